@@ -1,10 +1,12 @@
 //! Arguments that several commands share, and how their values are parsed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
+use trimwise_uml::machine::Limits;
 
 use crate::defaults;
 
@@ -40,6 +42,39 @@ pub struct OutputArguments {
     #[arg(long, short = 'f')]
     pub force: bool,
 }
+
+/// How long a guest may take, in this computer's time.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct GuestLimits {
+    /// End a kernel that is silent for this many seconds, because it computes or hangs [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    pub max_silence: Option<u64>,
+
+    /// End a kernel's run after this many seconds of this computer's time [default: 3600]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    pub max_wall: Option<u64>,
+}
+
+impl GuestLimits {
+    /// Whether any limit is given.
+    pub const fn are_given(&self) -> bool {
+        self.max_silence.is_some() || self.max_wall.is_some()
+    }
+
+    /// Returns the limits, with defaults for those not given.
+    pub fn limits(&self) -> Limits {
+        let default = Limits::default();
+        let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
+        Limits {
+            silence: or(self.max_silence, default.silence),
+            wall: or(self.max_wall, default.wall),
+            ..default
+        }
+    }
+}
+
+/// Error for guest limits where no guest runs.
+pub const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
 
 /// Help of `--policy`, including the default.
 pub fn policy_help() -> String {

@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure::Failure;
+use trimwise_lab::failure::Failure;
+
+/// Exit code of an interrupted command, as a shell reports a process that Ctrl-C ended.
+pub const EXIT_CODE: u8 = 130;
 
 /// What Ctrl-C does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ fn end_delivery() -> ! {
     let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).take();
     unfinished.map(std::fs::remove_file);
     eprintln!("\nerror: interrupted while the results were being written");
-    std::process::exit(Failure::Interrupted.exit_code().into());
+    std::process::exit(EXIT_CODE.into());
 }
 
 /// Installs the handler; the flag is raised when the user wants to stop.
@@ -81,7 +84,7 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
         }
         // A run that has files to remove does so, however often it is told to stop.
         if on_interrupt == OnInterrupt::Exit || (!is_first && on_interrupt != OnInterrupt::Stop) {
-            std::process::exit(Failure::Interrupted.exit_code().into());
+            std::process::exit(EXIT_CODE.into());
         }
     })?;
     Ok(flag)

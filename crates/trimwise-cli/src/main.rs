@@ -1,25 +1,25 @@
 //! The `trimwise` command: reads its arguments, runs what they ask for, and shows the result.
 //!
-//! The work itself is done by the libraries; this crate holds what needs threads, files and a terminal. It meets the
-//! models in one place, [`runner`].
+//! The work itself is done by the libraries; this crate holds what needs files and a terminal. [`commands`] has a module
+//! for each command.
 
 mod arguments;
 mod command_line;
 mod commands;
 mod defaults;
-mod failure;
 mod figures;
+mod input;
 mod interrupt;
 mod output;
-mod pool;
 mod progress;
+mod real_target;
 mod report;
-mod runner;
 mod table;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use trimwise_lab::failure::Failure;
 
 use crate::commands::CommandLine;
 
@@ -33,7 +33,15 @@ fn main() -> ExitCode {
         Err(failure) => {
             let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();
             eprintln!("error: {}", lines.join("\n"));
-            ExitCode::from(failure.exit_code())
+            ExitCode::from(exit_code(&failure))
         }
+    }
+}
+
+fn exit_code(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Run(_) => 1,
+        Failure::Usage(_) => 2,
+        Failure::Interrupted => interrupt::EXIT_CODE,
     }
 }

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+use trimwise_lab::failure::Failure;
 
 use crate::arguments::{JsonArguments, OutputArguments};
-use crate::failure::Failure;
 use crate::interrupt;
 
 /// Where the user wants the results.

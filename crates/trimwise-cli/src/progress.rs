@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::runner::Report;
+use trimwise_lab::experiment::Report;
 
 /// A bar is drawn once a command has run this long; shorter ones would only flicker.
 const DRAWN_AFTER: Duration = Duration::from_secs(2);

@@ -10,9 +10,9 @@ use minijinja::value::Serde;
 use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use trimwise_lab::failure::Failure;
 
-pub const STYLE: &str = include_str!("report/style.css");
+const STYLE: &str = include_str!("report/style.css");
 
 /// One name of a legend.
 #[derive(Serialize)]
@@ -22,8 +22,28 @@ pub struct Entry {
     pub colour: String,
 }
 
+/// A figure as the templates read it.
+#[derive(Serialize)]
+pub struct Figure {
+    title: String,
+    legend: Vec<Entry>,
+    svg: Value,
+    caption: String,
+}
+
+impl Figure {
+    pub fn new(
+        title: impl Into<String>,
+        legend: Vec<Entry>,
+        svg: String,
+        caption: impl Into<String>,
+    ) -> Self {
+        Self { title: title.into(), legend, svg: safe(svg), caption: caption.into() }
+    }
+}
+
 /// Marks text as finished markup.
-pub fn safe(markup: impl Into<String>) -> Value {
+fn safe(markup: impl Into<String>) -> Value {
     Value::from_safe_string(markup.into())
 }
 
@@ -37,15 +57,16 @@ pub fn with_code(text: &str) -> Value {
     safe(markup)
 }
 
-/// Fills a template. Its name ends in `.html`, which turns escaping on.
-pub fn rendered(
-    name: &'static str,
-    template: &'static str,
-    page: &impl Serialize,
-) -> Result<String, Failure> {
+/// Fills a template that extends `base.html`. Names end in `.html`, which turns escaping on.
+pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String, Failure> {
     let fail = |e: minijinja::Error| Failure::run(format!("cannot make the report: {e:#}"));
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.add_template(name, template).map_err(fail)?;
-    environment.get_template(name).and_then(|t| t.render(Serde(page))).map_err(fail)
+    environment.add_global("style", safe(STYLE));
+    let shared =
+        [("base.html", include_str!("report/base.html")), ("parts.html", include_str!("report/parts.html"))];
+    for (name, template) in shared.into_iter().chain([("page.html", template)]) {
+        environment.add_template(name, template).map_err(fail)?;
+    }
+    environment.get_template("page.html").and_then(|t| t.render(Serde(page))).map_err(fail)
 }

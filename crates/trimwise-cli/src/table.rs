@@ -13,33 +13,33 @@ pub const WIDTH_MAX: u16 = 100;
 pub const WIDTH_MIN: u16 = 60;
 
 /// The maximum width of lines here.
-pub fn width_here() -> u16 {
+fn width_here() -> u16 {
     let terminal = console::Term::stdout();
     let columns = terminal.is_term().then(|| terminal.size_checked()).flatten().map(|(_, columns)| columns);
     columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
-pub const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// A table whose first column is text and whose others are figures.
-pub fn figures_table(header: &[impl AsRef<str>]) -> Table {
+fn figures_table(header: &[impl AsRef<str>]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).force_no_tty();
     table.set_header(header.iter().enumerate().map(|(i, h)| aligned(i, h.as_ref())));
     table
 }
 
-pub fn aligned(column: usize, text: &str) -> Cell {
+fn aligned(column: usize, text: &str) -> Cell {
     let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
     Cell::new(text).set_alignment(alignment)
 }
 
 /// Renders the table without trailing blanks; folded only if it would exceed the width.
-pub fn finished(table: Table) -> String {
+fn finished(table: Table) -> String {
     finished_in(table, width_here())
 }
 
-pub fn finished_in(mut table: Table, most: u16) -> String {
+fn finished_in(mut table: Table, most: u16) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 1)); // and one blank between columns
     }
@@ -58,16 +58,16 @@ pub fn finished_in(mut table: Table, most: u16) -> String {
 
 /// Lays out a table of these rows. If it would be too wide, the first column (a policy) is first broken after `+`, so
 /// that figures stay in one piece as long as possible.
-pub fn laid_out(header: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
+pub fn laid_out(header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> String {
     let width = |text: &str| text.chars().count();
     let widths: Vec<usize> = (0..header.len())
-        .map(|i| rows.iter().map(|row| width(&row[i])).fold(width(header[i].as_ref()), usize::max))
+        .map(|i| rows.iter().map(|row| width(&row.as_ref()[i])).fold(width(header[i].as_ref()), usize::max))
         .collect();
     let others: usize = widths.iter().skip(1).map(|w| w + 2).sum();
     let left = usize::from(width_here()).saturating_sub(others);
     let mut table = figures_table(header);
     for row in rows {
-        table.add_row(row.iter().enumerate().map(|(i, text)| match i {
+        table.add_row(row.as_ref().iter().enumerate().map(|(i, text)| match i {
             0 => aligned(i, &broken(text, left)),
             _ => aligned(i, text),
         }));
@@ -76,7 +76,7 @@ pub fn laid_out(header: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
 }
 
 /// Breaks the text after some `+`, so that its lines are no longer than `width` if possible.
-pub fn broken(text: &str, width: usize) -> String {
+fn broken(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = 0;
     for part in text.split_inclusive('+') {

@@ -1,10 +1,13 @@
 //! Applications of the models of `trimwise`.
 //!
-//! Device tests, attacks on the models, and the published experiments. Like the library, this crate opens no file and
-//! reads no clock.
+//! Device tests, attacks on the models, and the published experiments. Device tests, crash checker and selftest start no
+//! thread, open no file and read no clock, like the library; experiments run on threads and boot kernels.
 
 pub mod bench;
 pub mod crash;
 pub mod experiment;
+pub mod failure;
+pub mod guests;
 pub mod plot;
+pub mod pool;
 pub mod selftest;

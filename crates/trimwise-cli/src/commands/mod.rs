@@ -15,6 +15,7 @@ pub mod trim;
 pub mod verify;
 
 use clap::{Parser, Subcommand};
+use trimwise_lab::failure::Failure;
 
 use bench::arguments::BenchArguments;
 use compare::arguments::CompareArguments;
@@ -32,9 +33,7 @@ use selftest::arguments::SelftestArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
 
-use crate::failure::Failure;
 use crate::interrupt::{self, OnInterrupt};
-use crate::runner::Linked;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -113,14 +112,13 @@ pub enum Command {
 
 /// Runs the command and returns what is left to print.
 pub fn run(command: Command) -> Result<String, Failure> {
-    let models = Linked;
     match command {
-        Command::Compare(arguments) => compare::run(&models, &arguments, interrupt::install),
-        Command::Reproduce(arguments) => reproduce::run(&models, &arguments, interrupt::install),
+        Command::Compare(arguments) => compare::run(&arguments, interrupt::install),
+        Command::Reproduce(arguments) => reproduce::run(&arguments, interrupt::install),
         Command::Crashtest(arguments) => {
-            crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
+            crashtest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
-        Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
+        Command::Bench(arguments) => bench::run(&arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
         Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),

@@ -3,10 +3,10 @@
 use clap::Args;
 use serde::Serialize;
 use trimwise::policy::{PolicySpec, terms};
+use trimwise_lab::failure::Failure;
 
 use crate::arguments::JsonArguments;
 use crate::defaults;
-use crate::failure::Failure;
 use crate::output::Destinations;
 use crate::table::folded;
 

@@ -7,8 +7,8 @@ use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
+use trimwise_lab::failure::Failure;
 
-use crate::failure::Failure;
 use crate::figures::nanoseconds;
 
 /// Colours of policies by position; the first, usually the baseline, is grey.

@@ -1,27 +1,15 @@
 //! Figures of experiments as SVG text: lines over a number, bars of categories.
 
-use minijinja::Value;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
-use serde::Serialize;
+use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 
 use super::charts::{self, Bar, DrawResult};
-use super::{Entry, safe};
-use crate::failure::Failure;
+use super::{Entry, Figure};
 use crate::figures::significant;
 use crate::table::plot::{place, with_unit};
-
-/// A figure as the templates read it.
-#[derive(Serialize)]
-pub struct Figure {
-    title: String,
-    /// What the axes show: y over x.
-    axes: String,
-    legend: Vec<Entry>,
-    svg: Value,
-}
 
 /// Draws a figure, with its legend.
 pub fn figure(plot: &Plot) -> Result<Figure, Failure> {
@@ -33,12 +21,8 @@ pub fn figure(plot: &Plot) -> Result<Figure, Failure> {
     let along = |axis: &Axis| {
         format!("{}{}", with_unit(axis.label, axis.unit), if axis.log { " (logarithmic)" } else { "" })
     };
-    Ok(Figure {
-        title: plot.title.clone(),
-        axes: format!("{} over {}", along(&plot.y), along(&plot.x)),
-        legend: legend.collect(),
-        svg: safe(svg(plot)?),
-    })
+    let caption = format!("{} over {}", along(&plot.y), along(&plot.x));
+    Ok(Figure::new(&plot.title, legend.collect(), svg(plot)?, caption))
 }
 
 /// The colour of a series: parts of bars have different colours from whole bars.

@@ -1,11 +1,13 @@
 //! Figures as tables: places downwards, series across.
 
+use serde::Serialize;
 use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
-use super::WIDTH_MAX;
+use super::{WIDTH_MAX, bold, folded, laid_out};
 use crate::figures::{NONE, significant, thousands};
 
 /// One table of several.
+#[derive(Serialize)]
 pub struct Block {
     /// Its title.
     pub title: String,
@@ -20,6 +22,14 @@ impl Block {
     pub fn new<const N: usize>(title: impl Into<String>, header: [&str; N], rows: Vec<[String; N]>) -> Self {
         let rows = rows.into_iter().map(Vec::from).collect();
         Self { title: title.into(), header: header.map(str::to_owned).to_vec(), rows }
+    }
+}
+
+impl Block {
+    /// Returns it as text below its title, which begins with `of`.
+    pub fn render(&self, of: &str) -> String {
+        let title = folded(&format!("{of}{}", self.title), 0);
+        format!("{}\n\n{}\n", bold(title.trim_end()), laid_out(&self.header, &self.rows))
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::Experiment;
 use super::result::{Basis, Claim, ExperimentResult, ExperimentRows, Figure, Role};
 
 /// Measurements of an experiment, by name.
@@ -37,22 +38,20 @@ impl Figures {
     }
 }
 
-/// An experiment as it is published.
-pub(super) struct Published {
-    pub name: &'static str,
-    pub question: &'static str,
-    /// Its `claims.toml`.
-    pub claims: &'static str,
-}
-
-impl Published {
+impl Experiment {
     /// Judges all claims.
     ///
     /// # Panics
     ///
     /// If the built-in file of claims is wrong.
-    pub fn judge(&self, figures: &Figures, rows: ExperimentRows, reps: u32, seed: u64) -> ExperimentResult {
-        let Self { name, question, claims } = *self;
+    pub(super) fn judge(
+        &self,
+        figures: &Figures,
+        rows: ExperimentRows,
+        reps: u32,
+        seed: u64,
+    ) -> ExperimentResult {
+        let Self { name, question, claims, .. } = *self;
         let document: Document = toml::from_str(claims).unwrap_or_else(|e| panic!("claims of {name}: {e}"));
         let (claims, finding) = document.judge(figures);
         ExperimentResult {

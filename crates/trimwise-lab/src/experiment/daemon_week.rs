@@ -6,11 +6,10 @@
 //! so a run is compared with itself, while trimming and not, and with the run that never trims. The gain is in write
 //! amplification. The remaining untrimmed space, which the drive holds and the file system does not, is sampled every
 //! ten minutes.
-//!
-//! This module is pure: it knows the cases, turns measurements into rows, and judges. Its caller boots the kernels.
 
 mod claims;
 mod plots;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -19,22 +18,31 @@ use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::latency::{LatencySummary, OpLatencies, Operation};
 use trimwise::workload::week::{Week, WeekDone};
 
-use super::claims::Published;
 use super::kernels::observe::{Discarded, Discards};
 use super::result::{ExperimentResult, ExperimentRows};
+use super::{Experiment, Host};
 use crate::plot::Plot;
 
-/// Name on the command line.
-pub const NAME: &str = "daemon-week";
-/// Name for a single day.
-pub const NAME_OF_DAY: &str = "daemon-day";
-/// The question that both answer.
-pub const QUESTION: &str = "What does trimwised cost the foreground and gain for the drive in a week, compared with fstrim, discard and no TRIM?";
-/// The same of a single day.
-pub const QUESTION_OF_DAY: &str =
-    "What does trimwised cost and gain in a single day, which takes a seventh of the time of daemon-week?";
-/// Nothing but the seed is random: one run is enough.
-pub const REPS: u32 = 1;
+/// The whole week. Nothing but the seed is random: one run is enough.
+pub static WEEK: Experiment = Experiment {
+    name: "daemon-week",
+    question: "What does trimwised cost the foreground and gain for the drive in a week, compared with fstrim, discard and no TRIM?",
+    reps: 1,
+    claims: include_str!("../../../../experiments/daemon-week/claims.toml"),
+    host: Host::AnyKernel(|only, target| runs::choice(only, target).map(drop)),
+    run: |request| runs::run(&WEEK, 7, request),
+};
+
+/// A single day.
+pub static DAY: Experiment = Experiment {
+    name: "daemon-day",
+    question: "What does trimwised cost and gain in a single day, which takes a seventh of the time of daemon-week?",
+    reps: WEEK.reps,
+    claims: WEEK.claims,
+    host: Host::AnyKernel(|only, target| runs::choice(only, target).map(drop)),
+    run: |request| runs::run(&DAY, 1, request),
+};
+
 /// The kernel: the oldest long-term series whose ext4 discards after the commit.
 pub const KERNEL: &str = "6.1";
 /// The drive: its TRIM is not queued and blocks everything else, and a command takes 12 ms. That is not a measured
@@ -305,18 +313,13 @@ impl Row {
 }
 
 /// Makes rows, figures and claims from all runs.
-pub fn evaluate(name: &'static str, week: &Week, runs: &[Run], reps: u32, seed: u64) -> ExperimentResult {
+fn evaluate(experiment: &Experiment, week: &Week, runs: &[Run], reps: u32, seed: u64) -> ExperimentResult {
     let never_of = |run: &Run| {
         runs.iter().find(|other| {
             other.case.trimming == Trimming::Never && other.case.file_system == run.case.file_system
         })
     };
     let rows: Vec<Row> = runs.iter().filter_map(|run| Row::of(week, run, never_of(run))).collect();
-    let published = Published {
-        name,
-        question: if name == NAME_OF_DAY { QUESTION_OF_DAY } else { QUESTION },
-        claims: include_str!("../../../../experiments/daemon-week/claims.toml"),
-    };
     let figures = claims::figures(&rows);
     let rows = WeekRows {
         week: WeekText {
@@ -328,5 +331,5 @@ pub fn evaluate(name: &'static str, week: &Week, runs: &[Run], reps: u32, seed: 
         plots: plots::all(&rows),
         runs: rows,
     };
-    published.judge(&figures, ExperimentRows::Weeks(Box::new(rows)), reps, seed)
+    experiment.judge(&figures, ExperimentRows::Weeks(Box::new(rows)), reps, seed)
 }

@@ -5,12 +5,12 @@
 //! discard that reaches the drive is counted until no more come. Then FITRIM trims the file system twice, and once more
 //! after another deletion. Two shorter runs examine unmount and changes of options while mounted.
 //!
-//! This module is pure. It defines the runs ([`Case`]), evaluates their traces ([`observe`]), and judges
-//! ([`evaluate`]); its caller boots the kernels.
+//! [`Case`] defines the runs, `runs` boots the kernels, [`observe`] evaluates their traces.
 
 mod claims;
 pub mod observe;
 mod plots;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -18,17 +18,18 @@ use observe::{Deletion, Discards};
 use serde::Serialize;
 use trimwise::units::Bytes;
 
-use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
+use super::{Experiment, Host};
 
-/// Name on the command line.
-pub const NAME: &str = "kernels";
-
-/// The question that it answers.
-pub const QUESTION: &str = "What do the file systems of real kernels discard when a file is removed, when, and what is lost at unmount?";
-
-/// Nothing is drawn at random: one run is enough.
-pub const REPS: u32 = 1;
+/// The experiment. Nothing is drawn at random: one run is enough.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "kernels",
+    question: "What do the file systems of real kernels discard when a file is removed, when, and what is lost at unmount?",
+    reps: 1,
+    claims: include_str!("../../../../experiments/kernels/claims.toml"),
+    host: Host::Kernels(|only, _| runs::check(only)),
+    run: runs::run,
+};
 
 /// The kernels, oldest first.
 pub const KERNELS: [&str; 3] = ["5.10", "6.1", "6.12"];
@@ -98,6 +99,11 @@ pub const MOUNTS: [Mount; 9] = [
     Mount { file_system: "f2fs", options: "nodiscard" },
     Mount { file_system: "f2fs", options: "discard" },
 ];
+
+/// Returns the file systems to examine.
+pub fn file_systems() -> Vec<&'static str> {
+    MOUNTS.chunk_by(|a, b| a.file_system == b.file_system).map(|mounts| mounts[0].file_system).collect()
+}
 
 impl Mount {
     /// Whether it discards at all.
@@ -246,14 +252,9 @@ pub struct Measured {
 
 /// Makes the figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../experiments/kernels/claims.toml"),
-    };
     let rows = KernelRows { measured: measured.clone(), plots: plots::all(measured) };
     let rows = ExperimentRows::Kernels(Box::new(rows));
-    let mut result = published.judge(&claims::figures(measured), rows, reps, seed);
+    let mut result = EXPERIMENT.judge(&claims::figures(measured), rows, reps, seed);
     if !measured.missing.is_empty() {
         result.finding += &format!(" Not looked at: {}.", measured.missing.join("; "));
     }

@@ -1,4 +1,5 @@
-//! The published experiments, each with its settings, its figures and its claims.
+//! The published experiments: each a module with its question, settings, runs and evaluation. Its claims are data in
+//! `experiments/NAME`.
 
 pub mod capacity;
 pub mod claims;
@@ -12,3 +13,223 @@ pub mod sandforce;
 pub mod set;
 pub mod settling;
 pub mod verdicts;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trimwise::compare::cell::CellError;
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise_uml::cell::KernelTarget;
+
+use crate::failure::Failure;
+use crate::guests::{self, Bounds};
+use crate::pool;
+use result::ExperimentResult;
+
+/// All experiments, in the order of the list.
+pub static ALL: [&Experiment; 15] = [
+    &postmark_vendors::EXPERIMENT,
+    &set::one_a::EXPERIMENT,
+    &set::one_b::EXPERIMENT,
+    &lazy::FIGURE_3,
+    &lazy::FIGURE_4,
+    &lazy::TABLE_2,
+    &sandforce::EXPERIMENT,
+    &capacity::EXPERIMENT,
+    &settling::EXPERIMENT,
+    &kernels::EXPERIMENT,
+    &lazy::FIGURE_3_KERNEL,
+    &model_ext4::EXPERIMENT,
+    &verdicts::EXPERIMENT,
+    &daemon_week::WEEK,
+    &daemon_week::DAY,
+];
+
+/// A published experiment that can be repeated.
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The question that it answers.
+    pub question: &'static str,
+    /// Default repetitions: as many as in the source.
+    pub reps: u32,
+    /// Its `claims.toml`.
+    pub claims: &'static str,
+    /// Where it runs.
+    pub host: Host,
+    /// Runs and evaluates it.
+    pub run: fn(&Request) -> Result<ExperimentResult, Failure>,
+}
+
+/// Checks whether this computer can run parts of an experiment, on a kernel if one is named, before anything runs.
+pub type Check = fn(&[String], Option<&KernelTarget>) -> Result<(), Failure>;
+
+/// Where an experiment runs. One that has parts to choose from checks the choice.
+pub enum Host {
+    /// In the model.
+    Model,
+    /// In the model, or on a kernel if one is named: it has the experiment's policies too.
+    ModelOrKernel(Check),
+    /// On kernels of its own choice.
+    Kernels(Check),
+    /// On a kernel of its own choice, or on the one that is named.
+    AnyKernel(Check),
+}
+
+impl Experiment {
+    /// Whether it boots kernels without being asked to.
+    pub fn boots(&self) -> bool {
+        matches!(self.host, Host::Kernels(_) | Host::AnyKernel(_))
+    }
+
+    fn takes_kernel(&self) -> bool {
+        matches!(self.host, Host::ModelOrKernel(_) | Host::AnyKernel(_))
+    }
+
+    /// Rejects parts and kernels that it does not have, or that this computer cannot run.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn check(&self, only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
+        if let Some(target) = target.filter(|_| !self.takes_kernel()) {
+            let able = ALL.iter().filter(|e| e.takes_kernel()).map(|e| e.name);
+            return Err(Failure::usage(format!(
+                "{} --target kernel:{target}: it uses policies or a host that no real kernel has, or boots kernels \
+                 by itself; expected --target model, or one of {} on a kernel",
+                self.name,
+                able.collect::<Vec<_>>().join(", ")
+            )));
+        }
+        match self.host {
+            Host::ModelOrKernel(check) | Host::Kernels(check) | Host::AnyKernel(check) => {
+                check(only, target)?
+            }
+            Host::Model if only.is_empty() => {}
+            Host::Model => {
+                return Err(Failure::usage(format!("--only: '{}' has no parts to choose from", self.name)));
+            }
+        }
+        let Some(target) = target else { return Ok(()) };
+        target.check_for_policies().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
+        guests::image(target).map(drop)
+    }
+}
+
+/// Progress callback: how much is done, of how much.
+pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// How to run an experiment.
+pub struct Request {
+    /// Repetitions of each of its cells.
+    pub reps: u32,
+    /// The seed of all its runs.
+    pub seed: u64,
+    /// Runs at a time; `None`: as many as suit this computer.
+    pub jobs: Option<usize>,
+    /// Which parts of it; empty: all.
+    pub only: Vec<String>,
+    /// The kernel to run it on, if not its usual host.
+    pub target: Option<KernelTarget>,
+    /// Limits of the guests, for experiments that boot kernels.
+    pub bounds: Bounds,
+    /// Told how much is done, of how much.
+    pub report: Report,
+}
+
+impl Request {
+    /// Carries out `count` runs on several threads and returns their results in order. `run` receives its number and a
+    /// callback to call after each of its `steps`, which drives the progress display.
+    ///
+    /// `devices` are those whose models exist at the same time; the largest decides how many runs fit into memory.
+    fn spread<T: Send>(
+        &self,
+        devices: &[&str],
+        count: usize,
+        steps: u32,
+        run: impl Fn(usize, &dyn Fn()) -> Result<T, CellError> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        let devices = devices.iter().filter_map(|name| Profile::embedded(name));
+        let memory = devices.map(|device| pool::memory_of_run(&device)).max().unwrap_or_default();
+        self.spread_in(memory, count, steps, |i, step| run(i, step).map_err(Failure::run))
+    }
+
+    /// Does the same for runs that each need this much memory.
+    fn spread_in<T: Send>(
+        &self,
+        memory: Bytes,
+        count: usize,
+        steps: u32,
+        run: impl Fn(usize, &dyn Fn()) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory));
+        let done = AtomicU64::new(0);
+        let all = count as u64 * u64::from(steps);
+        let step = || (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+        pool::run_ordered(jobs, count, |i| run(i, &step))
+    }
+
+    /// Carries out all repetitions of each of `cells` on `device`, and returns them cell by cell.
+    fn repeat<C: Sync, T: Send>(
+        &self,
+        devices: &[&str],
+        cells: &[C],
+        run: impl Fn(&C, u32) -> Result<T, CellError> + Sync,
+    ) -> Result<Vec<Vec<T>>, Failure> {
+        self.spread(devices, cells.len(), self.reps, |i, step| {
+            (0..self.reps).map(|rep| run(&cells[i], rep).inspect(|_| step())).collect()
+        })
+    }
+
+    /// Carries out the cases of an experiment that boots a kernel for each; every case needs this much memory.
+    fn boot<C: Copy + Sync, T: Send>(
+        &self,
+        memory: Bytes,
+        cases: &[C],
+        run: impl Fn(C) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        self.spread_in(memory, cases.len(), 1, |i, step| run(cases[i]).inspect(|_| step()))
+    }
+}
+
+/// Parses policies that are written in an experiment.
+fn policies(written: &[&str]) -> Vec<PolicySpec> {
+    written.iter().map(|policy| policy.parse().expect("it is written here")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_fit_the_command_line() {
+        for (i, experiment) in ALL.iter().enumerate() {
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(experiment.name.chars().all(fits), "{}", experiment.name);
+            assert!(ALL[..i].iter().all(|e| e.name != experiment.name), "{} twice", experiment.name);
+            let alike = |e: &&Experiment| e.question == experiment.question;
+            assert!(!ALL[..i].iter().any(alike), "{}: another experiment asks that", experiment.name);
+            assert!(experiment.reps > 0 && experiment.question.ends_with('?'), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn runs_are_in_order_and_each_step_is_told() {
+        let steps = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&steps);
+        let report: Report = Arc::new(move |_, of| {
+            assert_eq!(of, 6);
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        let bounds = Bounds::default();
+        let request = Request { reps: 1, seed: 1, jobs: Some(2), only: vec![], target: None, bounds, report };
+        let run = |i: usize, step: &dyn Fn()| {
+            step();
+            step();
+            Ok(i)
+        };
+        assert_eq!(request.spread(&["vendor1"], 3, 2, run).unwrap(), [0, 1, 2]);
+        assert_eq!(steps.load(Ordering::Relaxed), 6);
+    }
+}

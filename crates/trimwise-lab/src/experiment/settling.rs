@@ -10,53 +10,49 @@ use trimwise::engine::Sim;
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 
-use super::claims::{Figures, Published};
+use super::claims::Figures;
 use super::result::{ExperimentResult, ExperimentRows};
+use super::{Experiment, Host};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Name on the command line.
-pub const NAME: &str = "settling";
-
-/// The question that it answers.
-pub const QUESTION: &str = "How long is a drive slow after a TRIM that it works off in the background?";
+/// The experiment; the source does not mention repetitions, and nothing here is drawn at random.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "settling",
+    question: "How long is a drive slow after a TRIM that it works off in the background?",
+    reps: 1,
+    claims: include_str!("../../../../experiments/settling/claims.toml"),
+    host: Host::Model,
+    run: |request| {
+        let runs = request.repeat(&[DEVICE], &RANGES, |range, rep| run(*range, rep, request.seed))?;
+        Ok(evaluate(&runs, request.reps, request.seed))
+    },
+};
 
 /// The drive of the note.
-pub const DEVICE: &str = "vendor6";
-
-/// The source does not mention repetitions, and nothing here is drawn at random.
-pub const REPS: u32 = 1;
+const DEVICE: &str = "vendor6";
 
 /// Ranges in hundredths of a percent of the device.
 const RANGES: [u32; 4] = [1250, 2500, 5000, 10_000];
-
-/// Returns the number of ranges.
-pub const fn ranges() -> usize {
-    RANGES.len()
-}
 
 /// Duration of each measurement, seconds.
 const SECONDS: u32 = 90;
 
 /// The measurements of one range.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RangeRun {
+struct RangeRun {
     /// The share of the device, percent.
-    pub percent: f64,
+    percent: f64,
     /// Without writes before, and with the whole device written before.
-    pub settled: Vec<Settled>,
+    settled: Vec<Settled>,
     /// Throughput over time of both.
-    pub plots: Vec<Plot>,
+    plots: Vec<Plot>,
 }
 
 /// Measures one range on a new drive.
-///
-/// # Errors
-///
-/// [`CellError`].
-pub fn run(index: usize, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
+fn run(range: u32, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
     let profile = Profile::embedded(DEVICE).expect("the drive is built in");
-    let percent = Percent::hundredths(RANGES[index]);
+    let percent = Percent::hundredths(range);
     let drive = Drive::new(&profile.config, profile.faults, seed)?;
     let sim = Sim::new();
     let device = ModelDevice::new(BlockQueue::new(&sim, drive, QueueConfig::default()), DEVICE);
@@ -76,7 +72,7 @@ pub fn run(index: usize, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
 }
 
 /// Makes the figures and claims from the runs of each range; uses the first repetition, since all are the same.
-pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
+fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
     let runs: Vec<&RangeRun> = runs.iter().filter_map(|reps| reps.first()).collect();
     let mut figures = Figures::default();
     let all = |written| runs.iter().map(|run| run.seconds(written)).collect::<Option<Vec<f64>>>();
@@ -90,12 +86,7 @@ pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResul
     }
     let mut plots = vec![settling_times(&runs)];
     plots.extend(runs.iter().flat_map(|run| run.plots.clone()));
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../experiments/settling/claims.toml"),
-    };
-    published.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
+    EXPERIMENT.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
 }
 
 impl RangeRun {

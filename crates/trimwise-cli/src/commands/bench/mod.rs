@@ -4,20 +4,30 @@ pub mod arguments;
 pub mod report;
 pub mod table;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use trimwise_lab::bench::{self, Results, Settings, Test};
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::engine::Sim;
+use trimwise::profile::Profile;
+use trimwise::ssd::Drive;
+use trimwise_lab::bench::{self, Hooks, Results, Settings, Test};
+use trimwise_lab::failure::Failure;
+use trimwise_linux::block_on;
 
 use crate::arguments::OutputArguments;
 use crate::command_line::CommandText;
 use crate::commands::bench::arguments::BenchArguments;
-use crate::failure::Failure;
+use crate::input;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::{BenchProgress, Models, RealTarget, devices};
+use crate::real_target::RealTarget;
+
+/// Progress callback: the test's number, and how many thousandths of it are done.
+type OnProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
 
 /// What `--json` writes; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
@@ -54,8 +64,7 @@ pub struct BenchSettings {
 
 /// Runs the command and returns what to print. `on_signal` installs the handler for Ctrl-C and returns the flag that it
 /// raises.
-pub fn run<M: Models>(
-    models: &M,
+pub fn run(
     arguments: &BenchArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
@@ -74,26 +83,29 @@ pub fn run<M: Models>(
         region: arguments.region.unwrap_or(bench::Part::ALL),
     };
     let progress = Progress::of(tests.len(), "tests");
-    let on_progress: BenchProgress = {
+    let on_progress: OnProgress = {
         let progress = Arc::clone(&progress);
         Arc::new(move |test, thousandths| progress.update(test, thousandths, 1000))
     };
     let results = match real {
         None => {
             only_for_real_targets(arguments)?;
-            let (_, device) = models.device(&arguments.target).map_err(devices::as_argument)?;
+            let device = input::profile(&arguments.target, "device").map_err(input::as_argument)?;
             let stop = on_signal(OnInterrupt::StopAndShow)?;
-            models.bench_model(&device, &tests, &settings, &stop, on_progress)
+            in_model(&device, &tests, &settings, &stop, on_progress)
         }
         Some(real) => {
             let stop = on_signal(OnInterrupt::StopAndShow)?;
-            models.bench_real(&real, &tests, &settings, &stop, on_progress)
+            on_real(&real, &tests, &settings, &stop, &*on_progress)
         }
     };
     progress.finish();
-    let report = BenchReport::new(arguments, &tests, &settings, results?);
-    let html = || crate::commands::bench::report::html(&report);
-    let text = destinations.deliver_with_report(&report, html, || table::render(&report))?;
+    deliver(&destinations, &BenchReport::new(arguments, &tests, &settings, results?))
+}
+
+fn deliver(destinations: &Destinations, report: &BenchReport) -> Result<String, Failure> {
+    let html = || report::html(report);
+    let text = destinations.deliver_with_report(report, html, || table::render(report))?;
     match &report.results.broken {
         None => Ok(text),
         // Report what was done even if the run broke off.
@@ -103,6 +115,46 @@ pub fn run<M: Models>(
             Err(Failure::run(format!("{}: {}: {}", report.results.device.name, broken.test, broken.why)))
         }
     }
+}
+
+/// Runs tests on a new device.
+fn in_model(
+    profile: &Profile,
+    tests: &[Test],
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    on_progress: OnProgress,
+) -> Result<Results, Failure> {
+    let sim = Sim::new();
+    let drive = Drive::new(&profile.config, profile.faults, settings.seed)
+        .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
+    let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
+    let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
+    let (tests, settings) = (tests.to_vec(), *settings);
+    let ended = sim.run(async move {
+        let stats = || device.queue().with_ssd(|ssd| *ssd.stats());
+        let hooks = Hooks { on_progress: &*on_progress, stats: Some(&stats) };
+        bench::run(&*device, &tests, &settings, hooks).await
+    });
+    ended.map_err(Failure::run)?.map_err(Failure::usage)
+}
+
+/// Runs tests on a real file or device. If one of them writes, the user must have agreed.
+fn on_real(
+    real: &RealTarget,
+    tests: &[Test],
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    on_progress: &dyn Fn(usize, u64),
+) -> Result<Results, Failure> {
+    let is_written = tests.iter().any(|test| test.is_destructive());
+    let depth = tests.iter().map(|test| test.depth()).max().unwrap_or(0);
+    let device = real.open(is_written, depth, stop)?;
+    let hooks = Hooks { on_progress, stats: None };
+    let ended = block_on(bench::run(&device, tests, settings, hooks));
+    let mut results = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    results.notes = device.notes().to_vec();
+    Ok(results)
 }
 
 /// Rejects options that mean nothing for a model.
@@ -152,110 +204,4 @@ impl BenchReport {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::commands::{Command, CommandLine};
-    use crate::runner::Linked;
-    use crate::runner::fabricated::Fabricated;
-
-    fn arguments(line: &str) -> BenchArguments {
-        let words = ["trimwise", "bench"].into_iter().chain(line.split_whitespace());
-        match CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command {
-            Command::Bench(arguments) => arguments,
-            _ => panic!("not bench"),
-        }
-    }
-
-    fn flag(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
-        Ok(Arc::default())
-    }
-
-    fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("r.json");
-        let mut arguments = arguments(line);
-        arguments.json = Some(path.clone());
-        arguments.report = Some(dir.path().join("report"));
-        let result = run(&Fabricated { noisy: false }, &arguments, flag);
-        let page = std::fs::read_to_string(dir.path().join("report/index.html")).unwrap();
-        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_BENCH") {
-            std::fs::write(path, &page).unwrap();
-        }
-        assert!(page.contains("<svg") && !page.contains("<as they go>"));
-        (result, serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
-    }
-
-    #[test]
-    fn the_json_says_what_was_asked_for_and_carries_units_in_its_keys() {
-        let (text, json) =
-            json_of("drive fill hdtach settling steady --content zeros --seed 9 --region 25:50");
-        assert!(text.unwrap().contains("Report: "));
-        assert_eq!(
-            json["settings"]["command"],
-            "trimwise bench drive fill hdtach settling steady --content zeros --seed 9 --region 25:50"
-        );
-        assert_eq!(json["settings"]["region_start_percent"], 25.0);
-        assert_eq!((&json["partial"], &json["broken"]), (&false.into(), &serde_json::Value::Null));
-        let test = &json["tests"][0];
-        assert_eq!(test["measured"][0]["throughput_mb_per_s"], 102.4);
-        assert_eq!(test["measured"][0]["latency"]["p999_ns"], 400_000);
-        assert_eq!(test["did"]["bytes_written"], 102_400_000);
-        assert_eq!(test["plots"][0]["series"][0]["points"][0]["time_s"], 0.1);
-        assert_eq!(json["tests"][2]["findings"]["settling"][1]["settled_after_ns"], 400_000_000);
-        assert_eq!(json["tests"][3]["findings"]["steady"]["reached"], true);
-    }
-
-    #[test]
-    fn a_device_that_fails_leaves_a_report_that_says_it_is_partial() {
-        let (result, json) = json_of("drive fill torture hdtach");
-        assert_eq!(result, Err(Failure::Run("drive: torture: input/output error".to_string())));
-        assert_eq!(json["partial"], true);
-        assert_eq!(json["tests"].as_array().unwrap().len(), 1);
-        assert_eq!(json["broken"]["did"]["bytes_written"], 4096);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
-        for (line, words) in [
-            ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),
-            ("sata-small fill:0", "column 6: '0'; expected percent"),
-            ("sata-smal fill", "sata-smal: neither a built-in name"),
-            ("file: fill", "'file:' is not a real target; expected file:PATH"),
-            ("dev:/dev/null fill --size 1GiB", "--size: dev:/dev/null has its own size"),
-            ("dev:/dev/null fill", "/dev/null"),
-            ("sata-small fill --size 1GiB", "--size: sata-small is a model"),
-            ("sata-small fill --destroy x", "--destroy: sata-small is a model"),
-            ("sata-small fill seqwrite:9GiB", "expected at most 8 GiB"),
-        ] {
-            let failure = run(&Linked, &arguments(line), flag).unwrap_err();
-            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_holds_something_is_overwritten_by_its_name_only_and_a_new_one_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (full, new) = (dir.path().join("full"), dir.path().join("new"));
-        std::fs::write(&full, vec![7; 32 << 20]).unwrap();
-        let failure = run(&Linked, &arguments(&format!("file:{} fill", full.display())), flag).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
-        assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
-        let line = format!("file:{} fill:50 randwrite:4:1 seqread --size 32MiB", new.display());
-        let text = run(&Linked, &arguments(&line), flag).unwrap();
-        assert!(text.contains("randwrite:4:1") && text.contains("a real device or file"), "{text}");
-        let line = format!("file:{0} seqwrite --destroy {0}", full.display());
-        run(&Linked, &arguments(&line), flag).unwrap();
-        assert_ne!(std::fs::read(&full).unwrap(), vec![7; 32 << 20]);
-        assert!(!new.exists());
-    }
-
-    #[test]
-    fn tests_run_on_a_model_and_give_the_same_bytes_again() {
-        let text = || run(&Linked, &arguments("sata-small fill:25 randwrite:8:1 trim"), flag).unwrap();
-        let first = text();
-        assert!(first.contains("randwrite:8:1") && first.contains("TRIM"), "{first}");
-        assert_eq!(first, text());
-    }
-}
+mod tests;

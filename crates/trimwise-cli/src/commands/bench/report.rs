@@ -1,17 +1,16 @@
 //! The report of `bench`.
 
-use minijinja::Value;
 use serde::Serialize;
+use trimwise_lab::failure::Failure;
 
 use crate::commands::bench::BenchReport;
 use crate::commands::bench::table::{HEADER, blocks, heading, notes, partial, rows, said};
-use crate::failure::Failure;
-use crate::report::plots::{Figure, figure};
-use crate::report::{STYLE, rendered, safe};
+use crate::report::plots::figure;
+use crate::report::{Figure, rendered};
+use crate::table::plot::Block;
 
 #[derive(Serialize)]
 struct Page<'a> {
-    style: Value,
     title: &'a str,
     heading: String,
     said: String,
@@ -32,26 +31,17 @@ struct Test<'a> {
     blocks: Vec<Block>,
 }
 
-#[derive(Serialize)]
-struct Block {
-    title: String,
-    header: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
 /// Renders the whole file.
 pub fn html(report: &BenchReport) -> Result<String, Failure> {
     let tests = report.results.tests.iter().map(|test| {
-        let table = |b: crate::table::plot::Block| Block { title: b.title, header: b.header, rows: b.rows };
         Ok(Test {
             name: &test.test,
             notes: notes(test),
             figures: test.plots.iter().map(figure).collect::<Result<_, Failure>>()?,
-            blocks: blocks(test).into_iter().map(table).collect(),
+            blocks: blocks(test),
         })
     });
     let page = Page {
-        style: safe(STYLE),
         title: &report.results.device.name,
         heading: heading(report),
         said: said(report),
@@ -63,5 +53,5 @@ pub fn html(report: &BenchReport) -> Result<String, Failure> {
         version: report.trimwise,
         command: &report.settings.command,
     };
-    rendered("bench.html", include_str!("report.html"), &page)
+    rendered(include_str!("report.html"), &page)
 }

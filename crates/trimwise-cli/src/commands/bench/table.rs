@@ -25,9 +25,7 @@ pub fn render(report: &BenchReport) -> String {
     }
     for test in &results.tests {
         for block in blocks(test) {
-            let title = format!("{}: {}", test.test, block.title);
-            let table = laid_out(&block.header, &block.rows);
-            text += &format!("{}\n\n{table}\n", bold(folded(&title, 0).trim_end()));
+            text += &block.render(&format!("{}: ", test.test));
         }
     }
     let of_device = results.notes.iter().map(|note| format!("{note}."));
@@ -169,8 +167,8 @@ mod tests {
     use trimwise_lab::bench::{Settings, Test};
 
     use super::*;
+    use crate::commands::bench::tests::bench_results;
     use crate::commands::{Command, CommandLine};
-    use crate::runner::fabricated;
 
     fn text_of(line: &str) -> String {
         let words = ["trimwise", "bench"].into_iter().chain(line.split_whitespace());
@@ -182,7 +180,7 @@ mod tests {
             region: arguments.region.unwrap_or(trimwise_lab::bench::Part::ALL),
             ..Settings::default()
         };
-        let results = fabricated::bench_results(&arguments.target, &tests);
+        let results = bench_results(&arguments.target, &tests);
         let text = render(&BenchReport::new(&arguments, &tests, &settings, results));
         for line in text.lines().filter(|line| !line.starts_with("  trimwise")) {
             assert!(line.chars().count() <= 100, "{line}");

@@ -3,8 +3,8 @@
 use clap::Args;
 use trimwise::policy::terms;
 
+use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, word};
-use crate::commands::kernel::arguments::GuestLimits;
 use crate::defaults;
 
 /// Arguments of `compare`.

@@ -6,14 +6,14 @@
 use serde::Serialize;
 use trimwise::compare::result::Cell;
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
+use trimwise_lab::failure::Failure;
+use trimwise_lab::guests::{self, RealKernel};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;
 
-use super::{Comparison, RealKernel};
-use crate::failure::Failure;
+use super::Comparison;
 use crate::figures;
-use crate::runner::Models;
 
 /// Differences between two policies' durations up to this contradict nothing.
 const LIMIT: f64 = 0.03;
@@ -89,8 +89,7 @@ pub struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     /// Sorts the policies and finds the kernel. A missing kernel is reported at once; the model runs without it.
-    pub fn of<'p, M: Models>(
-        models: &M,
+    pub fn of<'p>(
         target: &'a KernelTarget,
         policies: impl Iterator<Item = &'p String>,
     ) -> Result<Self, Failure> {
@@ -107,7 +106,7 @@ impl<'a> Planned<'a> {
                 KernelPolicy::forms(target.file_system)
             )));
         }
-        let image = models.kernel(target).map_err(|failure| failure.to_string());
+        let image = guests::image(target).map_err(|failure| failure.to_string());
         if let Err(reason) = &image {
             eprintln!("note: --check kernel:{target} is skipped: {}", crate::table::plain(reason));
         }

@@ -7,17 +7,16 @@ use trimwise::compare::statistics::median;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::Operation;
+use trimwise_lab::failure::Failure;
 
 use super::table;
 use crate::commands::compare::Comparison;
-use crate::failure::Failure;
 use crate::figures;
 use crate::report::charts::{self, Bar, Line};
-use crate::report::{Entry, STYLE, rendered, safe, with_code};
+use crate::report::{Entry, Figure, rendered, with_code};
 
 #[derive(Serialize)]
 struct Page {
-    style: Value,
     title: String,
     subtitle: String,
     verdict: Value,
@@ -36,24 +35,12 @@ struct Device {
     /// Its own verdict; `None` if it is the only device, since the page begins with that.
     verdict: Option<Value>,
     header: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<Vec<String>>,
+    /// The policy to use.
+    chosen: Option<String>,
     ledger: Vec<Vec<String>>,
-    charts: Vec<Chart>,
+    figures: Vec<Figure>,
     latency: Vec<Vec<String>>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    cells: Vec<String>,
-    chosen: bool,
-}
-
-#[derive(Serialize)]
-struct Chart {
-    title: String,
-    legend: Vec<Entry>,
-    svg: Value,
-    caption: &'static str,
 }
 
 /// Renders the whole file.
@@ -66,21 +53,19 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     for device in &summary.devices {
         let own = verdict.per_device.iter().find(|v| v.device == device.device);
         let (header, rows) = table::columns(device, comparison, summary.measure);
-        let chosen = |cells: &[String]| own.is_some_and(|v| cells.first() == Some(&v.policy));
-        let rows = rows.into_iter().map(|cells| Row { chosen: chosen(&cells), cells });
         devices.push(Device {
             name: table::place(settings, device.device),
             verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
             header,
-            rows: rows.collect(),
+            rows,
+            chosen: own.map(|v| v.policy.clone()),
             ledger: table::ledger(device),
-            charts: charts_of(device, summary.measure)?,
+            figures: figures_of(device, summary.measure)?,
             latency: latency_rows(device),
         });
     }
     let names: Vec<String> = summary.devices.iter().map(|d| table::place(settings, d.device)).collect();
     let page = Page {
-        style: safe(STYLE),
         title: names.join(", "),
         subtitle: format!(
             "{} on {}; trimwise {}",
@@ -101,7 +86,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         measure: summary.measure.name(),
         ledger_header: figures::LEDGER,
     };
-    rendered("compare.html", include_str!("report.html"), &page)
+    rendered(include_str!("report.html"), &page)
 }
 
 fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
@@ -146,7 +131,7 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     shown
 }
 
-fn charts_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Chart>, Failure> {
+fn figures_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Figure>, Failure> {
     let mut all = vec![match measure {
         Measure::Total => phases(device)?,
         Measure::Fsync | Measure::Write => operations(device)?,
@@ -178,7 +163,7 @@ fn part_legend<S: ToString>(names: &[S]) -> Vec<Entry> {
     names.iter().enumerate().map(entry).collect()
 }
 
-fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
+fn phases(device: &DeviceSummary) -> Result<Figure, Failure> {
     let bars: Vec<Bar> = device
         .policies
         .iter()
@@ -189,16 +174,16 @@ fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
             bar(p, &seconds, figure)
         })
         .collect();
-    Ok(Chart {
-        title: "Time per phase".to_string(),
-        legend: part_legend(&["creation", "transactions", "deletion"]),
-        svg: safe(charts::bars(&bars)?),
-        caption: "Medians over the repetitions; shorter is better.",
-    })
+    Ok(Figure::new(
+        "Time per phase",
+        part_legend(&["creation", "transactions", "deletion"]),
+        charts::bars(&bars)?,
+        "Medians over the repetitions; shorter is better.",
+    ))
 }
 
 /// Operations of a workload that times them, one after another.
-fn operations(device: &DeviceSummary) -> Result<Chart, Failure> {
+fn operations(device: &DeviceSummary) -> Result<Figure, Failure> {
     let first_and_second = |c: &Cell| match &c.workload {
         WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
         WorkloadFigures::FullWrite(f) => [f.fsync_ns.unwrap_or(0), f.write_ns],
@@ -216,12 +201,12 @@ fn operations(device: &DeviceSummary) -> Result<Chart, Failure> {
             bar(p, &seconds, figures::time(seconds.iter().sum()))
         })
         .collect();
-    Ok(Chart {
-        title: "Time of the operations".to_string(),
-        legend: part_legend(&names),
-        svg: safe(charts::bars(&bars)?),
-        caption: "Medians over the repetitions; shorter is better.",
-    })
+    Ok(Figure::new(
+        "Time of the operations",
+        part_legend(&names),
+        charts::bars(&bars)?,
+        "Medians over the repetitions; shorter is better.",
+    ))
 }
 
 /// A policy's bar of several parts.
@@ -230,7 +215,7 @@ fn bar(policy: &PolicySummary, parts: &[f64], figure: String) -> Bar {
     Bar { name: policy.policy.to_string(), parts, figure }
 }
 
-fn write_amplification(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+fn write_amplification(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
     let bars: Option<Vec<Bar>> = device
         .policies
         .iter()
@@ -242,16 +227,16 @@ fn write_amplification(device: &DeviceSummary) -> Result<Option<Chart>, Failure>
         })
         .collect();
     let Some(bars) = bars else { return Ok(None) };
-    Ok(Some(Chart {
-        title: "Write amplification".to_string(),
-        legend: policy_legend(device),
-        svg: safe(charts::bars(&bars)?),
-        caption: "Units programmed into flash for each unit that the host wrote; 1 is the least without compression.",
-    }))
+    Ok(Some(Figure::new(
+        "Write amplification",
+        policy_legend(device),
+        charts::bars(&bars)?,
+        "Units programmed into flash for each unit that the host wrote; 1 is the least without compression.",
+    )))
 }
 
 /// Device time by cause; causes in alphabetical order, without those that took no time.
-fn busy(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+fn busy(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
     let figures_of = || device.policies.iter().flat_map(|p| &p.runs).filter_map(|c| c.device_stats.as_ref());
     let mut causes: Vec<&str> =
         figures_of().flat_map(|d| &d.busy_ns).filter(|(_, ns)| **ns > 0).map(|(cause, _)| &**cause).collect();
@@ -273,15 +258,15 @@ fn busy(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
         })
         .collect();
     let names: Vec<String> = causes.iter().map(|c| c.replace('_', " ")).collect();
-    Ok(Some(Chart {
-        title: "Device busy time by cause".to_string(),
-        legend: part_legend(&names),
-        svg: safe(charts::bars(&bars)?),
-        caption: "Summed over the device's parts, which work in parallel: the sum can exceed the duration.",
-    }))
+    Ok(Some(Figure::new(
+        "Device busy time by cause",
+        part_legend(&names),
+        charts::bars(&bars)?,
+        "Summed over the device's parts, which work in parallel: the sum can exceed the duration.",
+    )))
 }
 
-fn stale(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+fn stale(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
     let mut lines: Vec<Line> = Vec::new();
     for (i, p) in device.policies.iter().enumerate() {
         let timeline = p.runs.first().and_then(|c| c.device_stats.as_ref()).map(|d| &d.timeline);
@@ -293,16 +278,16 @@ fn stale(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
     if lines.iter().all(|(_, points)| points.is_empty()) {
         return Ok(None);
     }
-    Ok(Some(Chart {
-        title: "Stale space over time".to_string(),
-        legend: policy_legend(device),
-        svg: safe(charts::over_time(&lines, "GiB")?),
-        caption: "Free in the file system, but still valid to the device, which copies it around: what TRIM is for. \
+    Ok(Some(Figure::new(
+        "Stale space over time",
+        policy_legend(device),
+        charts::over_time(&lines, "GiB")?,
+        "Free in the file system, but still valid to the device, which copies it around: what TRIM is for. \
                   First repetition.",
-    }))
+    )))
 }
 
-fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Chart>, Failure> {
+fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Figure>, Failure> {
     let mut lines: Vec<Line> = Vec::new();
     for (i, p) in device.policies.iter().enumerate() {
         let runs: Vec<&Vec<u64>> =
@@ -319,16 +304,16 @@ fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Chart>
         return Ok(None);
     }
     let names: Vec<String> = QUANTILES.iter().map(|q| format!("{} %", rounded_percent(*q))).collect();
-    Ok(Some(Chart {
-        title: format!("Latency of {}", operation.name()),
-        legend: policy_legend(device),
-        svg: safe(charts::quantiles(&lines, &names)?),
-        caption: "Share of operations (upwards) that took no longer than (to the right, logarithmic); further left \
+    Ok(Some(Figure::new(
+        format!("Latency of {}", operation.name()),
+        policy_legend(device),
+        charts::quantiles(&lines, &names)?,
+        "Share of operations (upwards) that took no longer than (to the right, logarithmic); further left \
                   is better.",
-    }))
+    )))
 }
 
-fn rounded_percent(quantile: f64) -> f64 {
+pub fn rounded_percent(quantile: f64) -> f64 {
     (quantile * 10_000.0).round() / 100.0
 }
 
@@ -355,7 +340,3 @@ fn latency_rows(device: &DeviceSummary) -> Vec<Vec<String>> {
     }
     rows
 }
-
-#[cfg(test)]
-#[path = "report_tests.rs"]
-mod tests;

@@ -219,7 +219,3 @@ fn meaning(measure: Measure) -> Option<String> {
         )),
     }
 }
-
-#[cfg(test)]
-#[path = "table_tests.rs"]
-pub mod tests;

@@ -1,35 +1,27 @@
 //! Results of power cuts, policy by policy.
 
-use crate::commands::crashtest::CrashTests;
-use crate::figures::grouped;
-use crate::table::{aligned, bold, figures_table, finished, folded};
+use crate::commands::crashtest::{CrashTests, PolicyReport};
+use crate::figures::{NONE, grouped};
+use crate::table::{bold, folded, laid_out};
 
 /// Renders the whole text.
 pub fn render(tests: &CrashTests) -> String {
-    let mut table = figures_table(&[
-        "policy",
-        "cuts",
-        "violations",
-        "first at cut",
-        "files checked",
-        "not durable",
-        "TRIMs",
-    ]);
-    for policy in &tests.policies {
+    const HEADER: [&str; 7] =
+        ["policy", "cuts", "violations", "first at cut", "files checked", "not durable", "TRIMs"];
+    let row = |policy: &PolicyReport| {
         let report = &policy.report;
-        let first = report.first_violation.map_or_else(|| "-".to_string(), grouped);
-        let row = [
+        [
             policy.policy.clone(),
             grouped(report.cuts),
             grouped(report.violations),
-            first,
+            report.first_violation.map_or_else(|| NONE.to_string(), grouped),
             grouped(report.files_checked),
             grouped(report.not_durable),
             grouped(report.trims),
-        ];
-        table.add_row(row.iter().enumerate().map(|(i, cell)| aligned(i, cell)));
-    }
-    let mut text = format!("{}\n", finished(table));
+        ]
+    };
+    let rows: Vec<_> = tests.policies.iter().map(row).collect();
+    let mut text = format!("{}\n", laid_out(&HEADER, &rows));
     for policy in tests.policies.iter().filter(|p| p.report.violations > 0) {
         text += &bold(&format!("{}: the first violations", policy.policy));
         text.push('\n');

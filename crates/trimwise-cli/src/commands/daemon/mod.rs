@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
+use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::config::{Config, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;
@@ -18,7 +19,6 @@ use crate::commands::daemon::arguments::{
     ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, PauseArguments, StatusArguments,
 };
 use crate::commands::daemon::table as text;
-use crate::failure::Failure;
 use crate::output::Destinations;
 
 /// Only a wrong request is a usage error; a daemon that cannot be reached is a failed run.

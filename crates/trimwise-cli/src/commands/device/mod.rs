@@ -20,16 +20,16 @@ use trimwise_device::EmulatedDrive;
 use trimwise_device::nbd::Address;
 use trimwise_device::registry::{self, Front, Record, Registry, RegistryError, State, Status};
 use trimwise_device::server::{self, Description, ServeError, Stops};
+use trimwise_lab::failure::Failure;
 use trimwise_linux::sparse_store::SparseStore;
 
 use crate::commands::device::arguments::{
     AttachArguments, DetachArguments, DeviceArguments, DeviceCommand, DriveArguments, ListArguments,
     ServeArguments,
 };
-use crate::failure::Failure;
+use crate::input::profile;
 use crate::interrupt;
 use crate::output::{self, Destinations};
-use crate::runner::devices::profile;
 
 /// How long a server may take until its device is ready.
 const START_MAX: Duration = Duration::from_secs(60);

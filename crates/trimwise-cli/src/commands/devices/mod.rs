@@ -7,11 +7,11 @@ use serde::Serialize;
 use trimwise::profile::{Profile, SettingValue};
 use trimwise::ssd::{LinkKind, ReadAfterTrim, TrimConfig, TrimPlace};
 use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise_lab::failure::Failure;
 
 use crate::commands::devices::arguments::DevicesArguments;
-use crate::failure::Failure;
+use crate::input::{as_argument, profile};
 use crate::output::Destinations;
-use crate::runner::devices::{as_argument, profile};
 
 /// All profiles, as `--json` writes them.
 #[derive(Debug, Serialize)]

@@ -4,14 +4,14 @@ pub mod arguments;
 pub mod table;
 
 use serde::Serialize;
+use trimwise_lab::failure::Failure;
 use trimwise_linux::doctor::{self, DoctorError, Report};
 use trimwise_linux::host_root::HostRoot;
 
 use crate::commands::daemon::normal;
 use crate::commands::doctor::arguments::DoctorArguments;
-use crate::failure::Failure;
+use crate::input::expect_mount;
 use crate::output::{self, Destinations};
-use crate::runner::expect_mount;
 
 /// What `--json` writes.
 #[derive(Serialize)]

@@ -11,13 +11,13 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
 use trimwise_uml::images::{Built, CATALOGUE, Cache, KernelError, KernelImage, Order, Step};
 
 use crate::arguments::JsonArguments;
 use crate::commands::kernel::arguments::{
     KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
 };
-use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::Destinations;
 use crate::progress::Progress;

@@ -12,21 +12,21 @@ use trimwise::block::PortCounts;
 use trimwise::compare::gauge::{Stale, device_figures};
 use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::guests::RealKernel;
+use trimwise_lab::guests::{self, Bounds};
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::disk::{Mark, TraceEntry};
 use trimwise_uml::job::{Job, JobError, Outcome, ProgramEnd, Said, Step};
 
 use super::table;
 use crate::arguments::JsonArguments;
-use crate::commands::compare::RealKernel;
 use crate::commands::kernel::arguments::KernelRunArguments;
 use crate::defaults;
-use crate::failure::Failure;
+use crate::input;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::devices;
-use crate::runner::guests::{self, Bounds};
 
 /// Most bytes of standard input for a program: they are held in memory.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
@@ -80,7 +80,7 @@ pub fn run(
         Destinations::check_file("--trace", &trace.path, arguments.force)?;
     }
     let command = command(&arguments.command)?;
-    let device = devices::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
+    let device = input::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
     let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
     guests::check_memory(memory)?;
     guests::check_size(&device, target.file_system)?;

@@ -91,12 +91,12 @@ fn row(kernel: &Kernel) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::fabricated;
+    use crate::commands::compare::tests::cells::cell;
 
     #[test]
     fn regression_without_writes_there_is_no_write_amplification() {
         let of = |host_units_written| {
-            let cell = fabricated::cell("vendor1", "off", 0, 1.0);
+            let cell = cell("vendor1", "off", 0, 1.0);
             amplification(&DeviceFigures { host_units_written, ..cell.device_stats.unwrap() })
         };
         assert_eq!([of(0), of(100)], ["-", "2.40"]);

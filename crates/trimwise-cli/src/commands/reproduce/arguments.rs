@@ -2,8 +2,8 @@
 
 use clap::Args;
 
+use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, whole, word};
-use crate::commands::kernel::arguments::GuestLimits;
 
 /// Arguments of `reproduce`.
 #[derive(Debug, Args)]

@@ -3,15 +3,15 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise_lab::experiment::result::ExperimentResult;
+use trimwise_lab::failure::Failure;
 
 use super::table::{blocks, error_summary, repetitions, words};
-use crate::failure::Failure;
-use crate::report::plots::{Figure, figure};
-use crate::report::{STYLE, rendered, safe, with_code};
+use crate::report::plots::figure;
+use crate::report::{Figure, rendered, with_code};
+use crate::table::plot::Block;
 
 #[derive(Serialize)]
 struct Page<'a> {
-    style: Value,
     title: String,
     experiments: Vec<Experiment<'a>>,
     command: &'a str,
@@ -44,19 +44,12 @@ struct ClaimLine<'a> {
     measured: String,
 }
 
-#[derive(Serialize)]
-struct Block {
-    title: String,
-    header: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
 /// Renders the whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
     let experiments = results.iter().map(experiment).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<&str> = experiments.iter().map(|e| e.name).collect();
-    let page = Page { style: safe(STYLE), title: names.join(", "), experiments, command };
-    rendered("reproduce.html", include_str!("report.html"), &page)
+    let page = Page { title: names.join(", "), experiments, command };
+    rendered(include_str!("report.html"), &page)
 }
 
 fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
@@ -83,10 +76,7 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
             })
             .collect(),
         figures: result.rows.plots().iter().map(figure).collect::<Result<_, _>>()?,
-        blocks: blocks(&result.rows)
-            .into_iter()
-            .map(|b| Block { title: b.title, header: b.header, rows: b.rows })
-            .collect(),
+        blocks: blocks(&result.rows),
         errors: error_summary(&result.rows).join(" "),
     })
 }
@@ -94,11 +84,11 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::fabricated;
+    use crate::commands::reproduce::tests::{experiment, plotted};
 
     #[test]
     fn an_unmet_claim_is_said_plainly_and_text_is_escaped() {
-        let mut result = fabricated::experiment();
+        let mut result = experiment();
         result.question = "<script>alert(1)</script>".to_string();
         let page = html(&[result], "trimwise reproduce --all").unwrap();
         assert!(page.contains("not met</td>") && page.contains("<td class=\"text\">check</td>"));
@@ -113,7 +103,7 @@ mod tests {
 
     #[test]
     fn figures_are_drawn_with_a_legend_and_their_numbers_below() {
-        let page = html(&[fabricated::plotted()], "trimwise reproduce plotted").unwrap();
+        let page = html(&[plotted()], "trimwise reproduce plotted").unwrap();
         assert_eq!(page.matches("<svg").count(), 3);
         assert_eq!(page.matches("class=\"legend\"").count(), 3);
         assert!(page.contains("execution time, s over device utilization, %"));

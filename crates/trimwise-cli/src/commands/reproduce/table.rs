@@ -9,17 +9,13 @@ mod weeks;
 
 use crate::figures::{change, significant};
 use crate::table::plot::{Block, is_tabled, of_plot};
-use crate::table::{aligned, bold, figures_table, finished, folded};
+use crate::table::{bold, folded};
 
 /// Renders the whole text.
 pub fn render(result: &ExperimentResult, command: &str) -> String {
     let mut text = format!("{}\n{}\n", bold(&result.experiment), folded(&result.question, 0));
     for block in blocks(&result.rows) {
-        let mut table = figures_table(&block.header);
-        for row in &block.rows {
-            table.add_row(row.iter().enumerate().map(|(i, c)| aligned(i, c)));
-        }
-        text += &format!("{}\n\n{}\n", bold(folded(&block.title, 0).trim_end()), finished(table));
+        text += &block.render("");
     }
     if let drawn @ 1.. = result.rows.plots().iter().filter(|plot| !is_tabled(plot)).count() {
         let figures = if drawn == 1 { "figure is" } else { "figures are" };
@@ -163,7 +159,7 @@ mod tests {
     use trimwise_lab::plot::Series;
 
     use super::*;
-    use crate::runner::fabricated;
+    use crate::commands::reproduce::tests::{experiment, plotted};
 
     fn assert_fits(text: &str) {
         for line in text.lines() {
@@ -173,14 +169,14 @@ mod tests {
 
     #[test]
     fn a_figure_is_a_table_of_places_and_series() {
-        let text = render(&fabricated::plotted(), "trimwise reproduce plotted");
+        let text = render(&plotted(), "trimwise reproduce plotted");
         assert_fits(&text);
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn more_series_than_fit_go_into_further_tables() {
-        let result = fabricated::plotted();
+        let result = plotted();
         let ExperimentRows::Plots(plots) = &result.rows else { panic!("not plots") };
         let mut plot = plots[0].clone();
         let series = plot.series[0].clone();
@@ -197,7 +193,7 @@ mod tests {
 
     #[test]
     fn figures_stand_beside_the_published_ones_and_claims_are_said_plainly() {
-        let text = render(&fabricated::experiment(), "trimwise reproduce postmark-vendors");
+        let text = render(&experiment(), "trimwise reproduce postmark-vendors");
         assert_fits(&text);
         insta::assert_snapshot!(text);
     }

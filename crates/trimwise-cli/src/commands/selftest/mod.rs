@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::pool;
 use trimwise_lab::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
 
 use crate::command_line::CommandText;
 use crate::commands::selftest::arguments::SelftestArguments;
-use crate::failure::Failure;
 use crate::output::{self, Destinations};
-use crate::pool;
 use crate::progress::Progress;
 
 /// Memory of this computer that one part takes: a device of 16 MiB, for a few profiles 1 GiB, with a tag for each unit.

@@ -2,18 +2,18 @@
 
 use crate::command_line::CommandText;
 use crate::commands::selftest::SelfTests;
-use crate::figures::grouped;
-use crate::table::{aligned, bold, figures_table, finished, folded};
+use crate::figures::{NONE, grouped};
+use crate::table::{bold, folded, laid_out};
 
 /// Renders the whole text.
 pub fn render(tests: &SelfTests) -> String {
-    let mut table = figures_table(&["device", "parts", "operations", "audits", "host units", "WA", "wrong"]);
-    for device in &tests.devices {
+    const HEADER: [&str; 7] = ["device", "parts", "operations", "audits", "host units", "WA", "wrong"];
+    let rows = tests.devices.iter().map(|device| {
         let amplification = match device.host_units_written {
-            0 => "-".to_owned(),
+            0 => NONE.to_owned(),
             written => format!("{:.2}", device.nand_units_written as f64 / written as f64),
         };
-        let row = [
+        [
             device.device.clone(),
             grouped(device.parts),
             grouped(device.operations),
@@ -21,10 +21,9 @@ pub fn render(tests: &SelfTests) -> String {
             grouped(device.host_units_written),
             amplification,
             grouped(device.violations),
-        ];
-        table.add_row(row.iter().enumerate().map(|(i, cell)| aligned(i, cell)));
-    }
-    let mut text = format!("{}\n", finished(table));
+        ]
+    });
+    let mut text = format!("{}\n", laid_out(&HEADER, &rows.collect::<Vec<_>>()));
     for violation in &tests.violations {
         text += &bold(&format!("{}, operation {}", violation.device, violation.operation));
         text.push('\n');

@@ -10,17 +10,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 
 use crate::command_line::CommandText;
 use crate::commands::trim::arguments::TrimArguments;
-use crate::failure::Failure;
+use crate::input::expect_mount;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::expect_mount;
 
 use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
 

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::control::{Client, Request};
 
 use crate::command_line::CommandText;
 use crate::commands::daemon::{ask, failed, normal};
 use crate::commands::trim::arguments::TrimArguments;
-use crate::failure::Failure;
 use crate::figures;
+use crate::input::expect_mount;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::expect_mount;
 use crate::table::folded;
 
 /// Interval at which the daemon is asked for its progress.

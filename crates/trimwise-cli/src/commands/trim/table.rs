@@ -4,17 +4,13 @@ use trimwise::units::Bytes;
 
 use crate::commands::trim::report::{EstimateReport, TrimReport};
 use crate::figures::{NONE, grouped};
-use crate::table::{aligned, bold, figures_table, finished, folded, plain};
+use crate::table::{bold, folded, laid_out, plain};
 
 /// Renders the whole text.
 pub fn render(report: &TrimReport) -> String {
     let mut text = bold(&plain(&title(report)));
     text += "\n\n";
-    let mut table = figures_table(&["", "extents", "commands", "bytes", ""]);
-    for row in rows(report) {
-        table.add_row(row.iter().enumerate().map(|(column, text)| aligned(column, text)));
-    }
-    text += &finished(table);
+    text += &laid_out(&["", "extents", "commands", "bytes", ""], &rows(report));
     text.push('\n');
     for line in lines(report) {
         text += &folded(&line, 0);

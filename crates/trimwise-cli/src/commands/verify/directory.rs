@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
 use trimwise_linux::path_error::PathError;
@@ -17,11 +18,10 @@ use super::table;
 use crate::command_line::CommandText;
 use crate::commands::trim;
 use crate::commands::verify::arguments::VerifyArguments;
-use crate::failure::Failure;
+use crate::input::expect_mount;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::expect_mount;
 
 /// What `--json` writes; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]

@@ -11,21 +11,28 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
+use trimwise::engine::Sim;
+use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimDuration};
-use trimwise_lab::bench::verify::{Torture, Verdict, Verification};
-use trimwise_lab::bench::{Part, Settings};
+use trimwise_lab::bench::verify::{Torture, Verdict, Verification, verify};
+use trimwise_lab::bench::{Hooks, Part, Settings};
+use trimwise_lab::failure::Failure;
+use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 
 use crate::command_line::CommandText;
 use crate::commands::verify::arguments::VerifyArguments;
 use crate::defaults;
-use crate::failure::Failure;
+use crate::input;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::verify::{self, OnThousandths};
-use crate::runner::{RealTarget, devices};
+use crate::real_target::RealTarget;
+
+/// Progress callback, called with the thousandths that are done.
+type OnThousandths = Arc<dyn Fn(u64)>;
 
 /// Default size of a modelled drive: every profile comes to the same verdict, in seconds.
 const MODEL_BYTES: Bytes = Bytes::gib(4);
@@ -102,7 +109,7 @@ pub fn run(
         Some(real) => {
             refuse(arguments, "is not a model", &[("--fault", arguments.fault.is_some())])?;
             let stop = on_signal(OnInterrupt::StopAndShow)?;
-            verify::on_real(&real, &settings, &torture, &stop, on_progress)
+            on_real(&real, &settings, &torture, &stop, on_progress)
         }
     }?;
     progress.finish();
@@ -128,14 +135,14 @@ fn refuse(arguments: &VerifyArguments, what: &str, given: &[(&str, bool)]) -> Re
 /// A profile's drive, prepared for verification.
 struct Modelled {
     name: String,
-    config: trimwise::ssd::SsdConfig,
-    faults: trimwise::ssd::Faults,
+    config: SsdConfig,
+    faults: Faults,
     notes: Vec<String>,
 }
 
 impl Modelled {
     fn of(arguments: &VerifyArguments) -> Result<Self, Failure> {
-        let profile = devices::profile(&arguments.target, "device").map_err(devices::as_argument)?;
+        let profile = input::profile(&arguments.target, "device").map_err(input::as_argument)?;
         let (name, whole) = (profile.name, Bytes(profile.config.capacity_bytes));
         if let Some(size) = arguments.size.filter(|&size| size > whole) {
             return Err(Failure::usage(format!("--size {size}: expected at most {whole}, which {name} has")));
@@ -167,9 +174,43 @@ impl Modelled {
         on_progress: OnThousandths,
     ) -> Result<(Verification, Vec<String>), Failure> {
         let Self { name, config, faults, notes } = self;
-        let found = verify::in_model(&name, &config, faults, settings, torture, stop, on_progress)?;
+        let sim = Sim::new();
+        // Only a drive that remembers its contents can show that it lost some.
+        let config = SsdConfig { track_tags: true, ..config };
+        let drive = Drive::new(&config, faults, settings.seed)
+            .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
+        let device = ModelDevice::new(queue, &name).interrupted_by(stop);
+        let (settings, torture) = (*settings, *torture);
+        let ended = sim.run(async move {
+            let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
+            verify(&device, &settings, &torture, hooks).await
+        });
+        let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
         Ok((found, notes))
     }
+}
+
+/// Verifies a real file or device, which is overwritten if the user agreed. Also returns notes on how it was opened.
+fn on_real(
+    real: &RealTarget,
+    settings: &Settings,
+    torture: &Torture,
+    stop: &Arc<AtomicBool>,
+    on_progress: OnThousandths,
+) -> Result<(Verification, Vec<String>), Failure> {
+    let device = real.open(true, 0, stop)?;
+    let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
+    let ended = block_on(verify(&device, settings, torture, hooks));
+    let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    let mut notes = device.notes().to_vec();
+    notes.push(device.promise().to_string());
+    if let Target::File(_) = &real.target {
+        notes.push(
+            "TRIM of a file punches holes, so the file system is judged together with the drive".to_owned(),
+        );
+    }
+    Ok((found, notes))
 }
 
 impl VerifyReport {

@@ -1,8 +1,8 @@
 //! The figures that the claims of the source and its readers are about, and the findings in words.
 
 use super::history::{History, LEVELS, LEVELS_IDLE, LEVELS_RANDOM, LEVELS_WRITE, Measured, mean};
-use super::{DEVICES, NAME, PAGE, QUESTION, STATIC, label, plots};
-use crate::experiment::claims::{Figures, Published};
+use super::{DEVICES, EXPERIMENT, PAGE, STATIC, label, plots};
+use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 
 /// The published runs in MB/s, by the previous fill level in hundredths of a percent.
@@ -17,13 +17,8 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         full_sentence(measured),
         String::new(),
     ];
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../../experiments/capacity/claims.toml"),
-    };
     let mut result =
-        published.judge(&figures(measured), ExperimentRows::Plots(plots::all(measured)), reps, seed);
+        EXPERIMENT.judge(&figures(measured), ExperimentRows::Plots(plots::all(measured)), reps, seed);
     result.finding.insert_str(0, &sentences.join(" "));
     result
 }

@@ -17,14 +17,24 @@ mod plots;
 pub use claims::evaluate;
 pub use history::{History, Measured, histories, run};
 
-/// Name on the command line.
-pub const NAME: &str = "capacity";
+use super::{Experiment, Host};
 
-/// The question that it answers.
-pub const QUESTION: &str = "How does free space affect the speed of a drive, with and without TRIM?";
-
-/// Repetitions. Only the places of random writes differ.
-pub const REPS: u32 = 1;
+/// The experiment. Repetitions differ only in the places of random writes, so one run of a history stands for all.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "capacity",
+    question: "How does free space affect the speed of a drive, with and without TRIM?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/capacity/claims.toml"),
+    host: Host::Model,
+    run: |request| {
+        let histories = histories();
+        let runs = request.repeat(&DEVICES, &histories, |history, rep| {
+            run(history, request.seed.wrapping_add(rep.into()))
+        })?;
+        let measured = Measured::new(histories.into_iter().zip(runs));
+        Ok(evaluate(&measured, request.reps, request.seed))
+    },
+};
 
 /// The source's drive, with its block mapping as sold with firmware 1.5.
 const STATIC: &str = "vertex-60gb";

@@ -63,7 +63,7 @@ fn what_is_reached_and_what_is_not() {
         let mut daemon = run(Trimming::Daemon, 3, 10, slow_ns);
         daemon.write_amplification = write_amplification;
         *daemon.mapped_bytes.last_mut().unwrap() = mapped_at_end;
-        evaluate(NAME, &week(), &[never, always, daemon], 1, 1).claims
+        evaluate(&WEEK, &week(), &[never, always, daemon], 1, 1).claims
     };
     let good = judged(1_050_000, 1.25, 5 * GIB / 4);
     assert_eq!(good.len(), 4);
@@ -91,7 +91,8 @@ fn hours_are_compared_with_hours_of_the_same_rate() {
         }
         run
     };
-    let judged = |runs: &[Run]| claim(&evaluate(NAME, &week(), runs, 1, 1).claims, "daemon-p99-ext4").clone();
+    let judged =
+        |runs: &[Run]| claim(&evaluate(&WEEK, &week(), runs, 1, 1).claims, "daemon-p99-ext4").clone();
     let daemon = with_night(run(Trimming::Daemon, 3, 10, 3_000_000), 3_000_000);
     let same = judged(std::slice::from_ref(&daemon));
     assert!(same.met, "{same:?}");
@@ -110,7 +111,7 @@ fn hours_are_compared_with_hours_of_the_same_rate() {
 
 #[test]
 fn a_file_system_that_was_not_run_claims_nothing() {
-    let result = evaluate(NAME, &week(), &[run(Trimming::Never, 3, 0, 1_000_000)], 1, 1);
+    let result = evaluate(&WEEK, &week(), &[run(Trimming::Never, 3, 0, 1_000_000)], 1, 1);
     assert!(result.claims.is_empty());
     let ExperimentRows::Weeks(rows) = result.rows else { unreachable!("rows of this experiment") };
     assert_eq!((rows.runs.len(), rows.plots.len()), (1, 1));

@@ -1,6 +1,7 @@
 //! Evaluates the commands that a drive received for a deletion.
 
 use serde::Serialize;
+use trimwise_uml::disk::{TraceEntry, Traced};
 
 /// One discarded range, as the drive saw it. Times are from one clock, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,19 @@ pub struct Discarded {
     pub offset_bytes: u64,
     /// How long it is.
     pub length_bytes: u64,
+}
+
+impl Discarded {
+    /// Extracts the discards from a drive's trace. Times count from `begin_ns`.
+    pub fn of(trace: &[TraceEntry], begin_ns: u64) -> Vec<Self> {
+        let discarded = |entry: &TraceEntry| Self {
+            at_ns: entry.at_ns - begin_ns,
+            done_ns: entry.done_ns - begin_ns,
+            offset_bytes: entry.offset_bytes,
+            length_bytes: entry.length_bytes,
+        };
+        trace.iter().filter(|entry| entry.kind == Traced::Discard).map(discarded).collect()
+    }
 }
 
 /// Amount of discards.

@@ -1,15 +1,13 @@
 //! Discarded bytes over time, a figure for each file system and layout.
 
 use super::observe::{Deletion, Layout};
-use super::{DeletionRun, MOUNTS, Measured};
+use super::{DeletionRun, Measured, file_systems};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// Returns all figures, in the order of file systems; without discards there is no figure.
 pub fn all(measured: &Measured) -> Vec<Plot> {
-    let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
-    file_systems.dedup();
     let of = |fs: &'static str| Layout::ALL.map(|layout| timeline(measured, fs, layout));
-    file_systems.into_iter().flat_map(of).filter(|plot| !plot.series.is_empty()).collect()
+    file_systems().into_iter().flat_map(of).filter(|plot| !plot.series.is_empty()).collect()
 }
 
 fn timeline(measured: &Measured, file_system: &str, layout: Layout) -> Plot {

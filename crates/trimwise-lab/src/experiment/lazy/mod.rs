@@ -11,15 +11,11 @@ mod on_kernel;
 mod sizes;
 mod table2;
 
-pub use on_kernel::{
-    FIGURE_3_KERNEL, GUEST_MEMORY, KERNEL, KernelCase, KernelRun, QUESTION_3_KERNEL, evaluate_on_kernel,
-    kernel_cases,
-};
+pub use on_kernel::FIGURE_3_KERNEL;
 pub use sizes::{
-    FIGURE_3, FIGURE_4, QUESTION_3, QUESTION_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4,
-    run_size, run_size_on, sizes,
+    FIGURE_3, FIGURE_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4, run_size, sizes,
 };
-pub use table2::{FSYNC, QUESTION_T2, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
+pub use table2::{FSYNC, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
 pub use trimwise::compare::watch::Issue;
 
 use trimwise::block::{BlockQueue, QueueConfig};
@@ -39,7 +35,7 @@ pub const DEVICE: &str = "ufs21-64gb";
 
 /// Repetitions; the source does not give their number. They differ in the phase of the commit timer, and in table II in
 /// the file that is removed.
-pub const REPS: u32 = 1;
+const REPS: u32 = 1;
 
 /// Policies to compare: the source's three, and two more. What the source calls traditional is `commit`.
 pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "ideal"];

@@ -5,75 +5,126 @@
 //! its end (a015434480dc). No kernel has lazy TRIM. At best it equals a commit without discards, which every kernel
 //! has: `nodiscard`.
 
-use trimwise::compare::cell::CellError;
+use trimwise::compare::result::WorkloadFigures;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::fragmenting::Fragmenting;
+use trimwise::workload::timed::Timed;
+use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::images::KernelImage;
 
-use super::{DEVICE, device, milliseconds, run_size_on, sizes};
-use crate::experiment::claims::{Figures, Published};
+use super::sizes::run_size_on;
+use super::{DEVICE, REPS, device, milliseconds, sizes};
+use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::{Experiment, Host, Request};
+use crate::failure::Failure;
+use crate::guests;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Name on the command line.
-pub const FIGURE_3_KERNEL: &str = "lazy-3-kernel";
-
-/// The question that it answers.
-pub const QUESTION_3_KERNEL: &str = "How long does fsync take after the removal of a fragmented file on a real ext4 that discards in the commit?";
+/// The experiment.
+pub static FIGURE_3_KERNEL: Experiment = Experiment {
+    name: "lazy-3-kernel",
+    question: "How long does fsync take after the removal of a fragmented file on a real ext4 that discards in the commit?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-3-kernel/claims.toml"),
+    host: Host::Kernels(|only, _| choice(only).map(drop)),
+    run,
+};
 
 /// The kernel: the last series that discards inside the commit.
-pub const KERNEL: &str = "5.10";
+const KERNEL: &str = "5.10";
 
 /// The guest's memory: room for the largest append, 64 MiB, besides ext4 and its journal.
-pub const GUEST_MEMORY: Bytes = Bytes::mib(512);
+const GUEST_MEMORY: Bytes = Bytes::mib(512);
+
+/// Memory of this computer that one run takes: guest, the drive's model, and the file's bytes.
+const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
 
 /// One run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelCase {
+struct KernelCase {
     /// Bytes of an append.
-    pub append: Bytes,
+    append: Bytes,
     /// Whether the mount discards.
-    pub discard: bool,
+    discard: bool,
 }
 
 impl KernelCase {
     /// Returns the policy, which both have under the same name.
-    pub fn policy(&self) -> PolicySpec {
+    fn policy(&self) -> PolicySpec {
         if self.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }
     }
 }
 
 /// Returns all cases: with discard, then without, each over all sizes.
-pub fn kernel_cases() -> Vec<KernelCase> {
+fn kernel_cases() -> Vec<KernelCase> {
     let of = |discard| sizes().map(move |append| KernelCase { append, discard });
     of(true).chain(of(false)).collect()
 }
 
 /// The measurements of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelRun {
+struct KernelRun {
     /// The case.
-    pub case: KernelCase,
+    case: KernelCase,
     /// The fsync on the kernel.
-    pub kernel: SimDuration,
+    kernel: SimDuration,
     /// The fsync in the model.
-    pub model: SimDuration,
+    model: SimDuration,
 }
 
-impl KernelRun {
-    /// Runs the model for comparison with the kernel.
-    ///
-    /// # Errors
-    /// [`CellError`].
-    pub fn beside(case: KernelCase, kernel: SimDuration, seed: u64) -> Result<Self, CellError> {
-        let host = HostConfig::in_guest(KERNEL.parse().expect("it is a version"), GUEST_MEMORY);
-        let model = run_size_on(host, &device(), case.policy(), case.append, 0, seed)?;
-        Ok(Self { case, kernel, model: model.fsync })
+fn target() -> KernelTarget {
+    format!("{KERNEL}:ext4").parse().expect("it is written here")
+}
+
+/// Returns the kernel and the cases that `--only` names by their append size in KiB; all if it names none.
+fn choice(only: &[String]) -> Result<(KernelImage, Vec<KernelCase>), Failure> {
+    let name = |case: &KernelCase| (case.append.0 >> 10).to_string();
+    let mut cases = kernel_cases();
+    if let Some(part) = only.iter().find(|part| !cases.iter().any(|case| name(case) == **part)) {
+        let names: Vec<String> = cases[..cases.len() / 2].iter().map(name).collect();
+        return Err(Failure::usage(format!(
+            "--only {part}: expected an append size in KiB, one of {}",
+            names.join(", ")
+        )));
     }
+    cases.retain(|case| only.is_empty() || only.contains(&name(case)));
+    Ok((guests::image(&target())?, cases))
+}
+
+/// Runs each append size, with and without discard, in one boot and in the model.
+fn run(request: &Request) -> Result<ExperimentResult, Failure> {
+    let (image, cases) = choice(&request.only)?;
+    let runs = request.boot(MEMORY_OF_RUN, &cases, |case| run_case(request, &image, case))?;
+    Ok(evaluate_on_kernel(&runs, request.seed))
+}
+
+fn run_case(request: &Request, image: &KernelImage, case: KernelCase) -> Result<KernelRun, Failure> {
+    let seed = request.seed;
+    let timed = Timed::Append(Fragmenting::of_append(case.append));
+    let cell = KernelCell {
+        device: &Profile::embedded(DEVICE).expect("the device is built in"),
+        target: &target(),
+        policy: if case.discard { KernelPolicy::Commit } else { KernelPolicy::Off },
+        workload: &KernelWorkload::Timed(timed.to_string()),
+        utilization_percent: None,
+        rep: 0,
+        seed,
+    };
+    let cell = cell.run(&guests::guest(image, GUEST_MEMORY, &request.bounds)?).map_err(guests::failure)?;
+    let WorkloadFigures::Append(figures) = cell.workload else {
+        return Err(Failure::run("the guest ran a different workload"));
+    };
+    let host = HostConfig::in_guest(KERNEL.parse().expect("it is a version"), GUEST_MEMORY);
+    let model = run_size_on(host, &device(), case.policy(), case.append, 0, seed).map_err(Failure::run)?;
+    Ok(KernelRun { case, kernel: SimDuration(figures.fsync_ns), model: model.fsync })
 }
 
 /// Makes the figure and its claims.
-pub fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
+fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
     let of = |discard, side: fn(&KernelRun) -> SimDuration| -> Vec<(Bytes, f64)> {
         let runs = runs.iter().filter(|run| run.case.discard == discard);
         runs.map(|run| (run.case.append, milliseconds(side(run)))).collect()
@@ -110,9 +161,7 @@ pub fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
             series("model, nodiscard", &model_without),
         ],
     };
-    let claims = include_str!("../../../../../experiments/lazy-3-kernel/claims.toml");
-    let published = Published { name: FIGURE_3_KERNEL, question: QUESTION_3_KERNEL, claims };
-    published.judge(&figures, ExperimentRows::Plots(vec![plot]), 1, seed)
+    FIGURE_3_KERNEL.judge(&figures, ExperimentRows::Plots(vec![plot]), 1, seed)
 }
 
 #[cfg(test)]
@@ -145,5 +194,11 @@ mod tests {
         assert_eq!(met(&runs(50, 80)), all[..2]);
         assert_eq!(met(&runs(0, 100)), all[2..]);
         assert!(met(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_there_is_not_is_refused() {
+        let refused = choice(&["48".to_owned()]);
+        assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("64, 128") && m.contains("65536")));
     }
 }

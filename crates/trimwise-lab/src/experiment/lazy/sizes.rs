@@ -8,15 +8,43 @@ use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting, Note};
 
-use super::{Issue, POLICIES, Setup, host, label, milliseconds};
-use crate::experiment::claims::{Figures, Published};
+use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds};
+use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::{Experiment, Host, Request, policies};
+use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Name of figure 3's experiment on the command line.
-pub const FIGURE_3: &str = "lazy-3";
-/// Name of figure 4's experiment.
-pub const FIGURE_4: &str = "lazy-4";
+/// Figure 3.
+pub static FIGURE_3: Experiment = Experiment {
+    name: "lazy-3",
+    question: "How long does fsync take after the removal of a fragmented file?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-3/claims.toml"),
+    host: Host::Model,
+    run: |request| Ok(evaluate_figure_3(&run(request)?, request.seed)),
+};
+
+/// Figure 4.
+pub static FIGURE_4: Experiment = Experiment {
+    name: "lazy-4",
+    question: "How long does it take to issue all TRIMs of a removed file?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-4/claims.toml"),
+    host: Host::Model,
+    run: |request| Ok(evaluate_figure_4(&run(request)?, request.seed)),
+};
+
+/// Both figures come from the same runs: every policy at every append size.
+fn run(request: &Request) -> Result<Vec<SizeRuns>, Failure> {
+    let device = device();
+    let cells: Vec<(PolicySpec, Bytes)> =
+        policies(&POLICIES).into_iter().flat_map(|policy| sizes().map(move |size| (policy, size))).collect();
+    let runs = request.repeat(&[DEVICE], &cells, |&(policy, append), rep| {
+        run_size(&device, policy, append, rep, request.seed)
+    })?;
+    Ok(runs.chunks(sizes().count()).map(<[_]>::to_vec).collect())
+}
 
 /// Returns the append sizes of the source's x axis: 64 KiB, 128 KiB, ... 64 MiB.
 pub fn sizes() -> impl Iterator<Item = Bytes> {
@@ -58,7 +86,7 @@ pub fn run_size(
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_size_on(
+pub(super) fn run_size_on(
     host: HostConfig,
     ssd: &SsdConfig,
     policy: PolicySpec,
@@ -145,9 +173,6 @@ fn commands_plot(runs: &[SizeRuns]) -> Plot {
     }
 }
 
-/// The question of figure 3.
-pub const QUESTION_3: &str = "How long does fsync take after the removal of a fragmented file?";
-
 /// Makes figure 3 and its claims from the runs, for each policy of [`POLICIES`] in the order of [`sizes`].
 pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
     let table = Table { runs, figure: |run| milliseconds(run.fsync) };
@@ -160,13 +185,8 @@ pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
     };
     let distance = plot.distance_to_ideal();
     let plots = [Some(plot), distance, Some(commands_plot(runs))].into_iter().flatten().collect();
-    let claims = include_str!("../../../../../experiments/lazy-3/claims.toml");
-    let published = Published { name: FIGURE_3, question: QUESTION_3, claims };
-    published.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
+    FIGURE_3.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
 }
-
-/// The question of figure 4.
-pub const QUESTION_4: &str = "How long does it take to issue all TRIMs of a removed file?";
 
 /// Makes figure 4 and its claim from the same runs.
 pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
@@ -196,10 +216,8 @@ pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
             })
             .collect(),
     };
-    let claims = include_str!("../../../../../experiments/lazy-4/claims.toml");
-    let published = Published { name: FIGURE_4, question: QUESTION_4, claims };
     let plots = vec![plot, share, commands_plot(runs)];
-    published.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
+    FIGURE_4.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
 }
 
 #[cfg(test)]

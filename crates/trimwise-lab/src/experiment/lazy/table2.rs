@@ -8,16 +8,22 @@ use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
-use super::{Issue, POLICIES, Setup, host, label, milliseconds};
-use crate::experiment::claims::{Figures, Published};
+use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds};
+use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::{Experiment, Host, Request, policies};
+use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Name on the command line.
-pub const TABLE_2: &str = "lazy-table2";
-
-/// The question that it answers.
-pub const QUESTION_T2: &str = "How long does a write wait that needs a block on a full file system?";
+/// The experiment.
+pub static TABLE_2: Experiment = Experiment {
+    name: "lazy-table2",
+    question: "How long does a write wait that needs a block on a full file system?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-table2/claims.toml"),
+    host: Host::Model,
+    run,
+};
 
 /// The published figures, as printed. They do not say whether an fsync preceded the write.
 const PUBLISHED: &str = include_str!("../../../../../experiments/lazy-table2/published.csv");
@@ -77,6 +83,20 @@ pub fn run_write(
 /// All runs of a policy: with the fsync, and without.
 pub type WriteRuns = [Vec<WriteRun>; 2];
 
+fn run(request: &Request) -> Result<ExperimentResult, Failure> {
+    let device = device();
+    let cells: Vec<(PolicySpec, bool)> =
+        policies(&POLICIES).into_iter().flat_map(|policy| FSYNC.map(|fsync| (policy, fsync))).collect();
+    let mut runs = request
+        .repeat(&[DEVICE], &cells, |&(policy, fsync), rep| {
+            run_write(&device, policy, fsync, rep, request.seed)
+        })?
+        .into_iter();
+    let by_policy: Vec<WriteRuns> =
+        POLICIES.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
+    Ok(evaluate_table_2(&by_policy, request.seed))
+}
+
 /// Returns the median over the repetitions of a policy.
 fn median(
     runs: &[WriteRuns],
@@ -131,10 +151,8 @@ pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
             ],
         ),
     ];
-    let claims = include_str!("../../../../../experiments/lazy-table2/claims.toml");
-    let published = Published { name: TABLE_2, question: QUESTION_T2, claims };
     let reps = runs.first().map_or(0, |runs| runs[0].len() as u32);
-    published.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
+    TABLE_2.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
 }
 
 #[cfg(test)]

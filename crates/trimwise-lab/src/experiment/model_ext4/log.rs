@@ -5,9 +5,19 @@
 //! end, and data otherwise. Two kinds are wrongly taken for data: blocks of extent trees, which files of more than four
 //! extents have, and blocks of a directory that was removed.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use serde::Serialize;
-use trimwise::block::Command;
-use trimwise::units::{UNIT_BYTES, UnitRange};
+use trimwise::block::{BlockQueue, Command, Stage};
+use trimwise::fs::Ext4;
+use trimwise::units::{Lpn, UNIT_BYTES, UnitRange};
+use trimwise_linux::sparse_store::SparseStore;
+use trimwise_uml::disk::{TraceEntry, Traced};
+use trimwise_uml::job::{FileExtent, Outcome};
+
+use crate::failure::Failure;
+use crate::guests::Ran;
 
 /// A command, as the drive receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +48,87 @@ impl Places {
             ranges
         };
         Self { journal: sorted(journal), metadata: sorted(metadata.into_iter().collect()) }
+    }
+
+    /// Reads those of a guest's ext4: `metadata` is the step that asked for it, `directories` are blocks of directories.
+    ///
+    /// # Errors
+    /// A file system without a journal, or a guest that did not answer.
+    pub fn in_guest(ran: &Ran, metadata: usize, directories: &[FileExtent]) -> Result<Self, Failure> {
+        let metadata = ran.outcome(metadata, |outcome| match outcome {
+            Outcome::Metadata(metadata) => Some(metadata),
+            _ => None,
+        })?;
+        let fixed = metadata.iter().filter(|extent| !extent.is_journal);
+        let fixed = fixed.map(|extent| units(extent.offset_bytes, extent.length_bytes));
+        let directories = directories.iter().map(|extent| units(extent.offset_bytes, extent.length_bytes));
+        Ok(Self::new(journal_blocks(&ran.store)?, fixed.chain(directories)))
+    }
+
+    /// Returns the size of the journal.
+    pub fn journal_blocks(&self) -> u64 {
+        self.journal.iter().map(|range| range.units).sum()
+    }
+}
+
+fn units(offset_bytes: u64, length_bytes: u64) -> UnitRange {
+    UnitRange::new(Lpn(offset_bytes / UNIT_BYTES), length_bytes / UNIT_BYTES)
+}
+
+/// Finds the journal: ext4's superblock has a copy of the extents in the journal's inode (`s_jnl_blocks`), a header of
+/// 12 bytes and up to four extents of 12 bytes each.
+fn journal_blocks(store: &SparseStore) -> Result<Vec<UnitRange>, Failure> {
+    const SUPERBLOCK: u64 = 1024;
+    const JOURNAL_BLOCKS: u64 = 0x10c;
+    const EXTENT_MAGIC: u16 = 0xf30a;
+    let mut bytes = [0; 60];
+    store.read(SUPERBLOCK + JOURNAL_BLOCKS, &mut bytes).map_err(Failure::run)?;
+    let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let (magic, entries, depth) = (u16_at(0), usize::from(u16_at(2)), u16_at(6));
+    if magic != EXTENT_MAGIC || entries > 4 || depth != 0 {
+        return Err(Failure::run("the journal's extents are not in the guest's superblock"));
+    }
+    let extent = |at: usize| {
+        let (length, high) = (u64::from(u16_at(at + 4)), u64::from(u16_at(at + 6)));
+        let low = u64::from(u16_at(at + 8)) | u64::from(u16_at(at + 10)) << 16;
+        UnitRange::new(Lpn(high << 32 | low), length)
+    };
+    Ok((0..entries).map(|i| extent(12 + 12 * i)).collect())
+}
+
+impl From<&TraceEntry> for Entry {
+    fn from(entry: &TraceEntry) -> Self {
+        let range = units(entry.offset_bytes, entry.length_bytes);
+        match entry.kind {
+            Traced::Read => Self::Read(range),
+            // ext4 and jbd2 send this instead of a write full of zeros.
+            Traced::Write | Traced::WriteZeroes => Self::Write(range),
+            Traced::Discard => Self::Discard(range),
+            Traced::Flush => Self::Flush,
+        }
+    }
+}
+
+/// Logs the commands of a modelled host from now on.
+pub struct Log(Rc<RefCell<Vec<Entry>>>);
+
+impl Log {
+    /// Begins.
+    pub fn start(queue: &BlockQueue) -> Self {
+        let log: Rc<RefCell<Vec<Entry>>> = Rc::default();
+        let tracer = Rc::clone(&log);
+        queue.trace(Some(Box::new(move |_, stage, command| {
+            if stage == Stage::Dispatched {
+                tracer.borrow_mut().extend(Entry::of(command));
+            }
+        })));
+        Self(log)
+    }
+
+    /// Ends, and counts what was logged.
+    pub fn stop(self, fs: &Ext4) -> Traffic {
+        fs.queue().trace(None);
+        Traffic::of(&self.0.borrow(), &Places::new(vec![fs.journal_blocks()], fs.metadata_blocks()))
     }
 }
 
@@ -86,6 +177,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Classifies and counts the requests of a guest.
+    pub fn in_guest(trace: &[TraceEntry], places: &Places) -> Self {
+        Self::of(&trace.iter().map(Entry::from).collect::<Vec<_>>(), places)
+    }
+
     /// Classifies and counts these commands.
     pub fn of(log: &[Entry], places: &Places) -> Self {
         let mut traffic = Self::default();
@@ -113,7 +209,6 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimwise::units::Lpn;
 
     fn range(start: u64, units: u64) -> UnitRange {
         UnitRange::new(Lpn(start), units)

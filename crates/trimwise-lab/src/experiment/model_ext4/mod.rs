@@ -4,20 +4,16 @@
 //! The guest's processor takes no time, so the model's takes none either; the model's memory and journal are those of
 //! the guest. Requests are counted from the start of PostMark until [`SETTLE`] after its end, when everything has been
 //! written; the duration is PostMark's own.
-//!
-//! This module is pure: it runs the model and judges. Its caller boots the kernels and provides their results.
 
 mod claims;
+mod kernel;
 pub mod log;
 
 pub use claims::{COMPARED, Compared, error_percent};
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use log::{Entry, Places, Traffic};
+use log::{Log, Traffic};
 use serde::Serialize;
-use trimwise::block::{BlockQueue, Stage};
+use trimwise::block::BlockQueue;
 use trimwise::compare::cell::{CellError, audited};
 use trimwise::engine::Sim;
 use trimwise::fs::Volume;
@@ -29,46 +25,47 @@ use trimwise::ssd::{Drive, SsdConfig};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES};
 use trimwise::workload::postmark::{self, PostmarkConfig};
 
-use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
+use super::{Experiment, Host};
 
-/// Name on the command line.
-pub const NAME: &str = "model-ext4";
-
-/// The question that it answers.
-pub const QUESTION: &str = "How close is the modelled ext4 to that of a real kernel?";
-
-/// Nothing is drawn at random: one run is enough.
-pub const REPS: u32 = 1;
+/// The experiment. Nothing is drawn at random: one run is enough.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "model-ext4",
+    question: "How close is the modelled ext4 to that of a real kernel?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/model-ext4/claims.toml"),
+    host: Host::Kernels(|only, _| kernel::choice(only).map(drop)),
+    run: kernel::run,
+};
 
 /// The kernel.
-pub const KERNEL: &str = "6.1";
+const KERNEL: &str = "6.1";
 
 /// The drive.
-pub const DEVICE: &str = "sata-generic";
+const DEVICE: &str = "sata-generic";
 
 /// Capacity: more than any of the workloads fills, so that there are always free blocks to take.
-pub const CAPACITY: Bytes = Bytes::gib(8);
+const CAPACITY: Bytes = Bytes::gib(8);
 
 /// The guest's memory; about half of it remains for the page cache.
-pub const GUEST_MEMORY: Bytes = Bytes::mib(256);
+const GUEST_MEMORY: Bytes = Bytes::mib(256);
 
 /// How long both rest after the mount, and after PostMark before counting ends: twice the age at which dirty data is
 /// written.
-pub const SETTLE: SimDuration = SimDuration::from_secs(70);
+const SETTLE: SimDuration = SimDuration::from_secs(70);
 
 /// A PostMark configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+struct Shape {
     /// Its name in the tables.
-    pub name: &'static str,
+    name: &'static str,
     /// Its text, as PostMark reads it.
-    pub config: &'static str,
+    config: &'static str,
 }
 
 /// Three shapes: metadata dominate the first, the flow of data the second; the third reads and appends over more than
 /// fits into memory.
-pub const SHAPES: [Shape; 3] = [
+const SHAPES: [Shape; 3] = [
     Shape {
         name: "small",
         config: "set number 20000\nset transactions 100000\nset size 500 20000\nset buffering false\nset write 4096\n\
@@ -88,27 +85,22 @@ pub const SHAPES: [Shape; 3] = [
 
 /// What to run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Case {
+struct Case {
     /// The workload.
-    pub shape: &'static Shape,
+    shape: &'static Shape,
     /// Whether the mount discards.
-    pub discard: bool,
+    discard: bool,
 }
 
 impl Case {
-    /// `small, commit`.
-    pub fn name(&self) -> String {
-        format!("{}, {}", self.shape.name, self.policy())
-    }
-
     /// Returns the policy, which both have under the same name.
-    pub fn policy(&self) -> PolicySpec {
+    fn policy(&self) -> PolicySpec {
         if self.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }
     }
 }
 
 /// All cases, in the order of the tables.
-pub fn cases() -> Vec<Case> {
+fn cases() -> Vec<Case> {
     let with = |shape| [false, true].map(|discard| Case { shape, discard });
     SHAPES.iter().flat_map(with).collect()
 }
@@ -117,7 +109,7 @@ pub fn cases() -> Vec<Case> {
 ///
 /// # Errors
 /// [`CellError::Device`] if the profile is invalid.
-pub fn device() -> Result<SsdConfig, CellError> {
+fn device() -> Result<SsdConfig, CellError> {
     let profile = Profile::embedded(DEVICE).expect("the device is built in");
     Ok(profile.config.shrunk(CAPACITY.0)?)
 }
@@ -176,22 +168,8 @@ pub struct Pair {
     pub model: Side,
 }
 
-impl Pair {
-    /// Runs the model for comparison with the kernel.
-    ///
-    /// # Errors
-    /// [`CellError`].
-    pub fn beside(case: Case, guest: GuestFacts, kernel: Side, seed: u64) -> Result<Self, CellError> {
-        let model = run_model(case, guest, seed)?;
-        Ok(Self { shape: case.shape.name, policy: case.policy().to_string(), guest, kernel, model })
-    }
-}
-
 /// Runs the model.
-///
-/// # Errors
-/// [`CellError`].
-pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellError> {
+fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellError> {
     let sim = Sim::new();
     let host = guest.host();
     let queue = BlockQueue::new(&sim, Drive::new(&device()?, Default::default(), seed)?, host.queue);
@@ -208,13 +186,7 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
         let sim = queue.sim();
         sim.sleep(SETTLE).await;
 
-        let log: Rc<RefCell<Vec<Entry>>> = Rc::default();
-        let tracer = Rc::clone(&log);
-        queue.trace(Some(Box::new(move |_, stage, command| {
-            if stage == Stage::Dispatched {
-                tracer.borrow_mut().extend(Entry::of(command));
-            }
-        })));
+        let log = Log::start(&queue);
         let before = fs.commits();
         let result = postmark::run(&fs, &config, &mut |_| ()).await;
         let outcome = result.map_err(|source| CellError::Workload {
@@ -223,9 +195,7 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
             source: Box::new(source),
         })?;
         sim.sleep(SETTLE).await;
-        queue.trace(None);
-        let traffic =
-            Traffic::of(&log.borrow(), &Places::new(vec![fs.journal_blocks()], fs.metadata_blocks()));
+        let traffic = log.stop(&fs);
         let commits = fs.commits() - before;
         audited(fs, DEVICE, &case.policy()).await?;
         Ok(Side { duration_ns: outcome.duration().as_nanos(), commits, traffic })
@@ -234,10 +204,6 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
 
 /// Makes the table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../../experiments/model-ext4/claims.toml"),
-    };
-    published.judge(&claims::figures(pairs), ExperimentRows::Beside(pairs.to_vec()), REPS, seed)
+    let rows = ExperimentRows::Beside(pairs.to_vec());
+    EXPERIMENT.judge(&claims::figures(pairs), rows, EXPERIMENT.reps, seed)
 }

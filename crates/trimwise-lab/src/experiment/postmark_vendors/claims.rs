@@ -25,53 +25,47 @@ impl Table<'_> {
             .map(|(_, m, _)| m)
     }
 
+    /// Returns drives and kinds of buffering that were measured both without and with discard: ours and the source's.
+    fn mounts(&self) -> impl Iterator<Item = (&'static str, bool, [&Means; 2], [Means; 2])> {
+        let of = |device, buffering| {
+            let ours = [self.at(device, buffering, false)?, self.at(device, buffering, true)?];
+            let published = |discard| Means::published(Column { device, buffering, discard });
+            Some((device, buffering, ours, [false, true].map(published)))
+        };
+        DEVICES
+            .into_iter()
+            .flat_map(move |device| [true, false].into_iter().filter_map(move |b| of(device, b)))
+    }
+
     /// Returns the change of Transactions/s by discard in percent: measured and published.
     fn diffs(&self) -> Vec<(&'static str, bool, f64, f64)> {
-        let mut diffs = Vec::new();
-        for device in DEVICES {
-            for buffering in [true, false] {
-                let published =
-                    |discard| Means::published(Column { device, buffering, discard }).transactions_per_s();
-                if let (Some(off), Some(on)) =
-                    (self.at(device, buffering, false), self.at(device, buffering, true))
-                {
-                    let measured = on.transactions_per_s() / off.transactions_per_s() - 1.0;
-                    let known = published(true) / published(false) - 1.0;
-                    diffs.push((device, buffering, 100.0 * measured, 100.0 * known));
-                }
-            }
-        }
-        diffs
+        let diff =
+            |off: &Means, on: &Means| 100.0 * (on.transactions_per_s() / off.transactions_per_s() - 1.0);
+        let of = |(device, buffering, [off, on], [known_off, known_on]): (_, _, [&Means; 2], [Means; 2])| {
+            (device, buffering, diff(off, on), diff(&known_off, &known_on))
+        };
+        self.mounts().map(of).collect()
     }
 
     /// Returns the source's rows in its order; each table is followed by the phase that its rates hide.
     pub fn rows(&self) -> Vec<VendorRow> {
         let mut rows = Vec::new();
-        for device in DEVICES {
-            for buffering in [true, false] {
-                let (Some(off), Some(on)) =
-                    (self.at(device, buffering, false), self.at(device, buffering, true))
-                else {
-                    continue;
-                };
-                let published = |discard| Means::published(Column { device, buffering, discard });
-                let (published_off, published_on) = (published(false), published(true));
-                let row = |metric: &str, of: &dyn Fn(&Means) -> f64, fitted: bool| VendorRow {
-                    device: device.to_owned(),
-                    postmark_buffering: buffering,
-                    metric: metric.to_owned(),
-                    nodiscard: of(off),
-                    discard: of(on),
-                    published_nodiscard: of(&published_off),
-                    published_discard: of(&published_on),
-                    fitted,
-                };
-                for (index, metric) in METRICS.into_iter().enumerate() {
-                    let fitted = buffering && [TRANSACTIONS_PER_S, CREATION_ALONE_PER_S].contains(&index);
-                    rows.push(row(metric, &|means| means.values[index], fitted));
-                }
-                rows.push(row("Duration_of_deletion", &|means| means.deletion_s, false));
+        for (device, buffering, ours, published) in self.mounts() {
+            let row = |metric: &str, of: &dyn Fn(&Means) -> f64, fitted: bool| VendorRow {
+                device: device.to_owned(),
+                postmark_buffering: buffering,
+                metric: metric.to_owned(),
+                nodiscard: of(ours[0]),
+                discard: of(ours[1]),
+                published_nodiscard: of(&published[0]),
+                published_discard: of(&published[1]),
+                fitted,
+            };
+            for (index, metric) in METRICS.into_iter().enumerate() {
+                let fitted = buffering && [TRANSACTIONS_PER_S, CREATION_ALONE_PER_S].contains(&index);
+                rows.push(row(metric, &|means| means.values[index], fitted));
             }
+            rows.push(row("Duration_of_deletion", &|means| means.deletion_s, false));
         }
         rows
     }

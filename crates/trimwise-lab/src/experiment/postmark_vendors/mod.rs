@@ -19,17 +19,25 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::postmark::PostmarkConfig;
 
-use super::claims::Published;
+use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+
 use super::result::{ExperimentResult, ExperimentRows};
+use super::{Experiment, Host, Request};
+use crate::failure::Failure;
+use crate::{guests, pool};
 
-/// Name on the command line.
-pub const NAME: &str = "postmark-vendors";
-
-/// The question that it answers.
-pub const QUESTION: &str = "Does ext4's discard cost PostMark anything, on six vendors' drives of 2010?";
-
-/// Repetitions in the source.
-pub const REPS: u32 = 10;
+/// The experiment; the source has ten repetitions.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "postmark-vendors",
+    question: "Does ext4's discard cost PostMark anything, on six vendors' drives of 2010?",
+    reps: 10,
+    claims: include_str!("../../../../../experiments/postmark-vendors/claims.toml"),
+    host: Host::ModelOrKernel(check),
+    run: |request| match &request.target {
+        None => run(request),
+        Some(target) => run_on_kernel(request, target),
+    },
+};
 
 /// The published means, as printed.
 const PUBLISHED: &str = include_str!("../../../../../experiments/postmark-vendors/published.csv");
@@ -46,6 +54,12 @@ pub struct Column {
     pub buffering: bool,
     /// Whether mounted with discard.
     pub discard: bool,
+}
+
+impl Column {
+    fn profile(&self) -> Profile {
+        Profile::embedded(self.device).expect("the six drives are built in")
+    }
 }
 
 /// Returns all 24 columns, in the order of the table; or those of the drives named in `only`.
@@ -204,7 +218,7 @@ impl Means {
 
     /// Returns the published means of a column.
     pub fn published(column: Column) -> Self {
-        let mut means = Self { reps: REPS, ..Self::default() };
+        let mut means = Self { reps: EXPERIMENT.reps, ..Self::default() };
         for row in published() {
             if row.device != column.device || row.buffering != column.buffering {
                 continue;
@@ -245,20 +259,67 @@ fn published() -> impl Iterator<Item = PublishedRow> {
 ///
 /// [`CellError`].
 pub fn run_column(column: Column, reps: u32, seed: u64, after_each: &dyn Fn()) -> Result<Means, CellError> {
-    let profile = Profile::embedded(column.device).expect("the six drives are built in");
-    Ok(Means::of(&run_in_turn(&spec(column, &profile, seed), reps, after_each)?))
+    Ok(Means::of(&run_in_turn(&spec(column, &column.profile(), seed), reps, after_each)?))
+}
+
+fn check(only: &[String], _: Option<&KernelTarget>) -> Result<(), Failure> {
+    match only.iter().find(|only| !DEVICES.contains(&only.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            Err(Failure::usage(format!("--only {unknown}: expected one of {}", DEVICES.join(", "))))
+        }
+    }
+}
+
+fn run(request: &Request) -> Result<ExperimentResult, Failure> {
+    let columns = columns(&request.only);
+    let Request { reps, seed, .. } = *request;
+    let means =
+        request.spread(&DEVICES, columns.len(), reps, |i, step| run_column(columns[i], reps, seed, step))?;
+    Ok(evaluate(&columns, &means, seed))
+}
+
+/// Runs the same drives, workload and memory below a real file system. The source's processor time is not included.
+fn run_on_kernel(request: &Request, target: &KernelTarget) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let columns = columns(&request.only);
+    let image = guests::image(target)?;
+    let guest = guests::guest(&image, host().memory, &request.bounds)?;
+    let mut memory = Bytes(0);
+    for column in &columns {
+        let device = column.profile();
+        guests::check_size(&device, target.file_system)?;
+        let of_guest = guests::memory_of_guest(guest.memory, &device, None);
+        memory = memory.max(Bytes(pool::memory_of_run(&device).0.saturating_add(of_guest.0)));
+    }
+    let means = request.spread_in(memory, columns.len(), reps, |i, step| {
+        let column = columns[i];
+        let cell = |rep| {
+            KernelCell {
+                device: &column.profile(),
+                target,
+                policy: if column.discard { KernelPolicy::Commit } else { KernelPolicy::Off },
+                workload: &KernelWorkload::Postmark(workload(column.buffering).to_text()),
+                utilization_percent: None,
+                rep,
+                seed,
+            }
+            .run(&guest)
+        };
+        let cells = (0..reps).map(|rep| cell(rep).map_err(guests::failure).inspect(|_| step()));
+        Ok::<_, Failure>(Means::of(&cells.collect::<Result<Vec<_>, _>>()?))
+    })?;
+    let mut result = evaluate(&columns, &means, seed);
+    result.finding =
+        format!("On kernel:{target} ({}), where computing takes no time: {}", image.release, result.finding);
+    Ok(result)
 }
 
 /// Makes rows and claims from the means of these columns. The order of the drives is judged only if all are present.
 pub fn evaluate(columns: &[Column], means: &[Means], seed: u64) -> ExperimentResult {
     let table = Table { measured: means, columns };
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../../experiments/postmark-vendors/claims.toml"),
-    };
     let reps = means.first().map_or(0, |m| m.reps);
-    let mut result = published.judge(&table.figures(), ExperimentRows::Vendors(table.rows()), reps, seed);
+    let mut result = EXPERIMENT.judge(&table.figures(), ExperimentRows::Vendors(table.rows()), reps, seed);
     result.finding.insert_str(0, &table.finding());
     result
 }

@@ -2,8 +2,8 @@
 
 use super::files::{FilesRun, LEVELS_PERCENT};
 use super::sharing::Sharing;
-use super::{BESIDE, BesideRun, CLASSES, ClassRun, FIRMWARES, Figures, NAME, QUESTION};
-use crate::experiment::claims::{self, Published};
+use super::{BESIDE, BesideRun, CLASSES, ClassRun, EXPERIMENT, FIRMWARES, Figures};
+use crate::experiment::claims;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
@@ -157,12 +157,7 @@ fn plot(title: &str, kind: PlotKind, x: Axis, series: impl IntoIterator<Item = S
 
 /// Makes figures and claims.
 pub fn evaluate(measured: &Measured, seed: u64) -> ExperimentResult {
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../../experiments/sandforce/claims.toml"),
-    };
-    published.judge(&measured.figures(), ExperimentRows::Plots(measured.plots()), super::REPS, seed)
+    EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(measured.plots()), EXPERIMENT.reps, seed)
 }
 
 #[cfg(test)]

@@ -23,14 +23,50 @@ use trimwise::profile::Profile;
 use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimTime};
 
+use super::result::ExperimentResult;
+use super::{Experiment, Host, Request};
 use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
+use crate::failure::Failure;
 
-/// Name on the command line.
-pub const NAME: &str = "sandforce";
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "sandforce",
+    question: "What does TRIM give back to a compressing drive that was tortured, and under which firmware?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/sandforce/claims.toml"),
+    host: Host::Model,
+    run,
+};
 
-/// The question that it answers.
-pub const QUESTION: &str =
-    "What does TRIM give back to a compressing drive that was tortured, and under which firmware?";
+/// Makes the runs; the longest come first, and each reports the same number of steps.
+fn run(request: &Request) -> Result<ExperimentResult, Failure> {
+    enum Run {
+        Class(ClassRun),
+        Beside(BesideRun),
+        Files(files::FilesRun, Sharing),
+    }
+    let (setting, seed) = (Setting::published(), request.seed);
+    let runs = request.spread_in(MEMORY, CLASSES.len() + 2, STEPS, |i, step| {
+        let run = || match CLASSES.get(i) {
+            Some(&class) => run_class(&setting, class, seed, step).map(Run::Class),
+            None if i == CLASSES.len() => run_beside(&setting, seed, step).map(Run::Beside),
+            None => {
+                let sharing = run_sharing(&setting, seed)?;
+                Ok(Run::Files(files::run_files(&setting.files, seed, step)?, sharing))
+            }
+        };
+        run().map_err(Failure::run)
+    })?;
+    let mut measured = Measured::default();
+    for run in runs {
+        match run {
+            Run::Class(run) => measured.classes.push(run),
+            Run::Beside(run) => measured.beside = run,
+            Run::Files(run, sharing) => (measured.files, measured.sharing) = (run, sharing),
+        }
+    }
+    Ok(evaluate(&measured, seed))
+}
 
 /// The drive, a built-in profile with its firmwares as variants.
 pub const DEVICE: &str = "sandforce-240gb";
@@ -44,9 +80,6 @@ pub(crate) const FIRMWARES: [&str; 3] = ["3.x", "5.0.2", "5.0.3"];
 /// The data to fill and torture the drive with.
 pub const CLASSES: [ContentClass; 3] =
     [ContentClass::Compressible, ContentClass::PseudoRandom, ContentClass::Incompressible];
-
-/// Default number of repetitions.
-pub const REPS: u32 = 1;
 
 /// The data that HD Tach and ATTO write.
 const THEIR_OWN: ContentClass = ContentClass::Compressible;
@@ -257,10 +290,10 @@ pub struct ClassRun {
 const TORMENT: [Test; 1] = [Test::Fill(Percent::ALL)];
 
 /// Progress steps of each run.
-pub const STEPS: u64 = 6;
+const STEPS: u32 = 6;
 
 /// The most memory that a run needs: the drive of 58.6 million units and two clones of it.
-pub const MEMORY: Bytes = Bytes::gib(4);
+const MEMORY: Bytes = Bytes::gib(4);
 
 /// Makes all of the source's measurements with one class of data.
 ///

@@ -27,9 +27,6 @@ use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 /// The drive, a built-in profile.
 pub const DEVICE: &str = "sata-60gb-2011";
 
-/// Default number of repetitions; the source does not give its own.
-pub const REPS: u32 = 1;
-
 /// The setting of both experiments.
 #[derive(Clone, Debug)]
 pub struct Setting {

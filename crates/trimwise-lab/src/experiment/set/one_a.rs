@@ -9,16 +9,21 @@ use trimwise::policy::PolicySpec;
 use trimwise::units::{Lpn, UnitRange};
 
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
-use crate::experiment::claims::{Figures, Published};
+use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::{Experiment, Host, Request, policies};
+use crate::failure::Failure;
 use crate::plot::{Axis, PlotKind};
 
-/// Name on the command line.
-pub const NAME: &str = "set-1a";
-
-/// The question that it answers.
-pub const QUESTION: &str =
-    "How full must a drive be before TRIM at every commit is worth its time to PostMark?";
+/// The experiment; the source does not give its repetitions.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "set-1a",
+    question: "How full must a drive be before TRIM at every commit is worth its time to PostMark?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
+    host: Host::Model,
+    run: run_all,
+};
 
 /// Utilizations of the drive, in percent.
 pub const UTILIZATIONS: [u64; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
@@ -68,6 +73,24 @@ pub fn run(
         after_each();
     }
     Ok(runs)
+}
+
+fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(&POLICIES);
+    let setting = Setting::published();
+    let aged = super::age(&setting, seed).map_err(Failure::run)?;
+    let cells = UTILIZATIONS.len() * reps as usize;
+    let runs = request.spread(&[DEVICE], cells, policies.len() as u32, |i, step| {
+        let (utilization, rep) = (UTILIZATIONS[i / reps as usize], (i % reps as usize) as u32);
+        run(&setting, &aged, &policies, utilization, rep, seed, step)
+    })?;
+    let measured = Measured {
+        utilizations: UTILIZATIONS.to_vec(),
+        policies: POLICIES.map(str::to_owned).to_vec(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(evaluate(&measured, reps, seed))
 }
 
 /// All runs of the experiment.
@@ -166,12 +189,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |r| r.p99_ms,
         ),
     ]);
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
-    };
-    published.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed)
+    EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed)
 }
 
 #[cfg(test)]

@@ -6,16 +6,21 @@ use trimwise::engine::Sim;
 use trimwise::policy::PolicySpec;
 
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
-use crate::experiment::claims::{Figures, Published};
+use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::{Experiment, Host, Request, policies};
+use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind};
 
-/// Name on the command line.
-pub const NAME: &str = "set-1b";
-
-/// The question that it answers.
-pub const QUESTION: &str =
-    "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?";
+/// The experiment; the source does not give its repetitions.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "set-1b",
+    question: "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
+    host: Host::Model,
+    run: run_all,
+};
 
 /// Utilizations of the file system in percent, one after another.
 pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
@@ -63,6 +68,22 @@ pub fn run(
         audited(fs, DEVICE, &policy).await?;
         Ok(stages)
     })?
+}
+
+fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(&[&PUBLISHED[..], &BESIDES].concat());
+    let setting = Setting::published();
+    let aged = super::age(&setting, seed).map_err(Failure::run)?;
+    let runs = request.spread(&[DEVICE], policies.len() * reps as usize, 1, |i, step| {
+        let (policy, rep) = (policies[i / reps as usize], (i % reps as usize) as u32);
+        run(&setting, &aged, policy, rep, seed).inspect(|_| step())
+    })?;
+    let measured = Measured {
+        policies: policies.iter().map(PolicySpec::to_string).collect(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(evaluate(&measured, reps, seed))
 }
 
 /// All runs of the experiment.
@@ -204,12 +225,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |s| s.run.p99_ms,
         ),
     ];
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
-    };
-    let mut result = published.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed);
+    let mut result = EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed);
     result.finding.insert_str(0, &measured.finding());
     result
 }

@@ -3,18 +3,14 @@
 //! Every cell is a workload on an aged drive, under one policy, on one kernel. The model and the kernel have the same
 //! drive, ageing, workload and memory, and computing takes no time in either. There is no unmount in between: what
 //! ageing leaves in memory is there when the workload begins, as on a real host.
-//!
-//! This module is pure: it runs the model and judges. Its caller boots the kernels and provides their results.
 
+mod kernel;
 mod summary;
 
 pub use summary::{Change, Measure, Shift, changes, measures};
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use serde::Serialize;
-use trimwise::block::{BlockQueue, Stage};
+use trimwise::block::BlockQueue;
 use trimwise::compare::cell::{CellError, SETTLING, audited, commit_phase};
 use trimwise::engine::Sim;
 use trimwise::fs::Volume;
@@ -28,40 +24,41 @@ use trimwise::workload::ageing;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::scene::Scene;
 
-use super::claims::Published;
-use super::model_ext4::log::{Entry, Places, Traffic};
+use super::model_ext4::log::{Log, Traffic};
 use super::result::{ExperimentResult, ExperimentRows};
+use super::{Experiment, Host};
 
-/// Name on the command line.
-pub const NAME: &str = "verdicts-ext4";
-
-/// The question that it answers.
-pub const QUESTION: &str = "Does the model say the same about TRIM as a real ext4?";
-
-/// Repetitions: they differ in the seed of ageing and in the phase of the commit timer.
-pub const REPS: u32 = 5;
+/// The experiment. Repetitions differ in the seed of ageing and in the phase of the commit timer.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "verdicts-ext4",
+    question: "Does the model say the same about TRIM as a real ext4?",
+    reps: 5,
+    claims: include_str!("../../../../../experiments/verdicts-ext4/claims.toml"),
+    host: Host::Kernels(|only, _| kernel::choice(only).map(drop)),
+    run: kernel::run,
+};
 
 /// The kernels.
-pub const KERNELS: [&str; 2] = ["6.12", "6.1"];
+const KERNELS: [&str; 2] = ["6.12", "6.1"];
 
 /// The drives: one whose TRIM runs alone, and one that queues it.
-pub const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
+const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
 
 /// Capacity, small enough that a run takes seconds.
-pub const CAPACITY: Bytes = Bytes::gib(4);
+const CAPACITY: Bytes = Bytes::gib(4);
 
 /// Utilization after ageing, in percent.
-pub const UTILIZATIONS: [u8; 3] = [50, 80, 92];
+const UTILIZATIONS: [u8; 3] = [50, 80, 92];
 
 /// The machine's memory: the workloads hold little in it, so that nothing depends on what is dropped first.
-pub const MEMORY: Bytes = Bytes::mib(512);
+const MEMORY: Bytes = Bytes::mib(512);
 
 /// The policies that a stock kernel has; the batch is frequent enough to come several times in a run.
-pub const POLICIES: [&str; 3] = ["off", "commit", "batch:2s"];
+const POLICIES: [&str; 3] = ["off", "commit", "batch:2s"];
 
 /// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+enum Work {
     /// PostMark, by its configuration.
     Postmark(&'static str),
     /// A scene.
@@ -70,11 +67,11 @@ pub enum Work {
 
 /// A workload and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workload {
+struct Workload {
     /// Its name in the tables.
-    pub name: &'static str,
+    name: &'static str,
     /// What to run.
-    pub work: Work,
+    work: Work,
 }
 
 const fn postmark(name: &'static str, config: &'static str) -> Workload {
@@ -82,7 +79,7 @@ const fn postmark(name: &'static str, config: &'static str) -> Workload {
 }
 
 /// All workloads, small enough for the space that ageing to 92 % leaves.
-pub const WORKLOADS: [Workload; 7] = [
+const WORKLOADS: [Workload; 7] = [
     // Mail: small files, none of which is synced.
     postmark("mail", "set number 10000\nset transactions 60000\nset size 500 20000\nset buffering false\n"),
     // Mail, with every file synced.
@@ -106,21 +103,21 @@ pub const WORKLOADS: [Workload; 7] = [
 
 /// One cell, run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Case {
+struct Case {
     /// The kernel.
-    pub linux: &'static str,
+    linux: &'static str,
     /// The drive.
-    pub drive: &'static str,
+    drive: &'static str,
     /// Utilization after ageing, in percent.
-    pub utilization_percent: u8,
+    utilization_percent: u8,
     /// The workload.
-    pub workload: Workload,
+    workload: Workload,
     /// The policy, in a form valid for both.
-    pub policy: &'static str,
+    policy: &'static str,
 }
 
 /// All cells, in the order of the tables.
-pub fn cases() -> Vec<Case> {
+fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for linux in KERNELS {
         for drive in DRIVES {
@@ -136,23 +133,12 @@ pub fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// Returns the drive.
-    ///
-    /// # Errors
-    /// [`CellError::Device`] if the profile is invalid.
-    pub fn profile(&self) -> Result<Profile, CellError> {
-        let mut profile = Profile::embedded(self.drive).expect("the device is built in");
-        profile.config = profile.config.shrunk(CAPACITY.0)?;
-        Ok(profile)
-    }
-
-    /// Returns the policy.
-    pub fn policy(&self) -> PolicySpec {
+    fn policy(&self) -> PolicySpec {
         self.policy.parse().expect("it is written here")
     }
 
     /// Returns the seed of a repetition.
-    pub fn draw_seed(seed: u64, rep: u32) -> u64 {
+    fn draw_seed(seed: u64, rep: u32) -> u64 {
         seed ^ (u64::from(rep) << 32)
     }
 }
@@ -175,7 +161,7 @@ pub struct Side {
 
 impl Side {
     /// Combines the results with the drive's counters.
-    pub fn new(duration_ns: u64, traffic: Traffic, stats: &SsdStats, stale_units: u64) -> Self {
+    fn new(duration_ns: u64, traffic: Traffic, stats: &SsdStats, stale_units: u64) -> Self {
         let write_amplification =
             if stats.host_units_written == 0 { 1.0 } else { stats.write_amplification() };
         Self { duration_ns, traffic, write_amplification, erases: stats.block_erases, stale_units }
@@ -202,21 +188,18 @@ pub struct Row {
 }
 
 impl Row {
-    /// Makes the row of these repetitions.
-    pub fn new(case: Case, kernel: Vec<Side>, model: Vec<Side>) -> Self {
+    fn new(case: Case, kernel: Vec<Side>, model: Vec<Side>) -> Self {
         let Case { linux, drive, utilization_percent, workload, policy } = case;
         Self { linux, drive, utilization_percent, workload: workload.name, policy, kernel, model }
     }
 }
 
 /// Runs a repetition in the model.
-///
-/// # Errors
-/// [`CellError`].
-pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
+fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
     let host = HostConfig::in_guest(case.linux.parse().expect("it is a version"), MEMORY);
     let sim = Sim::new();
-    let drive = Drive::new(&case.profile()?.config, Default::default(), seed)?;
+    let profile = Profile::embedded(case.drive).expect("the device is built in");
+    let drive = Drive::new(&profile.config.shrunk(CAPACITY.0)?, Default::default(), seed)?;
     let queue = BlockQueue::new(&sim, drive, host.queue);
     let draw = Case::draw_seed(seed, rep);
     sim.run(async move {
@@ -228,13 +211,7 @@ pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
         sim.sleep(SETTLING).await;
         sim.sleep(commit_phase(rep)).await;
 
-        let log: Rc<RefCell<Vec<Entry>>> = Rc::default();
-        let tracer = Rc::clone(&log);
-        queue.trace(Some(Box::new(move |_, stage, command| {
-            if stage == Stage::Dispatched {
-                tracer.borrow_mut().extend(Entry::of(command));
-            }
-        })));
+        let log = Log::start(&queue);
         let stats = || {
             queue.with_ssd_mut(|ssd| {
                 ssd.catch_up(sim.now());
@@ -256,9 +233,7 @@ pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
             }
             Work::Scene(scene) => scene.run(&fs, draw).await?.as_nanos(),
         };
-        queue.trace(None);
-        let places = Places::new(vec![fs.journal_blocks()], fs.metadata_blocks());
-        let traffic = Traffic::of(&log.borrow(), &places);
+        let traffic = log.stop(&fs);
         let side = Side::new(duration_ns, traffic, &stats().since(&before), fs.stale_units());
         audited(fs, case.drive, &case.policy()).await?;
         Ok(side)
@@ -267,10 +242,5 @@ pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
 
 /// Makes the tables and the claims.
 pub fn evaluate(rows: Vec<Row>, reps: u32, seed: u64) -> ExperimentResult {
-    let published = Published {
-        name: NAME,
-        question: QUESTION,
-        claims: include_str!("../../../../../experiments/verdicts-ext4/claims.toml"),
-    };
-    published.judge(&summary::figures(&rows), ExperimentRows::Verdicts(rows), reps, seed)
+    EXPERIMENT.judge(&summary::figures(&rows), ExperimentRows::Verdicts(rows), reps, seed)
 }

@@ -5,7 +5,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use trimwise::units::Bytes;
+use trimwise::profile::Profile;
+use trimwise::units::{Bytes, UNIT_BYTES};
 
 /// Calls `run` for 0 to `count - 1` on up to `jobs` threads and returns the results in that order.
 ///
@@ -68,6 +69,14 @@ where
     (finished, failure)
 }
 
+/// Estimates how much memory of this computer one run in the model takes.
+pub fn memory_of_run(device: &Profile) -> Bytes {
+    // Maps of the device and of the file system, with entries per unit, and caches.
+    const BYTES_PER_UNIT: u64 = 12;
+    const BESIDES: Bytes = Bytes::mib(200);
+    Bytes(device.config.capacity_bytes / UNIT_BYTES * BYTES_PER_UNIT + BESIDES.0)
+}
+
 /// Number of parallel runs by default: one for each core, as long as they fit in memory.
 pub fn default_jobs(bytes_per_run: Bytes) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -127,6 +136,12 @@ mod tests {
         let ran = run_finished(1, 9, |i| if i == 2 { Err("no") } else { Ok(i) });
         assert_eq!(ran, (vec![0, 1], Some("no")));
         assert_eq!(run_finished(3, 3, Ok::<_, ()>), (vec![0, 1, 2], None));
+    }
+
+    #[test]
+    fn a_device_of_a_terabyte_takes_three_gigabytes() {
+        let bytes = memory_of_run(&Profile::embedded("nvme-generic").unwrap());
+        assert!((Bytes::gib(2)..Bytes::gib(4)).contains(&bytes), "{bytes}");
     }
 
     #[test]

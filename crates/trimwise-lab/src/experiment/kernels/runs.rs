@@ -1,67 +1,55 @@
-//! Boots the kernels of the experiment `kernels` and reads what they did from the drive's trace.
-
-use std::path::Path;
+//! The runs: boots the kernels and reads what they did from the drive's trace.
 
 use trimwise::units::Bytes;
-use trimwise_lab::experiment::kernels::observe::{
-    Calls, Deletion, Discarded, Discards, Layout, Piece, covered, gaps_taken, union,
-};
-use trimwise_lab::experiment::kernels::{
-    self, AFTER_FITRIM_NS, CAPACITY, Case, DEVICE, DeletionRun, EXTENT_BYTES, EXTENTS, Fitrim, KERNELS,
-    Kernel, LATER_FSYNCS, MOUNTS, Measured, Mount, PLAIN_BYTES, RemountRun, RemountStep, SETTLE_NS,
-    SMALL_BYTES, UnmountRun, WINDOW_NS,
-};
-use trimwise_uml::disk::TraceEntry;
 use trimwise_uml::images::{self, KernelImage};
-use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
+use trimwise_uml::job::{FileSystem, Outcome, Step};
 
-use super::guests::{self, Bounds, unexpected};
+use super::observe::{Calls, Deletion, Discarded, Discards, Layout, Piece, covered, gaps_taken, union};
+use super::{
+    AFTER_FITRIM_NS, CAPACITY, Case, DEVICE, DeletionRun, EXTENT_BYTES, EXTENTS, Fitrim, KERNELS, Kernel,
+    LATER_FSYNCS, Measured, Mount, PLAIN_BYTES, RemountRun, RemountStep, SETTLE_NS, SMALL_BYTES, UnmountRun,
+    WINDOW_NS, file_systems,
+};
+use crate::experiment::Request;
+use crate::experiment::result::ExperimentResult;
 use crate::failure::Failure;
+use crate::guests::{self, Ran};
 
 /// The guest's memory: it holds the largest file and its journal.
 const MEMORY: Bytes = Bytes::mib(256);
 
 /// Memory of this computer that a run of one case takes: guest, model and what the guest writes.
-pub const MEMORY_OF_RUN: Bytes = Bytes::mib(900);
+const MEMORY_OF_RUN: Bytes = Bytes::mib(900);
 
-/// The results of one case.
-pub enum Observed {
-    /// Of [`Case::Deletions`].
-    Deletions(DeletionRun),
-    /// Of [`Case::Unmount`].
-    Unmount(UnmountRun),
-    /// Of [`Case::Remount`].
-    Remount(RemountRun),
-}
-
-impl Observed {
-    /// Stores them where they belong.
-    pub fn enter(self, measured: &mut Measured) {
-        match self {
-            Self::Deletions(run) => measured.deletions.push(run),
-            Self::Unmount(run) => measured.unmounts.push(run),
-            Self::Remount(run) => measured.remounts.push(run),
-        }
-    }
+/// Runs each case of each built kernel in one boot.
+pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
+    let choice = Choice::of(&request.only)?;
+    let measured =
+        Measured { kernels: choice.kernels(), missing: choice.missing.clone(), ..Measured::default() };
+    let runs = request.boot(MEMORY_OF_RUN, &choice.runs(), |(image, case)| run_case(request, image, case))?;
+    let measured = runs.into_iter().fold(measured, |mut all, mut one| {
+        all.deletions.append(&mut one.deletions);
+        all.unmounts.append(&mut one.unmounts);
+        all.remounts.append(&mut one.remounts);
+        all
+    });
+    Ok(super::evaluate(&measured, request.reps, request.seed))
 }
 
 /// Runs one case on one kernel.
-pub fn run(image: &KernelImage, case: Case, seed: u64, bounds: &Bounds) -> Result<Observed, Failure> {
+fn run_case(request: &Request, image: &KernelImage, case: Case) -> Result<Measured, Failure> {
     let kernel = image.version.clone();
+    let guest = guests::guest(image, MEMORY, &request.bounds)?;
+    let done = |steps| Ran::new(&guest, DEVICE, CAPACITY, request.seed, steps);
+    let mut measured = Measured::default();
     match case {
         Case::Deletions(mount) => {
-            let ran = Ran::new(image, deletions(mount)?, seed, bounds)?;
-            deletion_run(&ran, kernel, mount).map(Observed::Deletions)
+            measured.deletions.push(deletion_run(&done(deletions(mount)?)?, kernel, mount)?);
         }
-        Case::Unmount(mount) => {
-            let ran = Ran::new(image, unmount(mount)?, seed, bounds)?;
-            unmount_run(&ran, kernel, mount).map(Observed::Unmount)
-        }
-        Case::Remount(mount) => {
-            let ran = Ran::new(image, remount(mount)?, seed, bounds)?;
-            remount_run(&ran, kernel, mount).map(Observed::Remount)
-        }
+        Case::Unmount(mount) => measured.unmounts.push(unmount_run(&done(unmount(mount)?)?, kernel, mount)?),
+        Case::Remount(mount) => measured.remounts.push(remount_run(&done(remount(mount)?)?, kernel, mount)?),
     }
+    Ok(measured)
 }
 
 /// The files that are removed, in the order of [`Layout::ALL`]. When the first is removed, the last still lies between
@@ -144,67 +132,35 @@ fn remount(mount: Mount) -> Result<Vec<Step>, Failure> {
     Ok(steps)
 }
 
-/// A job that was done, with what the drive saw.
-struct Ran {
-    steps: Vec<(Step, StepReport)>,
-    trace: Vec<TraceEntry>,
-    /// One more than steps: the time, and how many entries the trace had.
-    marks: Vec<(u64, usize)>,
-}
-
 impl Ran {
-    fn new(image: &KernelImage, steps: Vec<Step>, seed: u64, bounds: &Bounds) -> Result<Self, Failure> {
-        let mut disks = [guests::small_drive(DEVICE, CAPACITY, seed)?];
-        let guest = guests::guest(image, MEMORY, bounds)?;
-        let report = guest.run(&Job { steps: steps.clone() }, &mut disks).map_err(guests::job_failure)?;
-        let [disk] = disks;
-        let (_, _, trace, marks) = disk.into_parts();
-        let marks = marks.into_iter().map(|mark| (mark.at.0, mark.traced)).collect();
-        Ok(Self { steps: steps.into_iter().zip(report.steps).collect(), trace, marks })
-    }
-
     /// Discards between the beginning of a step and the end of another.
     fn discards(&self, first: usize, last: usize) -> Vec<Discarded> {
-        let end = self.marks.get(last + 1).map_or(self.trace.len(), |mark| mark.1);
-        let begin = self.marks.get(first).map_or(end, |mark| mark.1);
-        guests::discards(&self.trace[begin..end], 0)
+        Discarded::of(self.requests(first, last), 0)
     }
 
     fn counted(&self, first: usize, last: usize) -> Discards {
         Discards::of(&self.discards(first, last))
     }
 
-    /// Returns the steps that satisfy `wanted`.
-    fn all(&self, wanted: impl Fn(&Step) -> bool) -> Vec<usize> {
-        (0..self.steps.len()).filter(|&i| wanted(&self.steps[i].0)).collect()
-    }
-
-    fn duration_ns(&self, step: usize) -> u64 {
-        self.steps[step].1.duration().as_nanos()
-    }
-
     /// Returns the extents that FIEMAP reported.
     fn pieces(&self, step: usize) -> Result<Vec<Piece>, Failure> {
-        match &self.steps[step].1.outcome {
-            Outcome::Extents(found) => Ok(found.iter().map(|e| (e.offset_bytes, e.length_bytes)).collect()),
-            other => Err(unexpected(other)),
-        }
+        Ok(self.extents(step)?.iter().map(|e| (e.offset_bytes, e.length_bytes)).collect())
     }
 
     fn fitrim(&self, step: usize) -> Result<Fitrim, Failure> {
-        match self.steps[step].1.outcome {
-            Outcome::Trimmed { answer_bytes } => Ok(Fitrim {
-                answer_bytes,
-                call_ns: self.duration_ns(step),
-                last_ns: {
-                    let begin_ns = self.marks[step].0;
-                    self.discards(step, step + 1).iter().map(|d| d.done_ns - begin_ns).max()
-                },
-                in_call: self.counted(step, step),
-                discards: self.counted(step, step + 1),
-            }),
-            ref other => Err(unexpected(other)),
-        }
+        let begin_ns = self.marks[step].at.0;
+        let answer_bytes = self.outcome(step, |outcome| match outcome {
+            Outcome::Trimmed { answer_bytes } => Some(*answer_bytes),
+            _ => None,
+        })?;
+        let discards = self.discards(step, step + 1);
+        Ok(Fitrim {
+            answer_bytes,
+            call_ns: self.duration_ns(step),
+            last_ns: discards.iter().map(|d| d.done_ns - begin_ns).max(),
+            in_call: self.counted(step, step),
+            discards: Discards::of(&discards),
+        })
     }
 }
 
@@ -219,9 +175,10 @@ fn deletion_run(ran: &Ran, kernel: String, mount: Mount) -> Result<DeletionRun, 
     let between = ran.pieces(asked[0])?;
     for (&asked, layout) in asked[1..].iter().zip(Layout::ALL) {
         let removed = asked + 1;
-        let Outcome::Removed { unlink_ns, fsync_ns } = ran.steps[removed].1.outcome else {
-            return Err(unexpected(&ran.steps[removed].1.outcome));
-        };
+        let (unlink_ns, fsync_ns) = ran.outcome(removed, |outcome| match *outcome {
+            Outcome::Removed { unlink_ns, fsync_ns } => Some((unlink_ns, fsync_ns)),
+            _ => None,
+        })?;
         let (next, last) = (removed + 1, removed + 1 + LATER_FSYNCS as usize);
         let later: Vec<u64> = (next + 1..=last).map(|step| ran.duration_ns(step)).collect();
         let calls = Calls {
@@ -231,7 +188,7 @@ fn deletion_run(ran: &Ran, kernel: String, mount: Mount) -> Result<DeletionRun, 
             later_fsync_mean_ns: later.iter().sum::<u64>() / LATER_FSYNCS,
             later_fsync_max_ns: later.iter().copied().max().unwrap_or(0),
         };
-        let (begin_ns, ranges) = (ran.marks[removed].0, ran.discards(removed, last + 1));
+        let (begin_ns, ranges) = (ran.marks[removed].at.0, ran.discards(removed, last + 1));
         let pieces = ran.pieces(asked)?;
         let is_between = layout == Layout::GapsOccupied;
         deletions.push(Deletion {
@@ -266,10 +223,7 @@ fn unmount_run(ran: &Ran, kernel: String, mount: Mount) -> Result<UnmountRun, Fa
 fn remount_run(ran: &Ran, kernel: String, mount: Mount) -> Result<RemountRun, Failure> {
     let asked = ran.all(|step| matches!(step, Step::Extents { .. })).into_iter();
     let steps = asked.zip(["nodiscard", mount.options, "nodiscard"]).map(|(asked, options)| {
-        let Outcome::Text(mounts) = &ran.steps[asked - 1].1.outcome else {
-            return Err(unexpected(&ran.steps[asked - 1].1.outcome));
-        };
-        let mut own = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mut own = ran.text(asked - 1)?.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let shown = own.rfind(|line| line.first() == Some(&"/dev/vda"));
         Ok(RemountStep {
             options: options.to_owned(),
@@ -282,7 +236,7 @@ fn remount_run(ran: &Ran, kernel: String, mount: Mount) -> Result<RemountRun, Fa
 }
 
 /// What to run: kernels that are built, and the cases of each.
-pub struct Choice {
+struct Choice {
     images: Vec<(KernelImage, Vec<Case>)>,
     missing: Vec<String>,
 }
@@ -292,9 +246,8 @@ impl Choice {
     ///
     /// # Errors
     /// An unknown part; no kernel, or none of those named; a missing program that makes file systems.
-    pub fn of(only: &[String]) -> Result<Self, Failure> {
-        let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
-        file_systems.dedup();
+    fn of(only: &[String]) -> Result<Self, Failure> {
+        let file_systems = file_systems();
         let mut wanted: Vec<(&str, Option<&str>)> = Vec::new();
         for part in only {
             let (version, fs) = part.split_once(':').map_or((part.as_str(), None), |(v, fs)| (v, Some(fs)));
@@ -305,7 +258,7 @@ impl Choice {
                     file_systems.join(", ")
                 )));
             }
-            if let Some(why) = fs.and_then(|fs| kernels::cannot_run(version, fs)) {
+            if let Some(why) = fs.and_then(|fs| super::cannot_run(version, fs)) {
                 return Err(Failure::usage(format!("--only {part}: cannot be examined: {why}")));
             }
             wanted.push((version, fs));
@@ -315,10 +268,10 @@ impl Choice {
         };
         let (mut images, mut missing) = (Vec::new(), Vec::new());
         for version in KERNELS {
-            let mut cases = kernels::cases();
+            let mut cases = super::cases();
             cases.retain(|case| is_wanted(version, case.mount().file_system));
             for &fs in &file_systems {
-                if let Some(why) = kernels::cannot_run(version, fs) {
+                if let Some(why) = super::cannot_run(version, fs) {
                     let all = cases.len();
                     cases.retain(|case| case.mount().file_system != fs);
                     missing.extend((cases.len() < all).then(|| why.to_owned()));
@@ -339,49 +292,29 @@ impl Choice {
         let used = |fs: &FileSystem| {
             images.iter().flat_map(|(_, cases)| cases).any(|case| case.mount().file_system == fs.name())
         };
-        let lacking = FileSystem::ALL.iter().filter(|fs| used(fs) && !is_there(fs.mkfs().0));
-        let lacking: Vec<(&str, &str)> = lacking.map(|fs| fs.mkfs()).collect();
+        let lacking = FileSystem::ALL.iter().filter(|fs| used(fs)).filter_map(|fs| fs.check_mkfs().err());
+        let lacking: Vec<String> = lacking.collect();
         if !lacking.is_empty() {
-            let programs: Vec<&str> = lacking.iter().map(|l| l.0).collect();
-            let packages: Vec<&str> = lacking.iter().map(|l| l.1).collect();
-            return Err(Failure::usage(format!(
-                "{} {} missing; to install: apt-get install {}",
-                programs.join(", "),
-                if lacking.len() == 1 { "is" } else { "are" },
-                packages.join(" ")
-            )));
+            return Err(Failure::usage(lacking.join("\n")));
         }
         Ok(Self { images, missing })
     }
 
-    /// Kernels in the outer loop, so that a table lists one after another.
-    pub fn runs(&self) -> Vec<(&KernelImage, Case)> {
-        let of = |(image, cases)| {
-            let cases: &Vec<Case> = cases;
-            cases.iter().map(move |&case| (image, case))
-        };
-        self.images.iter().map(|(image, cases)| (image, cases)).flat_map(of).collect()
-    }
-
-    /// Collects what the runs gave, in their order.
-    pub fn measured(&self, observed: Vec<Observed>) -> Measured {
+    fn kernels(&self) -> Vec<Kernel> {
         let kernel = |(image, _): &(KernelImage, Vec<Case>)| Kernel {
             version: image.version.clone(),
             release: image.release.clone(),
         };
-        let mut measured = Measured {
-            kernels: self.images.iter().map(kernel).collect(),
-            missing: self.missing.clone(),
-            ..Measured::default()
-        };
-        observed.into_iter().for_each(|one| one.enter(&mut measured));
-        measured
+        self.images.iter().map(kernel).collect()
+    }
+
+    /// Kernels in the outer loop, so that a table lists one after another.
+    fn runs(&self) -> Vec<(&KernelImage, Case)> {
+        self.images.iter().flat_map(|(image, cases)| cases.iter().map(move |&case| (image, case))).collect()
     }
 }
 
-/// Whether the guest will find a program; it searches the system's own directories.
-fn is_there(program: &str) -> bool {
-    ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin"]
-        .iter()
-        .any(|directory| Path::new(directory).join(program).is_file())
+/// Rejects parts that do not exist or cannot run here.
+pub(super) fn check(only: &[String]) -> Result<(), Failure> {
+    Choice::of(only).map(drop)
 }

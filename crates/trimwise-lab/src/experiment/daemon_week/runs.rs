@@ -1,30 +1,31 @@
-//! Boots the kernel of the experiments `daemon-week` and `daemon-day`.
+//! The runs on the kernel.
 
 use serde_json::Value;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
-use trimwise_lab::experiment::daemon_week::{
-    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases,
-};
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Said, Step};
+use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Outcome, ProgramEnd, Said, Step};
 
-use super::guests::{self, Bounds};
+use super::{AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases};
+use crate::experiment::kernels::observe::Discarded;
+use crate::experiment::result::ExperimentResult;
+use crate::experiment::{Experiment, Request};
 use crate::failure::Failure;
+use crate::guests::{self, Ran};
 
 /// The guest's memory: less than the database, so that reads always reach the drive.
 const MEMORY: Bytes = Bytes::mib(256);
 
 /// Memory of this computer that one run takes: guest, the drive's model, its trace, and the bytes that are not zeros.
-pub const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
+const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
 
 /// Returns the kernel and the cases that `--only` names as FS or FS:TRIMMING; all if it names none. A target chooses
 /// another kernel and a single file system.
-///
-/// # Errors
-/// An unknown case; a missing kernel or program.
-pub fn choice(only: &[String], target: Option<&KernelTarget>) -> Result<(KernelImage, Vec<Case>), Failure> {
+pub(super) fn choice(
+    only: &[String],
+    target: Option<&KernelTarget>,
+) -> Result<(KernelImage, Vec<Case>), Failure> {
     let mut cases = cases();
     if let Some(target) = target {
         cases.retain(|case| case.file_system == target.file_system.name());
@@ -110,37 +111,51 @@ fn slices(status: &ProgramEnd) -> Result<Slices, Failure> {
     })
 }
 
-/// Runs one case.
-pub fn run(image: &KernelImage, case: Case, week: &Week, seed: u64, bounds: &Bounds) -> Result<Run, Failure> {
-    let mut disks = [guests::small_drive(DEVICE, CAPACITY, seed)?];
+/// Runs each way of trimming on each file system, or only on the target's, in one boot.
+pub(super) fn run(
+    experiment: &Experiment,
+    days: u64,
+    request: &Request,
+) -> Result<ExperimentResult, Failure> {
+    let week = Week { days, seed: request.seed, ..Week::default() };
+    let (image, cases) = choice(&request.only, request.target.as_ref())?;
+    let runs = request.boot(MEMORY_OF_RUN, &cases, |case| run_case(request, &image, case, &week))?;
+    let mut result = super::evaluate(experiment, &week, &runs, request.reps, request.seed);
+    if let Some(target) = &request.target {
+        result.finding = format!("On kernel:{target} ({}): {}", image.release, result.finding);
+    }
+    Ok(result)
+}
+
+fn run_case(request: &Request, image: &KernelImage, case: Case, week: &Week) -> Result<Run, Failure> {
     let (steps, at) = steps(case, week)?;
-    let mut guest = guests::guest(image, MEMORY, bounds)?;
+    let mut guest = guests::guest(image, MEMORY, &request.bounds)?;
     if case.trimming == Trimming::Daemon {
         guest.daemon = Some(guests::trimwised()?);
     }
-    let report = guest.run(&Job { steps }, &mut disks).map_err(guests::job_failure)?;
-    let [disk] = disks;
-    let (port, _, trace, marks) = disk.into_parts();
-    port.drive().ssd().audit().map_err(|e| Failure::run(format!("the audit of the drive failed: {e}")))?;
-    let mut outcomes = report.steps.into_iter().map(|step| step.outcome).skip(at);
-    let done = match outcomes.next() {
-        Some(Outcome::Week(done)) => done,
-        other => return Err(Failure::run(format!("the guest returned {other:?} for a week"))),
+    let ran = Ran::new(&guest, DEVICE, CAPACITY, request.seed, steps)?;
+    let done = ran.outcome(at, |outcome| match outcome {
+        Outcome::Week(done) => Some(done.clone()),
+        _ => None,
+    })?;
+    let status = |outcome: &Outcome| match outcome {
+        Outcome::Program(status) => Some(slices(status)),
+        _ => None,
     };
-    let slices = match outcomes.next() {
-        Some(Outcome::Program(status)) if case.trimming == Trimming::Daemon => Some(slices(&status)?),
+    let slices = match case.trimming {
+        Trimming::Daemon => Some(ran.outcome(at + 1, status)??),
         _ => None,
     };
     // One mark precedes the first step and one follows each; the week adds its own at its start and at each look.
-    let marks = marks.get(at + 1..at + 1 + done.free_bytes.len());
-    let [first, .., last] = marks.unwrap_or_default() else {
+    let marks = ran.marks.get(at + 1..at + 1 + done.free_bytes.len()).unwrap_or_default();
+    let [first, .., last] = marks else {
         return Err(Failure::run("the guest did not mark the looks"));
     };
     Ok(Run {
         case,
-        discards: guests::discards(&trace[first.traced..last.traced], first.at.0),
-        mapped_bytes: marks.unwrap_or_default().iter().map(|m| Bytes::from_units(m.mapped_units).0).collect(),
-        capacity_bytes: port.size().0,
+        discards: Discarded::of(&ran.trace[first.traced..last.traced], first.at.0),
+        mapped_bytes: marks.iter().map(|m| Bytes::from_units(m.mapped_units).0).collect(),
+        capacity_bytes: ran.port.size().0,
         write_amplification: last.stats.since(&first.stats).write_amplification(),
         slices,
         done,

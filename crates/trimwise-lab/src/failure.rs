@@ -1,15 +1,15 @@
-//! Why the command ends without a result, and with which exit code.
+//! Why an experiment or a command ends without a result.
 
 use std::fmt;
 
-/// A message for the user; its kind decides the exit code.
+/// A message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The command line or a file given is wrong, and nothing was run: exit code 2.
+    /// The command line or a file given is wrong, and nothing was run.
     Usage(String),
-    /// A run, or writing its result, failed: exit code 1.
+    /// A run, or writing its result, failed.
     Run(String),
-    /// The user asked to stop: exit code 130, as a shell reports a process that Ctrl-C ended.
+    /// The user asked to stop.
     Interrupted,
 }
 
@@ -22,15 +22,6 @@ impl Failure {
     /// A run that failed.
     pub fn run(message: impl fmt::Display) -> Self {
         Self::Run(message.to_string())
-    }
-
-    /// The process's exit code.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Run(_) => 1,
-            Self::Usage(_) => 2,
-            Self::Interrupted => 130,
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
 use trimwise::workload::timed::Timed;
 
-use crate::failure::Failure;
+use trimwise_lab::failure::Failure;
 
 /// How far ageing may stay below the requested utilization: its largest file.
 const AGEING_STEP: Bytes = Bytes::mib(4);

@@ -1,11 +1,13 @@
 use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigures};
+use trimwise::compare::summary::Summary;
 use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::DiscardGeneration;
 
-use super::*;
-use crate::commands::compare::{Linux, Settings};
-use crate::runner::fabricated;
+use super::cells::{cell, cells, mounted};
+use crate::commands::compare::report::html;
+use crate::commands::compare::table::render;
+use crate::commands::compare::{Comparison, Linux, Settings};
 
 /// A comparison of hand-made cells.
 pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
@@ -24,7 +26,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             }),
             host_memory_bytes: in_model.then_some(8 << 30),
             kernel: None,
-            mount: (!in_model).then(fabricated::mounted),
+            mount: (!in_model).then(mounted),
             reps: 6,
             baseline: Summary::of(&cells).baseline,
             command: "trimwise compare --workload mail.pmrc --seed 7".into(),
@@ -46,22 +48,21 @@ fn narrow(text: &str) {
 
 #[test]
 fn exact_repetitions() {
-    let text = render(&comparison(fabricated::cells(&["vendor1"], 3, false)));
+    let text = render(&comparison(cells(&["vendor1"], 3, false)));
     narrow(&text);
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn several_devices_with_noise() {
-    let text = render(&comparison(fabricated::cells(&["vendor1", "vendor2"], 6, true)));
+    let text = render(&comparison(cells(&["vendor1", "vendor2"], 6, true)));
     narrow(&text);
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn too_few_runs_of_a_real_directory() {
-    let mut cells: Vec<Cell> =
-        (0..3).map(|r| fabricated::cell("/mnt/x", "discard", r, 10.0 + f64::from(r))).collect();
+    let mut cells: Vec<Cell> = (0..3).map(|r| cell("/mnt/x", "discard", r, 10.0 + f64::from(r))).collect();
     for c in &mut cells {
         c.target = "dir:/mnt/x".into();
         c.device_stats = None;
@@ -79,7 +80,7 @@ fn many_policies_have_their_distance_to_the_bound_and_their_ledger() {
     let mut cells = Vec::new();
     for (policy, seconds) in policies {
         let near = |rep: u32| seconds * (1.0 + 0.01 * f64::from(rep));
-        cells.extend((0..6).map(|rep| fabricated::cell("vendor1", policy, rep, near(rep))));
+        cells.extend((0..6).map(|rep| cell("vendor1", policy, rep, near(rep))));
     }
     let text = render(&comparison(cells));
     narrow(&text);
@@ -89,7 +90,7 @@ fn many_policies_have_their_distance_to_the_bound_and_their_ledger() {
 #[test]
 fn without_off_and_ideal_dashes_stand_where_they_would_be_compared_with() {
     let text = render(&comparison(
-        ["commit", "lazy+reuse"].map(|policy| fabricated::cell("vendor1", policy, 0, 100.0)).to_vec(),
+        ["commit", "lazy+reuse"].map(|policy| cell("vendor1", policy, 0, 100.0)).to_vec(),
     ));
     narrow(&text);
     insta::assert_snapshot!(text);
@@ -97,7 +98,7 @@ fn without_off_and_ideal_dashes_stand_where_they_would_be_compared_with() {
 
 #[test]
 fn a_workload_that_times_one_operation_has_a_table_of_that() {
-    let mut cells = fabricated::cells(&["vendor1"], 6, true);
+    let mut cells = cells(&["vendor1"], 6, true);
     for c in &mut cells {
         let fsync_ns = if c.policy == "commit" { 812_000_000 } else { 2_000_000 + u64::from(c.rep) * 1_000 };
         let commands = c.device_stats.as_ref().map_or(0, |d| d.trim_commands);
@@ -115,13 +116,13 @@ fn a_workload_that_times_one_operation_has_a_table_of_that() {
     let text = render(&comparison);
     narrow(&text);
     insta::assert_snapshot!(text);
-    let page = crate::commands::compare::report::html(&comparison).unwrap();
+    let page = html(&comparison).unwrap();
     assert!(page.contains("Time of the operations") && !page.contains("Time per phase"));
 }
 
 #[test]
 fn large_figures_stay_within_the_width() {
-    let mut cells = fabricated::cells(&["a-device-with-quite-a-long-name"], 6, true);
+    let mut cells = cells(&["a-device-with-quite-a-long-name"], 6, true);
     for c in &mut cells {
         if c.policy == "commit" {
             c.policy = "set:40:90+lazy+reuse+batch:16w".into();

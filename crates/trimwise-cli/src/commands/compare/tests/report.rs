@@ -1,10 +1,10 @@
-use super::*;
-use crate::commands::compare::table::tests::comparison;
-use crate::runner::fabricated;
+use super::cells::{cell, cells};
+use super::table::comparison;
+use crate::commands::compare::report::{html, rounded_percent};
 
 #[test]
 fn the_skeleton_of_the_page() {
-    let page = html(&comparison(fabricated::cells(&["vendor1"], 3, false))).unwrap();
+    let page = html(&comparison(cells(&["vendor1"], 3, false))).unwrap();
     if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_COMPARE") {
         std::fs::write(path, &page).unwrap(); // to look at it in a browser
     }
@@ -25,7 +25,7 @@ fn the_skeleton_of_the_page() {
 
 #[test]
 fn nothing_is_loaded_from_elsewhere_and_everything_is_escaped() {
-    let mut cells = fabricated::cells(&["<img src=x>"], 2, true);
+    let mut cells = cells(&["<img src=x>"], 2, true);
     for c in &mut cells {
         c.policy = c.policy.replace("commit", "a\"><b>&");
     }
@@ -41,7 +41,7 @@ fn nothing_is_loaded_from_elsewhere_and_everything_is_escaped() {
 
 #[test]
 fn the_ledger_and_the_distance_to_the_bound_are_in_the_report() {
-    let page = html(&comparison(fabricated::cells(&["vendor1"], 3, false))).unwrap();
+    let page = html(&comparison(cells(&["vendor1"], 3, false))).unwrap();
     for part in ["vs ideal", "<h3>Ledger</h3>", "<td>+76.8 %</td>", "GC saved", "<td>\u{2212}29.70 s</td>"] {
         assert!(page.contains(part), "{part}");
     }
@@ -49,7 +49,7 @@ fn the_ledger_and_the_distance_to_the_bound_are_in_the_report() {
 
 #[test]
 fn a_real_directory_has_no_device_charts() {
-    let mut cells = vec![fabricated::cell("/mnt/x", "discard", 0, 10.0)];
+    let mut cells = vec![cell("/mnt/x", "discard", 0, 10.0)];
     cells[0].target = "dir:/mnt/x".into();
     cells[0].device_stats = None;
     cells[0].ledger = None;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
 use trimwise_linux::consent;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
-
-use crate::failure::Failure;
 
 /// A real file or device for device tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +43,7 @@ impl RealTarget {
     }
 
     /// Opens it with at least `depth` operations at a time. If it will be written, the user must have agreed.
-    pub(super) fn open(
-        &self,
-        is_written: bool,
-        depth: u32,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<RawDevice, Failure> {
+    pub fn open(&self, is_written: bool, depth: u32, stop: &Arc<AtomicBool>) -> Result<RawDevice, Failure> {
         let access = if is_written {
             Access::Write(consent::check(&self.target, self.destroy.as_deref()).map_err(Failure::usage)?)
         } else {

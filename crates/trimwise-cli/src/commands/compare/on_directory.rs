@@ -1,0 +1,167 @@
+//! `compare` on a real directory, in real time.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::compare::result::{Cell, CellId};
+use trimwise::units::SimTime;
+use trimwise::workload::files::{FileError, Files as _};
+use trimwise::workload::postmark::{self, RunError};
+use trimwise::workload::timed::{Timed, Timing};
+use trimwise_lab::experiment::Report;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::pool;
+use trimwise_linux::{DirectoryError, RealDirectory, block_on, mount_of};
+
+use super::workload::{Kind, Workload, report_phase};
+use super::{Comparison, Mounted, Settings, finish};
+use crate::arguments::GUEST_LIMITS;
+use crate::commands::compare::arguments::CompareArguments;
+use crate::defaults::SEED;
+use crate::progress::Progress;
+
+/// Runs one column, one run after the other: parallel runs would measure each other.
+pub fn run(
+    arguments: &CompareArguments,
+    path: &Path,
+    on_signal: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<Comparison, Failure> {
+    let refused = [
+        ("--policy", !arguments.policies.is_empty()),
+        ("--device", !arguments.devices.is_empty()),
+        ("--utilization", arguments.utilization.is_some()),
+        ("--linux", arguments.linux.is_some()),
+        ("--memory", arguments.memory.is_some()),
+        (GUEST_LIMITS, arguments.limits.are_given()),
+        ("--seed", arguments.seed.is_some()),
+        ("--jobs", arguments.output.jobs.is_some_and(|j| j > 1)),
+    ];
+    if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
+        let why = match option {
+            "--policy" => {
+                "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
+                 remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
+            }
+            "--seed" => "only PostMark draws at random there; set its seed with `set seed` in the workload",
+            "--jobs" => {
+                "runs on a real directory are sequential, since parallel runs would measure each other"
+            }
+            _ => {
+                "a real directory comes with its device, utilization and host; these options are for the model"
+            }
+        };
+        return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
+    }
+    let workload = Workload::of(arguments)?;
+    let mount = check(path, &workload, arguments.fill)?;
+    let stop = on_signal()?;
+    let progress = Progress::new(arguments.reps as usize);
+    let ran = pool::run_finished(1, arguments.reps as usize, |rep| {
+        let report = progress.report(rep);
+        run_once(path, &mount.policy, &workload, rep as u32, &stop, &report).inspect(|_| progress.done(rep))
+    });
+    progress.finish();
+    let settings = Settings::of(arguments, |command| {
+        if arguments.fill {
+            command.argument("--fill");
+        }
+        command.option("--reps", arguments.reps);
+    });
+    finish(arguments, Settings { mount: Some(mount), ..settings }, ran)
+}
+
+/// Describes the directory; rejects one that the workload cannot use, and, unless `may_fill`, a workload that takes all
+/// the space there.
+fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounted, Failure> {
+    // Opened read-only: a refusal comes before the first file is created.
+    let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
+    let argument = &workload.argument;
+    let fills = matches!(&workload.kind, Kind::Timed(timed) if timed.fills());
+    if may_fill && !fills {
+        return Err(Failure::usage(format!("--fill: --workload {argument} fills no file system")));
+    }
+    match &workload.kind {
+        Kind::Postmark(run, _) => drop(root.plan(&run.config).map_err(|e| match &e {
+            DirectoryError::Location(location) => workload.bad_location(location),
+            _ => Failure::usage(e),
+        })?),
+        Kind::Timed(timed) => {
+            let space = root.check_timed(*timed).map_err(Failure::usage)?;
+            if fills && !may_fill {
+                return Err(Failure::usage(format!(
+                    "--workload {argument}: on {} this writes {}, all that is free there, until nothing can write any \
+                     more, and then removes it. If nothing else uses that file system, pass --fill",
+                    directory.display(),
+                    space.free
+                )));
+            }
+        }
+    }
+    Ok(match mount_of(directory) {
+        Ok(m) => Mounted {
+            point: Some(m.mount_point.display().to_string()),
+            policy: m.discard().to_string(),
+            file_system: Some(m.fs_type),
+        },
+        Err(_) => Mounted { point: None, file_system: None, policy: "mounted".to_string() },
+    })
+}
+
+/// Runs the workload once and removes its files, even when told to stop.
+fn run_once(
+    directory: &Path,
+    policy: &str,
+    workload: &Workload,
+    rep: u32,
+    stop: &Arc<AtomicBool>,
+    report: &Report,
+) -> Result<Cell, Failure> {
+    let root = RealDirectory::open(directory, Arc::clone(stop)).map_err(Failure::run)?;
+    let held_by = mount_of(directory).map_or_else(|_| directory.to_path_buf(), |m| m.mount_point);
+    let id = CellId {
+        device: held_by.display().to_string(),
+        policy: policy.to_string(),
+        target: format!("dir:{}", directory.display()),
+        rep,
+    };
+    let waited = |_| Failure::run("the run on the directory waited for nothing");
+    match &workload.kind {
+        Kind::Postmark(run, _) => {
+            let config = root.plan(&run.config).map_err(Failure::run)?;
+            let mut progress = |p| report_phase(report, p);
+            let outcome = block_on(postmark::run(&root, &config, &mut progress))
+                .map_err(waited)?
+                .map_err(|e| if e.is_interrupt() { interrupted(&e) } else { Failure::run(e) })?;
+            Ok(Cell::of_postmark(id, &outcome, run.config.report))
+        }
+        Kind::Timed(timed) => {
+            let begin = root.now();
+            // The removed file is drawn at random, a different one in each repetition.
+            let run = time_one(&root, *timed, SEED ^ u64::from(rep) << 32);
+            let (timing, end) = block_on(run).map_err(waited)?.map_err(|e| match e {
+                FileError::Interrupted => Failure::Interrupted,
+                other => Failure::run(format!("--workload {}: {other}", workload.argument)),
+            })?;
+            Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
+        }
+    }
+}
+
+/// An interrupted run that cleaned up is just interrupted; one that could not says what it left.
+fn interrupted(error: &RunError) -> Failure {
+    match error {
+        RunError::File { leftovers: Some(_), .. } => Failure::run(error),
+        _ => Failure::Interrupted,
+    }
+}
+
+/// Prepares, measures and removes, even if the measurement failed; returns when it ended, before the removal.
+async fn time_one(root: &RealDirectory, timed: Timed, seed: u64) -> Result<(Timing, SimTime), FileError> {
+    let mut prepared = timed.prepare(root, seed).await?;
+    let timing = prepared.measure(root).await;
+    let end = root.now();
+    let removed = prepared.remove(root).await;
+    let timing = timing?;
+    removed.map(|()| (timing, end))
+}

@@ -1,0 +1,193 @@
+//! `compare` in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use trimwise::compare::cell::{CellError, CellSpec, run_cell};
+use trimwise::compare::result::Cell;
+use trimwise::fs::host::{HostConfig, LinuxVersion};
+use trimwise::fs::layout::FormatOptions;
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise::workload::files::FileError;
+use trimwise_lab::experiment::Report;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::pool;
+
+use super::check::{self, Planned};
+use super::on_kernel::Runs;
+use super::room::Room;
+use super::workload::{Workload, is_full, report_phase};
+use super::{Comparison, Grid, Linux, NO_FILL, Ran, Settings, finish, or};
+use crate::arguments::GUEST_LIMITS;
+use crate::commands::compare::arguments::CompareArguments;
+use crate::defaults;
+use crate::input::{self, named};
+use crate::interrupt::OnInterrupt;
+
+/// What to run in the model.
+pub struct Plan {
+    pub devices: Vec<(String, Profile)>,
+    pub policies: Vec<(String, PolicySpec)>,
+    workload: Workload,
+    utilization_percent: u8,
+    linux: LinuxVersion,
+    memory: Bytes,
+    seed: u64,
+    pub settings: Settings,
+}
+
+impl Plan {
+    /// Resolves the arguments, and rejects what cannot run.
+    pub fn of(arguments: &CompareArguments) -> Result<Self, Failure> {
+        let target = arguments.check.as_deref().map(check::parse).transpose()?;
+        let device_arguments = or(&arguments.devices, [defaults::DEVICE]);
+        let policy_arguments = or(&arguments.policies, defaults::POLICIES);
+        let policies = named(&policy_arguments, "--policy", input::policy)?;
+        let devices = named(&device_arguments, "--device", input::device)?;
+        let workload = Workload::of(arguments)?;
+        if arguments.fill {
+            return Err(Failure::usage(NO_FILL));
+        }
+        let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
+        for (_, device) in &devices {
+            policies.iter().try_for_each(|(_, policy)| check_policy(device, *policy))?;
+            workload.check(&Room::of(device, FormatOptions::TODAY, utilization_percent)?, device)?;
+        }
+        // The model that is checked on a kernel models that kernel, with as much memory.
+        let (option, linux) = match (&arguments.linux, &target) {
+            (None, Some(target)) => ("--check", target.version.as_str()),
+            (linux, _) => ("--linux", linux.as_deref().unwrap_or(defaults::LINUX)),
+        };
+        let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
+        let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
+        let seed = arguments.seed.unwrap_or(defaults::SEED);
+        let settings = Settings::of(arguments, |command| {
+            device_arguments.iter().for_each(|d| command.option("--device", d));
+            policy_arguments.iter().for_each(|p| command.option("--policy", p));
+            command.option("--utilization", utilization_percent);
+            if arguments.linux.is_some() {
+                command.option("--linux", linux);
+            }
+            if arguments.memory.is_some() || target.is_some() {
+                command.option("--memory", memory_mib);
+            }
+            if let Some(target) = &arguments.check {
+                command.option("--check", target);
+            }
+            command.option("--reps", arguments.reps);
+            command.option("--seed", seed);
+        });
+        let settings = Settings {
+            utilization_percent: Some(utilization_percent),
+            linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels() }),
+            host_memory_bytes: Some(Bytes::mib(memory_mib).0),
+            ..settings
+        };
+        let memory = Bytes::mib(memory_mib);
+        Ok(Self { devices, policies, workload, utilization_percent, linux: version, memory, seed, settings })
+    }
+}
+
+/// Runs every cell, and the check on a kernel if one is requested.
+pub fn run(
+    arguments: &CompareArguments,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<Comparison, Failure> {
+    let plan = Plan::of(arguments)?;
+    let target = arguments.check.as_deref().map(check::parse).transpose()?;
+    let names = plan.policies.iter().map(|(name, _)| name);
+    let check = target.as_ref().map(|target| Planned::of(target, names)).transpose()?;
+    let runs = check.as_ref().and_then(|check| {
+        Some(Runs {
+            grid: Grid { devices: &plan.devices, policies: &check.policies, reps: arguments.reps },
+            workload: &plan.workload,
+            image: check.image.as_ref().ok()?,
+            target: check.target,
+            utilization_percent: Some(plan.utilization_percent),
+            memory: plan.memory,
+            seed: plan.seed,
+            jobs: arguments.output.jobs,
+            limits: arguments.limits.limits(),
+        })
+    });
+    if target.is_none() && arguments.limits.are_given() {
+        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --target kernel:... or --check")));
+    }
+    runs.as_ref().map_or(Ok(()), Runs::check)?;
+    let stop = on_signal(OnInterrupt::StopAndShow)?;
+
+    let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: arguments.reps };
+    let ran = grid.run(arguments.output.jobs, pool::memory_of_run, |progress, index, pair, rep| {
+        if stop.load(Ordering::SeqCst) {
+            return Err(Failure::Interrupted);
+        }
+        progress.begin_ageing(index);
+        plan.run_cell(pair, rep, progress.report(index))
+    });
+    let mut comparison = finish(arguments, plan.settings.clone(), ran)?;
+    let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(&stop)));
+    if let (Some(check), Some((cells, failure))) = (check, ran) {
+        (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
+        comparison.add_check(check.found(cells)?);
+    }
+    Ok(comparison)
+}
+
+/// Rejects a policy that the device cannot carry out.
+fn check_policy(device: &Profile, policy: PolicySpec) -> Result<(), Failure> {
+    if device.config.trim.is_supported() || !policy.needs_trim() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--policy {policy}: {} does not support TRIM; expected --policy off there, or off and the bound ideal",
+        device.name
+    )))
+}
+
+impl Plan {
+    /// Runs one cell: deterministic, and the same on any thread.
+    fn run_cell(
+        &self,
+        (device, policy): (&Profile, PolicySpec),
+        rep: u32,
+        report: Report,
+    ) -> Result<Cell, Failure> {
+        let spec = CellSpec {
+            device: device.name.clone(),
+            ssd: device.config.clone(),
+            faults: device.faults,
+            policy: policy.into(),
+            workload: self.workload.to_model(),
+            host: HostConfig::of(self.linux, self.memory),
+            format: FormatOptions::TODAY,
+            utilization_percent: Some(self.utilization_percent.into()),
+            rep,
+            seed: self.seed,
+        };
+        let ran = run_cell(&spec, Box::new(move |progress| report_phase(&report, progress)));
+        ran.map_err(|e| self.failure(device, &spec, &e))
+    }
+
+    /// Explains a failed run to the user.
+    fn failure(&self, device: &Profile, spec: &CellSpec, error: &CellError) -> Failure {
+        let no_space = match error {
+            CellError::Device(_) | CellError::Format(_) | CellError::Location(_) => {
+                return Failure::usage(format!("{}: {error}", spec.device));
+            }
+            CellError::Workload { source, .. } => is_full(source),
+            CellError::File { source, .. } => matches!(**source, FileError::NoSpace { .. }),
+            _ => false,
+        };
+        if !no_space {
+            return Failure::run(error);
+        }
+        let why = match Room::of(device, spec.format, self.utilization_percent) {
+            Ok(room) => room.when_full(self.workload.needed()),
+            Err(failure) => return failure,
+        };
+        let argument = &self.workload.argument;
+        Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
+    }
+}

@@ -1,0 +1,153 @@
+//! Workloads of `compare`: PostMark configurations, built in or in files, and benchmarks that time one operation.
+
+use trimwise::compare::cell;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise::workload::files::FileError;
+use trimwise::workload::postmark::{
+    LocationError, Phase, PlannedRun, PostmarkConfig, Progress, RunError, footprint,
+};
+use trimwise::workload::timed::Timed;
+use trimwise_lab::experiment::Report;
+use trimwise_lab::failure::Failure;
+use trimwise_uml::cell::KernelWorkload;
+
+use super::room::Room;
+use crate::commands::compare::arguments::CompareArguments;
+use crate::input;
+
+/// The built-in one. Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is
+/// more than the built-in default device holds, so it has to collect garbage.
+const DEFAULT: &str = "\
+set number 8000
+set transactions 80000
+set size 1000 200000
+set read 4096
+set write 4096
+set buffering false
+run
+";
+
+/// All forms of `--workload` besides a file, for messages.
+const NAMES: [&str; 3] = ["default", "append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]"];
+
+/// Operations per progress report: an operation takes about a microsecond, a report a little less.
+const OPERATIONS_PER_REPORT: u64 = 256;
+
+/// A workload, and where it came from.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its file or name, as given.
+    pub argument: String,
+    pub kind: Kind,
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// PostMark, with the text of its configuration.
+    Postmark(PlannedRun, String),
+    Timed(Timed),
+}
+
+impl Workload {
+    /// Finds the workload of these arguments, which must be PostMark if its report is requested.
+    pub fn of(arguments: &CompareArguments) -> Result<Self, Failure> {
+        let workload = Self::named(&arguments.workload)?;
+        if arguments.postmark && matches!(workload.kind, Kind::Timed(_)) {
+            return Err(Failure::usage(format!(
+                "--postmark: --workload {} is not PostMark and has no report of its own",
+                arguments.workload
+            )));
+        }
+        Ok(workload)
+    }
+
+    fn named(argument: &str) -> Result<Self, Failure> {
+        let of = |kind| Self { argument: argument.to_owned(), kind };
+        if Timed::is_meant(argument) {
+            let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
+            return Ok(of(Kind::Timed(timed)));
+        }
+        let text = match argument {
+            "default" => DEFAULT.to_owned(),
+            file => input::read(file, "workload", "a PostMark configuration", &NAMES)?,
+        };
+        let mut runs = PostmarkConfig::parse(&text, argument).map_err(Failure::usage)?.runs;
+        match (runs.pop(), runs.len()) {
+            (Some(run), 0) if run.line.is_none() => Err(Failure::usage(format!(
+                "--workload {argument}: has no line `run`, so nothing would be done; add one"
+            ))),
+            (Some(run), 0) => {
+                let location = run.config.for_model().err();
+                let workload = of(Kind::Postmark(run, text));
+                location.map_or(Ok(()), |e| Err(workload.bad_location(&e)))?;
+                Ok(workload)
+            }
+            (_, more) => Err(Failure::usage(format!(
+                "--workload {argument}: has {} lines `run`; keep one per file, so that it is clear what is compared",
+                more + 1
+            ))),
+        }
+    }
+
+    /// The error for a location that the target does not have, with the file and the line that set it.
+    pub fn bad_location(&self, error: &LocationError) -> Failure {
+        let line = match &self.kind {
+            Kind::Postmark(run, _) => run.line_of_location(&error.path),
+            Kind::Timed(_) => None,
+        };
+        let at = line.map_or(String::new(), |line| format!(":{line}"));
+        Failure::usage(format!("{}{at}: {error}", self.argument))
+    }
+
+    /// Rejects it if it cannot fit on the device, before anything runs.
+    pub fn check(&self, room: &Room, device: &Profile) -> Result<(), Failure> {
+        let checked = match &self.kind {
+            Kind::Postmark(run, _) => room.check(&run.config),
+            Kind::Timed(timed) => room.check_timed(*timed),
+        };
+        checked.map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", self.argument, device.name)))
+    }
+
+    /// Returns the most that its files take at one time.
+    pub fn needed(&self) -> Bytes {
+        match &self.kind {
+            Kind::Postmark(run, _) => footprint(&run.config).bytes_max,
+            Kind::Timed(timed) => timed.needed(),
+        }
+    }
+
+    pub fn to_model(&self) -> cell::Workload {
+        match &self.kind {
+            Kind::Postmark(run, _) => run.config.clone().into(),
+            Kind::Timed(timed) => (*timed).into(),
+        }
+    }
+
+    pub fn to_guest(&self) -> KernelWorkload {
+        match &self.kind {
+            Kind::Postmark(_, text) => KernelWorkload::Postmark(text.clone()),
+            Kind::Timed(timed) => KernelWorkload::Timed(timed.to_string()),
+        }
+    }
+}
+
+/// Whether a run ended because the file system was full.
+pub fn is_full(error: &RunError) -> bool {
+    matches!(error, RunError::File { source: FileError::NoSpace { .. }, .. })
+}
+
+/// The three phases get equal shares: which one takes longest is not known in advance.
+pub fn report_phase(report: &Report, progress: Progress) {
+    if !progress.done.is_multiple_of(OPERATIONS_PER_REPORT) {
+        return;
+    }
+    let phase = match progress.phase {
+        Phase::Create => 0,
+        Phase::Transactions => 1,
+        Phase::Delete => 2,
+    };
+    let of = progress.of.max(1);
+    report(phase * of + progress.done.min(of), 3 * of);
+}

@@ -1,0 +1,172 @@
+//! What arguments name: input files, profiles and policies.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::files::read_input;
+
+/// Returns the name that is almost spelled like `written`, if there is one.
+fn nearest<'a>(written: &str, names: &[&'a str]) -> Option<&'a str> {
+    const EDITS_MAX: usize = 2;
+    let edits = names.iter().map(|name| (strsim::osa_distance(written, name), *name));
+    edits.filter(|(edits, _)| *edits <= EDITS_MAX).min().map(|(_, name)| name)
+}
+
+/// Rejects a block device given instead of a mounted file system.
+pub fn expect_mount(path: &Path) -> Result<(), Failure> {
+    let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    let shown = path.display();
+    match is_device {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{shown}: a block device; expected a mount point of it, which `findmnt {shown}` shows"
+        ))),
+    }
+}
+
+/// Reads an input file.
+///
+/// Sensible input is far below a mebibyte; a device file or a disk image given by mistake is rejected instead of read
+/// to its end.
+pub fn read(argument: &str, option: &str, what: &str, names: &[&str]) -> Result<String, Failure> {
+    const BYTES_MAX: u64 = 1 << 20;
+
+    let fail = |reason: String| Failure::usage(format!("--{option} {argument}: {reason}"));
+    if let Ok(found) = std::fs::metadata(argument) {
+        if found.is_dir() {
+            return Err(fail(format!("a directory, not {what}")));
+        }
+        if found.file_type().is_block_device() {
+            return Err(fail(format!(
+                "a block device, not {what}; `bench` and `verify` take the device itself as dev:{argument}"
+            )));
+        }
+    }
+    let bytes = match read_input(Path::new(argument), BYTES_MAX + 1) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let built_in = match names {
+                [] => String::new(),
+                names => format!(" ({})", names.join(", ")),
+            };
+            let meant =
+                nearest(argument, names).map_or(String::new(), |name| format!("; did you mean {name}?"));
+            return Err(fail(format!("neither a built-in name{built_in} nor a file{meant}")));
+        }
+        Err(e) if e.kind() == ErrorKind::NotADirectory => {
+            return Err(fail(
+                "there is no such file, since a part of its path is not a directory".to_owned(),
+            ));
+        }
+        Err(e) => return Err(fail(format!("{e}; expected {what}"))),
+    };
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(fail(format!("larger than 1 MiB: this is not {what}")));
+    }
+    String::from_utf8(bytes).map_err(|_| fail(format!("not UTF-8 text: this is not {what}")))
+}
+
+/// Name in messages for an argument that should be a profile's file.
+const WHAT: &str = "a profile (TOML)";
+
+/// Finds the profile of this name or in this file, or one of its firmware variants: NAME, FILE, NAME@VERSION or
+/// FILE@VERSION. Messages name `option`. A file with exactly this name takes precedence over a variant.
+pub fn profile(argument: &str, option: &str) -> Result<Profile, Failure> {
+    let names: Vec<&str> = Profile::embedded_names().collect();
+    if let Some(text) = Profile::embedded_text(argument) {
+        return Profile::parse(text, argument).map_err(Failure::usage);
+    }
+    let variant = Profile::split_firmware(argument).filter(|_| !Path::new(argument).exists());
+    let Some((name, version)) = variant else {
+        let text = read(argument, option, WHAT, &names)?;
+        return Profile::parse(&text, argument).map_err(Failure::usage);
+    };
+    match Profile::embedded_text(name) {
+        Some(text) => Profile::parse_firmware(text, name, version),
+        None => Profile::parse_firmware(&read(name, option, WHAT, &names)?, name, version),
+    }
+    .map_err(Failure::usage)
+}
+
+/// Rewords the failure for a profile that is a plain argument, not the value of `--device`.
+pub fn as_argument(failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),
+        other => other,
+    }
+}
+
+/// Finds the device of this name; returns it with the name that tables show.
+pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
+    let profile = profile(argument, "device")?;
+    Ok((profile.name.clone(), profile))
+}
+
+/// Parses a policy; returns it with the name that tables show.
+pub fn policy(argument: &str) -> Result<(String, PolicySpec), Failure> {
+    let policy: PolicySpec = usual_name(argument).parse().map_err(Failure::usage)?;
+    Ok((policy.to_string(), policy))
+}
+
+/// Translates the name of a policy in mount options and elsewhere.
+pub fn usual_name(policy: &str) -> String {
+    match policy {
+        "discard" => "commit".to_owned(),
+        "nodiscard" | "none" => "off".to_owned(),
+        // The interval of the timer that distributions ship.
+        "fstrim" => "batch:1w".to_owned(),
+        other => other.strip_prefix("fstrim:").map_or(other.to_owned(), |every| format!("batch:{every}")),
+    }
+}
+
+/// Resolves arguments and rejects duplicates, which would give the table two columns of one name.
+pub fn named<T>(
+    arguments: &[String],
+    option: &str,
+    resolve: impl Fn(&str) -> Result<(String, T), Failure>,
+) -> Result<Vec<(String, T)>, Failure> {
+    let mut resolved: Vec<(String, T)> = Vec::new();
+    for argument in arguments {
+        let (name, value) = resolve(argument)?;
+        if resolved.iter().any(|(n, _)| *n == name) {
+            return Err(Failure::usage(format!("{option} {argument}: '{name}' is given twice")));
+        }
+        resolved.push((name, value));
+    }
+    Ok(resolved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_are_named_behind_the_sign_and_a_file_as_written_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let text = Profile::embedded_text("vertex-60gb").unwrap();
+        std::fs::write(path("my.toml"), text).unwrap();
+        let name = |argument: &str| profile(argument, "device").map(|p| p.name);
+        assert_eq!(name("vertex-60gb@1.41").as_deref(), Ok("vertex-60gb@1.41"));
+        assert_eq!(name(&path("my.toml@1.3")).as_deref(), Ok("vertex-60gb@1.3"));
+        std::fs::write(path("my.toml@1.3"), Profile::embedded_text("sata-small").unwrap()).unwrap();
+        assert_eq!(name(&path("my.toml@1.3")).as_deref(), Ok("sata-small"));
+        std::fs::create_dir(path("me@home")).unwrap();
+        std::fs::write(path("me@home/my.toml"), text).unwrap();
+        assert_eq!(name(&path("me@home/my.toml")).as_deref(), Ok("vertex-60gb"));
+        assert_eq!(name(&path("me@home/my.toml@1.5")).as_deref(), Ok("vertex-60gb@1.5"));
+
+        let refused = |argument: &str, words: &str| {
+            let message = name(argument).unwrap_err().to_string();
+            assert!(message.contains(words), "{argument}: {message}");
+        };
+        refused("vertex-60gb@1.6", "firmware: \"1.6\" is not accepted; expected one of 1.3, 1.4, 1.41, 1.5");
+        refused("sata-small@1", "expected none, this profile has no firmware variants");
+        refused("nosuch@1", "--device nosuch: neither a built-in name (sata-small");
+        refused("nosuch", "--device nosuch: neither a built-in name");
+    }
+}

@@ -1,0 +1,271 @@
+//! Guests: finds the kernel and the programs that one needs, runs jobs on small drives, and explains failed runs to the
+//! user.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+use trimwise::block::Port;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise_linux::sparse_store::SparseStore;
+use trimwise_uml::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
+use trimwise_uml::disk::{Mark, TraceEntry};
+use trimwise_uml::images::{self, KernelImage};
+use trimwise_uml::job::{FileExtent, FileSystem, Guest, Job, JobError, Outcome, Step, StepReport};
+use trimwise_uml::machine::{Limits, MachineError};
+
+use crate::failure::Failure;
+
+/// Finds the kernel of a target, and checks that the programs for its file system are there too.
+///
+/// # Errors
+/// A missing kernel or program.
+pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
+    target.file_system.check_mkfs().map_err(Failure::usage)?;
+    images::find(&target.version)
+        .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
+}
+
+/// Rejects a device that is too small for the file system.
+///
+/// # Errors
+/// A device that is too small.
+pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failure> {
+    let (size, least) = (Bytes(device.config.capacity_bytes), file_system.least());
+    if size >= least {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--device {}: has {size}, and {} needs {least}; expected a larger device",
+        device.name,
+        file_system.mkfs().0
+    )))
+}
+
+/// Rejects a guest with too little memory for any of the file systems.
+///
+/// # Errors
+/// Too little memory.
+pub fn check_memory(memory: Bytes) -> Result<(), Failure> {
+    if memory >= MEMORY_MIN {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("--memory: a guest needs at least {MEMORY_MIN}; got {memory}")))
+}
+
+/// Estimates how much memory of this computer one guest takes besides the model of its drive: its own memory, and what
+/// it has written.
+pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>) -> Bytes {
+    // An aged file system was full once; for a new one that is unknown, and its working set is in the guest's memory.
+    let written = if utilization.is_some() { device.config.capacity_bytes } else { memory.0 };
+    Bytes(memory.0.saturating_add(written))
+}
+
+/// What ends a guest early.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// How long it may take.
+    pub limits: Limits,
+    /// Raised when the user wants to stop.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Prepares a guest of this kernel, whose init is this program.
+///
+/// # Errors
+/// If this program's own file cannot be found.
+pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Guest, Failure> {
+    Ok(Guest {
+        linux: image.linux.clone(),
+        preload: Some(image.preload.clone()),
+        daemon: None,
+        init: this_program()?,
+        memory,
+        limits: bounds.limits,
+        interrupted: Arc::clone(&bounds.stop),
+    })
+}
+
+/// Returns this program, which is also the init of its guests.
+fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))
+}
+
+/// Returns the SHA-256 of this program. Another program leaves a guest a different amount of free memory, which decides
+/// when it writes back. So even this program without debug information makes a different guest.
+///
+/// # Errors
+/// If this program's own file cannot be read.
+pub fn program_hash() -> Result<String, Failure> {
+    static HASH: OnceLock<String> = OnceLock::new();
+    if let Some(hash) = HASH.get() {
+        return Ok(hash.clone());
+    }
+    let program = this_program()?;
+    let hash =
+        images::file_hash(&program).map_err(|e| Failure::run(format!("{}: {e}", program.display())))?;
+    Ok(HASH.get_or_init(|| hash).clone())
+}
+
+/// A real kernel, in virtual time, as results name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RealKernel {
+    /// What `uname -r` says in it.
+    pub release: String,
+    /// The package of its source, or where else that came from.
+    pub source: String,
+    /// Hash of configuration and build recipe.
+    pub recipe: String,
+    /// The file system.
+    pub file_system: String,
+    /// Its mount options, apart from those of the policy.
+    pub mount_options: String,
+    /// The SHA-256 of the program that is the guest's init and runs workloads; a different program makes a different
+    /// guest.
+    pub guest_program: String,
+}
+
+impl RealKernel {
+    /// Returns the kernel of a target.
+    ///
+    /// # Errors
+    /// As [`program_hash`].
+    pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
+        Ok(Self {
+            release: image.release.clone(),
+            source: image.source.clone(),
+            recipe: image.recipe.clone(),
+            file_system: target.file_system.name().to_owned(),
+            mount_options: target.options.clone(),
+            guest_program: program_hash()?,
+        })
+    }
+}
+
+/// Returns `trimwised`, which guests run as their daemon: the program next to this one.
+///
+/// # Errors
+/// If there is none.
+pub fn trimwised() -> Result<PathBuf, Failure> {
+    let daemon = this_program()?.with_file_name("trimwised");
+    if daemon.is_file() {
+        return Ok(daemon);
+    }
+    Err(Failure::usage(format!(
+        "{}: not found, and the guest runs it; expected trimwised next to trimwise (cargo build --release makes both)",
+        daemon.display()
+    )))
+}
+
+/// A job that a guest did on a new drive, with everything that the drive saw.
+pub struct Ran {
+    /// Each step with its report.
+    pub steps: Vec<(Step, StepReport)>,
+    /// The kernel's requests.
+    pub trace: Vec<TraceEntry>,
+    /// One before the first step and one after each; steps may add their own.
+    pub marks: Vec<Mark>,
+    /// The drive.
+    pub port: Port,
+    /// Its bytes.
+    pub store: SparseStore,
+}
+
+impl Ran {
+    /// Does a job on a built-in profile's drive, scaled down to `capacity`, and audits the drive.
+    ///
+    /// # Errors
+    /// A failed guest, or a defect of the drive.
+    pub fn new(
+        guest: &Guest,
+        device: &str,
+        capacity: Bytes,
+        seed: u64,
+        steps: Vec<Step>,
+    ) -> Result<Self, Failure> {
+        let mut device = Profile::embedded(device).ok_or_else(|| Failure::run("a drive is missing"))?;
+        device.config = device.config.shrunk(capacity.0).map_err(Failure::run)?;
+        let mut disks = [new_disk(&device, seed, true).map_err(failure)?];
+        let job = Job { steps };
+        let report = guest.run(&job, &mut disks).map_err(job_failure)?;
+        let [disk] = disks;
+        let (port, store, trace, marks) = disk.into_parts();
+        let audited = port.drive().ssd().audit();
+        audited.map_err(|e| Failure::run(format!("the audit of the drive failed: {e}")))?;
+        Ok(Self { steps: job.steps.into_iter().zip(report.steps).collect(), trace, marks, port, store })
+    }
+
+    /// Returns the steps that satisfy `wanted`.
+    pub fn all(&self, wanted: impl Fn(&Step) -> bool) -> Vec<usize> {
+        (0..self.steps.len()).filter(|&i| wanted(&self.steps[i].0)).collect()
+    }
+
+    /// Returns how long a step took.
+    pub fn duration_ns(&self, step: usize) -> u64 {
+        self.steps[step].1.duration().as_nanos()
+    }
+
+    /// Returns a step's result as `of` reads it.
+    ///
+    /// # Errors
+    /// If it is of another kind.
+    pub fn outcome<'a, T>(
+        &'a self,
+        step: usize,
+        of: impl Fn(&'a Outcome) -> Option<T>,
+    ) -> Result<T, Failure> {
+        let (_, report) = self.steps.get(step).ok_or_else(|| Failure::run("the guest did not answer"))?;
+        of(&report.outcome).ok_or_else(|| {
+            Failure::run(format!("the guest answered {:?} to a different question", report.outcome))
+        })
+    }
+
+    /// Returns the text of a file that a step read.
+    ///
+    /// # Errors
+    /// As [`Self::outcome`].
+    pub fn text(&self, step: usize) -> Result<&str, Failure> {
+        self.outcome(step, |outcome| match outcome {
+            Outcome::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Returns where a file lies that a step asked for.
+    ///
+    /// # Errors
+    /// As [`Self::outcome`].
+    pub fn extents(&self, step: usize) -> Result<&[FileExtent], Failure> {
+        self.outcome(step, |outcome| match outcome {
+            Outcome::Extents(extents) => Some(extents.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Returns the requests between the beginning of a step and the end of another.
+    pub fn requests(&self, first: usize, last: usize) -> &[TraceEntry] {
+        let end = self.marks.get(last + 1).map_or(self.trace.len(), |mark| mark.traced);
+        let begin = self.marks.get(first).map_or(end, |mark| mark.traced);
+        &self.trace[begin..end]
+    }
+}
+
+/// Explains a failed run to the user.
+pub fn failure(error: KernelCellError) -> Failure {
+    match error {
+        KernelCellError::Job(error) => job_failure(error),
+        KernelCellError::Device(error) => Failure::usage(error),
+        other => Failure::run(other),
+    }
+}
+
+/// Does the same for a job.
+pub fn job_failure(error: JobError) -> Failure {
+    match error {
+        JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
+        other => Failure::run(other),
+    }
+}
