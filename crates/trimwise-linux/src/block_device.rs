@@ -328,7 +328,7 @@ pub(crate) fn number_in(path: &Path) -> Result<u64, BlockDeviceError> {
     read_as(path, "a number", |text| text.parse().ok())
 }
 
-fn number_pair(path: &Path) -> Result<(u32, u32), BlockDeviceError> {
+pub(crate) fn number_pair(path: &Path) -> Result<(u32, u32), BlockDeviceError> {
     read_as(path, "MAJOR:MINOR", |text| {
         let (major, minor) = text.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))

@@ -14,6 +14,7 @@
 //!   bytes to its device, and [`layers`] maps that device's bytes to the disks below;
 //! - [`daemon`]: the configuration of `trimwised`, and its control protocol;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
+//! - [`tracefs`]: the kernel's tracepoints, for the daemon and for [`record`], which records block requests;
 //! - [`sparse_store`]: the bytes of an emulated drive;
 //! - [`privilege`]: what to advise when the kernel refuses;
 //! - [`text`]: which characters must not reach a terminal;
@@ -38,8 +39,10 @@ pub mod mounted_verify;
 pub mod privilege;
 pub mod raw_device;
 mod ready;
+pub mod record;
 pub mod sparse_store;
 pub mod text;
+pub mod tracefs;
 pub mod trim;
 
 pub use directory::RealDirectory;

@@ -16,7 +16,7 @@
 
 pub mod command;
 pub(crate) mod discover;
-pub mod frees;
+pub(crate) mod frees;
 pub mod helper;
 pub mod history;
 pub mod journal;

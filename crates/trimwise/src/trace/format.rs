@@ -35,7 +35,8 @@ const FREED: u8 = 4;
 const ALLOCATED: u8 = 5;
 const COMMITTED: u8 = 6;
 const LOST: u8 = 7;
-const END: u8 = 15;
+/// The end mark: a trace without it was cut off.
+pub const END: u8 = 15;
 const SYNC: u8 = 1 << 4;
 const FUA: u8 = 1 << 5;
 const META: u8 = 1 << 6;

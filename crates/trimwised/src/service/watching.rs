@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Service;
-use crate::frees::{TRACING, Watcher, tracepoint};
+use crate::frees::{Watcher, tracepoint};
 use crate::managed::Managed;
 use crate::speak::warn;
+use trimwise_linux::tracefs::TRACING;
 
 /// The watcher, or why there is none.
 #[derive(Default)]

@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use crate::TRIMWISED;
 use serde_json::Value;
 use trimwise_linux::daemon::control::Request;
+use trimwise_linux::tracefs::TRACING;
 use trimwise_testing::daemon::{Daemon, table};
 use trimwise_testing::loops::{Loop, can_run};
 use trimwise_testing::skipped;
-use trimwised::frees::TRACING;
 
 const MIB: u64 = 1 << 20;
 
