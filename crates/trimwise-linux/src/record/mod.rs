@@ -52,9 +52,19 @@ pub enum RecordError {
     /// The path is on no mount.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// There is no block device below it.
+    /// A block device cannot be examined.
     #[error(transparent)]
-    Device(#[from] BlockDeviceError),
+    Device(BlockDeviceError),
+    /// A file system in memory, on the network, or above another one.
+    #[error(
+        "{mount_point}: {fs_type} is not on a block device, so it has no requests; expected ext4, XFS, btrfs..."
+    )]
+    NoDevice {
+        /// Where it is mounted.
+        mount_point: String,
+        /// What is mounted there.
+        fs_type: String,
+    },
     /// There is no tracefs.
     #[error("{place}: tracefs is not mounted there; {remedy}")]
     NoTracefs {
@@ -79,6 +89,15 @@ pub enum RecordError {
     /// Something else failed.
     #[error("tracing: {0}")]
     Other(InstanceError),
+}
+
+impl From<BlockDeviceError> for RecordError {
+    fn from(error: BlockDeviceError) -> Self {
+        match error {
+            BlockDeviceError::None { mount_point, fs_type } => Self::NoDevice { mount_point, fs_type },
+            error => Self::Device(error),
+        }
+    }
 }
 
 impl From<InstanceError> for RecordError {
@@ -515,5 +534,54 @@ fn remove_stale(instances: &Path) {
         if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
             drop(fs::remove_dir(entry.path()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trimwise::trace::Request;
+    use trimwise::units::{Lba, SectorRange};
+
+    use super::*;
+
+    #[test]
+    fn what_tracefs_refuses_is_explained() {
+        let said = |kind: io::ErrorKind| {
+            let (path, source) = ("instances/x".to_owned(), kind.into());
+            RecordError::from(InstanceError::Io { path, source }).to_string()
+        };
+        assert!(said(io::ErrorKind::ReadOnlyFilesystem).contains("tracefs is read-only here"));
+        assert!(said(io::ErrorKind::PermissionDenied).starts_with("instances/x: permission denied: "));
+        assert!(said(io::ErrorKind::StorageFull).starts_with("tracing: instances/x"));
+        let missing = RecordError::from(InstanceError::NotMounted("/nowhere".to_owned())).to_string();
+        assert!(missing.starts_with("/nowhere: tracefs is not mounted there; "), "{missing}");
+    }
+
+    #[test]
+    fn frees_during_a_commit_follow_it() {
+        let at = SimTime::ZERO;
+        let mut requests = Requests::default();
+        let freed = |first| (0, Event::Freed(SectorRange::new(Lba(first), 8)));
+        let mut commits = Commits { holds: true, is_committing: true, held: vec![freed(0), freed(8)] };
+        requests.other(Record { at, device: 0, event: Event::Committed });
+        commits.release(&mut requests, at);
+        let events: Vec<Event> = std::iter::from_fn(|| requests.next(at)).map(|one| one.event).collect();
+        assert_eq!(events, [Event::Committed, freed(0).1, freed(8).1]);
+        assert!(!commits.is_committing && commits.held.is_empty());
+    }
+
+    #[test]
+    fn counts_are_by_kind() {
+        let mut counts = Counts::default();
+        let sectors = SectorRange::new(Lba(0), 8);
+        let (kind, latency) = (RequestKind::Write, None);
+        let request = Request { kind, sectors, sync: false, fua: false, meta: false, latency };
+        for event in [Event::Request(request), Event::Freed(sectors), Event::Committed, Event::Lost(3)] {
+            counts.add(&event);
+        }
+        let one = Count { requests: 1, bytes: 4096 };
+        let expected =
+            Counts { writes: one, freed: one, commits: 1, lost: 3, without_latency: 1, ..Counts::default() };
+        assert_eq!((counts, counts.requests()), (expected, 1));
     }
 }

@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use crate::TRIMWISED;
-use crate::daemon_frees::can_trace;
 use crate::faulty::Faulty;
 use rustix::io::Errno;
 use seccompiler::{
@@ -17,7 +16,7 @@ use seccompiler::{
 use trimwise_linux::daemon::control::Request;
 use trimwise_linux::tracefs::TRACING;
 use trimwise_testing::daemon::{Daemon, table};
-use trimwise_testing::loops::{Loop, can_run, sh};
+use trimwise_testing::loops::{Loop, can_run, can_trace, sh};
 use trimwise_testing::skipped;
 
 const MIB: u64 = 1 << 20;

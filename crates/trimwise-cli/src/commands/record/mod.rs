@@ -137,7 +137,9 @@ pub fn run(
 /// A path without a block device is a usage error.
 fn failed(error: RecordError) -> Failure {
     match error {
-        RecordError::Mount(_) | RecordError::Device(_) => Failure::usage(error),
+        RecordError::Mount(_) | RecordError::Device(_) | RecordError::NoDevice { .. } => {
+            Failure::usage(error)
+        }
         _ => Failure::run(error),
     }
 }
