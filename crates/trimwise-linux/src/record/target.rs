@@ -83,6 +83,13 @@ impl Target {
                 disk.name
             ));
         }
+        for disk in target.disks.iter().filter(|disk| !disk.sysfs.join("mq").exists()) {
+            // NVMe with several paths, RAM disks.
+            target.notes.push(format!(
+                "{} has no queue of its own, so the kernel reports no requests on it",
+                disk.name
+            ));
+        }
         target.find_blocks(&devices, stacks);
         Ok(target)
     }
