@@ -10,6 +10,7 @@ use std::time::Duration;
 use trimwise::trace::format::Reader;
 use trimwise::trace::{Event, Header, Record, RequestKind, Source as _, TraceError};
 use trimwise_linux::fiemap;
+use trimwise_linux::files::with_ending;
 use trimwise_linux::tracefs::TRACING;
 use trimwise_testing::loops::{Loop, can_run, can_trace, sh};
 use trimwise_testing::{in_time, scratch};
@@ -29,6 +30,9 @@ impl Recording {
         let mut command = command(&[&words, options].concat());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let recording = Self(child);
+        // An instance is on when it is created, and turned off before there is a file.
+        let partial = with_ending(out, ".partial");
+        in_time(|| if partial.exists() { Ok(()) } else { Err("no file") });
         in_time(|| match fs::read_to_string(recording.instance().join("tracing_on")) {
             Ok(text) if text.trim() == "1" => Ok(()),
             other => Err(format!("tracing_on: {other:?}")),
@@ -162,8 +166,9 @@ fn a_trace_has_what_the_kernel_counts_and_the_file_system_says() {
     let folder = scratch();
     let out = folder.path().join("trace");
     disk.sync();
-    let before = stat(&name);
     let recording = Recording::of(&disk.point, &out, &[]);
+    // It has read the superblock by now.
+    let before = stat(&name);
     let syncs = fio(&disk.point, &["--size=32m", "--io_size=8m", "--fsync=8", "--ioengine=psync"]);
     disk.sync();
     let file = disk.point.join("w.0.0");
