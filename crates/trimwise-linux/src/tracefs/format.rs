@@ -121,8 +121,11 @@ impl Step {
     }
 }
 
-/// Splits off the first record and returns its time, its data, if any, and the rest; `None` at the end.
-fn first_record(data: &[u8]) -> Option<(Step, Option<&[u8]>, &[u8])> {
+/// The time of a record, its data, if any, and what follows it.
+type Split<'a> = (Step, Option<&'a [u8]>, &'a [u8]);
+
+/// Splits off the first record; `None` at the end.
+fn first_record(data: &[u8]) -> Option<Split<'_>> {
     let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
     let head = word(0)?;
     // The C bit field `type_len:5, time_delta:27` begins at the low end or the high end.
