@@ -4,8 +4,6 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use trimwise::trace::format::Reader;
 use trimwise::trace::{Event, Header, Record, RequestKind, Source as _, TraceError};
