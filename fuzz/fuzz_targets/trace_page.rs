@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwised::frees::format::{PageFormat, Tracepoint};
+use trimwise_linux::tracefs::format::{PageFormat, Tracepoint};
 
 const PAGE: &str = "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
     \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     let formats = [PageFormat::parse(&text), PageFormat::parse(PAGE)];
     let events = [Tracepoint::Xfs.parse(&text), Tracepoint::Ext4.parse(&text), Tracepoint::Ext4.parse(EXT4)];
     for format in formats.into_iter().flatten() {
-        let lost = format.records(page, |record| {
+        let lost = format.records(page, |_, record| {
             assert!(record.len() <= page.len());
             for freed in events.iter().flatten().filter_map(|event| event.read(record)) {
                 let span = freed.span(4096, 1 << 30, 1 << 40);

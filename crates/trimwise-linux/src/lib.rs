@@ -14,6 +14,7 @@
 //!   bytes to its device, and [`layers`] maps that device's bytes to the disks below;
 //! - [`daemon`]: the configuration of `trimwised`, and its control protocol;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
+//! - [`tracefs`]: the kernel's tracepoints, for the daemon and for [`record`], which records block requests;
 //! - [`sparse_store`]: the bytes of an emulated drive;
 //! - [`path_error`]: an error of the operating system, with its path;
 //! - [`privilege`]: what to advise when the kernel refuses;
@@ -40,9 +41,11 @@ pub mod path_error;
 pub mod privilege;
 pub mod raw_device;
 mod ready;
+pub mod record;
 mod slots;
 pub mod sparse_store;
 pub mod text;
+pub mod tracefs;
 pub mod trim;
 
 pub use directory::RealDirectory;

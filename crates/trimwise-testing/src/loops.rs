@@ -7,6 +7,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use trimwise_linux::tracefs::TRACING;
+
 use crate::{program, scratch, skipped};
 
 /// A file system on its own loop device, perhaps mounted.
@@ -54,6 +56,18 @@ pub fn can_run(programs: &[&str]) -> bool {
     };
     skipped(why);
     false
+}
+
+/// Whether tracefs is available; mounts it if possible, and otherwise reports that the test is skipped.
+pub fn can_trace() -> bool {
+    let there = || Path::new(TRACING).join("events/ext4").is_dir();
+    let mount =
+        || Command::new("mount").args(["-t", "tracefs", "nodev", TRACING]).stderr(Stdio::null()).status();
+    let found = there() || (mount().is_ok_and(|status| status.success()) && there());
+    if !found {
+        skipped(&format!("no tracefs at {TRACING}, so no free is seen as it happens"));
+    }
+    found
 }
 
 /// Runs a program that must succeed, and returns its output.

@@ -13,6 +13,7 @@ pub mod live;
 pub mod policy;
 pub mod profile;
 pub mod ssd;
+pub mod trace;
 pub mod units;
 pub mod workload;
 

@@ -16,7 +16,7 @@
 
 pub mod command;
 mod discover;
-pub mod frees;
+pub(crate) mod frees;
 pub mod helper;
 mod history;
 mod journal;

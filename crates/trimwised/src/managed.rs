@@ -15,7 +15,6 @@ use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Job};
 use crate::discover::Candidate;
-use crate::frees::format::Freed;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
 use crate::journal::{Journal, Noted};
@@ -26,6 +25,7 @@ use crate::sense::Sensed;
 use crate::speak::warn;
 use trimwise_linux::daemon::config::Treatment;
 use trimwise_linux::layout::Kind;
+use trimwise_linux::tracefs::format::Traced;
 
 /// Slices of XFS are split at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
@@ -170,7 +170,7 @@ impl Managed {
     }
 
     /// Takes frees on it.
-    pub fn freed(&mut self, freed: &[Freed]) {
+    pub fn freed(&mut self, freed: &[Traced]) {
         if let (Some(live), Some(probed)) = (&mut self.live, &self.probed) {
             // In XFS the limit is that of the last group; nothing is freed after the end of the file system.
             let spans = freed.iter().map(|freed| freed.span(probed.block, probed.group, probed.total));

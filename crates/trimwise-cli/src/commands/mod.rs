@@ -9,6 +9,7 @@ pub mod devices;
 pub mod doctor;
 pub mod kernel;
 pub mod policies;
+pub mod record;
 pub mod reproduce;
 pub mod selftest;
 pub mod trim;
@@ -28,6 +29,7 @@ use devices::arguments::DevicesArguments;
 use doctor::arguments::DoctorArguments;
 use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
+use record::arguments::RecordArguments;
 use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
 use trim::arguments::TrimArguments;
@@ -81,6 +83,8 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Trim the free space of a mounted file system in slices; --dry-run shows what would be sent
     Trim(TrimArguments),
+    /// Record the block requests of a file system, and what it frees, allocates and commits, as a trace
+    Record(RecordArguments),
     /// Show what the daemon `trimwised` does on each file system
     Status(StatusArguments),
     /// Explain why the daemon does what it does on a file system, and what would change it
@@ -122,6 +126,7 @@ pub fn run(command: Command) -> Result<String, Failure> {
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
         Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
+        Command::Record(arguments) => record::run(&arguments, interrupt::install),
         Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Selftest(arguments) => {

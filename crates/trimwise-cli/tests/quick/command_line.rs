@@ -46,6 +46,7 @@ fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
         "compare --help",
         "reproduce --help",
         "trim --help",
+        "record --help",
         "crashtest --help",
         "devices --help",
         "verify --help",

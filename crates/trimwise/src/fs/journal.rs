@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn all_committed_metadata_are_written_once_the_oldest_is_due() {
         let journal = journal();
-        assert_eq!(journal.writable(Some(SimTime(0))), []);
+        assert_eq!(journal.writable(Some(SimTime(0))), [0u32; 0]);
         assert_eq!(journal.writable(Some(SimTime(1))), [3, 1, 2, 0]);
         assert_eq!(journal.writable(None), [3, 1, 2, 0]);
     }

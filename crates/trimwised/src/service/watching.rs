@@ -6,9 +6,10 @@ use trimwise_linux::block_device::SysBlock;
 use trimwise_linux::host_root::HostRoot;
 
 use super::Service;
-use crate::frees::{TRACING, Watcher, tracepoint};
+use crate::frees::{Watcher, tracepoint};
 use crate::managed::Managed;
 use crate::speak::warn;
+use trimwise_linux::tracefs::TRACING;
 
 /// The watcher, or why there is none.
 #[derive(Default)]

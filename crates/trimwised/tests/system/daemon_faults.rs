@@ -8,17 +8,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use crate::TRIMWISED;
-use crate::daemon_frees::can_trace;
 use crate::faulty::Faulty;
 use rustix::io::Errno;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 use trimwise_linux::daemon::control::Request;
+use trimwise_linux::tracefs::TRACING;
 use trimwise_testing::daemon::{Daemon, table};
-use trimwise_testing::loops::{Loop, can_run, sh};
+use trimwise_testing::loops::{Loop, can_run, can_trace, sh};
 use trimwise_testing::skipped;
-use trimwised::frees::TRACING;
 
 const MIB: u64 = 1 << 20;
 /// Enough freed space that a map is read at once.

@@ -4,29 +4,15 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use crate::TRIMWISED;
 use serde_json::Value;
 use trimwise_linux::daemon::control::Request;
+use trimwise_linux::tracefs::TRACING;
 use trimwise_testing::daemon::{Daemon, table};
-use trimwise_testing::loops::{Loop, can_run};
-use trimwise_testing::skipped;
-use trimwised::frees::TRACING;
+use trimwise_testing::loops::{Loop, can_run, can_trace};
 
 const MIB: u64 = 1 << 20;
-
-/// Whether tracefs is available; mounts it if possible, and otherwise reports that the test is skipped.
-pub fn can_trace() -> bool {
-    let there = || Path::new(TRACING).join("events/ext4").is_dir();
-    let mount =
-        || Command::new("mount").args(["-t", "tracefs", "nodev", TRACING]).stderr(Stdio::null()).status();
-    let found = there() || (mount().is_ok_and(|status| status.success()) && there());
-    if !found {
-        skipped(&format!("no tracefs at {TRACING}, so no free is seen as it happens"));
-    }
-    found
-}
 
 fn config(point: &Path, tracepoints: bool) -> String {
     table(point, "").replace("tracepoints = false", &format!("tracepoints = {tracepoints}"))

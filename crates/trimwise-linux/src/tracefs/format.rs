@@ -7,7 +7,7 @@ use trimwise::units::Span;
 
 /// One field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
+struct Field {
     offset: usize,
     size: usize,
 }
@@ -30,7 +30,9 @@ impl Field {
 fn field(text: &str, name: &str) -> Option<Field> {
     text.lines().filter_map(|line| line.trim().strip_prefix("field:")).find_map(|line| {
         let mut parts = line.split(';').map(str::trim);
-        if parts.next()?.rsplit([' ', '*']).next() != Some(name) {
+        // An array is written `char rwbs[10]`.
+        let declared = parts.next()?.rsplit([' ', '*']).next()?;
+        if declared.split_once('[').map_or(declared, |(before, _)| before) != name {
             return None;
         }
         let number = |part: &str, key: &str| part.strip_prefix(key)?.parse::<usize>().ok();
@@ -44,6 +46,7 @@ fn field(text: &str, name: &str) -> Option<Field> {
 /// The layout of a page of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFormat {
+    time: Option<Field>,
     commit: Field,
     data: usize,
     /// Bytes of a page.
@@ -59,23 +62,35 @@ const MISSED_STORED: u64 = 1 << 30;
 const LONG: u32 = 0;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
+const TIME_STAMP: u32 = 31;
+/// Bits of `time_delta`, and of a time stamp, whose upper bits are those of the time before.
+const DELTA_BITS: u32 = 27;
+const STAMP_BITS: u32 = 59;
 
 impl PageFormat {
     /// Parses `events/header_page`.
     pub fn parse(text: &str) -> Option<Self> {
         let (commit, data) = (field(text, "commit")?, field(text, "data")?);
-        (data.size > 0).then_some(Self { commit, data: data.offset, size: data.offset + data.size })
+        let time = field(text, "timestamp");
+        (data.size > 0).then_some(Self { time, commit, data: data.offset, size: data.offset + data.size })
     }
 
-    /// Calls `found` with each record of a page. Returns a lower bound on the records lost before it.
-    pub fn records<'a>(&self, page: &'a [u8], mut found: impl FnMut(&'a [u8])) -> u64 {
+    /// The time at which a page begins, in nanoseconds of the instance's clock; 0 if the kernel does not say.
+    pub fn time(&self, page: &[u8]) -> u64 {
+        self.time.and_then(|time| time.of(page)).unwrap_or(0)
+    }
+
+    /// Calls `found` with each record of a page and its time. Returns a lower bound on the records lost before it.
+    pub fn records<'a>(&self, page: &'a [u8], mut found: impl FnMut(u64, &'a [u8])) -> u64 {
+        let mut time = self.time(page);
         let commit = self.commit.of(page).unwrap_or(0);
         let length = (commit & COMMIT_MASK) as usize;
         let data = page.get(self.data..).unwrap_or_default();
         let (mut rest, behind) = data.split_at(length.min(data.len()));
-        while let Some((record, behind)) = first_record(rest) {
+        while let Some((step, record, behind)) = first_record(rest) {
+            time = step.after(time);
             if let Some(record) = record {
-                found(record);
+                found(time, record);
             }
             rest = behind;
         }
@@ -88,13 +103,34 @@ impl PageFormat {
     }
 }
 
-/// Splits off the first record (its data, if any) and returns it with the rest; `None` at the end.
-fn first_record(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+/// What a record says about the time.
+enum Step {
+    /// It is this much later than the record before.
+    By(u64),
+    /// These are the lower bits of its time.
+    To(u64),
+}
+
+impl Step {
+    fn after(self, time: u64) -> u64 {
+        let lower = (1 << STAMP_BITS) - 1;
+        match self {
+            Self::By(delta) => time.saturating_add(delta),
+            Self::To(stamp) => (time & !lower) | (stamp & lower),
+        }
+    }
+}
+
+/// The time of a record, its data, if any, and what follows it.
+type Split<'a> = (Step, Option<&'a [u8]>, &'a [u8]);
+
+/// Splits off the first record; `None` at the end.
+fn first_record(data: &[u8]) -> Option<Split<'_>> {
     let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
     let head = word(0)?;
     // The C bit field `type_len:5, time_delta:27` begins at the low end or the high end.
     let (kind, delta) = if cfg!(target_endian = "big") {
-        (head >> 27, head & ((1 << 27) - 1))
+        (head >> DELTA_BITS, head & ((1 << DELTA_BITS) - 1))
     } else {
         (head & 31, head >> 5)
     };
@@ -105,40 +141,67 @@ fn first_record(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
         TIME_EXTEND.. => (8, 0, false),
         words => (4, words as usize * 4, true),
     };
+    let long = || Some((u64::from(word(4)?) << DELTA_BITS) + u64::from(delta));
+    let step = match kind {
+        TIME_EXTEND => Step::By(long()?),
+        TIME_STAMP.. => Step::To(long()?),
+        _ => Step::By(delta.into()),
+    };
     let record = data.get(start..start.checked_add(length)?)?;
     let behind = data.get((start + length).next_multiple_of(4)..).unwrap_or_default();
-    Some((has_data.then_some(record), behind))
+    Some((step, has_data.then_some(record), behind))
 }
 
-/// The tracepoints for frees, and for discards that fail.
+/// The tracepoints that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tracepoint {
     /// `ext4:ext4_free_blocks`: before the freeing transaction commits.
     Ext4,
     /// `xfs:xfs_free_extent`: within the freeing transaction.
     Xfs,
-    /// `block:block_rq_error`, for discards: the whole disk's device, in sectors.
+    /// `block:block_rq_error`: the whole disk's device, in sectors, like all of a request.
     Error,
+    /// `block:block_rq_issue`: the driver is given a request.
+    Issue,
+    /// `block:block_rq_complete`: all of a request, or its first sectors.
+    Complete,
+    /// `block:block_rq_requeue`: the driver gives a request back, and will be given it again.
+    Requeue,
+    /// `ext4:ext4_allocate_blocks`.
+    Ext4Allocated,
+    /// `jbd2:jbd2_commit_flushing`: later changes belong to the next transaction.
+    JournalSwitched,
+    /// `jbd2:jbd2_end_commit`: the transaction is durable.
+    JournalCommitted,
+    /// `xfs:xfs_alloc_vextent_finish` (Linux 6.3 and later).
+    XfsAllocated,
+    /// `xfs:xlog_iclog_callbacks_done`: what a log buffer committed is durable.
+    XfsCommitted,
 }
 
-/// One free as traced.
+/// One record of a tracepoint. What the tracepoint does not have is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// Major and minor number of the file system's device.
+pub struct Traced {
+    /// Major and minor number of the device: the file system's, or of a request the disk's.
     pub device: (u32, u32),
     /// The allocation group that blocks are counted from; 0 on ext4.
     pub group: u64,
-    /// The first block.
-    pub block: u64,
-    /// Number of blocks.
-    pub blocks: u64,
+    /// The first block, or of a request the first sector.
+    pub first: u64,
+    /// Number of blocks or sectors.
+    pub count: u64,
+    /// What a request is, as letters (`blk_fill_rwbs()`).
+    pub letters: [u8; LETTERS],
 }
 
-impl Freed {
+/// Letters of a request, with a zero at their end.
+const LETTERS: usize = 10;
+
+impl Traced {
     /// Its span in bytes, given the file system's sizes of a block and a group and its end.
     pub fn span(&self, block: u64, group: u64, end: u64) -> Span {
-        let start = self.group.saturating_mul(group).saturating_add(self.block.saturating_mul(block));
-        let last = start.saturating_add(self.blocks.saturating_mul(block));
+        let start = self.group.saturating_mul(group).saturating_add(self.first.saturating_mul(block));
+        let last = start.saturating_add(self.count.saturating_mul(block));
         Span { start: start.min(end), end: last.min(end) }
     }
 }
@@ -150,8 +213,8 @@ pub struct EventFormat {
     kind: Field,
     device: Field,
     group: Option<Field>,
-    block: Field,
-    blocks: Field,
+    range: Option<(Field, Field)>,
+    letters: Option<Field>,
 }
 
 impl Tracepoint {
@@ -161,35 +224,62 @@ impl Tracepoint {
             Self::Ext4 => "ext4/ext4_free_blocks",
             Self::Xfs => "xfs/xfs_free_extent",
             Self::Error => "block/block_rq_error",
+            Self::Issue => "block/block_rq_issue",
+            Self::Complete => "block/block_rq_complete",
+            Self::Requeue => "block/block_rq_requeue",
+            Self::Ext4Allocated => "ext4/ext4_allocate_blocks",
+            Self::JournalSwitched => "jbd2/jbd2_commit_flushing",
+            Self::JournalCommitted => "jbd2/jbd2_end_commit",
+            Self::XfsAllocated => "xfs/xfs_alloc_vextent_finish",
+            Self::XfsCommitted => "xfs/xlog_iclog_callbacks_done",
         }
     }
 
     /// Parses its `format`; `None` if this kernel's lacks a field that is needed.
     pub fn parse(self, text: &str) -> Option<EventFormat> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
-        let (group, block, blocks) = match self {
-            Self::Ext4 => (None, field(text, "block")?, field(text, "count")?),
-            Self::Xfs => (Some(field(text, "agno")?), field(text, "agbno")?, field(text, "len")?),
-            Self::Error => (None, field(text, "sector")?, field(text, "nr_sector")?),
+        let range = match self {
+            Self::Ext4 => Some(["block", "count"]),
+            Self::Ext4Allocated => Some(["block", "len"]),
+            Self::Xfs | Self::XfsAllocated => Some(["agbno", "len"]),
+            Self::Error | Self::Issue | Self::Complete | Self::Requeue => Some(["sector", "nr_sector"]),
+            Self::JournalSwitched | Self::JournalCommitted | Self::XfsCommitted => None,
         };
-        let (kind, device) = (field(text, "common_type")?, field(text, "dev")?);
-        Some(EventFormat { id, kind, device, group, block, blocks })
+        let group = matches!(self, Self::Xfs | Self::XfsAllocated).then_some("agno");
+        let letters = matches!(self, Self::Issue | Self::Complete | Self::Requeue).then_some("rwbs");
+        // A field that is needed, and that the text may lack.
+        let of = |name: Option<&str>| name.map_or(Some(None), |name| field(text, name).map(Some));
+        Some(EventFormat {
+            id,
+            kind: field(text, "common_type")?,
+            device: field(text, "dev")?,
+            group: of(group)?,
+            range: of(range.map(|[first, _]| first))?.zip(of(range.map(|[_, count]| count))?),
+            letters: of(letters)?,
+        })
     }
 }
 
 impl EventFormat {
     /// Parses a record; `None` if it is of another event.
-    pub fn read(&self, record: &[u8]) -> Option<Freed> {
+    pub fn read(&self, record: &[u8]) -> Option<Traced> {
         if self.kind.of(record)? != self.id {
             return None;
         }
         // The kernel's own device number: include/linux/kdev_t.h.
         let device = u32::try_from(self.device.of(record)?).ok()?;
-        Some(Freed {
+        let mut letters = [0; LETTERS];
+        if let Some(field) = self.letters {
+            let size = field.size.min(LETTERS);
+            letters[..size].copy_from_slice(record.get(field.offset..field.offset + size)?);
+        }
+        let number = |field: Option<Field>| field.map_or(Some(0), |field| field.of(record));
+        Some(Traced {
             device: (device >> 20, device & ((1 << 20) - 1)),
-            group: self.group.map_or(Some(0), |group| group.of(record))?,
-            block: self.block.of(record)?,
-            blocks: self.blocks.of(record)?,
+            group: number(self.group)?,
+            first: number(self.range.map(|(first, _)| first))?,
+            count: number(self.range.map(|(_, count)| count))?,
+            letters,
         })
     }
 }
@@ -235,7 +325,7 @@ mod tests {
     }
 
     fn page(data: &[u8], flags: u64, behind: &[u8]) -> Vec<u8> {
-        let mut page = vec![0; 8];
+        let mut page = 1_000_000u64.to_ne_bytes().to_vec();
         page.extend((data.len() as u64 | flags).to_ne_bytes());
         page.extend(data);
         page.extend(behind);
@@ -259,15 +349,20 @@ mod tests {
         let ext4 = event(Tracepoint::Ext4, 1233, EXT4);
         let mut data = Vec::new();
         data.extend([head(10, 5).as_slice(), &ext4_record(1233, 1000, 8)].concat());
-        data.extend([head(30, 9), [1, 2, 3, 4]].concat()); // the time went on
+        data.extend([head(30, 9), 7u32.to_ne_bytes()].concat()); // the time went on
         data.extend([head(29, 1).as_slice(), &8u32.to_ne_bytes(), &[0; 4]].concat()); // a discarded record
         data.extend([head(0, 1).as_slice(), &44u32.to_ne_bytes(), &ext4_record(1233, 5, 1)].concat());
         data.extend([head(10, 5).as_slice(), &ext4_record(99, 7, 7)].concat()); // of another event
         data.extend([head(29, 0).as_slice(), &[255; 20]].concat()); // nothing from here on
         let mut found = Vec::new();
-        let lost = format.records(&page(&data, 0, &[]), |record| found.extend(ext4.read(record)));
-        let freed = |block, blocks| Freed { device: (7, 3), group: 0, block, blocks };
-        assert_eq!((lost, found), (0, vec![freed(1000, 8), freed(5, 1)]));
+        let lost = format.records(&page(&data, 0, &[]), |at, record| {
+            found.extend(ext4.read(record).map(|freed| (at, freed)));
+        });
+        let freed = |first, count| Traced { device: (7, 3), group: 0, first, count, letters: [0; LETTERS] };
+        assert_eq!(
+            (lost, found),
+            (0, vec![(1_000_005, freed(1000, 8)), (1_000_016 + (7 << 27), freed(5, 1))])
+        );
         assert_eq!(freed(1000, 8).span(4096, 0, 1 << 40), Span { start: 4_096_000, end: 4_128_768 });
         assert_eq!(freed(u64::MAX, 8).span(4096, 0, 1 << 40), Span { start: 1 << 40, end: 1 << 40 });
     }
@@ -275,7 +370,7 @@ mod tests {
     #[test]
     fn records_lost_before_a_page_are_counted() {
         let format = PageFormat::parse(PAGE).unwrap();
-        let lost = |flags: u64, behind: &[u8]| format.records(&page(&[], flags, behind), |_| panic!());
+        let lost = |flags: u64, behind: &[u8]| format.records(&page(&[], flags, behind), |_, _| panic!());
         assert_eq!(lost(0, &17u64.to_ne_bytes()), 0);
         assert_eq!(lost(MISSED | MISSED_STORED, &17usize.to_ne_bytes()), 17);
         assert_eq!(lost(MISSED, &17usize.to_ne_bytes()), 1);
@@ -290,12 +385,45 @@ mod tests {
             record[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
         let freed = xfs.read(&record).unwrap();
-        assert_eq!(freed, Freed { device: (259, 1), group: 2, block: 100, blocks: 16 });
+        let letters = [0; LETTERS];
+        assert_eq!(freed, Traced { device: (259, 1), group: 2, first: 100, count: 16, letters });
         assert_eq!(
             freed.span(4096, 1 << 20, 1 << 40),
             Span { start: (2 << 20) + 409_600, end: (2 << 20) + 475_136 }
         );
         assert_eq!(xfs.read(&record[..22]), None);
+    }
+
+    #[test]
+    fn a_time_stamp_replaces_all_but_the_upper_bits() {
+        let format = PageFormat::parse(PAGE).unwrap();
+        let ext4 = ext4_record(1233, 1, 1);
+        let data = [head(31, 3).as_slice(), &2u32.to_ne_bytes(), &head(10, 4), &ext4].concat();
+        let mut page = page(&data, 0, &[]);
+        page[..8].copy_from_slice(&((5u64 << 59) + 77).to_ne_bytes());
+        let mut times = Vec::new();
+        format.records(&page, |at, _| times.push(at));
+        assert_eq!((format.time(&page), times), ((5 << 59) + 77, vec![(5 << 59) + (2 << 27) + 7]));
+    }
+
+    #[test]
+    fn a_request_has_its_letters() {
+        // Of Linux 6.18.
+        let fields = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+            \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
+            \tfield:unsigned int nr_sector;\toffset:24;\tsize:4;\tsigned:0;\n\
+            \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
+            \tfield:__data_loc char[] cmd;\toffset:60;\tsize:4;\tsigned:0;\n";
+        let issue = event(Tracepoint::Issue, 2104, fields);
+        let mut record = vec![0; 64];
+        record[..2].copy_from_slice(&2104u16.to_ne_bytes());
+        record[16..24].copy_from_slice(&4096u64.to_ne_bytes());
+        record[24..28].copy_from_slice(&8u32.to_ne_bytes());
+        record[34..37].copy_from_slice(b"WSM");
+        let read = issue.read(&record).unwrap();
+        assert_eq!((read.first, read.count, &read.letters), (4096, 8, b"WSM\0\0\0\0\0\0\0"));
+        assert_eq!(issue.read(&record[..40]), None);
+        assert_eq!(Tracepoint::Issue.parse(&format!("ID: 3\n{COMMON}{EXT4}")), None);
     }
 
     #[test]

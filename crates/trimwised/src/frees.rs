@@ -8,23 +8,17 @@
 //!
 //! Without tracefs, or without permission to use it, there is no watcher, and frees are only found from maps.
 
-pub mod format;
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
-
-use self::format::{EventFormat, Freed, PageFormat, Tracepoint, filter};
 use trimwise_linux::layout::Kind;
+use trimwise_linux::tracefs::format::{EventFormat, Traced, Tracepoint, filter};
+use trimwise_linux::tracefs::{Instance, InstanceError};
 
-/// Where tracefs is mounted.
-pub const TRACING: &str = "/sys/kernel/tracing";
 /// Kernel memory for records, for all processors together, and the limits for one. A record of ext4 has 52 bytes, so
 /// 256 KiB hold 5,000 frees, which is what removing a badly fragmented file produces in 30 ms.
 const BUFFERS_KIB: usize = 8 << 10;
@@ -38,7 +32,7 @@ const REST: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// Frees, by device.
-    pub freed: BTreeMap<(u32, u32), Vec<Freed>>,
+    pub freed: BTreeMap<(u32, u32), Vec<Traced>>,
     /// Number of records lost, of any device.
     pub lost: u64,
     /// Disks on which discards failed.
@@ -47,39 +41,16 @@ pub(crate) struct Heard {
 
 /// A trace instance that reports frees. It is removed on drop.
 pub(crate) struct Watcher {
-    instance: PathBuf,
-    page: PageFormat,
     events: BTreeMap<Tracepoint, EventFormat>,
-    /// Raw buffers, one per processor.
+    /// Raw buffers, one per processor. Before the instance, which cannot be removed while they are open.
     pipes: Vec<File>,
+    instance: Instance,
     buffer: Vec<u8>,
     /// Pages of one processor's buffer: the most read at a time, so that a flood of frees cannot block the loop.
     pages: usize,
     watched: BTreeMap<(u32, u32), Kind>,
     /// When something was last read.
     heard_at: Option<Instant>,
-}
-
-/// Describes an error on a file, without a full stop.
-fn cannot(path: &Path) -> impl FnOnce(io::Error) -> String {
-    let path = path.display().to_string();
-    move |error| format!("{path}: {error}")
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(cannot(path))
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(cannot(path))
-}
-
-/// Reads `events/header_page`, which must be read in one call of read(2) (`show_header` in
-/// kernel/trace/trace_events.c).
-fn read_at_once(path: &Path) -> Result<String, String> {
-    let mut buffer = [0; 4096];
-    let n = File::open(path).and_then(|mut file| file.read(&mut buffer)).map_err(cannot(path))?;
-    Ok(String::from_utf8_lossy(&buffer[..n]).into_owned())
 }
 
 impl Watcher {
@@ -89,27 +60,14 @@ impl Watcher {
     /// # Errors
     /// A description of why it cannot be created.
     pub fn open(tracing: &Path, (device, inode): (u64, u64)) -> Result<Self, String> {
-        let page = tracing.join("events/header_page");
-        if !page.exists() {
-            return Err(format!("{}: tracefs is not mounted there, or cannot be read", tracing.display()));
-        }
-        let page = PageFormat::parse(&read_at_once(&page)?).ok_or("events/header_page: cannot be parsed")?;
+        // If a killed daemon left it and it cannot be removed, it is reused.
         let name = format!("trimwised-{device:x}-{inode:x}");
-        let instance = tracing.join("instances").join(name);
-        // Remove what a killed daemon left; if that fails, reuse it.
-        drop(fs::remove_dir(&instance));
-        match fs::create_dir(&instance) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(cannot(&instance)(error));
-            }
-            _ => {}
-        }
+        let instance = Instance::create(tracing, &name).map_err(text)?;
         let mut made = Self {
-            instance,
-            page,
             events: BTreeMap::new(),
             pipes: Vec::new(),
-            buffer: vec![0; page.size],
+            buffer: vec![0; instance.page().size],
+            instance,
             pages: 0,
             watched: BTreeMap::new(),
             heard_at: None,
@@ -119,48 +77,34 @@ impl Watcher {
     }
 
     fn prepare(&mut self) -> Result<(), String> {
-        let cpus: Vec<PathBuf> = fs::read_dir(self.instance.join("per_cpu"))
-            .map_err(cannot(&self.instance))?
-            .flatten()
-            .map(|entry| entry.path().join("trace_pipe_raw"))
-            .collect();
-        let size = (BUFFERS_KIB / cpus.len().max(1)).clamp(BUFFER_KIB_MIN, BUFFER_KIB_MAX);
-        self.pages = (size << 10).div_ceil(self.page.size);
-        write(&self.instance.join("buffer_size_kb"), &size.to_string())?;
-        for point in [Tracepoint::Ext4, Tracepoint::Xfs] {
-            write_if_there(&self.event(point).join("enable"), "0")?;
-            self.find(point);
-        }
+        let size = self.instance.set_buffers(BUFFERS_KIB, BUFFER_KIB_MIN, BUFFER_KIB_MAX).map_err(text)?;
+        self.pages = (size << 10).div_ceil(self.instance.page().size);
+        self.instance.write("events/enable", "0").map_err(text)?;
+        self.find(Tracepoint::Ext4);
+        self.find(Tracepoint::Xfs);
         if self.events.is_empty() {
             return Err("this kernel has no tracepoint for frees on ext4 or XFS".to_owned());
         }
         // Linux 5.18 and later. Only discards have a D among their letters (blk_fill_rwbs()).
         self.find(Tracepoint::Error);
         if self.events.contains_key(&Tracepoint::Error) {
-            let event = self.event(Tracepoint::Error);
-            write(&event.join("filter"), "rwbs ~ \"*D*\"")?;
-            write(&event.join("enable"), "1")?;
+            self.set(Tracepoint::Error, "filter", "rwbs ~ \"*D*\"")?;
+            self.set(Tracepoint::Error, "enable", "1")?;
         }
-        for cpu in cpus {
-            let mut options = File::options();
-            options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-            self.pipes.push(options.open(&cpu).map_err(cannot(&cpu))?);
-        }
-        write(&self.instance.join("trace"), "")?; // drop old records
-        write(&self.instance.join("tracing_on"), "1")
+        self.pipes = self.instance.pipes().map_err(text)?;
+        self.instance.write("trace", "").map_err(text)?; // drop old records
+        self.instance.write("tracing_on", "1").map_err(text)
     }
 
     /// Looks for a tracepoint, which is missing until the file system's module is loaded.
     fn find(&mut self, point: Tracepoint) {
-        if let Ok(text) = fs::read_to_string(self.event(point).join("format"))
-            && let Some(format) = point.parse(&text)
-        {
+        if let Some(format) = self.instance.find(point) {
             self.events.insert(point, format);
         }
     }
 
-    fn event(&self, point: Tracepoint) -> PathBuf {
-        self.instance.join("events").join(point.path())
+    fn set(&self, point: Tracepoint, file: &str, to: &str) -> Result<(), String> {
+        self.instance.write(Instance::event(point, file), to).map_err(text)
     }
 
     /// Watches these file systems, and no others.
@@ -186,12 +130,11 @@ impl Watcher {
                     .collect()
             };
             let (before, devices) = (of_this(&self.watched), of_this(&wanted));
-            let event = self.event(point);
             if before != devices && !devices.is_empty() {
-                write(&event.join("filter"), &filter(devices.iter().copied()))?;
+                self.set(point, "filter", &filter(devices.iter().copied()))?;
             }
             if before.is_empty() != devices.is_empty() {
-                write(&event.join("enable"), if devices.is_empty() { "0" } else { "1" })?;
+                self.set(point, "enable", if devices.is_empty() { "0" } else { "1" })?;
             }
         }
         self.watched = wanted;
@@ -208,13 +151,10 @@ impl Watcher {
     /// # Errors
     /// A description of what was turned off.
     pub fn check(&self) -> Result<(), String> {
-        let mut files = vec![self.instance.join("tracing_on")];
+        self.instance.expect_on("tracing_on")?;
         let used = |point: &&Tracepoint| self.watched.values().any(|&kind| tracepoint(kind) == Some(**point));
-        files.extend(self.events.keys().filter(used).map(|&point| self.event(point).join("enable")));
-        match files.iter().find(|file| !read(file).is_ok_and(|text| text.trim() == "1")) {
-            Some(file) => Err(format!("{}: was turned off", file.display())),
-            None => Ok(()),
-        }
+        let mut used = self.events.keys().filter(used);
+        used.try_for_each(|&point| self.instance.expect_on(Instance::event(point, "enable")))
     }
 
     /// File descriptors to poll.
@@ -232,13 +172,14 @@ impl Watcher {
     /// Reads what was freed since the last call.
     pub(crate) fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
+        let page = self.instance.page();
         let mut any = false;
         for pipe in &mut self.pipes {
             for _ in 0..self.pages {
                 // No more data, or the processor was removed.
                 let Ok(n @ 1..) = pipe.read(&mut self.buffer) else { break };
                 any = true;
-                heard.lost += self.page.records(&self.buffer[..n], |record| {
+                heard.lost += page.records(&self.buffer[..n], |_, record| {
                     let read =
                         |(point, event): (&Tracepoint, &EventFormat)| Some((*point, event.read(record)?));
                     match self.events.iter().find_map(read) {
@@ -256,16 +197,6 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.pipes.clear(); // an instance with open files cannot be removed
-        if fs::remove_dir(&self.instance).is_err() {
-            // It is in use: at least stop recording; the next daemon takes it over.
-            self.events.keys().for_each(|&point| drop(write(&self.event(point).join("enable"), "0")));
-        }
-    }
-}
-
 /// The tracepoint for frees of a file system.
 pub(crate) fn tracepoint(kind: Kind) -> Option<Tracepoint> {
     match kind {
@@ -275,6 +206,6 @@ pub(crate) fn tracepoint(kind: Kind) -> Option<Tracepoint> {
     }
 }
 
-fn write_if_there(path: &Path, text: &str) -> Result<(), String> {
-    if path.exists() { write(path, text) } else { Ok(()) }
+fn text(error: InstanceError) -> String {
+    error.to_string()
 }

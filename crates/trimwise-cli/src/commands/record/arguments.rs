@@ -1,0 +1,69 @@
+//! Arguments of `record`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use trimwise::units::Bytes;
+
+use crate::arguments::JsonArguments;
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise record /home --for 1h --out home.trace\n      \
+    what happens below /home in the next hour\n  \
+    trimwise record /var/lib/db --out db.trace\n      \
+    until Ctrl-C\n  \
+    trimwise record /dev/nvme0n1 --for 10min --out disk.trace --max-size 500MiB --json -\n      \
+    the requests of a whole disk, and figures for another program to read\n\n\
+    It needs root and tracefs. The trace holds addresses, sizes and times; no names, no contents.\n\n\
+    SIZE is in bytes, or has a unit: KiB, MiB, GiB, TiB (or K, M, G, T) are powers of 1,024,\n\
+    kB, MB, GB, TB powers of 1,000. TIME has a unit: 90s, 10min, 1h30min, 7days.\n\n\
+    Exit codes: 0 also if Ctrl-C ends a recording without --for, or --max-size is reached; 130 if\n\
+    Ctrl-C comes before the end of --for, 1 if the disk is full. Each time, what was recorded is kept.")]
+pub struct RecordArguments {
+    /// A mount point, or a block device; frees are recorded if its file system is mounted
+    #[arg(value_name = "MOUNT|DEV")]
+    pub target: PathBuf,
+
+    /// How long to record [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time, allow_negative_numbers = true)]
+    pub duration: Option<Duration>,
+
+    /// Write the trace to this new file; while recording it is called FILE.partial
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub out: PathBuf,
+
+    /// End when the trace, which is compressed, has this size
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = within(Bytes::kib(64), Bytes(1 << 60)),
+          allow_negative_numbers = true)]
+    pub max_size: Bytes,
+
+    /// Kernel memory for the events of one processor [default: 128 MiB for all together, 1 to 16 MiB for each]
+    #[arg(long, value_name = "SIZE", value_parser = within(Bytes::kib(16), Bytes::gib(1)),
+          allow_negative_numbers = true)]
+    pub buffer: Option<Bytes>,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Parses a time above 0.
+fn some_time(text: &str) -> Result<Duration, String> {
+    let expected = "expected a time above 0, such as 90s, 10min, 1h30min or 7days";
+    let time = humantime::parse_duration(text).map_err(|_| expected.to_owned())?;
+    if time.is_zero() { Err(expected.to_owned()) } else { Ok(time) }
+}
+
+/// Parses a size; the error names the accepted range.
+fn within(
+    least: Bytes,
+    most: Bytes,
+) -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let bytes: Bytes = text.parse().map_err(|e: trimwise::units::SizeError| e.to_string())?;
+        let is_within = (least..=most).contains(&bytes);
+        if is_within { Ok(bytes) } else { Err(format!("expected a size from {least} to {most}")) }
+    }
+}

@@ -1,0 +1,352 @@
+//! Writes a trace to its file, on a thread of its own.
+//!
+//! The file is a sequence of zstd frames, each of about a mebibyte of whole records, so that whatever ends a recording,
+//! the file up to the last frame can be read. If the disk is full, what was written of the last frame is cut off, which
+//! makes room for a frame with the end mark. Until the end the file has another name.
+
+use std::cell::RefCell;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use trimwise::trace::format::{END, Writer};
+use trimwise::trace::{Header, Record};
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::files::with_ending;
+use trimwise_linux::record::Counts;
+
+/// Bytes of records in a frame before they are compressed: larger frames compress no better.
+const FRAME_BYTES: usize = 1 << 20;
+/// Longest time until a frame is written: what a killed recording may lose.
+const FRAME_EVERY: Duration = Duration::from_secs(10);
+/// zstd's level: the fastest of its ordinary ones.
+const LEVEL: i32 = 1;
+/// Deliveries that may wait for the disk. There are 20 a second; what waits longer waits in the kernel's buffers.
+const DELIVERIES_MAX: usize = 64;
+
+/// Why a trace ends before its recording.
+#[derive(Debug)]
+pub enum Stopped {
+    /// It has the size asked for.
+    Size,
+    /// It cannot be written.
+    Disk(io::Error),
+}
+
+/// What is in the file.
+#[derive(Debug)]
+pub struct Written {
+    /// Counts of its records.
+    pub counts: Counts,
+    /// Its size.
+    pub bytes: u64,
+    /// Why it ends early.
+    pub stopped: Option<Stopped>,
+}
+
+/// A trace that is being written.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    /// Its name until the end; `None` for a pipe or `/dev/null`, which has one name only.
+    partial: Option<PathBuf>,
+    force: bool,
+    records: SyncSender<Vec<Record>>,
+    bytes: Arc<AtomicU64>,
+    thread: JoinHandle<Written>,
+}
+
+impl TraceFile {
+    /// Creates the file for a trace of at most `max_size`. The path has been checked.
+    ///
+    /// # Errors
+    /// If it cannot be created, or a recording that was killed left one.
+    pub fn create(path: &Path, force: bool, max_size: Bytes, header: Header) -> Result<Self, Failure> {
+        let is_special = fs::metadata(path).is_ok_and(|found| !found.is_file());
+        let partial = (!is_special).then(|| with_ending(path, ".partial"));
+        let mut options = OpenOptions::new();
+        options.write(true);
+        match (&partial, force) {
+            (None, _) => &mut options,
+            (Some(_), true) => options.create(true).truncate(true),
+            (Some(_), false) => options.create_new(true),
+        };
+        let name = partial.as_deref().unwrap_or(path);
+        let shown = name.display();
+        let file = options.open(name).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Failure::usage(format!(
+                "--out {}: {shown} exists: another recording writes it, or was killed; what it has can be read; pass \
+                 --force to replace it",
+                path.display()
+            )),
+            _ => Failure::run(format!("--out {}: {shown}: {error}", path.display())),
+        })?;
+        let (records, delivered) = sync_channel(DELIVERIES_MAX);
+        let bytes = Arc::new(AtomicU64::new(0));
+        let frames = Frames::new(file, max_size.0, Arc::clone(&bytes));
+        let thread = std::thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(move || write_all(&delivered, frames, &header))
+            .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
+        Ok(Self { path: path.to_owned(), partial, force, records, bytes, thread })
+    }
+
+    /// Passes records on. Returns whether more can be written.
+    pub fn deliver(&self, records: Vec<Record>) -> bool {
+        if records.is_empty() { !self.thread.is_finished() } else { self.records.send(records).is_ok() }
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Writes what is left, and gives the file its name.
+    ///
+    /// # Errors
+    /// If it cannot be renamed; the message says where it is.
+    pub fn finish(self) -> Result<Written, Failure> {
+        drop(self.records);
+        let written =
+            self.thread.join().map_err(|_| Failure::run("the thread that writes the trace failed"))?;
+        if let Some(partial) = &self.partial {
+            named(partial, &self.path, self.force).map_err(|error| {
+                let (path, partial) = (self.path.display(), partial.display());
+                Failure::run(format!("--out {path}: {error}; the trace is in {partial}"))
+            })?;
+        }
+        Ok(written)
+    }
+}
+
+/// Renames a file. Without `force`, a file that appeared meanwhile is not replaced.
+fn named(partial: &Path, path: &Path, force: bool) -> io::Result<()> {
+    if force {
+        return fs::rename(partial, path);
+    }
+    match fs::hard_link(partial, path) {
+        // Not every file system has links.
+        Err(error) if error.kind() != ErrorKind::AlreadyExists && !path.exists() => fs::rename(partial, path),
+        Err(error) => Err(error),
+        Ok(()) => fs::remove_file(partial),
+    }
+}
+
+/// The frames of a file.
+#[derive(Debug)]
+struct Frames {
+    file: File,
+    /// Records of the next frame.
+    plain: Vec<u8>,
+    since: Instant,
+    /// Size of the whole frames.
+    written: u64,
+    shown: Arc<AtomicU64>,
+    max_size: u64,
+    /// A frame with the end mark, for which there is always room.
+    end: Vec<u8>,
+    stopped: Option<Stopped>,
+}
+
+impl Frames {
+    fn new(file: File, max_size: u64, shown: Arc<AtomicU64>) -> Self {
+        let end = zstd::bulk::compress(&[END], LEVEL).unwrap_or_default();
+        let (plain, since) = (Vec::with_capacity(FRAME_BYTES * 2), Instant::now());
+        Self { file, plain, since, written: 0, shown, max_size, end, stopped: None }
+    }
+
+    fn is_due(&self) -> bool {
+        self.plain.len() >= FRAME_BYTES || (!self.plain.is_empty() && self.since.elapsed() >= FRAME_EVERY)
+    }
+
+    /// Writes a frame. If that is impossible, ends the trace before it.
+    fn emit(&mut self) -> Result<(), ()> {
+        let frame = zstd::bulk::compress(&self.plain, LEVEL);
+        self.plain.clear();
+        self.since = Instant::now();
+        let stopped = match frame {
+            Ok(frame) if self.written + (frame.len() + self.end.len()) as u64 > self.max_size => {
+                Stopped::Size
+            }
+            Ok(frame) => match self.file.write_all(&frame) {
+                Ok(()) => {
+                    self.add(frame.len());
+                    return Ok(());
+                }
+                Err(error) => Stopped::Disk(error),
+            },
+            Err(error) => Stopped::Disk(error),
+        };
+        self.stopped = Some(stopped);
+        // A pipe cannot be cut off.
+        let cut =
+            self.file.set_len(self.written).and_then(|()| self.file.seek(SeekFrom::Start(self.written)));
+        if cut.is_ok() && self.file.write_all(&self.end).is_ok() {
+            self.add(self.end.len());
+        }
+        Err(())
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+        self.shown.store(self.written, Ordering::Relaxed);
+    }
+}
+
+/// Appends to the next frame.
+struct Next(Rc<RefCell<Frames>>);
+
+impl Write for Next {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().plain.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes what is delivered until the sender is gone or nothing can be written.
+fn write_all(delivered: &Receiver<Vec<Record>>, frames: Frames, header: &Header) -> Written {
+    let frames = Rc::new(RefCell::new(frames));
+    // Those of the records in whole frames, and of all.
+    let (mut counts, mut all) = (Counts::default(), Counts::default());
+    let emit = || frames.borrow_mut().emit();
+    let mut write = || -> Result<(), ()> {
+        let mut writer = Writer::new(Next(Rc::clone(&frames)), header).map_err(drop)?;
+        emit()?; // the header, whatever comes
+        loop {
+            let records = match delivered.recv_timeout(FRAME_EVERY) {
+                Ok(records) => records,
+                Err(RecvTimeoutError::Timeout) => Vec::new(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            for record in records {
+                writer.write(&record).map_err(drop)?;
+                all.add(&record.event);
+                if frames.borrow().is_due() {
+                    emit()?;
+                    counts = all;
+                }
+            }
+            if frames.borrow().is_due() {
+                emit()?;
+                counts = all;
+            }
+        }
+        writer.finish().map_err(drop)?;
+        emit()?;
+        counts = all;
+        Ok(())
+    };
+    // Why it failed is in the frames.
+    let _: Result<(), ()> = write();
+    let mut frames = frames.borrow_mut();
+    Written { counts, bytes: frames.written, stopped: frames.stopped.take() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use trimwise::trace::format::Reader;
+    use trimwise::trace::{Event, Request, RequestKind, Source as _, TraceDevice};
+    use trimwise::units::{Lba, SectorRange, SimDuration, SimTime};
+
+    use super::*;
+
+    fn header() -> Header {
+        Header { devices: vec![TraceDevice::default()], ..Header::default() }
+    }
+
+    fn records(count: u64) -> Vec<Record> {
+        let scattered = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30;
+        let record = |i: u64| Record {
+            at: SimTime::ZERO + SimDuration::from_micros(i),
+            device: 0,
+            event: Event::Request(Request {
+                kind: RequestKind::Write,
+                sectors: SectorRange::new(Lba(scattered(i)), 8),
+                sync: false,
+                fua: false,
+                meta: false,
+                latency: Some(SimDuration::from_nanos(scattered(i + 1))),
+            }),
+        };
+        (0..count).map(record).collect()
+    }
+
+    /// Records in a file, all of which must have an end mark.
+    fn read(path: &Path) -> Vec<Record> {
+        let plain = zstd::stream::read::Decoder::new(File::open(path).unwrap()).unwrap();
+        let mut reader = Reader::new(BufReader::new(plain)).unwrap();
+        std::iter::from_fn(|| reader.next().unwrap()).collect()
+    }
+
+    fn write(path: &Path, max_size: u64, batches: Vec<Vec<Record>>) -> Written {
+        let file = TraceFile::create(path, false, Bytes(max_size), header()).unwrap();
+        batches.into_iter().all(|batch| file.deliver(batch));
+        file.finish().unwrap()
+    }
+
+    #[test]
+    fn what_is_delivered_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let all = records(300_000);
+        let written = write(&path, 1 << 30, all.chunks(1000).map(<[Record]>::to_vec).collect());
+        assert_eq!(
+            (written.counts.writes.requests, written.bytes),
+            (300_000, fs::metadata(&path).unwrap().len())
+        );
+        assert!(written.stopped.is_none() && read(&path) == all);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no other file is left");
+    }
+
+    #[test]
+    fn a_trace_ends_at_its_largest_size_and_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let all = records(500_000);
+        let written = write(&path, 1_000_000, all.chunks(1000).map(<[Record]>::to_vec).collect());
+        assert!(matches!(written.stopped, Some(Stopped::Size)) && written.bytes <= 1_000_000, "{written:?}");
+        let found = read(&path);
+        assert_eq!(found.len() as u64, written.counts.writes.requests);
+        assert!(!found.is_empty() && found.len() < all.len() && found == all[..found.len()]);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_told() {
+        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (sender, delivered) = sync_channel(1);
+        sender.send(records(1)).unwrap();
+        let written = write_all(&delivered, Frames::new(file, 1 << 30, Arc::default()), &header());
+        assert!(
+            matches!(&written.stopped, Some(Stopped::Disk(error)) if error.kind() == ErrorKind::StorageFull)
+        );
+        assert_eq!((written.counts, written.bytes), (Counts::default(), 0));
+    }
+
+    #[test]
+    fn nothing_is_replaced_without_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let file = TraceFile::create(&path, false, Bytes::mib(1), header()).unwrap();
+        fs::write(&path, "precious").unwrap();
+        let failure = file.finish().unwrap_err().to_string();
+        assert!(failure.contains("t.partial"), "{failure}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        let failure = TraceFile::create(&path, false, Bytes::mib(1), header()).unwrap_err().to_string();
+        assert!(failure.contains("or was killed"), "{failure}");
+        TraceFile::create(&path, true, Bytes::mib(1), header()).unwrap().finish().unwrap();
+        assert_eq!(read(&path), []);
+    }
+}

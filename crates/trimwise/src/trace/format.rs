@@ -1,0 +1,437 @@
+//! trimwise's own trace format: a line of text, a header in JSON, then records of a few bytes each.
+//!
+//! ```text
+//! trimwise trace 1\n
+//! {"made_by":"trimwise record 0.1.0","devices":[...],...}\n
+//! record record ... end
+//! ```
+//!
+//! A record begins with a tag byte. Its low four bits are the kind: 0 read, 1 write, 2 discard, 3 flush, 4 freed,
+//! 5 allocated, 6 committed, 7 lost, 15 the end of the trace. Bits 4 to 6 of a request are sync, FUA and metadata; bit 7
+//! says that the device differs from that of the record before. Then follow numbers as LEB128:
+//!
+//! 1. nanoseconds since the record before;
+//! 2. with bit 7, the device's index;
+//! 3. with sectors, the distance of the first one from the end of the last range of the same device, zigzag-coded, and
+//!    their number;
+//! 4. of a request, its latency in nanoseconds plus one, 0 if unknown; of lost events, their number.
+//!
+//! The stream is compressed as a whole (zstd) by those who write files; this module sees the plain bytes. A trace
+//! without its end mark was cut off, and says so.
+
+use std::io::{BufRead, ErrorKind, Read as _, Write};
+
+use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
+use crate::units::{Lba, SectorRange, SimDuration, SimTime};
+
+/// The first line of every trace of this version.
+pub const MAGIC: &str = "trimwise trace 1\n";
+/// The part of it that every version begins with.
+const MAGIC_ANY: &str = "trimwise trace ";
+/// Longest header: far more than a thousand devices need.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+
+const FREED: u8 = 4;
+const ALLOCATED: u8 = 5;
+const COMMITTED: u8 = 6;
+const LOST: u8 = 7;
+/// The end mark: a trace without it was cut off.
+pub const END: u8 = 15;
+const SYNC: u8 = 1 << 4;
+const FUA: u8 = 1 << 5;
+const META: u8 = 1 << 6;
+const OTHER_DEVICE: u8 = 1 << 7;
+
+/// What the coding of a record depends on: the record before.
+#[derive(Debug, Default)]
+struct Previous {
+    at: SimTime,
+    device: u32,
+    /// End of the last range, for each device.
+    ends: Vec<u64>,
+}
+
+impl Previous {
+    fn new(devices: usize) -> Self {
+        Self { ends: vec![0; devices], ..Self::default() }
+    }
+}
+
+/// Writes a trace.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    previous: Previous,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn new(mut out: W, header: &Header) -> std::io::Result<Self> {
+        out.write_all(MAGIC.as_bytes())?;
+        serde_json::to_writer(&mut out, header)?;
+        out.write_all(b"\n")?;
+        Ok(Self { out, previous: Previous::new(header.devices.len()), buffer: Vec::with_capacity(64) })
+    }
+
+    /// Writes one record. Its time must not be before that of the last one; if it is, it counts as the same.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    ///
+    /// # Panics
+    ///
+    /// If the header does not have the record's device.
+    pub fn write(&mut self, record: &Record) -> std::io::Result<()> {
+        let Record { at, device, event } = *record;
+        let (tag, sectors, last) = match event {
+            Event::Request(request) => {
+                let Request { kind, sectors, sync, fua, meta, latency } = request;
+                let flags = [(sync, SYNC), (fua, FUA), (meta, META)];
+                let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum::<u8>();
+                let latency = latency.map_or(0, |latency| latency.as_nanos().saturating_add(1));
+                let sectors = (kind != RequestKind::Flush).then_some(sectors);
+                (kind as u8 | flags, sectors, Some(latency))
+            }
+            Event::Freed(sectors) => (FREED, Some(sectors), None),
+            Event::Allocated(sectors) => (ALLOCATED, Some(sectors), None),
+            Event::Committed => (COMMITTED, None, None),
+            Event::Lost(events) => (LOST, None, Some(events)),
+        };
+        let previous = &mut self.previous;
+        self.buffer.clear();
+        let other_device = if device == previous.device { 0 } else { OTHER_DEVICE };
+        self.buffer.push(tag | other_device);
+        put(&mut self.buffer, at.since(previous.at).as_nanos());
+        if other_device != 0 {
+            put(&mut self.buffer, device.into());
+        }
+        if let Some(SectorRange { first, sectors }) = sectors {
+            let end = &mut previous.ends[device as usize];
+            put(&mut self.buffer, zigzag(first.0.wrapping_sub(*end) as i64));
+            put(&mut self.buffer, sectors);
+            *end = first.0.wrapping_add(sectors);
+        }
+        if let Some(number) = last {
+            put(&mut self.buffer, number);
+        }
+        previous.at = previous.at.max(at);
+        previous.device = device;
+        self.out.write_all(&self.buffer)
+    }
+
+    /// Writes the end mark and returns the output.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn finish(mut self) -> std::io::Result<W> {
+        self.out.write_all(&[END])?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+fn put(buffer: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        buffer.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    buffer.push(number as u8);
+}
+
+const fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+const fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+/// Reads a trace.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    header: Header,
+    previous: Previous,
+    records: u64,
+    is_ended: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] if this is not a trace of this version.
+    pub fn new(mut input: R) -> Result<Self, TraceError> {
+        let malformed = |place: &str, what: String, expected: &str| TraceError::Malformed {
+            place: place.to_owned(),
+            what,
+            expected: expected.to_owned(),
+        };
+        let mut first = Vec::new();
+        (&mut input)
+            .take(MAGIC.len() as u64)
+            .read_to_end(&mut first)
+            .map_err(|source| TraceError::Io { place: "line 1".to_owned(), source })?;
+        if first != MAGIC.as_bytes() {
+            let what = if first.is_empty() {
+                "the file is empty".to_owned()
+            } else if first.starts_with(MAGIC_ANY.as_bytes()) {
+                let version = String::from_utf8_lossy(&first[MAGIC_ANY.len()..]);
+                format!("a trace of version {}", version.trim_end())
+            } else {
+                "not a trace of trimwise".to_owned()
+            };
+            return Err(malformed("line 1", what, &format!("'{}'", MAGIC.trim_end())));
+        }
+        let mut line = Vec::new();
+        (&mut input)
+            .take(HEADER_BYTES_MAX)
+            .read_until(b'\n', &mut line)
+            .map_err(|source| TraceError::Io { place: "line 2".to_owned(), source })?;
+        if line.pop() != Some(b'\n') {
+            return Err(TraceError::Truncated { place: "line 2".to_owned() });
+        }
+        let header: Header = serde_json::from_slice(&line)
+            .map_err(|e| malformed("line 2", format!("the header: {e}"), "the header as JSON"))?;
+        let previous = Previous::new(header.devices.len());
+        Ok(Self { input, header, previous, records: 0, is_ended: false })
+    }
+
+    fn place(&self) -> String {
+        format!("record {}", self.records + 1)
+    }
+
+    fn malformed(&self, what: impl Into<String>, expected: &str) -> TraceError {
+        TraceError::Malformed { place: self.place(), what: what.into(), expected: expected.to_owned() }
+    }
+
+    fn byte(&mut self) -> Result<u8, TraceError> {
+        let mut byte = [0];
+        match self.input.read_exact(&mut byte) {
+            Ok(()) => Ok(byte[0]),
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                Err(TraceError::Truncated { place: self.place() })
+            }
+            Err(source) => Err(TraceError::Io { place: self.place(), source }),
+        }
+    }
+
+    fn number(&mut self) -> Result<u64, TraceError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(self.malformed("a number above 2^64 - 1", "a LEB128 number of at most 64 bits"))
+    }
+
+    fn sectors(&mut self, device: u32) -> Result<SectorRange, TraceError> {
+        let distance = unzigzag(self.number()?);
+        let sectors = self.number()?;
+        let first = self.previous.ends[device as usize].wrapping_add_signed(distance);
+        let end = first.checked_add(sectors).filter(|end| *end <= u64::MAX / 512);
+        let Some(end) = end else {
+            return Err(
+                self.malformed(format!("{sectors} sectors from sector {first}"), "sectors below 2^55")
+            );
+        };
+        self.previous.ends[device as usize] = end;
+        Ok(SectorRange::new(Lba(first), sectors))
+    }
+
+    fn record(&mut self) -> Result<Option<Record>, TraceError> {
+        let tag = self.byte()?;
+        if tag == END {
+            self.is_ended = true;
+            return Ok(None);
+        }
+        let at = self.previous.at + SimDuration::from_nanos(self.number()?);
+        let device = if tag & OTHER_DEVICE == 0 { self.previous.device.into() } else { self.number()? };
+        let devices = self.header.devices.len();
+        let Some(device) = u32::try_from(device).ok().filter(|device| (*device as usize) < devices) else {
+            return Err(self.malformed(
+                format!("device {device}"),
+                &format!("one of the {devices} that the header names"),
+            ));
+        };
+        let event = match tag & 0xf {
+            kind @ 0..=3 => {
+                let kind = match kind {
+                    0 => RequestKind::Read,
+                    1 => RequestKind::Write,
+                    2 => RequestKind::Discard,
+                    _ => RequestKind::Flush,
+                };
+                let sectors = match kind {
+                    RequestKind::Flush => SectorRange::new(Lba(0), 0),
+                    _ => self.sectors(device)?,
+                };
+                let latency = self.number()?.checked_sub(1).map(SimDuration::from_nanos);
+                let is = |flag| tag & flag != 0;
+                Event::Request(Request {
+                    kind,
+                    sectors,
+                    sync: is(SYNC),
+                    fua: is(FUA),
+                    meta: is(META),
+                    latency,
+                })
+            }
+            FREED => Event::Freed(self.sectors(device)?),
+            ALLOCATED => Event::Allocated(self.sectors(device)?),
+            COMMITTED => Event::Committed,
+            LOST => Event::Lost(self.number()?),
+            other => return Err(self.malformed(format!("kind {other}"), "a kind from 0 to 7, or 15")),
+        };
+        self.previous.at = at;
+        self.previous.device = device;
+        self.records += 1;
+        Ok(Some(Record { at, device, event }))
+    }
+}
+
+impl<R: BufRead> Source for Reader<R> {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn next(&mut self) -> Result<Option<Record>, TraceError> {
+        if self.is_ended {
+            return Ok(None);
+        }
+        let record = self.record();
+        self.is_ended |= record.is_err();
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::trace::TraceDevice;
+
+    fn header(devices: usize) -> Header {
+        Header {
+            made_by: "test".to_owned(),
+            devices: vec![TraceDevice::default(); devices],
+            ..Header::default()
+        }
+    }
+
+    fn written(header: &Header, records: &[Record]) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), header).unwrap();
+        for record in records {
+            writer.write(record).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Record>, (usize, TraceError)> {
+        let mut reader = Reader::new(bytes).map_err(|e| (0, e))?;
+        let mut records = Vec::new();
+        loop {
+            match reader.next() {
+                Ok(Some(record)) => records.push(record),
+                Ok(None) => return Ok(records),
+                Err(error) => return Err((records.len(), error)),
+            }
+        }
+    }
+
+    fn range() -> impl Strategy<Value = SectorRange> {
+        (0..1u64 << 50, 1..1u64 << 20).prop_map(|(first, sectors)| SectorRange::new(Lba(first), sectors))
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let kinds = [RequestKind::Read, RequestKind::Write, RequestKind::Discard, RequestKind::Flush];
+        let request = (0..4usize, range(), any::<[bool; 3]>(), proptest::option::of(0..1u64 << 40));
+        let request = request.prop_map(move |(kind, sectors, [sync, fua, meta], latency)| {
+            let kind = kinds[kind];
+            let sectors = if kind == RequestKind::Flush { SectorRange::new(Lba(0), 0) } else { sectors };
+            let latency = latency.map(SimDuration::from_nanos);
+            Event::Request(Request { kind, sectors, sync, fua, meta, latency })
+        });
+        prop_oneof![
+            8 => request,
+            1 => range().prop_map(Event::Freed),
+            1 => range().prop_map(Event::Allocated),
+            1 => Just(Event::Committed),
+            1 => any::<u64>().prop_map(Event::Lost),
+        ]
+    }
+
+    fn records() -> impl Strategy<Value = Vec<Record>> {
+        let one = (0..1u64 << 40, 0..3u32, event());
+        proptest::collection::vec(one, 0..50).prop_map(|mut all| {
+            let mut at = SimTime::ZERO;
+            all.drain(..)
+                .map(|(gap, device, event)| {
+                    at += SimDuration::from_nanos(gap);
+                    Record { at, device, event }
+                })
+                .collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(records in records()) {
+            prop_assert_eq!(read(&written(&header(3), &records)).unwrap(), records);
+        }
+
+        #[test]
+        fn a_trace_cut_off_anywhere_gives_what_comes_before(records in records(), cut in any::<prop::sample::Index>()) {
+            let whole = written(&header(3), &records);
+            let cut = cut.index(whole.len());
+            let (count, error) = read(&whole[..cut]).unwrap_err();
+            prop_assert!(count <= records.len());
+            if cut >= written(&header(3), &[]).len() {
+                prop_assert!(matches!(error, TraceError::Truncated { .. }), "{error}");
+            }
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            drop(read(&bytes));
+            let mut whole = written(&header(3), &[]);
+            whole.pop();
+            whole.extend(bytes);
+            drop(read(&whole));
+        }
+    }
+
+    #[test]
+    fn another_version_and_other_files_are_named() {
+        for (bytes, expected) in [
+            (&b""[..], "the file is empty"),
+            (b"trimwise trace 2\n{}\n", "a trace of version 2"),
+            (b"\x7fELF............", "not a trace of trimwise"),
+            (b"trimwise trace 1\n{\n", "line 2: the header"),
+        ] {
+            let (_, error) = read(bytes).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        let mut whole = written(&header(1), &[]);
+        whole.pop();
+        whole.extend([OTHER_DEVICE, 0, 1]);
+        let (_, error) = read(&whole).unwrap_err();
+        assert_eq!(error.to_string(), "record 1: device 1; expected one of the 1 that the header names");
+    }
+}

@@ -1,0 +1,152 @@
+//! Block traces: what a host asked of a drive, and what its file system freed, allocated and committed meanwhile.
+//!
+//! A trace is a [`Header`] and a stream of [`Record`]s in the order of their time. Whatever its format, it is read
+//! through [`Source`], one record at a time, so memory does not depend on its length. [`format`](mod@format) is
+//! trimwise's own; the other modules read the formats of others.
+//!
+//! A trace holds no file names and no contents, only addresses, sizes and times.
+
+pub mod format;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::units::{SectorRange, SimDuration, SimTime};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Reads sectors.
+    Read,
+    /// Writes sectors.
+    Write,
+    /// Declares sectors unneeded: TRIM, UNMAP, Deallocate.
+    Discard,
+    /// Empties the drive's write cache; it has no sectors.
+    Flush,
+}
+
+/// One request of a host to a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What it does.
+    pub kind: RequestKind,
+    /// Its sectors.
+    pub sectors: SectorRange,
+    /// Whether somebody waits for it (`REQ_SYNC`): reads, log writes, direct I/O.
+    pub sync: bool,
+    /// Whether a write is durable when it completes (`REQ_FUA`).
+    pub fua: bool,
+    /// Whether the file system marks it as metadata (`REQ_META`).
+    pub meta: bool,
+    /// Time from issue to completion; `None` if the completion was not seen.
+    pub latency: Option<SimDuration>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request was issued to the drive.
+    Request(Request),
+    /// The file system freed these sectors, in the transaction that is running.
+    Freed(SectorRange),
+    /// The file system allocated these sectors.
+    Allocated(SectorRange),
+    /// The running transaction became durable.
+    Committed,
+    /// This many events were lost here.
+    Lost(u64),
+}
+
+/// An event with its time since the start of the trace and the device that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When.
+    pub at: SimTime,
+    /// Index into [`Header::devices`].
+    pub device: u32,
+    /// What.
+    pub event: Event,
+}
+
+/// A device in a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceDevice {
+    /// Its name where it was recorded, such as `8,16` or `nvme0n1`.
+    pub name: String,
+    /// Its size; `None` if the format does not say.
+    pub capacity_bytes: Option<u64>,
+    /// Its model, as the drive says.
+    pub model: Option<String>,
+}
+
+/// A file system in a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceFileSystem {
+    /// `ext4`, `xfs`, `btrfs`.
+    pub kind: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Bytes that were free when recording began.
+    pub free_bytes: u64,
+    /// Its mount options.
+    pub options: String,
+    /// Whether its frees, allocations and commits are in the trace.
+    pub is_traced: bool,
+}
+
+/// What is known of a trace before its first record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// What made it, such as `trimwise record 0.1.0` or `msr`.
+    pub made_by: String,
+    /// The devices, in the order of their index.
+    pub devices: Vec<TraceDevice>,
+    /// The file system whose frees are recorded.
+    pub file_system: Option<TraceFileSystem>,
+    /// The host's kernel.
+    pub kernel: Option<String>,
+}
+
+/// Why a trace cannot be read on.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// The text or the bytes do not follow the format.
+    #[error("{place}: {what}; expected {expected}")]
+    Malformed {
+        /// `line 17`, or `record 812, byte 10240`.
+        place: String,
+        /// What is there.
+        what: String,
+        /// What would be accepted.
+        expected: String,
+    },
+    /// The trace ends within a record, or without its end mark: all records before were read.
+    #[error("{place}: the trace is cut off; what comes before it is usable")]
+    Truncated {
+        /// As above.
+        place: String,
+    },
+    /// The file could not be read.
+    #[error("{place}: {source}")]
+    Io {
+        /// As above.
+        place: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+/// A trace that is being read.
+pub trait Source {
+    /// What is known before the first record. A format that names devices as it goes adds them to the header when they
+    /// first appear.
+    fn header(&self) -> &Header;
+
+    /// The next record, in the order of time; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`]; after one, there are no more records.
+    fn next(&mut self) -> Result<Option<Record>, TraceError>;
+}
