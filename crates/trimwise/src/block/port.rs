@@ -150,6 +150,11 @@ impl Port {
         &self.drive
     }
 
+    /// The same, to change it past its commands.
+    pub(crate) fn drive_mut(&mut self) -> &mut Drive {
+        &mut self.drive
+    }
+
     /// Its size.
     pub fn size(&self) -> Bytes {
         Bytes::from_units(self.drive.ssd().capacity_units())
@@ -328,7 +333,7 @@ fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
 }
 
 /// The units that lie in the range as a whole.
-fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
+pub(crate) fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
     let start = sectors.first.0.div_ceil(UNIT_SECTORS);
     let end = (sectors.first.0 + sectors.sectors) / UNIT_SECTORS;
     (start < end).then(|| UnitRange::new(Lpn(start), end - start))

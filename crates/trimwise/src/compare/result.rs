@@ -29,14 +29,14 @@ pub struct Cell {
     pub rep: u32,
     /// Duration of the workload: up to the end of what it times, if that is one operation.
     pub duration_ns: u64,
-    /// The workload's own figures, under its name: `postmark`, `append`, `full_write` or `own`.
+    /// The workload's own figures, under its name: `postmark`, `append`, `full_write`, `replay` or `own`.
     #[serde(flatten)]
     pub workload: WorkloadFigures,
     /// What the device did during the workload; `None` on a real directory.
     pub device_stats: Option<DeviceFigures>,
     /// Where freed units went, and what TRIM cost and saved; `None` on a real directory.
     pub ledger: Option<CellLedger>,
-    /// Latency for each operation that occurred, by name; PostMark's only.
+    /// Latency for each operation or kind of request that occurred, by name; of PostMark and traces.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
     /// PostMark's own report of the run, verbose or terse as the workload asks.
     #[serde(skip)]
@@ -131,6 +131,8 @@ impl Cell {
     pub fn measure(&self) -> Measure {
         match &self.workload {
             WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => Measure::Total,
+            WorkloadFigures::Replay(figures) if figures.pace == "open" => Measure::Latency,
+            WorkloadFigures::Replay(_) => Measure::Total,
             WorkloadFigures::Append(_) => Measure::Fsync,
             WorkloadFigures::FullWrite(_) => Measure::Write,
         }
@@ -139,7 +141,10 @@ impl Cell {
     /// The time that policies are judged by.
     pub(crate) fn measured_ns(&self) -> u64 {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => self.duration_ns,
+            WorkloadFigures::Replay(figures) if figures.pace == "open" => figures.latency_mean_ns,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => {
+                self.duration_ns
+            }
             WorkloadFigures::Append(figures) => figures.fsync_ns,
             WorkloadFigures::FullWrite(figures) => figures.write_ns,
         }
@@ -148,7 +153,7 @@ impl Cell {
     /// The TRIMs of what a workload that times one operation removed; `None` of another, and on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => None,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => None,
             WorkloadFigures::Append(figures) => figures.trims,
             WorkloadFigures::FullWrite(figures) => figures.trims,
         }

@@ -27,7 +27,7 @@ use crate::units::{Lba, SectorRange, SimDuration, SimTime};
 /// The first line of every trace of this version.
 pub const MAGIC: &str = "trimwise trace 1\n";
 /// The part of it that every version begins with.
-const MAGIC_ANY: &str = "trimwise trace ";
+pub(super) const MAGIC_ANY: &str = "trimwise trace ";
 /// Longest header: far more than a thousand devices need.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
