@@ -53,7 +53,7 @@ fn million(c: &mut Criterion) {
             || full.clone(),
             |mut set| {
                 let mut cursor = Lpn(0);
-                while let Some(token) = set.take(cursor, 1, u64::MAX, |_| u64::MAX) {
+                while let Some(token) = set.take(cursor, 1, u64::MAX) {
                     cursor = token.range().end();
                     set.settle(token);
                 }

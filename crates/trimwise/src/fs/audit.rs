@@ -18,17 +18,22 @@ impl Ext4 {
         if let Some(range) = owned.iter().find(|r| state.disk.allocator.free_in(**r) > 0) {
             return Err(format!("{range:?} is owned and free"));
         }
-        for range in state.pending.iter() {
+        for range in self.0.policy.pending().iter() {
             let next = owned.partition_point(|owner| owner.end() <= range.start);
             if owned.get(next).is_some_and(|owner| owner.start < range.end()) {
                 return Err(format!("{range:?} may be trimmed, but {:?} is owned", owned[next]));
             }
-            let run_on = state.run_on.iter().map(|behind| overlap(*behind, range)).sum::<u64>();
+            let run_on = state.held.iter().map(|behind| overlap(*behind, range)).sum::<u64>();
             let free = state.disk.allocator.free_in(range) + run_on;
-            let expected = if self.0.availability == Availability::AfterIssue { 0 } else { range.units };
+            let expected =
+                if self.0.policy.availability() == Availability::AfterIssue { 0 } else { range.units };
             if free != expected {
                 return Err(format!("{free} blocks of {range:?}, which is pending, are free"));
             }
+        }
+        let ledger = self.ledger();
+        if !ledger.balances() {
+            return Err(format!("the ledger does not balance: {ledger:?}"));
         }
         counts(state)
     }
@@ -70,10 +75,6 @@ fn owners(state: &State) -> Result<Vec<UnitRange>, String> {
 }
 
 fn counts(state: &State) -> Result<(), String> {
-    let ledger = state.pending.ledger();
-    if !ledger.balances() {
-        return Err(format!("the ledger does not balance: {ledger:?}"));
-    }
     let inodes = &state.disk.inodes;
     let sum = |count: fn(&super::inode::Inode) -> u64| inodes.iter().map(count).sum::<u64>();
     for (what, in_files, in_all) in [

@@ -76,14 +76,9 @@ impl Ext4 {
                 .then(|| state.disk.allocator.allocate_for_directory(goal))
                 .flatten();
             let Some(block) = found else { break };
-            state.pending.withdraw(block);
-            state.disk.stale.allocated(self.0.sim.now(), block);
-            if let Some(witness) = &self.0.witness {
-                witness.allocated(block);
-            }
+            self.note_allocated(&mut state.disk.stale, block);
             state.disk.inodes[inode as usize].tree.push(block.start);
-            let group = super::alloc::group_of(block.start.0);
-            metadata.extend([state.disk.layout.block_bitmap(group), state.disk.layout.descriptor(group)]);
+            metadata.extend(state.disk.layout.group_metadata(block.start));
         }
         metadata.extend(state.disk.inodes[inode as usize].tree_block_of(page));
         metadata
@@ -110,7 +105,7 @@ impl Ext4 {
     pub(super) async fn free_metadata(&self, handle: &Handle, blocks: &[Lpn]) {
         for &block in blocks {
             self.forget_metadata(handle, block).await;
-            let metadata = self.group_metadata(block);
+            let metadata = self.0.state.borrow().disk.layout.group_metadata(block);
             self.free_blocks(handle, &[UnitRange::new(block, 1)]);
             self.dirty_metadata(handle, &metadata).await;
         }

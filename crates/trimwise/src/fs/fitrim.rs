@@ -64,17 +64,8 @@ impl Ext4 {
         }
         let state = &mut *self.0.state.borrow_mut();
         let held = state.disk.allocator.free_from(from, to).find(|e| e.units >= min_units)?;
-        state.disk.allocator.take_exact(held);
-        state.withheld_units += held.units;
-        state.held_units += held.units;
-        state.pending.issued_in_batch(held);
+        state.hold(held);
+        self.0.policy.pending().issued_in_batch(held);
         Some(held)
-    }
-
-    /// Makes held blocks allocatable again.
-    fn end_hold(&self, extent: UnitRange) {
-        let state = &mut *self.0.state.borrow_mut();
-        state.disk.allocator.return_trimmed(extent);
-        self.release_held(state, extent);
     }
 }

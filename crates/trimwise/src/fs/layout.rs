@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-use super::alloc::{Allocator, GROUP_UNITS};
+use super::alloc::{Allocator, GROUP_UNITS, group_of};
 use crate::units::{Bytes, Lpn, UnitRange};
 
 /// Groups whose metadata lie together (mke2fs: `flex_bg_size`).
@@ -178,6 +178,12 @@ impl Layout {
     /// A group's block bitmap.
     pub fn block_bitmap(&self, group: u64) -> Lpn {
         Lpn(self.flex_start(group) + group % FLEX_GROUPS)
+    }
+
+    /// The metadata that allocating or freeing this block changes.
+    pub(super) fn group_metadata(&self, block: Lpn) -> [Lpn; 2] {
+        let group = group_of(block.0);
+        [self.block_bitmap(group), self.descriptor(group)]
     }
 
     /// A group's inode bitmap.

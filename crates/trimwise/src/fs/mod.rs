@@ -56,7 +56,7 @@ use std::rc::Rc;
 
 use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::{Event, Sim};
-use crate::policy::{Availability, Governor, Ledger, PendingSet};
+use crate::policy::{Governor, HostedPolicy, Ledger};
 use crate::ssd::{Drive, Ssd};
 use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 
@@ -119,7 +119,6 @@ struct State {
     disk: Disk,
     cache: PageCache,
     journal: Journal,
-    pending: PendingSet,
     /// Dirty files by age.
     dirty: BTreeMap<(SimTime, u64), u32>,
     dirty_sequence: u64,
@@ -131,10 +130,9 @@ struct State {
     /// Blocks that have no owner and are not allocatable now: freed by an uncommitted transaction, waiting for their
     /// TRIM, or in a TRIM.
     withheld_units: u64,
-    /// The withheld blocks that are in a TRIM, or wait only for one.
-    held_units: u64,
-    /// Free space through which a TRIM in flight runs on behind its extent. The part that is pending stays pending.
-    run_on: Vec<UnitRange>,
+    /// Withheld blocks that are in a TRIM without a token: of FITRIM, or behind an extent through which a TRIM runs on.
+    /// In the latter case, the part that is pending stays pending.
+    held: Vec<UnitRange>,
     /// Minimum extent length of the last FITRIM (`s_last_trim_minblks`).
     trimmed_min_units: u64,
 }
@@ -161,16 +159,7 @@ struct Inner {
     sim: Sim,
     queue: BlockQueue,
     host: HostConfig,
-    governor: RefCell<Box<dyn Governor>>,
-    availability: Availability,
-    /// When the governor asked to be called.
-    wake_at: Cell<Option<SimTime>>,
-    /// The governor's TRIM commands in flight.
-    trims_in_flight: Cell<u32>,
-    /// Where the next one starts looking for pending extents.
-    issue_cursor: Cell<Lpn>,
-    /// How many `PassOver` events are nested now.
-    passes_told: Cell<u32>,
+    policy: HostedPolicy,
     state: RefCell<State>,
     events: Events,
     /// Allocations whose new blocks do not hold their data yet.
@@ -299,17 +288,16 @@ impl Volume {
         let sim = self.queue.sim().clone();
         let event = || Event::new(&sim);
         let journal = Journal::new(self.disk.layout.journal, self.disk.log, host.transactions_in_journal);
-        let mut pending = PendingSet::new(governor.merges());
+        let policy = HostedPolicy::new(governor, host.discard);
         if !self.disk.is_trimmed {
             for group in 0..self.disk.allocator.groups() as u64 {
                 for range in self.disk.allocator.free_in_group(group) {
-                    pending.suspect(range);
+                    policy.pending().suspect(range);
                 }
             }
         }
         let inner = Inner {
-            availability: governor.availability(host.discard),
-            governor: RefCell::new(governor),
+            policy,
             state: RefCell::new(State {
                 disk: self.disk,
                 cache: PageCache::new(
@@ -317,15 +305,13 @@ impl Volume {
                     host.lists_free_pages.then(|| PageLists::new(host.memory.units_floor())),
                 ),
                 journal,
-                pending,
                 dirty: BTreeMap::new(),
                 dirty_sequence: 0,
                 turns: Turns::default(),
                 throttle: Throttle::new(host.hz(), host.dirty_limits(host.memory.units_floor())),
                 reserved_pages: 0,
                 withheld_units: 0,
-                held_units: 0,
-                run_on: Vec::new(),
+                held: Vec::new(),
                 trimmed_min_units: 0,
             }),
             events: Events {
@@ -341,10 +327,6 @@ impl Volume {
                 blocks_released: event(),
                 thread_ended: event(),
             },
-            wake_at: Cell::new(None),
-            trims_in_flight: Cell::new(0),
-            issue_cursor: Cell::new(Lpn(0)),
-            passes_told: Cell::new(0),
             conversions: Cell::new(0),
             flusher_called: Cell::new(false),
             stopping: Cell::new(false),
@@ -387,6 +369,7 @@ impl Ext4 {
         self.sync_all().await;
         let inner = &self.0;
         inner.stopping.set(true);
+        inner.policy.stop();
         inner.events.commit_request.notify_all();
         inner.events.flusher.notify_all();
         inner.events.policy_timer.notify_all();
@@ -397,7 +380,7 @@ impl Ext4 {
         while inner.state.borrow().disk.inodes.iter().any(|i| i.reads > 0) {
             inner.events.read_done.wait().await;
         }
-        self.drop_all_pending();
+        inner.policy.drop_all(&self);
         self.checkpoint_all().await;
         let mut state = inner.state.borrow_mut();
         let placeholder = Disk {
@@ -411,7 +394,7 @@ impl Ext4 {
             is_trimmed: false,
             log: Tail::FORMATTED,
         };
-        let is_trimmed = state.pending.untrimmed_units() == 0;
+        let is_trimmed = inner.policy.pending().untrimmed_units() == 0;
         let mut disk = std::mem::replace(&mut state.disk, placeholder);
         disk.allocator.discard_preallocations();
         disk.allocator.forget_trimmed();
@@ -454,7 +437,7 @@ impl Ext4 {
 
     /// Where all freed blocks went.
     pub fn ledger(&self) -> Ledger {
-        self.0.state.borrow().pending.ledger()
+        self.0.policy.pending().ledger()
     }
 
     /// The blocks of a file or directory, in page order (`FIEMAP`); `None` if the path does not exist. Pages written
@@ -490,6 +473,15 @@ impl Ext4 {
         let directories = disk.directories.values().flat_map(|directory| &directory.blocks);
         let directories = directories.map(|&block| UnitRange::new(Lpn(block), 1));
         disk.layout.metadata().into_iter().chain(directories).collect()
+    }
+
+    /// Notes that blocks were allocated: they may not be trimmed, and are not stale, any more.
+    fn note_allocated(&self, stale: &mut StaleTracker, blocks: UnitRange) {
+        self.0.policy.pending().withdraw(blocks);
+        stale.allocated(self.0.sim.now(), blocks);
+        if let Some(witness) = &self.0.witness {
+            witness.allocated(blocks);
+        }
     }
 
     /// Blocks in use by files, directories and metadata, and the total.

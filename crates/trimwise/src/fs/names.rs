@@ -95,14 +95,9 @@ impl Ext4 {
                 }
             };
             let Some(block) = block else { return Ok(None) };
-            state.pending.withdraw(block);
-            disk.stale.allocated(now, block);
-            if let Some(witness) = &self.0.witness {
-                witness.allocated(block);
-            }
+            self.note_allocated(&mut disk.stale, block);
             directory.blocks.push(block.start.0);
-            let group = super::alloc::group_of(block.start.0);
-            metadata.extend([disk.layout.block_bitmap(group), disk.layout.descriptor(group)]);
+            metadata.extend(disk.layout.group_metadata(block.start));
         }
         directory.bytes = bytes;
         directory.entries += 1;
@@ -205,8 +200,7 @@ impl Ext4 {
                 let layout = &state.disk.layout;
                 let mut metadata = vec![layout.inode_block(inode)];
                 for extent in &extents {
-                    let group = super::alloc::group_of(extent.start.0);
-                    metadata.extend([layout.block_bitmap(group), layout.descriptor(group)]);
+                    metadata.extend(layout.group_metadata(extent.start));
                 }
                 metadata
             };

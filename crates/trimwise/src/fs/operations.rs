@@ -57,11 +57,13 @@ impl Ext4 {
     pub(super) async fn wait_for_blocks(&self) -> bool {
         let (of_commit, is_queued, tid) = {
             let state = &*self.0.state.borrow();
-            let queued = match self.0.availability {
-                Availability::AfterIssue => state.pending.units(),
+            let ledger = self.ledger();
+            let queued = match self.0.policy.availability() {
+                Availability::AfterIssue => ledger.pending,
                 Availability::AfterCommit | Availability::Reuse => 0,
             };
-            (state.withheld_units > state.held_units + queued, queued > 0, state.journal.newest_open_tid())
+            let in_trims = ledger.in_tokens + state.held.iter().map(|range| range.units).sum::<u64>();
+            (state.withheld_units > in_trims + queued, queued > 0, state.journal.newest_open_tid())
         };
         match tid {
             Some(tid) if of_commit => self.commit_and_wait(tid).await,

@@ -318,7 +318,6 @@ impl Ext4 {
         let (handle, claim, metadata) = loop {
             let handle = self.start_handle(ALLOCATION_CREDITS).await;
             {
-                let now = self.0.sim.now();
                 let state = &mut *self.0.state.borrow_mut();
                 let entry = &mut state.disk.inodes[inode as usize];
                 // Another task may have truncated the file or allocated its blocks since the run was found.
@@ -344,16 +343,10 @@ impl Ext4 {
                     if entry.reserved_pages == 0 && entry.writers == 0 {
                         state.disk.allocator.discard_windows(inode);
                     }
-                    state.pending.withdraw(blocks);
-                    state.disk.stale.allocated(now, blocks);
                     entry.transaction = handle.tid;
-                    if let Some(witness) = &self.0.witness {
-                        witness.allocated(blocks);
-                    }
-                    let group = super::alloc::group_of(blocks.start.0);
-                    let layout = &state.disk.layout;
-                    let mut metadata =
-                        vec![layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
+                    self.note_allocated(&mut state.disk.stale, blocks);
+                    let mut metadata = state.disk.layout.group_metadata(blocks.start).to_vec();
+                    metadata.push(state.disk.layout.inode_block(inode));
                     let mut claim = self.claim(state, inode, page, blocks);
                     claim.waiting = self.await_new_data(state, inode, page, blocks.units);
                     metadata.extend(self.grow_tree(state, inode, page));
@@ -378,15 +371,16 @@ impl Ext4 {
         wish: Wish,
         pages: u64,
     ) -> Option<UnitRange> {
-        let State { disk, pending, .. } = state;
+        let disk = &mut state.disk;
         let (allocator, entry) = (&mut disk.allocator, &disk.inodes[inode as usize]);
+        let mut pending = self.0.policy.pending();
         let wished = wish.goal.or(wish.place);
         let continues = wished.is_some_and(|wished| allocator.free_at(wished.0) >= pages);
         let goal = match self.0.host.placement {
             Placement::Stream => wished.unwrap_or(allocator.stream_goal()),
             Placement::Groups => entry.near(page).unwrap_or_else(|| disk.layout.file_goal(inode)),
         };
-        if self.0.availability == Availability::Reuse
+        if self.0.policy.availability() == Availability::Reuse
             && !continues
             && let Some(waiting) = pending.fit(goal, pages)
         {
@@ -502,12 +496,5 @@ impl Ext4 {
     /// Notes that a file's inode was changed under this handle.
     pub(super) fn note_change(&self, handle: &Handle, inode: u32) {
         self.0.state.borrow_mut().disk.inodes[inode as usize].transaction = handle.tid;
-    }
-
-    /// The bitmap and descriptor blocks of a block's group.
-    pub(super) fn group_metadata(&self, block: Lpn) -> [Lpn; 2] {
-        let layout = &self.0.state.borrow().disk.layout;
-        let group = super::alloc::group_of(block.0);
-        [layout.block_bitmap(group), layout.descriptor(group)]
     }
 }

@@ -56,7 +56,7 @@ pub struct HostTraits {
 }
 
 /// The host at the moment of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The present.
     pub now: SimTime,

@@ -10,6 +10,8 @@
 //!   governor, however wrong, can lose data.
 //! - the **availability rule** ([`Availability`]) says *when a freed block may be allocated again*.
 //!
+//! A file system hosts all three in a [`HostedPolicy`], the interpreter of decisions, by implementing [`PolicyHost`].
+//!
 //! A policy is one file with one governor. [`PolicySpec`] parses and combines the built-in ones; runs take any
 //! [`Policy`]. Origins: `set` and `lazy` come from papers, `commit` and `kernel515` from Linux, `btrfs`, `zfs` and `f2fs` from
 //! other file systems, `judicious` from all of them.
@@ -20,6 +22,7 @@ mod commit;
 mod extents;
 mod f2fs;
 mod governor;
+mod host;
 mod ideal;
 mod judicious;
 mod kernel;
@@ -37,6 +40,7 @@ pub use batch::BatchConfig;
 pub use governor::{
     Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
 };
+pub use host::{HostedPolicy, InCommit, PolicyHost, TrimCommand};
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};

@@ -101,7 +101,7 @@ impl PendingSet {
     }
 
     /// Removes the parts of `range` that are in the set or untrimmed, because a batch TRIM of free space covers them.
-    pub(crate) fn issued_in_batch(&mut self, range: UnitRange) {
+    pub fn issued_in_batch(&mut self, range: UnitRange) {
         let caught_up = self.untrimmed.remove(range, |_| ());
         let units = self.extents.remove(range, |_| ());
         self.ledger.dropped -= caught_up;
@@ -125,18 +125,10 @@ impl PendingSet {
         self.extents.iter()
     }
 
-    /// Takes out the next extent from `from` on with at least `units_min` units, as a token. It is cut at `units_max`,
-    /// and at `border(start)`, which one command may not cross.
-    pub fn take(
-        &mut self,
-        from: Lpn,
-        units_min: u64,
-        units_max: u64,
-        border: impl Fn(u64) -> u64,
-    ) -> Option<TrimToken> {
+    /// Takes out the next extent from `from` on with at least `units_min` units, as a token, cut at `units_max`.
+    pub fn take(&mut self, from: Lpn, units_min: u64, units_max: u64) -> Option<TrimToken> {
         let next = self.extents.find(from.0, units_min)?;
-        let units = next.units.min(units_max.max(1)).min(border(next.start.0) - next.start.0);
-        let range = UnitRange::new(next.start, units);
+        let range = UnitRange::new(next.start, next.units.min(units_max.max(1)));
         self.extents.remove(range, |_| ());
         self.ledger.pending -= range.units;
         self.ledger.in_tokens += range.units;
@@ -222,7 +214,7 @@ mod tests {
     }
 
     fn take_first(set: &mut PendingSet, units_max: u64) -> Option<TrimToken> {
-        set.take(Lpn(0), 1, units_max, |_| u64::MAX)
+        set.take(Lpn(0), 1, units_max)
     }
 
     #[test]
@@ -347,7 +339,7 @@ mod tests {
                             flags[at..end].iter().take_while(|f| **f == Flag::Pending).count()
                         };
                         let longest = (start as usize..80).map(run_from).max().unwrap_or(0) as u64;
-                        match set.take(Lpn(BASE + start), units / 2, units, |_| u64::MAX) {
+                        match set.take(Lpn(BASE + start), units / 2, units) {
                             Some(token) => {
                                 prop_assert!(token.range().start.0 >= BASE + start && token.range().units <= units);
                                 for lpn in token.range().iter() {

@@ -11,6 +11,7 @@ mod live_frees;
 mod live_host;
 mod live_windows;
 mod measuring;
+mod policy_host;
 mod ssd_classes;
 mod ssd_options;
 mod ssd_profile;

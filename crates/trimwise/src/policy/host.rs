@@ -1,0 +1,294 @@
+//! Hosting a policy: the one interpreter of [`Decision`], for any file system.
+//!
+//! A file system keeps a [`HostedPolicy`] and implements [`PolicyHost`]. It reports what happens: the host's traits
+//! ([`PolicyEvent::Hosted`], through [`HostedPolicy::tell`]), a durable transaction ([`HostedPolicy::committed`]), an
+//! acknowledged command ([`HostedPolicy::acknowledged`]), the governor's own timer ([`HostedPolicy::wake`]). Each time
+//! the governor decides, and what it decided comes back as calls of the trait.
+//!
+//! Background TRIMs have no sleeping worker: a worker is a slot for one command in flight. The governor, told of each
+//! acknowledgement, decides whether to fill the slot again.
+
+use std::cell::{Cell, RefCell, RefMut};
+
+use super::{
+    Acknowledged, Availability, Decision, DiscardGeneration, Governor, PendingSet, PolicyEvent, Shape,
+    TrimToken, View,
+};
+use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
+
+/// Maximum number of nested `PassOver` events at one instant.
+const NESTED_MAX: u32 = 8;
+
+/// Every block of a device of any size.
+const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
+
+/// What a file system does for a policy.
+///
+/// A host promises three things, and then no policy, however wrong, can lose data:
+///
+/// - It calls [`HostedPolicy::committed`] once the transaction that freed the blocks is durable, and allocates none of
+///   them before [`PolicyHost::release`].
+/// - Before it uses blocks that it has allocated, it withdraws them from the pending set
+///   ([`PendingSet::withdraw`]).
+/// - It allocates nothing between [`PolicyHost::withhold`] and [`PolicyHost::release`].
+///
+/// A method that acts later (`send`, `start_trim_free`) returns at once. None may call back into the [`HostedPolicy`] before
+/// it returns, except to read the pending set.
+///
+/// `tests/quick/policy_host.rs` is a complete host in a hundred lines.
+pub trait PolicyHost {
+    /// The present: time, utilization and other load on the device. The interpreter fills in the rest.
+    fn view(&self) -> View;
+    /// Makes free blocks unallocatable until they are released.
+    fn withhold(&self, range: UnitRange);
+    /// Makes blocks allocatable; with `is_told`, because a command about them was acknowledged.
+    fn release(&self, range: UnitRange, is_told: bool);
+    /// Sends one TRIM command, and calls [`HostedPolicy::acknowledged`] when the device has acknowledged it.
+    fn send(&self, command: TrimCommand);
+    /// Trims the allocatable extents of at least `units_min` in `range`, as FITRIM does, notes each
+    /// ([`PendingSet::issued_in_batch`]), and tells the policy of [`PolicyEvent::Trimmed`] at
+    /// the end.
+    fn start_trim_free(&self, range: UnitRange, units_min: u64);
+    /// Tells the device about an extent at no cost; only a model can.
+    fn reveal(&self, range: UnitRange);
+    /// Notes that [`HostedPolicy::wake_at`] has changed.
+    fn timer_changed(&self);
+    /// Notes that extents have entered or left the pending set, other than by an allocation: wakes tasks that wait for
+    /// that.
+    fn pending_changed(&self) {}
+}
+
+/// One TRIM command, to be sent as one if the link can.
+#[derive(Debug)]
+#[must_use = "its blocks stay withheld until it is acknowledged"]
+pub struct TrimCommand {
+    tokens: Vec<TrimToken>,
+    runs_on: bool,
+}
+
+impl TrimCommand {
+    /// The extents that may be trimmed.
+    pub fn ranges(&self) -> Vec<UnitRange> {
+        self.tokens.iter().map(TrimToken::range).collect()
+    }
+
+    /// Units in these extents.
+    pub fn units(&self) -> u64 {
+        self.tokens.iter().map(|token| token.range().units).sum()
+    }
+
+    /// Whether the last extent runs on through the free space behind it ([`Shape::runs_on`]).
+    pub fn runs_on(&self) -> bool {
+        self.runs_on
+    }
+}
+
+/// The TRIMs that a commit must wait for before it is declared done: all that is pending, taken with
+/// [`HostedPolicy::take`] and given back with [`HostedPolicy::settle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InCommit {
+    /// None.
+    Nothing,
+    /// One after the other.
+    OneByOne,
+    /// All at once.
+    Together,
+}
+
+/// A policy at work on a host: the governor, the pending set, and the decisions in progress.
+pub struct HostedPolicy {
+    governor: RefCell<Box<dyn Governor>>,
+    availability: Availability,
+    pending: RefCell<PendingSet>,
+    wake_at: Cell<Option<SimTime>>,
+    in_flight: Cell<u32>,
+    /// Where the next command starts looking for pending extents.
+    cursor: Cell<Lpn>,
+    /// Number of `PassOver` events nested now.
+    nested: Cell<u32>,
+    is_stopped: Cell<bool>,
+}
+
+impl HostedPolicy {
+    /// A policy that has not been told of its host yet.
+    pub fn new(governor: Box<dyn Governor>, kernel: DiscardGeneration) -> Self {
+        Self {
+            availability: governor.availability(kernel),
+            pending: RefCell::new(PendingSet::new(governor.merges())),
+            governor: RefCell::new(governor),
+            wake_at: Cell::new(None),
+            in_flight: Cell::new(0),
+            cursor: Cell::new(Lpn(0)),
+            nested: Cell::new(0),
+            is_stopped: Cell::new(false),
+        }
+    }
+
+    /// When freed blocks may be allocated again.
+    pub fn availability(&self) -> Availability {
+        self.availability
+    }
+
+    /// What may be trimmed.
+    pub fn pending(&self) -> RefMut<'_, PendingSet> {
+        self.pending.borrow_mut()
+    }
+
+    /// When the governor wants to be woken.
+    pub fn wake_at(&self) -> Option<SimTime> {
+        self.wake_at.get()
+    }
+
+    /// Wakes the governor: the time of [`HostedPolicy::wake_at`] has come.
+    pub fn wake(&self, host: &dyn PolicyHost) {
+        self.wake_at.set(None);
+        self.tell(host, &PolicyEvent::Woken);
+    }
+
+    /// Starts no more commands.
+    pub fn stop(&self) {
+        self.is_stopped.set(true);
+    }
+
+    /// Adds what a durable transaction freed to the pending set, and lets the governor decide about it. Returns what
+    /// the commit must wait for.
+    pub fn committed(&self, host: &dyn PolicyHost, freed: &[UnitRange]) -> InCommit {
+        for &range in freed {
+            self.pending().insert(range);
+            if self.availability != Availability::AfterIssue {
+                host.release(range, false);
+            }
+        }
+        if !freed.is_empty() {
+            host.pending_changed();
+        }
+        let freed_units = freed.iter().map(|range| range.units).sum();
+        let mut in_commit = InCommit::Nothing;
+        for decision in self.decisions_on(host, &PolicyEvent::Committed { freed_units }) {
+            match decision {
+                Decision::DropFreed => freed.iter().for_each(|&range| self.drop_range(host, range)),
+                Decision::IssueInCommit { together: false } => in_commit = InCommit::OneByOne,
+                Decision::IssueInCommit { together: true } => in_commit = InCommit::Together,
+                other => self.carry_out(host, other),
+            }
+        }
+        in_commit
+    }
+
+    /// Settles a command that the device has acknowledged, which took it `took`, as this many ranges of its own; the
+    /// governor decides what comes next.
+    pub fn acknowledged(&self, host: &dyn PolicyHost, command: TrimCommand, ranges: u32, took: SimDuration) {
+        let units = command.units();
+        for token in command.tokens {
+            self.settle(host, token);
+        }
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.tell(host, &PolicyEvent::Issued(Acknowledged { ranges, units, took }));
+    }
+
+    /// Tells the governor of an event outside a commit and carries out its decisions.
+    pub fn tell(&self, host: &dyn PolicyHost, event: &PolicyEvent) {
+        for decision in self.decisions_on(host, event) {
+            self.carry_out(host, decision);
+        }
+    }
+
+    /// Takes the next pending extent of a shape from `from` on. Its blocks are withheld until the token is settled.
+    pub fn take(&self, host: &dyn PolicyHost, from: Lpn, shape: Shape) -> Option<TrimToken> {
+        let token = self.pending().take(from, shape.units_min, shape.units_max)?;
+        if self.availability != Availability::AfterIssue {
+            host.withhold(token.range());
+        }
+        Some(token)
+    }
+
+    /// Settles a token whose TRIM the device has acknowledged: its blocks may be allocated.
+    pub fn settle(&self, host: &dyn PolicyHost, token: TrimToken) {
+        let range = token.range();
+        self.pending().settle(token);
+        host.release(range, true);
+        host.pending_changed();
+    }
+
+    /// Drops everything pending, at unmount.
+    pub fn drop_all(&self, host: &dyn PolicyHost) {
+        self.drop_range(host, EVERYWHERE);
+    }
+
+    fn decisions_on(&self, host: &dyn PolicyHost, event: &PolicyEvent) -> Vec<Decision> {
+        let mut view = host.view();
+        {
+            let pending = self.pending();
+            view.pending_units = pending.units();
+            view.pending_extents = pending.extents();
+            view.untrimmed_units = pending.untrimmed_units();
+        }
+        view.in_flight = self.in_flight.get();
+        let mut decisions = Vec::new();
+        self.governor.borrow_mut().on_event(event, &view, &mut decisions);
+        decisions
+    }
+
+    fn carry_out(&self, host: &dyn PolicyHost, decision: Decision) {
+        match decision {
+            // These apply only to a commit.
+            Decision::DropFreed | Decision::IssueInCommit { .. } => {}
+            Decision::CatchUp => self.catch_up(host),
+            Decision::Reveal => {
+                while let Some(token) = self.take(host, Lpn(0), Shape::NEXT) {
+                    host.reveal(token.range());
+                    self.settle(host, token);
+                }
+            }
+            Decision::WakeAt(at) => {
+                self.wake_at.set(Some(at));
+                host.timer_changed();
+            }
+            _ if self.is_stopped.get() => {}
+            Decision::Issue(shape) => self.issue(host, shape),
+            Decision::TrimFree { range, units_min } => host.start_trim_free(range, units_min),
+        }
+    }
+
+    fn issue(&self, host: &dyn PolicyHost, shape: Shape) {
+        let mut command = TrimCommand { tokens: Vec::new(), runs_on: shape.runs_on };
+        let mut left = shape.units_max.max(1);
+        while command.tokens.len() < shape.ranges_max.max(1) as usize && left > 0 {
+            let rest = Shape { units_max: left, ..shape };
+            let Some(token) = self.take(host, self.cursor.get(), rest) else { break };
+            self.cursor.set(token.range().end());
+            left -= token.range().units;
+            command.tokens.push(token);
+        }
+        let is_over = command.tokens.is_empty();
+        if is_over || self.pending().units() == 0 {
+            self.cursor.set(Lpn(0));
+        }
+        if !is_over {
+            self.in_flight.set(self.in_flight.get() + 1);
+            host.send(command);
+        } else if self.nested.get() < NESTED_MAX {
+            // The governor may ask for another kind of command. The bound stops one that keeps asking for the same.
+            self.nested.set(self.nested.get() + 1);
+            self.tell(host, &PolicyEvent::PassOver);
+            self.nested.set(self.nested.get() - 1);
+        }
+    }
+
+    /// Drops the pending part of `range`; blocks that waited for their TRIM become allocatable.
+    fn drop_range(&self, host: &dyn PolicyHost, range: UnitRange) {
+        let parts = self.pending().drop_range(range);
+        if self.availability == Availability::AfterIssue {
+            parts.into_iter().for_each(|part| host.release(part, false));
+        }
+        host.pending_changed();
+    }
+
+    /// Makes all untrimmed extents pending.
+    fn catch_up(&self, host: &dyn PolicyHost) {
+        let extents = self.pending().catch_up();
+        if self.availability == Availability::AfterIssue {
+            extents.into_iter().for_each(|range| host.withhold(range));
+        }
+    }
+}
