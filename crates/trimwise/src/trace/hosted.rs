@@ -7,76 +7,118 @@
 //!
 //! A write behind a TRIM in flight needs no care: the drive takes commands in the order in which they are sent.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BinaryHeap;
 
 use super::input::Waiting;
 use crate::block::{Port, PortRequest};
 use crate::policy::{
-    Acknowledged, Decision, DiscardGeneration, Governor, HostTraits, Ledger, PendingSet, PolicyEvent, Shape,
-    TrimToken, View,
+    DiscardGeneration, Governor, HostTraits, HostedPolicy, InCommit, Ledger, PendingSet, PolicyEvent,
+    PolicyHost, Shape, TrimCommand, TrimToken, View,
 };
-use crate::units::{Lpn, SectorRange, SimTime, UnitRange};
+use crate::units::{Lpn, SimTime, UnitRange};
 
-/// Units of a block group of 128 MiB: no TRIM crosses its border.
+/// Units of a block group of 128 MiB: the slice of a batch TRIM.
 const GROUP_UNITS: u64 = 32_768;
-/// Maximum number of nested `PassOver` events.
-const NESTED_MAX: u32 = 8;
 
-/// What follows when a TRIM is acknowledged.
+/// TRIMs in the drive, and what follows when they are acknowledged.
 #[derive(Debug)]
-enum Next {
-    /// The governor is told.
-    Tell,
-    /// The next one of a commit that issues them one after the other.
-    InCommit,
-    /// The next extent of a batch, from here to there, at least so long; so many units were issued before.
-    Batch { range: UnitRange, units_min: u64, units: u64 },
-    /// Nothing.
-    Nothing,
+enum InFlight {
+    /// A command of the governor's, sent then: it is told.
+    Issued(TrimCommand, SimTime),
+    /// One of a commit that waits for each.
+    OneByOne(TrimToken),
+    /// All of a commit.
+    Together(Vec<TrimToken>),
+    /// One of a batch, with what is left of that.
+    Batch(TrimToken, Batch),
 }
 
-#[derive(Debug)]
-struct InFlight {
-    tokens: Vec<TrimToken>,
-    sent: SimTime,
-    next: Next,
+/// A batch TRIM: what is left of its range, its shortest extent, and the units issued so far.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    range: UnitRange,
+    units_min: u64,
+    units: u64,
 }
 
-/// A policy at work on a trace.
-pub(super) struct Hosted {
-    governor: Box<dyn Governor>,
-    pending: PendingSet,
+/// The drive's side of a policy.
+struct Host<'p> {
+    port: RefCell<&'p mut Port>,
+    now: Cell<SimTime>,
+    busy_until: Cell<SimTime>,
+    in_flight: RefCell<BinaryHeap<Waiting<InFlight>>>,
+    sent: Cell<u64>,
+    /// Batches that the governor has asked for.
+    batches: RefCell<Vec<Batch>>,
+    /// Units in the set that a policy fills, for the view.
+    waiting_units: Cell<u64>,
+}
+
+impl Host<'_> {
+    fn submit(&self, ranges: &[UnitRange], then: InFlight) {
+        let (now, number) = (self.now.get(), self.sent.get() + 1);
+        self.sent.set(number);
+        let request = PortRequest::Discard(ranges.iter().map(|range| (*range).into()).collect());
+        // A drive without TRIM is refused before the run, and the ranges lie on the drive.
+        let done = self.port.borrow_mut().submit(now, &request).unwrap_or(now);
+        self.in_flight.borrow_mut().push(Waiting { at: done.0, number, item: then });
+    }
+}
+
+impl PolicyHost for Host<'_> {
+    fn view(&self) -> View {
+        let port = self.port.borrow();
+        let (ssd, now) = (port.drive().ssd(), self.now.get());
+        View {
+            now,
+            used_units: ssd.mapped_units().saturating_sub(self.waiting_units.get()),
+            total_units: ssd.capacity_units(),
+            pending_units: 0,
+            pending_extents: 0,
+            untrimmed_units: 0,
+            in_flight: 0,
+            requests: u32::from(self.busy_until.get() > now),
+            quiet: now.since(self.busy_until.get()),
+        }
+    }
+
+    fn withhold(&self, _: UnitRange) {}
+
+    fn release(&self, _: UnitRange, _is_told: bool) {}
+
+    fn send(&self, command: TrimCommand) {
+        let ranges = command.ranges();
+        self.submit(&ranges, InFlight::Issued(command, self.now.get()));
+    }
+
+    fn start_trim_free(&self, range: UnitRange, units_min: u64) {
+        self.batches.borrow_mut().push(Batch { range, units_min, units: 0 });
+    }
+
+    fn reveal(&self, range: UnitRange) {
+        self.port.borrow_mut().drive_mut().ssd_mut().inform_free(range);
+    }
+
+    fn timer_changed(&self) {}
+}
+
+/// A policy at work on a trace, and the drive that it shares with the trace.
+pub(super) struct Hosted<'p> {
+    policy: HostedPolicy,
+    host: Host<'p>,
     /// Freed by the transaction that is running; extents that touch are one, as ext4 merges them.
     freed: PendingSet,
-    in_flight: BinaryHeap<Waiting<InFlight>>,
-    sent: u64,
-    wake_at: Option<SimTime>,
-    cursor: Lpn,
-    nested: u32,
-    /// When the last request of the trace will have completed.
-    pub busy_until: SimTime,
 }
 
-impl Hosted {
+impl<'p> Hosted<'p> {
     /// Tells the governor about its host.
     pub fn new(
         governor: Box<dyn Governor>,
         kernel: DiscardGeneration,
-        port: &mut Port,
+        port: &'p mut Port,
         now: SimTime,
     ) -> Self {
-        let pending = PendingSet::new(governor.merges());
-        let mut hosted = Self {
-            governor,
-            pending,
-            freed: PendingSet::new(true),
-            in_flight: BinaryHeap::new(),
-            sent: 0,
-            wake_at: None,
-            cursor: Lpn(0),
-            nested: 0,
-            busy_until: now,
-        };
         let (trim, link) = (&port.drive().ssd().config().trim, &port.drive().ssd().config().link);
         let traits = HostTraits {
             kernel,
@@ -86,27 +128,55 @@ impl Hosted {
             total_units: port.drive().ssd().capacity_units(),
             group_units: GROUP_UNITS,
         };
-        hosted.tell(port, now, &PolicyEvent::Hosted(traits));
+        let mut hosted = Self {
+            policy: HostedPolicy::new(governor, kernel),
+            host: Host {
+                port: RefCell::new(port),
+                now: Cell::new(now),
+                busy_until: Cell::new(now),
+                in_flight: RefCell::default(),
+                sent: Cell::new(0),
+                batches: RefCell::default(),
+                waiting_units: Cell::new(0),
+            },
+            freed: PendingSet::new(true),
+        };
+        hosted.policy.tell(&hosted.host, &PolicyEvent::Hosted(traits));
+        hosted.start_batches();
         hosted
+    }
+
+    /// The drive.
+    #[inline]
+    pub fn port(&mut self) -> &mut Port {
+        self.host.port.get_mut()
+    }
+
+    /// The host's requests so far will have completed then.
+    #[inline]
+    pub fn is_busy_until(&mut self, done: SimTime) {
+        *self.host.busy_until.get_mut() = done;
     }
 
     /// Where freed units went.
     pub fn ledger(&self) -> Ledger {
-        self.pending.ledger()
+        self.policy.pending().ledger()
     }
 
     /// Units that are free in the file system and hold data in the device.
-    pub fn stale_units(&self, port: &Port) -> u64 {
-        let ssd = port.drive().ssd();
-        let known = self.pending.iter().chain(self.pending.untrimmed());
+    pub fn stale_units(&mut self) -> u64 {
+        let pending = self.policy.pending();
+        let ssd = self.host.port.get_mut().drive().ssd();
+        let known = pending.iter().chain(pending.untrimmed());
         known.map(|range| range.iter().filter(|unit| ssd.is_mapped(*unit)).count() as u64).sum()
     }
 
     /// These units are in use from now on.
     #[inline]
     pub fn used(&mut self, range: UnitRange) {
-        if self.pending.units() > 0 || self.pending.untrimmed_units() > 0 {
-            self.pending.withdraw(range);
+        let mut pending = self.policy.pending();
+        if pending.units() > 0 || pending.untrimmed_units() > 0 {
+            pending.withdraw(range);
         }
         if self.freed.units() > 0 {
             self.freed.withdraw(range);
@@ -121,181 +191,109 @@ impl Hosted {
     }
 
     /// The running transaction is durable.
-    pub fn committed(&mut self, port: &mut Port, now: SimTime) {
+    pub fn committed(&mut self, now: SimTime) {
         let freed: Vec<UnitRange> =
             std::mem::replace(&mut self.freed, PendingSet::new(true)).iter().collect();
-        for &range in &freed {
-            self.pending.insert(range);
-        }
-        let freed_units = freed.iter().map(|range| range.units).sum();
-        for decision in self.decisions_on(port, now, &PolicyEvent::Committed { freed_units }) {
-            match decision {
-                Decision::DropFreed => {
-                    for &range in &freed {
-                        self.pending.drop_range(range);
-                    }
+        self.set_now(now);
+        match self.policy.committed(&self.host, &freed) {
+            InCommit::Nothing => {}
+            InCommit::OneByOne => self.issue_in_commit(),
+            InCommit::Together => {
+                let next = || self.policy.take(&self.host, Lpn(0), Shape::NEXT);
+                let tokens: Vec<TrimToken> = std::iter::from_fn(next).collect();
+                let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
+                if !tokens.is_empty() {
+                    self.host.submit(&ranges, InFlight::Together(tokens));
                 }
-                Decision::IssueInCommit { together: false } => self.issue_in_commit(port, now),
-                Decision::IssueInCommit { together: true } => {
-                    let next = || self.take(Lpn(0), Shape::NEXT);
-                    let tokens: Vec<TrimToken> = std::iter::from_fn(next).collect();
-                    self.send(port, now, tokens, Next::Nothing);
-                }
-                other => self.carry_out(port, now, other),
             }
         }
+        self.start_batches();
     }
 
     /// Lets everything happen that happens up to `until`.
     #[inline]
-    pub fn advance(&mut self, port: &mut Port, until: SimTime) {
-        while let Some(at) = self.next_event().filter(|at| *at <= until) {
-            match self.in_flight.peek() {
-                Some(first) if first.at <= at.0 => {
-                    if let Some(Waiting { item, .. }) = self.in_flight.pop() {
-                        self.acknowledged(port, at, item);
+    pub fn advance(&mut self, until: SimTime) {
+        loop {
+            let done = self.host.in_flight.get_mut().peek().map(|first| SimTime(first.at));
+            // Later than now, so that a governor cannot stop time.
+            let wake_at = self.policy.wake_at().map(|at| at.max(SimTime(self.host.now.get().0 + 1)));
+            match (done, wake_at) {
+                (Some(at), wake_at) if at <= until && wake_at.is_none_or(|wake_at| at <= wake_at) => {
+                    self.set_now(at);
+                    if let Some(Waiting { item, .. }) = self.host.in_flight.get_mut().pop() {
+                        self.acknowledged(item);
                     }
                 }
-                _ => {
-                    self.wake_at = None;
-                    self.tell(port, at, &PolicyEvent::Woken);
+                (_, Some(at)) if at <= until => {
+                    self.set_now(at);
+                    self.policy.wake(&self.host);
                 }
+                _ => return,
+            }
+            self.start_batches();
+        }
+    }
+
+    fn set_now(&mut self, now: SimTime) {
+        let pending = self.policy.pending();
+        *self.host.waiting_units.get_mut() = pending.units() + pending.untrimmed_units();
+        let time = self.host.now.get_mut();
+        *time = now.max(*time);
+    }
+
+    fn acknowledged(&mut self, trims: InFlight) {
+        match trims {
+            InFlight::Issued(command, sent) => {
+                let range_max = u64::from(self.port().drive().ssd().config().trim.max_units_per_range.max(1));
+                let ranges =
+                    command.ranges().iter().map(|range| range.units.div_ceil(range_max) as u32).sum();
+                let took = self.host.now.get().since(sent);
+                self.policy.acknowledged(&self.host, command, ranges, took);
+            }
+            InFlight::OneByOne(token) => {
+                self.policy.settle(&self.host, token);
+                self.issue_in_commit();
+            }
+            InFlight::Together(tokens) => {
+                tokens.into_iter().for_each(|token| self.policy.settle(&self.host, token));
+            }
+            InFlight::Batch(token, batch) => {
+                self.policy.settle(&self.host, token);
+                self.continue_batch(batch);
             }
         }
     }
 
-    fn next_event(&self) -> Option<SimTime> {
-        let done = self.in_flight.peek().map(|first| SimTime(first.at));
-        [done, self.wake_at].into_iter().flatten().min()
-    }
-
-    fn acknowledged(&mut self, port: &mut Port, now: SimTime, command: InFlight) {
-        let range_max = u64::from(port.drive().ssd().config().trim.max_units_per_range.max(1));
-        let (mut units, mut ranges) = (0, 0);
-        for token in command.tokens {
-            units += token.range().units;
-            ranges += token.range().units.div_ceil(range_max) as u32;
-            self.pending.settle(token);
-        }
-        match command.next {
-            Next::Tell => {
-                let took = now.since(command.sent);
-                self.tell(port, now, &PolicyEvent::Issued(Acknowledged { ranges, units, took }));
-            }
-            Next::InCommit => self.issue_in_commit(port, now),
-            Next::Batch { range, units_min, units: before } => {
-                self.trim_free(port, now, range, units_min, before + units);
-            }
-            Next::Nothing => {}
+    fn issue_in_commit(&mut self) {
+        if let Some(token) = self.policy.take(&self.host, Lpn(0), Shape::NEXT) {
+            self.host.submit(&[token.range()], InFlight::OneByOne(token));
         }
     }
 
-    fn issue_in_commit(&mut self, port: &mut Port, now: SimTime) {
-        if let Some(token) = self.take(Lpn(0), Shape::NEXT) {
-            self.send(port, now, vec![token], Next::InCommit);
-        }
-    }
-
-    fn decisions_on(&mut self, port: &Port, now: SimTime, event: &PolicyEvent) -> Vec<Decision> {
-        let ssd = port.drive().ssd();
-        let waiting = self.pending.units() + self.pending.untrimmed_units();
-        let view = View {
-            now,
-            used_units: ssd.mapped_units().saturating_sub(waiting),
-            total_units: ssd.capacity_units(),
-            pending_units: self.pending.units(),
-            pending_extents: self.pending.extents(),
-            untrimmed_units: self.pending.untrimmed_units(),
-            in_flight: self.in_flight.iter().filter(|one| matches!(one.item.next, Next::Tell)).count() as u32,
-            requests: u32::from(self.busy_until > now),
-            quiet: now.since(self.busy_until),
-        };
-        let mut decisions = Vec::new();
-        self.governor.on_event(event, &view, &mut decisions);
-        decisions
-    }
-
-    fn tell(&mut self, port: &mut Port, now: SimTime, event: &PolicyEvent) {
-        for decision in self.decisions_on(port, now, event) {
-            self.carry_out(port, now, decision);
-        }
-    }
-
-    fn carry_out(&mut self, port: &mut Port, now: SimTime, decision: Decision) {
-        match decision {
-            // These apply only to a commit.
-            Decision::DropFreed | Decision::IssueInCommit { .. } => {}
-            Decision::CatchUp => drop(self.pending.catch_up()),
-            Decision::Reveal => {
-                while let Some(token) = self.take(Lpn(0), Shape::NEXT) {
-                    port.drive_mut().ssd_mut().inform_free(token.range());
-                    self.pending.settle(token);
-                }
-            }
-            // Later than now, so that a governor cannot stop time.
-            Decision::WakeAt(at) => self.wake_at = Some(SimTime(at.0.max(now.0 + 1))),
-            Decision::Issue(shape) => self.issue(port, now, shape),
-            Decision::TrimFree { range, units_min } => {
-                self.pending.catch_up();
-                self.trim_free(port, now, range, units_min, 0);
-            }
-        }
-    }
-
-    fn issue(&mut self, port: &mut Port, now: SimTime, shape: Shape) {
-        let mut tokens: Vec<TrimToken> = Vec::new();
-        let mut left = shape.units_max.max(1);
-        while tokens.len() < shape.ranges_max.max(1) as usize && left > 0 {
-            let Some(token) = self.take(self.cursor, Shape { units_max: left, ..shape }) else { break };
-            self.cursor = token.range().end();
-            left -= token.range().units;
-            tokens.push(token);
-        }
-        if tokens.is_empty() || self.pending.units() == 0 {
-            self.cursor = Lpn(0);
-        }
-        if !tokens.is_empty() {
-            self.send(port, now, tokens, Next::Tell);
-        } else if self.nested < NESTED_MAX {
-            self.nested += 1;
-            self.tell(port, now, &PolicyEvent::PassOver);
-            self.nested -= 1;
+    fn start_batches(&mut self) {
+        while let Some(batch) = self.host.batches.get_mut().pop() {
+            // What was dropped is free too.
+            self.policy.pending().catch_up();
+            self.continue_batch(batch);
         }
     }
 
     /// Issues the next extent of a batch, or tells the governor that it has ended.
-    fn trim_free(&mut self, port: &mut Port, now: SimTime, range: UnitRange, units_min: u64, units: u64) {
-        let inside = |next: &UnitRange| next.start < range.end();
-        if self.pending.next(range.start, units_min).filter(inside).is_none() {
-            return self.tell(port, now, &PolicyEvent::Trimmed { units });
-        }
-        let border = |start: u64| group_end(start).min(range.end().0);
-        let Some(token) = self.pending.take(range.start, units_min, u64::MAX, border) else { return };
-        let end = token.range().end();
-        let range = UnitRange::new(end, range.end().0.saturating_sub(end.0));
-        self.send(port, now, vec![token], Next::Batch { range, units_min, units });
-    }
-
-    fn take(&mut self, from: Lpn, shape: Shape) -> Option<TrimToken> {
-        self.pending.take(from, shape.units_min, shape.units_max, group_end)
-    }
-
-    fn send(&mut self, port: &mut Port, now: SimTime, tokens: Vec<TrimToken>, next: Next) {
-        if tokens.is_empty() {
-            return;
-        }
-        let ranges: Vec<SectorRange> = tokens.iter().map(|token| token.range().into()).collect();
-        // A drive without TRIM is refused before the run, and the ranges lie on the drive.
-        let done = port.submit(now, &PortRequest::Discard(ranges)).unwrap_or(now);
-        self.sent += 1;
-        self.in_flight.push(Waiting {
-            at: done.0,
-            number: self.sent,
-            item: InFlight { tokens, sent: now, next },
+    fn continue_batch(&mut self, batch: Batch) {
+        let Batch { range, units_min, units } = batch;
+        let next = self.policy.pending().next(range.start, units_min);
+        let shape = next.filter(|next| next.start < range.end()).map(|next| Shape {
+            units_min,
+            units_max: range.end().0 - next.start.0,
+            ..Shape::NEXT
         });
+        let token = shape.and_then(|shape| self.policy.take(&self.host, range.start, shape));
+        let Some(token) = token else {
+            return self.policy.tell(&self.host, &PolicyEvent::Trimmed { units });
+        };
+        let (issued, end) = (token.range(), token.range().end());
+        let rest = UnitRange::new(end, range.end().0.saturating_sub(end.0));
+        let batch = Batch { range: rest, units: units + issued.units, ..batch };
+        self.host.submit(&[issued], InFlight::Batch(token, batch));
     }
-}
-
-fn group_end(block: u64) -> u64 {
-    (block / GROUP_UNITS + 1) * GROUP_UNITS
 }

@@ -16,6 +16,8 @@ mod oracle;
 pub mod replay;
 mod rows;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 pub use open::{Format, open};
 pub use survey::{KindFigures, TraceInfo, convert, survey};

@@ -317,7 +317,7 @@ impl PreparedDrive {
         let before = *port.drive().ssd().stats();
         let policy = spec.policy.to_string();
         let hosted = Hosted::new(spec.policy.governor(), spec.linux.discard(), port, begin);
-        let mut replay = Replay::new(port, hosted, &policy, spec.options, begin);
+        let mut replay = Replay::new(hosted, &policy, spec.options, begin);
         replay.run(source, on_records)?;
         let replayed = replay.finish(source.header())?;
         if !replayed.ledger.balances() {
@@ -385,8 +385,7 @@ enum Handling {
 
 /// A replay that is running.
 struct Replay<'p> {
-    port: &'p mut Port,
-    hosted: Hosted,
+    hosted: Hosted<'p>,
     policy: String,
     handling: Handling,
     options: ReplayOptions,
@@ -408,12 +407,11 @@ struct Replay<'p> {
 }
 
 impl<'p> Replay<'p> {
-    fn new(port: &'p mut Port, hosted: Hosted, policy: &str, options: ReplayOptions, begin: SimTime) -> Self {
+    fn new(mut hosted: Hosted<'p>, policy: &str, options: ReplayOptions, begin: SimTime) -> Self {
         let pace = if options.pace == Pace::Closed { "closed" } else { "open" };
         Self {
-            size_sectors: port.size().0 / SECTOR_BYTES,
-            sampler: Sampler::new(begin, port),
-            port,
+            size_sectors: hosted.port().size().0 / SECTOR_BYTES,
+            sampler: Sampler::new(begin, hosted.port()),
             hosted,
             policy: policy.to_owned(),
             handling: match policy {
@@ -492,15 +490,21 @@ impl<'p> Replay<'p> {
 
     /// Tells the drive where the next requests begin. A wrong guess costs a little time, nothing else.
     #[inline]
-    fn announce(&self, batch: &[Record], header: &Header) {
-        let units = batch.iter().filter_map(|record| match record.event {
+    fn announce(&mut self, batch: &[Record], header: &Header) {
+        let mut units = [Lpn(0); AHEAD];
+        let mut count = 0;
+        let known = batch.iter().filter_map(|record| match record.event {
             Event::Request(Request { kind: RequestKind::Read | RequestKind::Write, sectors, .. }) => {
                 let (sectors, _) = self.place(sectors, record.device, header).ok()?;
                 Some(Lpn(sectors.first.0 / UNIT_SECTORS))
             }
             _ => None,
         });
-        self.port.drive().ssd().expect(units);
+        for (slot, unit) in units.iter_mut().zip(known) {
+            *slot = unit;
+            count += 1;
+        }
+        self.hosted.port().drive().ssd().expect(units[..count].iter().copied());
     }
 
     #[inline]
@@ -583,10 +587,10 @@ impl<'p> Replay<'p> {
     #[inline]
     fn play(&mut self, record: &Record, header: &Header) -> Result<(), ReplayError> {
         let at = self.time_of(record).max(self.now);
-        self.hosted.advance(self.port, at);
+        self.hosted.advance(at);
         self.now = at;
         if at >= self.sampler.next {
-            self.sampler.sample(at, self.port, &self.hosted);
+            self.sampler.sample(at, &mut self.hosted);
         }
         match record.event {
             Event::Request(request) => {
@@ -607,7 +611,7 @@ impl<'p> Replay<'p> {
             }
             Event::Committed => {
                 self.has_frees = true;
-                self.hosted.committed(self.port, at);
+                self.hosted.committed(at);
             }
             Event::Lost(events) => self.figures.lost_events = self.figures.lost_events.saturating_add(events),
         }
@@ -622,7 +626,7 @@ impl<'p> Replay<'p> {
             if !self.has_frees && self.handling != Handling::AsRecorded {
                 if let Some(range) = whole_units(sectors) {
                     self.hosted.free(range);
-                    self.hosted.committed(self.port, at);
+                    self.hosted.committed(at);
                 }
             }
             if self.has_frees || self.handling != Handling::AsRecorded {
@@ -640,12 +644,12 @@ impl<'p> Replay<'p> {
             RequestKind::Flush => PortRequest::Flush,
         };
         let failed = |source| ReplayError::Port { record: self.records, source };
-        let mut done = self.port.submit(at, &submitted).map_err(failed)?;
-        if fua && kind == RequestKind::Write && self.port.drive().ssd().config().cache.volatile {
-            done = done.max(self.port.submit(at, &PortRequest::Flush).map_err(failed)?);
+        let mut done = self.hosted.port().submit(at, &submitted).map_err(failed)?;
+        if fua && kind == RequestKind::Write && self.hosted.port().drive().ssd().config().cache.volatile {
+            done = done.max(self.hosted.port().submit(at, &PortRequest::Flush).map_err(failed)?);
         }
         self.done = self.done.max(done);
-        self.hosted.busy_until = self.done;
+        self.hosted.is_busy_until(self.done);
         self.latencies.record(kind, done.since(at));
         match kind {
             RequestKind::Read => self.figures.read_bytes += sectors.bytes().0,
@@ -685,9 +689,9 @@ impl<'p> Replay<'p> {
             return Err(ReplayError::NothingToTrim { policy: self.policy });
         }
         let end = self.done.max(self.now);
-        self.hosted.advance(self.port, end);
-        let timeline = self.sampler.finish(end, self.port, &self.hosted);
-        let (max, stale_end) = (self.sampler.stale_max, self.hosted.stale_units(self.port));
+        self.hosted.advance(end);
+        let timeline = self.sampler.finish(end, &mut self.hosted);
+        let (max, stale_end) = (self.sampler.stale_max, self.hosted.stale_units());
         let is_known =
             self.has_frees || self.handling != Handling::AsRecorded && self.figures.knows == Knows::Discards;
         let stale = match is_known {
@@ -734,9 +738,9 @@ impl Sampler {
         }
     }
 
-    fn sample(&mut self, now: SimTime, port: &Port, hosted: &Hosted) {
-        let stats = port.drive().ssd().stats().since(&self.before);
-        let stale_units = hosted.stale_units(port);
+    fn sample(&mut self, now: SimTime, hosted: &mut Hosted) {
+        let stats = hosted.port().drive().ssd().stats().since(&self.before);
+        let stale_units = hosted.stale_units();
         self.stale_max = self.stale_max.max(stale_units);
         self.samples.push(TimelineSample {
             at_ns: now.since(self.begin).as_nanos(),
@@ -755,8 +759,8 @@ impl Sampler {
         self.next = now + self.step;
     }
 
-    fn finish(&mut self, now: SimTime, port: &Port, hosted: &Hosted) -> Vec<TimelineSample> {
-        self.sample(now, port, hosted);
+    fn finish(&mut self, now: SimTime, hosted: &mut Hosted) -> Vec<TimelineSample> {
+        self.sample(now, hosted);
         std::mem::take(&mut self.samples)
     }
 }
