@@ -316,13 +316,13 @@ impl Port {
 }
 
 /// Whole units, or some sectors of one unit.
-enum Piece {
+pub(crate) enum Piece {
     Whole(UnitRange),
     Part(SectorRange),
 }
 
 /// Splits a run of sectors as a drive needs it: the rest of a unit, whole units, the beginning of a unit.
-fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
+pub(crate) fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
     let (start, end) = (sectors.first.0, sectors.first.0 + sectors.sectors);
     let first_whole = start.next_multiple_of(UNIT_SECTORS).min(end);
     let last_whole = (end / UNIT_SECTORS * UNIT_SECTORS).max(first_whole);

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
-use std::io::{BufRead, Read as _};
+use std::io::{BufRead, ErrorKind, Read as _};
 use std::str::FromStr;
 
 use super::{Event, Header, Record, Request, RequestKind, Source, TraceDevice, TraceError};
@@ -48,8 +48,12 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let place = self.place();
         let read = (&mut self.input).take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
-        if read.map_err(|source| TraceError::Io { place: place.clone(), source })? == 0 {
-            return Ok(None);
+        match read {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            // A compressed file that was cut off.
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Err(TraceError::Truncated { place }),
+            Err(source) => return Err(TraceError::Io { place, source }),
         }
         if self.line.last() != Some(&b'\n') && self.line.len() as u64 == LINE_BYTES_MAX {
             return Err(malformed(&place, format!("more than {LINE_BYTES_MAX} bytes"), "a line of text"));

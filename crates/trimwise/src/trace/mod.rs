@@ -11,6 +11,7 @@ mod fio;
 pub mod format;
 mod hosted;
 mod input;
+mod on_device;
 mod open;
 mod oracle;
 pub mod replay;
@@ -19,6 +20,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
+pub use on_device::{DeviceReplay, replay_on};
 pub use open::{Format, open};
 pub use survey::{KindFigures, TraceInfo, convert, survey};
 
@@ -123,6 +125,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether its format has neither discards nor frees.
+    pub(crate) fn never_discards(&self) -> bool {
+        ["msr", "alibaba", "tencent", "mqsim", "oraclegeneral"].contains(&self.made_by.as_str())
+    }
+
     /// The name of a device, for messages.
     pub(crate) fn device_name(&self, device: u32) -> String {
         match self.devices.get(device as usize) {

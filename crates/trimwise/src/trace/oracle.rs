@@ -76,6 +76,9 @@ pub(super) fn record<const N: usize>(
             Ok(0) => return Err(TraceError::Truncated { place: place() }),
             Ok(more) => have += more,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                return Err(TraceError::Truncated { place: place() });
+            }
             Err(source) => return Err(TraceError::Io { place: place(), source }),
         }
     }

@@ -31,7 +31,7 @@ use thiserror::Error;
 use super::hosted::Hosted;
 use super::survey::Latencies;
 use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
-use crate::block::{Port, PortError, PortRequest, whole_units};
+use crate::block::{BlockError, Port, PortError, PortRequest, whole_units};
 use crate::compare::cell::SETTLING;
 use crate::compare::gauge::{Stale, device_figures};
 use crate::compare::ledger::CellLedger;
@@ -200,6 +200,14 @@ pub enum ReplayError {
         /// Why.
         source: PortError,
     },
+    /// A real device failed.
+    #[error("record {record}: {source}")]
+    Block {
+        /// Which record, from 1.
+        record: u64,
+        /// Why.
+        source: BlockError,
+    },
     /// A defect in the model: an invariant does not hold after the run.
     #[error("{device}, policy {policy}: the audit after the replay failed: {what}")]
     Audit {
@@ -254,6 +262,43 @@ pub struct ReplayFigures {
     pub cut_requests: u64,
     /// Why the trace was not read to its end, if it was cut off.
     pub cut_off: Option<String>,
+}
+
+impl ReplayFigures {
+    pub(super) fn new(pace: Pace) -> Self {
+        Self {
+            pace: if pace == Pace::Closed { "closed" } else { "open" }.to_owned(),
+            requests: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            latency_mean_ns: 0,
+            recorded_latency_mean_ns: None,
+            recorded_latency: BTreeMap::new(),
+            knows: Knows::Nothing,
+            recorded_discards: 0,
+            lost_events: 0,
+            cut_requests: 0,
+            cut_off: None,
+        }
+    }
+
+    /// Counts a request that was replayed.
+    #[inline]
+    pub(super) fn count(&mut self, kind: RequestKind, sectors: SectorRange) {
+        match kind {
+            RequestKind::Read => self.read_bytes += sectors.bytes().0,
+            RequestKind::Write => self.written_bytes += sectors.bytes().0,
+            RequestKind::Discard | RequestKind::Flush => {}
+        }
+        self.requests += u64::from(kind != RequestKind::Discard);
+    }
+
+    /// Enters the latencies of the drive and those recorded.
+    pub(super) fn enter(&mut self, latencies: &Latencies, recorded: &Latencies) {
+        self.latency_mean_ns = latencies.mean_ns().unwrap_or(0);
+        self.recorded_latency_mean_ns = recorded.mean_ns();
+        self.recorded_latency = recorded.summaries().map(|(kind, s)| (kind.to_owned(), s)).collect();
+    }
 }
 
 /// Runs one cell on a new drive: prepares it, replays the trace, audits. `on_records` is called now and then with the
@@ -383,6 +428,82 @@ enum Handling {
     Queued,
 }
 
+/// Which requests of a trace go to a drive, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    devices: DeviceChoice,
+    addresses: Addresses,
+    size_sectors: u64,
+    device: Option<u32>,
+    /// Records so far, for messages.
+    pub records: u64,
+}
+
+impl Aim {
+    pub fn new(options: ReplayOptions, size: Bytes) -> Self {
+        let ReplayOptions { devices, addresses, .. } = options;
+        Self { devices, addresses, size_sectors: size.0 / SECTOR_BYTES, device: None, records: 0 }
+    }
+
+    #[inline]
+    pub fn is_chosen(&mut self, record: &Record, header: &Header) -> Result<bool, ReplayError> {
+        match (self.devices, self.device) {
+            (DeviceChoice::All, _) => Ok(true),
+            (DeviceChoice::Number(number), _) => Ok(record.device == number),
+            (DeviceChoice::Only, Some(device)) if device == record.device => Ok(true),
+            (DeviceChoice::Only, _) if matches!(record.event, Event::Lost(_)) => Ok(true),
+            (DeviceChoice::Only, None) => {
+                self.device = Some(record.device);
+                Ok(true)
+            }
+            (DeviceChoice::Only, Some(device)) => Err(ReplayError::SeveralDevices {
+                record: self.records,
+                first: header.device_name(device),
+                second: header.device_name(record.device),
+            }),
+        }
+    }
+
+    /// Where sectors lie on this drive, and whether some of them had to be cut off.
+    #[inline]
+    pub fn place(
+        &self,
+        sectors: SectorRange,
+        device: u32,
+        header: &Header,
+    ) -> Result<(SectorRange, bool), ReplayError> {
+        let (first, size) = (sectors.first.0, self.size_sectors);
+        let fits = first.checked_add(sectors.sectors).is_some_and(|end| end <= size);
+        let first = match self.addresses {
+            Addresses::Refuse | Addresses::Wrap if fits => return Ok((sectors, false)),
+            Addresses::Refuse => {
+                let size = Bytes(size * SECTOR_BYTES);
+                return Err(ReplayError::Beyond { record: self.records, sectors, size });
+            }
+            Addresses::Wrap => first % size,
+            Addresses::Scale => {
+                let device = header.devices.get(device as usize);
+                let recorded = device.and_then(|device| device.capacity_bytes).ok_or(ReplayError::NoSize)?;
+                let (units, of) =
+                    (u128::from(size / UNIT_SECTORS), u128::from(recorded.div_ceil(UNIT_BYTES).max(1)));
+                let unit = u128::from(first / UNIT_SECTORS) * units / of;
+                unit.min(units - 1) as u64 * UNIT_SECTORS + first % UNIT_SECTORS
+            }
+        };
+        let count = sectors.sectors.min(size - first);
+        Ok((SectorRange::new(Lba(first), count), count < sectors.sectors))
+    }
+
+    /// The error of a trace without requests.
+    pub fn nothing(&self, header: &Header) -> ReplayError {
+        let of = match self.devices {
+            DeviceChoice::Number(number) => format!(" to {}", header.device_name(number)),
+            _ => String::new(),
+        };
+        ReplayError::Nothing { of }
+    }
+}
+
 /// A replay that is running.
 struct Replay<'p> {
     hosted: Hosted<'p>,
@@ -390,15 +511,13 @@ struct Replay<'p> {
     handling: Handling,
     options: ReplayOptions,
     begin: SimTime,
-    size_sectors: u64,
+    aim: Aim,
     now: SimTime,
     done: SimTime,
     /// Closed: when requests completed as recorded, and when they do here.
     known: BinaryHeap<Reverse<(SimTime, SimTime)>>,
     /// Closed: when requests complete here whose completion was not recorded.
     unknown: BinaryHeap<Reverse<SimTime>>,
-    records: u64,
-    device: Option<u32>,
     has_frees: bool,
     figures: ReplayFigures,
     latencies: Latencies,
@@ -408,9 +527,8 @@ struct Replay<'p> {
 
 impl<'p> Replay<'p> {
     fn new(mut hosted: Hosted<'p>, policy: &str, options: ReplayOptions, begin: SimTime) -> Self {
-        let pace = if options.pace == Pace::Closed { "closed" } else { "open" };
         Self {
-            size_sectors: hosted.port().size().0 / SECTOR_BYTES,
+            aim: Aim::new(options, hosted.port().size()),
             sampler: Sampler::new(begin, hosted.port()),
             hosted,
             policy: policy.to_owned(),
@@ -425,23 +543,8 @@ impl<'p> Replay<'p> {
             done: begin,
             known: BinaryHeap::new(),
             unknown: BinaryHeap::new(),
-            records: 0,
-            device: None,
             has_frees: false,
-            figures: ReplayFigures {
-                pace: pace.to_owned(),
-                requests: 0,
-                read_bytes: 0,
-                written_bytes: 0,
-                latency_mean_ns: 0,
-                recorded_latency_mean_ns: None,
-                recorded_latency: BTreeMap::new(),
-                knows: Knows::Nothing,
-                recorded_discards: 0,
-                lost_events: 0,
-                cut_requests: 0,
-                cut_off: None,
-            },
+            figures: ReplayFigures::new(options.pace),
             latencies: Latencies::default(),
             recorded: Latencies::default(),
         }
@@ -454,6 +557,9 @@ impl<'p> Replay<'p> {
     ) -> Result<(), ReplayError> {
         const BATCHES_PER_CALL: u64 = 1024;
         self.has_frees = source.header().file_system.as_ref().is_some_and(|fs| fs.is_traced);
+        if self.handling != Handling::Dropped && source.header().never_discards() {
+            return Err(ReplayError::NothingToTrim { policy: self.policy.clone() });
+        }
         let mut batch: Vec<Record> = Vec::with_capacity(AHEAD);
         let mut batches = 0u64;
         let mut ended = false;
@@ -475,13 +581,13 @@ impl<'p> Replay<'p> {
             }
             self.announce(&batch, source.header());
             for record in &batch {
-                self.records += 1;
-                if self.is_chosen(record, source.header())? {
+                self.aim.records += 1;
+                if self.aim.is_chosen(record, source.header())? {
                     self.play(record, source.header())?;
                 }
             }
             batches += 1;
-            if batches.is_multiple_of(BATCHES_PER_CALL) && !on_records(self.records) {
+            if batches.is_multiple_of(BATCHES_PER_CALL) && !on_records(self.aim.records) {
                 return Err(ReplayError::Interrupted);
             }
         }
@@ -495,7 +601,7 @@ impl<'p> Replay<'p> {
         let mut count = 0;
         let known = batch.iter().filter_map(|record| match record.event {
             Event::Request(Request { kind: RequestKind::Read | RequestKind::Write, sectors, .. }) => {
-                let (sectors, _) = self.place(sectors, record.device, header).ok()?;
+                let (sectors, _) = self.aim.place(sectors, record.device, header).ok()?;
                 Some(Lpn(sectors.first.0 / UNIT_SECTORS))
             }
             _ => None,
@@ -505,55 +611,6 @@ impl<'p> Replay<'p> {
             count += 1;
         }
         self.hosted.port().drive().ssd().expect(units[..count].iter().copied());
-    }
-
-    #[inline]
-    fn is_chosen(&mut self, record: &Record, header: &Header) -> Result<bool, ReplayError> {
-        match (self.options.devices, self.device) {
-            (DeviceChoice::All, _) => Ok(true),
-            (DeviceChoice::Number(number), _) => Ok(record.device == number),
-            (DeviceChoice::Only, Some(device)) if device == record.device => Ok(true),
-            (DeviceChoice::Only, _) if matches!(record.event, Event::Lost(_)) => Ok(true),
-            (DeviceChoice::Only, None) => {
-                self.device = Some(record.device);
-                Ok(true)
-            }
-            (DeviceChoice::Only, Some(device)) => Err(ReplayError::SeveralDevices {
-                record: self.records,
-                first: header.device_name(device),
-                second: header.device_name(record.device),
-            }),
-        }
-    }
-
-    /// Where sectors lie on this drive, and whether some of them had to be cut off.
-    #[inline]
-    fn place(
-        &self,
-        sectors: SectorRange,
-        device: u32,
-        header: &Header,
-    ) -> Result<(SectorRange, bool), ReplayError> {
-        let (first, size) = (sectors.first.0, self.size_sectors);
-        let fits = first.checked_add(sectors.sectors).is_some_and(|end| end <= size);
-        let first = match self.options.addresses {
-            Addresses::Refuse | Addresses::Wrap if fits => return Ok((sectors, false)),
-            Addresses::Refuse => {
-                let size = Bytes(size * SECTOR_BYTES);
-                return Err(ReplayError::Beyond { record: self.records, sectors, size });
-            }
-            Addresses::Wrap => first % size,
-            Addresses::Scale => {
-                let device = header.devices.get(device as usize);
-                let recorded = device.and_then(|device| device.capacity_bytes).ok_or(ReplayError::NoSize)?;
-                let (units, of) =
-                    (u128::from(size / UNIT_SECTORS), u128::from(recorded.div_ceil(UNIT_BYTES).max(1)));
-                let unit = u128::from(first / UNIT_SECTORS) * units / of;
-                unit.min(units - 1) as u64 * UNIT_SECTORS + first % UNIT_SECTORS
-            }
-        };
-        let count = sectors.sectors.min(size - first);
-        Ok((SectorRange::new(Lba(first), count), count < sectors.sectors))
     }
 
     /// When a record happens here.
@@ -594,19 +651,19 @@ impl<'p> Replay<'p> {
         }
         match record.event {
             Event::Request(request) => {
-                let (sectors, is_cut) = self.place(request.sectors, record.device, header)?;
+                let (sectors, is_cut) = self.aim.place(request.sectors, record.device, header)?;
                 self.figures.cut_requests += u64::from(is_cut);
                 self.request(record, Request { sectors, ..request })?;
             }
             Event::Freed(sectors) => {
                 self.has_frees = true;
-                let (sectors, _) = self.place(sectors, record.device, header)?;
+                let (sectors, _) = self.aim.place(sectors, record.device, header)?;
                 if let Some(range) = whole_units(sectors) {
                     self.hosted.free(range);
                 }
             }
             Event::Allocated(sectors) => {
-                let (sectors, _) = self.place(sectors, record.device, header)?;
+                let (sectors, _) = self.aim.place(sectors, record.device, header)?;
                 self.hosted.used(sectors.units());
             }
             Event::Committed => {
@@ -643,7 +700,8 @@ impl<'p> Replay<'p> {
             RequestKind::Discard => PortRequest::Discard(vec![sectors]),
             RequestKind::Flush => PortRequest::Flush,
         };
-        let failed = |source| ReplayError::Port { record: self.records, source };
+        let record_number = self.aim.records;
+        let failed = |source| ReplayError::Port { record: record_number, source };
         let mut done = self.hosted.port().submit(at, &submitted).map_err(failed)?;
         if fua && kind == RequestKind::Write && self.hosted.port().drive().ssd().config().cache.volatile {
             done = done.max(self.hosted.port().submit(at, &PortRequest::Flush).map_err(failed)?);
@@ -651,12 +709,7 @@ impl<'p> Replay<'p> {
         self.done = self.done.max(done);
         self.hosted.is_busy_until(self.done);
         self.latencies.record(kind, done.since(at));
-        match kind {
-            RequestKind::Read => self.figures.read_bytes += sectors.bytes().0,
-            RequestKind::Write => self.figures.written_bytes += sectors.bytes().0,
-            RequestKind::Discard | RequestKind::Flush => {}
-        }
-        self.figures.requests += u64::from(kind != RequestKind::Discard);
+        self.figures.count(kind, sectors);
         if let Some(latency) = latency {
             self.recorded.record(kind, latency);
         }
@@ -672,13 +725,7 @@ impl<'p> Replay<'p> {
     /// The run ends with the last request, whatever the policy still has to do.
     fn finish(mut self, header: &Header) -> Result<Replayed, ReplayError> {
         if self.figures.requests + self.figures.recorded_discards == 0 {
-            let of = match self.options.devices {
-                DeviceChoice::Number(number) => {
-                    format!(" to device {number} ({})", header.device_name(number))
-                }
-                _ => String::new(),
-            };
-            return Err(ReplayError::Nothing { of });
+            return Err(self.aim.nothing(header));
         }
         self.figures.knows = match () {
             () if self.has_frees => Knows::Frees,
@@ -698,13 +745,9 @@ impl<'p> Replay<'p> {
             true => Stale { max: Some(max), mean: None, end: Some(stale_end) },
             false => Stale::default(),
         };
+        self.figures.enter(&self.latencies, &self.recorded);
         Ok(Replayed {
-            figures: ReplayFigures {
-                latency_mean_ns: self.latencies.mean_ns().unwrap_or(0),
-                recorded_latency_mean_ns: self.recorded.mean_ns(),
-                recorded_latency: self.recorded.summaries().map(|(kind, s)| (kind.to_owned(), s)).collect(),
-                ..self.figures
-            },
+            figures: self.figures,
             duration: end.since(self.begin),
             latencies: self.latencies,
             ledger: self.hosted.ledger(),
