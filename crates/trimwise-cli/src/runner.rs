@@ -221,6 +221,7 @@ mod linked;
 mod model_ext4;
 mod real;
 mod room;
+pub mod traces;
 mod verdicts;
 pub mod verify;
 mod workloads;

@@ -14,6 +14,7 @@
 //!   bytes to its device, and [`layers`] maps that device's bytes to the disks below;
 //! - [`daemon`]: the configuration of `trimwised`, and its control protocol;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
+//! - [`trace_file`]: block traces in files and pipes, plain or compressed;
 //! - [`sparse_store`]: the bytes of an emulated drive;
 //! - [`privilege`]: what to advise when the kernel refuses;
 //! - [`text`]: which characters must not reach a terminal;
@@ -40,6 +41,7 @@ pub mod raw_device;
 mod ready;
 pub mod sparse_store;
 pub mod text;
+pub mod trace_file;
 pub mod trim;
 
 pub use directory::RealDirectory;

@@ -9,8 +9,10 @@ pub mod devices;
 pub mod doctor;
 pub mod kernel;
 pub mod policies;
+pub mod replay;
 pub mod reproduce;
 pub mod selftest;
+pub mod trace;
 pub mod trim;
 pub mod verify;
 
@@ -27,8 +29,10 @@ use devices::arguments::DevicesArguments;
 use doctor::arguments::DoctorArguments;
 use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
+use replay::ReplayArguments;
 use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
+use trace::arguments::TraceArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
 
@@ -80,6 +84,10 @@ pub enum Command {
     Bench(BenchArguments),
     /// Find out whether a drive honours TRIM and whether TRIM restores its speed
     Verify(VerifyArguments),
+    /// Show what is in a block trace, or convert it
+    Trace(TraceArguments),
+    /// Replay a block trace on a real file or device, and destroy what it holds
+    Replay(ReplayArguments),
     /// Trim the free space of a mounted file system in slices; --dry-run shows what would be sent
     Trim(TrimArguments),
     /// Show what the daemon `trimwised` does on each file system
@@ -122,6 +130,8 @@ pub fn run(command: Command) -> Result<String, Failure> {
         }
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
+        Command::Trace(arguments) => trace::run(&arguments.command, interrupt::install),
+        Command::Replay(arguments) => replay::run(&arguments, interrupt::install),
         Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),

@@ -28,6 +28,7 @@ use super::devices;
 use super::experiments::{self, Experiment, OnKernel};
 use super::guests::{self, Bounds};
 use super::room::Room;
+use super::traces::{self, TraceFile};
 use super::{
     BenchProgress, KernelRun, Listed, ModelRun, Models, Mounted, RealTarget, Report, Reproduction, input,
     workloads,
@@ -57,6 +58,7 @@ pub struct Workload {
 enum Kind {
     Postmark(PlannedRun),
     Timed(Timed),
+    Trace(TraceFile),
 }
 
 impl Workload {
@@ -64,10 +66,18 @@ impl Workload {
     fn bad_location(&self, error: &LocationError) -> Failure {
         let line = match &self.kind {
             Kind::Postmark(run) => run.line_of_location(&error.path),
-            Kind::Timed(_) => None,
+            Kind::Timed(_) | Kind::Trace(_) => None,
         };
         let at = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::usage(format!("{}{at}: {error}", self.argument))
+    }
+
+    /// The error for a trace where there is a file system.
+    fn has_no_files(&self) -> Failure {
+        Failure::usage(format!(
+            "--workload {}: a trace has no files; expected --target model, or `trimwise replay` on a file or device",
+            self.argument
+        ))
     }
 }
 
@@ -117,6 +127,13 @@ impl Models for Linked {
     }
 
     fn workload(&self, argument: &str) -> Result<Workload, Failure> {
+        if let Some(text) = argument.strip_prefix(traces::PREFIX) {
+            let file = TraceFile::parse_workload(text)?;
+            file.expect_rereadable()?;
+            file.open()?;
+            let (argument, text) = (argument.to_string(), String::new());
+            return Ok(Workload { argument, text, kind: Kind::Trace(file) });
+        }
         if Timed::is_meant(argument) {
             let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
             return Ok(Workload {
@@ -159,10 +176,12 @@ impl Models for Linked {
         workload: &Workload,
         utilization_percent: u8,
     ) -> Result<(), Failure> {
-        let room = Room::of(device, FormatOptions::TODAY, utilization_percent)?;
+        let room = || Room::of(device, FormatOptions::TODAY, utilization_percent);
         let checked = match &workload.kind {
-            Kind::Postmark(run) => room.check(&run.config),
-            Kind::Timed(timed) => room.check_timed(*timed),
+            Kind::Postmark(run) => room()?.check(&run.config),
+            Kind::Timed(timed) => room()?.check_timed(*timed),
+            // Its addresses are known only when it has been read.
+            Kind::Trace(_) => return Ok(()),
         };
         checked
             .map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", workload.argument, device.name)))
@@ -173,6 +192,9 @@ impl Models for Linked {
     }
 
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure> {
+        if let Kind::Trace(file) = &run.workload.kind {
+            return traces::run_model(run, file, &report);
+        }
         let spec = CellSpec {
             device: run.device.name.clone(),
             ssd: run.device.config.clone(),
@@ -181,6 +203,7 @@ impl Models for Linked {
             workload: match &run.workload.kind {
                 Kind::Postmark(run) => run.config.clone().into(),
                 Kind::Timed(timed) => (*timed).into(),
+                Kind::Trace(_) => return Err(run.workload.has_no_files()),
             },
             host: HostConfig::of(run.linux, run.memory),
             format: FormatOptions::TODAY,
@@ -207,6 +230,7 @@ impl Models for Linked {
             let why = match &run.workload.kind {
                 Kind::Postmark(run) => room.when_full(footprint(&run.config).bytes_max),
                 Kind::Timed(timed) => room.when_full(timed.needed()),
+                Kind::Trace(_) => return run.workload.has_no_files(),
             };
             let argument = &run.workload.argument;
             Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
@@ -219,6 +243,9 @@ impl Models for Linked {
 
     fn check_kernel_run(&self, run: &KernelRun<Self>) -> Result<(), Failure> {
         let KernelRun { device, workload, target, policy, .. } = *run;
+        if matches!(workload.kind, Kind::Trace(_)) {
+            return Err(workload.has_no_files());
+        }
         guests::check_memory(run.memory)?;
         guests::check_size(device, target.file_system)?;
         if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
@@ -233,6 +260,7 @@ impl Models for Linked {
         let checked = match &workload.kind {
             Kind::Postmark(run) => room.check(&run.config),
             Kind::Timed(timed) => room.check_timed(*timed),
+            Kind::Trace(_) => return Err(workload.has_no_files()),
         };
         checked
             .map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", workload.argument, device.name)))
@@ -242,6 +270,7 @@ impl Models for Linked {
         let workload = match &run.workload.kind {
             Kind::Postmark(_) => KernelWorkload::Postmark(run.workload.text.clone()),
             Kind::Timed(timed) => KernelWorkload::Timed(timed.to_string()),
+            Kind::Trace(_) => return Err(run.workload.has_no_files()),
         };
         let cell = KernelCell {
             device: run.device,
@@ -286,6 +315,7 @@ impl Models for Linked {
                     )));
                 }
             }
+            Kind::Trace(_) => return Err(workload.has_no_files()),
         }
         Ok(match mount_of(directory) {
             Ok(m) => Mounted {
@@ -334,6 +364,7 @@ impl Models for Linked {
                 })?;
                 Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
             }
+            Kind::Trace(_) => Err(workload.has_no_files()),
         }
     }
 

@@ -44,12 +44,7 @@ impl RealTarget {
     }
 
     /// Opens it with at least `depth` operations at a time. If it will be written, the user must have agreed.
-    pub(super) fn open(
-        &self,
-        is_written: bool,
-        depth: u32,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<RawDevice, Failure> {
+    pub fn open(&self, is_written: bool, depth: u32, stop: &Arc<AtomicBool>) -> Result<RawDevice, Failure> {
         let access = if is_written {
             Access::Write(consent::check(&self.target, self.destroy.as_deref()).map_err(Failure::usage)?)
         } else {
