@@ -807,3 +807,6 @@ impl Sampler {
         std::mem::take(&mut self.samples)
     }
 }
+
+#[cfg(test)]
+mod tests;
