@@ -142,7 +142,7 @@ impl Drop for NewTrace {
 
 #[cfg(test)]
 mod tests {
-    use trimwise::trace::{self, Source as _};
+    use trimwise::trace;
 
     use super::*;
 

@@ -52,6 +52,9 @@ pub(super) struct Action {
     preflush: bool,
 }
 
+/// Time, device, stage, request and whether the cache is emptied before it; `None` if an event says nothing of a request.
+type Parsed<D> = Result<Option<(u64, D, Stage, Request, bool)>, Wrong>;
+
 /// Reads a trace and matches issues with completions.
 #[derive(Debug)]
 pub(super) struct Matched<P: Parser<Item = Action>> {
@@ -278,7 +281,7 @@ fn seconds(text: &str) -> Result<u64, Wrong> {
     whole.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(fraction * scale)).ok_or_else(wrong)
 }
 
-fn parse_line(line: &str) -> Result<Option<(u64, &str, Stage, Request, bool)>, Wrong> {
+fn parse_line(line: &str) -> Parsed<&str> {
     const FIELDS: &str = "device, processor, sequence, seconds, process, action, RWBS";
     let mut words = line.split_whitespace();
     let device = words.next().unwrap_or_default();
@@ -380,7 +383,7 @@ mod category {
     pub const FUA: u64 = 1 << 15;
 }
 
-fn parse_record(numbers: &Numbers) -> Result<Option<(u64, u64, Stage, Request, bool)>, Wrong> {
+fn parse_record(numbers: &Numbers) -> Parsed<u64> {
     let action = numbers.at::<4>(28);
     let is = |bit: u64| (action >> 16) & bit != 0;
     // Bit 8 says that a control group follows.

@@ -680,13 +680,12 @@ impl<'p> Replay<'p> {
         let at = self.now;
         if kind == RequestKind::Discard {
             self.figures.recorded_discards += 1;
-            if !self.has_frees && self.handling != Handling::AsRecorded {
-                if let Some(range) = whole_units(sectors) {
-                    self.hosted.free(range);
-                    self.hosted.committed(at);
-                }
+            let is_queued = !self.has_frees && self.handling != Handling::AsRecorded;
+            if is_queued && let Some(range) = whole_units(sectors) {
+                self.hosted.free(range);
+                self.hosted.committed(at);
             }
-            if self.has_frees || self.handling != Handling::AsRecorded {
+            if self.has_frees || is_queued {
                 // Nothing in the trace waits here for what the policy now does.
                 return Ok(());
             }

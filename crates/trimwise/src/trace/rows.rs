@@ -26,7 +26,7 @@ pub(super) trait Row {
     const MADE_BY: &'static str;
     /// A first line with the names of the columns begins so, in lower case; empty if there is never one.
     const HEADING: &'static str;
-    fn parse<'a>(line: &'a str) -> Result<(u64, &'a str, Request), Wrong>;
+    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong>;
 }
 
 /// Reads lines of one format.
@@ -100,7 +100,7 @@ impl Row for Msr {
     const MADE_BY: &'static str = "msr";
     const HEADING: &'static str = "timestamp,hostname";
 
-    fn parse<'a>(line: &'a str) -> Result<(u64, &'a str, Request), Wrong> {
+    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
         const FILE_TIME_NS: u64 = 100;
         const COLUMNS: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
         let [at, host, disk, kind_text, offset, size, response] = columns(line.split(','), COLUMNS)?;
@@ -129,7 +129,7 @@ impl Row for Alibaba {
     const MADE_BY: &'static str = "alibaba";
     const HEADING: &'static str = "device_id,";
 
-    fn parse<'a>(line: &'a str) -> Result<(u64, &'a str, Request), Wrong> {
+    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
         let [device, op, offset, length, at] =
             columns(line.split(','), "device_id,opcode,offset,length,timestamp")?;
         let at: u64 = field(Some(at), "a time in microseconds")?;
@@ -151,7 +151,7 @@ impl Row for Tencent {
     const MADE_BY: &'static str = "tencent";
     const HEADING: &'static str = "timestamp,offset";
 
-    fn parse<'a>(line: &'a str) -> Result<(u64, &'a str, Request), Wrong> {
+    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
         let [at, first, count, op, volume] =
             columns(line.split(','), "Timestamp,Offset,Size,IOType,VolumeID")?;
         let at: u64 = field(Some(at), "a time in seconds")?;
@@ -170,7 +170,7 @@ impl Row for Mqsim {
     const MADE_BY: &'static str = "mqsim";
     const HEADING: &'static str = "";
 
-    fn parse<'a>(line: &'a str) -> Result<(u64, &'a str, Request), Wrong> {
+    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
         let [at, device, first, count, op] =
             columns(line.split_whitespace(), "time, device, first sector, sectors, type")?;
         let range = sectors(field(Some(first), "a sector")?, field(Some(count), "a number of sectors")?)?;
