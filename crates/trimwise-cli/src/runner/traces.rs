@@ -165,6 +165,7 @@ pub fn run_model(run: &ModelRun<Linked>, file: &TraceFile, report: &Report) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::Models as _;
 
     #[test]
     fn a_workload_names_format_file_and_options() {
@@ -188,5 +189,41 @@ mod tests {
             let failure = TraceFile::parse_workload(text).unwrap_err();
             assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{text}: {failure:?}");
         }
+    }
+
+    #[test]
+    fn a_trace_is_compared_on_a_modelled_drive() {
+        use clap::Parser as _;
+
+        use crate::commands::{Command, CommandLine, compare};
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let lines = (0..200).map(|i| format!("{} a write {} 4096\n", i * 100, i * 8192));
+        let trims = (0..50).map(|i| format!("{} a trim {} 4096\n", 30_000 + i * 100, i * 8192));
+        let text: String = lines.chain(trims).chain(["50000 a write 0 4096\n".to_owned()]).collect();
+        std::fs::write(&path, format!("fio version 3 iolog\n{text}")).unwrap();
+        let run = |options: &str, policies: &[&str]| {
+            let workload = format!("trace:{}{options}", path.display());
+            let words =
+                ["trimwise", "compare", "-w", &workload, "--reps", "1", "--utilization", "1", "--policy"];
+            let line =
+                CommandLine::try_parse_from(words.iter().chain(policies)).unwrap_or_else(|e| panic!("{e}"));
+            let Command::Compare(arguments) = line.command else { panic!("not compare") };
+            compare::run(&Linked, &arguments, |_| Ok(std::sync::Arc::default()))
+        };
+        let text = run(":open", &["off", "commit", "lazy"]).unwrap();
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for expected in
+            ["write p99", "latency", "The trace has 50 discards", "latency: the mean of all reads"]
+        {
+            assert!(plain.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("PostMark"), "{text}");
+        assert!(run("", &["off"]).unwrap().contains("total"));
+        let failure = run(":device=4", &["off"]).unwrap_err();
+        assert!(failure.to_string().contains("no requests to device 4"), "{failure}");
+        let missing = Linked.workload("trace:/no/such/trace").err().expect("no such file");
+        assert!(missing.to_string().contains("/no/such/trace"), "{missing}");
     }
 }

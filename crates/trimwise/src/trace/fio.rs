@@ -2,7 +2,8 @@
 //!
 //! As in `HOWTO.rst` ("Trace file format") and `iolog.c` of github.com/axboe/fio. The first line names the version.
 //! Version 2 has lines `FILE ACTION` and `FILE ACTION OFFSET LENGTH`, and `FILE wait MICROSECONDS` between them, which is
-//! relative to the last wait; without any, all requests have the same time. Version 3 puts a time in microseconds in
+//! relative to the last wait; without any, all requests have the same time. (fio's code takes it for milliseconds since
+//! its start; this follows the documentation.) Version 3 puts a time in microseconds in
 //! front of each line, and has no wait. Actions are add, open and close, which say nothing to a drive; read, write and
 //! trim, in bytes; sync and datasync.
 //!

@@ -7,7 +7,7 @@
 //!   in bytes; `Read` or `Write`.
 //! - **Alibaba** (`README.md` of github.com/alibaba/block-traces): `device_id,opcode,offset,length,timestamp`; `R` or
 //!   `W`; bytes; microseconds.
-//! - **Tencent** (`README` of the SNIA IOTTA traces 27917 and 28064): `Timestamp,Offset,Size,IOType,VolumeID`; whole
+//! - **Tencent** (`README` of the SNIA IOTTA traces 28064): `Timestamp,Offset,Size,IOType,VolumeID`; whole
 //!   seconds; sectors; 0 reads, 1 writes. Requests of one second have the same time, in the order of the file: replay
 //!   such a trace closed.
 //! - **MQSim** (`traces/README.md` of github.com/umn-cris/MQSim): time, device, first sector, sectors, type, separated by
