@@ -223,7 +223,7 @@ mod tests {
         assert!(run("", &["off"]).unwrap().contains("total"));
         let failure = run(":device=4", &["off"]).unwrap_err();
         assert!(failure.to_string().contains("no requests to device 4"), "{failure}");
-        let missing = Linked.workload("trace:/no/such/trace").err().expect("no such file");
+        let missing = Linked.workload("trace:/no/such/trace").expect_err("no such file");
         assert!(missing.to_string().contains("/no/such/trace"), "{missing}");
     }
 }
