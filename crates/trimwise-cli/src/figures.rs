@@ -1,7 +1,7 @@
 //! Numbers as tables and reports show them.
 
 use trimwise::compare::ledger::WITHOUT_TRIM;
-use trimwise::compare::result::{DeviceFigures, Measure};
+use trimwise::compare::result::{Cell, DeviceFigures, Measure, WorkloadFigures};
 use trimwise::compare::statistics::{Comparison, Interval, Sample};
 use trimwise::compare::summary::{BOUND, LedgerRow, PolicySummary, Saved};
 pub use trimwise::compare::verdict::{grouped, thousands};
@@ -155,20 +155,29 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// The heading of the workload's own figure: PostMark's rate, or else the time until the TRIMs of what was removed were
-/// acknowledged.
-pub fn own_heading(measure: Measure) -> &'static str {
+/// The heading of the workload's own figure: PostMark's rate, the time until the TRIMs of what was removed were
+/// acknowledged, or the latency that 1 % of a trace's writes exceed.
+pub fn own_heading(measure: Measure, is_trace: bool) -> &'static str {
     match measure {
-        Measure::Total => "trans./s",
+        _ if is_trace => "write p99",
+        Measure::Total | Measure::Latency => "trans./s",
         Measure::Fsync | Measure::Write => "TRIMs done",
     }
+}
+
+/// Whether a cell is of a trace.
+pub fn is_trace(cell: &Cell) -> bool {
+    matches!(cell.workload, WorkloadFigures::Replay(_))
 }
 
 /// Formats the figures of a policy that follow its duration in table and report.
 pub fn of_policy(p: &PolicySummary) -> [String; 5] {
     let device = |figure: Option<f64>, show: &dyn Fn(f64) -> String| figure.map_or(NONE.to_string(), show);
     let own = match p.runs.first().map(|c| c.measure()).unwrap_or_default() {
-        Measure::Total => p
+        _ if p.runs.iter().any(|c| is_trace(c)) => p
+            .known_median_of(|c| c.latency.get("write").map(|write| write.p99_ns as f64))
+            .map_or(NONE.to_string(), nanoseconds),
+        Measure::Total | Measure::Latency => p
             .known_median_of(|c| c.postmark().map(|p| p.transactions_per_s))
             .map_or(NONE.to_string(), significant),
         Measure::Fsync | Measure::Write => p

@@ -15,6 +15,7 @@ mod progress;
 mod real_target;
 mod report;
 mod table;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@
 //! - [`daemon`]: the configuration of `trimwised`, and its control protocol;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
 //! - [`tracefs`]: the kernel's tracepoints, for the daemon and for [`record`], which records block requests;
+//! - [`trace_file`]: block traces in files and pipes, plain or compressed;
 //! - [`sparse_store`]: the bytes of an emulated drive;
 //! - [`path_error`]: an error of the operating system, with its path;
 //! - [`privilege`]: what to advise when the kernel refuses;
@@ -45,6 +46,7 @@ pub mod record;
 mod slots;
 pub mod sparse_store;
 pub mod text;
+pub mod trace_file;
 pub mod tracefs;
 pub mod trim;
 

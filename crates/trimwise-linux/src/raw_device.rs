@@ -243,13 +243,18 @@ impl BlockDevice for RawDevice {
 
     async fn sleep(&self, span: SimDuration) {
         const LOOK_EVERY: Duration = Duration::from_millis(50);
+        // What is in flight completes meanwhile, and its latency ends when that is seen.
+        const LOOK_IN_FLIGHT_EVERY: Duration = Duration::from_micros(20);
         let until = Instant::now() + Duration::from_nanos(span.as_nanos());
         while self.check_interrupt().is_ok() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            std::thread::sleep(left.min(LOOK_EVERY));
+            let mut queue = self.queue.borrow_mut();
+            let every = if queue.is_idle() { LOOK_EVERY } else { LOOK_IN_FLIGHT_EVERY };
+            std::thread::sleep(left.min(every));
+            queue.reap(|| self.time());
         }
     }
 

@@ -10,8 +10,10 @@ pub mod doctor;
 pub mod kernel;
 pub mod policies;
 pub mod record;
+pub mod replay;
 pub mod reproduce;
 pub mod selftest;
+pub mod trace;
 pub mod trim;
 pub mod verify;
 
@@ -30,8 +32,10 @@ use doctor::arguments::DoctorArguments;
 use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
 use record::arguments::RecordArguments;
+use replay::ReplayArguments;
 use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
+use trace::arguments::TraceArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
 
@@ -81,6 +85,10 @@ pub enum Command {
     Bench(BenchArguments),
     /// Find out whether a drive honours TRIM and whether TRIM restores its speed
     Verify(VerifyArguments),
+    /// Show what is in a block trace, or convert it
+    Trace(TraceArguments),
+    /// Replay a block trace on a real file or device, and destroy what it holds
+    Replay(ReplayArguments),
     /// Trim the free space of a mounted file system in slices; --dry-run shows what would be sent
     Trim(TrimArguments),
     /// Record the block requests of a file system, and what it frees, allocates and commits, as a trace
@@ -124,6 +132,8 @@ pub fn run(command: Command) -> Result<String, Failure> {
         }
         Command::Bench(arguments) => bench::run(&arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
+        Command::Trace(arguments) => trace::run(&arguments.command, interrupt::install),
+        Command::Replay(arguments) => replay::run(&arguments, interrupt::install),
         Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Record(arguments) => record::run(&arguments, interrupt::install),

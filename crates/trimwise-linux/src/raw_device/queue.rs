@@ -211,7 +211,7 @@ impl Queue {
     }
 
     /// Collects what the kernel has completed.
-    fn reap(&mut self, now: impl Fn() -> SimTime) {
+    pub fn reap(&mut self, now: impl Fn() -> SimTime) {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(|one| done.push(one));
         for one in done.drain(..) {

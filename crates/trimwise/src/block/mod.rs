@@ -23,6 +23,7 @@ pub use device::{
     BlockDevice, BlockError, Completion, DeviceFacts, Operation, TrimFacts, check as check_operation,
 };
 pub use model::ModelDevice;
+pub(crate) use port::{Piece, pieces, whole_units};
 pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
 pub use write_throttle::WriteThrottleConfig;
 

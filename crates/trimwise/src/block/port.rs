@@ -135,6 +135,11 @@ impl Port {
         &self.drive
     }
 
+    /// The same, to change it past its commands.
+    pub(crate) fn drive_mut(&mut self) -> &mut Drive {
+        &mut self.drive
+    }
+
     /// Its size.
     pub fn size(&self) -> Bytes {
         Bytes::from_units(self.drive.ssd().capacity_units())
@@ -296,13 +301,13 @@ impl Port {
 }
 
 /// Whole units, or some sectors of one unit.
-enum Piece {
+pub(crate) enum Piece {
     Whole(UnitRange),
     Part(SectorRange),
 }
 
 /// Splits a run of sectors as a drive needs it: the rest of a unit, whole units, the beginning of a unit.
-fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
+pub(crate) fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
     let (start, end) = (sectors.first.0, sectors.first.0 + sectors.sectors);
     let first_whole = start.next_multiple_of(UNIT_SECTORS).min(end);
     let last_whole = (end / UNIT_SECTORS * UNIT_SECTORS).max(first_whole);
@@ -313,7 +318,7 @@ fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
 }
 
 /// The units that lie in the range as a whole.
-fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
+pub(crate) fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
     let start = sectors.first.0.div_ceil(UNIT_SECTORS);
     let end = (sectors.first.0 + sectors.sectors) / UNIT_SECTORS;
     (start < end).then(|| UnitRange::new(Lpn(start), end - start))

@@ -329,7 +329,7 @@ async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, Cel
     match &mut cell.workload {
         WorkloadFigures::Append(AppendFigures { trims, .. })
         | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims = Some(issue.into()),
-        WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => {}
+        WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => {}
     }
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::watch::Issue;
+use crate::trace::replay::ReplayFigures;
 use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;
 
@@ -17,6 +18,8 @@ pub enum Measure {
     Fsync,
     /// The synchronous write that needs a block.
     Write,
+    /// The mean latency of the requests, where their times are given.
+    Latency,
 }
 
 impl Measure {
@@ -26,6 +29,7 @@ impl Measure {
             Self::Total => "total",
             Self::Fsync => "fsync",
             Self::Write => "write",
+            Self::Latency => "latency",
         }
     }
 }
@@ -40,6 +44,8 @@ pub enum WorkloadFigures {
     Append(AppendFigures),
     /// A write on a full file system.
     FullWrite(FullWriteFigures),
+    /// A trace.
+    Replay(ReplayFigures),
     /// A workload of the caller's.
     Own(OwnFigures),
 }

@@ -28,14 +28,14 @@ pub struct Cell {
     pub rep: u32,
     /// Duration of the workload; if it times one operation, up to the end of that.
     pub duration_ns: u64,
-    /// The workload's own figures, under its name: `postmark`, `append`, `full_write` or `own`.
+    /// The workload's own figures, under its name: `postmark`, `append`, `full_write`, `replay` or `own`.
     #[serde(flatten)]
     pub workload: WorkloadFigures,
     /// The device's figures during the workload; `None` on a real directory.
     pub device_stats: Option<DeviceFigures>,
     /// The fate of freed units, and the cost and savings of TRIM; `None` on a real directory.
     pub ledger: Option<CellLedger>,
-    /// Latency of each operation that occurred, by name; only of PostMark.
+    /// Latency of each operation or kind of request that occurred, by name; only of PostMark and traces.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
     /// PostMark's own report, verbose or terse as the workload says.
     #[serde(skip)]
@@ -130,6 +130,8 @@ impl Cell {
     pub fn measure(&self) -> Measure {
         match &self.workload {
             WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => Measure::Total,
+            WorkloadFigures::Replay(figures) if figures.pace == "open" => Measure::Latency,
+            WorkloadFigures::Replay(_) => Measure::Total,
             WorkloadFigures::Append(_) => Measure::Fsync,
             WorkloadFigures::FullWrite(_) => Measure::Write,
         }
@@ -138,7 +140,10 @@ impl Cell {
     /// The time by which policies are judged.
     pub(crate) fn measured_ns(&self) -> u64 {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => self.duration_ns,
+            WorkloadFigures::Replay(figures) if figures.pace == "open" => figures.latency_mean_ns,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => {
+                self.duration_ns
+            }
             WorkloadFigures::Append(figures) => figures.fsync_ns,
             WorkloadFigures::FullWrite(figures) => figures.write_ns,
         }
@@ -147,7 +152,7 @@ impl Cell {
     /// The TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => None,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => None,
             WorkloadFigures::Append(figures) => figures.trims,
             WorkloadFigures::FullWrite(figures) => figures.trims,
         }

@@ -83,6 +83,7 @@ fn speed_sentence(
         Measure::Total => ("run", "it is", ""),
         Measure::Fsync => ("fsync", "its fsync is", "with "),
         Measure::Write => ("write", "its write is", "with "),
+        Measure::Latency => ("mean request", "its mean request is", "with "),
     };
     let mut text = if name == baseline {
         match alternative(device, baseline).and_then(|a| Some((a.policy, a.versus_baseline?))) {

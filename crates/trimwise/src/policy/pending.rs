@@ -128,6 +128,11 @@ impl PendingSet {
         self.extents.fit(goal.0, want)
     }
 
+    /// The first extent from `from` on with at least `units_min` units.
+    pub(crate) fn next(&self, from: Lpn, units_min: u64) -> Option<UnitRange> {
+        self.extents.find(from.0, units_min)
+    }
+
     /// Every extent in the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = UnitRange> + '_ {
         self.extents.iter()
@@ -184,6 +189,11 @@ impl PendingSet {
             }
             at = next.map_or(end, |extent| extent.end().0);
         }
+    }
+
+    /// Every extent that was dropped and not allocated since, in order.
+    pub(crate) fn untrimmed(&self) -> impl Iterator<Item = UnitRange> + '_ {
+        self.untrimmed.iter()
     }
 
     /// Units in the set.

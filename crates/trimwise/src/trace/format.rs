@@ -27,7 +27,7 @@ use crate::units::{Lba, SectorRange, SimDuration, SimTime};
 /// The first line of every trace of this version.
 pub const MAGIC: &str = "trimwise trace 1\n";
 /// The part of it that every version begins with.
-const MAGIC_ANY: &str = "trimwise trace ";
+pub(super) const MAGIC_ANY: &str = "trimwise trace ";
 /// Longest header: far more than a thousand devices need.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
@@ -213,14 +213,22 @@ impl<R: BufRead> Reader<R> {
         TraceError::Malformed { place: self.place(), what: what.into(), expected: expected.to_owned() }
     }
 
+    #[inline]
     fn byte(&mut self) -> Result<u8, TraceError> {
-        let mut byte = [0];
-        match self.input.read_exact(&mut byte) {
-            Ok(()) => Ok(byte[0]),
-            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
-                Err(TraceError::Truncated { place: self.place() })
+        loop {
+            match self.input.fill_buf() {
+                Ok(&[byte, ..]) => {
+                    self.input.consume(1);
+                    return Ok(byte);
+                }
+                Ok([]) => return Err(TraceError::Truncated { place: self.place() }),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // A compressed file that was cut off.
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(TraceError::Truncated { place: self.place() });
+                }
+                Err(source) => return Err(TraceError::Io { place: self.place(), source }),
             }
-            Err(source) => Err(TraceError::Io { place: self.place(), source }),
         }
     }
 

@@ -1,12 +1,28 @@
 //! Block traces: what a host asked of a drive, and what its file system freed, allocated and committed meanwhile.
 //!
 //! A trace is a [`Header`] and a stream of [`Record`]s in the order of their time. Whatever its format, it is read
-//! through [`Source`], one record at a time, so memory does not depend on its length. [`format`](mod@format) is
-//! trimwise's own; the other modules read the formats of others.
+//! through [`Source`], one record at a time, so memory does not depend on its length. [`open`] finds out the format.
+//! [`format`](mod@format) is trimwise's own; the other modules read those of others.
 //!
 //! A trace holds no file names and no contents, only addresses, sizes and times.
 
+mod blktrace;
+mod fio;
 pub mod format;
+mod hosted;
+mod input;
+mod on_device;
+mod open;
+mod oracle;
+pub mod replay;
+mod rows;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+pub use on_device::{DeviceReplay, replay_on};
+pub use open::{Format, open};
+pub use survey::{KindFigures, TraceInfo, convert, survey};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -14,7 +30,7 @@ use thiserror::Error;
 use crate::units::{SectorRange, SimDuration, SimTime};
 
 /// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
     /// Reads sectors.
     Read,
@@ -106,6 +122,21 @@ pub struct Header {
     pub file_system: Option<TraceFileSystem>,
     /// The host's kernel.
     pub kernel: Option<String>,
+}
+
+impl Header {
+    /// Whether its format has neither discards nor frees.
+    pub(crate) fn never_discards(&self) -> bool {
+        ["msr", "alibaba", "tencent", "mqsim", "oraclegeneral"].contains(&self.made_by.as_str())
+    }
+
+    /// The name of a device, for messages.
+    pub(crate) fn device_name(&self, device: u32) -> String {
+        match self.devices.get(device as usize) {
+            Some(found) if !found.name.is_empty() => format!("device {device} ({})", found.name),
+            _ => format!("device {device}"),
+        }
+    }
 }
 
 /// Why a trace cannot be read on.

@@ -52,7 +52,26 @@ pub struct LatencySummary {
     pub max_ns: u64,
 }
 
-/// One latency histogram for each [`Operation`] (three significant digits, up to an hour).
+impl LatencySummary {
+    /// The summary of a histogram of nanoseconds; `None` if it is empty.
+    pub(crate) fn of(h: &Histogram<u32>) -> Option<Self> {
+        (!h.is_empty()).then(|| Self {
+            count: h.len(),
+            p50_ns: h.value_at_quantile(0.5),
+            p99_ns: h.value_at_quantile(0.99),
+            p999_ns: h.value_at_quantile(0.999),
+            max_ns: h.max(),
+        })
+    }
+}
+
+/// A histogram of latencies: three significant digits, up to an hour.
+pub(crate) fn histogram() -> Histogram<u32> {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid")
+}
+
+/// One latency histogram for each [`Operation`].
 #[derive(Clone, Debug)]
 pub struct OpLatencies {
     histograms: [Histogram<u32>; 5],
@@ -60,9 +79,7 @@ pub struct OpLatencies {
 
 impl Default for OpLatencies {
     fn default() -> Self {
-        const HOUR_NS: u64 = 3_600_000_000_000;
-        let histogram = Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid");
-        Self { histograms: std::array::from_fn(|_| histogram.clone()) }
+        Self { histograms: std::array::from_fn(|_| histogram()) }
     }
 }
 
@@ -74,14 +91,7 @@ impl OpLatencies {
 
     /// The summary of one operation; `None` if there was none.
     pub fn summary(&self, operation: Operation) -> Option<LatencySummary> {
-        let h = &self.histograms[operation as usize];
-        (!h.is_empty()).then(|| LatencySummary {
-            count: h.len(),
-            p50_ns: h.value_at_quantile(0.5),
-            p99_ns: h.value_at_quantile(0.99),
-            p999_ns: h.value_at_quantile(0.999),
-            max_ns: h.max(),
-        })
+        LatencySummary::of(&self.histograms[operation as usize])
     }
 
     /// Latencies in nanoseconds at the given quantiles, for a distribution plot.

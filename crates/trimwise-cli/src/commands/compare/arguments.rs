@@ -13,7 +13,8 @@ use crate::defaults;
 pub struct CompareArguments {
     /// PostMark configuration file or the name of a built-in one; or a benchmark that times one operation:
     /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
-    /// write to a full file system, with or without an fsync before it
+    /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
+    /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other)
     #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD,
           value_parser = word)]
     pub workload: String,

@@ -97,6 +97,7 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
                 )));
             }
         }
+        Kind::Trace(_) => return Err(workload.has_no_files()),
     }
     Ok(match mount_of(directory) {
         Ok(m) => Mounted {
@@ -145,6 +146,7 @@ fn run_once(
             })?;
             Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
         }
+        Kind::Trace(_) => Err(workload.has_no_files()),
     }
 }
 

@@ -121,6 +121,7 @@ impl Runs<'_> {
     /// Rejects what cannot run, before anything runs.
     pub fn check(&self) -> Result<(), Failure> {
         guests::check_memory(self.memory)?;
+        self.workload.to_guest()?;
         for (device, policy) in self.grid.pairs() {
             guests::check_size(device, self.target.file_system)?;
             if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
@@ -156,7 +157,7 @@ impl Runs<'_> {
         stop: &Arc<AtomicBool>,
     ) -> Result<Cell, Failure> {
         let Self { target, utilization_percent, seed, .. } = *self;
-        let workload = &self.workload.to_guest();
+        let workload = &self.workload.to_guest()?;
         let cell = KernelCell { device, target, policy, workload, utilization_percent, rep, seed };
         let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
         cell.run(&guests::guest(self.image, self.memory, &bounds)?).map_err(guests::failure)

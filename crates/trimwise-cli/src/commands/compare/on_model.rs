@@ -9,6 +9,7 @@ use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
+use trimwise::trace::replay::ReplaySpec;
 use trimwise::units::Bytes;
 use trimwise::workload::files::FileError;
 use trimwise_lab::experiment::Report;
@@ -18,7 +19,7 @@ use trimwise_lab::pool;
 use super::check::{self, Planned};
 use super::on_kernel::Runs;
 use super::room::Room;
-use super::workload::{Workload, is_full, report_phase};
+use super::workload::{Kind, Workload, is_full, report_phase};
 use super::{Comparison, Grid, Linux, NO_FILL, Ran, Settings, finish, or};
 use crate::arguments::GUEST_LIMITS;
 use crate::commands::compare::arguments::CompareArguments;
@@ -154,12 +155,26 @@ impl Plan {
         rep: u32,
         report: Report,
     ) -> Result<Cell, Failure> {
+        if let Kind::Trace(file) = &self.workload.kind {
+            let spec = ReplaySpec {
+                device: device.name.clone(),
+                ssd: device.config.clone(),
+                faults: device.faults,
+                policy: policy.into(),
+                linux: self.linux,
+                utilization_percent: self.utilization_percent.into(),
+                rep,
+                seed: self.seed,
+                options: file.options,
+            };
+            return file.run_cell(&spec, &report);
+        }
         let spec = CellSpec {
             device: device.name.clone(),
             ssd: device.config.clone(),
             faults: device.faults,
             policy: policy.into(),
-            workload: self.workload.to_model(),
+            workload: self.workload.to_model()?,
             host: HostConfig::of(self.linux, self.memory),
             format: FormatOptions::TODAY,
             utilization_percent: Some(self.utilization_percent.into()),

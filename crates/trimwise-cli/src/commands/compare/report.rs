@@ -132,10 +132,12 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
 }
 
 fn figures_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Figure>, Failure> {
-    let mut all = vec![match measure {
-        Measure::Total => phases(device)?,
-        Measure::Fsync | Measure::Write => operations(device)?,
-    }];
+    let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| crate::figures::is_trace(run));
+    let mut all = match measure {
+        _ if is_trace => Vec::new(),
+        Measure::Total | Measure::Latency => vec![phases(device)?],
+        Measure::Fsync | Measure::Write => vec![operations(device)?],
+    };
     all.extend(write_amplification(device)?);
     all.extend(busy(device)?);
     all.extend(stale(device)?);
@@ -187,7 +189,7 @@ fn operations(device: &DeviceSummary) -> Result<Figure, Failure> {
     let first_and_second = |c: &Cell| match &c.workload {
         WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
         WorkloadFigures::FullWrite(f) => [f.fsync_ns.unwrap_or(0), f.write_ns],
-        WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => [0, 0],
+        WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => [0, 0],
     };
     let names = match device.policies.iter().flat_map(|p| &p.runs).map(|c| c.measure()).next() {
         Some(Measure::Write) => ["fsync", "write"],

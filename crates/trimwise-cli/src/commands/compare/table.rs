@@ -1,13 +1,15 @@
 //! The table of `compare`: a block for each device, then the verdict, then the command that repeats it.
 
-use trimwise::compare::result::Measure;
+use trimwise::compare::result::{Cell, Measure, WorkloadFigures};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::trace::replay::Knows;
 use trimwise::units::Bytes;
 
 use crate::commands::compare::{Comparison, Settings};
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
+use crate::traces::PREFIX;
 
 /// Renders the whole text.
 pub fn render(comparison: &Comparison) -> String {
@@ -96,8 +98,8 @@ pub fn place(settings: &Settings, device: &str) -> String {
 /// Describes the workload in words.
 pub fn workload(settings: &Settings, measure: Measure) -> String {
     match measure {
-        Measure::Total => format!("PostMark {}", settings.workload),
-        Measure::Fsync | Measure::Write => settings.workload.clone(),
+        Measure::Total if !settings.workload.starts_with(PREFIX) => format!("PostMark {}", settings.workload),
+        _ => settings.workload.clone(),
     }
 }
 
@@ -111,6 +113,7 @@ pub fn columns(
     const DISTANCE: &str = "vs ideal";
     let with_difference = device.policies.len() > 1;
     let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == "model");
+    let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
     let baseline = &comparison.settings.baseline;
     let versus = format!("vs {baseline}");
     let mut header = vec!["policy", "n", measure.name()];
@@ -118,7 +121,7 @@ pub fn columns(
         header.push(&versus);
     }
     header.push(DISTANCE);
-    header.extend([figures::own_heading(measure), "WA", "erases", "TRIMs"]);
+    header.extend([figures::own_heading(measure, is_trace), "WA", "erases", "TRIMs"]);
     header.push(figures::stale_heading(&device.policies));
     let row = |p: &PolicySummary| {
         let mut row = vec![p.policy.to_string(), figures::runs(&p.time_s), figures::duration(&p.time_s)];
@@ -180,6 +183,7 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
         );
     }
     notes.extend(meaning(summary.measure));
+    notes.extend(traces(&policies().flat_map(|p| &p.runs).copied().collect::<Vec<_>>()));
     let mut filling: Vec<String> =
         policies().filter(|p| p.fills_commands).map(|p| format!("`{}`", p.policy)).collect();
     filling.dedup();
@@ -207,12 +211,57 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     notes
 }
 
+/// Explains what can and cannot be concluded from a trace.
+fn traces(runs: &[&Cell]) -> Vec<String> {
+    let Some(WorkloadFigures::Replay(trace)) = runs.first().map(|run| &run.workload) else {
+        return Vec::new();
+    };
+    let mut notes = vec![match trace.knows {
+        Knows::Frees => {
+            "The trace has what the file system freed and when it committed that, so every policy can be \
+                         compared; where files lie stays as it was recorded."
+                .to_owned()
+        }
+        Knows::Discards => format!(
+            "The trace has {} discards, and not what the file system freed: each stands for a commit. Space that the \
+             recording host never discarded is unknown.",
+            figures::grouped(trace.recorded_discards)
+        ),
+        Knows::Nothing => {
+            "The trace has neither discards nor frees: it shows how a drive serves the requests, and nothing \
+                           about TRIM policies."
+                .to_owned()
+        }
+    }];
+    if let Some(ns) = trace.recorded_latency_mean_ns {
+        notes.push(format!("Mean latency where it was recorded: {}.", figures::nanoseconds(ns as f64)));
+    }
+    if trace.lost_events > 0 {
+        notes.push(format!(
+            "{} events were lost when the trace was recorded.",
+            figures::grouped(trace.lost_events)
+        ));
+    }
+    if trace.cut_requests > 0 {
+        notes.push(format!(
+            "{} requests were cut off at the end of the drive.",
+            figures::grouped(trace.cut_requests)
+        ));
+    }
+    notes.extend(trace.cut_off.iter().map(|why| format!("The trace was replayed up to {why}.")));
+    notes
+}
+
 /// Explains what a workload's time covers, if that is only a part of it.
 fn meaning(measure: Measure) -> Option<String> {
     const TRIMS: &str =
         "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";
     match measure {
         Measure::Total => None,
+        Measure::Latency => Some(
+            "latency: the mean of all reads, writes and flushes; their times are those of the trace."
+                .to_owned(),
+        ),
         Measure::Fsync => Some(format!("fsync: the one that makes the removal of the file durable. {TRIMS}")),
         Measure::Write => Some(format!(
             "write: one block on the full file system, synchronously, after a file was removed. {TRIMS}"

@@ -15,6 +15,7 @@ use trimwise_uml::cell::KernelWorkload;
 use super::room::Room;
 use crate::commands::compare::arguments::CompareArguments;
 use crate::input;
+use crate::traces::{self, TraceFile};
 
 /// The built-in one. Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is
 /// more than the built-in default device holds, so it has to collect garbage.
@@ -29,7 +30,8 @@ run
 ";
 
 /// All forms of `--workload` besides a file, for messages.
-const NAMES: [&str; 3] = ["default", "append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]"];
+const NAMES: [&str; 4] =
+    ["default", "append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", traces::SYNTAX];
 
 /// Operations per progress report: an operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -48,13 +50,15 @@ pub enum Kind {
     /// PostMark, with the text of its configuration.
     Postmark(PlannedRun, String),
     Timed(Timed),
+    /// A block trace, which has no files: it runs in the model only.
+    Trace(TraceFile),
 }
 
 impl Workload {
     /// Finds the workload of these arguments, which must be PostMark if its report is requested.
     pub fn of(arguments: &CompareArguments) -> Result<Self, Failure> {
         let workload = Self::named(&arguments.workload)?;
-        if arguments.postmark && matches!(workload.kind, Kind::Timed(_)) {
+        if arguments.postmark && !matches!(workload.kind, Kind::Postmark(..)) {
             return Err(Failure::usage(format!(
                 "--postmark: --workload {} is not PostMark and has no report of its own",
                 arguments.workload
@@ -65,6 +69,12 @@ impl Workload {
 
     fn named(argument: &str) -> Result<Self, Failure> {
         let of = |kind| Self { argument: argument.to_owned(), kind };
+        if let Some(text) = argument.strip_prefix(traces::PREFIX) {
+            let file = TraceFile::parse_workload(text)?;
+            file.expect_rereadable()?;
+            file.open()?;
+            return Ok(of(Kind::Trace(file)));
+        }
         if Timed::is_meant(argument) {
             let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
             return Ok(of(Kind::Timed(timed)));
@@ -95,10 +105,18 @@ impl Workload {
     pub fn bad_location(&self, error: &LocationError) -> Failure {
         let line = match &self.kind {
             Kind::Postmark(run, _) => run.line_of_location(&error.path),
-            Kind::Timed(_) => None,
+            Kind::Timed(_) | Kind::Trace(_) => None,
         };
         let at = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::usage(format!("{}{at}: {error}", self.argument))
+    }
+
+    /// The error for a trace where there is a file system.
+    pub fn has_no_files(&self) -> Failure {
+        Failure::usage(format!(
+            "--workload {}: a trace has no files; expected --target model, or `trimwise replay` on a file or device",
+            self.argument
+        ))
     }
 
     /// Rejects it if it cannot fit on the device, before anything runs.
@@ -106,6 +124,8 @@ impl Workload {
         let checked = match &self.kind {
             Kind::Postmark(run, _) => room.check(&run.config),
             Kind::Timed(timed) => room.check_timed(*timed),
+            // Its addresses are known only when it has been read.
+            Kind::Trace(_) => return Ok(()),
         };
         checked.map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", self.argument, device.name)))
     }
@@ -115,20 +135,25 @@ impl Workload {
         match &self.kind {
             Kind::Postmark(run, _) => footprint(&run.config).bytes_max,
             Kind::Timed(timed) => timed.needed(),
+            Kind::Trace(_) => Bytes(0),
         }
     }
 
-    pub fn to_model(&self) -> cell::Workload {
+    /// For a modelled file system.
+    pub fn to_model(&self) -> Result<cell::Workload, Failure> {
         match &self.kind {
-            Kind::Postmark(run, _) => run.config.clone().into(),
-            Kind::Timed(timed) => (*timed).into(),
+            Kind::Postmark(run, _) => Ok(run.config.clone().into()),
+            Kind::Timed(timed) => Ok((*timed).into()),
+            Kind::Trace(_) => Err(self.has_no_files()),
         }
     }
 
-    pub fn to_guest(&self) -> KernelWorkload {
+    /// For a real kernel.
+    pub fn to_guest(&self) -> Result<KernelWorkload, Failure> {
         match &self.kind {
-            Kind::Postmark(_, text) => KernelWorkload::Postmark(text.clone()),
-            Kind::Timed(timed) => KernelWorkload::Timed(timed.to_string()),
+            Kind::Postmark(_, text) => Ok(KernelWorkload::Postmark(text.clone())),
+            Kind::Timed(timed) => Ok(KernelWorkload::Timed(timed.to_string())),
+            Kind::Trace(_) => Err(self.has_no_files()),
         }
     }
 }

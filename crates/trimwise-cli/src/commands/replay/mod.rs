@@ -1,0 +1,188 @@
+//! `trimwise replay`: a trace on a real file or device.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use serde::Serialize;
+use trimwise::block::BlockDevice as _;
+use trimwise::trace::{DeviceReplay, replay_on};
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::block_on;
+
+use crate::arguments::{JsonArguments, some_bytes, word};
+use crate::figures::{NONE, grouped, nanoseconds};
+use crate::interrupt::OnInterrupt;
+use crate::output::Destinations;
+use crate::real_target::RealTarget;
+use crate::table::{folded, laid_out};
+use crate::traces::TraceFile;
+
+/// Operations that the ring holds before the kernel must take some.
+const QUEUE_DEPTH: u32 = 1024;
+
+/// Arguments of `replay`.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = "Replays the requests of a trace on a real file or device, with its discards, and compares \
+    their latencies with the recorded ones. Everything that the trace writes or discards is destroyed there.\n\n\
+    Examples:\n  \
+    trimwise replay usr_0.zst file:/mnt/test/replay.img --size 20GiB\n  \
+    trimwise replay 'sda.blktrace:open:wrap' dev:/dev/sdz --destroy SERIAL\n\n\
+    In the model: trimwise compare --workload trace:FILE"
+)]
+pub struct ReplayArguments {
+    /// The trace, with how it is replayed: open (at its recorded times), open=PERCENT, closed (as fast as its requests
+    /// depend on each other; the default), depth=N (closed, where completions were not recorded), wrap or scale
+    /// (addresses beyond the target), device=N or device=all
+    #[arg(value_name = "[FORMAT:]FILE[:OPTION...]", value_parser = word)]
+    pub trace: String,
+
+    /// file:PATH or dev:PATH
+    #[arg(value_name = "TARGET", value_parser = word)]
+    pub target: String,
+
+    /// Leave out the trace's discards
+    #[arg(long)]
+    pub no_discards: bool,
+
+    /// With file:PATH, if the file does not exist or is empty: the size to make it; a file created here is removed at
+    /// the end [default: 1GiB]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
+    pub size: Option<Bytes>,
+
+    /// Confirm that what WORD names may be destroyed; without this option the command says which WORD to give
+    #[arg(long, value_name = "WORD")]
+    pub destroy: Option<String>,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// What `--json` writes; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+struct Replay {
+    /// The version of trimwise.
+    trimwise: &'static str,
+    /// The trace, as given.
+    trace: String,
+    /// The target, as given.
+    target: String,
+    /// Whether the trace's discards were sent.
+    discards: bool,
+    #[serde(flatten)]
+    replay: DeviceReplay,
+}
+
+/// Runs the command and returns what to print.
+pub fn run(
+    arguments: &ReplayArguments,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
+    let ReplayArguments { trace, target, no_discards, size, destroy, json } = arguments;
+    let destinations = Destinations::check_json(json)?;
+    let real = RealTarget::parse(target, *size, destroy.as_ref())?.ok_or_else(|| {
+        Failure::usage(format!(
+            "{target}: no real target; expected file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for a \
+             model"
+        ))
+    })?;
+    let file = TraceFile::parse_workload(trace)?;
+    let mut source = file.open()?;
+    let stop = on_signal(OnInterrupt::StopAfterRun)?;
+    let device = real.open(true, QUEUE_DEPTH, &stop)?;
+    let discards = !no_discards && device.facts().trim.is_some();
+    let replayed = block_on(replay_on(&device, &mut *source, file.options, discards));
+    let replay = replayed.map_err(Failure::run)?.map_err(|error| file.failed(&error))?;
+    let replay = Replay {
+        trimwise: trimwise::VERSION,
+        trace: trace.clone(),
+        target: target.clone(),
+        discards,
+        replay,
+    };
+    destinations.deliver(&replay, || text(&replay, device.notes()))
+}
+
+fn text(Replay { trace, target, discards, replay, .. }: &Replay, notes: &[String]) -> String {
+    let DeviceReplay { duration_ns, figures, latency } = replay;
+    let mut text = format!(
+        "{trace} on {target}, {}: {} requests in {}, {} read, {} written\n\n",
+        figures.pace,
+        grouped(figures.requests),
+        nanoseconds(*duration_ns as f64),
+        Bytes(figures.read_bytes),
+        Bytes(figures.written_bytes)
+    );
+    let time = |ns: Option<u64>| ns.map_or(NONE.to_owned(), |ns| nanoseconds(ns as f64));
+    let rows: Vec<Vec<String>> = latency
+        .iter()
+        .map(|(kind, here)| {
+            let recorded = figures.recorded_latency.get(kind);
+            vec![
+                kind.clone(),
+                grouped(here.count),
+                nanoseconds(here.p50_ns as f64),
+                nanoseconds(here.p99_ns as f64),
+                nanoseconds(here.p999_ns as f64),
+                nanoseconds(here.max_ns as f64),
+                time(recorded.map(|recorded| recorded.p50_ns)),
+                time(recorded.map(|recorded| recorded.p99_ns)),
+            ]
+        })
+        .collect();
+    let header = ["latency", "n", "p50", "p99", "p99.9", "max", "recorded p50", "recorded p99"];
+    text += &laid_out(&header, &rows);
+    if figures.recorded_discards > 0 && !discards {
+        text += &folded(&format!("{} discards were left out.", grouped(figures.recorded_discards)), 0);
+    }
+    if figures.cut_requests > 0 {
+        text += &folded(&format!("{} requests were cut off at the end.", grouped(figures.cut_requests)), 0);
+    }
+    if let Some(why) = &figures.cut_off {
+        text += &folded(&format!("The trace was replayed up to {why}."), 0);
+    }
+    notes.iter().for_each(|note| text += &folded(note, 0));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::commands::{Command, CommandLine};
+
+    fn run_line(words: &[&str]) -> Result<String, Failure> {
+        let words = ["trimwise", "replay"].iter().chain(words);
+        match CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command {
+            Command::Replay(arguments) => run(&arguments, |_| Ok(Arc::default())),
+            _ => panic!("not replay"),
+        }
+    }
+
+    #[test]
+    fn a_trace_is_replayed_on_a_new_file_and_never_on_one_that_holds_something() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let log = path("log");
+        let text = "fio version 3 iolog\n0 a write 0 8192\n9 a write 512 1024\n11 a sync 0 0\n20 a read 4096 4096\n\
+                    30 a trim 0 4096\n";
+        std::fs::write(&log, text).unwrap();
+        let new = format!("file:{}", path("new"));
+        let shown = run_line(&[&format!("{log}:open"), &new, "--size", "16MiB"]).unwrap();
+        assert!(shown.contains("open: 4 requests") && shown.contains("9 KiB written"), "{shown}");
+        let full = path("full");
+        std::fs::write(&full, vec![7; 1 << 20]).unwrap();
+        for (words, expected) in [
+            (vec![log.as_str(), &format!("file:{full}")], "--destroy"),
+            (vec![&log, "sata-small"], "expected file:PATH or dev:PATH"),
+            (vec!["/no/such/trace", &new], "/no/such/trace"),
+        ] {
+            let failure = run_line(&words).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{failure:?}");
+        }
+        assert_eq!(std::fs::read(&full).unwrap(), vec![7; 1 << 20], "nothing was written");
+    }
+}

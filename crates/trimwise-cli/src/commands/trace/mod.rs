@@ -1,0 +1,213 @@
+//! `trimwise trace`: what is in a trace, and its conversion.
+
+pub mod arguments;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use trimwise::trace::{Header, TraceDevice, TraceInfo, convert, survey};
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::trace_file::{NewTrace, is_rereadable};
+
+use crate::commands::trace::arguments::{ConvertArguments, InfoArguments, TraceCommand};
+use crate::figures::{grouped, nanoseconds};
+use crate::interrupt::OnInterrupt;
+use crate::output::Destinations;
+use crate::table::{folded, laid_out, plain};
+use crate::traces::TraceFile;
+
+/// Devices that are listed by name.
+const DEVICES_SHOWN: usize = 10;
+
+/// What `trace info --json` writes; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+struct Info {
+    /// The version of trimwise.
+    trimwise: &'static str,
+    /// The trace, as given.
+    trace: String,
+    #[serde(flatten)]
+    info: TraceInfo,
+}
+
+/// Runs the command and returns what to print.
+pub fn run(
+    command: &TraceCommand,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
+    match command {
+        TraceCommand::Info(arguments) => info(arguments, &*on_signal(OnInterrupt::StopAndShow)?),
+        TraceCommand::Convert(arguments) => convert_file(arguments, &*on_signal(OnInterrupt::StopAfterStep)?),
+    }
+}
+
+fn info(arguments: &InfoArguments, stop: &AtomicBool) -> Result<String, Failure> {
+    let destinations = Destinations::check_json(&arguments.json)?;
+    let file = TraceFile::parse(&arguments.trace)?;
+    let mut source = file.open()?;
+    let info = survey(&mut *source, &mut |_| !stop.load(Ordering::Relaxed));
+    let info = Info { trimwise: trimwise::VERSION, trace: arguments.trace.clone(), info };
+    destinations.deliver(&info, || text(&info))
+}
+
+fn text(Info { trace, info, .. }: &Info) -> String {
+    let Header { made_by, devices, file_system, kernel } = &info.header;
+    let mut text = format!("{}: {}", plain(trace), plain(made_by));
+    if let Some(kernel) = kernel {
+        text += &format!(", Linux {}", plain(kernel));
+    }
+    text += &format!(", {} records over {}\n\n", grouped(info.records), nanoseconds(info.span_ns as f64));
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| nanoseconds(ns as f64));
+    let rows: Vec<Vec<String>> = info
+        .requests
+        .iter()
+        .map(|(kind, figures)| {
+            let latency = info.latency.get(kind);
+            let bytes = |bytes: u64| if kind == "flush" { "-".to_owned() } else { Bytes(bytes).to_string() };
+            vec![
+                kind.clone(),
+                grouped(figures.count),
+                bytes(figures.bytes),
+                bytes(figures.bytes_min),
+                bytes(figures.bytes / figures.count.max(1)),
+                bytes(figures.bytes_max),
+                grouped(figures.unaligned),
+                time(latency.map(|latency| latency.p50_ns)),
+                time(latency.map(|latency| latency.p99_ns)),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        let header = ["requests", "n", "bytes", "min", "mean", "max", "unaligned", "p50", "p99"];
+        text += &(laid_out(&header, &rows) + "\n");
+    }
+    for (index, device) in devices.iter().enumerate().take(DEVICES_SHOWN) {
+        let TraceDevice { name, capacity_bytes, model } = device;
+        let requests = info.requests_by_device.get(index).copied().unwrap_or(0);
+        text += &format!("Device {index}: {}, {} requests", plain(name), grouped(requests));
+        let size = capacity_bytes.map(|bytes| format!(", {}", Bytes(bytes)));
+        let model = model.as_ref().map(|model| format!(", {}", plain(model)));
+        text += &(size.unwrap_or_default() + &model.unwrap_or_default() + "\n");
+    }
+    if devices.len() > DEVICES_SHOWN {
+        text += &format!("... and {} more devices\n", grouped((devices.len() - DEVICES_SHOWN) as u64));
+    }
+    if let Some(fs) = file_system {
+        let (size, free) = (Bytes(fs.size_bytes), Bytes(fs.free_bytes));
+        text += &format!("File system: {} of {size}, {free} free when recording began\n", plain(&fs.kind));
+    }
+    let at_least = if info.working_set_is_a_lower_bound { "more than " } else { "" };
+    text += &folded(
+        &format!(
+            "Working set: {at_least}{}; a drive of at least {} holds all addresses.",
+            Bytes(info.working_set_bytes),
+            Bytes(info.needed_bytes)
+        ),
+        0,
+    );
+    let freed = info.freed + info.allocated + info.committed;
+    text += &folded(
+        &match (freed, info.requests.contains_key("discard")) {
+            (0, false) => "Neither discards nor frees: only --policy off can be run.".to_owned(),
+            (0, true) => "Discards, and not what the file system freed.".to_owned(),
+            _ => format!(
+                "Of the file system: {} frees, {} allocations, {} commits.",
+                grouped(info.freed),
+                grouped(info.allocated),
+                grouped(info.committed)
+            ),
+        },
+        0,
+    );
+    let counts = [
+        (info.unknown_latencies, "requests without a completion."),
+        (info.lost_events, "events were lost while it was recorded."),
+        (info.pauses_over_an_hour, "pauses of more than an hour, which may be jumps of the clock."),
+    ];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        text += &folded(&format!("{} {what}", grouped(count)), 0);
+    }
+    match &info.ended_early {
+        None => text + "Whole: it was read to its end.\n",
+        Some(why) => text + &folded(&format!("Partial: {}.", plain(why)), 0),
+    }
+}
+
+/// Devices are in the header, in front of the records, so a format that names them as it goes is read twice.
+fn convert_file(arguments: &ConvertArguments, stop: &AtomicBool) -> Result<String, Failure> {
+    let ConvertArguments { input, output, force } = arguments;
+    let file = TraceFile::parse(input)?;
+    let shown = output.display();
+    if !force && output.exists() {
+        return Err(Failure::usage(format!(
+            "{shown}: exists; expected a new file, or --force to replace it"
+        )));
+    }
+    let header = match is_rereadable(file.path()) {
+        true => survey(&mut *file.open()?, &mut |_| !stop.load(Ordering::Relaxed)).header,
+        false => Header::default(),
+    };
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
+    let mut source = file.open()?;
+    let header = if header.devices.is_empty() { source.header().clone() } else { header };
+    if header.devices.is_empty() {
+        return Err(Failure::usage(format!(
+            "{input}: names its devices as it goes, so it must be read twice; expected a file, not a pipe, that has \
+             requests"
+        )));
+    }
+    let new = NewTrace::create(output, *force).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    let (records, new) =
+        convert(&mut *source, &header, new).map_err(|e| Failure::run(format!("{input}: {e}")))?;
+    new.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
+    Ok(format!("{shown}: {} records\n", grouped(records)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::commands::{Command, CommandLine};
+
+    fn run_line(words: &[&str]) -> Result<String, Failure> {
+        let words = ["trimwise", "trace"].iter().chain(words);
+        let Command::Trace(arguments) =
+            CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command
+        else {
+            panic!("not trace")
+        };
+        run(&arguments.command, |_| Ok(Arc::default()))
+    }
+
+    #[test]
+    fn a_trace_is_shown_converted_and_shown_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let log = path("log");
+        std::fs::write(&log, "fio version 3 iolog\n0 /dev/sdz write 0 8192\n9 /dev/sdz trim 4096 4096\n")
+            .unwrap();
+        let text = run_line(&["info", &log]).unwrap();
+        for expected in
+            ["2 records over 9 \u{b5}s", "Device 0: /dev/sdz, 2 requests", "Working set: 8 KiB", "Whole"]
+        {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let converted = path("log.zst");
+        assert!(run_line(&["convert", &log, &converted]).unwrap().contains("2 records"));
+        let again = run_line(&["info", &converted]).unwrap();
+        assert_eq!(again.split_once(": ").unwrap().1, text.split_once(": ").unwrap().1);
+        let failure = run_line(&["convert", &log, &converted]).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains("exists")), "{failure:?}");
+        std::fs::write(&log, "fio version 3 iolog\n0 a write 0 8192\n1 a fly\n").unwrap();
+        let text = run_line(&["info", &log]).unwrap();
+        assert!(text.contains("Partial: line 3: action 'fly'"), "{text}");
+        let new = path("new");
+        assert!(matches!(run_line(&["convert", &log, &new]), Err(Failure::Run(m)) if m.contains("line 3")));
+        assert!(!std::path::Path::new(&new).exists());
+    }
+}

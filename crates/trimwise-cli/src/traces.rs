@@ -1,0 +1,220 @@
+//! Traces as workloads: finding the file, and replaying it on a modelled drive.
+
+use std::path::{Path, PathBuf};
+
+use trimwise::compare::result::Cell;
+use trimwise::trace::replay::{
+    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, run_cell,
+};
+use trimwise::trace::{self, Format, Source};
+use trimwise_lab::experiment::Report;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::trace_file;
+
+/// What `--workload` begins with for a trace.
+pub const PREFIX: &str = "trace:";
+/// How a trace is written as a workload.
+pub const SYNTAX: &str = "trace:[FORMAT:]FILE[:OPTION...]";
+/// The options.
+const OPTIONS: &str = "open, open=PERCENT, closed, depth=N, wrap, scale, device=N or device=all";
+
+/// A trace file and how it is replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceFile {
+    path: PathBuf,
+    format: Option<Format>,
+    /// How it is replayed.
+    pub options: ReplayOptions,
+}
+
+impl TraceFile {
+    /// Parses `[FORMAT:]FILE`.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let (format, path) = match text.split_once(':') {
+            Some((format, path)) if format.parse::<Format>().is_ok() => (format.parse().ok(), path),
+            _ => (None, text),
+        };
+        if path.is_empty() {
+            return Err(Failure::usage(format!("'{text}' names no trace; expected [FORMAT:]FILE")));
+        }
+        Ok(Self { path: path.into(), format, options: ReplayOptions::default() })
+    }
+
+    /// Parses `[FORMAT:]FILE[:OPTION...]`; the file's name may contain colons where no option follows.
+    pub fn parse_workload(text: &str) -> Result<Self, Failure> {
+        let mut options = ReplayOptions::default();
+        let mut rest = text;
+        while let Some((before, option)) = rest.rsplit_once(':') {
+            match set_option(&mut options, option) {
+                None => break,
+                Some(Ok(())) => rest = before,
+                Some(Err(expected)) => {
+                    return Err(Failure::usage(format!("{PREFIX}{text}: '{option}'; expected {expected}")));
+                }
+            }
+        }
+        Ok(Self { options, ..Self::parse(rest)? })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens it.
+    pub fn open(&self) -> Result<Box<dyn Source>, Failure> {
+        let fail = |what: String| Failure::usage(format!("{}: {what}", self.path.display()));
+        let input = trace_file::open(&self.path).map_err(|e| fail(e.to_string()))?;
+        trace::open(input, self.format).map_err(|e| fail(e.to_string()))
+    }
+
+    /// Refuses a trace that cannot be read once for each run.
+    pub fn expect_rereadable(&self) -> Result<(), Failure> {
+        if trace_file::is_rereadable(&self.path) {
+            return Ok(());
+        }
+        // A missing file is the more likely mistake, and opening it says so.
+        if self.path.as_os_str() != trace_file::STDIN && !self.path.exists() {
+            return self.open().map(drop);
+        }
+        Err(Failure::usage(format!(
+            "{}: can be read only once, and it is read for each device, policy and repetition; expected a file, which \
+             `trimwise trace convert` makes of it",
+            self.path.display()
+        )))
+    }
+
+    /// The failure of a replay.
+    pub fn failed(&self, error: &ReplayError) -> Failure {
+        let text = format!("{}: {error}", self.path.display());
+        match error {
+            ReplayError::Interrupted => Failure::Interrupted,
+            ReplayError::Audit { .. } | ReplayError::Block { .. } => Failure::run(text),
+            _ => Failure::usage(text),
+        }
+    }
+
+    /// Replays it on a new drive.
+    pub fn run_cell(&self, spec: &ReplaySpec, report: &Report) -> Result<Cell, Failure> {
+        let mut source = self.open()?;
+        // How many records there are is not known before the end.
+        let mut on_records = |records| {
+            report(records, u64::MAX);
+            true
+        };
+        run_cell(spec, &mut *source, &mut on_records).map_err(|error| self.failed(&error))
+    }
+}
+
+/// Sets an option; `None` if it is none, or else what is wrong with its value.
+fn set_option(options: &mut ReplayOptions, option: &str) -> Option<Result<(), String>> {
+    let number = |text: &str, most: u32| {
+        let parsed = text.parse::<u32>().ok().filter(|n| (1..=most).contains(n));
+        parsed.ok_or_else(|| format!("a whole number from 1 to {most}"))
+    };
+    let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+    Some(match (name, value) {
+        ("closed", None) => {
+            options.pace = Pace::Closed;
+            Ok(())
+        }
+        ("open", None) => {
+            options.pace = Pace::Open { speed_percent: 100 };
+            Ok(())
+        }
+        ("open", Some(percent)) => {
+            number(percent, 1_000_000).map(|speed_percent| options.pace = Pace::Open { speed_percent })
+        }
+        ("depth", Some(depth)) => number(depth, 65_536).map(|depth| options.queue_depth = depth),
+        ("wrap", None) => {
+            options.addresses = Addresses::Wrap;
+            Ok(())
+        }
+        ("scale", None) => {
+            options.addresses = Addresses::Scale;
+            Ok(())
+        }
+        ("device", Some("all")) => {
+            options.devices = DeviceChoice::All;
+            Ok(())
+        }
+        ("device", Some(device)) => match device.parse() {
+            Ok(device) => {
+                options.devices = DeviceChoice::Number(device);
+                Ok(())
+            }
+            Err(_) => Err("the number of a device, as `trimwise trace info` shows it, or all".to_owned()),
+        },
+        ("closed" | "depth" | "wrap" | "scale" | "device", _) => Err(OPTIONS.to_owned()),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_names_format_file_and_options() {
+        let parsed = TraceFile::parse_workload("msr:a:b.csv.gz:open=200:device=3:wrap").unwrap();
+        assert_eq!((parsed.path(), parsed.format), (Path::new("a:b.csv.gz"), Some(Format::Msr)));
+        let expected = ReplayOptions {
+            pace: Pace::Open { speed_percent: 200 },
+            devices: DeviceChoice::Number(3),
+            addresses: Addresses::Wrap,
+            ..ReplayOptions::default()
+        };
+        assert_eq!(parsed.options, expected);
+        assert_eq!(TraceFile::parse_workload("x:y").unwrap().path(), Path::new("x:y"));
+        for (text, expected) in [
+            ("t:depth=0", "'depth=0'; expected a whole number from 1 to 65536"),
+            ("t:open=x", "'open=x'; expected a whole number"),
+            ("t:device=x", "expected the number of a device"),
+            ("t:wrap=1", "expected open, open=PERCENT"),
+            ("msr:", "names no trace"),
+        ] {
+            let failure = TraceFile::parse_workload(text).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{text}: {failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_compared_on_a_modelled_drive() {
+        use clap::Parser as _;
+
+        use crate::commands::{Command, CommandLine, compare};
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let lines = (0..200).map(|i| format!("{} a write {} 4096\n", i * 100, i * 8192));
+        let trims = (0..50).map(|i| format!("{} a trim {} 4096\n", 30_000 + i * 100, i * 8192));
+        let text: String = lines.chain(trims).chain(["50000 a write 0 4096\n".to_owned()]).collect();
+        std::fs::write(&path, format!("fio version 3 iolog\n{text}")).unwrap();
+        let run = |options: &str, policies: &[&str]| {
+            let workload = format!("trace:{}{options}", path.display());
+            let words =
+                ["trimwise", "compare", "-w", &workload, "--reps", "1", "--utilization", "1", "--policy"];
+            let line =
+                CommandLine::try_parse_from(words.iter().chain(policies)).unwrap_or_else(|e| panic!("{e}"));
+            let Command::Compare(arguments) = line.command else { panic!("not compare") };
+            compare::run(&arguments, |_| Ok(std::sync::Arc::default()))
+        };
+        let text = run(":open", &["off", "commit", "lazy"]).unwrap();
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for expected in
+            ["write p99", "latency", "The trace has 50 discards", "latency: the mean of all reads"]
+        {
+            assert!(plain.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("PostMark"), "{text}");
+        assert!(run("", &["off"]).unwrap().contains("total"));
+        let failure = run(":device=4", &["off"]).unwrap_err();
+        assert!(failure.to_string().contains("no requests to device 4"), "{failure}");
+        let words = ["trimwise", "compare", "-w", "trace:/no/such/trace"];
+        let Command::Compare(arguments) = CommandLine::try_parse_from(words).unwrap().command else {
+            panic!()
+        };
+        let missing = compare::run(&arguments, |_| Ok(std::sync::Arc::default())).expect_err("no such file");
+        assert!(missing.to_string().contains("/no/such/trace"), "{missing}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Block traces in files: plain, or compressed with zstd or gzip, which their first bytes tell.
+//!
+//! Everything streams, so a pipe works, and so does input without an end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// The name of standard input.
+pub const STDIN: &str = "-";
+/// Bytes read at once.
+const BUFFER_BYTES: usize = 1 << 17;
+
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Whether a trace can be read several times: it is a regular file.
+pub fn is_rereadable(path: &Path) -> bool {
+    path.as_os_str() != STDIN && fs::metadata(path).is_ok_and(|found| found.is_file())
+}
+
+/// Opens a trace; `-` is standard input.
+///
+/// # Errors
+///
+/// The operating system's, and that of a compression that cannot be set up.
+pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    if path.as_os_str() == STDIN {
+        return plain_bytes(BufReader::with_capacity(BUFFER_BYTES, io::stdin()));
+    }
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    plain_bytes(BufReader::with_capacity(BUFFER_BYTES, file))
+}
+
+/// The plain bytes of what may be compressed.
+///
+/// # Errors
+///
+/// Those of the input, and that of a compression that cannot be set up.
+pub fn plain_bytes<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    let mut head = Vec::with_capacity(ZSTD.len());
+    (&mut input).take(ZSTD.len() as u64).read_to_end(&mut head)?;
+    let (is_zstd, is_gzip) = (head == ZSTD, head.starts_with(&GZIP));
+    let whole = Cursor::new(head).chain(input);
+    Ok(match () {
+        () if is_zstd => Box::new(BufReader::with_capacity(BUFFER_BYTES, zstd::Decoder::with_buffer(whole)?)),
+        () if is_gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))),
+        () => Box::new(whole),
+    })
+}
+
+/// A new trace file. It is removed unless it is finished.
+#[derive(Debug)]
+pub struct NewTrace {
+    path: Option<PathBuf>,
+    out: Out,
+}
+
+enum Out {
+    Plain(BufWriter<File>),
+    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+}
+
+impl std::fmt::Debug for Out {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Zstd(_) => "Zstd",
+        })
+    }
+}
+
+impl NewTrace {
+    /// Creates a file, which must not exist unless `replace` is set. One whose name ends in `.zst` is compressed.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub fn create(path: &Path, replace: bool) -> io::Result<Self> {
+        const LEVEL: i32 = 3;
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let file = match replace {
+            true => options.create(true).truncate(true).open(path)?,
+            false => options.create_new(true).open(path)?,
+        };
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let out = match path.extension().is_some_and(|ending| ending == "zst") {
+            true => Out::Zstd(zstd::Encoder::new(file, LEVEL)?),
+            false => Out::Plain(file),
+        };
+        Ok(Self { path: Some(path.to_owned()), out })
+    }
+
+    /// Writes what is left and keeps the file.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub fn finish(mut self) -> io::Result<()> {
+        let path = self.path.take();
+        let out = std::mem::replace(&mut self.out, Out::Plain(BufWriter::new(File::open("/dev/null")?)));
+        let finished = match out {
+            Out::Plain(mut file) => file.flush(),
+            Out::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
+        };
+        if finished.is_err() {
+            self.path = path;
+        }
+        finished
+    }
+}
+
+impl Write for NewTrace {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.out {
+            Out::Plain(file) => file.write(bytes),
+            Out::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.out {
+            Out::Plain(file) => file.flush(),
+            Out::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+impl Drop for NewTrace {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trimwise::trace;
+
+    use super::*;
+
+    const TEXT: &str = "fio version 3 iolog\n0 a write 0 4096\n10 a trim 0 4096\n";
+
+    fn count(bytes: &[u8]) -> Result<u64, String> {
+        let input = plain_bytes(bytes).map_err(|e| e.to_string())?;
+        let mut source = trace::open(input, None).map_err(|e| e.to_string())?;
+        let mut records = 0;
+        while source.next().map_err(|e| e.to_string())?.is_some() {
+            records += 1;
+        }
+        Ok(records)
+    }
+
+    #[test]
+    fn a_compressed_trace_is_recognised_and_one_cut_off_is_an_error() {
+        let zstd = zstd::encode_all(TEXT.as_bytes(), 1).unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(TEXT.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        for bytes in [TEXT.as_bytes(), &zstd, &gzip, &[zstd.clone(), zstd_of("20 a read 0 512\n")].concat()] {
+            assert!(count(bytes).unwrap() >= 2, "{bytes:02x?}");
+        }
+        for bytes in [&zstd[..zstd.len() - 5], &gzip[..gzip.len() - 12]] {
+            assert!(count(bytes).unwrap_err().contains("cut off"));
+        }
+        assert!(count(&[&ZSTD[..], b"garbage"].concat()).is_err());
+        assert_eq!(count(&[]).unwrap_err(), "byte 0: the trace is empty; expected a block trace");
+    }
+
+    fn zstd_of(text: &str) -> Vec<u8> {
+        zstd::encode_all(text.as_bytes(), 1).unwrap()
+    }
+
+    #[test]
+    fn a_new_trace_is_kept_only_when_it_is_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.zst");
+        let mut new = NewTrace::create(&path, false).unwrap();
+        new.write_all(TEXT.as_bytes()).unwrap();
+        new.finish().unwrap();
+        assert_eq!(count(&fs::read(&path).unwrap()), Ok(2));
+        assert!(is_rereadable(&path) && !is_rereadable(Path::new(STDIN)));
+        assert_eq!(NewTrace::create(&path, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        drop(NewTrace::create(&path, true).unwrap());
+        assert!(!path.exists());
+        assert_eq!(open(dir.path()).err().unwrap().kind(), io::ErrorKind::IsADirectory);
+    }
+}

@@ -1,0 +1,299 @@
+//! A policy on a trace: what stands where a file system would.
+//!
+//! A trace is a host with two limits. It fixes where files lie, so no policy can make the file system allocate other
+//! blocks: whatever is allocated or written again is taken out of what waits for its TRIM, under every availability
+//! rule. And of free space it knows only what was freed while it was recorded: a batch TRIM covers that, and a TRIM that
+//! runs on behind its extent ends with it.
+//!
+//! A write behind a TRIM in flight needs no care: the drive takes commands in the order in which they are sent.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BinaryHeap;
+
+use super::input::Waiting;
+use crate::block::{Port, PortRequest};
+use crate::policy::{
+    DiscardGeneration, Governor, HostTraits, HostedPolicy, InCommit, Ledger, PendingSet, PolicyEvent,
+    PolicyHost, Shape, TrimCommand, TrimToken, View,
+};
+use crate::units::{Lpn, SimTime, UnitRange};
+
+/// Units of a block group of 128 MiB: the slice of a batch TRIM.
+const GROUP_UNITS: u64 = 32_768;
+
+/// TRIMs in the drive, and what follows when they are acknowledged.
+#[derive(Debug)]
+enum InFlight {
+    /// A command of the governor's, sent then: it is told.
+    Issued(TrimCommand, SimTime),
+    /// One of a commit that waits for each.
+    OneByOne(TrimToken),
+    /// All of a commit.
+    Together(Vec<TrimToken>),
+    /// One of a batch, with what is left of that.
+    Batch(TrimToken, Batch),
+}
+
+/// A batch TRIM: what is left of its range, its shortest extent, and the units issued so far.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    range: UnitRange,
+    units_min: u64,
+    units: u64,
+}
+
+/// The drive's side of a policy.
+struct Host<'p> {
+    port: RefCell<&'p mut Port>,
+    now: Cell<SimTime>,
+    busy_until: Cell<SimTime>,
+    in_flight: RefCell<BinaryHeap<Waiting<InFlight>>>,
+    sent: Cell<u64>,
+    /// Batches that the governor has asked for.
+    batches: RefCell<Vec<Batch>>,
+    /// Units in the set that a policy fills, for the view.
+    waiting_units: Cell<u64>,
+}
+
+impl Host<'_> {
+    fn submit(&self, ranges: &[UnitRange], then: InFlight) {
+        let (now, number) = (self.now.get(), self.sent.get() + 1);
+        self.sent.set(number);
+        let request = PortRequest::Discard(ranges.iter().map(|range| (*range).into()).collect());
+        // A drive without TRIM is refused before the run, and the ranges lie on the drive.
+        let done = self.port.borrow_mut().submit(now, &request).unwrap_or(now);
+        self.in_flight.borrow_mut().push(Waiting { at: done.0, number, item: then });
+    }
+}
+
+impl PolicyHost for Host<'_> {
+    fn view(&self) -> View {
+        let port = self.port.borrow();
+        let (ssd, now) = (port.drive().ssd(), self.now.get());
+        View {
+            now,
+            used_units: ssd.mapped_units().saturating_sub(self.waiting_units.get()),
+            total_units: ssd.capacity_units(),
+            pending_units: 0,
+            pending_extents: 0,
+            untrimmed_units: 0,
+            in_flight: 0,
+            requests: u32::from(self.busy_until.get() > now),
+            quiet: now.since(self.busy_until.get()),
+        }
+    }
+
+    fn withhold(&self, _: UnitRange) {}
+
+    fn release(&self, _: UnitRange, _is_told: bool) {}
+
+    fn send(&self, command: TrimCommand) {
+        let ranges = command.ranges();
+        self.submit(&ranges, InFlight::Issued(command, self.now.get()));
+    }
+
+    fn start_trim_free(&self, range: UnitRange, units_min: u64) {
+        self.batches.borrow_mut().push(Batch { range, units_min, units: 0 });
+    }
+
+    fn reveal(&self, range: UnitRange) {
+        self.port.borrow_mut().drive_mut().ssd_mut().inform_free(range);
+    }
+
+    fn timer_changed(&self) {}
+}
+
+/// A policy at work on a trace, and the drive that it shares with the trace.
+pub(super) struct Hosted<'p> {
+    policy: HostedPolicy,
+    host: Host<'p>,
+    /// Freed by the transaction that is running; extents that touch are one, as ext4 merges them.
+    freed: PendingSet,
+}
+
+impl<'p> Hosted<'p> {
+    /// Tells the governor about its host.
+    pub fn new(
+        governor: Box<dyn Governor>,
+        kernel: DiscardGeneration,
+        port: &'p mut Port,
+        now: SimTime,
+    ) -> Self {
+        let (trim, link) = (&port.drive().ssd().config().trim, &port.drive().ssd().config().link);
+        let traits = HostTraits {
+            kernel,
+            trim_depth: if trim.is_queued() { link.queue_depth } else { 1 },
+            ranges_max: trim.max_ranges,
+            range_units_max: trim.max_units_per_range.into(),
+            total_units: port.drive().ssd().capacity_units(),
+            group_units: GROUP_UNITS,
+        };
+        let mut hosted = Self {
+            policy: HostedPolicy::new(governor, kernel),
+            host: Host {
+                port: RefCell::new(port),
+                now: Cell::new(now),
+                busy_until: Cell::new(now),
+                in_flight: RefCell::default(),
+                sent: Cell::new(0),
+                batches: RefCell::default(),
+                waiting_units: Cell::new(0),
+            },
+            freed: PendingSet::new(true),
+        };
+        hosted.policy.tell(&hosted.host, &PolicyEvent::Hosted(traits));
+        hosted.start_batches();
+        hosted
+    }
+
+    /// The drive.
+    #[inline]
+    pub fn port(&mut self) -> &mut Port {
+        self.host.port.get_mut()
+    }
+
+    /// The host's requests so far will have completed then.
+    #[inline]
+    pub fn is_busy_until(&mut self, done: SimTime) {
+        *self.host.busy_until.get_mut() = done;
+    }
+
+    /// Where freed units went.
+    pub fn ledger(&self) -> Ledger {
+        self.policy.pending().ledger()
+    }
+
+    /// Units that are free in the file system and hold data in the device.
+    pub fn stale_units(&mut self) -> u64 {
+        let pending = self.policy.pending();
+        let ssd = self.host.port.get_mut().drive().ssd();
+        let known = pending.iter().chain(pending.untrimmed());
+        known.map(|range| range.iter().filter(|unit| ssd.is_mapped(*unit)).count() as u64).sum()
+    }
+
+    /// These units are in use from now on.
+    #[inline]
+    pub fn used(&mut self, range: UnitRange) {
+        let mut pending = self.policy.pending();
+        if pending.units() > 0 || pending.untrimmed_units() > 0 {
+            pending.withdraw(range);
+        }
+        if self.freed.units() > 0 {
+            self.freed.withdraw(range);
+        }
+    }
+
+    /// The running transaction frees these units.
+    pub fn free(&mut self, range: UnitRange) {
+        // What is freed twice is free once.
+        self.used(range);
+        self.freed.insert(range);
+    }
+
+    /// The running transaction is durable.
+    pub fn committed(&mut self, now: SimTime) {
+        let freed: Vec<UnitRange> =
+            std::mem::replace(&mut self.freed, PendingSet::new(true)).iter().collect();
+        self.set_now(now);
+        match self.policy.committed(&self.host, &freed) {
+            InCommit::Nothing => {}
+            InCommit::OneByOne => self.issue_in_commit(),
+            InCommit::Together => {
+                let next = || self.policy.take(&self.host, Lpn(0), Shape::NEXT);
+                let tokens: Vec<TrimToken> = std::iter::from_fn(next).collect();
+                let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
+                if !tokens.is_empty() {
+                    self.host.submit(&ranges, InFlight::Together(tokens));
+                }
+            }
+        }
+        self.start_batches();
+    }
+
+    /// Lets everything happen that happens up to `until`.
+    #[inline]
+    pub fn advance(&mut self, until: SimTime) {
+        loop {
+            let done = self.host.in_flight.get_mut().peek().map(|first| SimTime(first.at));
+            // Later than now, so that a governor cannot stop time.
+            let wake_at = self.policy.wake_at().map(|at| at.max(SimTime(self.host.now.get().0 + 1)));
+            match (done, wake_at) {
+                (Some(at), wake_at) if at <= until && wake_at.is_none_or(|wake_at| at <= wake_at) => {
+                    self.set_now(at);
+                    if let Some(Waiting { item, .. }) = self.host.in_flight.get_mut().pop() {
+                        self.acknowledged(item);
+                    }
+                }
+                (_, Some(at)) if at <= until => {
+                    self.set_now(at);
+                    self.policy.wake(&self.host);
+                }
+                _ => return,
+            }
+            self.start_batches();
+        }
+    }
+
+    fn set_now(&mut self, now: SimTime) {
+        let pending = self.policy.pending();
+        *self.host.waiting_units.get_mut() = pending.units() + pending.untrimmed_units();
+        let time = self.host.now.get_mut();
+        *time = now.max(*time);
+    }
+
+    fn acknowledged(&mut self, trims: InFlight) {
+        match trims {
+            InFlight::Issued(command, sent) => {
+                let range_max = u64::from(self.port().drive().ssd().config().trim.max_units_per_range.max(1));
+                let ranges =
+                    command.ranges().iter().map(|range| range.units.div_ceil(range_max) as u32).sum();
+                let took = self.host.now.get().since(sent);
+                self.policy.acknowledged(&self.host, command, ranges, took);
+            }
+            InFlight::OneByOne(token) => {
+                self.policy.settle(&self.host, token);
+                self.issue_in_commit();
+            }
+            InFlight::Together(tokens) => {
+                tokens.into_iter().for_each(|token| self.policy.settle(&self.host, token));
+            }
+            InFlight::Batch(token, batch) => {
+                self.policy.settle(&self.host, token);
+                self.continue_batch(batch);
+            }
+        }
+    }
+
+    fn issue_in_commit(&mut self) {
+        if let Some(token) = self.policy.take(&self.host, Lpn(0), Shape::NEXT) {
+            self.host.submit(&[token.range()], InFlight::OneByOne(token));
+        }
+    }
+
+    fn start_batches(&mut self) {
+        while let Some(batch) = self.host.batches.get_mut().pop() {
+            // What was dropped is free too.
+            self.policy.pending().catch_up();
+            self.continue_batch(batch);
+        }
+    }
+
+    /// Issues the next extent of a batch, or tells the governor that it has ended.
+    fn continue_batch(&mut self, batch: Batch) {
+        let Batch { range, units_min, units } = batch;
+        let next = self.policy.pending().next(range.start, units_min);
+        let shape = next.filter(|next| next.start < range.end()).map(|next| Shape {
+            units_min,
+            units_max: range.end().0 - next.start.0,
+            ..Shape::NEXT
+        });
+        let token = shape.and_then(|shape| self.policy.take(&self.host, range.start, shape));
+        let Some(token) = token else {
+            return self.policy.tell(&self.host, &PolicyEvent::Trimmed { units });
+        };
+        let (issued, end) = (token.range(), token.range().end());
+        let rest = UnitRange::new(end, range.end().0.saturating_sub(end.0));
+        let batch = Batch { range: rest, units: units + issued.units, ..batch };
+        self.host.submit(&[issued], InFlight::Batch(token, batch));
+    }
+}

@@ -1,0 +1,221 @@
+//! Replaying a trace on a block device: a model in virtual time, or a real file or device.
+//!
+//! Paces and addresses are as in [`replay`](super::replay), except that a request which begins or ends within a unit is
+//! several operations, and a FUA write is an ordinary one. Discards are sent as recorded, or left out; frees and commits
+//! have no meaning here, since no policy is at work.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use serde::Serialize;
+
+use super::replay::{Aim, Knows, Pace, ReplayError, ReplayFigures, ReplayOptions};
+use super::survey::Latencies;
+use super::{Event, Record, Request, RequestKind, Source, TraceError};
+use crate::block::{BlockDevice, BlockError, Operation, Piece, pieces, whole_units};
+use crate::content::{Content, ContentClass};
+use crate::units::{Bytes, SimDuration, SimTime};
+use crate::workload::latency::LatencySummary;
+
+/// Operations in flight at most, whatever the trace says.
+const IN_FLIGHT_MAX: usize = 4096;
+
+/// The figures of a replay on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceReplay {
+    /// From the first request to the last completion.
+    pub duration_ns: u64,
+    /// The figures of the trace.
+    #[serde(flatten)]
+    pub figures: ReplayFigures,
+    /// Latencies on the device by kind of request.
+    pub latency: BTreeMap<String, LatencySummary>,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+struct Waiting {
+    kind: RequestKind,
+    submitted: SimTime,
+    operations: usize,
+    is_unknown: bool,
+}
+
+struct OnDevice<'d, D> {
+    device: &'d D,
+    in_flight: HashMap<u64, Waiting>,
+    operations: usize,
+    unknown: usize,
+    /// When requests completed as recorded.
+    known: BinaryHeap<Reverse<(SimTime, u64)>>,
+    latencies: Latencies,
+    done: SimTime,
+}
+
+impl<D: BlockDevice> OnDevice<'_, D> {
+    async fn complete_one(&mut self) -> Result<(), BlockError> {
+        let completion = self.device.completion().await?;
+        self.operations -= 1;
+        self.done = self.done.max(completion.completed);
+        if let Some(waiting) = self.in_flight.get_mut(&completion.token) {
+            waiting.operations -= 1;
+            if waiting.operations == 0 {
+                self.latencies.record(waiting.kind, completion.completed.since(waiting.submitted));
+                self.unknown -= usize::from(waiting.is_unknown);
+                self.in_flight.remove(&completion.token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the request may be issued.
+    async fn wait_for(
+        &mut self,
+        begin: SimTime,
+        options: ReplayOptions,
+        record: &Record,
+        is_unknown: bool,
+    ) -> Result<(), BlockError> {
+        match options.pace {
+            Pace::Open { speed_percent } => {
+                let at = u128::from(record.at.0) * 100 / u128::from(speed_percent.max(1));
+                let at = begin + SimDuration(u64::try_from(at).unwrap_or(u64::MAX));
+                let now = self.device.now();
+                if at > now {
+                    self.device.sleep(at.since(now)).await;
+                }
+            }
+            Pace::Closed => {
+                while let Some(&Reverse((completed, number))) = self.known.peek()
+                    && completed <= record.at
+                {
+                    if self.in_flight.contains_key(&number) {
+                        self.complete_one().await?;
+                    } else {
+                        self.known.pop();
+                    }
+                }
+                while is_unknown && self.unknown > 0 && self.unknown >= options.queue_depth as usize {
+                    self.complete_one().await?;
+                }
+            }
+        }
+        while self.operations >= IN_FLIGHT_MAX {
+            self.complete_one().await?;
+        }
+        Ok(())
+    }
+}
+
+fn operations(request: &Request, content: Content) -> Vec<Operation> {
+    let split = |make: &dyn Fn(crate::units::SectorRange) -> Operation| {
+        let parts = pieces(request.sectors).map(|piece| match piece {
+            Piece::Whole(range) => range.into(),
+            Piece::Part(part) => part,
+        });
+        parts.map(make).collect()
+    };
+    match request.kind {
+        RequestKind::Read => split(&Operation::Read),
+        RequestKind::Write => split(&|part| Operation::Write(part, content)),
+        RequestKind::Discard => {
+            whole_units(request.sectors).map(|range| Operation::Trim(vec![range])).into_iter().collect()
+        }
+        RequestKind::Flush => vec![Operation::Flush],
+    }
+}
+
+/// Replays a trace on a device, with its discards if `discards` says so.
+///
+/// # Errors
+///
+/// [`ReplayError`]; what was replayed before has changed the device.
+pub async fn replay_on<D: BlockDevice>(
+    device: &D,
+    source: &mut dyn Source,
+    options: ReplayOptions,
+    discards: bool,
+) -> Result<DeviceReplay, ReplayError> {
+    let mut aim = Aim::new(options, Bytes::from_units(device.size_units()));
+    let mut figures = ReplayFigures::new(options.pace);
+    let mut recorded = Latencies::default();
+    let begin = device.now();
+    let mut run = OnDevice {
+        device,
+        in_flight: HashMap::new(),
+        operations: 0,
+        unknown: 0,
+        known: BinaryHeap::new(),
+        latencies: Latencies::default(),
+        done: begin,
+    };
+    loop {
+        let record = match source.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(error @ TraceError::Truncated { .. }) => {
+                figures.cut_off = Some(error.to_string());
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        aim.records += 1;
+        let number = aim.records;
+        let failed = |source| match source {
+            BlockError::Interrupted => ReplayError::Interrupted,
+            source => ReplayError::Block { record: number, source },
+        };
+        if !aim.is_chosen(&record, source.header())? {
+            continue;
+        }
+        let request = match record.event {
+            Event::Request(request) => request,
+            Event::Lost(events) => {
+                figures.lost_events = figures.lost_events.saturating_add(events);
+                continue;
+            }
+            Event::Freed(_) | Event::Allocated(_) | Event::Committed => continue,
+        };
+        let kind = request.kind;
+        let (sectors, is_cut) = aim.place(request.sectors, record.device, source.header())?;
+        figures.cut_requests += u64::from(is_cut);
+        figures.recorded_discards += u64::from(kind == RequestKind::Discard);
+        if kind == RequestKind::Discard && !discards {
+            continue;
+        }
+        let operations = operations(
+            &Request { sectors, ..request },
+            Content::new(ContentClass::Incompressible, number as u32),
+        );
+        if operations.is_empty() {
+            continue;
+        }
+        let is_unknown = request.latency.is_none();
+        run.wait_for(begin, options, &record, is_unknown).await.map_err(failed)?;
+        let waiting = Waiting { kind, submitted: device.now(), operations: operations.len(), is_unknown };
+        run.in_flight.insert(number, waiting);
+        run.operations += operations.len();
+        run.unknown += usize::from(is_unknown);
+        for operation in operations {
+            device.submit(operation, number).map_err(failed)?;
+        }
+        figures.count(kind, sectors);
+        if let Some(latency) = request.latency {
+            recorded.record(kind, latency);
+            run.known.push(Reverse((record.at + latency, number)));
+        }
+    }
+    while run.operations > 0 {
+        run.complete_one().await.map_err(|source| match source {
+            BlockError::Interrupted => ReplayError::Interrupted,
+            source => ReplayError::Block { record: aim.records, source },
+        })?;
+    }
+    if figures.requests + figures.recorded_discards == 0 {
+        return Err(aim.nothing(source.header()));
+    }
+    figures.knows = if figures.recorded_discards > 0 { Knows::Discards } else { Knows::Nothing };
+    figures.enter(&run.latencies, &recorded);
+    let latency = run.latencies.summaries().map(|(kind, summary)| (kind.to_owned(), summary)).collect();
+    Ok(DeviceReplay { duration_ns: run.done.since(begin).as_nanos(), figures, latency })
+}

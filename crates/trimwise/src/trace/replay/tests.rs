@@ -1,0 +1,320 @@
+use super::*;
+use crate::block::BlockQueue;
+use crate::engine::Sim;
+use crate::policy::PolicySpec;
+use crate::ssd::TrimKind;
+use crate::trace::format::{Reader, Writer};
+use crate::trace::{TraceDevice, TraceFileSystem, replay_on};
+
+fn spec(policy: &str) -> ReplaySpec {
+    let mut ssd = SsdConfig {
+        capacity_bytes: Bytes::mib(128).0,
+        over_provisioning_percent: Some(30),
+        ..SsdConfig::default()
+    };
+    ssd.geometry.pages_per_block = 32;
+    ssd.trim.kind = TrimKind::Nvme;
+    ReplaySpec {
+        device: "small".to_owned(),
+        ssd,
+        faults: Faults::default(),
+        policy: policy.parse::<PolicySpec>().unwrap().into(),
+        linux: LinuxVersion::TODAY,
+        utilization_percent: 80,
+        rep: 0,
+        seed: 1,
+        options: ReplayOptions::default(),
+    }
+}
+
+fn request(kind: RequestKind, unit: u64, units: u64, latency_ns: Option<u64>) -> Event {
+    Event::Request(Request {
+        kind,
+        sectors: SectorRange::new(Lba(unit * 8), units * 8),
+        sync: false,
+        fua: false,
+        meta: false,
+        latency: latency_ns.map(SimDuration),
+    })
+}
+
+fn write(unit: u64, units: u64) -> Event {
+    request(RequestKind::Write, unit, units, None)
+}
+
+fn discard(unit: u64, units: u64) -> Event {
+    request(RequestKind::Discard, unit, units, None)
+}
+
+fn freed(unit: u64, units: u64) -> Event {
+    Event::Freed(UnitRange::new(Lpn(unit), units).into())
+}
+
+/// A trace of one device in trimwise's own format; with `frees` it says that a file system is in it.
+fn trace(frees: bool, events: &[(u64, Event)]) -> Vec<u8> {
+    let file_system = frees.then(|| TraceFileSystem { is_traced: true, ..TraceFileSystem::default() });
+    let header = Header { devices: vec![TraceDevice::default()], file_system, ..Header::default() };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    for &(at, event) in events {
+        writer.write(&Record { at: SimTime(at), device: 0, event }).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn run(spec: &ReplaySpec, trace: &[u8]) -> Result<Cell, String> {
+    let mut source = Reader::new(trace).unwrap();
+    run_cell(spec, &mut source, &mut |_| true).map_err(|error| error.to_string())
+}
+
+fn figures(cell: &Cell) -> &ReplayFigures {
+    match &cell.workload {
+        WorkloadFigures::Replay(figures) => figures,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A host that keeps eight requests in flight on a prepared drive: the trace of what it did, and how long it took.
+fn recorded(drive: &PreparedDrive) -> (Vec<u8>, u64) {
+    let mut port = drive.port.clone();
+    let begin = drive.now + SETTLING;
+    port.catch_up(begin);
+    let units = port.size().units_floor();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+    let mut in_flight = BinaryHeap::new();
+    let (mut now, mut end) = (begin, begin);
+    let mut events = Vec::new();
+    for i in 0..20_000u64 {
+        if in_flight.len() == 8
+            && let Some(Reverse(done)) = in_flight.pop()
+        {
+            now = now.max(done);
+        }
+        let unit = rng.next_u64() % (units - 8);
+        let (kind, submitted) = match i % 50 {
+            49 => (RequestKind::Flush, PortRequest::Flush),
+            n if n % 3 == 0 => (RequestKind::Read, PortRequest::Read(UnitRange::new(Lpn(unit), 1).into())),
+            _ => (RequestKind::Write, PortRequest::Write(UnitRange::new(Lpn(unit), 1).into(), CONTENT)),
+        };
+        let done = port.submit(now, &submitted).unwrap();
+        in_flight.push(Reverse(done));
+        end = end.max(done);
+        let latency = Some(done.since(now).as_nanos());
+        let units = u64::from(kind != RequestKind::Flush);
+        events.push((now.since(begin).as_nanos(), request(kind, unit * units, units, latency)));
+    }
+    (trace(false, &events), end.since(begin).as_nanos())
+}
+
+#[test]
+fn a_trace_of_the_model_itself_takes_as_long_again_on_the_same_drive() {
+    let spec = spec("off");
+    let drive = PreparedDrive::new(&spec).unwrap();
+    let (trace, duration_ns) = recorded(&drive);
+    for pace in [Pace::Closed, Pace::Open { speed_percent: 100 }] {
+        let spec = ReplaySpec { options: ReplayOptions { pace, ..spec.options }, ..spec.clone() };
+        let cell = run(&spec, &trace).unwrap();
+        assert_eq!(cell.duration_ns, duration_ns, "{pace:?}");
+        let figures = figures(&cell);
+        let here: BTreeMap<String, LatencySummary> =
+            cell.latency.iter().map(|(kind, summary)| (kind.to_string(), *summary)).collect();
+        assert_eq!(here, figures.recorded_latency, "{pace:?}");
+        assert_eq!(figures.recorded_latency_mean_ns, Some(figures.latency_mean_ns));
+        assert_eq!(figures.requests, 20_000);
+        let written = cell.device_stats.as_ref().unwrap().host_units_written;
+        assert_eq!(written * UNIT_BYTES, figures.written_bytes, "each request reached the drive once");
+    }
+}
+
+#[test]
+fn twice_the_speed_is_half_the_time_if_the_drive_keeps_up() {
+    let events: Vec<_> = (0..100).map(|i| (i * 10_000_000, write(i, 1))).collect();
+    let at = |speed_percent| {
+        let options = ReplayOptions { pace: Pace::Open { speed_percent }, ..ReplayOptions::default() };
+        run(&ReplaySpec { options, ..spec("off") }, &trace(false, &events)).unwrap().duration_ns
+    };
+    let (normal, double) = (at(100), at(200));
+    assert!(normal > 990_000_000 && double > 495_000_000 && double < 500_000_000, "{normal} {double}");
+}
+
+#[test]
+fn addresses_beyond_the_drive_are_refused_or_brought_onto_it() {
+    let events = [(0, write(0, 8)), (5, write(40_000, 8))];
+    let error = run(&spec("off"), &trace(false, &events)).unwrap_err();
+    let expected =
+        "record 2: 64 sectors from sector 320000 lie beyond a drive of 128 MiB, and need one of 156.3 MiB";
+    assert!(error.starts_with(expected), "{error}");
+    let with = |addresses| {
+        let options = ReplayOptions { addresses, ..ReplayOptions::default() };
+        run(&ReplaySpec { options, ..spec("off") }, &trace(false, &events))
+    };
+    assert_eq!(figures(&with(Addresses::Wrap).unwrap()).requests, 2);
+    assert!(with(Addresses::Scale).unwrap_err().contains("does not say how large its device was"));
+    let header = Header {
+        devices: vec![TraceDevice { capacity_bytes: Some(Bytes::mib(256).0), ..TraceDevice::default() }],
+        ..Header::default()
+    };
+    let options = ReplayOptions { addresses: Addresses::Scale, ..ReplayOptions::default() };
+    let aim = Aim::new(options, Bytes::mib(128));
+    let (sectors, is_cut) = aim.place(SectorRange::new(Lba(320_003), 5), 0, &header).unwrap();
+    assert_eq!((sectors, is_cut), (SectorRange::new(Lba(160_003), 5), false));
+    let last = SectorRange::new(Lba((Bytes::mib(256).0 / 512) - 8), 64);
+    assert_eq!(aim.place(last, 0, &header).unwrap(), (SectorRange::new(Lba((128 << 11) - 8), 8), true));
+}
+
+#[test]
+fn of_several_devices_one_is_chosen() {
+    let header = Header {
+        devices: vec![TraceDevice { name: "8,0".to_owned(), ..TraceDevice::default() }; 2],
+        ..Header::default()
+    };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    for device in [0, 1, 1] {
+        writer.write(&Record { at: SimTime(0), device, event: write(0, 1) }).unwrap();
+    }
+    let trace = writer.finish().unwrap();
+    let with = |devices| {
+        let options = ReplayOptions { devices, ..ReplayOptions::default() };
+        run(&ReplaySpec { options, ..spec("off") }, &trace)
+    };
+    let error = with(DeviceChoice::Only).unwrap_err();
+    assert!(
+        error.starts_with("record 2: a request to device 1 (8,0), after requests to device 0"),
+        "{error}"
+    );
+    assert_eq!(figures(&with(DeviceChoice::Number(1)).unwrap()).requests, 2);
+    assert_eq!(figures(&with(DeviceChoice::All).unwrap()).requests, 3);
+    assert_eq!(with(DeviceChoice::Number(2)).unwrap_err(), "the trace has no requests to device 2");
+}
+
+/// The first half of the drive is discarded, of which a quarter is then written again.
+fn discards() -> Vec<(u64, Event)> {
+    let mut events: Vec<(u64, Event)> = (0..64).map(|i| (i * 1_000, discard(i * 128, 128))).collect();
+    events.extend((0..1024).map(|i| (100_000 + i * 1_000, write(i * 2, 2))));
+    events
+}
+
+#[test]
+fn discards_alone_are_a_queue_in_front_of_the_drive() {
+    let trace = trace(false, &discards());
+    let of = |policy: &str| {
+        let cell = run(&spec(policy), &trace).unwrap();
+        let (stats, ledger) = (cell.device_stats.clone().unwrap(), cell.ledger.unwrap().units);
+        assert_eq!(figures(&cell).knows, Knows::Discards);
+        assert_eq!(figures(&cell).recorded_discards, 64);
+        (stats, ledger, cell)
+    };
+    let (off, ledger, _) = of("off");
+    assert_eq!((off.trim_commands, ledger.freed, ledger.issued), (0, 8192, 0));
+    assert_eq!(off.stale_units_end, Some(8192 - 2048), "what was written again is not stale");
+    let (commit, ledger, cell) = of("commit");
+    assert_eq!((commit.trim_commands, commit.trimmed_units, ledger.freed), (64, 8192, 0));
+    assert_eq!(cell.latency["discard"].count, 64);
+    let (lazy, ledger, _) = of("lazy+reuse+backoff");
+    assert!(ledger.reused > 0 && ledger.issued + ledger.reused + ledger.pending + ledger.in_tokens == 8192);
+    assert!(lazy.trimmed_units < 8192, "{ledger:?}");
+}
+
+#[test]
+fn frees_drive_every_policy_once_they_are_durable() {
+    let events = [
+        (0, freed(0, 1024)),
+        (10, discard(0, 1024)),
+        (20, write(512, 8)),
+        (1_000, Event::Committed),
+        (2_000, freed(2048, 64)),
+        (3_000, Event::Allocated(UnitRange::new(Lpn(2048), 64).into())),
+        (4_000, Event::Committed),
+        (5_000_000_000, freed(4096, 64)),
+        (6_000_000_000, write(0, 1)),
+        (7_000_000_000, Event::Lost(3)),
+    ];
+    let trace = trace(true, &events);
+    for policy in PolicySpec::examples() {
+        let open = ReplayOptions { pace: Pace::Open { speed_percent: 100 }, ..ReplayOptions::default() };
+        let spec = ReplaySpec { options: open, ..spec(&policy.to_string()) };
+        let cell = run(&spec, &trace).unwrap_or_else(|error| panic!("{policy}: {error}"));
+        let again = run(&spec, &trace).unwrap();
+        assert_eq!(format!("{cell:?}"), format!("{again:?}"), "{policy}");
+        let ledger = cell.ledger.as_ref().unwrap().units;
+        // The last one was not durable, and the second was in use again before it was.
+        assert_eq!(ledger.freed, 1024 - 8, "{policy}");
+        let figures = figures(&cell);
+        assert_eq!((figures.knows, figures.recorded_discards, figures.lost_events), (Knows::Frees, 1, 3));
+        if ["commit", "lazy", "ideal"].contains(&policy.to_string().as_str()) {
+            assert_eq!((ledger.issued, ledger.pending), (1016, 0), "{policy}");
+            assert_eq!(cell.device_stats.as_ref().unwrap().stale_units_end, Some(0), "{policy}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_concluded_is_refused() {
+    let plain = trace(false, &[(0, write(0, 1))]);
+    assert_eq!(figures(&run(&spec("off"), &plain).unwrap()).knows, Knows::Nothing);
+    let error = run(&spec("lazy"), &plain).unwrap_err();
+    assert!(error.contains("neither discards nor frees"), "{error}");
+    assert_eq!(run(&spec("off"), &trace(false, &[])).unwrap_err(), "the trace has no requests");
+    let cut = &plain[..plain.len() - 1];
+    let cell = run(&spec("off"), cut).unwrap();
+    assert!(figures(&cell).cut_off.as_ref().unwrap().contains("record 2"), "{:?}", figures(&cell).cut_off);
+}
+
+#[test]
+fn a_replay_stops_when_it_is_told_to() {
+    struct Endless(Header, u64);
+    impl Source for Endless {
+        fn header(&self) -> &Header {
+            &self.0
+        }
+        fn next(&mut self) -> Result<Option<Record>, TraceError> {
+            self.1 += 1;
+            // Completions that are recorded for the end of time.
+            let event = request(RequestKind::Write, self.1 % 1000, 1, Some(u64::MAX / 2));
+            Ok(Some(Record { at: SimTime(self.1), device: 0, event }))
+        }
+    }
+    let header = Header { devices: vec![TraceDevice::default()], ..Header::default() };
+    let mut calls = 0;
+    let error = run_cell(&spec("off"), &mut Endless(header, 0), &mut |_| {
+        calls += 1;
+        calls < 3
+    });
+    assert!(matches!(error, Err(ReplayError::Interrupted)));
+}
+
+#[test]
+fn a_block_device_is_asked_for_the_same() {
+    let spec = spec("off");
+    let events = [
+        (0, write(0, 4)),
+        (10, Event::Request(Request { sectors: SectorRange::new(Lba(3), 18), ..plain_write() })),
+        (20, discard(0, 2)),
+        (30, request(RequestKind::Flush, 0, 0, None)),
+        (40, request(RequestKind::Read, 8, 1, Some(1_000))),
+        (9_000_000, write(100, 1)),
+    ];
+    for (pace, discards) in [(Pace::Closed, true), (Pace::Open { speed_percent: 100 }, false)] {
+        let sim = Sim::new();
+        let drive = Drive::new(&spec.ssd, spec.faults, 1).unwrap();
+        let queue = BlockQueue::new(&sim, drive, crate::block::QueueConfig::default());
+        let device = crate::block::ModelDevice::new(queue, "small");
+        let bytes = trace(false, &events);
+        let options = ReplayOptions { pace, ..ReplayOptions::default() };
+        let replay =
+            sim.run(async move {
+                replay_on(&device, &mut Reader::new(&bytes[..]).unwrap(), options, discards).await
+            })
+            .unwrap()
+            .unwrap();
+        assert_eq!((replay.figures.requests, replay.figures.recorded_discards), (5, 1));
+        assert_eq!(replay.figures.written_bytes, 4 * 4096 + 18 * 512 + 4096);
+        assert_eq!(replay.latency["write"].count, 3);
+        assert_eq!(replay.latency.contains_key("discard"), discards);
+        assert_eq!(replay.duration_ns > 9_000_000, pace != Pace::Closed);
+    }
+}
+
+fn plain_write() -> Request {
+    let Event::Request(request) = write(0, 1) else { unreachable!() };
+    request
+}

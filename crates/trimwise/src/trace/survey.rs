@@ -1,0 +1,284 @@
+//! What is in a trace.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
+use crate::units::{Bytes, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use crate::workload::latency::{LatencySummary, histogram};
+
+/// A pause that is worth a note: the clock was probably set, or the recording stopped.
+const GAP: SimDuration = SimDuration::from_secs(3600);
+/// Units in one piece of the map of what was touched.
+const PIECE_UNITS: u64 = 32_768;
+/// Most pieces that are kept: 256 MiB of memory, and 8 TiB that are touched all over.
+const PIECES_MAX: usize = 65_536;
+
+impl RequestKind {
+    /// Every kind, in the order in which reports show them.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
+
+    /// The name used in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::Flush => "flush",
+        }
+    }
+}
+
+/// Latencies by kind of request, and their sum.
+#[derive(Clone, Debug)]
+pub(super) struct Latencies {
+    histograms: [Histogram<u32>; 4],
+    sum_ns: u128,
+    count: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self { histograms: std::array::from_fn(|_| histogram()), sum_ns: 0, count: 0 }
+    }
+}
+
+impl Latencies {
+    #[inline]
+    pub fn record(&mut self, kind: RequestKind, latency: SimDuration) {
+        self.histograms[kind as usize].saturating_record(latency.as_nanos().max(1));
+        self.sum_ns += u128::from(latency.as_nanos());
+        self.count += 1;
+    }
+
+    /// Whether there were requests of this kind.
+    pub fn has(&self, kind: RequestKind) -> bool {
+        !self.histograms[kind as usize].is_empty()
+    }
+
+    /// The kinds that occurred, by name.
+    pub fn summaries(&self) -> impl Iterator<Item = (&'static str, LatencySummary)> + '_ {
+        RequestKind::ALL
+            .into_iter()
+            .filter_map(|kind| Some((kind.name(), LatencySummary::of(&self.histograms[kind as usize])?)))
+    }
+
+    /// Latencies of a kind at the given quantiles.
+    pub fn quantiles(&self, kind: RequestKind, quantiles: &[f64]) -> Vec<u64> {
+        let h = &self.histograms[kind as usize];
+        quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()
+    }
+
+    /// Mean of all kinds, in whole nanoseconds; `None` without any.
+    pub fn mean_ns(&self) -> Option<u64> {
+        self.sum_ns.checked_div(self.count.into()).map(|mean| mean as u64)
+    }
+}
+
+/// The requests of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindFigures {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The shortest.
+    pub bytes_min: u64,
+    /// The longest.
+    pub bytes_max: u64,
+    /// How many are neither whole units of 4 KiB nor aligned to them.
+    pub unaligned: u64,
+    /// How many somebody waits for.
+    pub sync: u64,
+}
+
+/// What is in a trace; the order of the keys is part of the JSON format.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceInfo {
+    /// Its header.
+    pub header: Header,
+    /// Records of all kinds.
+    pub records: u64,
+    /// Requests of each kind that occurs, by name.
+    pub requests: BTreeMap<String, KindFigures>,
+    /// Requests of each device, in the order of the header.
+    pub requests_by_device: Vec<u64>,
+    /// Recorded latencies, by kind.
+    pub latency: BTreeMap<String, LatencySummary>,
+    /// Requests whose completion was not recorded.
+    pub unknown_latencies: u64,
+    /// From the first to the last record.
+    pub span_ns: u64,
+    /// Pauses of more than an hour, which may be jumps of the clock.
+    pub pauses_over_an_hour: u64,
+    /// The longest time between two records.
+    pub longest_pause_ns: u64,
+    /// Bytes of the units that were read, written or discarded at least once.
+    pub working_set_bytes: u64,
+    /// Whether the working set is larger than that, since it was too scattered to count.
+    pub working_set_is_a_lower_bound: bool,
+    /// Smallest drive on which all addresses lie.
+    pub needed_bytes: u64,
+    /// Records of frees, allocations and commits.
+    pub freed: u64,
+    /// See `freed`.
+    pub allocated: u64,
+    /// See `freed`.
+    pub committed: u64,
+    /// Events lost while it was recorded.
+    pub lost_events: u64,
+    /// Why it was not read to its end, if it was not.
+    pub ended_early: Option<String>,
+}
+
+/// Counts the units that were touched.
+#[derive(Debug, Default)]
+struct Touched {
+    /// A bit for each unit.
+    pieces: HashMap<(u32, u64), Box<[u64; PIECE_UNITS as usize / 64]>>,
+    units: u64,
+    is_cut: bool,
+}
+
+impl Touched {
+    fn touch(&mut self, device: u32, range: UnitRange) {
+        let (mut at, end) = (range.start.0, range.end().0);
+        while at < end {
+            let piece = at / PIECE_UNITS;
+            let until = end.min((piece + 1) * PIECE_UNITS);
+            if self.pieces.len() >= PIECES_MAX && !self.pieces.contains_key(&(device, piece)) {
+                self.is_cut = true;
+                // A range of astronomic length is not worth walking through.
+                return;
+            }
+            let bits = self.pieces.entry((device, piece)).or_insert_with(|| Box::new([0; _]));
+            for unit in at % PIECE_UNITS..(until - 1) % PIECE_UNITS + 1 {
+                let (word, bit) = (&mut bits[unit as usize / 64], 1 << (unit % 64));
+                self.units += u64::from(*word & bit == 0);
+                *word |= bit;
+            }
+            at = until;
+        }
+    }
+}
+
+/// Reads a trace to its end and says what is in it. An error after the header is part of the result, so that a trace
+/// that was cut off can be looked at. `on_records` is called now and then with how many were read, and ends the survey
+/// by returning `false`.
+pub fn survey(source: &mut dyn Source, on_records: &mut dyn FnMut(u64) -> bool) -> TraceInfo {
+    const RECORDS_PER_CALL: u64 = 65_536;
+    let mut survey = Survey::default();
+    let ended_early = loop {
+        match source.next() {
+            Ok(Some(record)) => survey.observe(&record),
+            Ok(None) => break None,
+            Err(error) => break Some(error.to_string()),
+        }
+        if survey.info.records.is_multiple_of(RECORDS_PER_CALL) && !on_records(survey.info.records) {
+            break Some("interrupted".to_owned());
+        }
+    };
+    TraceInfo { header: source.header().clone(), ended_early, ..survey.finish() }
+}
+
+#[derive(Debug, Default)]
+struct Survey {
+    info: TraceInfo,
+    kinds: [KindFigures; 4],
+    latencies: Latencies,
+    touched: Touched,
+    first: Option<SimTime>,
+    last: SimTime,
+}
+
+impl Survey {
+    fn observe(&mut self, record: &Record) {
+        let Record { at, device, event } = *record;
+        let info = &mut self.info;
+        info.records += 1;
+        if self.first.replace(self.first.unwrap_or(at)).is_some() {
+            let pause = at.since(self.last);
+            info.pauses_over_an_hour += u64::from(pause > GAP);
+            info.longest_pause_ns = info.longest_pause_ns.max(pause.as_nanos());
+        }
+        self.last = at;
+        let reach = |info: &mut TraceInfo, end: u64| info.needed_bytes = info.needed_bytes.max(end * 512);
+        match event {
+            Event::Request(request) => {
+                let Request { kind, sectors, sync, latency, .. } = request;
+                let figures = &mut self.kinds[kind as usize];
+                let bytes = sectors.bytes().0;
+                figures.bytes_min = if figures.count == 0 { bytes } else { figures.bytes_min.min(bytes) };
+                figures.bytes_max = figures.bytes_max.max(bytes);
+                figures.count += 1;
+                figures.bytes = figures.bytes.saturating_add(bytes);
+                figures.sync += u64::from(sync);
+                figures.unaligned += u64::from(!sectors.is_whole());
+                match latency {
+                    Some(latency) => self.latencies.record(kind, latency),
+                    None => info.unknown_latencies += 1,
+                }
+                if info.requests_by_device.len() <= device as usize {
+                    info.requests_by_device.resize(device as usize + 1, 0);
+                }
+                info.requests_by_device[device as usize] += 1;
+                reach(info, sectors.first.0.saturating_add(sectors.sectors));
+                if sectors.sectors > 0 {
+                    self.touched.touch(device, sectors.units());
+                }
+            }
+            Event::Freed(sectors) => {
+                info.freed += 1;
+                reach(info, sectors.first.0.saturating_add(sectors.sectors));
+            }
+            Event::Allocated(sectors) => {
+                info.allocated += 1;
+                reach(info, sectors.first.0.saturating_add(sectors.sectors));
+            }
+            Event::Committed => info.committed += 1,
+            Event::Lost(events) => info.lost_events = info.lost_events.saturating_add(events),
+        }
+    }
+
+    fn finish(self) -> TraceInfo {
+        let kinds = RequestKind::ALL.into_iter().zip(self.kinds).filter(|(_, figures)| figures.count > 0);
+        TraceInfo {
+            requests: kinds.map(|(kind, figures)| (kind.name().to_owned(), figures)).collect(),
+            latency: self.latencies.summaries().map(|(kind, summary)| (kind.to_owned(), summary)).collect(),
+            span_ns: self.last.since(self.first.unwrap_or_default()).as_nanos(),
+            working_set_bytes: Bytes(self.touched.units * UNIT_BYTES).0,
+            working_set_is_a_lower_bound: self.touched.is_cut,
+            ..self.info
+        }
+    }
+}
+
+/// Copies a trace into trimwise's own format and returns the number of records. `header` has all the devices; where a
+/// format names them as it goes, a survey has found them.
+///
+/// # Errors
+///
+/// Those of the source, after what came before has been written; and those of the output.
+pub fn convert<W: std::io::Write>(
+    source: &mut dyn Source,
+    header: &Header,
+    out: W,
+) -> Result<(u64, W), TraceError> {
+    let io =
+        |place: u64| move |source| TraceError::Io { place: format!("record {place} of the output"), source };
+    let mut writer = super::format::Writer::new(out, header).map_err(io(0))?;
+    let mut records = 0;
+    while let Some(record) = source.next()? {
+        if record.device as usize >= header.devices.len() {
+            let what = format!("device {} first appears here", record.device);
+            let expected = "a trace that can be read twice, to find its devices first";
+            return Err(super::input::malformed(&format!("record {}", records + 1), what, expected));
+        }
+        writer.write(&record).map_err(io(records + 1))?;
+        records += 1;
+    }
+    let out = writer.finish().map_err(io(records))?;
+    Ok((records, out))
+}

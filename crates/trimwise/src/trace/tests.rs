@@ -1,0 +1,362 @@
+//! Small samples of each format after its documentation, and what is wrong with traces.
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Read = (Vec<Record>, Header, Option<String>);
+
+/// Reads a trace to its end or to its first error.
+fn read_as(format: Option<Format>, bytes: &[u8]) -> Read {
+    let mut source = match open(bytes, format) {
+        Ok(source) => source,
+        Err(error) => return (Vec::new(), Header::default(), Some(error.to_string())),
+    };
+    let mut records = Vec::new();
+    loop {
+        match source.next() {
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => return (records, source.header().clone(), None),
+            Err(error) => return (records, source.header().clone(), Some(error.to_string())),
+        }
+    }
+}
+
+/// Time in nanoseconds, device, kind, first sector, sectors, latency in nanoseconds.
+type Short = (u64, u32, &'static str, u64, u64, Option<u64>);
+
+fn short(record: &Record) -> Short {
+    let Event::Request(request) = record.event else { panic!("{record:?}") };
+    let latency = request.latency.map(SimDuration::as_nanos);
+    let SectorRange { first, sectors } = request.sectors;
+    (record.at.0, record.device, request.kind.name(), first.0, sectors, latency)
+}
+
+fn read_short(format: Option<Format>, text: &[u8]) -> (Vec<Short>, Vec<String>) {
+    let (records, header, error) = read_as(format, text);
+    assert_eq!(error, None);
+    (records.iter().map(short).collect(), header.devices.into_iter().map(|device| device.name).collect())
+}
+
+fn error_of(format: Option<Format>, text: &[u8]) -> String {
+    read_as(format, text).2.expect("an error")
+}
+
+const BLKPARSE: &str = "\
+  8,0    1        1     0.000000000  1234  A   W 2048 + 8 <- (8,1) 0
+  8,0    1        2     0.000000500  1234  Q   W 2048 + 8 [fio]
+  8,0    1        3     0.000001000  1234  G   W 2048 + 8 [fio]
+  8,0    1        4     0.000002000  1234  D   W 2048 + 8 [fio]
+  8,0    0        5     0.000003000  1234  D  RS 4096 + 16 [fio]
+  8,0    0        6     0.000103000     0  C  RS 4096 + 16 [0]
+  8,0    1        7     0.000202000     0  C   W 2048 + 8 [0]
+  8,0    0        8     0.000300000    77  D  DS 8192 + 1024 [kworker/0:1H]
+  8,0    0        9     0.000301000    77  D  FN [kworker/0:1H]
+  8,0    0       10     0.000302000    77  m   N cfq workload slice:100
+  8,0    0       11     0.000400000     0  C  DS 8192 + 1024 [0]
+  8,0    0       12     0.000401000     0  C  FN 0 [0]
+  8,0    0       13     0.000500000    77  D WFSM 16 + 8 [jbd2/sda1-8]
+CPU0 (8,0):
+ Reads Queued:           1,        8KiB\t Writes Queued:           1,        4KiB
+";
+
+#[test]
+fn blkparse_text_pairs_issues_with_completions() {
+    let (records, devices) = read_short(None, BLKPARSE.as_bytes());
+    assert_eq!(devices, ["8,0"]);
+    let expected = [
+        (0, 0, "write", 2048, 8, Some(200_000)),
+        (1_000, 0, "read", 4096, 16, Some(100_000)),
+        (298_000, 0, "discard", 8192, 1024, Some(100_000)),
+        (299_000, 0, "flush", 0, 0, Some(100_000)),
+        (498_000, 0, "write", 16, 8, None),
+    ];
+    // Time counts from the first event that was read, which was the queueing of the first write.
+    let expected: Vec<Short> = expected.map(|(at, d, k, f, s, l)| (at + 1_500, d, k, f, s, l)).to_vec();
+    assert_eq!(records, expected);
+    let (records, ..) = read_as(None, BLKPARSE.as_bytes());
+    let Event::Request(last) = records[4].event else { panic!() };
+    assert!(last.sync && last.fua && last.meta, "{last:?}");
+}
+
+#[test]
+fn a_device_without_issues_is_read_from_its_queue() {
+    let text = "\
+  9,0    1        1     0.000000000  10  Q  FWS 0 + 8 [a]
+  9,0    1        2     0.000010000  10  Q  W 64 + 8 [a]
+  9,0    1        3     0.000050000  10  C  W 64 + 8 [0]
+  9,0    1        4     0.000060000  10  C  WS 0 + 8 [0]
+";
+    let (records, _) = read_short(None, text.as_bytes());
+    let expected = [
+        (0, 0, "flush", 0, 0, None),
+        (0, 0, "write", 0, 8, Some(60_000)),
+        (10_000, 0, "write", 64, 8, Some(40_000)),
+    ];
+    assert_eq!(records, expected);
+}
+
+/// A record of blktrace: time, sector, bytes, action, device, and the length of its data.
+fn blktrace(is_big: bool, at: u64, sector: u64, bytes: u32, action: u32, data: u16) -> Vec<u8> {
+    let mut record = Vec::new();
+    let mut put = |number: u64, width: usize| {
+        let all = if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
+        record.extend_from_slice(if is_big { &all[8 - width..] } else { &all[..width] });
+    };
+    for (number, width) in [
+        (0x6561_7407, 4),
+        (1, 4),
+        (at, 8),
+        (sector, 8),
+        (bytes.into(), 4),
+        (action.into(), 4),
+        (99, 4),
+        (8 << 20 | 16, 4),
+        (0, 4),
+        (0, 2),
+        (data.into(), 2),
+    ] {
+        put(number, width);
+    }
+    record.extend(std::iter::repeat_n(7, data.into()));
+    record
+}
+
+#[test]
+fn binary_blktrace_is_read_in_either_byte_order() {
+    const WRITE: u32 = 1 << 17;
+    const SYNC: u32 = 1 << 19;
+    const DISCARD: u32 = 1 << 29;
+    for is_big in [false, true] {
+        let record = |at, sector, bytes, action, data| blktrace(is_big, at, sector, bytes, action, data);
+        let trace = [
+            record(1_000, 0, 0, 1 << 26, 12), // the name of a process
+            record(2_000, 800, 4096, 7 | 1 << 22 | WRITE | SYNC, 0),
+            record(2_500, 8000, 1 << 20, 7 | 1 << 22 | DISCARD | WRITE, 0),
+            record(3_000, 800, 4096, 8 | 1 << 23 | WRITE | SYNC, 0),
+            record(4_000, 8000, 1 << 20, 8 | 1 << 23 | DISCARD | WRITE, 0),
+        ]
+        .concat();
+        let (records, devices) = read_short(None, &trace);
+        assert_eq!(devices, ["8,16"]);
+        let expected = [(0, 0, "write", 800, 8, Some(1_000)), (500, 0, "discard", 8000, 2048, Some(1_500))];
+        assert_eq!(records, expected);
+        assert_eq!(
+            error_of(None, &trace[..200]),
+            "record 4, byte 156: the trace is cut off; what comes before it is usable"
+        );
+    }
+}
+
+#[test]
+fn fio_logs_keep_their_trims() {
+    let two = "fio version 2 iolog\n/dev/sdb add\n/dev/sdb open\n/dev/sdb write 0 4096\n/dev/sdb wait 500 0\n\
+               /dev/sdb trim 1000 9000\n/dev/sdb sync 0 0\n/dev/sdb read 512 100\n/dev/sdb close\n";
+    let (records, devices) = read_short(None, two.as_bytes());
+    assert_eq!(devices, ["/dev/sdb"]);
+    let expected = [
+        (0, 0, "write", 0, 8, None),
+        (500_000, 0, "discard", 2, 17, None),
+        (500_000, 0, "flush", 0, 0, None),
+        (500_000, 0, "read", 1, 1, None),
+    ];
+    assert_eq!(records, expected);
+    let three = "fio version 3 iolog\n50 a add\n100 a open\n10000 a write 0 4096\n30000 a trim 0 4096\n50000 a close\n";
+    let (records, _) = read_short(None, three.as_bytes());
+    assert_eq!(records, [(0, 0, "write", 0, 8, None), (20_000_000, 0, "discard", 0, 8, None)]);
+    assert_eq!(
+        error_of(None, b"fio version 3 iolog\n1 a fly 0 1\n"),
+        "line 2: action 'fly'; expected add, open, close, read, write, trim, sync, datasync or (version 2) wait"
+    );
+    assert!(error_of(None, b"fio version 1 iolog\n").contains("'fio version 2 iolog' or"));
+}
+
+#[test]
+fn published_traces_are_read() {
+    let msr = "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,0,Write,2517696512,4096,56736\n\
+               128166372016382155,hm,1,Write,1,1,0\n";
+    let (records, devices) = read_short(None, msr.as_bytes());
+    assert_eq!(devices, ["usr,0", "hm,1"]);
+    let expected = [
+        (0, 0, "read", 13_700_410, 48, Some(4_128_600)),
+        (1_332_052_600, 0, "write", 4_917_376, 8, Some(5_673_600)),
+        (1_332_052_600, 1, "write", 0, 1, Some(0)),
+    ];
+    assert_eq!(records, expected);
+
+    let alibaba = "device_id,opcode,offset,length,timestamp\n0,R,126703644672,4096,1577808000000626\n7,W,512,0,1577808000000627\n\
+                   7,W,512,1024,1577808000000630\n";
+    let (records, devices) = read_short(None, alibaba.as_bytes());
+    assert_eq!(devices, ["0", "7"]);
+    assert_eq!(records, [(0, 0, "read", 247_468_056, 8, None), (4_000, 1, "write", 1, 2, None)]);
+
+    let tencent = "1538323199,2132480,8,0,1063\n1538323200,61049264,16,1,1282\n";
+    let (records, _) = read_short(Some(Format::Tencent), tencent.as_bytes());
+    let expected = [(0, 0, "read", 2_132_480, 8, None), (1_000_000_000, 1, "write", 61_049_264, 16, None)];
+    assert_eq!(records, expected);
+
+    let mqsim = "4851300 1 524288 16 0\n4864300 1 524304 16 1\n";
+    let (records, _) = read_short(Some(Format::Mqsim), mqsim.as_bytes());
+    assert_eq!(records, [(0, 0, "write", 524_288, 16, None), (13_000, 0, "read", 524_304, 16, None)]);
+
+    let object = |at: u32, object: u64, size: u32| {
+        [&at.to_le_bytes()[..], &object.to_le_bytes(), &size.to_le_bytes(), &(-1i64).to_le_bytes()].concat()
+    };
+    let oracle = [object(5, 800, 4096), object(5, 1, 0), object(7, 9, 1)].concat();
+    let (records, _) = read_short(Some(Format::OracleGeneral), &oracle);
+    assert_eq!(records, [(0, 0, "read", 800, 8, None), (2_000_000_000, 0, "read", 9, 1, None)]);
+    assert!(
+        error_of(Some(Format::OracleGeneral), &oracle[..30])
+            .starts_with("record 2, byte 24: the trace is cut off")
+    );
+    let hashed = object(1, u64::MAX / 3, 4096);
+    assert!(error_of(Some(Format::OracleGeneral), &hashed).contains("the number of a sector, below 2^55"));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
+    for (format, text, expected) in [
+        (None, "", "byte 0: the trace is empty; expected a block trace"),
+        (
+            None,
+            "1,2,3,4,5\n",
+            "line 1: no format that is recognised by its first line; expected one of trimwise",
+        ),
+        (Some(Format::Msr), "1,usr,0,Trim,0,1,0\n", "line 1: type 'Trim'; expected Read or Write"),
+        (Some(Format::Msr), "1,usr,0,Read,0\n", "line 1: 5 columns; expected Timestamp,Hostname"),
+        (Some(Format::Alibaba), "0,R,0,4096,1\n0,R,x,4096,2\n", "line 2: 'x'; expected an offset in bytes"),
+        (Some(Format::Alibaba), "0,R,18446744073709551615,9,1\n", "expected bytes below 2^64"),
+        (Some(Format::Tencent), "18446744073709551615,0,8,0,1\n", "a time that fits into 64 bits"),
+        (Some(Format::Tencent), "1,36028797018963967,8,0,1\n", "expected sectors below 2^55"),
+        (Some(Format::Mqsim), "1 0 0 8 2\n", "type '2'; expected 0 for a write or 1 for a read"),
+        (
+            Some(Format::Blkparse),
+            "8,0 1 2 0.5 3 D W 1 + x [a]\n",
+            "line 1: 'x'; expected a number of sectors",
+        ),
+        (Some(Format::Blkparse), "hello\n", "line 1: 'hello'; expected a device, as in 8,0"),
+        (Some(Format::Blkparse), "8,0 1\n", "line 1: a field is missing; expected a sequence number"),
+        (
+            Some(Format::Blktrace),
+            "hello, this is not what was promised, is it? No, not at all",
+            "blktrace's magic",
+        ),
+    ] {
+        let error = error_of(format, text.as_bytes());
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+    let long = [b"fio version 2 iolog\n".as_slice(), &vec![b'x'; 10_000]].concat();
+    assert!(error_of(None, &long).contains("line 2: more than 4096 bytes"));
+    assert!(error_of(Some(Format::Msr), b"\xff\xfe\n").contains("line 1: bytes that are not text"));
+}
+
+#[test]
+fn records_out_of_order_are_put_in_order_within_a_second() {
+    let line = |at: u64| format!("0,W,{},4096,{at}\n", at * 4096);
+    let ordered: String = [1_000_000, 1_300_000, 1_100_000, 1_900_000].map(line).concat();
+    let (records, _) = read_short(None, ordered.as_bytes());
+    let times: Vec<u64> = records.iter().map(|record| record.0 / 1_000_000).collect();
+    assert_eq!(times, [0, 100, 300, 900]);
+    let late: String = [1_000_000, 5_000_000, 5_000_001, 500_000].map(line).concat();
+    let (records, _, error) = read_as(None, late.as_bytes());
+    assert_eq!(records.len(), 3, "what was read before an error comes before it");
+    assert_eq!(
+        error.unwrap(),
+        "line 4: a time 0.500000 s before that of a record already passed on; expected times in order, within one \
+         second or 65,536 records"
+    );
+}
+
+#[test]
+fn a_survey_says_what_is_in_a_trace() {
+    let text = "fio version 3 iolog\n0 a write 0 8192\n10 a write 4096 4096\n20 a read 512 512\n4000000000 a trim 0 4096\n";
+    let mut source = open(text.as_bytes(), None).unwrap();
+    let info = survey(&mut *source, &mut |_| true);
+    assert_eq!((info.records, info.requests_by_device.clone(), info.unknown_latencies), (4, vec![4], 4));
+    let writes = info.requests["write"];
+    assert_eq!((writes.count, writes.bytes, writes.bytes_min, writes.bytes_max), (2, 12_288, 4096, 8192));
+    assert_eq!((info.requests["read"].unaligned, info.requests.contains_key("flush")), (1, false));
+    assert_eq!((info.working_set_bytes, info.needed_bytes), (8192, 8192));
+    assert_eq!((info.pauses_over_an_hour, info.span_ns), (1, 4_000_000_000_000));
+    assert_eq!(info.ended_early, None);
+    let mut source = open(&b"fio version 3 iolog\n0 a write 0 1\n0 b nothing\n"[..], None).unwrap();
+    let info = survey(&mut *source, &mut |_| true);
+    assert_eq!(info.records, 1);
+    assert!(info.ended_early.unwrap().starts_with("line 3: action 'nothing'"));
+}
+
+#[test]
+fn a_trace_is_the_same_after_conversion() {
+    let mut source = open(BLKPARSE.as_bytes(), None).unwrap();
+    let header = survey(&mut *source, &mut |_| true).header;
+    let mut source = open(BLKPARSE.as_bytes(), None).unwrap();
+    let (records, bytes) = convert(&mut *source, &header, Vec::new()).unwrap();
+    assert_eq!(records, 5);
+    assert_eq!(read_as(None, &bytes).0, read_as(None, BLKPARSE.as_bytes()).0);
+}
+
+/// Input without an end: the same line again and again, with times that grow.
+struct Endless {
+    line: Vec<u8>,
+    at: usize,
+    count: u64,
+}
+
+impl std::io::Read for Endless {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.at == self.line.len() {
+            self.count += 1;
+            // Completions never come.
+            self.line = format!("8,0 0 1 {}.000000000 1 D W {} + 8 [a]\n", self.count / 100, self.count * 8)
+                .into_bytes();
+            self.at = 0;
+        }
+        let n = out.len().min(self.line.len() - self.at);
+        out[..n].copy_from_slice(&self.line[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+#[test]
+fn endless_input_is_read_as_it_comes() {
+    let endless = Endless { line: Vec::new(), at: 0, count: 0 };
+    let mut source = open(std::io::BufReader::new(endless), Some(Format::Blkparse)).unwrap();
+    // A survey that is told to stop stops; a request that never completes is passed on after a minute.
+    let mut calls = 0;
+    let info = survey(&mut *source, &mut |_| {
+        calls += 1;
+        calls < 3
+    });
+    assert_eq!((info.records, info.ended_early.as_deref()), (3 * 65_536, Some("interrupted")));
+    assert_eq!(info.unknown_latencies, info.records);
+}
+
+fn formats() -> impl Strategy<Value = Option<Format>> {
+    (0..=Format::ALL.len()).prop_map(|i| Format::ALL.get(i).map(|(format, ..)| *format))
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(format in formats(), bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let (records, header, _) = read_as(format, &bytes);
+        prop_assert!(records.iter().all(|record| (record.device as usize) < header.devices.len()));
+    }
+
+    #[test]
+    fn no_changed_text_panics(at in any::<prop::sample::Index>(), byte: u8, format in formats()) {
+        let mut bytes = BLKPARSE.as_bytes().to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let (records, ..) = read_as(None, &bytes);
+        prop_assert!(records.windows(2).all(|pair| pair[0].at <= pair[1].at));
+        read_as(format, &bytes);
+    }
+
+    #[test]
+    fn a_cut_off_text_gives_what_comes_before(cut in 0..BLKPARSE.len()) {
+        let whole = read_as(None, BLKPARSE.as_bytes()).0;
+        let (records, ..) = read_as(Some(Format::Blkparse), &BLKPARSE.as_bytes()[..cut]);
+        prop_assert!(records.len() <= whole.len() + 1);
+    }
+}
