@@ -39,6 +39,7 @@ pub mod privilege;
 pub mod raw_device;
 mod ready;
 pub mod sparse_store;
+mod tasks;
 pub mod text;
 pub mod trim;
 

@@ -29,6 +29,7 @@ use trimwise::units::SimTime;
 use trimwise::workload::ageing;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::scene::{Scene, SceneError};
+use trimwise::workload::program::Program;
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
@@ -191,6 +192,7 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
             Ok(Outcome::Lasted { duration_ns: lasted.as_nanos() })
         }
         Step::Timed { spec, rep, seed } => run_timed(spec, *rep, *seed),
+        Step::Workload { argument, text, rep, seed } => run_program(argument, text, *rep, *seed),
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
             scatter(file, *extents, *extent_bytes, *keeps_gaps).map_err(|e| e.to_string()).map(done)
         }
@@ -380,6 +382,13 @@ fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
     };
     let (timing, duration) = block_on(run).map_err(|e| format!("{e:?}"))?.map_err(|e| e.to_string())?;
     Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
+}
+
+fn run_program(argument: &str, text: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
+    let program = Program::parse(argument, text).map_err(|e| e.to_string())?;
+    let (ends, duration) =
+        root()?.run_program(&program, seed, &Arc::default()).map_err(|e| e.to_string())?;
+    Ok(Outcome::Cell(Box::new(Cell::of_program(cell_id(rep), duration, ends)), String::new()))
 }
 
 /// Runs a program and returns its output; if it failed, its error output too.

@@ -15,6 +15,8 @@ use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{
     self, LocationError, Phase, PlannedRun, PostmarkConfig, Progress, footprint,
 };
+use trimwise::workload::apps;
+use trimwise::workload::program::Program;
 use trimwise::workload::timed::{Timed, Timing};
 use trimwise_lab::bench::{Results, Settings, Test};
 use trimwise_lab::crash::{CrashReport, CrashTest};
@@ -57,6 +59,8 @@ pub struct Workload {
 enum Kind {
     Postmark(PlannedRun),
     Timed(Timed),
+    /// A named application, or a fio job.
+    Program(Program),
 }
 
 impl Workload {
@@ -64,7 +68,7 @@ impl Workload {
     fn bad_location(&self, error: &LocationError) -> Failure {
         let line = match &self.kind {
             Kind::Postmark(run) => run.line_of_location(&error.path),
-            Kind::Timed(_) => None,
+            Kind::Timed(_) | Kind::Program(_) => None,
         };
         let at = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::usage(format!("{}{at}: {error}", self.argument))
@@ -125,8 +129,18 @@ impl Models for Linked {
                 kind: Kind::Timed(timed),
             });
         }
-        let names: Vec<&str> =
-            workloads::EMBEDDED.iter().map(|(name, _)| *name).chain(workloads::TIMED).collect();
+        if Program::is_meant(argument) {
+            let program = Program::parse(argument, "");
+            let program = program.map_err(|e| Failure::usage(format!("--workload: {e}")))?;
+            let kind = Kind::Program(program);
+            return Ok(Workload { argument: argument.to_string(), text: String::new(), kind });
+        }
+        let names: Vec<&str> = workloads::EMBEDDED
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(apps::ALL.iter().map(|spec| spec.name))
+            .chain(workloads::OTHERS)
+            .collect();
         let text = match workloads::EMBEDDED.iter().find(|(name, _)| *name == argument) {
             Some((_, text)) => (*text).to_owned(),
             None => input::read(argument, "workload", "a PostMark configuration", &names)?,
@@ -163,6 +177,7 @@ impl Models for Linked {
         let checked = match &workload.kind {
             Kind::Postmark(run) => room.check(&run.config),
             Kind::Timed(timed) => room.check_timed(*timed),
+            Kind::Program(program) => room.check_program(program.needed()),
         };
         checked
             .map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", workload.argument, device.name)))
@@ -181,6 +196,7 @@ impl Models for Linked {
             workload: match &run.workload.kind {
                 Kind::Postmark(run) => run.config.clone().into(),
                 Kind::Timed(timed) => (*timed).into(),
+                Kind::Program(program) => program.clone().into(),
             },
             host: HostConfig::of(run.linux, run.memory),
             format: FormatOptions::TODAY,
@@ -207,6 +223,7 @@ impl Models for Linked {
             let why = match &run.workload.kind {
                 Kind::Postmark(run) => room.when_full(footprint(&run.config).bytes_max),
                 Kind::Timed(timed) => room.when_full(timed.needed()),
+                Kind::Program(program) => room.when_full(program.needed()),
             };
             let argument = &run.workload.argument;
             Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
@@ -233,6 +250,7 @@ impl Models for Linked {
         let checked = match &workload.kind {
             Kind::Postmark(run) => room.check(&run.config),
             Kind::Timed(timed) => room.check_timed(*timed),
+            Kind::Program(program) => room.check_program(program.needed()),
         };
         checked
             .map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", workload.argument, device.name)))
@@ -242,6 +260,9 @@ impl Models for Linked {
         let workload = match &run.workload.kind {
             Kind::Postmark(_) => KernelWorkload::Postmark(run.workload.text.clone()),
             Kind::Timed(timed) => KernelWorkload::Timed(timed.to_string()),
+            Kind::Program(program) => {
+                KernelWorkload::Program(program.to_string(), run.workload.text.clone())
+            }
         };
         let cell = KernelCell {
             device: run.device,
@@ -270,6 +291,7 @@ impl Models for Linked {
             return Err(Failure::usage(format!("--fill: --workload {argument} fills no file system")));
         }
         match &workload.kind {
+            Kind::Program(program) => root.check_program(program).map_err(Failure::usage)?,
             Kind::Postmark(run) => drop(root.plan(&run.config).map_err(|e| match &e {
                 DirectoryError::Location(location) => workload.bad_location(location),
                 _ => Failure::usage(e),
@@ -315,6 +337,10 @@ impl Models for Linked {
             rep,
         };
         let waited = |_| Failure::run("the run on the directory waited for nothing");
+        let file_failed = |e| match e {
+            FileError::Interrupted => Failure::Interrupted,
+            other => Failure::run(format!("--workload {}: {other}", workload.argument)),
+        };
         match &workload.kind {
             Kind::Postmark(run) => {
                 let config = root.plan(&run.config).map_err(Failure::run)?;
@@ -324,14 +350,16 @@ impl Models for Linked {
                     .map_err(|e| if e.is_interrupt() { interrupted(&e) } else { Failure::run(e) })?;
                 Ok(Cell::of_postmark(id, &outcome, run.config.report))
             }
+            Kind::Program(program) => {
+                let (ends, duration) =
+                    root.run_program(program, draw_seed(rep), stop).map_err(file_failed)?;
+                Ok(Cell::of_program(id, duration, ends))
+            }
             Kind::Timed(timed) => {
                 let begin = root.now();
                 // The removed file is drawn at random, a different one in each repetition.
-                let run = time_one(&root, *timed, SEED ^ u64::from(rep) << 32);
-                let (timing, end) = block_on(run).map_err(waited)?.map_err(|e| match e {
-                    FileError::Interrupted => Failure::Interrupted,
-                    other => Failure::run(format!("--workload {}: {other}", workload.argument)),
-                })?;
+                let run = time_one(&root, *timed, draw_seed(rep));
+                let (timing, end) = block_on(run).map_err(waited)?.map_err(file_failed)?;
                 Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
             }
         }
@@ -458,6 +486,11 @@ fn report_phase(report: &Report, progress: Progress) {
     };
     let of = progress.of.max(1);
     report(phase * of + progress.done.min(of), 3 * of);
+}
+
+/// What a repetition on a real directory draws.
+fn draw_seed(rep: u32) -> u64 {
+    SEED ^ u64::from(rep) << 32
 }
 
 /// Prepares, measures and removes, even if the measurement failed; returns when it ended, before the removal.

@@ -4,7 +4,7 @@
 pub const EMBEDDED: &[(&str, &str)] = &[("default", DEFAULT)];
 
 /// Other forms that `--workload` accepts, for messages.
-pub const TIMED: [&str; 2] = ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]"];
+pub const OTHERS: [&str; 2] = ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]"];
 
 /// Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is more than the
 /// built-in default device holds, so it has to collect garbage.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::watch::Issue;
 use crate::workload::own::OwnFigures;
+use crate::workload::stage::Done;
 use crate::workload::postmark::PostmarkFigures;
 
 /// What a workload's policies are judged by.
@@ -40,6 +41,8 @@ pub enum WorkloadFigures {
     Append(AppendFigures),
     /// A write on a full file system.
     FullWrite(FullWriteFigures),
+    /// A named application, or a fio job.
+    Program(Done),
     /// A workload of the caller's.
     Own(OwnFigures),
 }

@@ -10,9 +10,10 @@ use super::ledger::CellLedger;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;
-use crate::workload::latency::{LatencySummary, Operation};
+use crate::workload::latency::{LatencySummary, OpLatencies, Operation};
 pub use crate::workload::postmark::PostmarkFigures;
 use crate::workload::postmark::{Outcome, ReportFormat, report};
+use crate::workload::stage::{self, TaskEnd};
 use crate::workload::timed::{Timed, Timing};
 
 /// One run of one workload: a device, a policy, a repetition.
@@ -29,14 +30,14 @@ pub struct Cell {
     pub rep: u32,
     /// Duration of the workload: up to the end of what it times, if that is one operation.
     pub duration_ns: u64,
-    /// The workload's own figures, under its name: `postmark`, `append`, `full_write` or `own`.
+    /// The workload's own figures, under its kind: `postmark`, `append`, `full_write`, `program` or `own`.
     #[serde(flatten)]
     pub workload: WorkloadFigures,
     /// What the device did during the workload; `None` on a real directory.
     pub device_stats: Option<DeviceFigures>,
     /// Where freed units went, and what TRIM cost and saved; `None` on a real directory.
     pub ledger: Option<CellLedger>,
-    /// Latency for each operation that occurred, by name; PostMark's only.
+    /// Latency for each operation that occurred, by name: of PostMark, applications and fio jobs.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
     /// PostMark's own report of the run, verbose or terse as the workload asks.
     #[serde(skip)]
@@ -79,14 +80,24 @@ impl Cell {
 
     /// The cell of a PostMark run that ended as `outcome` says; `format` is that of PostMark's own report.
     pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
-        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
+        let cell = Self::new(id, outcome.duration(), WorkloadFigures::Postmark(outcome.figures()));
+        Self { postmark_report: report::of(outcome, format), ..cell.with_latencies(&outcome.latencies) }
+    }
+
+    /// The cell of a run of an application or a fio job whose tasks have ended so.
+    pub fn of_program(id: CellId, duration: SimDuration, ends: Vec<TaskEnd>) -> Self {
+        let (done, latencies) = stage::sum(ends);
+        Self::new(id, duration, WorkloadFigures::Program(done)).with_latencies(&latencies)
+    }
+
+    fn with_latencies(self, latencies: &OpLatencies) -> Self {
+        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, latencies.summary(o)?)));
         Self {
             latency: recorded().map(|(o, summary)| (o.name().into(), summary)).collect(),
             latency_quantiles_ns: recorded()
-                .map(|(o, _)| (o.name().into(), outcome.latencies.quantiles(o, &QUANTILES)))
+                .map(|(o, _)| (o.name().into(), latencies.quantiles(o, &QUANTILES)))
                 .collect(),
-            postmark_report: report::of(outcome, format),
-            ..Self::new(id, outcome.duration(), WorkloadFigures::Postmark(outcome.figures()))
+            ..self
         }
     }
 
@@ -130,7 +141,7 @@ impl Cell {
     /// What policies are judged by.
     pub fn measure(&self) -> Measure {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => Measure::Total,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => Measure::Total,
             WorkloadFigures::Append(_) => Measure::Fsync,
             WorkloadFigures::FullWrite(_) => Measure::Write,
         }
@@ -139,7 +150,7 @@ impl Cell {
     /// The time that policies are judged by.
     pub(crate) fn measured_ns(&self) -> u64 {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => self.duration_ns,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => self.duration_ns,
             WorkloadFigures::Append(figures) => figures.fsync_ns,
             WorkloadFigures::FullWrite(figures) => figures.write_ns,
         }
@@ -148,7 +159,7 @@ impl Cell {
     /// The TRIMs of what a workload that times one operation removed; `None` of another, and on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => None,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => None,
             WorkloadFigures::Append(figures) => figures.trims,
             WorkloadFigures::FullWrite(figures) => figures.trims,
         }

@@ -10,7 +10,6 @@ use std::rc::Rc;
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
 use super::host::{Placement, Writeback};
 use super::inode::Inode;
-use super::journal::Handle;
 use super::{Ext4, Inner, State};
 use crate::policy::Availability;
 use crate::units::{Lpn, SimTime, UnitRange};
@@ -346,7 +345,7 @@ impl Ext4 {
                     }
                     state.pending.withdraw(blocks);
                     state.disk.stale.allocated(now, blocks);
-                    entry.transaction = handle.tid;
+                    entry.note_data_change(handle.tid);
                     if let Some(witness) = &self.0.witness {
                         witness.allocated(blocks);
                     }
@@ -489,7 +488,7 @@ impl Ext4 {
             let disk = &mut self.0.state.borrow_mut().disk;
             let entry = &mut disk.inodes[inode as usize];
             entry.unwritten.retain(|&unwritten| unwritten != (page, units));
-            entry.transaction = handle.tid;
+            entry.note_data_change(handle.tid);
             disk.layout.inode_block(inode)
         };
         self.dirty_metadata(&handle, &[inode_block]).await;
@@ -497,11 +496,6 @@ impl Ext4 {
         drop(handle);
         self.0.conversions.set(self.0.conversions.get() - 1);
         self.end_transfer(inode, page, units);
-    }
-
-    /// Notes that a file's inode was changed under this handle.
-    pub(super) fn note_change(&self, handle: &Handle, inode: u32) {
-        self.0.state.borrow_mut().disk.inodes[inode as usize].transaction = handle.tid;
     }
 
     /// The bitmap and descriptor blocks of a block's group.

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::apps::parameters::exact;
 use super::files::{FileError, Files};
 use super::fragmenting::{self, FILE, Fragmenting, Note, Removal};
 use super::full_write::{self, Full, FullWrite};
@@ -168,14 +169,6 @@ impl fmt::Display for Timed {
     }
 }
 
-/// A size in the largest binary unit of which it is a multiple.
-fn exact(bytes: Bytes) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
-        Some((unit, shift)) => format!("{}{unit}", bytes.0 >> shift),
-        None => bytes.0.to_string(),
-    }
-}
 
 /// A workload that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -202,7 +202,7 @@ fn operations(device: &DeviceSummary) -> Result<Chart, Failure> {
     let first_and_second = |c: &Cell| match &c.workload {
         WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
         WorkloadFigures::FullWrite(f) => [f.fsync_ns.unwrap_or(0), f.write_ns],
-        WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => [0, 0],
+        WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => [0, 0],
     };
     let names = match device.policies.iter().flat_map(|p| &p.runs).map(|c| c.measure()).next() {
         Some(Measure::Write) => ["fsync", "write"],
