@@ -1,11 +1,12 @@
 //! Numbers as tables and reports show them.
 
 use trimwise::compare::ledger::WITHOUT_TRIM;
-use trimwise::compare::result::{DeviceFigures, Measure};
-use trimwise::compare::statistics::{Comparison, Interval, Sample};
-use trimwise::compare::summary::{BOUND, LedgerRow, PolicySummary, Saved};
+use trimwise::compare::result::{DeviceFigures, Measure, Quantile};
+use trimwise::compare::statistics::{Comparison, Interval, Sample, median};
+use trimwise::compare::summary::{BOUND, DeviceSummary, LedgerRow, PolicySummary, Saved};
 pub use trimwise::compare::verdict::{grouped, thousands};
 use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::workload::latency::{LatencySummary, Operation};
 
 /// Shown where there is no figure.
 pub const NONE: &str = "-";
@@ -143,6 +144,33 @@ pub fn units_as_bytes(units: f64) -> String {
     Bytes((units * UNIT_BYTES as f64) as u64).to_string()
 }
 
+/// Returns the latencies of these operations: operation, policy, count, median, 99 %, 99.9 % and the slowest.
+pub fn latencies(device: &DeviceSummary, operations: &[Operation]) -> Vec<[String; 7]> {
+    let mut rows = Vec::new();
+    for operation in operations {
+        for p in &device.policies {
+            let of = |figure: &dyn Fn(&LatencySummary) -> u64| {
+                let recorded = p.runs.iter().filter_map(|c| c.latency.get(operation.name()));
+                let values: Vec<f64> = recorded.map(|l| figure(l) as f64).collect();
+                median(&values)
+            };
+            let Some(count) = of(&|l| l.count) else { continue };
+            let [p50, p99, p999, max] =
+                Quantile::ALL.map(|quantile| of(&|l| quantile.of(l)).map_or(NONE.to_string(), nanoseconds));
+            rows.push([
+                operation.name().to_string(),
+                p.policy.to_string(),
+                thousands(count),
+                p50,
+                p99,
+                p999,
+                max,
+            ]);
+        }
+    }
+    rows
+}
+
 /// Formats a time in nanoseconds in a suitable unit.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns {
@@ -159,7 +187,7 @@ pub fn nanoseconds(ns: f64) -> String {
 /// acknowledged.
 pub fn own_heading(measure: Measure) -> &'static str {
     match measure {
-        Measure::Total => "trans./s",
+        Measure::Total | Measure::Latency(..) => "trans./s",
         Measure::Fsync | Measure::Write => "TRIMs done",
     }
 }
@@ -168,7 +196,7 @@ pub fn own_heading(measure: Measure) -> &'static str {
 pub fn of_policy(p: &PolicySummary) -> [String; 5] {
     let device = |figure: Option<f64>, show: &dyn Fn(f64) -> String| figure.map_or(NONE.to_string(), show);
     let own = match p.runs.first().map(|c| c.measure()).unwrap_or_default() {
-        Measure::Total => p
+        Measure::Total | Measure::Latency(..) => p
             .known_median_of(|c| c.postmark().map(|p| p.transactions_per_s))
             .map_or(NONE.to_string(), significant),
         Measure::Fsync | Measure::Write => p

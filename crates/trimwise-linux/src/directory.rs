@@ -133,7 +133,11 @@ impl RealDirectory {
     }
 
     /// Checks that a workload's directory is new and its files would fit; returns the space of the file system.
-    pub(crate) fn check_free(&self, directory: &str, needed: Bytes) -> Result<FileSystemSpace, DirectoryError> {
+    pub(crate) fn check_free(
+        &self,
+        directory: &str,
+        needed: Bytes,
+    ) -> Result<FileSystemSpace, DirectoryError> {
         let name = |below: &Path| below.display().to_string();
         let io = |errno, path| DirectoryError::Io { path, reason: words(errno) };
         let own = self.path.join(directory);
@@ -299,12 +303,7 @@ impl Files for RealDirectory {
         Ok(())
     }
 
-    async fn pread(
-        &self,
-        file: &mut RealFile,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, FileError> {
+    async fn pread(&self, file: &mut RealFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
         self.check_interrupt()?;
         let RealFile { descriptor, path, aligned } = file;
         let Some(memory) = aligned else {
@@ -324,6 +323,10 @@ impl Files for RealDirectory {
     async fn fdatasync(&self, file: &mut RealFile) -> Result<(), FileError> {
         self.check_interrupt()?;
         self.retry(&file.path, || fs::fdatasync(&file.descriptor))
+    }
+
+    async fn drop_cached(&self, file: &mut RealFile) -> Result<(), FileError> {
+        self.retry(&file.path, || fs::fadvise(&file.descriptor, 0, None, fs::Advice::DontNeed))
     }
 
     async fn close(&self, file: RealFile) -> Result<(), FileError> {

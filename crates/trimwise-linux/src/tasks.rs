@@ -64,7 +64,5 @@ fn died() -> FileError {
 }
 
 fn ready<T>(result: Result<Result<T, FileError>, crate::NotReady>) -> Result<T, FileError> {
-    result.unwrap_or_else(|e| {
-        Err(FileError::Other { path: DIRECTORY.to_owned(), reason: e.to_string() })
-    })
+    result.unwrap_or_else(|e| Err(FileError::Other { path: DIRECTORY.to_owned(), reason: e.to_string() }))
 }

@@ -28,8 +28,8 @@ use trimwise::compare::result::{Cell, CellId};
 use trimwise::units::SimTime;
 use trimwise::workload::ageing;
 use trimwise::workload::postmark::{self, PostmarkConfig};
-use trimwise::workload::scene::{Scene, SceneError};
 use trimwise::workload::program::Program;
+use trimwise::workload::scene::{Scene, SceneError};
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
@@ -386,8 +386,7 @@ fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
 
 fn run_program(argument: &str, text: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
     let program = Program::parse(argument, text).map_err(|e| e.to_string())?;
-    let (ends, duration) =
-        root()?.run_program(&program, seed, &Arc::default()).map_err(|e| e.to_string())?;
+    let (ends, duration) = root()?.run_program(&program, seed, &Arc::default()).map_err(|e| e.to_string())?;
     Ok(Outcome::Cell(Box::new(Cell::of_program(cell_id(rep), duration, ends)), String::new()))
 }
 

@@ -13,6 +13,7 @@ pub mod reproduce;
 pub mod selftest;
 pub mod trim;
 pub mod verify;
+pub mod workloads;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +32,7 @@ use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
+use workloads::WorkloadsArguments;
 
 use crate::failure::Failure;
 use crate::interrupt::{self, OnInterrupt};
@@ -107,6 +109,8 @@ pub enum Command {
     Devices(DevicesArguments),
     /// List the terms of TRIM policies, and examples of policies
     Policies(PoliciesArguments),
+    /// List the named workloads, their parameters and where the defaults come from
+    Workloads(WorkloadsArguments),
     /// Compare the device models with a flat array under random commands, and audit their accounting
     Selftest(SelftestArguments),
 }
@@ -126,6 +130,7 @@ pub fn run(command: Command) -> Result<String, Failure> {
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
+        Command::Workloads(arguments) => workloads::run(&arguments),
         Command::Selftest(arguments) => {
             selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }

@@ -11,11 +11,11 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimTime, UNIT_BYTES};
+use trimwise::workload::apps;
 use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{
     self, LocationError, Phase, PlannedRun, PostmarkConfig, Progress, footprint,
 };
-use trimwise::workload::apps;
 use trimwise::workload::program::Program;
 use trimwise::workload::timed::{Timed, Timing};
 use trimwise_lab::bench::{Results, Settings, Test};
@@ -36,6 +36,7 @@ use super::{
 };
 use crate::defaults::SEED;
 use crate::failure::Failure;
+use crate::table;
 
 /// Operations per progress report: an operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -130,10 +131,14 @@ impl Models for Linked {
             });
         }
         if Program::is_meant(argument) {
-            let program = Program::parse(argument, "");
+            let read = |file| input::read(file, "workload", "a fio job file", &[]);
+            let text = Program::job_file(argument).map_or(Ok(String::new()), read)?;
+            let program = Program::parse(argument, &text);
             let program = program.map_err(|e| Failure::usage(format!("--workload: {e}")))?;
-            let kind = Kind::Program(program);
-            return Ok(Workload { argument: argument.to_string(), text: String::new(), kind });
+            if let Program::Fio(name, jobs) = &program {
+                jobs.notes.iter().for_each(|note| eprintln!("note: {name}, {}", table::plain(note)));
+            }
+            return Ok(Workload { argument: argument.to_string(), text, kind: Kind::Program(program) });
         }
         let names: Vec<&str> = workloads::EMBEDDED
             .iter()
@@ -260,9 +265,7 @@ impl Models for Linked {
         let workload = match &run.workload.kind {
             Kind::Postmark(_) => KernelWorkload::Postmark(run.workload.text.clone()),
             Kind::Timed(timed) => KernelWorkload::Timed(timed.to_string()),
-            Kind::Program(program) => {
-                KernelWorkload::Program(program.to_string(), run.workload.text.clone())
-            }
+            Kind::Program(program) => KernelWorkload::Program(program.to_string(), run.workload.text.clone()),
         };
         let cell = KernelCell {
             device: run.device,

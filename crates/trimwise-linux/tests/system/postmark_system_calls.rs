@@ -72,16 +72,14 @@ impl Files for Recording {
     async fn pwrite(&self, file: &mut Self::File, offset: u64, data: &[u8]) -> Result<(), FileError> {
         self.inner.pwrite(file, offset, data).await
     }
-    async fn pread(
-        &self,
-        file: &mut Self::File,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, FileError> {
+    async fn pread(&self, file: &mut Self::File, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
         self.inner.pread(file, offset, buffer).await
     }
     async fn fdatasync(&self, file: &mut Self::File) -> Result<(), FileError> {
         self.inner.fdatasync(file).await
+    }
+    async fn drop_cached(&self, file: &mut Self::File) -> Result<(), FileError> {
+        self.inner.drop_cached(file).await
     }
     async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         self.inner.rename(from, to).await

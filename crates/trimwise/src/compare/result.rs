@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use super::figures::{AppendFigures, FullWriteFigures, Measure, RemovalTrims, WorkloadFigures};
+pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
 use super::ledger::CellLedger;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
@@ -39,6 +39,9 @@ pub struct Cell {
     pub ledger: Option<CellLedger>,
     /// Latency for each operation that occurred, by name: of PostMark, applications and fio jobs.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
+    /// What policies are judged by, if that was chosen.
+    #[serde(skip)]
+    pub judged: Option<Measure>,
     /// PostMark's own report of the run, verbose or terse as the workload asks.
     #[serde(skip)]
     pub postmark_report: String,
@@ -73,6 +76,7 @@ impl Cell {
             device_stats: None,
             ledger: None,
             latency: BTreeMap::new(),
+            judged: None,
             postmark_report: String::new(),
             latency_quantiles_ns: BTreeMap::new(),
         }
@@ -140,8 +144,13 @@ impl Cell {
 
     /// What policies are judged by.
     pub fn measure(&self) -> Measure {
+        if let Some(judged) = self.judged {
+            return judged;
+        }
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => Measure::Total,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => {
+                Measure::Total
+            }
             WorkloadFigures::Append(_) => Measure::Fsync,
             WorkloadFigures::FullWrite(_) => Measure::Write,
         }
@@ -149,10 +158,52 @@ impl Cell {
 
     /// The time that policies are judged by.
     pub(crate) fn measured_ns(&self) -> u64 {
+        if let Some(Measure::Latency(quantile, operation)) = self.judged
+            && let Some(latency) = self.latency.get(operation.name())
+        {
+            return quantile.of(latency);
+        }
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => self.duration_ns,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) | WorkloadFigures::Own(_) => {
+                self.duration_ns
+            }
             WorkloadFigures::Append(figures) => figures.fsync_ns,
             WorkloadFigures::FullWrite(figures) => figures.write_ns,
+        }
+    }
+
+    /// Chooses what policies are judged by.
+    ///
+    /// # Errors
+    ///
+    /// Why this run does not have that figure.
+    pub fn judge_by(&mut self, measure: Measure) -> Result<(), String> {
+        self.judged = None;
+        let own = self.measure();
+        match measure {
+            _ if own != Measure::Total => {
+                return Err(format!("this workload times one operation and is judged by it: {own}"));
+            }
+            Measure::Latency(_, operation) if !self.latency.contains_key(operation.name()) => {
+                let recorded = self.latency.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
+                let recorded = if recorded.is_empty() { "nothing" } else { &recorded };
+                return Err(format!(
+                    "the workload has no latency of {}; it recorded {recorded}",
+                    operation.name()
+                ));
+            }
+            _ => {}
+        }
+        self.judged = Some(measure);
+        Ok(())
+    }
+
+    /// Whether the run is known to have freed nothing, so that there was nothing to trim.
+    pub fn frees_nothing(&self) -> bool {
+        match (&self.ledger, &self.workload) {
+            (Some(ledger), _) => ledger.units.freed == 0,
+            (None, WorkloadFigures::Program(done)) => done.files_removed == 0,
+            (None, _) => false,
         }
     }
 
@@ -230,8 +281,8 @@ pub struct TimelineSample {
 /// Which policy to use, and by how much it is better: on the one device, or over all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The policy to use.
-    pub policy: String,
+    /// The policy to use; `None` if the runs cannot tell.
+    pub policy: Option<String>,
     /// Baseline's median duration over this policy's: above 1 is faster. Over several devices the geometric
     /// mean of theirs.
     pub speedup: f64,

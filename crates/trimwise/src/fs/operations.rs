@@ -398,10 +398,12 @@ impl Files for Ext4 {
                         break (entry.inode, generation);
                     }
                 }
-                (None, OpenMode::Create | OpenMode::CreateKeep | OpenMode::Direct) => match self.make_entry(path, false).await {
-                    Err(FileError::Exists { .. }) => {}
-                    made => break made?,
-                },
+                (None, OpenMode::Create | OpenMode::CreateKeep | OpenMode::Direct) => {
+                    match self.make_entry(path, false).await {
+                        Err(FileError::Exists { .. }) => {}
+                        made => break made?,
+                    }
+                }
                 (None, OpenMode::Read | OpenMode::Append) => return Err(Self::not_found(path)),
             }
         };
@@ -462,6 +464,17 @@ impl Files for Ext4 {
 
     async fn fdatasync(&self, file: &mut OpenFile) -> Result<(), FileError> {
         self.sync_file(file, |inode| inode.data_transaction).await
+    }
+
+    async fn drop_cached(&self, file: &mut OpenFile) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        let state = &mut *self.0.state.borrow_mut();
+        let entry = &mut state.disk.inodes[file.inode as usize];
+        if entry.generation == file.generation && entry.dirty_pages + entry.writeback_pages + entry.reads == 0
+        {
+            state.cache.forget(&mut entry.chunks);
+        }
+        Ok(())
     }
 
     async fn close(&self, file: OpenFile) -> Result<(), FileError> {

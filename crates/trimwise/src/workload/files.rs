@@ -98,16 +98,13 @@ pub trait Files {
     /// Writes all of `data` at `offset` (`pwrite`); the position stays. Not for [`OpenMode::Append`].
     async fn pwrite(&self, file: &mut Self::File, offset: u64, data: &[u8]) -> Result<(), FileError>;
     /// Reads as [`Files::read`], but at `offset` (`pread`); the position stays.
-    async fn pread(
-        &self,
-        file: &mut Self::File,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, FileError>;
+    async fn pread(&self, file: &mut Self::File, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Makes the file's data and metadata durable.
     async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError>;
     /// Makes the file's data durable, and of its metadata what is needed to read them (`fdatasync`).
     async fn fdatasync(&self, file: &mut Self::File) -> Result<(), FileError>;
+    /// Drops what is cached of the file, as far as it is written (`posix_fadvise` with `POSIX_FADV_DONTNEED`).
+    async fn drop_cached(&self, file: &mut Self::File) -> Result<(), FileError>;
     /// Closes the file.
     async fn close(&self, file: Self::File) -> Result<(), FileError>;
     /// Removes a file's name, and with it the file.

@@ -3,6 +3,7 @@
 pub mod ageing;
 pub mod apps;
 pub mod files;
+pub mod fio;
 pub mod fragmenting;
 pub mod full_write;
 pub mod latency;

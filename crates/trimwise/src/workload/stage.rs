@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -156,7 +157,7 @@ pub struct Stage<'a, F: Files> {
     rng: RefCell<Xoshiro256PlusPlus>,
     latencies: RefCell<OpLatencies>,
     done: Cell<Done>,
-    data: RefCell<Vec<u8>>,
+    data: RefCell<Rc<[u8]>>,
 }
 
 impl<'a, F: Files> Stage<'a, F> {
@@ -168,7 +169,7 @@ impl<'a, F: Files> Stage<'a, F> {
             rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(session.seed ^ u64::from(task) << 48)),
             latencies: RefCell::default(),
             done: Cell::default(),
-            data: RefCell::default(),
+            data: RefCell::new(Rc::default()),
         }
     }
 
@@ -207,6 +208,17 @@ impl<'a, F: Files> Stage<'a, F> {
     /// Ends the task if another one has failed.
     pub(super) fn check(&self) -> Result<(), FileError> {
         if self.session.failed.load(Ordering::SeqCst) { Err(FileError::Interrupted) } else { Ok(()) }
+    }
+
+    /// The seed of the run.
+    pub(super) fn seed(&self) -> u64 {
+        self.session.seed
+    }
+
+    /// Forgets what was counted and timed so far.
+    pub(super) fn begin_anew(&self) {
+        self.done.set(Done::default());
+        *self.latencies.borrow_mut() = OpLatencies::default();
     }
 
     fn count(&self, change: impl FnOnce(&mut Done)) {
@@ -260,6 +272,11 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(file)
     }
 
+    /// Drops what is cached of a file.
+    pub(super) async fn drop_cached(&self, file: &mut F::File) -> Result<(), FileError> {
+        self.fs.drop_cached(file).await
+    }
+
     /// Closes a file.
     pub async fn close(&self, file: F::File) -> Result<(), FileError> {
         self.fs.close(file).await
@@ -273,17 +290,17 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Data to write: not all alike, for devices that compress.
-    fn with_data(&self, len: usize) -> std::cell::Ref<'_, [u8]> {
-        if self.data.borrow().len() < len {
+    fn data(&self, len: usize) -> Rc<[u8]> {
+        let mut data = self.data.borrow_mut();
+        if data.len() < len {
             let mut mixed = 0x9e37_79b9_7f4a_7c15_u64;
             let words = std::iter::repeat_with(|| {
                 mixed = mixed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
                 (mixed >> 32) as u32
             });
-            let words = words.take(len.next_power_of_two() / 4 + 1);
-            *self.data.borrow_mut() = words.flat_map(u32::to_le_bytes).collect();
+            *data = words.take(len.next_power_of_two() / 4 + 1).flat_map(u32::to_le_bytes).collect();
         }
-        std::cell::Ref::map(self.data.borrow(), |data| &data[..len])
+        Rc::clone(&data)
     }
 
     /// Writes at the file's position.
@@ -292,7 +309,7 @@ impl<'a, F: Files> Stage<'a, F> {
         while left > 0 {
             let len = left.min(CALL_BYTES_MAX as u64);
             let begin = self.fs.now();
-            self.fs.write(file, &self.with_data(len as usize)).await?;
+            self.fs.write(file, &self.data(len as usize)[..len as usize]).await?;
             self.record(Operation::Write, begin);
             left -= len;
         }
@@ -303,7 +320,7 @@ impl<'a, F: Files> Stage<'a, F> {
     /// Writes at an offset, in one call.
     pub async fn pwrite(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
         let begin = self.fs.now();
-        self.fs.pwrite(file, offset, &self.with_data(bytes as usize)).await?;
+        self.fs.pwrite(file, offset, &self.data(bytes as usize)[..bytes as usize]).await?;
         self.record(Operation::Write, begin);
         self.count(|done| done.written_bytes += bytes);
         Ok(())

@@ -169,7 +169,6 @@ impl fmt::Display for Timed {
     }
 }
 
-
 /// A workload that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("workload '{given}', column {column}: {what}; expected {expected}")]

@@ -50,6 +50,8 @@ pub struct Settings {
     pub mount: Option<Mounted>,
     /// Repetitions.
     pub reps: u32,
+    /// What policies are judged by: `total`, or a latency such as `p99:fsync`.
+    pub judge: String,
     /// What the other policies are compared with.
     pub baseline: String,
     /// The command that repeats this.
@@ -285,6 +287,7 @@ fn in_model<M: Models>(
     if let Some(target) = &arguments.check {
         command.option("--check", target);
     }
+    arguments.judge.iter().for_each(|judge| command.option("--judge", judge));
     command.option("--reps", arguments.reps);
     command.option("--seed", seed);
     let host = Host {
@@ -296,7 +299,8 @@ fn in_model<M: Models>(
     };
     let mut comparison = finish(arguments, ran, host, command)?;
     let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(models, &stop)));
-    if let (Some(check), Some((cells, failure))) = (check, ran) {
+    if let (Some(check), Some((mut cells, failure))) = (check, ran) {
+        judge(arguments, &mut cells)?;
         (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
         comparison.add_check(check.found(cells)?);
     }
@@ -326,7 +330,10 @@ fn on_directory<M: Models>(
                 "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
             }
-            "--seed" => "only PostMark draws at random there; set its seed with `set seed` in the workload",
+            "--seed" => {
+                "what draws at random there has a fixed seed; PostMark's is set with `set seed` in the workload, \
+                 and that of a fio job with randseed="
+            }
             "--jobs" => {
                 "runs on a real directory are sequential, since parallel runs would measure each other"
             }
@@ -354,6 +361,7 @@ fn on_directory<M: Models>(
     if arguments.fill {
         command.argument("--fill");
     }
+    arguments.judge.iter().for_each(|judge| command.option("--judge", judge));
     command.option("--reps", arguments.reps);
     let host =
         Host { utilization_percent: None, linux: None, memory: None, kernel: None, mount: Some(mount) };
@@ -389,6 +397,13 @@ pub fn named<T>(
     Ok(resolved)
 }
 
+/// Has the runs judged by what `--judge` says.
+fn judge(arguments: &CompareArguments, cells: &mut [Cell]) -> Result<(), Failure> {
+    let Some(measure) = arguments.judge else { return Ok(()) };
+    let judged = cells.iter_mut().try_for_each(|cell| cell.judge_by(measure));
+    judged.map_err(|e| Failure::usage(format!("--judge {measure}: {e}")))
+}
+
 /// The host, modelled or real.
 struct Host {
     utilization_percent: Option<u8>,
@@ -407,10 +422,11 @@ fn finish(
     if let (true, Some(failure)) = (cells.is_empty(), &ended_by) {
         return Err(failure.clone());
     }
+    judge(arguments, &mut cells)?;
     compare_with_off(&mut cells);
     let summary = Summary::of(&cells);
     let rows = summary.rows();
-    let baseline = summary.baseline.clone();
+    let (baseline, measure) = (summary.baseline.clone(), summary.measure);
     let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
     Ok(Comparison {
         trimwise: trimwise::VERSION,
@@ -424,6 +440,7 @@ fn finish(
             kernel: host.kernel,
             mount: host.mount,
             reps: arguments.reps,
+            judge: measure.to_string(),
             baseline,
             command: command.into_text(),
         },

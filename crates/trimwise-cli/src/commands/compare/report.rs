@@ -26,7 +26,7 @@ struct Page {
     settings: Vec<(&'static str, String)>,
     command: String,
     baseline: String,
-    measure: &'static str,
+    measure: String,
     ledger_header: [&'static str; figures::LEDGER.len()],
 }
 
@@ -39,7 +39,7 @@ struct Device {
     rows: Vec<Row>,
     ledger: Vec<Vec<String>>,
     charts: Vec<Chart>,
-    latency: Vec<Vec<String>>,
+    latency: Vec<[String; 7]>,
 }
 
 #[derive(Serialize)]
@@ -75,7 +75,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             rows: rows.collect(),
             ledger: table::ledger(device),
             charts: charts_of(device, summary.measure)?,
-            latency: latency_rows(device),
+            latency: figures::latencies(device, &Operation::ALL),
         });
     }
     let names: Vec<String> = summary.devices.iter().map(|d| table::place(settings, d.device)).collect();
@@ -84,7 +84,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         title: names.join(", "),
         subtitle: format!(
             "{} on {}; trimwise {}",
-            table::workload(settings, summary.measure),
+            table::workload(settings, &summary),
             match &settings.kernel {
                 None if settings.target == "model" => "modelled ext4 and SSD, virtual time",
                 None => "a real directory",
@@ -98,7 +98,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         settings: shown_settings(comparison),
         command: settings.command.clone(),
         baseline: settings.baseline.clone(),
-        measure: summary.measure.name(),
+        measure: summary.measure.to_string(),
         ledger_header: figures::LEDGER,
     };
     rendered("compare.html", include_str!("report.html"), &page)
@@ -148,15 +148,20 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
 
 fn charts_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Chart>, Failure> {
     let mut all = vec![match measure {
-        Measure::Total => phases(device)?,
         Measure::Fsync | Measure::Write => operations(device)?,
+        Measure::Total | Measure::Latency(..) => phases(device)?,
     }];
     all.extend(write_amplification(device)?);
     all.extend(busy(device)?);
     all.extend(stale(device)?);
-    for operation in
-        [Operation::Fsync, Operation::Read, Operation::Append, Operation::Create, Operation::Unlink]
-    {
+    for operation in [
+        Operation::Fsync,
+        Operation::Write,
+        Operation::Read,
+        Operation::Append,
+        Operation::Create,
+        Operation::Unlink,
+    ] {
         all.extend(latency(device, operation)?);
     }
     Ok(all)
@@ -330,30 +335,6 @@ fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Chart>
 
 fn rounded_percent(quantile: f64) -> f64 {
     (quantile * 10_000.0).round() / 100.0
-}
-
-fn latency_rows(device: &DeviceSummary) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for operation in Operation::ALL {
-        for p in &device.policies {
-            let of = |figure: fn(&trimwise::workload::latency::LatencySummary) -> u64| {
-                let values: Vec<f64> = p
-                    .runs
-                    .iter()
-                    .filter_map(|c| c.latency.get(operation.name()))
-                    .map(|l| figure(l) as f64)
-                    .collect();
-                median(&values)
-            };
-            let Some(count) = of(|l| l.count) else { continue };
-            let mut row = vec![operation.name().to_string(), p.policy.to_string(), figures::thousands(count)];
-            for ns in [of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.p999_ns), of(|l| l.max_ns)] {
-                row.push(ns.map_or(figures::NONE.to_string(), figures::nanoseconds));
-            }
-            rows.push(row);
-        }
-    }
-    rows
 }
 
 #[cfg(test)]

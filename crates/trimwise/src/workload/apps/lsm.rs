@@ -248,7 +248,7 @@ impl<F: Files> Lsm<'_, F> {
             Err(FileError::NotFound { .. }) => return Ok(()),
             file => file?,
         };
-        let offset = (table.bytes / BLOCK * place >> 32) * BLOCK;
+        let offset = ((table.bytes / BLOCK * place) >> 32) * BLOCK;
         stage.pread(&mut file, offset, BLOCK).await?;
         stage.close(file).await
     }

@@ -19,7 +19,7 @@ pub const SPEC: Spec = Spec {
     about: "A database as PostgreSQL: pages updated in place, a write-ahead log, checkpoints, recycled log segments, \
             temporary files and rewritten tables.",
     parameters: &[
-        Parameter::count("transactions", 20_000, 1, 1_000_000_000, "transactions", "assumed").scaled(),
+        Parameter::count("transactions", 40_000, 1, 1_000_000_000, "transactions", "assumed").scaled(),
         Parameter::size("data", Bytes::mib(384), Bytes::mib(1), Bytes::gib(1024), "size of the table", "assumed").scaled(),
         Parameter::size(
             "record",
@@ -39,11 +39,11 @@ pub const SPEC: Spec = Spec {
         ),
         Parameter::size(
             "checkpoint",
-            Bytes::mib(64),
+            Bytes::mib(32),
             Bytes::kib(64),
             Bytes::gib(64),
             "log between two checkpoints",
-            "PostgreSQL: max_wal_size is 1 GiB; a sixteenth here, so that there are several",
+            "PostgreSQL: max_wal_size is 1 GiB; less here, so that there are several",
         ),
         Parameter::size(
             "keep",
@@ -87,6 +87,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     let get = |name| at.values.get(name);
     let table_number = 1;
     let table = at.stage.create(&at.path("table.1"), get("data")).await?;
+    let table = durable(at, table, "table.1").await?;
     let log = at.stage.create(&at.path("wal.00000001"), 0).await?;
     let mut database = Database {
         at,
@@ -101,7 +102,6 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
         changed: BTreeSet::new(),
         checkpoints: 0,
     };
-    at.stage.fsync(&mut database.table).await?;
     for transaction in 1..=get("transactions") {
         database.transaction().await?;
         if transaction % get("sort") == 0 {
@@ -110,6 +110,13 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     }
     at.stage.close(database.table).await?;
     at.stage.close(database.log).await
+}
+
+/// Makes a new file durable and opens it for reading and writing.
+async fn durable<F: Files>(at: &Place<'_, F>, mut file: F::File, name: &str) -> Result<F::File, FileError> {
+    at.stage.fsync(&mut file).await?;
+    at.stage.close(file).await?;
+    at.stage.open(&at.path(name), OpenMode::CreateKeep).await
 }
 
 struct Database<'a, F: Files> {
@@ -221,7 +228,7 @@ impl<F: Files> Database<'_, F> {
             stage.write(&mut copy, piece).await?;
             from += piece;
         }
-        stage.fsync(&mut copy).await?;
+        let copy = durable(self.at, copy, &format!("table.{}", self.table_number)).await?;
         stage.close(std::mem::replace(&mut self.table, copy)).await?;
         stage.unlink(&old).await
     }

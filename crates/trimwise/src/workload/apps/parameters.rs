@@ -190,7 +190,8 @@ impl std::str::FromStr for Application {
                 return Err(wrong(value_at, what, parameter.expected()));
             };
             if !(parameter.min..=parameter.max).contains(&parsed) {
-                let what = format!("'{value}' is too {}", if parsed < parameter.min { "small" } else { "large" });
+                let what =
+                    format!("'{value}' is too {}", if parsed < parameter.min { "small" } else { "large" });
                 return Err(wrong(value_at, what, parameter.expected()));
             }
             if values[index].replace(parsed).is_some() {

@@ -17,7 +17,7 @@ pub const SPEC: Spec = Spec {
     about: "A log of segments as in Kafka: batches appended to partitions, old segments removed whole.",
     parameters: &[
         Parameter::size("total", Bytes::gib(4), Bytes::mib(1), Bytes::gib(1024), "bytes appended", "assumed").scaled(),
-        Parameter::count("partitions", 16, 1, 1_000, "partitions written in turn", "assumed"),
+        Parameter::count("partitions", 8, 1, 1_000, "partitions written in turn", "assumed"),
         Parameter::size(
             "batch",
             Bytes::kib(16),

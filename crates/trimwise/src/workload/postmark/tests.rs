@@ -152,6 +152,9 @@ impl Files for Counting {
     async fn fdatasync(&self, _: &mut Open) -> Result<(), FileError> {
         panic!("PostMark makes nothing durable")
     }
+    async fn drop_cached(&self, _: &mut Open) -> Result<(), FileError> {
+        panic!("PostMark drops nothing")
+    }
     async fn rename(&self, _: &str, _: &str) -> Result<(), FileError> {
         panic!("PostMark renames nothing")
     }
