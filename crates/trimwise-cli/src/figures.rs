@@ -1,11 +1,12 @@
 //! Numbers as tables and reports show them.
 
 use trimwise::compare::ledger::WITHOUT_TRIM;
-use trimwise::compare::result::{Cell, DeviceFigures, Measure, WorkloadFigures};
-use trimwise::compare::statistics::{Comparison, Interval, Sample};
-use trimwise::compare::summary::{BOUND, LedgerRow, PolicySummary, Saved};
+use trimwise::compare::result::{Cell, DeviceFigures, Measure, Quantile, WorkloadFigures};
+use trimwise::compare::statistics::{Comparison, Interval, Sample, median};
+use trimwise::compare::summary::{BOUND, DeviceSummary, LedgerRow, PolicySummary, Saved};
 pub use trimwise::compare::verdict::{grouped, thousands};
 use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::workload::latency::{LatencySummary, Operation};
 
 /// Shown where there is no figure.
 pub const NONE: &str = "-";
@@ -143,6 +144,33 @@ pub fn units_as_bytes(units: f64) -> String {
     Bytes((units * UNIT_BYTES as f64) as u64).to_string()
 }
 
+/// Returns the latencies of these operations: operation, policy, count, median, 99 %, 99.9 % and the slowest.
+pub fn latencies(device: &DeviceSummary, operations: &[Operation]) -> Vec<[String; 7]> {
+    let mut rows = Vec::new();
+    for operation in operations {
+        for p in &device.policies {
+            let of = |figure: &dyn Fn(&LatencySummary) -> u64| {
+                let recorded = p.runs.iter().filter_map(|c| c.latency.get(operation.name()));
+                let values: Vec<f64> = recorded.map(|l| figure(l) as f64).collect();
+                median(&values)
+            };
+            let Some(count) = of(&|l| l.count) else { continue };
+            let [p50, p99, p999, max] =
+                Quantile::ALL.map(|quantile| of(&|l| quantile.of(l)).map_or(NONE.to_string(), nanoseconds));
+            rows.push([
+                operation.name().to_string(),
+                p.policy.to_string(),
+                thousands(count),
+                p50,
+                p99,
+                p999,
+                max,
+            ]);
+        }
+    }
+    rows
+}
+
 /// Formats a time in nanoseconds in a suitable unit.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns {
@@ -160,7 +188,7 @@ pub fn nanoseconds(ns: f64) -> String {
 pub fn own_heading(measure: Measure, is_trace: bool) -> &'static str {
     match measure {
         _ if is_trace => "write p99",
-        Measure::Total | Measure::Latency => "trans./s",
+        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => "trans./s",
         Measure::Fsync | Measure::Write => "TRIMs done",
     }
 }
@@ -177,7 +205,7 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
         _ if p.runs.iter().any(|c| is_trace(c)) => p
             .known_median_of(|c| c.latency.get("write").map(|write| write.p99_ns as f64))
             .map_or(NONE.to_string(), nanoseconds),
-        Measure::Total | Measure::Latency => p
+        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => p
             .known_median_of(|c| c.postmark().map(|p| p.transactions_per_s))
             .map_or(NONE.to_string(), significant),
         Measure::Fsync | Measure::Write => p

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
-use trimwise::units::{Bytes, SimTime};
+use trimwise::units::{Bytes, SimDuration, SimTime};
 use trimwise::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
@@ -31,6 +31,8 @@ use crate::directory_check::{DirectoryError, at, check_run, check_writable, open
 
 /// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
+/// How often a sleep looks for an interrupt.
+const INTERRUPT_LOOKS: Duration = Duration::from_millis(100);
 /// Maximum number of parents held open: a process may have 1,024 descriptors.
 const PARENTS_MAX: usize = 256;
 
@@ -55,6 +57,20 @@ pub struct RealDirectory {
 pub struct RealFile {
     descriptor: OwnedFd,
     path: String,
+    /// Memory for transfers past the page cache; `None` if it goes through it.
+    aligned: Option<Vec<u8>>,
+}
+
+/// The alignment that `O_DIRECT` needs at most, apart from unusual devices.
+const ALIGNMENT: usize = 4096;
+
+/// Returns the first `len` aligned bytes of `memory`, which grows as needed.
+fn aligned_part(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if memory.len() < len + ALIGNMENT {
+        memory.resize(len + ALIGNMENT, 0);
+    }
+    let at = memory.as_ptr().align_offset(ALIGNMENT);
+    &mut memory[at..at + len]
 }
 
 impl RealDirectory {
@@ -112,15 +128,23 @@ impl RealDirectory {
     /// # Errors
     /// If its directory exists, or its files would not fit into the free space. Nothing is created.
     pub fn check_timed(&self, timed: Timed) -> Result<FileSystemSpace, DirectoryError> {
+        self.check_free(DIRECTORY, timed.needed())
+    }
+
+    /// Checks that a workload's directory is new and its files would fit; returns the space of the file system.
+    pub(crate) fn check_free(
+        &self,
+        directory: &str,
+        needed: Bytes,
+    ) -> Result<FileSystemSpace, DirectoryError> {
         let name = |below: &Path| below.display().to_string();
-        let own = self.path.join(DIRECTORY);
-        match fs::statat(&self.root, DIRECTORY, AtFlags::SYMLINK_NOFOLLOW) {
+        let own = self.path.join(directory);
+        match fs::statat(&self.root, directory, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => return Err(DirectoryError::Occupied { path: name(&own) }),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(at(&own)(errno)),
         }
         let space = self.space().map_err(at(&self.path))?;
-        let needed = timed.needed();
         if needed > space.free {
             return Err(DirectoryError::TooFull { path: name(&self.path), needed, free: space.free });
         }
@@ -223,10 +247,12 @@ impl Files for RealDirectory {
             OpenMode::CreateKeep => (OFlags::RDWR | OFlags::CREATE, 0o644),
             OpenMode::Read => (OFlags::RDONLY, 0),
             OpenMode::Append => (OFlags::RDWR | OFlags::APPEND, 0),
+            OpenMode::Direct => (OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT, 0o644),
         };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || fs::openat(&parent, name, flags, Mode::from_raw_mode(permissions));
-        Ok(RealFile { descriptor: self.retry(path, open)?, path: path.to_owned() })
+        let aligned = (mode == OpenMode::Direct).then(Vec::new);
+        Ok(RealFile { descriptor: self.retry(path, open)?, path: path.to_owned(), aligned })
     }
 
     async fn write(&self, file: &mut RealFile, data: &[u8]) -> Result<(), FileError> {
@@ -253,9 +279,52 @@ impl Files for RealDirectory {
         Ok(())
     }
 
+    async fn pwrite(&self, file: &mut RealFile, offset: u64, data: &[u8]) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        let RealFile { descriptor, path, aligned } = file;
+        let data = match aligned {
+            None => data,
+            Some(memory) => {
+                let staging = aligned_part(memory, data.len());
+                staging.copy_from_slice(data);
+                staging
+            }
+        };
+        let mut written = 0;
+        while written < data.len() {
+            let at = offset + written as u64;
+            match self.retry(path, || io::pwrite(&*descriptor, &data[written..], at))? {
+                0 => return Err(FileError::NoSpace { path: path.clone() }),
+                more => written += more,
+            }
+        }
+        Ok(())
+    }
+
+    async fn pread(&self, file: &mut RealFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        self.check_interrupt()?;
+        let RealFile { descriptor, path, aligned } = file;
+        let Some(memory) = aligned else {
+            return self.retry(path, || io::pread(&*descriptor, &mut *buffer, offset));
+        };
+        let staging = aligned_part(memory, buffer.len());
+        let got = self.retry(path, || io::pread(&*descriptor, &mut *staging, offset))?;
+        buffer[..got].copy_from_slice(&staging[..got]);
+        Ok(got)
+    }
+
     async fn fsync(&self, file: &mut RealFile) -> Result<(), FileError> {
         self.check_interrupt()?;
         self.retry(&file.path, || fs::fsync(&file.descriptor))
+    }
+
+    async fn fdatasync(&self, file: &mut RealFile) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        self.retry(&file.path, || fs::fdatasync(&file.descriptor))
+    }
+
+    async fn drop_cached(&self, file: &mut RealFile) -> Result<(), FileError> {
+        self.retry(&file.path, || fs::fadvise(&file.descriptor, 0, None, fs::Advice::DontNeed))
     }
 
     async fn close(&self, file: RealFile) -> Result<(), FileError> {
@@ -267,9 +336,25 @@ impl Files for RealDirectory {
         self.remove(path, AtFlags::empty())
     }
 
+    async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        let ((old, old_name), (new, new_name)) = (self.parent(from)?, self.parent(to)?);
+        self.retry(from, || fs::renameat(&old, old_name, &new, new_name))
+    }
+
     async fn sync(&self) -> Result<(), FileError> {
         self.check_interrupt()?;
         self.retry(".", || fs::syncfs(&self.root))
+    }
+
+    async fn sleep(&self, duration: SimDuration) {
+        let end = Instant::now() + Duration::from_nanos(duration.as_nanos());
+        while !self.is_interrupted() {
+            match end.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return,
+                left => std::thread::sleep(left.min(INTERRUPT_LOOKS)),
+            }
+        }
     }
 
     /// Spends the time by copying `bytes`, since the workload has no stdio buffer.

@@ -45,6 +45,7 @@ mod ready;
 pub mod record;
 mod slots;
 pub mod sparse_store;
+mod tasks;
 pub mod text;
 pub mod trace_file;
 pub mod tracefs;

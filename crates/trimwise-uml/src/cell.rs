@@ -182,6 +182,8 @@ pub enum KernelWorkload {
     Postmark(String),
     /// A benchmark that times one operation, as on the command line.
     Timed(String),
+    /// A named application or a fio job: as on the command line, and the text of the job's file.
+    Program(String, String),
 }
 
 /// Everything that a run depends on, besides the kernel.
@@ -264,6 +266,12 @@ impl KernelCell<'_> {
             KernelWorkload::Timed(spec) => {
                 Step::Timed { spec: spec.clone(), rep: self.rep, seed: self.draw_seed() }
             }
+            KernelWorkload::Program(argument, text) => Step::Workload {
+                argument: argument.clone(),
+                text: text.clone(),
+                rep: self.rep,
+                seed: self.draw_seed(),
+            },
         });
         // The guest ends right after this with the file system mounted, so the drive's map is from exactly this moment.
         if matches!(file_system, FileSystem::Ext4 | FileSystem::Xfs) {

@@ -29,6 +29,7 @@ use trimwise::compare::result::{Cell, CellId};
 use trimwise::workload::ageing;
 use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{self, PostmarkConfig};
+use trimwise::workload::program::Program;
 use trimwise::workload::scene::Scene;
 use trimwise::workload::timed::Timed;
 
@@ -184,6 +185,7 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
             return Ok(Outcome::Lasted { duration_ns: lasted.as_nanos() });
         }
         Step::Timed { spec, rep, seed } => return run_timed(spec, *rep, *seed),
+        Step::Workload { argument, text, rep, seed } => return run_program(argument, text, *rep, *seed),
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
             scatter(file, *extents, *extent_bytes, *keeps_gaps)?;
         }
@@ -368,6 +370,12 @@ fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
     };
     let (timing, duration) = block_on(run)??;
     Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
+}
+
+fn run_program(argument: &str, text: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
+    let program = Program::parse(argument, text).map_err(|e| e.to_string())?;
+    let (ends, duration) = root()?.run_program(&program, seed, &Arc::default()).map_err(|e| e.to_string())?;
+    Ok(Outcome::Cell(Box::new(Cell::of_program(cell_id(rep), duration, ends)), String::new()))
 }
 
 /// Runs a program and returns its output; if it failed, its error output too.

@@ -171,6 +171,17 @@ pub enum Step {
         /// Seed of the random choices.
         seed: u64,
     },
+    /// Runs a named application or a fio job.
+    Workload {
+        /// As on the command line.
+        argument: String,
+        /// The text of a job's file; empty for an application.
+        text: String,
+        /// The number of the run.
+        rep: u32,
+        /// Seed of the random choices.
+        seed: u64,
+    },
     /// Makes a file of scattered extents.
     Scatter {
         /// Its name.
@@ -420,7 +431,7 @@ impl Step {
             Self::Unmount => "unmount".to_owned(),
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
             Self::Postmark { .. } => "PostMark".to_owned(),
-            Self::Timed { spec, .. } => format!("workload {spec}"),
+            Self::Timed { spec, .. } | Self::Workload { argument: spec, .. } => format!("workload {spec}"),
             Self::Scene { name, .. } => format!("scene {name}"),
             Self::Scatter { file, .. } => format!("making {file}"),
             Self::Remove { file } => format!("removing {file}"),

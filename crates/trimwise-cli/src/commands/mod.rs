@@ -16,6 +16,7 @@ pub mod selftest;
 pub mod trace;
 pub mod trim;
 pub mod verify;
+pub mod workloads;
 
 use clap::{Parser, Subcommand};
 use trimwise_lab::failure::Failure;
@@ -38,6 +39,7 @@ use selftest::arguments::SelftestArguments;
 use trace::arguments::TraceArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
+use workloads::WorkloadsArguments;
 
 use crate::interrupt::{self, OnInterrupt};
 
@@ -118,6 +120,8 @@ pub enum Command {
     Devices(DevicesArguments),
     /// List the terms of TRIM policies, and examples of policies
     Policies(PoliciesArguments),
+    /// List the named workloads, their parameters and where the defaults come from
+    Workloads(WorkloadsArguments),
     /// Compare the device models with a flat array under random commands, and audit their accounting
     Selftest(SelftestArguments),
 }
@@ -139,6 +143,7 @@ pub fn run(command: Command) -> Result<String, Failure> {
         Command::Record(arguments) => record::run(&arguments, interrupt::install),
         Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
+        Command::Workloads(arguments) => workloads::run(&arguments),
         Command::Selftest(arguments) => {
             selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }

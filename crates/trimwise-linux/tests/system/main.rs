@@ -2,6 +2,7 @@
 
 mod append_benchmark;
 mod consent;
+mod fio;
 mod mounted_verify;
 mod postmark;
 mod postmark_side_by_side;

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use trimwise::units::SimTime;
+use trimwise::units::{SimDuration, SimTime};
 use trimwise::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::workload::postmark::{PostmarkConfig, run};
 use trimwise_linux::{RealDirectory, block_on};
@@ -68,6 +68,24 @@ impl Files for Recording {
     async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError> {
         self.note("fsync".to_owned());
         self.inner.fsync(file).await
+    }
+    async fn pwrite(&self, file: &mut Self::File, offset: u64, data: &[u8]) -> Result<(), FileError> {
+        self.inner.pwrite(file, offset, data).await
+    }
+    async fn pread(&self, file: &mut Self::File, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        self.inner.pread(file, offset, buffer).await
+    }
+    async fn fdatasync(&self, file: &mut Self::File) -> Result<(), FileError> {
+        self.inner.fdatasync(file).await
+    }
+    async fn drop_cached(&self, file: &mut Self::File) -> Result<(), FileError> {
+        self.inner.drop_cached(file).await
+    }
+    async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        self.inner.rename(from, to).await
+    }
+    async fn sleep(&self, duration: SimDuration) {
+        self.inner.sleep(duration).await;
     }
     async fn close(&self, file: Self::File) -> Result<(), FileError> {
         self.note("close".to_owned());

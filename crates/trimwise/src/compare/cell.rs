@@ -1,6 +1,8 @@
 //! One cell of a comparison: a device, a policy, a workload, a repetition, run in virtual time.
 
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -9,7 +11,7 @@ use super::gauge::Gauge;
 use super::result::{AppendFigures, Cell, CellId, FullWriteFigures, WorkloadFigures};
 use super::watch::Watch;
 use crate::block::BlockQueue;
-use crate::engine::{Sim, Stalled};
+use crate::engine::{Event, Sim, Stalled};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
@@ -18,10 +20,12 @@ use crate::profile::Profile;
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
 use crate::units::{Bytes, SimDuration};
 use crate::workload::ageing;
-use crate::workload::files::FileError;
+use crate::workload::files::{FileError, Files as _};
 use crate::workload::own::OwnWorkload;
 use crate::workload::postmark::layout::LocationError;
 use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};
+use crate::workload::program::Program;
+use crate::workload::stage::{Session, TaskEnd, joined};
 use crate::workload::timed::Timed;
 
 /// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
@@ -34,8 +38,16 @@ pub enum Workload {
     Postmark(PostmarkConfig),
     /// A benchmark that times one operation.
     Timed(Timed),
+    /// A named application, or a fio job.
+    Program(Program),
     /// A workload of the caller's.
     Own(Arc<dyn OwnWorkload>),
+}
+
+impl From<Program> for Workload {
+    fn from(program: Program) -> Self {
+        Self::Program(program)
+    }
 }
 
 impl From<PostmarkConfig> for Workload {
@@ -250,6 +262,7 @@ async fn run_on(
     let cell = match &workload {
         Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,
         Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
+        Workload::Program(program) => run_program(&fs, spec, program).await?,
         Workload::Own(own) => run_own(&fs, spec, &**own).await?,
     };
     audited(fs, &spec.device, &spec.policy).await?;
@@ -307,6 +320,41 @@ async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Ce
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
 
+/// Its tasks are tasks of the engine. What the workload leaves is removed when its figures are taken.
+async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Cell, CellError> {
+    let failed = |source| spec.file_failed(source);
+    let session = Rc::new(Session::new(program.clone(), spec.draw_seed()));
+    session.prepare(fs).await.map_err(failed)?;
+    let gauge = Gauge::start(fs);
+    let begin = fs.now();
+    let ends = joined(run_tasks(fs, &session).await);
+    let duration = fs.now().since(begin);
+    let (device, ledger) = gauge.finish();
+    let ends = ends.map_err(failed)?;
+    session.remove(fs).await.map_err(failed)?;
+    let cell = Cell::of_program(cell_id(spec), duration, ends);
+    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+}
+
+/// Runs the tasks of a session, each as a task of the engine.
+pub async fn run_tasks(fs: &Ext4, session: &Rc<Session>) -> Vec<Result<TaskEnd, FileError>> {
+    let sim = fs.queue().sim().clone();
+    let (sender, ended) = (Rc::new(RefCell::new(Vec::new())), Event::new(&sim));
+    for task in 0..session.tasks() {
+        let (fs, session, sender, ended) =
+            (fs.clone(), Rc::clone(session), Rc::clone(&sender), ended.clone());
+        sim.spawn(async move {
+            let end = session.run_task(&fs, task).await;
+            sender.borrow_mut().push(end);
+            ended.notify_all();
+        });
+    }
+    while sender.borrow().len() < session.tasks() as usize {
+        ended.wait().await;
+    }
+    sender.take()
+}
+
 /// Watches the device until the TRIMs of what was removed are issued; removing the rest afterwards does not count. A
 /// workload that fills the file system begins to measure when the policy has nothing left to do.
 async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, CellError> {
@@ -329,15 +377,17 @@ async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, Cel
     match &mut cell.workload {
         WorkloadFigures::Append(AppendFigures { trims, .. })
         | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims = Some(issue.into()),
-        WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => {}
+        WorkloadFigures::Postmark(_)
+        | WorkloadFigures::Program(_)
+        | WorkloadFigures::Replay(_)
+        | WorkloadFigures::Own(_) => {}
     }
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell as StdCell, RefCell};
-    use std::rc::Rc;
+    use std::cell::Cell as StdCell;
 
     use super::*;
     use crate::block::{Command, Stage};

@@ -11,6 +11,8 @@
 //! 5. Otherwise the lowest median wins, as the best estimate available. The verdict names those that it could not tell
 //!    apart.
 //!
+//! A policy that trims at intervals, none of which fell into the runs, did the same as `off`: it is left out.
+//!
 //! With too few repetitions the test cannot find any difference. Then the medians alone decide, with the same two
 //! limits, and the verdict says that nothing is proven.
 
@@ -62,11 +64,12 @@ fn listed(names: &[&str]) -> String {
 
 /// Chooses on one device by the rule above; a bound only if nothing else ran.
 pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<Choice<'s, 'a>> {
-    let fastest = fastest(device.policies.iter().filter(|p| !p.bound)).or(device.policies.first())?;
+    let usable = device.policies.iter().filter(|p| !p.bound && !p.unswept);
+    let fastest = fastest(usable).or(device.policies.first())?;
     let as_fast: Vec<&PolicySummary> = device
         .policies
         .iter()
-        .filter(|p| !p.bound || p.policy == fastest.policy)
+        .filter(|p| !p.bound && !p.unswept || p.policy == fastest.policy)
         .filter(|p| {
             p.policy == fastest.policy
                 || !told_apart(&compare(&p.time_s, &fastest.time_s), SPEED_INDIFFERENCE)

@@ -1,15 +1,19 @@
 //! Each workload's own figures.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::watch::Issue;
 use crate::trace::replay::ReplayFigures;
+use crate::workload::latency::{LatencySummary, Operation};
 use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;
+use crate::workload::stage::Done;
 
 /// The figure by which policies are judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     /// The duration of the whole run.
     #[default]
@@ -18,19 +22,85 @@ pub enum Measure {
     Fsync,
     /// The synchronous write that needs a block.
     Write,
-    /// The mean latency of the requests, where their times are given.
-    Latency,
+    /// The mean latency of a trace's requests, where their times are given.
+    MeanLatency,
+    /// A quantile of the latency of one kind of operation: `p99:fsync`.
+    Latency(Quantile, Operation),
 }
 
-impl Measure {
-    /// The heading of its column.
+/// A quantile of a latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantile {
+    /// The median.
+    P50,
+    /// The 99th percentile.
+    P99,
+    /// The 99.9th percentile.
+    P999,
+    /// The slowest.
+    Max,
+}
+
+impl Quantile {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
+
+    /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Total => "total",
-            Self::Fsync => "fsync",
-            Self::Write => "write",
-            Self::Latency => "latency",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "max",
         }
+    }
+
+    /// Its value.
+    pub fn of(self, latency: &LatencySummary) -> u64 {
+        match self {
+            Self::P50 => latency.p50_ns,
+            Self::P99 => latency.p99_ns,
+            Self::P999 => latency.p999_ns,
+            Self::Max => latency.max_ns,
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Total => f.pad("total"),
+            Self::Fsync => f.pad("fsync"),
+            Self::Write => f.pad("write"),
+            Self::MeanLatency => f.pad("latency"),
+            Self::Latency(quantile, operation) => write!(f, "{}:{}", quantile.name(), operation.name()),
+        }
+    }
+}
+
+impl Serialize for Measure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl FromStr for Measure {
+    type Err = String;
+
+    /// Parses what can be chosen: `total`, or a quantile of an operation.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "total" {
+            return Ok(Self::Total);
+        }
+        let parts = text.split_once(':').and_then(|(quantile, operation)| {
+            let quantile = Quantile::ALL.into_iter().find(|q| q.name() == quantile)?;
+            Some(Self::Latency(quantile, Operation::ALL.into_iter().find(|o| o.name() == operation)?))
+        });
+        parts.ok_or_else(|| {
+            let quantiles = Quantile::ALL.map(Quantile::name).join("|");
+            let operations = Operation::ALL.map(Operation::name).join("|");
+            format!("'{text}' is nothing to judge by; expected total or {quantiles}:{operations}, such as p99:fsync")
+        })
     }
 }
 
@@ -46,6 +116,8 @@ pub enum WorkloadFigures {
     FullWrite(FullWriteFigures),
     /// A trace.
     Replay(ReplayFigures),
+    /// A named application, or a fio job.
+    Program(Done),
     /// A workload of the caller's.
     Own(OwnFigures),
 }

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use super::figures::{AppendFigures, FullWriteFigures, Measure, RemovalTrims, WorkloadFigures};
+pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
 use super::ledger::CellLedger;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;
-use crate::workload::latency::{LatencySummary, Operation};
+use crate::workload::latency::{LatencySummary, OpLatencies, Operation};
 pub use crate::workload::postmark::PostmarkFigures;
 use crate::workload::postmark::{Outcome, ReportFormat, report};
+use crate::workload::stage::{self, TaskEnd};
 use crate::workload::timed::{Timed, Timing};
 
 /// One run of one workload: a device, a policy, a repetition.
@@ -28,15 +29,19 @@ pub struct Cell {
     pub rep: u32,
     /// Duration of the workload; if it times one operation, up to the end of that.
     pub duration_ns: u64,
-    /// The workload's own figures, under its name: `postmark`, `append`, `full_write`, `replay` or `own`.
+    /// The workload's own figures, under its kind: `postmark`, `append`, `full_write`, `program`, `replay` or `own`.
     #[serde(flatten)]
     pub workload: WorkloadFigures,
     /// The device's figures during the workload; `None` on a real directory.
     pub device_stats: Option<DeviceFigures>,
     /// The fate of freed units, and the cost and savings of TRIM; `None` on a real directory.
     pub ledger: Option<CellLedger>,
-    /// Latency of each operation or kind of request that occurred, by name; only of PostMark and traces.
+    /// Latency of each operation or kind of request that occurred, by name: of PostMark, applications, fio jobs and
+    /// traces.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
+    /// The figure by which policies are judged, if one was chosen.
+    #[serde(skip)]
+    pub judged: Option<Measure>,
     /// PostMark's own report, verbose or terse as the workload says.
     #[serde(skip)]
     pub postmark_report: String,
@@ -71,6 +76,7 @@ impl Cell {
             device_stats: None,
             ledger: None,
             latency: BTreeMap::new(),
+            judged: None,
             postmark_report: String::new(),
             latency_quantiles_ns: BTreeMap::new(),
         }
@@ -78,14 +84,24 @@ impl Cell {
 
     /// The cell of a PostMark run; `format` is that of PostMark's own report.
     pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
-        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
+        let cell = Self::new(id, outcome.duration(), WorkloadFigures::Postmark(outcome.figures()));
+        Self { postmark_report: report::of(outcome, format), ..cell.with_latencies(&outcome.latencies) }
+    }
+
+    /// The cell of a run of an application or a fio job whose tasks have ended so.
+    pub fn of_program(id: CellId, duration: SimDuration, ends: Vec<TaskEnd>) -> Self {
+        let (done, latencies) = stage::sum(ends);
+        Self::new(id, duration, WorkloadFigures::Program(done)).with_latencies(&latencies)
+    }
+
+    fn with_latencies(self, latencies: &OpLatencies) -> Self {
+        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, latencies.summary(o)?)));
         Self {
             latency: recorded().map(|(o, summary)| (o.name().into(), summary)).collect(),
             latency_quantiles_ns: recorded()
-                .map(|(o, _)| (o.name().into(), outcome.latencies.quantiles(o, &QUANTILES)))
+                .map(|(o, _)| (o.name().into(), latencies.quantiles(o, &QUANTILES)))
                 .collect(),
-            postmark_report: report::of(outcome, format),
-            ..Self::new(id, outcome.duration(), WorkloadFigures::Postmark(outcome.figures()))
+            ..self
         }
     }
 
@@ -128,10 +144,15 @@ impl Cell {
 
     /// The figure by which policies are judged.
     pub fn measure(&self) -> Measure {
+        if let Some(judged) = self.judged {
+            return judged;
+        }
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => Measure::Total,
-            WorkloadFigures::Replay(figures) if figures.pace == "open" => Measure::Latency,
-            WorkloadFigures::Replay(_) => Measure::Total,
+            WorkloadFigures::Replay(figures) if figures.pace == "open" => Measure::MeanLatency,
+            WorkloadFigures::Postmark(_)
+            | WorkloadFigures::Program(_)
+            | WorkloadFigures::Replay(_)
+            | WorkloadFigures::Own(_) => Measure::Total,
             WorkloadFigures::Append(_) => Measure::Fsync,
             WorkloadFigures::FullWrite(_) => Measure::Write,
         }
@@ -139,20 +160,64 @@ impl Cell {
 
     /// The time by which policies are judged.
     pub(crate) fn measured_ns(&self) -> u64 {
+        if let Some(Measure::Latency(quantile, operation)) = self.judged
+            && let Some(latency) = self.latency.get(operation.name())
+        {
+            return quantile.of(latency);
+        }
         match &self.workload {
             WorkloadFigures::Replay(figures) if figures.pace == "open" => figures.latency_mean_ns,
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => {
-                self.duration_ns
-            }
+            WorkloadFigures::Postmark(_)
+            | WorkloadFigures::Program(_)
+            | WorkloadFigures::Replay(_)
+            | WorkloadFigures::Own(_) => self.duration_ns,
             WorkloadFigures::Append(figures) => figures.fsync_ns,
             WorkloadFigures::FullWrite(figures) => figures.write_ns,
+        }
+    }
+
+    /// Chooses what policies are judged by.
+    ///
+    /// # Errors
+    ///
+    /// Why this run does not have that figure.
+    pub fn judge_by(&mut self, measure: Measure) -> Result<(), String> {
+        self.judged = None;
+        let own = self.measure();
+        match measure {
+            _ if own != Measure::Total => {
+                return Err(format!("this workload times one operation and is judged by it: {own}"));
+            }
+            Measure::Latency(_, operation) if !self.latency.contains_key(operation.name()) => {
+                let recorded = self.latency.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
+                let recorded = if recorded.is_empty() { "nothing" } else { &recorded };
+                return Err(format!(
+                    "the workload has no latency of {}; it recorded {recorded}",
+                    operation.name()
+                ));
+            }
+            _ => {}
+        }
+        self.judged = Some(measure);
+        Ok(())
+    }
+
+    /// Whether the run is known to have freed nothing, so that there was nothing to trim.
+    pub fn frees_nothing(&self) -> bool {
+        match (&self.ledger, &self.workload) {
+            (Some(ledger), _) => ledger.units.freed == 0,
+            (None, WorkloadFigures::Program(done)) => done.files_removed == 0,
+            (None, _) => false,
         }
     }
 
     /// The TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => None,
+            WorkloadFigures::Postmark(_)
+            | WorkloadFigures::Program(_)
+            | WorkloadFigures::Replay(_)
+            | WorkloadFigures::Own(_) => None,
             WorkloadFigures::Append(figures) => figures.trims,
             WorkloadFigures::FullWrite(figures) => figures.trims,
         }
@@ -223,8 +288,8 @@ pub struct TimelineSample {
 /// The recommended policy and its advantage, on one device or over all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The policy to use.
-    pub policy: String,
+    /// The policy to use; `None` if the runs cannot tell.
+    pub policy: Option<String>,
     /// Baseline's median duration over this policy's: above 1 is faster. Over several devices, their geometric mean.
     pub speedup: f64,
     /// Lower end of its confidence interval.

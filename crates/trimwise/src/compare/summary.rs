@@ -42,6 +42,8 @@ pub struct PolicySummary<'a> {
     pub bound: bool,
     /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
     pub fills_commands: bool,
+    /// Whether it trims at intervals, and none of its sweeps fell into a run: then it did the same as `off`.
+    pub unswept: bool,
     /// The repetitions.
     pub runs: Vec<&'a Cell>,
     /// The times that policies are judged by, in seconds.
@@ -89,6 +91,12 @@ impl<'a> Summary<'a> {
         Self { baseline, measure: cells.first().map(Cell::measure).unwrap_or_default(), devices }
     }
 
+    /// Whether the workload freed nothing in any run.
+    pub fn frees_nothing(&self) -> bool {
+        let mut runs = self.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
+        runs.all(|run| run.frees_nothing())
+    }
+
     /// The summary as data: a row for each policy on each device.
     pub fn rows(&self) -> Vec<SummaryRow> {
         let row = |d: &DeviceSummary, p: &PolicySummary| SummaryRow::of(d.device, p, self.measure);
@@ -134,10 +142,15 @@ impl<'a> PolicySummary<'a> {
         let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
         let bound = spec.is_some_and(|p| !p.is_usable());
         let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
+        let sweeps = policy.parse::<PolicySpec>().is_ok_and(|p| p.batch().is_some());
+        let is_untrimmed =
+            |c: &&Cell| c.device_stats.as_ref().is_some_and(|device| device.trim_commands == 0);
+        let unswept = sweeps && runs.iter().all(is_untrimmed);
         Some(Self {
             policy,
             bound,
             fills_commands,
+            unswept,
             runs,
             time_s,
             versus_baseline: None,

@@ -8,7 +8,7 @@
 use crate::compare::choice::{
     SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, choose, erases_seen, fastest, proven, told_apart, wear,
 };
-use crate::compare::result::{Cell, DeviceVerdict, Measure, Verdict};
+use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
 
@@ -20,6 +20,9 @@ pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
 /// Does the same with cells that are gathered already.
 pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     let baseline = summary.baseline.as_str();
+    if !summary.devices.is_empty() && summary.frees_nothing() {
+        return Some(no_verdict());
+    }
     let per_device: Vec<DeviceVerdict> =
         summary.devices.iter().filter_map(|d| device_verdict(d, baseline, summary.measure)).collect();
     let first = per_device.first()?;
@@ -29,7 +32,24 @@ pub fn of_summary(summary: &Summary) -> Option<Verdict> {
         return Some(Verdict { per_device, ..overall });
     }
     let DeviceVerdict { policy, speedup, low, high, text, .. } = first.clone();
-    Some(Verdict { policy, speedup, low, high, text, per_device })
+    Some(Verdict { policy: Some(policy), speedup, low, high, text, per_device })
+}
+
+/// The verdict on runs in which there was nothing to trim.
+fn no_verdict() -> Verdict {
+    let text = "No verdict: the workload freed nothing, so no policy had anything to trim. To compare policies, run a \
+                workload that removes or replaces files.";
+    Verdict { policy: None, speedup: 1.0, low: 1.0, high: 1.0, text: text.to_owned(), per_device: Vec::new() }
+}
+
+/// The sentence about policies that trim at intervals, none of which fell into the runs.
+fn unswept_sentence(device: &DeviceSummary) -> String {
+    let unswept: Vec<String> =
+        device.policies.iter().filter(|p| p.unswept).map(|p| format!("`{}`", p.policy)).collect();
+    if unswept.is_empty() {
+        return String::new();
+    }
+    format!("No verdict on {}: none of its sweeps fell into the run.", unswept.join(" and "))
 }
 
 fn device_verdict(device: &DeviceSummary, baseline: &str, measure: Measure) -> Option<DeviceVerdict> {
@@ -44,6 +64,7 @@ fn device_verdict(device: &DeviceSummary, baseline: &str, measure: Measure) -> O
         speed_sentence(device, chosen, baseline, measure),
         choice.others(baseline),
         life_sentence(device, chosen, baseline),
+        unswept_sentence(device),
     ];
     let text = sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
     Some(DeviceVerdict {
@@ -69,7 +90,7 @@ fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySu
 
 /// The fastest of the other usable policies, with which a recommended baseline is compared.
 fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s PolicySummary<'a>> {
-    fastest(device.policies.iter().filter(|p| !p.bound && p.policy != baseline))
+    fastest(device.policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != baseline))
 }
 
 fn speed_sentence(
@@ -79,12 +100,17 @@ fn speed_sentence(
     measure: Measure,
 ) -> String {
     let name = chosen.policy;
-    let (what, is, with) = match measure {
-        Measure::Total => ("run", "it is", ""),
-        Measure::Fsync => ("fsync", "its fsync is", "with "),
-        Measure::Write => ("write", "its write is", "with "),
-        Measure::Latency => ("mean request", "its mean request is", "with "),
+    let (what, with) = match measure {
+        Measure::Total => ("run".to_owned(), ""),
+        Measure::Fsync => ("fsync".to_owned(), "with "),
+        Measure::Write => ("write".to_owned(), "with "),
+        Measure::MeanLatency => ("mean request".to_owned(), "with "),
+        Measure::Latency(Quantile::Max, operation) => (format!("slowest {}", operation.name()), "with "),
+        Measure::Latency(quantile, operation) => {
+            (format!("{} of {}", quantile.name(), operation.name()), "with ")
+        }
     };
+    let is = if measure == Measure::Total { "it is".to_owned() } else { format!("its {what} is") };
     let mut text = if name == baseline {
         match alternative(device, baseline).and_then(|a| Some((a.policy, a.versus_baseline?))) {
             None if chosen.bound => format!("`{name}` is only a bound: no host can use it"),
@@ -230,7 +256,7 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
     let devices = &summary.devices;
     devices.iter().all(|d| d.policy(baseline).is_some()).then_some(())?;
     let mut best = (baseline.to_string(), Means { ratio: 1.0, low: 1.0, high: 1.0 });
-    for p in devices[0].policies.iter().filter(|p| !p.bound && p.policy != baseline) {
+    for p in devices[0].policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != baseline) {
         let comparisons: Option<Vec<Comparison>> =
             devices.iter().map(|d| d.policy(p.policy).and_then(|p| p.versus_baseline)).collect();
         let Some(comparisons) = comparisons else { continue };
@@ -269,7 +295,7 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
         None => "Life time: see each device.".to_string(),
     };
     Some(Verdict {
-        policy,
+        policy: Some(policy),
         speedup: means.ratio,
         low: means.low,
         high: means.high,

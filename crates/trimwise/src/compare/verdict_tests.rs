@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::compare::ledger::CellLedger;
 use crate::compare::result::{AppendFigures, PostmarkFigures, WorkloadFigures};
+use crate::workload::latency::LatencySummary;
 
 /// A result of PostMark.
 pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell {
@@ -55,6 +57,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
         }),
         latency: BTreeMap::new(),
         latency_quantiles_ns: BTreeMap::new(),
+        judged: None,
         postmark_report: String::new(),
     }
 }
@@ -79,7 +82,7 @@ fn the_fastest_usable_policy_wins_and_the_bound_is_only_shown() {
     let cells = [noisy("d", "off", 20.0, 200), noisy("d", "commit", 10.0, 100), noisy("d", "ideal", 5.0, 50)]
         .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy, "commit");
+    assert_eq!(v.policy.as_deref(), Some("commit"));
     assert!((v.speedup - 2.0).abs() < 1e-9 && v.low < 2.0 && v.high > 2.0, "{v:?}");
     assert_eq!(v.per_device[0].life_time, Some(2.0));
     assert_eq!(
@@ -94,7 +97,7 @@ fn the_fastest_usable_policy_wins_and_the_bound_is_only_shown() {
 fn a_slower_policy_leaves_the_baseline_and_says_what_it_would_cost() {
     let cells = [exact("d", "off", 10.0, 1000), exact("d", "commit", 120.0, 1250)].concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!((v.policy.as_str(), v.speedup, v.low, v.high), ("off", 1.0, 1.0, 1.0));
+    assert_eq!((v.policy.as_deref(), v.speedup, v.low, v.high), (Some("off"), 1.0, 1.0, 1.0));
     assert_eq!(
         v.text,
         "Keep `off`: with `commit` the run takes 12.0 times as long (exact: +1100.0 % in time). Life time: 1,250 \
@@ -120,12 +123,12 @@ fn without_a_difference_in_speed_the_gentler_policy_wins_and_without_any_the_bas
     let shifted: Vec<Cell> =
         (0..6).map(|r| cell("d", "commit", r, 10.05 + 0.1 * f64::from(r), 500)).collect();
     let v = verdict(&[noisy("d", "off", 10.0, 1000), shifted].concat()).unwrap();
-    assert_eq!(v.policy, "commit");
+    assert_eq!(v.policy.as_deref(), Some("commit"));
     assert!(v.text.contains("not for its speed, which shows no significant difference (~)"), "{}", v.text);
     assert!(!v.per_device[0].significant);
 
     let v = verdict(&[exact("d", "commit", 9.999, 1000), exact("d", "off", 10.0, 1001)].concat()).unwrap();
-    assert_eq!(v.policy, "off", "one tenth of a per mille is no reason to change anything");
+    assert_eq!(v.policy.as_deref(), Some("off"), "one tenth of a per mille is no reason to change anything");
     assert!(v.text.contains("makes no difference that matters"), "{}", v.text);
 }
 
@@ -134,7 +137,7 @@ fn with_too_few_repetitions_medians_decide_and_the_verdict_says_that_nothing_is_
     let runs = |policy, seconds: f64| (0..2).map(move |r| cell("d", policy, r, seconds + f64::from(r), 100));
     let cells: Vec<Cell> = runs("off", 20.0).chain(runs("commit", 10.0)).chain(runs("ideal", 9.0)).collect();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy, "commit");
+    assert_eq!(v.policy.as_deref(), Some("commit"));
     assert!(!v.per_device[0].significant);
     let words = "Use `commit`: it is 1.95 times as fast as `off`, which so few repetitions cannot prove (~; 66 % interval";
     assert!(v.text.starts_with(words), "{}", v.text);
@@ -142,7 +145,7 @@ fn with_too_few_repetitions_medians_decide_and_the_verdict_says_that_nothing_is_
     // The other way round nothing speaks for a change.
     let cells: Vec<Cell> = runs("off", 10.0).chain(runs("commit", 20.0)).collect();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy, "off");
+    assert_eq!(v.policy.as_deref(), Some("off"));
     let words = "Keep `off`: with `commit` the run takes 1.95 times as long, which so few repetitions cannot prove (~; 66 %";
     assert!(v.text.starts_with(words), "{}", v.text);
     let cells: Vec<Cell> = runs("off", 10.0).chain(runs("commit", 10.01)).collect();
@@ -165,7 +168,7 @@ fn three(policy: &str, seconds: f64, erases: u64) -> Vec<Cell> {
 fn regression_of_policies_that_differ_in_nothing_the_lowest_median_is_used_not_the_first() {
     let cells = [three("off", 20.0, 500), three("lazy", 15.0, 344), three("judicious", 14.94, 344)].concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy, "judicious");
+    assert_eq!(v.policy.as_deref(), Some("judicious"));
     let words = "`lazy` cannot be told apart from it; it has the lower median.";
     assert!(v.text.contains(words), "{}", v.text);
 
@@ -178,7 +181,7 @@ fn regression_of_policies_that_differ_in_nothing_the_lowest_median_is_used_not_t
     ]
     .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy, "judicious");
+    assert_eq!(v.policy.as_deref(), Some("judicious"));
     let words = "`zfs` and `lazy` cannot be told apart from it; it has the lowest median.";
     assert!(v.text.contains(words), "{}", v.text);
 }
@@ -193,10 +196,10 @@ fn wear_decides_only_where_it_is_told_apart_and_before_the_median() {
     };
     let off = || noisy("d", "off", 20.0, 900);
     let v = verdict(&[off(), wearing("lazy", 15.1, 340), wearing("judicious", 15.0, 350)].concat()).unwrap();
-    assert_eq!(v.policy, "judicious", "{}", v.text);
+    assert_eq!(v.policy.as_deref(), Some("judicious"), "{}", v.text);
     // Twice the erases are no accident.
     let v = verdict(&[off(), wearing("lazy", 15.1, 340), wearing("judicious", 15.0, 680)].concat()).unwrap();
-    assert_eq!(v.policy, "lazy");
+    assert_eq!(v.policy.as_deref(), Some("lazy"));
     let words = "`judicious` is as fast, as far as this can tell, but wears the flash more.";
     assert!(v.text.contains(words), "{}", v.text);
 }
@@ -216,7 +219,7 @@ fn a_workload_that_times_one_operation_is_judged_by_that() {
         exact("d", policy, 4.0, 10).into_iter().map(run).collect()
     };
     let v = verdict(&[timed("commit", 800), timed("lazy", 8)].concat()).unwrap();
-    assert_eq!((v.policy.as_str(), v.speedup), ("lazy", 100.0));
+    assert_eq!((v.policy.as_deref(), v.speedup), (Some("lazy"), 100.0));
     assert!(v.text.starts_with("Use `lazy`: its fsync is 100 times as fast as with `commit`"), "{}", v.text);
 }
 
@@ -249,7 +252,7 @@ fn a_real_directory_is_never_exact_and_knows_no_life_time() {
     let cells = [c];
     assert!(!Summary::of(&cells).devices[0].policies[0].time_s.is_exact());
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy, "discard");
+    assert_eq!(v.policy.as_deref(), Some("discard"));
     assert!(v.text.contains("no other usable policy") && v.text.contains("real directory"), "{}", v.text);
 }
 
@@ -269,7 +272,7 @@ fn over_devices_ratios_multiply_so_that_opposite_ones_cancel() {
     ]
     .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!((v.policy.as_str(), v.speedup), ("off", 1.0));
+    assert_eq!((v.policy.as_deref(), v.speedup), (Some("off"), 1.0));
     assert_eq!(v.per_device[0].policy, "commit");
     assert_eq!(v.per_device[1].policy, "off");
     assert!(v.text.starts_with("Over all 2 devices: keep `off`"), "{}", v.text);
@@ -286,7 +289,7 @@ fn over_devices_the_best_geometric_mean_wins() {
     ]
     .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy, "commit");
+    assert_eq!(v.policy.as_deref(), Some("commit"));
     assert!((v.speedup - 4.0).abs() < 1e-12, "{}", v.speedup);
     assert!(v.text.contains("4.00 times as fast") && v.text.contains("2.00 times as long"), "{}", v.text);
 }
@@ -299,7 +302,7 @@ fn over_devices_the_first_policy_wins_if_a_later_one_is_slower() {
             .concat()
     };
     let v = verdict(&[on("a"), on("b")].concat()).unwrap();
-    assert_eq!(v.policy, "commit", "{}", v.text);
+    assert_eq!(v.policy.as_deref(), Some("commit"), "{}", v.text);
 }
 
 /// One percent faster on average, which is more than anyone would overlook; but it may be none.
@@ -307,7 +310,7 @@ fn over_devices_the_first_policy_wins_if_a_later_one_is_slower() {
 fn over_devices_a_gain_that_may_be_none_changes_nothing() {
     let on = |device| [noisy(device, "off", 10.1, 100), noisy(device, "commit", 10.0, 100)].concat();
     let v = verdict(&[on("a"), on("b")].concat()).unwrap();
-    assert_eq!(v.policy, "off", "{}", v.text);
+    assert_eq!(v.policy.as_deref(), Some("off"), "{}", v.text);
 }
 
 #[test]
@@ -332,4 +335,62 @@ fn regression_one_repetition_is_not_exact() {
     assert!(summary.devices[0].policies.iter().all(|p| !p.time_s.is_exact()));
     let text = verdict(&cells).unwrap().text;
     assert!(!text.contains("exact"), "{text}");
+}
+
+fn with_ledger(cells: &mut [Cell], freed: u64) {
+    for cell in cells {
+        let units = crate::policy::Ledger { freed, ..Default::default() };
+        cell.ledger = Some(CellLedger { units, ..CellLedger::default() });
+    }
+}
+
+#[test]
+fn runs_that_freed_nothing_give_no_verdict() {
+    let mut cells = [cell("a", "off", 0, 10.0, 5), cell("a", "commit", 0, 5.0, 5)];
+    with_ledger(&mut cells, 0);
+    let v = verdict(&cells).unwrap();
+    assert_eq!((v.policy, v.per_device.len()), (None, 0));
+    assert!(v.text.starts_with("No verdict: the workload freed nothing"), "{}", v.text);
+    with_ledger(&mut cells, 1);
+    assert_eq!(verdict(&cells).unwrap().policy.as_deref(), Some("commit"));
+}
+
+#[test]
+fn a_policy_none_of_whose_sweeps_fell_into_the_run_is_not_judged() {
+    let mut cells =
+        [cell("a", "off", 0, 10.0, 5), cell("a", "batch:1w", 0, 5.0, 5), cell("a", "lazy", 0, 9.0, 5)];
+    let trims = |cell: &mut Cell, n| cell.device_stats.as_mut().unwrap().trim_commands = n;
+    cells.iter_mut().for_each(|cell| trims(cell, 1));
+    assert_eq!(verdict(&cells).unwrap().policy.as_deref(), Some("batch:1w"));
+    trims(&mut cells[1], 0);
+    let v = verdict(&cells).unwrap();
+    assert_eq!(v.policy.as_deref(), Some("lazy"));
+    assert!(v.text.contains("No verdict on `batch:1w`: none of its sweeps fell into the run."), "{}", v.text);
+    // Alone with the baseline it is no alternative either.
+    let v = verdict(&cells[..2]).unwrap();
+    assert_eq!(v.policy.as_deref(), Some("off"));
+    assert!(v.text.contains("no other usable policy"), "{}", v.text);
+}
+
+#[test]
+fn policies_can_be_judged_by_a_latency() {
+    let mut cells = [cell("a", "off", 0, 10.0, 5), cell("a", "commit", 0, 20.0, 5)];
+    let latency =
+        |p99_ns| LatencySummary { count: 9, p50_ns: 1, p99_ns, p999_ns: 7_000_000, max_ns: 8_000_000 };
+    cells[0].latency = [("fsync".into(), latency(4_000_000))].into();
+    cells[1].latency = [("fsync".into(), latency(1_000_000))].into();
+    for cell in &mut cells {
+        cell.judge_by("p99:fsync".parse().unwrap()).unwrap();
+    }
+    let v = verdict(&cells).unwrap();
+    assert_eq!((v.policy.as_deref(), v.speedup), (Some("commit"), 4.0));
+    assert!(v.text.contains("its p99 of fsync is 4.00 times as fast as with `off`"), "{}", v.text);
+    let error = cells[0].judge_by("max:read".parse().unwrap()).unwrap_err();
+    assert_eq!(error, "the workload has no latency of read; it recorded fsync");
+    for text in ["p98:fsync", "p99", "fsync", "p99:fsync:", ""] {
+        assert!(text.parse::<Measure>().unwrap_err().contains("p50|p99|p99.9|max:create|read"), "{text}");
+    }
+    for text in ["total", "p50:write", "p99.9:read", "max:unlink"] {
+        assert_eq!(text.parse::<Measure>().unwrap().to_string(), text);
+    }
 }

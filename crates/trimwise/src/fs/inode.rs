@@ -37,7 +37,7 @@ pub(crate) struct Inode {
     pub writers: u32,
     /// Pages being written.
     pub writeback_pages: u64,
-    /// Read requests for this file in flight.
+    /// Requests for this file in flight that read, or write past the page cache.
     pub reads: u64,
     /// Dirty pages that have no block yet (delayed allocation).
     pub reserved_pages: u64,
@@ -45,6 +45,10 @@ pub(crate) struct Inode {
     pub dirty_key: Option<(SimTime, u64)>,
     /// The transaction that holds its latest metadata change.
     pub transaction: u64,
+    /// The transaction that holds the latest change without which its data cannot be read (`i_datasync_tid`).
+    pub data_transaction: u64,
+    /// The transaction that gave it its name.
+    pub name_transaction: u64,
     /// Time of the last change as stored in the inode.
     pub modified: Option<SimTime>,
     /// Whether its access time is younger than its last change (then a read need not update it: relatime).
@@ -54,6 +58,11 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
+    /// Notes that its length or its blocks were changed in a transaction.
+    pub fn note_data_change(&mut self, tid: u64) {
+        (self.transaction, self.data_transaction) = (tid, tid);
+    }
+
     /// The first page behind the last one that has a block.
     pub(crate) fn mapped_end(&self) -> u64 {
         self.extents.last().map_or(0, |e| e.page + e.blocks.units)

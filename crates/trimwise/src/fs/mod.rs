@@ -423,7 +423,7 @@ impl Ext4 {
         disk.log = state.journal.possible_tail().0;
         for inode in disk.inodes.iter_mut() {
             inode.chunks = Default::default();
-            inode.transaction = 0;
+            (inode.transaction, inode.data_transaction, inode.name_transaction) = (0, 0, 0);
         }
         Volume { queue: inner.queue.clone(), disk }
     }

@@ -5,14 +5,28 @@ use super::inode::Inode;
 use super::inode_table::NewInode;
 use super::journal::Handle;
 use super::layout::ROOT_INODE;
-use super::{Directory, Entry, Ext4};
+use super::{Directory, Entry, Ext4, State};
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
 use crate::workload::files::FileError;
 
 /// Journal blocks that creating a name may change (ext4: `EXT4_DATA_TRANS_BLOCKS` + index + 3).
 const CREATE_CREDITS: u64 = 40;
+/// Journal blocks that a rename may change (twice `EXT4_DATA_TRANS_BLOCKS`, index and 2).
+const RENAME_CREDITS: u64 = 68;
 /// Journal blocks that removing a file may change (ext4: `EXT4_DELETE_TRANS_BLOCKS`).
 pub(super) const DELETE_CREDITS: u64 = 118;
+
+/// What became of a name that was to move.
+enum Moved {
+    /// It moved, and took the place of this file.
+    Replaced(Option<Entry>),
+    /// Nothing changed: its new directory needs a block.
+    NoBlock,
+}
+
+pub(super) fn is_a_directory(path: &str) -> FileError {
+    FileError::Other { path: path.to_owned(), reason: "is a directory".to_owned() }
+}
 
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
@@ -62,7 +76,11 @@ impl Ext4 {
         };
         // Read it before the next await: the file may be removed again at once.
         let generation = self.generation(inode);
-        self.note_change(&handle, inode);
+        {
+            let slot = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
+            slot.note_data_change(handle.tid);
+            slot.name_transaction = handle.tid;
+        }
         self.dirty_metadata(&handle, &metadata).await;
         Ok((inode, generation))
     }
@@ -73,48 +91,31 @@ impl Ext4 {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
         let room = self.allocatable_units(state).saturating_sub(state.reserved_pages);
-        let disk = &mut state.disk;
+        let disk = &state.disk;
         // Another task may have created it while this one waited for its handle.
         if disk.names.contains_key(path) {
             return Err(FileError::Exists { path: path.to_owned() });
         }
         let parent_inode = disk.directory_inode(parent(path));
-        let Some(directory) = disk.directories.get_mut(parent(path)) else {
+        if !disk.directories.contains_key(parent(path)) {
             return Err(Self::not_found(path));
-        };
+        }
         if disk.inodes.in_use() >= disk.layout.inodes() {
             return Err(FileError::NoSpace { path: path.to_owned() });
         }
-        let mut metadata = Vec::with_capacity(10);
-        // Leaves are split when full, so on average they are three quarters full.
-        let bytes = directory.bytes + entry_bytes(path);
-        if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
-            let block = match self.0.host.placement {
-                _ if room == 0 => None,
-                Placement::Stream => disk.allocator.allocate(None, 1),
-                Placement::Groups => {
-                    let last = directory.blocks.last().map(|&block| Lpn(block + 1));
-                    let goal = last.or_else(|| parent_inode.map(|inode| disk.layout.directory_goal(inode)));
-                    disk.allocator.allocate_for_directory(goal.unwrap_or_default())
-                }
-            };
-            let Some(block) = block else { return Ok(None) };
-            self.note_allocated(&mut disk.stale, block);
-            directory.blocks.push(block.start.0);
-            metadata.extend(disk.layout.group_metadata(block.start));
-        }
-        directory.bytes = bytes;
-        directory.entries += 1;
-        let block = directory.blocks[leaf_of(path, directory.blocks.len())];
+        let Some((block, mut metadata)) = self.enter_name(state, path, room) else { return Ok(None) };
+        let disk = &mut state.disk;
         let new_inode = NewInode {
             placement: self.0.host.placement,
             is_directory,
             parent: parent_inode.unwrap_or(ROOT_INODE),
-            sibling: directory.newest,
+            sibling: disk.directories.get(parent(path)).and_then(|d| d.newest),
             hash: hash_of(path),
         };
         let inode = disk.inodes.take(new_inode, &disk.allocator).expect("one is free");
-        directory.newest = Some(inode);
+        if let Some(directory) = disk.directories.get_mut(parent(path)) {
+            directory.newest = Some(inode);
+        }
         let slot = &mut disk.inodes[inode as usize];
         self.witnessed(|witness| witness.created(inode));
         let modified = Some(self.0.host.file_time(now));
@@ -133,6 +134,113 @@ impl Ext4 {
         // The directory's own inode: its times, and its size if it has grown.
         metadata.extend(parent_inode.map(|inode| disk.layout.inode_block(inode)));
         Ok(Some((inode, metadata)))
+    }
+
+    /// Makes room for a name in its directory, which exists. Returns the name's block and the metadata changed; `None`
+    /// if the directory needs a block and there is none.
+    fn enter_name(&self, state: &mut State, path: &str, room: u64) -> Option<(u64, Vec<Lpn>)> {
+        let disk = &mut state.disk;
+        let parent_inode = disk.directory_inode(parent(path));
+        let directory = disk.directories.get_mut(parent(path))?;
+        let mut metadata = Vec::with_capacity(10);
+        // Leaves are split when full, so on average they are three quarters full.
+        let bytes = directory.bytes + entry_bytes(path);
+        if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
+            let block = match self.0.host.placement {
+                _ if room == 0 => None,
+                Placement::Stream => disk.allocator.allocate(None, 1),
+                Placement::Groups => {
+                    let last = directory.blocks.last().map(|&block| Lpn(block + 1));
+                    let goal = last.or_else(|| parent_inode.map(|inode| disk.layout.directory_goal(inode)));
+                    disk.allocator.allocate_for_directory(goal.unwrap_or_default())
+                }
+            }?;
+            self.note_allocated(&mut disk.stale, block);
+            directory.blocks.push(block.start.0);
+            metadata.extend(disk.layout.group_metadata(block.start));
+        }
+        directory.bytes = bytes;
+        directory.entries += 1;
+        Some((directory.blocks[leaf_of(path, directory.blocks.len())], metadata))
+    }
+
+    /// Moves the name of a file under one handle. Returns the file that had the new name; an error if the old name is
+    /// gone, or the new one's directory is.
+    async fn move_entry(&self, handle: &Handle, from: &str, to: &str) -> Result<Moved, FileError> {
+        let (moved, metadata) = {
+            let state = &mut *self.0.state.borrow_mut();
+            let room = self.allocatable_units(state).saturating_sub(state.reserved_pages);
+            let disk = &state.disk;
+            let file = |path: &str| disk.names.get(path).copied();
+            let entry = file(from).filter(|entry| !entry.is_directory);
+            let Some(entry) = entry else { return Err(Self::not_found(from)) };
+            if !disk.directories.contains_key(parent(to)) {
+                return Err(Self::not_found(to));
+            }
+            let replaced = file(to);
+            let (block, mut metadata) = match replaced {
+                Some(Entry { is_directory: true, .. }) => return Err(is_a_directory(to)),
+                Some(replaced) => (replaced.block, Vec::new()),
+                None => match self.enter_name(state, to, room) {
+                    Some(entered) => entered,
+                    None => return Ok(Moved::NoBlock),
+                },
+            };
+            let disk = &mut state.disk;
+            disk.names.remove(from);
+            disk.names.insert(to.into(), Entry { block, ..entry });
+            if let Some(directory) = disk.directories.get_mut(parent(from)) {
+                directory.entries -= 1;
+                directory.bytes -= entry_bytes(from);
+            }
+            let slot = &mut disk.inodes[entry.inode as usize];
+            (slot.transaction, slot.name_transaction) = (handle.tid, handle.tid);
+            self.witnessed(|witness| witness.renamed(entry.inode));
+            let layout = &disk.layout;
+            metadata.extend([Lpn(entry.block), Lpn(block), layout.inode_block(entry.inode)]);
+            for path in [from, to] {
+                let directory = disk.directory_inode(parent(path));
+                metadata.extend(directory.map(|inode| layout.inode_block(inode)));
+            }
+            if let Some(replaced) = replaced {
+                let slot = &mut disk.inodes[replaced.inode as usize];
+                self.witnessed(|witness| witness.unlinked(to, replaced.inode, slot.generation, handle.tid));
+                slot.generation += 1;
+                // The superblock heads the orphan list.
+                metadata.extend([layout.inode_block(replaced.inode), layout.superblock()]);
+            }
+            (Moved::Replaced(replaced), metadata)
+        };
+        self.dirty_metadata(handle, &metadata).await;
+        Ok(moved)
+    }
+
+    /// Renames a file. As with a removal, the name of a replaced file goes in one transaction, and its blocks may go in
+    /// the next.
+    pub(super) async fn rename_file(&self, from: &str, to: &str) -> Result<(), FileError> {
+        match (self.lookup(from), self.lookup(to)) {
+            (None, _) => return Err(Self::not_found(from)),
+            (Some(entry), _) if entry.is_directory => return Err(is_a_directory(from)),
+            _ if from == to => return Ok(()),
+            // Data of a file that replaces another are written at once (`auto_da_alloc`).
+            (Some(entry), Some(_)) => drop(self.write_pages(entry.inode, u64::MAX).await),
+            (Some(_), None) => {}
+        }
+        let replaced = loop {
+            let handle = self.start_handle(RENAME_CREDITS).await;
+            if let Moved::Replaced(replaced) = self.move_entry(&handle, from, to).await? {
+                break replaced;
+            }
+            drop(handle);
+            self.wait_for_space(to).await?;
+        };
+        if let Some(entry) = replaced {
+            let generation = self.generation(entry.inode);
+            if let Some(handle) = self.truncate(entry.inode, generation).await {
+                self.remove_inode(&handle, entry.inode, false).await;
+            }
+        }
+        Ok(())
     }
 
     /// Takes a name out of its directory and returns its entry; `None` if there is no such name of that kind.
@@ -190,7 +298,7 @@ impl Ext4 {
                 if entry.size_bytes > 0 || entry.writeback_pages > 0 || entry.reads > 0 {
                     continue;
                 }
-                entry.transaction = handle.tid;
+                entry.note_data_change(handle.tid);
                 let extents = std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks);
                 let extents: Vec<UnitRange> = extents.collect();
                 let tree = std::mem::take(&mut entry.tree);

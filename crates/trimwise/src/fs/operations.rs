@@ -2,12 +2,13 @@
 
 use super::cache::{CHUNK_PAGES, in_chunks, mask};
 use super::host::Writeback;
-use super::names::DELETE_CREDITS;
+use super::inode::Inode;
+use super::names::{DELETE_CREDITS, is_a_directory};
 use super::read::ReadAhead;
 use super::sabotage::Sabotage;
 use super::{Ext4, State};
 use crate::policy::Availability;
-use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES};
+use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 
 /// Journal blocks that a change of an inode may touch.
@@ -25,9 +26,21 @@ pub struct OpenFile {
     pub(super) generation: u32,
     pub(super) position_bytes: u64,
     pub(super) append: bool,
+    pub(super) direct: bool,
     writes: bool,
     pub(super) read_ahead: ReadAhead,
     path: Box<str>,
+}
+
+/// What a write changes in the inode that its transaction does not record yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// Nothing.
+    Recorded,
+    /// The time of its last change.
+    Time,
+    /// Its length too.
+    Length,
 }
 
 impl Ext4 {
@@ -119,20 +132,103 @@ impl Ext4 {
         if self.generation(file.inode) != file.generation {
             return Err(Self::refused(&file.path, "removed while it was open"));
         }
-        let (changes_inode, dirtied) = self.mark_written(file.inode, first_page, pages, end);
-        if changes_inode {
-            let handle = self.start_handle(INODE_CREDITS).await;
-            let block = self.0.state.borrow().disk.layout.inode_block(file.inode);
-            self.note_change(&handle, file.inode);
-            self.dirty_metadata(&handle, &[block]).await;
-        }
+        let (change, dirtied) = self.mark_written(file.inode, first_page, pages, end);
+        self.record_change(file.inode, change).await;
         self.balance_dirty_pages(dirtied).await;
         Ok(())
     }
 
-    /// Marks pages dirty. Returns whether the inode has to join the running transaction, and how many pages became
-    /// dirty.
-    fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> (bool, u64) {
+    /// Writes past the page cache (`O_DIRECT`). Blocks that the file has are overwritten where they are; for new ones
+    /// the pages go through the cache and are written at once, as the kernel does where it cannot write directly.
+    async fn write_direct(&self, file: &OpenFile, start: u64, len: u64) -> Result<(), FileError> {
+        let (page, pages) = (start / UNIT_BYTES, len.div_ceil(UNIT_BYTES));
+        self.clean(file.inode, page, pages).await;
+        let Some(blocks) = self.blocks_of(file, page, pages) else {
+            self.write_at(file, start, len).await?;
+            self.write_file(file.inode).await;
+            return Ok(());
+        };
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        // Only the time of its last change changes.
+        let change = {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[file.inode as usize];
+            if entry.generation != file.generation {
+                return Ok(());
+            }
+            entry.reads += 1;
+            self.witnessed(|witness| witness.page_written(file.inode, page, pages));
+            self.change_of(state, file.inode, false)
+        };
+        self.record_change(file.inode, change).await;
+        let mut at = page;
+        for piece in blocks.iter().flat_map(|&range| self.0.queue.split(range)) {
+            self.witnessed(|witness| witness.data_submitted(file.inode, file.generation, at, piece));
+            at += piece.units;
+            self.0.queue.write(piece).await;
+        }
+        self.0.state.borrow_mut().disk.inodes[file.inode as usize].reads -= 1;
+        self.0.events.read_done.notify_all();
+        Ok(())
+    }
+
+    fn check_aligned(&self, file: &OpenFile, offset: u64, len: u64) -> Result<(), FileError> {
+        if offset.is_multiple_of(UNIT_BYTES) && len.is_multiple_of(UNIT_BYTES) {
+            return Ok(());
+        }
+        Err(FileError::Other { path: file.path.to_string(), reason: "invalid argument".to_owned() })
+    }
+
+    /// The blocks of a file's pages; `None` if one has none.
+    fn blocks_of(&self, file: &OpenFile, page: u64, pages: u64) -> Option<Vec<UnitRange>> {
+        let entry = &self.0.state.borrow().disk.inodes[file.inode as usize];
+        let (mut blocks, mut at) = (Vec::new(), page);
+        while at < page + pages {
+            let range = entry.map(at, page + pages - at).ok()?;
+            at += range.units;
+            blocks.push(range);
+        }
+        Some(blocks)
+    }
+
+    /// Records a changed inode in the running transaction.
+    async fn record_change(&self, inode: u32, change: Change) {
+        if change == Change::Recorded {
+            return;
+        }
+        let handle = self.start_handle(INODE_CREDITS).await;
+        let block = {
+            let disk = &mut self.0.state.borrow_mut().disk;
+            let entry = &mut disk.inodes[inode as usize];
+            entry.transaction = handle.tid;
+            if change == Change::Length {
+                entry.data_transaction = handle.tid;
+            }
+            disk.layout.inode_block(inode)
+        };
+        self.dirty_metadata(&handle, &[block]).await;
+    }
+
+    /// What a write changes in the inode. `grows`: its end moves within a block that it has.
+    fn change_of(&self, state: &mut State, inode: u32, grows: bool) -> Change {
+        let entry = &mut state.disk.inodes[inode as usize];
+        let modified = self.0.host.file_time(self.0.sim.now());
+        let is_noted = entry.modified.replace(modified) == Some(modified) && !grows;
+        entry.accessed_since_change = false;
+        if is_noted {
+            return Change::Recorded;
+        }
+        if state.journal.running_tid() == Some(entry.transaction) {
+            if grows {
+                entry.data_transaction = entry.transaction;
+            }
+            return Change::Recorded;
+        }
+        if grows { Change::Length } else { Change::Time }
+    }
+
+    /// Marks pages dirty. Returns what has to join the running transaction, and how many pages became dirty.
+    fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> (Change, u64) {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
         let entry = &mut state.disk.inodes[inode as usize];
@@ -161,13 +257,10 @@ impl Ext4 {
         let grows_in_block =
             end_bytes > entry.size_bytes && entry.map((end_bytes - 1) / UNIT_BYTES, 1).is_ok();
         entry.size_bytes = entry.size_bytes.max(end_bytes);
-        let modified = self.0.host.file_time(now);
-        let is_noted = entry.modified.replace(modified) == Some(modified) && !grows_in_block;
         self.witnessed(|witness| witness.page_written(inode, first_page, pages));
-        entry.accessed_since_change = false;
-        let changes_inode = !is_noted && state.journal.running_tid() != Some(entry.transaction);
+        let change = self.change_of(state, inode, grows_in_block);
         self.shrink_cache(state);
-        (changes_inode, dirtied)
+        (change, dirtied)
     }
 
     /// `sync_filesystem`: works in two passes, the first of which waits for nothing. So the metadata changed once the
@@ -188,6 +281,26 @@ impl Ext4 {
             self.write_dirty_metadata(u64::MAX).await;
             self.wait_for_metadata_io().await;
         }
+    }
+
+    /// Writes a file's data and commits the transaction that `needed` names, unless it is committed (`ext4_sync_file`).
+    async fn sync_file(&self, file: &OpenFile, needed: fn(&Inode) -> u64) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        if self.generation(file.inode) != file.generation {
+            return Ok(());
+        }
+        let promise = self.begin_promise(Some((&file.path, file.inode)));
+        self.write_file(file.inode).await;
+        let (tid, will_be_found) = {
+            let state = &*self.0.state.borrow();
+            let inode = &state.disk.inodes[file.inode as usize];
+            let (tid, named) = (needed(inode), inode.name_transaction);
+            let will_be_found = named <= tid || state.journal.is_committed(named);
+            ((!state.journal.is_committed(tid)).then_some(tid), will_be_found)
+        };
+        self.commit_or_flush(tid).await;
+        self.keep_promise(promise.filter(|_| will_be_found));
+        Ok(())
     }
 
     /// Makes earlier writes durable: commits `tid` if given, and flushes the device unless the commit does
@@ -257,7 +370,7 @@ impl Files for Ext4 {
         let (inode, generation) = loop {
             match (self.lookup(path), mode) {
                 (Some(entry), _) if entry.is_directory => {
-                    return Err(Self::refused(path, "is a directory"));
+                    return Err(is_a_directory(path));
                 }
                 (Some(entry), _) => {
                     let generation = self.generation(entry.inode);
@@ -268,10 +381,12 @@ impl Files for Ext4 {
                         break (entry.inode, generation);
                     }
                 }
-                (None, OpenMode::Create | OpenMode::CreateKeep) => match self.make_entry(path, false).await {
-                    Err(FileError::Exists { .. }) => {}
-                    made => break made?,
-                },
+                (None, OpenMode::Create | OpenMode::CreateKeep | OpenMode::Direct) => {
+                    match self.make_entry(path, false).await {
+                        Err(FileError::Exists { .. }) => {}
+                        made => break made?,
+                    }
+                }
                 (None, OpenMode::Read | OpenMode::Append) => return Err(Self::not_found(path)),
             }
         };
@@ -283,6 +398,7 @@ impl Files for Ext4 {
             writes,
             position_bytes: 0,
             append: mode == OpenMode::Append,
+            direct: mode == OpenMode::Direct,
             read_ahead: ReadAhead::default(),
             path: path.into(),
         })
@@ -292,14 +408,31 @@ impl Files for Ext4 {
         if file.append {
             file.position_bytes = self.0.state.borrow().disk.inodes[file.inode as usize].size_bytes;
         }
-        let len = data.len() as u64;
-        self.write_at(file, file.position_bytes, len).await?;
-        file.position_bytes += len;
+        self.pwrite(file, file.position_bytes, data).await?;
+        file.position_bytes += data.len() as u64;
         Ok(())
     }
 
     async fn read(&self, file: &mut OpenFile, buffer: &mut [u8]) -> Result<usize, FileError> {
-        self.read_at(file, buffer.len() as u64).await
+        let read = self.read_at(file, file.position_bytes, buffer.len() as u64).await?;
+        file.position_bytes += read as u64;
+        Ok(read)
+    }
+
+    async fn pwrite(&self, file: &mut OpenFile, offset: u64, data: &[u8]) -> Result<(), FileError> {
+        let len = data.len() as u64;
+        if file.direct && len > 0 {
+            self.check_aligned(file, offset, len)?;
+            return self.write_direct(file, offset, len).await;
+        }
+        self.write_at(file, offset, len).await
+    }
+
+    async fn pread(&self, file: &mut OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        if file.direct {
+            self.check_aligned(file, offset, buffer.len() as u64)?;
+        }
+        self.read_at(file, offset, buffer.len() as u64).await
     }
 
     async fn seek(&self, file: &mut OpenFile, offset: u64) -> Result<(), FileError> {
@@ -309,19 +442,21 @@ impl Files for Ext4 {
     }
 
     async fn fsync(&self, file: &mut OpenFile) -> Result<(), FileError> {
+        self.sync_file(file, |inode| inode.transaction).await
+    }
+
+    async fn fdatasync(&self, file: &mut OpenFile) -> Result<(), FileError> {
+        self.sync_file(file, |inode| inode.data_transaction).await
+    }
+
+    async fn drop_cached(&self, file: &mut OpenFile) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
-        if self.generation(file.inode) != file.generation {
-            return Ok(());
+        let state = &mut *self.0.state.borrow_mut();
+        let entry = &mut state.disk.inodes[file.inode as usize];
+        if entry.generation == file.generation && entry.dirty_pages + entry.writeback_pages + entry.reads == 0
+        {
+            state.cache.forget(&mut entry.chunks);
         }
-        let promise = self.begin_promise(Some((&file.path, file.inode)));
-        self.write_file(file.inode).await;
-        let tid = {
-            let state = &*self.0.state.borrow();
-            let tid = state.disk.inodes[file.inode as usize].transaction;
-            (!state.journal.is_committed(tid)).then_some(tid)
-        };
-        self.commit_or_flush(tid).await;
-        self.keep_promise(promise);
         Ok(())
     }
 
@@ -342,7 +477,7 @@ impl Files for Ext4 {
         self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
         match self.lookup(path) {
             None => return Err(Self::not_found(path)),
-            Some(entry) if entry.is_directory => return Err(Self::refused(path, "is a directory")),
+            Some(entry) if entry.is_directory => return Err(is_a_directory(path)),
             Some(_) => {}
         }
         let handle = self.start_handle(DELETE_CREDITS).await;
@@ -358,10 +493,20 @@ impl Files for Ext4 {
         Ok(())
     }
 
+    async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        let cpu = &self.0.host.cpu;
+        self.0.sim.charge(cpu.syscall + cpu.create + cpu.unlink).await;
+        self.rename_file(from, to).await
+    }
+
     async fn sync(&self) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
         self.sync_all().await;
         Ok(())
+    }
+
+    async fn sleep(&self, duration: SimDuration) {
+        self.0.sim.sleep(duration).await;
     }
 
     async fn charge_user_copy(&self, bytes: u64) {

@@ -4,6 +4,9 @@
 //! twice as many each time, up to 128 KiB. When a reader reaches the first page read ahead of demand, the next window
 //! starts, so that a sequential reader seldom waits.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use super::cache::{CHUNK_PAGES, ChunkId, ChunkState, mask};
 use super::{Ext4, OpenFile, State};
 use crate::units::UNIT_BYTES;
@@ -55,11 +58,15 @@ fn initial_window(request: u64, max: u64) -> u64 {
 }
 
 impl Ext4 {
-    /// Reads up to `len` bytes at the file's position. Returns how many there were.
-    pub(super) async fn read_at(&self, file: &mut OpenFile, len: u64) -> Result<usize, FileError> {
+    /// Reads up to `len` bytes from `start` on. Returns how many there were.
+    pub(super) async fn read_at(
+        &self,
+        file: &mut OpenFile,
+        start: u64,
+        len: u64,
+    ) -> Result<usize, FileError> {
         let cpu = &self.0.host.cpu;
         let size = self.size_of(file);
-        let start = file.position_bytes;
         let end = (start + len).min(size);
         if start >= end {
             self.0.sim.charge(cpu.syscall).await;
@@ -67,6 +74,10 @@ impl Ext4 {
         }
         let (first, last) = (start / UNIT_BYTES, (end - 1) / UNIT_BYTES);
         self.touch_access_time(file.inode).await;
+        if file.direct {
+            self.read_direct(file.inode, first, last - first + 1).await;
+            return Ok((end - start) as usize);
+        }
         let max = self.0.host.read_ahead.units_floor().max(1);
         for page in first..=last {
             while self.page_state(file.inode, page).present == 0 {
@@ -98,8 +109,59 @@ impl Ext4 {
             }
             self.shrink_cache(state);
         }
-        file.position_bytes = end;
         Ok((end - start) as usize)
+    }
+
+    /// Reads blocks past the page cache (`O_DIRECT`); a hole costs nothing.
+    async fn read_direct(&self, inode: u32, page: u64, pages: u64) {
+        self.clean(inode, page, pages).await;
+        let left = Rc::new(Cell::new(0));
+        let mut at = page;
+        while at < page + pages {
+            let blocks = {
+                let entry = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
+                match entry.map(at, page + pages - at) {
+                    Err(hole) => {
+                        at += hole;
+                        continue;
+                    }
+                    Ok(blocks) => {
+                        entry.reads += 1;
+                        blocks
+                    }
+                }
+            };
+            at += blocks.units;
+            left.set(left.get() + 1);
+            let (fs, left) = (self.clone(), Rc::clone(&left));
+            self.0.queue.submit_read(blocks, move || {
+                fs.0.state.borrow_mut().disk.inodes[inode as usize].reads -= 1;
+                left.set(left.get() - 1);
+                fs.0.events.read_done.notify_all();
+            });
+        }
+        while left.get() > 0 {
+            self.0.events.read_done.wait().await;
+        }
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+    }
+
+    /// Writes a file's dirty pages if any of these is dirty or in transfer.
+    pub(super) async fn clean(&self, inode: u32, page: u64, pages: u64) {
+        let is_clean = {
+            let state = &*self.0.state.borrow();
+            let entry = &state.disk.inodes[inode as usize];
+            let is_unclean = |page| {
+                entry.chunks.get(page / CHUNK_PAGES).is_some_and(|id| {
+                    let s = state.cache.state(id);
+                    (s.dirty | s.writeback) & mask(page % CHUNK_PAGES, 1) != 0
+                })
+            };
+            entry.dirty_pages + entry.writeback_pages == 0 || !(page..page + pages).any(is_unclean)
+        };
+        if !is_clean {
+            self.write_file(inode).await;
+        }
     }
 
     /// Reads one page into memory, for a write that covers only a part of it.
@@ -114,7 +176,7 @@ impl Ext4 {
     }
 
     /// A file's length; 0 once it is removed.
-    fn size_of(&self, file: &OpenFile) -> u64 {
+    pub(super) fn size_of(&self, file: &OpenFile) -> u64 {
         let entry = &self.0.state.borrow().disk.inodes[file.inode as usize];
         if entry.generation == file.generation { entry.size_bytes } else { 0 }
     }

@@ -113,6 +113,11 @@ impl Witness {
         record.removals.push(Removal { path: path.into(), inode, generation, tid });
     }
 
+    /// Records that a file has another name: what was promised of it under the old one no longer holds.
+    pub(super) fn renamed(&self, inode: u32) {
+        self.destroyed(inode);
+    }
+
     fn destroyed(&self, inode: u32) {
         let record = &mut *self.0.borrow_mut();
         *record.destroyed.entry(inode).or_default() += 1;
@@ -188,7 +193,13 @@ impl Ext4 {
         let witness = self.0.witness.as_ref()?;
         let state = &*self.0.state.borrow();
         let mut files: Vec<(&str, u32)> = match file {
-            Some(file) => vec![file],
+            // Its name may have changed since it was opened.
+            Some((path, inode)) => {
+                let has_it = |entry: &super::Entry| entry.inode == inode && !entry.is_directory;
+                let found = state.disk.names.get_key_value(path).filter(|(_, entry)| has_it(entry));
+                let found = found.or_else(|| state.disk.names.iter().find(|(_, entry)| has_it(entry)));
+                found.map(|(path, _)| (&**path, inode)).into_iter().collect()
+            }
             None => state
                 .disk
                 .names

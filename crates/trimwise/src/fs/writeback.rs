@@ -10,7 +10,6 @@ use std::rc::Rc;
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, in_chunks, mask};
 use super::host::{Placement, Writeback};
 use super::inode::Inode;
-use super::journal::Handle;
 use super::{Ext4, Inner, State};
 use crate::policy::Availability;
 use crate::units::{Lpn, SimTime, UnitRange};
@@ -316,7 +315,7 @@ impl Ext4 {
                     if entry.reserved_pages == 0 && entry.writers == 0 {
                         state.disk.allocator.discard_windows(inode);
                     }
-                    entry.transaction = handle.tid;
+                    entry.note_data_change(handle.tid);
                     self.note_allocated(&mut state.disk.stale, blocks);
                     let mut metadata = state.disk.layout.group_metadata(blocks.start).to_vec();
                     metadata.push(state.disk.layout.inode_block(inode));
@@ -455,7 +454,7 @@ impl Ext4 {
             let disk = &mut self.0.state.borrow_mut().disk;
             let entry = &mut disk.inodes[inode as usize];
             entry.unwritten.retain(|&unwritten| unwritten != (page, units));
-            entry.transaction = handle.tid;
+            entry.note_data_change(handle.tid);
             disk.layout.inode_block(inode)
         };
         self.dirty_metadata(&handle, &[inode_block]).await;
@@ -463,10 +462,5 @@ impl Ext4 {
         drop(handle);
         self.0.conversions.set(self.0.conversions.get() - 1);
         self.end_transfer(inode, page, units);
-    }
-
-    /// Notes that a file's inode was changed under this handle.
-    pub(super) fn note_change(&self, handle: &Handle, inode: u32) {
-        self.0.state.borrow_mut().disk.inodes[inode as usize].transaction = handle.tid;
     }
 }

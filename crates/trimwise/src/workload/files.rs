@@ -6,9 +6,9 @@
 
 use thiserror::Error;
 
-use crate::units::{Bytes, SimTime};
+use crate::units::{Bytes, SimDuration, SimTime};
 
-/// How a file is opened: only the flags that PostMark and the TRIM benchmarks need.
+/// How a file is opened: only the flags that the workloads need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Write-only; created if missing, emptied if not (`O_WRONLY|O_CREAT|O_TRUNC`).
@@ -19,6 +19,9 @@ pub enum OpenMode {
     Read,
     /// Read and write, every write at the end (`O_RDWR|O_APPEND`).
     Append,
+    /// As [`OpenMode::CreateKeep`], past the page cache (`O_DIRECT`): only [`Files::pread`] and [`Files::pwrite`], of whole
+    /// blocks of 4 KiB.
+    Direct,
 }
 
 /// Why a file operation failed.
@@ -92,14 +95,26 @@ pub trait Files {
     async fn read(&self, file: &mut Self::File, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Moves the file's position to `offset` bytes from its start (`lseek`).
     async fn seek(&self, file: &mut Self::File, offset: u64) -> Result<(), FileError>;
+    /// Writes all of `data` at `offset` (`pwrite`); the position stays. Not for [`OpenMode::Append`].
+    async fn pwrite(&self, file: &mut Self::File, offset: u64, data: &[u8]) -> Result<(), FileError>;
+    /// Reads as [`Files::read`], but at `offset` (`pread`); the position stays.
+    async fn pread(&self, file: &mut Self::File, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Makes the file's data and metadata durable.
     async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError>;
+    /// Makes the file's data durable, and of its metadata what is needed to read them (`fdatasync`).
+    async fn fdatasync(&self, file: &mut Self::File) -> Result<(), FileError>;
+    /// Drops what is cached of the file, as far as it is written (`posix_fadvise` with `POSIX_FADV_DONTNEED`).
+    async fn drop_cached(&self, file: &mut Self::File) -> Result<(), FileError>;
     /// Closes the file.
     async fn close(&self, file: Self::File) -> Result<(), FileError>;
     /// Removes a file's name, and with it the file.
     async fn unlink(&self, path: &str) -> Result<(), FileError>;
+    /// Renames a file; a file of the new name is replaced and removed. Directories are not renamed.
+    async fn rename(&self, from: &str, to: &str) -> Result<(), FileError>;
     /// Makes the whole file system durable.
     async fn sync(&self) -> Result<(), FileError>;
+    /// Lets time pass; other tasks run meanwhile.
+    async fn sleep(&self, duration: SimDuration);
     /// Spends the processor time of a C library copying `bytes` through its stdio buffer.
     ///
     /// The model adds it to the clock. A real directory copies that much between two buffers, because the workload

@@ -11,7 +11,7 @@ use crate::units::SimDuration;
 pub enum Operation {
     /// Creating a file: open, all its writes, close.
     Create,
-    /// Reading a file: open, all its reads, close.
+    /// Reading a file: open, all its reads, close; in workloads other than PostMark, one call that reads.
     Read,
     /// Appending to a file: open, the writes, close.
     Append,
@@ -19,11 +19,14 @@ pub enum Operation {
     Unlink,
     /// Making a file durable.
     Fsync,
+    /// One call that writes.
+    Write,
 }
 
 impl Operation {
     /// Every operation, in the order in which reports show them.
-    pub const ALL: [Self; 5] = [Self::Create, Self::Read, Self::Append, Self::Unlink, Self::Fsync];
+    pub const ALL: [Self; 6] =
+        [Self::Create, Self::Read, Self::Append, Self::Unlink, Self::Fsync, Self::Write];
 
     /// The name used in tables and JSON.
     pub fn name(self) -> &'static str {
@@ -33,6 +36,7 @@ impl Operation {
             Self::Append => "append",
             Self::Unlink => "unlink",
             Self::Fsync => "fsync",
+            Self::Write => "write",
         }
     }
 }
@@ -74,7 +78,7 @@ pub(crate) fn histogram() -> Histogram<u32> {
 /// One latency histogram for each [`Operation`].
 #[derive(Clone, Debug)]
 pub struct OpLatencies {
-    histograms: [Histogram<u32>; 5],
+    histograms: [Histogram<u32>; Operation::ALL.len()],
 }
 
 impl Default for OpLatencies {
@@ -87,6 +91,13 @@ impl OpLatencies {
     /// Records that one `operation` took `latency`.
     pub fn record(&mut self, operation: Operation, latency: SimDuration) {
         self.histograms[operation as usize].saturating_record(latency.as_nanos().max(1));
+    }
+
+    /// Adds what another has recorded.
+    pub fn add(&mut self, other: &Self) {
+        for (histogram, other) in self.histograms.iter_mut().zip(&other.histograms) {
+            histogram.add(other).expect("all histograms have the same bounds");
+        }
     }
 
     /// The summary of one operation; `None` if there was none.

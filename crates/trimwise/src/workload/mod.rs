@@ -1,12 +1,16 @@
 //! Workloads, each written once as an async function over the narrow file trait.
 
 pub mod ageing;
+pub mod apps;
 pub mod files;
+pub mod fio;
 pub mod fragmenting;
 pub mod full_write;
 pub mod latency;
 pub mod own;
 pub mod postmark;
+pub mod program;
 pub mod scene;
+pub mod stage;
 pub mod timed;
 pub mod week;

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::apps::parameters::exact;
 use super::files::{FileError, Files};
 use super::fragmenting::{self, FILE, Fragmenting, Note, Removal};
 use super::full_write::{self, Full, FullWrite};
@@ -165,15 +166,6 @@ impl fmt::Display for Timed {
             Self::FullWrite { fsync: true, .. } => write!(f, "fullwrite:{append}:{file}"),
             Self::FullWrite { fsync: false, .. } => write!(f, "fullwrite:{append}:{file}:nofsync"),
         }
-    }
-}
-
-/// A size in the largest binary unit of which it is a multiple.
-fn exact(bytes: Bytes) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
-        Some((unit, shift)) => format!("{}{unit}", bytes.0 >> shift),
-        None => bytes.0.to_string(),
     }
 }
 

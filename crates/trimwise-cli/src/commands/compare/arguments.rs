@@ -1,6 +1,7 @@
 //! Arguments of `compare`.
 
 use clap::Args;
+use trimwise::compare::result::Measure;
 use trimwise::policy::terms;
 
 use crate::arguments::GuestLimits;
@@ -11,11 +12,12 @@ use crate::defaults;
 #[derive(Debug, Args)]
 #[command(after_long_help = compare_help())]
 pub struct CompareArguments {
-    /// PostMark configuration file or the name of a built-in one; or a benchmark that times one operation:
+    /// PostMark configuration file or the name of a built-in one; an application, NAME[:KEY=VALUE,...] (lsm, oltp...:
+    /// see `trimwise workloads`); a fio job file, job:FILE.fio; or a benchmark that times one operation:
     /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
     /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
     /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other)
-    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD,
+    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", default_value = defaults::WORKLOAD,
           value_parser = word)]
     pub workload: String,
 
@@ -56,6 +58,11 @@ pub struct CompareArguments {
     #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
+    /// What policies are judged by: `total`, the duration of the run, or a latency: p50, p99, p99.9 or max of fsync,
+    /// write, read, create, append or unlink; `append` and `fullwrite` are judged by the operation that they time
+    #[arg(long, value_name = "total|p99:fsync|...")]
+    pub judge: Option<Measure>,
+
     /// Also print PostMark's own report of each run, verbose or terse as the workload says
     #[arg(long)]
     pub postmark: bool,
@@ -85,6 +92,10 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     your own policies; join terms with `+`\n  \
     trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \
     how long fsync takes after a file in that many fragments is removed\n  \
+    trimwise compare --workload lsm:reads=90 --judge p99:fsync\n      \
+    an LSM tree with more gets than puts, judged by its slow fsyncs; see `trimwise workloads`\n  \
+    trimwise compare --workload job:mine.fio --policy off commit\n      \
+    your fio job\n  \
     trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
     your PostMark configuration on your device profile, 80 % full\n  \
     trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \

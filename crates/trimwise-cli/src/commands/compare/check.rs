@@ -138,14 +138,15 @@ impl Comparison {
         let (model, kernel) = (Summary::of(&self.cells), check.summarised(&self.settings.baseline));
         let (rows, mut compared, mut contradictions) = (kernel.rows(), Vec::new(), Vec::new());
         let verdict = &mut self.verdict;
+        let overall = verdict.policy.clone().unwrap_or_default();
         for own in &mut verdict.per_device {
             let of_device = |summary: &Summary| summary.devices.iter().position(|d| d.device == own.device);
             let (Some(m), Some(k)) = (of_device(&model), of_device(&kernel)) else { continue };
             let pair = Pair { model: &model.devices[m], kernel: &kernel.devices[k] };
-            if pair.can_compare([&model.baseline, &own.policy, &verdict.policy]) {
+            if pair.can_compare([&model.baseline, &own.policy, &overall]) {
                 compared.push(own.device.clone());
             }
-            contradictions.extend(pair.contradictions(&model.baseline, &own.policy, &verdict.policy));
+            contradictions.extend(pair.contradictions(&model.baseline, &own.policy, &overall));
         }
         (check.summary, check.compared, check.contradictions) = (rows, compared, contradictions);
         if let Some(RealKernel { release, .. }) = &check.kernel {
@@ -185,7 +186,7 @@ impl Check {
     }
 
     /// What to know about the check besides its figures; the model ran on this many devices.
-    pub fn notes(&self, recommended: &str, devices: usize) -> Vec<String> {
+    pub fn notes(&self, recommended: Option<&str>, devices: usize) -> Vec<String> {
         if let Some(reason) = &self.not_run {
             return vec![format!("Not checked on a real kernel: {reason}")];
         }
@@ -196,7 +197,7 @@ impl Check {
         ];
         if !self.left_out.is_empty() {
             let names: Vec<String> = self.left_out.iter().map(|l| format!("`{}`", l.policy)).collect();
-            let is_chosen = self.left_out.iter().any(|l| l.policy == recommended);
+            let is_chosen = self.left_out.iter().any(|l| Some(l.policy.as_str()) == recommended);
             let so = if is_chosen { ": the recommendation is not checked" } else { "" };
             notes.push(format!("No stock kernel has {}{so}.", names.join(", ")));
         }

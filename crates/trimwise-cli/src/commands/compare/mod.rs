@@ -54,6 +54,8 @@ pub struct Settings {
     pub mount: Option<Mounted>,
     /// Repetitions.
     pub reps: u32,
+    /// What policies are judged by: `total`, or a latency such as `p99:fsync`.
+    pub judge: String,
     /// What the other policies are compared with.
     pub baseline: String,
     /// The command that repeats this.
@@ -221,6 +223,7 @@ impl Settings {
             text.option("--target", &arguments.target);
         }
         command(&mut text);
+        arguments.judge.iter().for_each(|judge| text.option("--judge", judge));
         Self {
             workload: arguments.workload.clone(),
             target: arguments.target.clone(),
@@ -230,10 +233,18 @@ impl Settings {
             kernel: None,
             mount: None,
             reps: arguments.reps,
+            judge: String::new(),
             baseline: String::new(),
             command: text.into_text(),
         }
     }
+}
+
+/// Has the runs judged by what `--judge` says.
+fn judge(arguments: &CompareArguments, cells: &mut [Cell]) -> Result<(), Failure> {
+    let Some(measure) = arguments.judge else { return Ok(()) };
+    let judged = cells.iter_mut().try_for_each(|cell| cell.judge_by(measure));
+    judged.map_err(|e| Failure::usage(format!("--judge {measure}: {e}")))
 }
 
 fn finish(
@@ -244,15 +255,16 @@ fn finish(
     if let (true, Some(failure)) = (cells.is_empty(), &ended_by) {
         return Err(failure.clone());
     }
+    judge(arguments, &mut cells)?;
     compare_with_off(&mut cells);
     let summary = Summary::of(&cells);
     let rows = summary.rows();
-    let baseline = summary.baseline.clone();
+    let (baseline, measure) = (summary.baseline.clone(), summary.measure);
     let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
     Ok(Comparison {
         trimwise: trimwise::VERSION,
         seed: arguments.seed.unwrap_or(defaults::SEED),
-        settings: Settings { baseline, ..settings },
+        settings: Settings { baseline, judge: measure.to_string(), ..settings },
         partial: ended_by.is_some(),
         cells,
         summary: rows,

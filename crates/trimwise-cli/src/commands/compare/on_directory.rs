@@ -43,7 +43,10 @@ pub fn run(
                 "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
             }
-            "--seed" => "only PostMark draws at random there; set its seed with `set seed` in the workload",
+            "--seed" => {
+                "what draws at random there has a fixed seed; PostMark's is set with `set seed` in the workload, \
+                 and that of a fio job with randseed="
+            }
             "--jobs" => {
                 "runs on a real directory are sequential, since parallel runs would measure each other"
             }
@@ -97,6 +100,7 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
                 )));
             }
         }
+        Kind::Program(program, _) => root.check_program(program).map_err(Failure::usage)?,
         Kind::Trace(_) => return Err(workload.has_no_files()),
     }
     Ok(match mount_of(directory) {
@@ -127,6 +131,12 @@ fn run_once(
         rep,
     };
     let waited = |_| Failure::run("the run on the directory waited for nothing");
+    let file_failed = |e| match e {
+        FileError::Interrupted => Failure::Interrupted,
+        other => Failure::run(format!("--workload {}: {other}", workload.argument)),
+    };
+    // The removed file, and what programs do, are drawn at random: differently in each repetition.
+    let seed = SEED ^ u64::from(rep) << 32;
     match &workload.kind {
         Kind::Postmark(run, _) => {
             let config = root.plan(&run.config).map_err(Failure::run)?;
@@ -138,13 +148,13 @@ fn run_once(
         }
         Kind::Timed(timed) => {
             let begin = root.now();
-            // The removed file is drawn at random, a different one in each repetition.
-            let run = time_one(&root, *timed, SEED ^ u64::from(rep) << 32);
-            let (timing, end) = block_on(run).map_err(waited)?.map_err(|e| match e {
-                FileError::Interrupted => Failure::Interrupted,
-                other => Failure::run(format!("--workload {}: {other}", workload.argument)),
-            })?;
+            let (timing, end) =
+                block_on(time_one(&root, *timed, seed)).map_err(waited)?.map_err(file_failed)?;
             Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
+        }
+        Kind::Program(program, _) => {
+            let (ends, duration) = root.run_program(program, seed, stop).map_err(file_failed)?;
+            Ok(Cell::of_program(id, duration, ends))
         }
         Kind::Trace(_) => Err(workload.has_no_files()),
     }

@@ -20,7 +20,7 @@ use super::check::{self, Planned};
 use super::on_kernel::Runs;
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
-use super::{Comparison, Grid, Linux, NO_FILL, Ran, Settings, finish, or};
+use super::{Comparison, Grid, Linux, NO_FILL, Ran, Settings, finish, judge, or};
 use crate::arguments::GUEST_LIMITS;
 use crate::commands::compare::arguments::CompareArguments;
 use crate::defaults;
@@ -129,7 +129,8 @@ pub fn run(
     });
     let mut comparison = finish(arguments, plan.settings.clone(), ran)?;
     let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(&stop)));
-    if let (Some(check), Some((cells, failure))) = (check, ran) {
+    if let (Some(check), Some((mut cells, failure))) = (check, ran) {
+        judge(arguments, &mut cells)?;
         (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
         comparison.add_check(check.found(cells)?);
     }

@@ -25,7 +25,7 @@ struct Page {
     settings: Vec<(&'static str, String)>,
     command: String,
     baseline: String,
-    measure: &'static str,
+    measure: String,
     ledger_header: [&'static str; figures::LEDGER.len()],
 }
 
@@ -40,7 +40,7 @@ struct Device {
     chosen: Option<String>,
     ledger: Vec<Vec<String>>,
     figures: Vec<Figure>,
-    latency: Vec<Vec<String>>,
+    latency: Vec<[String; 7]>,
 }
 
 /// Renders the whole file.
@@ -61,7 +61,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             chosen: own.map(|v| v.policy.clone()),
             ledger: table::ledger(device),
             figures: figures_of(device, summary.measure)?,
-            latency: latency_rows(device),
+            latency: figures::latencies(device, &Operation::ALL),
         });
     }
     let names: Vec<String> = summary.devices.iter().map(|d| table::place(settings, d.device)).collect();
@@ -69,7 +69,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         title: names.join(", "),
         subtitle: format!(
             "{} on {}; trimwise {}",
-            table::workload(settings, summary.measure),
+            table::workload(settings, &summary),
             match &settings.kernel {
                 None if settings.target == "model" => "modelled ext4 and SSD, virtual time",
                 None => "a real directory",
@@ -83,7 +83,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         settings: shown_settings(comparison),
         command: settings.command.clone(),
         baseline: settings.baseline.clone(),
-        measure: summary.measure.name(),
+        measure: summary.measure.to_string(),
         ledger_header: figures::LEDGER,
     };
     rendered(include_str!("report.html"), &page)
@@ -132,18 +132,23 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
 }
 
 fn figures_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Figure>, Failure> {
-    let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| crate::figures::is_trace(run));
+    let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
     let mut all = match measure {
         _ if is_trace => Vec::new(),
-        Measure::Total | Measure::Latency => vec![phases(device)?],
+        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => vec![phases(device)?],
         Measure::Fsync | Measure::Write => vec![operations(device)?],
     };
     all.extend(write_amplification(device)?);
     all.extend(busy(device)?);
     all.extend(stale(device)?);
-    for operation in
-        [Operation::Fsync, Operation::Read, Operation::Append, Operation::Create, Operation::Unlink]
-    {
+    for operation in [
+        Operation::Fsync,
+        Operation::Write,
+        Operation::Read,
+        Operation::Append,
+        Operation::Create,
+        Operation::Unlink,
+    ] {
         all.extend(latency(device, operation)?);
     }
     Ok(all)
@@ -189,7 +194,10 @@ fn operations(device: &DeviceSummary) -> Result<Figure, Failure> {
     let first_and_second = |c: &Cell| match &c.workload {
         WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
         WorkloadFigures::FullWrite(f) => [f.fsync_ns.unwrap_or(0), f.write_ns],
-        WorkloadFigures::Postmark(_) | WorkloadFigures::Replay(_) | WorkloadFigures::Own(_) => [0, 0],
+        WorkloadFigures::Postmark(_)
+        | WorkloadFigures::Program(_)
+        | WorkloadFigures::Replay(_)
+        | WorkloadFigures::Own(_) => [0, 0],
     };
     let names = match device.policies.iter().flat_map(|p| &p.runs).map(|c| c.measure()).next() {
         Some(Measure::Write) => ["fsync", "write"],
@@ -317,28 +325,4 @@ fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Figure
 
 pub fn rounded_percent(quantile: f64) -> f64 {
     (quantile * 10_000.0).round() / 100.0
-}
-
-fn latency_rows(device: &DeviceSummary) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for operation in Operation::ALL {
-        for p in &device.policies {
-            let of = |figure: fn(&trimwise::workload::latency::LatencySummary) -> u64| {
-                let values: Vec<f64> = p
-                    .runs
-                    .iter()
-                    .filter_map(|c| c.latency.get(operation.name()))
-                    .map(|l| figure(l) as f64)
-                    .collect();
-                median(&values)
-            };
-            let Some(count) = of(|l| l.count) else { continue };
-            let mut row = vec![operation.name().to_string(), p.policy.to_string(), figures::thousands(count)];
-            for ns in [of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.p999_ns), of(|l| l.max_ns)] {
-                row.push(ns.map_or(figures::NONE.to_string(), figures::nanoseconds));
-            }
-            rows.push(row);
-        }
-    }
-    rows
 }

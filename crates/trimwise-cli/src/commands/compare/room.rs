@@ -65,6 +65,18 @@ impl Room {
         Ok(())
     }
 
+    /// Rejects an application or a fio job whose files need more.
+    pub fn check_program(&self, needed: Bytes) -> Result<(), String> {
+        if needed > self.free {
+            let Self { total, free, utilization_percent, .. } = self;
+            return Err(format!(
+                "its files need up to {needed}, and with --utilization {utilization_percent} at most {free} of {total} \
+                 are free; expected smaller parameters (trimwise workloads), a lower --utilization, or a larger --device"
+            ));
+        }
+        Ok(())
+    }
+
     fn holds(&self, needed: Footprint) -> Result<(), String> {
         let Self { total, free, inodes, utilization_percent } = self;
         if needed.bytes_max > *free {

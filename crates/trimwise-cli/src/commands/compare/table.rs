@@ -5,11 +5,11 @@ use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::trace::replay::Knows;
 use trimwise::units::Bytes;
+use trimwise::workload::latency::Operation;
 
 use crate::commands::compare::{Comparison, Settings};
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
-use crate::traces::PREFIX;
 
 /// Renders the whole text.
 pub fn render(comparison: &Comparison) -> String {
@@ -18,10 +18,14 @@ pub fn render(comparison: &Comparison) -> String {
     let mut text = String::new();
     for device in &summary.devices {
         let how_full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
-        let what = workload(settings, summary.measure);
+        let what = workload(settings, &summary);
         let title = format!("{}: {what}{how_full}", place(settings, device.device));
         let (header, rows) = columns(device, comparison, summary.measure);
         text += &format!("{}\n\n{}\n", bold(&title), laid_out(&header, &rows));
+        let latencies = latencies(device);
+        if !latencies.is_empty() {
+            text += &format!("{}\n\n{}\n", bold("Latency"), laid_out(&LATENCY, &latencies));
+        }
         let ledger = ledger(device);
         if !ledger.is_empty() {
             text += &format!("{}\n\n{}\n", bold("Ledger"), laid_out(&figures::LEDGER, &ledger));
@@ -96,11 +100,10 @@ pub fn place(settings: &Settings, device: &str) -> String {
 }
 
 /// Describes the workload in words.
-pub fn workload(settings: &Settings, measure: Measure) -> String {
-    match measure {
-        Measure::Total if !settings.workload.starts_with(PREFIX) => format!("PostMark {}", settings.workload),
-        _ => settings.workload.clone(),
-    }
+pub fn workload(settings: &Settings, summary: &Summary) -> String {
+    let mut runs = summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
+    let mark = if runs.any(|run| run.postmark().is_some()) { "PostMark " } else { "" };
+    format!("{mark}{}", settings.workload)
 }
 
 /// Returns header and rows, without the columns that no row has a figure for, such as a real device's erases. The
@@ -116,7 +119,8 @@ pub fn columns(
     let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
     let baseline = &comparison.settings.baseline;
     let versus = format!("vs {baseline}");
-    let mut header = vec!["policy", "n", measure.name()];
+    let judged = measure.to_string();
+    let mut header = vec!["policy", "n", &judged];
     if with_difference {
         header.push(&versus);
     }
@@ -155,6 +159,23 @@ pub fn columns(
         .collect();
     let kept = |row: Vec<String>| row.into_iter().zip(&shown).filter(|(_, s)| **s).map(|(c, _)| c).collect();
     (kept(header.iter().map(ToString::to_string).collect()), rows.into_iter().map(kept).collect())
+}
+
+/// The headings of the latencies.
+const LATENCY: [&str; 7] = ["call", "policy", "count", "p50", "p99", "p99.9", "max"];
+
+/// Returns the latencies of an application's or a fio job's calls; of PostMark, whose operations are several calls
+/// each, if it is judged by one.
+fn latencies(device: &DeviceSummary) -> Vec<Vec<String>> {
+    let runs = || device.policies.iter().flat_map(|p| &p.runs);
+    let operations: &[Operation] = if runs().any(|run| matches!(run.workload, WorkloadFigures::Program(_))) {
+        &[Operation::Fsync, Operation::Write, Operation::Read]
+    } else if runs().any(|run| matches!(run.measure(), Measure::Latency(..))) {
+        &Operation::ALL
+    } else {
+        &[]
+    };
+    figures::latencies(device, operations).into_iter().map(Vec::from).collect()
 }
 
 /// Returns the rows of the ledger; none on a real directory.
@@ -202,12 +223,9 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
         };
         notes.extend(note.filter(|n| !notes.contains(n)));
     }
-    notes.extend(
-        comparison
-            .check
-            .iter()
-            .flat_map(|check| check.notes(&comparison.verdict.policy, comparison.verdict.per_device.len())),
-    );
+    notes.extend(comparison.check.iter().flat_map(|check| {
+        check.notes(comparison.verdict.policy.as_deref(), comparison.verdict.per_device.len())
+    }));
     notes
 }
 
@@ -258,10 +276,11 @@ fn meaning(measure: Measure) -> Option<String> {
         "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";
     match measure {
         Measure::Total => None,
-        Measure::Latency => Some(
+        Measure::MeanLatency => Some(
             "latency: the mean of all reads, writes and flushes; their times are those of the trace."
                 .to_owned(),
         ),
+        Measure::Latency(..) => Some(format!("{measure}: policies are judged by this latency (--judge).")),
         Measure::Fsync => Some(format!("fsync: the one that makes the removal of the file durable. {TRIMS}")),
         Measure::Write => Some(format!(
             "write: one block on the full file system, synchronously, after a file was removed. {TRIMS}"

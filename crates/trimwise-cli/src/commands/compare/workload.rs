@@ -3,10 +3,12 @@
 use trimwise::compare::cell;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise::workload::apps;
 use trimwise::workload::files::FileError;
 use trimwise::workload::postmark::{
     LocationError, Phase, PlannedRun, PostmarkConfig, Progress, RunError, footprint,
 };
+use trimwise::workload::program::Program;
 use trimwise::workload::timed::Timed;
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
@@ -15,6 +17,7 @@ use trimwise_uml::cell::KernelWorkload;
 use super::room::Room;
 use crate::commands::compare::arguments::CompareArguments;
 use crate::input;
+use crate::table;
 use crate::traces::{self, TraceFile};
 
 /// The built-in one. Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is
@@ -29,9 +32,8 @@ set buffering false
 run
 ";
 
-/// All forms of `--workload` besides a file, for messages.
-const NAMES: [&str; 4] =
-    ["default", "append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", traces::SYNTAX];
+/// Forms of `--workload` other than a name or a PostMark configuration, for messages.
+const FORMS: [&str; 3] = ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", traces::SYNTAX];
 
 /// Operations per progress report: an operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -50,6 +52,8 @@ pub enum Kind {
     /// PostMark, with the text of its configuration.
     Postmark(PlannedRun, String),
     Timed(Timed),
+    /// A named application, or a fio job with the text of its file.
+    Program(Program, String),
     /// A block trace, which has no files: it runs in the model only.
     Trace(TraceFile),
 }
@@ -79,9 +83,23 @@ impl Workload {
             let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
             return Ok(of(Kind::Timed(timed)));
         }
+        if Program::is_meant(argument) {
+            let read = |file| input::read(file, "workload", "a fio job file", &[]);
+            let text = Program::job_file(argument).map_or(Ok(String::new()), read)?;
+            let program = Program::parse(argument, &text);
+            let program = program.map_err(|e| Failure::usage(format!("--workload: {e}")))?;
+            if let Program::Fio(name, jobs) = &program {
+                jobs.notes.iter().for_each(|note| eprintln!("note: {name}, {}", table::plain(note)));
+            }
+            return Ok(of(Kind::Program(program, text)));
+        }
         let text = match argument {
             "default" => DEFAULT.to_owned(),
-            file => input::read(file, "workload", "a PostMark configuration", &NAMES)?,
+            file => {
+                let names = apps::ALL.iter().map(|spec| spec.name);
+                let names: Vec<&str> = ["default"].into_iter().chain(names).chain(FORMS).collect();
+                input::read(file, "workload", "a PostMark configuration", &names)?
+            }
         };
         let mut runs = PostmarkConfig::parse(&text, argument).map_err(Failure::usage)?.runs;
         match (runs.pop(), runs.len()) {
@@ -105,7 +123,7 @@ impl Workload {
     pub fn bad_location(&self, error: &LocationError) -> Failure {
         let line = match &self.kind {
             Kind::Postmark(run, _) => run.line_of_location(&error.path),
-            Kind::Timed(_) | Kind::Trace(_) => None,
+            Kind::Timed(_) | Kind::Program(..) | Kind::Trace(_) => None,
         };
         let at = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::usage(format!("{}{at}: {error}", self.argument))
@@ -124,6 +142,7 @@ impl Workload {
         let checked = match &self.kind {
             Kind::Postmark(run, _) => room.check(&run.config),
             Kind::Timed(timed) => room.check_timed(*timed),
+            Kind::Program(program, _) => room.check_program(program.needed()),
             // Its addresses are known only when it has been read.
             Kind::Trace(_) => return Ok(()),
         };
@@ -135,6 +154,7 @@ impl Workload {
         match &self.kind {
             Kind::Postmark(run, _) => footprint(&run.config).bytes_max,
             Kind::Timed(timed) => timed.needed(),
+            Kind::Program(program, _) => program.needed(),
             Kind::Trace(_) => Bytes(0),
         }
     }
@@ -144,6 +164,7 @@ impl Workload {
         match &self.kind {
             Kind::Postmark(run, _) => Ok(run.config.clone().into()),
             Kind::Timed(timed) => Ok((*timed).into()),
+            Kind::Program(program, _) => Ok(program.clone().into()),
             Kind::Trace(_) => Err(self.has_no_files()),
         }
     }
@@ -153,6 +174,7 @@ impl Workload {
         match &self.kind {
             Kind::Postmark(_, text) => Ok(KernelWorkload::Postmark(text.clone())),
             Kind::Timed(timed) => Ok(KernelWorkload::Timed(timed.to_string())),
+            Kind::Program(program, text) => Ok(KernelWorkload::Program(program.to_string(), text.clone())),
             Kind::Trace(_) => Err(self.has_no_files()),
         }
     }

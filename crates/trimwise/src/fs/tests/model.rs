@@ -25,6 +25,10 @@ enum Op {
     Read(u8, u64, usize),
     Unlink(u8),
     Fsync(u8),
+    Fdatasync(u8),
+    Rename(u8, u8),
+    Direct(u8, u64, u64),
+    DropCached(u8),
     Sync,
     Mkdir(u8),
     Rmdir(u8),
@@ -42,7 +46,11 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (file.clone(), 0u64..8 << 20, 1usize..300_000).prop_map(|(f, at, n)| Op::Overwrite(f, at, n)),
         3 => (file.clone(), 0u64..8 << 20, 1usize..500_000).prop_map(|(f, at, n)| Op::Read(f, at, n)),
         4 => file.clone().prop_map(Op::Unlink),
-        2 => file.prop_map(Op::Fsync),
+        2 => file.clone().prop_map(Op::Fsync),
+        1 => file.clone().prop_map(Op::Fdatasync),
+        2 => (file.clone(), file.clone()).prop_map(|(from, to)| Op::Rename(from, to)),
+        2 => (file.clone(), 0u64..2_000, 1u64..64).prop_map(|(f, at, n)| Op::Direct(f, at, n)),
+        1 => file.prop_map(Op::DropCached),
         1 => Just(Op::Sync),
         2 => (0u8..3).prop_map(Op::Mkdir),
         1 => (0u8..3).prop_map(Op::Rmdir),
@@ -100,6 +108,21 @@ impl Model {
                     self.fs.fsync(&mut file).await.unwrap();
                     self.check_blocks(&path_of(f));
                     assert_eq!(self.fs.state_of(&path_of(f)), (0, 0), "dirty after fsync");
+                }
+            }
+            Op::Fdatasync(f) => {
+                if let Ok(mut file) = self.fs.open(&path_of(f), OpenMode::Read).await {
+                    self.fs.fdatasync(&mut file).await.unwrap();
+                    self.check_blocks(&path_of(f));
+                    assert_eq!(self.fs.state_of(&path_of(f)), (0, 0), "dirty after fdatasync");
+                    assert!(self.fs.is_readable_after_a_crash(&path_of(f)));
+                }
+            }
+            Op::Rename(from, to) => self.rename(from, to).await,
+            Op::Direct(f, at, pages) => self.direct(f, at, pages).await,
+            Op::DropCached(f) => {
+                if let Ok(mut file) = self.fs.open(&path_of(f), OpenMode::Read).await {
+                    self.fs.drop_cached(&mut file).await.unwrap();
                 }
             }
             Op::Sync => self.sync().await,
@@ -166,6 +189,50 @@ impl Model {
                 let model = self.files.get_mut(&path).unwrap();
                 model.pages.extend(pages_of(at, len as u64));
                 model.bytes = model.bytes.max(at + len as u64);
+            }
+            Err(error) => self.is_full(missing, &error).await,
+        }
+        self.fs.close(open).await.unwrap();
+    }
+
+    async fn rename(&mut self, from: u8, to: u8) {
+        let (old, new) = (path_of(from), path_of(to));
+        let has_parent = directory_of(to).is_none_or(|d| self.directories.contains(&d));
+        if old != new && self.files.contains_key(&old) {
+            self.guarded.borrow_mut().freeing(&self.fs, &new);
+        }
+        match self.fs.rename(&old, &new).await {
+            Ok(()) => {
+                let file = self.files.remove(&old).expect("it was there");
+                self.files.insert(new.clone(), file);
+                let live = &mut self.guarded.borrow_mut().live;
+                live.remove(&old);
+                live.insert(new);
+            }
+            Err(FileError::NotFound { .. }) => assert!(!self.files.contains_key(&old) || !has_parent),
+            Err(error) => self.is_full(1, &error).await,
+        }
+    }
+
+    /// Writes and reads past the page cache.
+    async fn direct(&mut self, f: u8, at: u64, pages: u64) {
+        let path = path_of(f);
+        let Some(model) = self.files.get(&path) else { return };
+        let at = at.min(model.bytes / UNIT_BYTES + 10);
+        let missing = (at..at + pages).filter(|page| !model.pages.contains(page)).count() as u64;
+        let (offset, len) = (at * UNIT_BYTES, (pages * UNIT_BYTES) as usize);
+        let mut open = self.fs.open(&path, OpenMode::Direct).await.unwrap();
+        match self.fs.pwrite(&mut open, offset, &vec![0; len]).await {
+            Ok(()) => {
+                let model = self.files.get_mut(&path).unwrap();
+                model.pages.extend(at..at + pages);
+                model.bytes = model.bytes.max(offset + len as u64);
+                assert_eq!(
+                    self.fs.pread(&mut open, offset, &mut vec![0; len]).await.unwrap(),
+                    len.min((model.bytes - offset) as usize)
+                );
+                let blocks = self.fs.extents(&path).unwrap();
+                assert!(blocks.iter().map(|e| e.units).sum::<u64>() >= pages, "written, not only dirty");
             }
             Err(error) => self.is_full(missing, &error).await,
         }
@@ -245,6 +312,13 @@ impl Model {
 }
 
 impl Ext4 {
+    /// Whether the blocks and the length of a file are in a committed transaction.
+    fn is_readable_after_a_crash(&self, path: &str) -> bool {
+        let state = self.0.state.borrow();
+        let inode = state.disk.names[path].inode;
+        state.journal.is_committed(state.disk.inodes[inode as usize].data_transaction)
+    }
+
     /// Dirty pages of a file, and its pages in transfer.
     fn state_of(&self, path: &str) -> (u64, u64) {
         let disk = &self.0.state.borrow().disk;

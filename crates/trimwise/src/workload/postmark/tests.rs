@@ -143,6 +143,24 @@ impl Files for Counting {
     async fn fsync(&self, _: &mut Open) -> Result<(), FileError> {
         panic!("PostMark makes nothing durable")
     }
+    async fn pwrite(&self, _: &mut Open, _: u64, _: &[u8]) -> Result<(), FileError> {
+        panic!("PostMark writes at its position")
+    }
+    async fn pread(&self, _: &mut Open, _: u64, _: &mut [u8]) -> Result<usize, FileError> {
+        panic!("PostMark reads at its position")
+    }
+    async fn fdatasync(&self, _: &mut Open) -> Result<(), FileError> {
+        panic!("PostMark makes nothing durable")
+    }
+    async fn drop_cached(&self, _: &mut Open) -> Result<(), FileError> {
+        panic!("PostMark drops nothing")
+    }
+    async fn rename(&self, _: &str, _: &str) -> Result<(), FileError> {
+        panic!("PostMark renames nothing")
+    }
+    async fn sleep(&self, _: SimDuration) {
+        panic!("PostMark does not sleep")
+    }
     async fn close(&self, _: Open) -> Result<(), FileError> {
         self.call()
     }

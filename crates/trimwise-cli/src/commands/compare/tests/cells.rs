@@ -60,6 +60,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
         device: device.into(),
         policy: policy.into(),
         target: "model".into(),
+        judged: None,
         postmark_report: String::new(),
         rep,
         duration_ns: ns(seconds),

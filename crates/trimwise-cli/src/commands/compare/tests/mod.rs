@@ -232,7 +232,7 @@ fn a_recommended_policy_that_the_kernel_finds_slow_is_a_contradiction_however_li
             .collect()
     };
     let mut comparison = comparison(cells([10.0, 9.0, 9.0], "model"));
-    let recommended = comparison.verdict.policy.clone();
+    let recommended = comparison.verdict.policy.clone().unwrap();
     let others = if recommended == "commit" { [10.0, 9.8, 10.4] } else { [10.0, 10.4, 9.8] };
     let check = check_of("6.1:ext4", &["off"], cells(others, "kernel:6.1:ext4"));
     comparison.add_check(check);

@@ -28,6 +28,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             kernel: None,
             mount: (!in_model).then(mounted),
             reps: 6,
+            judge: Summary::of(&cells).measure.to_string(),
             baseline: Summary::of(&cells).baseline,
             command: "trimwise compare --workload mail.pmrc --seed 7".into(),
         },

@@ -1,0 +1,68 @@
+//! Workloads of several tasks on a real directory: each task is a thread with the directory opened once more.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use trimwise::units::SimDuration;
+use trimwise::workload::files::{FileError, Files as _};
+use trimwise::workload::program::{DIRECTORY, Program};
+use trimwise::workload::stage::{Session, TaskEnd, joined};
+
+use crate::directory_check::DirectoryError;
+use crate::{RealDirectory, block_on};
+
+impl RealDirectory {
+    /// Checks whether a workload of several tasks can run here.
+    ///
+    /// # Errors
+    /// If its directory exists, or its files would not fit into the free space. Nothing is created.
+    pub fn check_program(&self, program: &Program) -> Result<(), DirectoryError> {
+        self.check_free(DIRECTORY, program.needed()).map(drop)
+    }
+
+    /// Runs the workload and removes its files, even if it fails. Returns how its tasks ended, and how long they took
+    /// together.
+    ///
+    /// # Errors
+    /// Errors of the file system; [`FileError::Interrupted`] if the flag was set.
+    pub fn run_program(
+        &self,
+        program: &Program,
+        seed: u64,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<(Vec<TaskEnd>, SimDuration), FileError> {
+        let session = Session::new(program.clone(), seed);
+        let prepared = ready(block_on(session.prepare(self)));
+        let begin = self.now();
+        let ends = prepared.and_then(|()| {
+            thread::scope(|scope| {
+                let (session, path) = (&session, self.path());
+                let task = |task| {
+                    scope.spawn(move || {
+                        let other = |e: DirectoryError| FileError::Other {
+                            path: path.display().to_string(),
+                            reason: e.to_string(),
+                        };
+                        let root = Self::open(path, Arc::clone(interrupted)).map_err(other)?;
+                        ready(block_on(session.run_task(&root, task)))
+                    })
+                };
+                let threads: Vec<_> = (0..session.tasks()).map(task).collect();
+                joined(threads.into_iter().map(|t| t.join().unwrap_or(Err(died()))).collect())
+            })
+        });
+        let duration = self.now().since(begin);
+        let removed = ready(block_on(session.remove(self)));
+        let ends = ends?;
+        removed.map(|()| (ends, duration))
+    }
+}
+
+fn died() -> FileError {
+    FileError::Other { path: DIRECTORY.to_owned(), reason: "a task has died".to_owned() }
+}
+
+fn ready<T>(result: Result<Result<T, FileError>, crate::NotReady>) -> Result<T, FileError> {
+    result.unwrap_or_else(|e| Err(FileError::Other { path: DIRECTORY.to_owned(), reason: e.to_string() }))
+}

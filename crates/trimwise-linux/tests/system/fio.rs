@@ -1,0 +1,109 @@
+//! fio and ours do the same: a job's operations in fio's own log, against those that the job file means here.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use trimwise::workload::fio::{Io, JobFile, Sequence};
+use trimwise_testing::{directory, program, skipped};
+
+/// Jobs with one operation in flight, whose order depends on no clock.
+const JOBS: [&str; 17] = [
+    "rw=randwrite\nbs=4k\nsize=4m",
+    "rw=randread\nbs=8k\nsize=4m\nrandseed=77",
+    "rw=randwrite\nbs=4k\nsize=4m\nnorandommap",
+    "rw=randrw\nbs=4k\nsize=2m\nrwmixread=70",
+    "rw=randrw\nbs=4k,16k\nsize=4m\nrandseed=5\nrwmixwrite=20\nnorandommap",
+    "rw=randwrite\nbsrange=4k-64k\nsize=4m",
+    "rw=randwrite\nbs=4k\nsize=4m\nrandom_generator=lfsr",
+    "rw=randwrite\nbs=4k\nsize=3m\nrandom_generator=tausworthe64\nrandseed=12345678901",
+    "rw=write\nbs=64k\nsize=1m\nfsync=3",
+    "rw=write\nbsrange=1k-16k\nsize=512k\nfdatasync=2",
+    "rw=rw\nbs=16k\nsize=1m",
+    "rw=randwrite\nbs=4k\nsize=4m\nnrfiles=3\nfsync=5",
+    "rw=randwrite\nbs=4k\nsize=1m\nloops=3",
+    "rw=randread\nbs=4k\nsize=1m\nloops=2\nrandseed=3",
+    "rw=randwrite\nbs=4k\nfilesize=64k-1m\nnrfiles=4",
+    "rw=randwrite\nbs=4k\nsize=8m\nrandom_distribution=zoned:50/5:30/15:20/80",
+    "rw=randwrite\nbs=4k\nsize=1m\nnumjobs=3",
+];
+
+/// A job file whose seed fio takes as given: before 3.35, offsets otherwise come from a seed of their own.
+fn text_of(job: &str) -> String {
+    let seed = if job.contains("randseed") { "" } else { "\nrandseed=0x89" };
+    let job = format!("{job}{seed}\nrandrepeat=0");
+    format!("[global]\nioengine=psync\nfallocate=none\ngroup_reporting\n[job]\n{job}\n")
+}
+
+/// Our operations of each process, in the notation of fio's log.
+fn ours(text: &str) -> Vec<String> {
+    let file = JobFile::parse(text).unwrap();
+    let one = |job| {
+        let mut sequence = Sequence::new(job, 0);
+        let mut lines = String::new();
+        while let Some(io) = sequence.next() {
+            let _ = match io {
+                Io::Transfer { file, writes, offset, bytes } => {
+                    let what = if writes { "write" } else { "read" };
+                    writeln!(lines, "{} {what} {offset} {bytes}", sequence.file_name(file))
+                }
+                Io::Fsync(file) => writeln!(lines, "{} sync", sequence.file_name(file)),
+                Io::Fdatasync(file) => writeln!(lines, "{} datasync", sequence.file_name(file)),
+            };
+        }
+        lines
+    };
+    file.jobs.iter().map(one).collect()
+}
+
+/// fio's operations of each process, which are given as jobs of their own: only these have a log each.
+fn theirs(fio: &Path, text: &str) -> Vec<String> {
+    let work = directory(false);
+    let processes = JobFile::parse(text).unwrap().jobs.len();
+    let global = text.replacen("[job]\n", "", 1).replace(&format!("numjobs={processes}\n"), "");
+    let prefix = |job| if processes > 1 { format!("filename=job.{job}.0\n") } else { String::new() };
+    let jobs = (0..processes).map(|job| format!("[job]\nwrite_iolog=log.{job}\n{}", prefix(job)));
+    std::fs::write(work.path().join("a.fio"), global + &jobs.collect::<String>()).unwrap();
+    run(fio, work.path());
+    let log = |job| std::fs::read_to_string(work.path().join(format!("log.{job}"))).unwrap();
+    (0..processes).map(|job| operations(&log(job))).collect()
+}
+
+fn run(fio: &Path, folder: &Path) {
+    let output = Command::new(fio).arg("a.fio").current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The transfers and syncs of a log, without the times of its third version.
+fn operations(log: &str) -> String {
+    let mut lines = String::new();
+    let is_third = log.starts_with("fio version 3");
+    for line in log.lines().skip(1) {
+        let line = if is_third { line.split_once(' ').map_or("", |(_, line)| line) } else { line };
+        let fields: Vec<&str> = line.split(' ').collect();
+        let _ = match fields[..] {
+            [file, what @ ("read" | "write"), offset, bytes] => {
+                writeln!(lines, "{file} {what} {offset} {bytes}")
+            }
+            [file, what @ ("sync" | "datasync"), ..] => writeln!(lines, "{file} {what}"),
+            _ => Ok(()),
+        };
+    }
+    lines
+}
+
+#[test]
+fn the_same_operations_in_the_same_order() {
+    let Some(fio) = program("fio") else { return skipped("fio is not installed") };
+    for job in JOBS {
+        let text = text_of(job);
+        let (ours, theirs) = (ours(&text), theirs(&fio, &text));
+        assert_eq!(ours.len(), theirs.len());
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            let differ = ours.lines().zip(theirs.lines()).position(|(ours, theirs)| ours != theirs);
+            let at = differ.map(|at| (at, ours.lines().nth(at), theirs.lines().nth(at)));
+            let counts = (ours.lines().count(), theirs.lines().count());
+            assert!(ours == theirs, "{job}:\n{counts:?} operations, {at:?}");
+        }
+    }
+}

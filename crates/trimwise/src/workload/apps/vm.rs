@@ -1,0 +1,88 @@
+//! Images of virtual machines: random writes inside, flushes by the guests, images removed and made again.
+//!
+//! Raw images are written whole, as copies of a template. Guests then write in them: small blocks at random places,
+//! most of them in the part that a guest uses most, and runs of larger ones. Each guest flushes now and then, which the
+//! host turns into fdatasync (`cache=writeback`). Every so many writes a machine is thrown away: its image is removed,
+//! and a new one is copied.
+
+use super::parameters::{Parameter, Spec};
+use super::{Place, Values};
+use crate::units::Bytes;
+use crate::workload::files::{FileError, Files, OpenMode};
+
+pub const SPEC: Spec = Spec {
+    name: "vm",
+    about: "Images of virtual machines: random writes and flushes inside, images removed and copied anew.",
+    parameters: &[
+        Parameter::count("images", 6, 1, 1_000, "images at a time", "assumed"),
+        Parameter::size("image", Bytes::mib(128), Bytes::mib(1), Bytes::gib(1024), "size of an image", "assumed").scaled(),
+        Parameter::count("writes", 60_000, 1, 1_000_000_000, "writes of all guests", "assumed").scaled(),
+        Parameter::count("flush", 64, 1, 1_000_000, "writes of a guest between two flushes", "assumed"),
+        Parameter::count("life", 10_000, 1, 1_000_000_000, "writes between two removals of an image", "assumed"),
+        Parameter::percent("hot", 80, "writes that go to the first fifth of an image", "assumed"),
+    ],
+};
+
+/// Bytes of most writes: a guest's page.
+const SMALL: u64 = 4 << 10;
+/// Bytes of the others.
+const LARGE: u64 = 64 << 10;
+/// Share of large writes, in percent.
+const LARGE_PERCENT: u64 = 20;
+
+pub fn tasks(_: &Values) -> u32 {
+    1
+}
+
+pub fn needed(values: &Values) -> u64 {
+    values.get("image") * (values.get("images") + 1)
+}
+
+pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
+    let (stage, get) = (at.stage, |name| at.values.get(name));
+    let image = |number: u64| at.path(&format!("{number}.img"));
+    let mut images = Vec::new();
+    let mut last = 0;
+    for _ in 0..get("images") {
+        last += 1;
+        images.push((last, make(at, &image(last)).await?, 0));
+    }
+    let (count, blocks) = (images.len() as u64, get("image") / LARGE);
+    for write in 1..=get("writes") {
+        stage.operation();
+        let chosen = stage.below(count) as usize;
+        let (number, file, unflushed) = &mut images[chosen];
+        let range = if stage.happens(get("hot")) { blocks.div_ceil(5) } else { blocks };
+        let offset = stage.below(range) * LARGE;
+        if stage.happens(LARGE_PERCENT) {
+            stage.pwrite(file, offset, LARGE).await?;
+        } else {
+            stage.pwrite(file, offset + stage.below(LARGE / SMALL) * SMALL, SMALL).await?;
+        }
+        *unflushed += 1;
+        if *unflushed == get("flush") {
+            stage.fdatasync(file).await?;
+            *unflushed = 0;
+        }
+        if write % get("life") == 0 {
+            let old = image(*number);
+            last += 1;
+            let new = make(at, &image(last)).await?;
+            stage.close(std::mem::replace(file, new)).await?;
+            (*number, *unflushed) = (last, 0);
+            stage.unlink(&old).await?;
+        }
+    }
+    for (_, file, _) in images {
+        stage.close(file).await?;
+    }
+    Ok(())
+}
+
+/// Copies an image; returns it open for its guest.
+async fn make<F: Files>(at: &Place<'_, F>, path: &str) -> Result<F::File, FileError> {
+    let mut file = at.stage.create(path, at.values.get("image")).await?;
+    at.stage.fsync(&mut file).await?;
+    at.stage.close(file).await?;
+    at.stage.open(path, OpenMode::CreateKeep).await
+}

@@ -1,0 +1,391 @@
+//! What a workload of several tasks runs on: a file system, with its calls timed and its files remembered.
+//!
+//! A [`Session`] is one run; its tasks share it. In the model they are tasks of the engine, on a real directory
+//! threads, each with its own [`Files`]. So what they share is `Sync`, and a task waits for another only by looking
+//! again after a while ([`Stage::wait_until`]).
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rand_core::SeedableRng as _;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use super::ageing::below;
+use super::files::{FileError, Files, OpenMode};
+use super::latency::{OpLatencies, Operation};
+use super::program::Program;
+use crate::units::{SimDuration, SimTime};
+
+/// How often a task that waits for another looks again.
+const LOOK_AGAIN: SimDuration = SimDuration::from_millis(1);
+
+/// Bytes that one call writes or reads at most; larger transfers are several calls.
+const CALL_BYTES_MAX: usize = 1 << 20;
+
+/// One run of a workload.
+#[derive(Debug)]
+pub struct Session {
+    /// What runs.
+    pub program: Program,
+    seed: u64,
+    /// Files and directories that exist.
+    names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
+    shared: OnceLock<Box<dyn Any + Send + Sync>>,
+    failed: AtomicBool,
+}
+
+/// What a task has done.
+#[derive(Debug, Default)]
+pub struct TaskEnd {
+    latencies: OpLatencies,
+    done: Done,
+}
+
+/// Counts of a workload's calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Operations of the workload's own kind, such as transactions.
+    pub operations: u64,
+    /// Bytes that its calls wrote.
+    pub written_bytes: u64,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+    /// Calls of fsync and fdatasync.
+    pub fsyncs: u64,
+    /// Files removed, or replaced by a rename.
+    pub files_removed: u64,
+}
+
+/// Locks; a task that panicked leaves nothing half done here.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// A run of `program`; all that it draws at random comes from `seed`.
+    pub fn new(program: Program, seed: u64) -> Self {
+        let (names, shared) = (Mutex::default(), OnceLock::new());
+        Self { program, seed, names, shared, failed: AtomicBool::new(false) }
+    }
+
+    /// Number of its tasks.
+    pub fn tasks(&self) -> u32 {
+        self.program.tasks()
+    }
+
+    /// Creates what the workload needs before it is measured.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system.
+    pub async fn prepare<F: Files>(&self, fs: &F) -> Result<(), FileError> {
+        self.program.prepare(&Stage::new(self, fs, 0)).await
+    }
+
+    /// Runs one task. If it fails, those that wait for it end too.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system; [`FileError::Interrupted`] of a task that another one's failure ended.
+    pub async fn run_task<F: Files>(&self, fs: &F, task: u32) -> Result<TaskEnd, FileError> {
+        let stage = Stage::new(self, fs, task);
+        let result = self.program.run_task(&stage).await;
+        self.failed.fetch_or(result.is_err(), Ordering::SeqCst);
+        result.map(|()| TaskEnd { latencies: stage.latencies.into_inner(), done: stage.done.get() })
+    }
+
+    /// Removes everything that is left.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system.
+    pub async fn remove<F: Files>(&self, fs: &F) -> Result<(), FileError> {
+        let (files, directories) = std::mem::take(&mut *lock(&self.names));
+        let gone = |result| match result {
+            Err(FileError::NotFound { .. }) => Ok(()),
+            result => result,
+        };
+        for path in files {
+            gone(fs.unlink(&path).await)?;
+        }
+        // What lies deeper comes later in the order.
+        for path in directories.iter().rev() {
+            gone(fs.rmdir(path).await)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds up the tasks of a run.
+pub fn sum(ends: impl IntoIterator<Item = TaskEnd>) -> (Done, OpLatencies) {
+    let mut total = TaskEnd::default();
+    for TaskEnd { latencies, done } in ends {
+        total.latencies.add(&latencies);
+        total.done.operations += done.operations;
+        total.done.written_bytes += done.written_bytes;
+        total.done.read_bytes += done.read_bytes;
+        total.done.fsyncs += done.fsyncs;
+        total.done.files_removed += done.files_removed;
+    }
+    (total.done, total.latencies)
+}
+
+/// The first error that explains why tasks failed: not one of a task that another's failure ended.
+///
+/// # Errors
+///
+/// That error.
+pub fn joined(ends: Vec<Result<TaskEnd, FileError>>) -> Result<Vec<TaskEnd>, FileError> {
+    let is_cause = |end: &Result<TaskEnd, FileError>| matches!(end, Err(e) if *e != FileError::Interrupted);
+    match ends.iter().position(is_cause) {
+        Some(cause) => ends.into_iter().nth(cause).map_or(Ok(Vec::new()), |end| end.map(|end| vec![end])),
+        None => ends.into_iter().collect(),
+    }
+}
+
+/// A file system as one task sees it.
+pub struct Stage<'a, F: Files> {
+    session: &'a Session,
+    fs: &'a F,
+    /// Number of the task, from 0.
+    pub task: u32,
+    rng: RefCell<Xoshiro256PlusPlus>,
+    latencies: RefCell<OpLatencies>,
+    done: Cell<Done>,
+    data: RefCell<Rc<[u8]>>,
+}
+
+impl<'a, F: Files> Stage<'a, F> {
+    fn new(session: &'a Session, fs: &'a F, task: u32) -> Self {
+        Self {
+            session,
+            fs,
+            task,
+            rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(session.seed ^ u64::from(task) << 48)),
+            latencies: RefCell::default(),
+            done: Cell::default(),
+            data: RefCell::new(Rc::default()),
+        }
+    }
+
+    /// Draws a number below `n`, which is not 0.
+    pub fn below(&self, n: u64) -> u64 {
+        below(&mut self.rng.borrow_mut(), n)
+    }
+
+    /// Draws whether something of this probability happens.
+    pub fn happens(&self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// What the tasks share; created by the first that asks for it.
+    pub(super) fn shared<T: Default + Send + Sync + 'static>(&self) -> &'a T {
+        let any: &'a Box<dyn Any + Send + Sync> = self.session.shared.get_or_init(|| Box::<T>::default());
+        any.downcast_ref().expect("a workload shares one type")
+    }
+
+    /// Waits until `condition` holds.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Interrupted`] if another task has failed, or the user wants to stop.
+    pub async fn wait_until(&self, condition: impl Fn() -> bool) -> Result<(), FileError> {
+        while !condition() {
+            if self.session.failed.load(Ordering::SeqCst) {
+                return Err(FileError::Interrupted);
+            }
+            self.fs.sleep(LOOK_AGAIN).await;
+            self.fs.statfs().await?; // an interrupt shows in calls
+        }
+        Ok(())
+    }
+
+    /// Ends the task if another one has failed.
+    pub(super) fn check(&self) -> Result<(), FileError> {
+        if self.session.failed.load(Ordering::SeqCst) { Err(FileError::Interrupted) } else { Ok(()) }
+    }
+
+    /// The seed of the run.
+    pub(super) fn seed(&self) -> u64 {
+        self.session.seed
+    }
+
+    /// Forgets what was counted and timed so far.
+    pub(super) fn begin_anew(&self) {
+        self.done.set(Done::default());
+        *self.latencies.borrow_mut() = OpLatencies::default();
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Done)) {
+        let mut done = self.done.get();
+        change(&mut done);
+        self.done.set(done);
+    }
+
+    /// Counts an operation of the workload's own kind.
+    pub fn operation(&self) {
+        self.count(|done| done.operations += 1);
+    }
+
+    fn record(&self, operation: Operation, begin: SimTime) {
+        self.latencies.borrow_mut().record(operation, self.fs.now().since(begin));
+    }
+
+    /// The present.
+    pub fn now(&self) -> SimTime {
+        self.fs.now()
+    }
+
+    /// Lets time pass.
+    pub async fn sleep(&self, duration: SimDuration) {
+        self.fs.sleep(duration).await;
+    }
+
+    /// Creates a directory if it is not there.
+    pub async fn mkdir(&self, path: &str) -> Result<(), FileError> {
+        match self.fs.mkdir(path).await {
+            Err(FileError::Exists { .. }) => return Ok(()),
+            result => result?,
+        }
+        lock(&self.session.names).1.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(&self, path: &str) -> Result<(), FileError> {
+        self.fs.rmdir(path).await?;
+        lock(&self.session.names).1.remove(path);
+        Ok(())
+    }
+
+    /// Opens a file.
+    pub async fn open(&self, path: &str, mode: OpenMode) -> Result<F::File, FileError> {
+        let file = self.fs.open(path, mode).await?;
+        if mode != OpenMode::Read {
+            lock(&self.session.names).0.insert(path.to_owned());
+        }
+        Ok(file)
+    }
+
+    /// Drops what is cached of a file.
+    pub(super) async fn drop_cached(&self, file: &mut F::File) -> Result<(), FileError> {
+        self.fs.drop_cached(file).await
+    }
+
+    /// Closes a file.
+    pub async fn close(&self, file: F::File) -> Result<(), FileError> {
+        self.fs.close(file).await
+    }
+
+    /// Creates a file of this length, in one or more writes; returns it open.
+    pub async fn create(&self, path: &str, bytes: u64) -> Result<F::File, FileError> {
+        let mut file = self.open(path, OpenMode::Create).await?;
+        self.write(&mut file, bytes).await?;
+        Ok(file)
+    }
+
+    /// Data to write: not all alike, for devices that compress.
+    fn data(&self, len: usize) -> Rc<[u8]> {
+        let mut data = self.data.borrow_mut();
+        if data.len() < len {
+            let mut mixed = 0x9e37_79b9_7f4a_7c15_u64;
+            let words = std::iter::repeat_with(|| {
+                mixed = mixed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+                (mixed >> 32) as u32
+            });
+            *data = words.take(len.next_power_of_two() / 4 + 1).flat_map(u32::to_le_bytes).collect();
+        }
+        Rc::clone(&data)
+    }
+
+    /// Writes at the file's position.
+    pub async fn write(&self, file: &mut F::File, bytes: u64) -> Result<(), FileError> {
+        let mut left = bytes;
+        while left > 0 {
+            let len = left.min(CALL_BYTES_MAX as u64);
+            let begin = self.fs.now();
+            self.fs.write(file, &self.data(len as usize)[..len as usize]).await?;
+            self.record(Operation::Write, begin);
+            left -= len;
+        }
+        self.count(|done| done.written_bytes += bytes);
+        Ok(())
+    }
+
+    /// Writes at an offset, in one call.
+    pub async fn pwrite(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
+        let begin = self.fs.now();
+        self.fs.pwrite(file, offset, &self.data(bytes as usize)[..bytes as usize]).await?;
+        self.record(Operation::Write, begin);
+        self.count(|done| done.written_bytes += bytes);
+        Ok(())
+    }
+
+    /// Reads at an offset, in one call; returns how much was there.
+    pub async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
+        // The memory of the data is for writing; what is read must not change it.
+        let mut buffer = vec![0; bytes as usize];
+        let begin = self.fs.now();
+        let read = self.fs.pread(file, offset, &mut buffer).await? as u64;
+        self.record(Operation::Read, begin);
+        self.count(|done| done.read_bytes += read);
+        Ok(read)
+    }
+
+    /// Reads a file from its beginning to its end, in pieces.
+    pub async fn read_whole(&self, path: &str, piece_bytes: u64) -> Result<u64, FileError> {
+        let mut file = self.open(path, OpenMode::Read).await?;
+        let mut at = 0;
+        loop {
+            match self.pread(&mut file, at, piece_bytes).await? {
+                0 => break,
+                read => at += read,
+            }
+        }
+        self.close(file).await?;
+        Ok(at)
+    }
+
+    /// Makes a file durable.
+    pub async fn fsync(&self, file: &mut F::File) -> Result<(), FileError> {
+        let begin = self.fs.now();
+        self.fs.fsync(file).await?;
+        self.record(Operation::Fsync, begin);
+        self.count(|done| done.fsyncs += 1);
+        Ok(())
+    }
+
+    /// Makes a file's data durable; counted as an fsync.
+    pub async fn fdatasync(&self, file: &mut F::File) -> Result<(), FileError> {
+        let begin = self.fs.now();
+        self.fs.fdatasync(file).await?;
+        self.record(Operation::Fsync, begin);
+        self.count(|done| done.fsyncs += 1);
+        Ok(())
+    }
+
+    /// Removes a file.
+    pub async fn unlink(&self, path: &str) -> Result<(), FileError> {
+        let begin = self.fs.now();
+        self.fs.unlink(path).await?;
+        self.record(Operation::Unlink, begin);
+        lock(&self.session.names).0.remove(path);
+        self.count(|done| done.files_removed += 1);
+        Ok(())
+    }
+
+    /// Renames a file.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        self.fs.rename(from, to).await?;
+        let names = &mut lock(&self.session.names).0;
+        names.remove(from);
+        let is_replaced = !names.insert(to.to_owned());
+        self.count(|done| done.files_removed += u64::from(is_replaced));
+        Ok(())
+    }
+}
