@@ -3,14 +3,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwised::known::{Present, parse};
+use trimwised::known::parse;
 
 fuzz_target!(|text: &str| {
     match parse(text, "boot") {
         Ok(all) => {
             for kept in all {
-                let (session, total, written, at_s) = (kept.session, kept.total, kept.written, kept.at_s);
-                let Ok(known) = kept.believed(Present { session, total, written, at_s }) else { continue };
+                let (now, total) = (kept.then, kept.then.total);
+                let Ok(known) = kept.believed(now) else { continue };
                 assert!(known.trimmed.windows(2).all(|pair| pair[0].end <= pair[1].start));
                 assert!(known.trimmed.iter().all(|span| span.start < span.end && span.end <= total));
             }

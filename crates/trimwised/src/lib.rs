@@ -20,7 +20,7 @@ pub(crate) mod frees;
 pub mod helper;
 mod history;
 mod journal;
-mod known;
+pub mod known; // fuzzed
 mod look;
 mod managed;
 mod metrics;
