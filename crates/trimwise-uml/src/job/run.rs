@@ -24,7 +24,7 @@ pub struct Guest {
     pub preload: Option<PathBuf>,
     /// The program that is the guest's init: this one, with the command [`INIT_COMMAND`].
     pub init: PathBuf,
-    /// The program `trimwised`, for jobs with a [`Step::Daemon`].
+    /// The program `trimwised`, for jobs with a [`Step::Daemon`](super::Step::Daemon).
     pub daemon: Option<PathBuf>,
     /// The guest's memory.
     pub memory: Bytes,
