@@ -7,7 +7,7 @@ use std::time::Instant;
 use trimwise::ssd::MappingConfig;
 use trimwise::units::Bytes;
 use trimwise_lab::experiment::sandforce::files::run_files;
-use trimwise_lab::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class, run_sharing};
+use trimwise_lab::experiment::sandforce::{AttoSize, Figures, Setting, run_page_mapped, run_class, run_sharing};
 
 fn show(name: &str, f: &Figures) {
     println!("{name:<14} read {:6.1}  write {:6.1}  same {:6.1}", f.read, f.write, f.same_write);
@@ -32,8 +32,8 @@ fn main() {
             number(4).map(|p| p as u32).or(mapping.recycles_from_stale_percent).filter(|&p| p <= 100);
     }
     let start = Instant::now();
-    if arguments[0] == "beside" {
-        let run = run_beside(&setting, 1, &|| ()).expect("runs");
+    if arguments[0] == "page-mapped" {
+        let run = run_page_mapped(&setting, 1, &|| ()).expect("runs");
         for (name, figures) in [
             ("clean", &run.clean),
             ("full", &run.full),

@@ -44,5 +44,5 @@ fuzz_target!(|text: &str| {
     let trim = u64::from(ssd.config().trim.max_units_per_range).min(units);
     now = ssd.trim(now, &[UnitRange::new(Lpn(0), trim)]);
     ssd.flush(now);
-    ssd.audit().expect("the books are right");
+    ssd.audit().expect("the audit passes");
 });

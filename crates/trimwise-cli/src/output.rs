@@ -186,23 +186,23 @@ impl Destinations {
         }
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(format!(".{}.new", std::process::id()));
-        let beside = path.with_file_name(name);
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(fail)?;
-        interrupt::set_unfinished(Some(&beside));
+        let temporary = path.with_file_name(name);
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(fail)?;
+        interrupt::set_unfinished(Some(&temporary));
         let result = file.write_all(text.as_bytes()).and_then(|()| {
             if self.force {
-                fs::rename(&beside, path)
+                fs::rename(&temporary, path)
             } else {
                 // Unlike a rename, a link does not replace a file that appeared during the run.
-                match fs::hard_link(&beside, path) {
+                match fs::hard_link(&temporary, path) {
                     Err(e) if e.kind() != ErrorKind::AlreadyExists && !path.exists() => {
-                        fs::rename(&beside, path)
+                        fs::rename(&temporary, path)
                     }
                     other => other,
                 }
             }
         });
-        drop(fs::remove_file(&beside)); // already gone if it was renamed
+        drop(fs::remove_file(&temporary)); // already gone if it was renamed
         interrupt::set_unfinished(None);
         result.map_err(fail)
     }

@@ -91,9 +91,9 @@ impl Clock {
     }
 }
 
-/// Answers that wait until they are due, and the thread that gives them.
+/// Replies that wait until they are due, and the thread that sends them.
 ///
-/// An answer that is due, or due sooner than a thread could be woken, is given at once by the caller: a drive that
+/// A reply that is due, or due sooner than a thread could be woken, is sent at once by the caller: a drive that
 /// takes no time needs no second thread.
 #[derive(Debug)]
 pub struct Completions {

@@ -73,8 +73,8 @@ where
 pub fn memory_of_run(device: &Profile) -> Bytes {
     // Maps of the device and of the file system, with entries per unit, and caches.
     const BYTES_PER_UNIT: u64 = 12;
-    const BESIDES: Bytes = Bytes::mib(200);
-    Bytes(device.config.capacity_bytes / UNIT_BYTES * BYTES_PER_UNIT + BESIDES.0)
+    const OVERHEAD: Bytes = Bytes::mib(200);
+    Bytes(device.config.capacity_bytes / UNIT_BYTES * BYTES_PER_UNIT + OVERHEAD.0)
 }
 
 /// Number of parallel runs by default: one for each core, as long as they fit in memory.
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finished_is_given_beside_a_failure() {
+    fn finished_results_are_returned_along_with_a_failure() {
         let ran = run_finished(1, 9, |i| if i == 2 { Err("no") } else { Ok(i) });
         assert_eq!(ran, (vec![0, 1], Some("no")));
         assert_eq!(run_finished(3, 3, Ok::<_, ()>), (vec![0, 1, 2], None));

@@ -100,21 +100,21 @@ pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// Writes a file atomically, through a temporary name.
 pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let beside = with_ending(path, ".new");
-    drop(fs::remove_file(&beside)); // left by a killed daemon, or a planted link
+    let temporary = with_ending(path, ".new");
+    drop(fs::remove_file(&temporary)); // left by a killed daemon, or a planted link
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
-        .open(&beside)
+        .open(&temporary)
         .and_then(|mut file| {
             file.set_permissions(fs::Permissions::from_mode(mode))?; // regardless of the umask
             file.write_all(text.as_bytes())?;
             file.sync_all()
         })
-        .and_then(|()| fs::rename(&beside, path));
+        .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        drop(fs::remove_file(&beside));
+        drop(fs::remove_file(&temporary));
     }
     written
 }

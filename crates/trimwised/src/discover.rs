@@ -154,8 +154,8 @@ impl<'a> Mounts<'a> {
         }
         let covers = |at: usize| {
             let other = &self.all[at];
-            let is_beside = other.parent == mount.parent && other.mount_point == mount.mount_point;
-            !way.contains(&other.id) && other.id != other.parent && (!is_beside || at > index)
+            let is_sibling = other.parent == mount.parent && other.mount_point == mount.mount_point;
+            !way.contains(&other.id) && other.id != other.parent && (!is_sibling || at > index)
         };
         way.iter().chain([&next]).any(|&on| {
             mount.mount_point.ancestors().any(|point| {

@@ -250,10 +250,10 @@ fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Res
         Ok(answered)
     };
     std::thread::scope(|scope| {
-        let beside: Vec<_> = (1..lanes).map(|_| scope.spawn(in_turn)).collect();
+        let others: Vec<_> = (1..lanes).map(|_| scope.spawn(in_turn)).collect();
         let mut sum = in_turn()?;
-        for one in beside {
-            let answered = one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        for other in others {
+            let answered = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             sum = sum.saturating_add(answered);
         }
         Ok(sum)

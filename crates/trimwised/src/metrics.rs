@@ -134,12 +134,12 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
     }
     head(&mut text, "request_seconds", "gauge", "Mean time of a request to the device.");
     for (labels, status) in file_systems() {
-        for (beside, time) in [("no", status.latency_untouched_ns), ("yes", status.latency_touched_ns)] {
+        for (slices, time) in [("no", status.latency_untouched_ns), ("yes", status.latency_touched_ns)] {
             if let Some(time) = time {
                 let time = time.as_secs_f64();
                 let _ = writeln!(
                     text,
-                    "trimwise_request_seconds{{{labels},beside_slices=\"{beside}\"}} {time:.6}"
+                    "trimwise_request_seconds{{{labels},beside_slices=\"{slices}\"}} {time:.6}"
                 );
             }
         }

@@ -84,7 +84,7 @@ impl Server {
     /// If they cannot be created; nothing has changed then.
     pub fn open(control: &Path, status: Option<&Path>, group: Option<u32>) -> io::Result<Self> {
         let control = Bound::for_group(control, group)?;
-        let status = status.map(|path| Bound::beside(path, 0o666)).transpose()?;
+        let status = status.map(|path| Bound::under_temporary_name(path, 0o666)).transpose()?;
         Ok(Self {
             status: status.map(Bound::in_place).transpose()?,
             control: control.in_place()?,
@@ -181,7 +181,7 @@ impl Server {
         working.map(wait).chain(rest).min()
     }
 
-    /// Whether nothing is to be done until a socket is ready.
+    /// Whether there is nothing to do until a socket is ready.
     pub fn is_idle(&self) -> bool {
         self.connections.is_empty() && self.rests_until.is_none()
     }
@@ -311,7 +311,7 @@ impl Connection {
 /// A socket under a temporary name, so that the old one stays in use until all succeeded.
 struct Bound {
     listener: UnixListener,
-    beside: PathBuf,
+    temporary: PathBuf,
     place: PathBuf,
 }
 
@@ -325,32 +325,32 @@ pub fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
 
 impl Bound {
     fn for_group(place: &Path, group: Option<u32>) -> io::Result<Self> {
-        let bound = Self::beside(place, 0o600)?;
+        let bound = Self::under_temporary_name(place, 0o600)?;
         if let Some(group) = group {
-            chown(&bound.beside, None, Some(group))?;
-            fs::set_permissions(&bound.beside, fs::Permissions::from_mode(0o660))?;
+            chown(&bound.temporary, None, Some(group))?;
+            fs::set_permissions(&bound.temporary, fs::Permissions::from_mode(0o660))?;
         }
         Ok(bound)
     }
 
-    fn beside(place: &Path, mode: u32) -> io::Result<Self> {
-        let beside = with_ending(place, ".new");
-        match fs::remove_file(&beside) {
+    fn under_temporary_name(place: &Path, mode: u32) -> io::Result<Self> {
+        let temporary = with_ending(place, ".new");
+        match fs::remove_file(&temporary) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         // Allow no connection before the mode is set.
         let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let listener = UnixListener::bind(&beside);
+        let listener = UnixListener::bind(&temporary);
         rustix::process::umask(old);
-        let bound = Self { listener: listener?, beside, place: place.to_owned() };
-        fs::set_permissions(&bound.beside, fs::Permissions::from_mode(mode))?;
+        let bound = Self { listener: listener?, temporary, place: place.to_owned() };
+        fs::set_permissions(&bound.temporary, fs::Permissions::from_mode(mode))?;
         bound.listener.set_nonblocking(true)?;
         Ok(bound)
     }
 
     fn in_place(self) -> io::Result<UnixListener> {
-        fs::rename(&self.beside, &self.place)?;
+        fs::rename(&self.temporary, &self.place)?;
         self.listener.try_clone()
     }
 }
@@ -358,7 +358,7 @@ impl Bound {
 impl Drop for Bound {
     /// Removes the temporary name, if the socket was not moved into place.
     fn drop(&mut self) {
-        drop(fs::remove_file(&self.beside));
+        drop(fs::remove_file(&self.temporary));
     }
 }
 

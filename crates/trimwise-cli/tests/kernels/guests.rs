@@ -159,7 +159,7 @@ fn the_table_names_kernel_and_file_system_and_fits() {
 
 /// FITRIM finds what the removed files left, at each interval.
 #[test]
-fn a_batch_trims_at_its_interval_beside_the_workload() {
+fn a_batch_trims_at_its_interval_during_the_workload() {
     if !is_there(FileSystem::Ext4) {
         return;
     }
@@ -173,7 +173,7 @@ fn a_batch_trims_at_its_interval_beside_the_workload() {
 
 /// Debian's PostMark and ours give the same counts in their reports and send the drive the same requests.
 #[test]
-fn debian_s_postmark_runs_beside_ours() {
+fn debian_s_postmark_agrees_with_ours() {
     if !is_there(FileSystem::Ext4) {
         return;
     }

@@ -102,14 +102,14 @@ fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io
 
 /// The sending half of a connection.
 #[derive(Debug)]
-struct Answers {
+struct Replies {
     stream: Arc<Stream>,
     sending: Mutex<()>,
     waiting_bytes: Mutex<usize>,
     fewer: Condvar,
 }
 
-impl Answers {
+impl Replies {
     /// Waits until there is space for a reply of this many bytes.
     fn reserve(&self, bytes: usize) {
         let mut waiting = self.waiting_bytes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl Answers {
         *waiting += bytes;
     }
 
-    /// Sends an answer whose space was reserved. If it cannot be sent, the connection ends.
+    /// Sends a reply whose space was reserved. If it cannot be sent, the connection ends.
     fn send(&self, bytes: &[u8], reserved_bytes: usize) {
         let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         if (&*self.stream).write_all(bytes).is_err() {
@@ -132,11 +132,11 @@ impl Answers {
 }
 
 /// What a reply costs in addition to its data, so that the number of replies is bounded too.
-const ANSWER_BYTES: usize = 4096;
+const REPLY_OVERHEAD_BYTES: usize = 4096;
 
 /// Serves requests until the client leaves.
 fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io::Result<()> {
-    let answers = Arc::new(Answers {
+    let replies = Arc::new(Replies {
         stream: Arc::clone(stream),
         sending: Mutex::new(()),
         waiting_bytes: Mutex::new(0),
@@ -144,7 +144,7 @@ fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io
     });
     let completions = Completions::new()?;
     let mut data = Vec::new();
-    // The buffer for an answer with its data, reused by answers that need not wait.
+    // The buffer for a reply with its data, reused by replies that need not wait.
     let mut buffer = Vec::new();
     loop {
         let mut head = [0; REQUEST_BYTES];
@@ -167,8 +167,8 @@ fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io
             _ => {}
         }
         let reads = request.command == Command::Read && length <= DATA_BYTES_MAX as usize;
-        let reserved = if reads { length + ANSWER_BYTES } else { ANSWER_BYTES };
-        answers.reserve(reserved);
+        let reserved = if reads { length + REPLY_OVERHEAD_BYTES } else { REPLY_OVERHEAD_BYTES };
+        replies.reserve(reserved);
         buffer.clear();
         buffer.resize(if reads { REPLY_BYTES + length } else { REPLY_BYTES }, 0);
         let result = perform(&shared.drive, &request, given, &mut buffer[REPLY_BYTES..]);
@@ -176,11 +176,11 @@ fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io
         buffer[..REPLY_BYTES].copy_from_slice(&reply(errno, request.cookie));
         match result {
             Ok(due) if !Completions::is_due(due) => {
-                let (answers, bytes) = (Arc::clone(&answers), std::mem::take(&mut buffer));
-                completions.at(due, move || answers.send(&bytes, reserved));
+                let (replies, bytes) = (Arc::clone(&replies), std::mem::take(&mut buffer));
+                completions.at(due, move || replies.send(&bytes, reserved));
             }
-            Ok(_) => answers.send(&buffer, reserved),
-            Err(_) => answers.send(&buffer[..REPLY_BYTES], reserved),
+            Ok(_) => replies.send(&buffer, reserved),
+            Err(_) => replies.send(&buffer[..REPLY_BYTES], reserved),
         }
     }
 }

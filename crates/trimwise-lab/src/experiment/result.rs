@@ -42,7 +42,7 @@ pub enum ExperimentRows {
     /// Observations of real kernels, with figures.
     Kernels(Box<KernelRows>),
     /// The modelled file system next to a real one.
-    Beside(Vec<Pair>),
+    Compared(Vec<Pair>),
     /// The kernel's and the model's side of every cell of the truth table.
     Verdicts(Vec<Row>),
     /// Days of work under each way of trimming.
@@ -53,7 +53,7 @@ impl ExperimentRows {
     /// Returns its figures.
     pub fn plots(&self) -> &[Plot] {
         match self {
-            Self::Vendors(_) | Self::Beside(_) | Self::Verdicts(_) => &[],
+            Self::Vendors(_) | Self::Compared(_) | Self::Verdicts(_) => &[],
             Self::Plots(plots) => plots,
             Self::Kernels(rows) => &rows.plots,
             Self::Weeks(rows) => &rows.plots,

@@ -6,7 +6,7 @@
 use trimwise::units::Bytes;
 use trimwise_lab::experiment::sandforce::files::run_files;
 use trimwise_lab::experiment::sandforce::{
-    CLASSES, Measured, Setting, evaluate, run_beside, run_class, run_sharing,
+    CLASSES, Measured, Setting, evaluate, run_class, run_page_mapped, run_sharing,
 };
 
 const SEED: u64 = 1;
@@ -23,7 +23,7 @@ fn torture_trim_and_firmware() {
     let none = &|| ();
     let measured = Measured {
         classes: CLASSES.map(|class| run_class(&setting, class, SEED, none).unwrap()).to_vec(),
-        beside: run_beside(&setting, SEED, none).unwrap(),
+        page_mapped: run_page_mapped(&setting, SEED, none).unwrap(),
         files: run_files(&setting.files, SEED, none).unwrap(),
         sharing: run_sharing(&setting, SEED).unwrap(),
     };

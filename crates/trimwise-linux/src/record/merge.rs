@@ -1,6 +1,6 @@
 //! Merges the records of several processors by time.
 //!
-//! Each processor's records are in order, and are read in turn. Up to the *horizon*, nothing can appear any more: what
+//! Each processor's records are in order, and are read in turn. Up to the *horizon*, nothing more can appear: what
 //! was recorded before an instant has been read from all processors.
 
 /// Time between an event and its appearance in the buffer: an interrupt may come in between.

@@ -213,7 +213,7 @@ pub enum Ended {
     Done,
     /// It was stopped.
     Stopped,
-    /// Its records were not wanted any more.
+    /// Its records were no longer wanted.
     Refused,
 }
 
@@ -452,7 +452,7 @@ impl Recorder {
     /// Takes all that is left after tracing was turned off.
     fn rest(&mut self, start: u64) -> Vec<Record> {
         while self.round(start) {}
-        // Nothing comes any more, so everything is in order.
+        // Nothing more comes, so everything is in order.
         self.merge.begin_round(u64::MAX);
         self.sort_in(start);
         let at = since(start, now());

@@ -94,7 +94,7 @@ impl Requests {
         self.queue.push_back(Waiting { record, state: State::Done });
     }
 
-    /// Notes that records were lost: nobody knows which requests in flight completed meanwhile.
+    /// Notes that records were lost: it is unknown which requests in flight completed meanwhile.
     pub fn lost(&mut self, at: SimTime, records: u64) {
         self.give_up_all();
         self.other(Record { at, device: 0, event: Event::Lost(records) });
@@ -128,7 +128,7 @@ impl Requests {
         }
     }
 
-    /// No longer waits for the first record of the queue, of which so many sectors are left.
+    /// Stops waiting for the first record of the queue, of which `left` sectors remain.
     fn forget(&mut self, record: &Record, left: u64) {
         let Event::Request(request) = record.event else { return };
         let first = request.sectors.first.0 + (request.sectors.sectors - left);

@@ -71,7 +71,7 @@ impl Cut {
     /// extent's end is in excess.
     fn is_worth(self, one: &Sendable) -> bool {
         match self {
-            Self::Groups { .. } => one.beside() <= one.waits / BESIDE,
+            Self::Groups { .. } => one.excess() <= one.waits / WAITING_PER_EXCESS,
             _ => one.waits >= one.span.bytes().0.div_ceil(2),
         }
     }
@@ -134,14 +134,14 @@ struct Sendable {
 
 impl Sendable {
     /// Bytes sent although they are not waiting.
-    fn beside(&self) -> u64 {
+    fn excess(&self) -> u64 {
         self.span.bytes().0 - self.waits
     }
 }
 
 /// On ext4, one part in this many of the waiting bytes may be sent in addition without waiting: a waiting extent before
 /// a trimmed one cannot be sent without it.
-const BESIDE: u64 = 10;
+const WAITING_PER_EXCESS: u64 = 10;
 /// Maximum of this allowance saved for later: what was sent at the start, when everything waits, must not license the
 /// rest of the day.
 const SPARE_MAX: u64 = 64 << 20;
@@ -397,7 +397,7 @@ impl FreeSpace {
         } else if !any || !good.is_empty() {
             let mut spare = self.spare;
             let affordable = poor.iter().map_while(|one| {
-                spare = spare.checked_sub(one.beside())?;
+                spare = spare.checked_sub(one.excess())?;
                 Some(())
             });
             let affordable = affordable.count();
@@ -410,7 +410,7 @@ impl FreeSpace {
                 break;
             }
             waits += one.waits;
-            self.spare = self.spare.saturating_sub(one.beside());
+            self.spare = self.spare.saturating_sub(one.excess());
             chosen.push(one.span);
         }
         let Some(last) = chosen.last() else {
@@ -512,7 +512,7 @@ impl FreeSpace {
     /// Accounts for a completed slice: its spans are trimmed.
     pub fn done(&mut self, covered: &[Span]) {
         let covered = &intersect(covered, &self.waiting);
-        self.spare = (self.spare + bytes(covered) / BESIDE).min(SPARE_MAX);
+        self.spare = (self.spare + bytes(covered) / WAITING_PER_EXCESS).min(SPARE_MAX);
         self.waiting = subtract(&self.waiting, covered);
         self.trimmed = union(&self.trimmed, covered);
         self.keep();

@@ -1,7 +1,7 @@
 //! `zfs`: OpenZFS's `autotrim`, on the host's file system.
 //!
 //! Constants from module/zfs/vdev_trim.c: frees are gathered over 32 transaction groups (`zfs_trim_txg_batch`; a group
-//! closes with a commit, or after the 5 s of `zfs_txg_timeout`). Then what is left of them is trimmed: extents of 32
+//! closes with a commit, or after the 5 s of `zfs_txg_timeout`). Then those still free are trimmed: extents of 32
 //! KiB to 128 MiB (`zfs_trim_extent_bytes_min`, `_max`), ten at a time (`zfs_trim_queue_limit`). An allocation takes
 //! its blocks out of the waiting extents.
 

@@ -17,7 +17,7 @@ pub(super) struct ReadAhead {
     fetched: VecDeque<(Lpn, SimTime)>,
 }
 
-/// What a read finds, and what is to be fetched for it.
+/// What a read finds in memory, and what it must fetch.
 pub(super) struct Plan {
     /// The first unit that is not in memory.
     pub missing_from: Lpn,

@@ -264,7 +264,7 @@ pub struct TrimConfig {
     pub cost_per_range_ns: u64,
     /// Time for each unit asked for, mapped or not, nanoseconds.
     pub cost_per_unit_ns: u64,
-    /// Time for each unit that held data, beside the former, nanoseconds.
+    /// Additional time for each unit that held data, nanoseconds.
     pub cost_per_mapped_unit_ns: u64,
     /// Time from the end of those costs to the acknowledgement, in which the device serves other commands,
     /// nanoseconds. The costs above occupy the device, this does not: queued TRIMs overlap in it, so that many at a

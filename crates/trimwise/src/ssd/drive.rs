@@ -20,7 +20,7 @@ pub struct Drive {
     late: VecDeque<(u64, Vec<UnitRange>)>,
     /// Write commands so far.
     writes: u64,
-    /// What lost its data since somebody asked; `None` if nobody asks.
+    /// Units that lost their data since tracking began; `None` if it is off.
     destroyed: Option<Vec<UnitRange>>,
 }
 
@@ -185,7 +185,7 @@ impl Drive {
     }
 }
 
-/// What of `start..end` lies among the first `reached` units of the groups.
+/// The part of `start..end` that lies among the first `reached` units of the groups.
 fn first_of_groups(start: u64, end: u64, reached: u64) -> impl Iterator<Item = UnitRange> {
     let group = Faults::GROUP_UNITS;
     (start / group..end.div_ceil(group)).filter_map(move |i| {

@@ -63,8 +63,8 @@ impl Flash {
         }
     }
 
-    /// From now on the path to the flash takes so many percent longer, and at least as long as the link: work in the
-    /// background shares it. 0: it has the path to itself.
+    /// Makes the path to the flash take this many percent longer from now on, and at least as long as the link, since
+    /// background work shares it. With 0 the foreground has the path to itself.
     #[inline]
     pub(crate) fn slow_down(&mut self, percent: u32) {
         self.path_unit = match percent {

@@ -71,7 +71,7 @@ impl Geometry {
                 "capacity_bytes",
                 config.capacity_bytes,
                 format!(
-                    "room for {spare_wanted} superblocks of {} bytes beside it (open blocks and the free pool){map}; \
+                    "room for {spare_wanted} superblocks of {} bytes in addition (open blocks and the free pool){map}; \
                      the physical space is {} bytes",
                     superblock_units * UNIT_BYTES,
                     physical * UNIT_BYTES
@@ -93,7 +93,7 @@ impl Geometry {
         })
     }
 
-    /// Superblocks that there must be beside those that the data and the map fill: the frontiers, one that only the
+    /// Superblocks required in addition to those that the data and the map fill: the frontiers, one that only the
     /// collector may take, and one whose invalid units guarantee that there is always something to gain. A map in the
     /// flash has a frontier of its own; an SLC cache may for the length of a stripe have one superblock more than its
     /// share.

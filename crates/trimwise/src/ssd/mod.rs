@@ -374,7 +374,7 @@ impl Ssd {
             TrimPlace::BeforeAck => {
                 let end = received.max(self.controller_free_at) + cost;
                 self.controller_free_at = end;
-                // What of the map lies in the flash is read meanwhile.
+                // Meanwhile the part of the map that lies in the flash is read.
                 end.max(self.mapping.unmapped_at())
             }
             TrimPlace::Background => {
@@ -514,7 +514,7 @@ impl Ssd {
             return;
         }
         for lpn in units.iter() {
-            // Undefined: every other unit reads as zeros, so that nobody comes to rely on either.
+            // Undefined: every other unit reads as zeros, so that no host comes to rely on either.
             let zeros = self.config.trim.read_after == ReadAfterTrim::Undefined && lpn.0 % 2 == 0;
             if self.mapping.is_mapped(lpn) {
                 self.trimmed_tags[lpn] = if zeros { None } else { self.mapping.tag(lpn) };

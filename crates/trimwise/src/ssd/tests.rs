@@ -191,7 +191,7 @@ fn a_read_overtakes_queued_programs() {
 
 #[test]
 fn sata_moves_data_one_way_at_a_time_and_nvme_both() {
-    let read_beside_a_write = |kind| {
+    let read_during_a_write = |kind| {
         let mut ssd = device(|c| {
             c.link.kind = kind;
             c.cache.bytes = 64 * 4096;
@@ -201,8 +201,8 @@ fn sata_moves_data_one_way_at_a_time_and_nvme_both() {
         ssd.read(SimTime::ZERO, units(200, 1)).0
     };
     // The write has the link from 2 us on, for 1 us and 64 times 10 us.
-    assert_eq!(read_beside_a_write(LinkKind::Sata), (2 + 1 + 640) * US + 11 * US);
-    assert_eq!(read_beside_a_write(LinkKind::Nvme), 2 * US + READ);
+    assert_eq!(read_during_a_write(LinkKind::Sata), (2 + 1 + 640) * US + 11 * US);
+    assert_eq!(read_during_a_write(LinkKind::Nvme), 2 * US + READ);
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn an_erase_empties_the_device_and_takes_its_erases() {
     assert_eq!(done, LATER + SimDuration(US + 3 * T_ERASE));
     assert_eq!(ssd.mapped_units(), 0);
     assert_eq!((ssd.stats().superblock_erases, ssd.stats().block_erases), (3, 6));
-    assert_eq!(ssd.read(LATER, units(0, 1)), done + SimDuration(READ), "nothing runs beside it");
+    assert_eq!(ssd.read(LATER, units(0, 1)), done + SimDuration(READ), "nothing runs in parallel");
     ssd.audit().unwrap();
 }
 

@@ -80,7 +80,7 @@ pub(super) trait Translation: Debug + Send + Sync {
     /// Bytes of the model's own tables, tags aside.
     fn memory_bytes(&self) -> u64;
 
-    /// Checks the books.
+    /// Checks the accounting.
     ///
     /// # Errors
     /// The first thing that does not add up.

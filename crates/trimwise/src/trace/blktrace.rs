@@ -8,7 +8,7 @@
 //!
 //! device, processor, sequence, seconds, process, action, what the request does (RWBS), sectors, and the program, or the
 //! error of a completion. The binary form is a stream of 48-byte records in either byte order, each followed by data of
-//! its own length, as `blktrace -o -` and `blkparse -d` write it; files of single processors are to be merged with
+//! its own length, as `blktrace -o -` and `blkparse -d` write it; merge files of single processors with
 //! `blkparse -d` first.
 //!
 //! A request begins when it is issued to the driver (D) and ends when that completes it (C). Where a device has no D,
@@ -147,7 +147,7 @@ impl<P: Parser<Item = Action>> Matched<P> {
         Some(held)
     }
 
-    /// Takes out the oldest request, if no completion is awaited for it any more.
+    /// Takes out the oldest request, if its completion is no longer awaited.
     fn release(&mut self) -> Option<Held> {
         let oldest = self.held.front()?;
         let (device, is_open) = (oldest.device, oldest.is_open);

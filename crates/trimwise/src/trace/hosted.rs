@@ -30,11 +30,11 @@ enum InFlight {
     OneByOne(TrimToken),
     /// All of a commit.
     Together(Vec<TrimToken>),
-    /// One of a batch, with what is left of that.
+    /// One of a batch, with the remainder of the batch.
     Batch(TrimToken, Batch),
 }
 
-/// A batch TRIM: what is left of its range, its shortest extent, and the units issued so far.
+/// A batch TRIM: the remainder of its range, its shortest extent, and the units issued so far.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     range: UnitRange,

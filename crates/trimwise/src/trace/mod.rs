@@ -49,7 +49,7 @@ pub struct Request {
     pub kind: RequestKind,
     /// Its sectors.
     pub sectors: SectorRange,
-    /// Whether somebody waits for it (`REQ_SYNC`): reads, log writes, direct I/O.
+    /// Whether a task waits for it (`REQ_SYNC`): reads, log writes, direct I/O.
     pub sync: bool,
     /// Whether a write is durable when it completes (`REQ_FUA`).
     pub fua: bool,

@@ -90,7 +90,7 @@ pub struct KindFigures {
     pub bytes_max: u64,
     /// How many are neither whole units of 4 KiB nor aligned to them.
     pub unaligned: u64,
-    /// How many somebody waits for.
+    /// How many of them a task waits for.
     pub sync: u64,
 }
 

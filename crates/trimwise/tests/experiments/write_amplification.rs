@@ -145,7 +145,7 @@ fn run(point: Point, seed: u64) -> Outcome {
             }
         }
     }
-    ssd.audit().expect("the books are right");
+    ssd.audit().expect("the audit passes");
     assert_eq!(ssd.mapped_units(), used.len() as u64);
 
     let stats = ssd.stats().since(&earlier);

@@ -1,4 +1,4 @@
-//! The append benchmark and the write on a full file system, in the model: who waits for which TRIMs.
+//! The append benchmark and the write on a full file system, in the model: which task waits for which TRIMs.
 
 use crate::fs_common::{drive, host, on_fs, trace};
 use trimwise::block::{Command, Stage};
@@ -125,8 +125,8 @@ fn on_a_full_file_system_the_write_waits_for_the_commit_that_it_needs() {
     }
 }
 
-/// Under lazy the blocks come back with their TRIMs, and who finds none waits for the whole queue; with reuse the write
-/// takes its block out of the queue.
+/// Under lazy the blocks come back with their TRIMs, and a write that finds none waits for the whole queue; with reuse
+/// it takes its block out of the queue.
 #[test]
 fn lazy_makes_the_write_wait_for_the_queue_and_reuse_does_not() {
     for (policy, waits) in [("lazy", true), ("lazy+reuse", false)] {

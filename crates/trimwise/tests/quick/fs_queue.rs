@@ -1,4 +1,4 @@
-//! The block layer: who goes first, who goes alone.
+//! The block layer: which commands go first, and which alone.
 
 use std::rc::Rc;
 

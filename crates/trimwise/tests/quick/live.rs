@@ -63,7 +63,7 @@ fn off_turns_online_discard_off_if_it_may() {
     host.sample = online;
     host.pass(10);
     assert_eq!(host.toggled, [false]);
-    // By itself it leaves the option as somebody wrote it.
+    // By itself it leaves the option as the user wrote it.
     let mut fixed = FakeHost::new("off", with, Settings::default());
     fixed.sample = online;
     fixed.pass(10);
@@ -71,7 +71,7 @@ fn off_turns_online_discard_off_if_it_may() {
     assert_eq!(fixed.live.reason(), &Reason::Online { fixed: true });
 }
 
-/// The kernel discards whatever the policy says: nothing that is said may deny it, or promise what is not done.
+/// The kernel discards whatever the policy says: no message may deny that, or promise what is not done.
 #[test]
 fn regression_explain_does_not_contradict_itself_where_online_discard_is_left_alone() {
     let false_there = [
@@ -280,9 +280,9 @@ fn a_remount_that_never_works_is_told_and_not_tried_again() {
     assert_eq!(host.toggles_tried, 1);
 }
 
-/// What was given up is still under way: nothing is begun, whoever asks, and all of it goes on when it has ended.
+/// An abandoned helper is still under way: until it ends nothing begins, even on request; then everything resumes.
 #[test]
-fn nothing_is_begun_beside_what_is_stuck() {
+fn nothing_begins_while_a_helper_is_stuck() {
     let mut host = host("judicious", XFS);
     host.told.fill(false);
     host.pass(5);
@@ -475,7 +475,7 @@ fn regression_behind_errors_of_the_device_nothing_is_believed_and_it_goes_slower
 }
 
 /// A day in which files come and go: `burst` pieces at a time, each `every` seconds, in extents of `extent` pieces that are
-/// drawn from everywhere. Answers what was sent for each piece that the device did not know, in thousandths.
+/// drawn from everywhere. Returns what was sent for each piece that the device did not know, in thousandths.
 fn churned(mut host: FakeHost, burst: usize, extent: usize, every: u64) -> (u64, FakeHost) {
     let mut drawn = 1_u64;
     let mut draw = |below: usize| {
@@ -542,7 +542,8 @@ fn regression_what_is_freed_is_found_though_the_map_lags_behind() {
     }
 }
 
-/// XFS of some kernels sends whole extents. What is freed beside large ones that were sent waits until it is worth it.
+/// XFS of some kernels sends whole extents. What is freed next to large ones that were sent waits until it is worth a
+/// slice.
 #[test]
 fn a_kernel_that_sends_whole_extents_is_noticed_and_sent_twice_as_much_at_most() {
     let mut host = host("judicious", XFS);
@@ -554,7 +555,7 @@ fn a_kernel_that_sends_whole_extents_is_noticed_and_sent_twice_as_much_at_most()
     let backlog = host.sent;
     assert!(backlog <= 2 * 2096, "{backlog}");
     for _ in 0..20 {
-        host.free(1900, 100); // beside the large one
+        host.free(1900, 100); // next to the large one
         host.pass(900);
         assert!(host.untrimmed() <= 100 && host.live.waiting() == Bytes(100 * PIECE));
         host.allocate(1900, 100);
@@ -614,7 +615,7 @@ proptest! {
     ) {
         let mut host = host(policy, if groups { EXT4 } else { XFS });
         host.told.fill(false);
-        // Who asks has all of it sent once more.
+        // A request sends everything once more.
         let count = |wanted: fn(&Step) -> bool| steps.iter().filter(|&step| wanted(step)).count() as u64;
         let asked = count(|step| matches!(step, Step::Now)) * PIECES as u64;
         // A sweep does not wait until a group is worth it: ext4 is asked for the group's end too, so that it remembers it.
@@ -623,7 +624,7 @@ proptest! {
             host.take_step(step);
             prop_assert!(host.live.explain().iter().all(|sentence| sentence.ends_with('.')));
         }
-        // What is freed behind the last map may be sent beside what waited there.
+        // What is freed behind the last map may be sent along with what waited there.
         prop_assert!(host.sent_twice <= host.freed * 6 / 5 + asked + ends, "{} of {}", host.sent_twice, host.sent);
         host.live.pause(false);
         (host.load, host.sample.pressure_permille) = (0, 0);
@@ -664,7 +665,7 @@ proptest! {
                 }
                 prop_assert_eq!(in_ranges - (sent_twice - before), slice.bytes.0);
                 sent += slice.bytes.0;
-                prop_assert!(sent_twice * 5 <= sent, "{} beside {}", sent_twice, sent);
+                prop_assert!(sent_twice * 5 <= sent, "{} of {}", sent_twice, sent);
                 space.done(&covered);
             } else if groups {
                 let all = space.next_slice(cut, Bytes(bytes_max), extents_max, true);
@@ -707,7 +708,7 @@ proptest! {
     }
 }
 
-/// A map comes, for both: what is in use is not trimmed any more. Answers its extents.
+/// A map comes, for both: what is in use is no longer trimmed. Returns its extents.
 fn learn(space: &mut FreeSpace, trimmed: &mut [bool], map: &[bool]) -> Vec<Span> {
     let free = spans(map);
     space.learn(WHOLE, &free, false);

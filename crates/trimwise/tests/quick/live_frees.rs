@@ -114,7 +114,7 @@ fn a_week_of_told_frees_is_no_reason_to_send_all_again() {
         let mut host = if tells { host_that_tells("judicious", XFS) } else { host("judicious", XFS) };
         host.allocate(0, 1000);
         host.pass(300);
-        host.pass(WEEK); // before the first map nobody told of anything
+        host.pass(WEEK); // before the first map no free was reported
         let sent = host.sent;
         host.pass(WEEK);
         assert_eq!(host.sent > sent, !tells, "{tells}: {} {sent}", host.sent);

@@ -21,7 +21,7 @@ pub struct FakeHost {
     /// When each piece was freed last, and how long a map and FITRIM lag behind utilization: up to the journal's commit.
     pub freed_at: Vec<Option<SimTime>>,
     pub map_lags: SimDuration,
-    /// A map has so many extents at most.
+    /// Maximum number of extents in a map.
     pub window: usize,
     /// Where there are no maps: what FITRIM can be asked for.
     pub ranges: Option<Vec<Span>>,
@@ -158,7 +158,7 @@ impl FakeHost {
 
     pub fn take(&mut self, orders: Vec<Order>) {
         for order in orders {
-            assert!(self.under_way.is_none(), "{order:?} beside {:?}", self.under_way);
+            assert!(self.under_way.is_none(), "{order:?} during {:?}", self.under_way);
             let takes = match &order {
                 Order::Look { from } => {
                     self.looked_from.push(*from);

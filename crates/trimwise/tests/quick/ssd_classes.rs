@@ -56,7 +56,7 @@ fn slice(profile: &Profile) -> SsdConfig {
     let parts = u32::try_from(config.capacity_bytes >> 34).expect("a drive of today").max(1);
     let fewer = |n: u32| n.div_ceil(parts);
     config.capacity_bytes /= u64::from(parts);
-    // The frontiers and the free pool are as many as before, so that the slice needs more of them beside its data.
+    // The frontiers and the free pool are as many as before, so the slice needs more superblocks in addition to its data.
     config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| fewer(blocks) + 8);
     if let MappingConfig::Block(block) = &mut config.mapping {
         block.log_superblocks = fewer(block.log_superblocks);

@@ -1,4 +1,4 @@
-//! The SLC cache and the map cache against naive models that count what each writes beside the host.
+//! The SLC cache and the map cache against naive models that count what each writes in addition to the host.
 //!
 //! A page is a unit and a superblock lies on one die, so that every unit is a stripe. There is room enough for nothing to
 //! be collected: what is written is the host's, the map's, and what is folded.

@@ -306,7 +306,7 @@ fn a_mistake_in_a_variant_is_found_with_its_line_whichever_is_read() {
         "[firmware.2]\nover_provisioning_percent = 0",
         1,
         "firmware \"2\": capacity_bytes: 8589934592 is not accepted; expected room for 5 superblocks of 8388608 \
-         bytes beside it (open blocks and the free pool); the physical space is 8589934592 bytes",
+         bytes in addition (open blocks and the free pool); the physical space is 8589934592 bytes",
     );
     expect("[firmware.2.gc]\nidel = true", 2, {
         "firmware \"2\": gc.idel is not a setting; expected one of victim, shared_frontier, host_frontiers, \

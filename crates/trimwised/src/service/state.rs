@@ -289,7 +289,7 @@ impl Service {
         self.state.problem = None;
         if let Some(changes) = journal.value.filter(|_| !self.journal.saving.has_begun()) {
             self.journal.load(changes);
-            self.looking.discover_now(); // options that are to be put back
+            self.looking.discover_now(); // options to restore
         }
         if let Some(points) = paused.value.filter(|_| !self.paused.saving.has_begun()) {
             self.paused.load(points);

@@ -31,13 +31,13 @@ fn a_configuration_whose_sockets_cannot_be_opened_changes_nothing() {
     }
     let mut daemon = started("status = \"group\"\n");
     // The new socket is created here before it is moved into place.
-    let beside = daemon.run().join("control.sock.new");
-    fs::create_dir_all(beside.join("in the way")).unwrap();
+    let temporary = daemon.run().join("control.sock.new");
+    fs::create_dir_all(temporary.join("in the way")).unwrap();
     daemon.configure("status = \"all\"\n");
     let why = reload(&daemon);
     assert!(why.contains("control.sock"), "{why}");
     assert!(!daemon.run().join("status.sock").exists());
-    fs::remove_dir_all(&beside).unwrap();
+    fs::remove_dir_all(&temporary).unwrap();
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -54,7 +54,7 @@ fn a_configuration_whose_sockets_cannot_be_opened_changes_nothing() {
         std::thread::sleep(std::time::Duration::from_millis(50));
         false
     }));
-    assert!(daemon.run().join("status.sock").exists() && !beside.exists());
+    assert!(daemon.run().join("status.sock").exists() && !temporary.exists());
     assert!(daemon.ask(&Request::Status)["config_problem"].is_null());
     daemon.configure("status = \"group\"\n");
     daemon.ask(&Request::Reload);

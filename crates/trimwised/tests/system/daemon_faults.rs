@@ -151,7 +151,7 @@ fn sound_is_trimmed(daemon: &Daemon, sound: &Loop) {
     let before = sound.discards().1;
     fs::remove_file(sound.point.join("gone")).unwrap();
     sound.sync();
-    daemon.wait_until(&sound.point, "trimmed beside a broken one", |status| {
+    daemon.wait_until(&sound.point, "trimmed despite a broken one", |status| {
         sound.discards().1 - before >= FREED * 9 / 10 && status["waiting_bytes"] == 0
     });
 }

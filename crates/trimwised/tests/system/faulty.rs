@@ -36,7 +36,7 @@ pub struct Faults {
     pub io: AtomicBool,
 }
 
-/// A mounted file and its faults. Dropping it takes the file away, whoever uses it.
+/// A mounted file and its faults. Dropping it removes the file, even if it is in use.
 pub struct Faulty {
     pub faults: Arc<Faults>,
     point: PathBuf,
@@ -59,10 +59,10 @@ impl Faulty {
         self.point.join(FILE)
     }
 
-    /// The drive is pulled out: whoever waits for it, or asks it for anything from now on, gets an error.
+    /// Pulls the drive out: pending and later requests fail.
     pub fn pull_out(&self) {
         self.faults.holds.store(false, Ordering::Relaxed);
-        // To force an unmount cuts the connection first, and then fails if the file is open.
+        // A forced unmount first cuts the connection, and then fails if the file is open.
         let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::FORCE);
     }
 }

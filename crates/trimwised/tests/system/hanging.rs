@@ -1,4 +1,4 @@
-//! A folder whose server does not answer when a test wants it so: whoever goes through it waits.
+//! A folder whose server stops answering on request, so that every access through it hangs.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

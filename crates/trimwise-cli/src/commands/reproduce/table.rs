@@ -2,7 +2,7 @@
 
 use trimwise_lab::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
 
-mod beside;
+mod compared;
 mod kernels;
 mod verdicts;
 mod weeks;
@@ -53,7 +53,7 @@ pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     match rows {
         ExperimentRows::Vendors(rows) => vendors(rows),
         ExperimentRows::Kernels(rows) => kernels::blocks(&rows.measured),
-        ExperimentRows::Beside(pairs) => beside::blocks(pairs),
+        ExperimentRows::Compared(pairs) => compared::blocks(pairs),
         ExperimentRows::Verdicts(rows) => verdicts::blocks(rows),
         ExperimentRows::Weeks(rows) => weeks::blocks(rows),
         ExperimentRows::Plots(plots) => {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_stand_beside_the_published_ones_and_claims_are_said_plainly() {
+    fn figures_are_next_to_the_published_ones_and_claims_are_in_plain_words() {
         let text = render(&experiment(), "trimwise reproduce postmark-vendors");
         assert_fits(&text);
         insta::assert_snapshot!(text);

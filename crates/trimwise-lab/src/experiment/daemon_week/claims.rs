@@ -18,7 +18,7 @@ pub fn figures(rows: &[Row]) -> Figures {
             let hours = if of_rate.busy { "busy" } else { "other" };
             figures.set(format!("p99.{hours}.{fs}"), [of_rate.ratio]);
             figures.set(format!("writes.{hours}.{fs}"), [of_rate.writes as f64]);
-            figures.push(format!("p99.never.{fs}"), of_rate.beside_never.then_some(of_rate.ratio));
+            figures.push(format!("p99.never.{fs}"), of_rate.is_over_never.then_some(of_rate.ratio));
         }
         figures.set(format!("wa.{fs}"), [daemon.write_amplification]);
         figures.set(format!("wa.discard.{fs}"), of(Trimming::Discard).map(|row| row.write_amplification));
@@ -48,7 +48,7 @@ struct Slower {
     writes: u64,
     /// Ratio to the p99 of untouched hours of that rate; if there are none, to that of the run that never trims.
     ratio: f64,
-    beside_never: bool,
+    is_over_never: bool,
 }
 
 impl Slower {
@@ -59,7 +59,7 @@ impl Slower {
             let calm = of.untouched.or(of.never)?;
             let ratio = trimming.p99_ns as f64 / calm.p99_ns as f64;
             let writes = trimming.count;
-            Some(Self { busy: of.busy, writes, ratio, beside_never: of.untouched.is_none() })
+            Some(Self { busy: of.busy, writes, ratio, is_over_never: of.untouched.is_none() })
         });
         slower.collect()
     }

@@ -47,7 +47,7 @@ fn minutes_of_trimming_are_told_from_untouched_hours() {
     assert!(busy.busy && !others.busy && others.untouched.unwrap().count > calm.count);
     assert!(touched.p50_ns.abs_diff(2_000_000) < 10_000 && calm.max_ns.abs_diff(1_000_000) < 10_000);
     assert!((100..200).contains(&touched.count), "{touched:?}");
-    assert!(calm.count > 15 * touched.count, "three of four hours beside ten minutes: {calm:?}");
+    assert!(calm.count > 15 * touched.count, "three of four hours, not ten minutes: {calm:?}");
     assert_eq!((row.discards.bytes, row.discard_max_ns), (10 * GIB / 64, 5_000_000));
     assert_eq!(row.untrimmed_bytes[17..20], [2 * GIB, 2 * GIB, GIB / 4]);
     let after = 3 * HOUR_NS + 10 * MINUTE_NS;
@@ -104,9 +104,9 @@ fn hours_are_compared_with_hours_of_the_same_rate() {
     let alone = judged(std::slice::from_ref(&all_night));
     assert!(!alone.met && alone.measured != same.measured, "{alone:?}");
     let never = with_night(run(Trimming::Never, 3, 0, 1_000_000), 2_000_000);
-    let beside = judged(&[never, all_night]);
-    let Figure::Text(said) = &beside.measured else { panic!("{beside:?}") };
-    assert!(!beside.met && said.starts_with("1.499 ") && said.contains("untouched: 1.499"), "{said}");
+    let judgement = judged(&[never, all_night]);
+    let Figure::Text(said) = &judgement.measured else { panic!("{judgement:?}") };
+    assert!(!judgement.met && said.starts_with("1.499 ") && said.contains("untouched: 1.499"), "{said}");
 }
 
 #[test]

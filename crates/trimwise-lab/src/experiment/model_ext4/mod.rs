@@ -204,6 +204,6 @@ fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellError
 
 /// Makes the table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
-    let rows = ExperimentRows::Beside(pairs.to_vec());
+    let rows = ExperimentRows::Compared(pairs.to_vec());
     EXPERIMENT.judge(&claims::figures(pairs), rows, EXPERIMENT.reps, seed)
 }

@@ -2,7 +2,7 @@
 
 use super::files::{FilesRun, LEVELS_PERCENT};
 use super::sharing::Sharing;
-use super::{BESIDE, BesideRun, CLASSES, ClassRun, EXPERIMENT, FIRMWARES, Figures};
+use super::{CLASSES, ClassRun, EXPERIMENT, FIRMWARES, Figures, PAGE_MAPPED, PageMappedRun};
 use crate::experiment::claims;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -13,7 +13,7 @@ pub struct Measured {
     /// One for each of [`CLASSES`].
     pub classes: Vec<ClassRun>,
     /// The page-mapped drive.
-    pub beside: BesideRun,
+    pub page_mapped: PageMappedRun,
     /// The reader's question.
     pub files: FilesRun,
     /// The units that share data.
@@ -48,8 +48,8 @@ impl Measured {
                 state(format!("{class}.{name}"), of);
             }
         }
-        state("beside.clean".to_owned(), &self.beside.clean);
-        state("beside.tortured".to_owned(), &self.beside.tortured);
+        state("page_mapped.clean".to_owned(), &self.page_mapped.clean);
+        state("page_mapped.tortured".to_owned(), &self.page_mapped.tortured);
         state("raw".to_owned(), &self.files.raw_trimmed);
         for (percent, level) in LEVELS_PERCENT.into_iter().zip(&self.files.levels) {
             state(format!("files.{percent}"), &level.in_place);
@@ -113,12 +113,12 @@ impl Measured {
                 bars("long write", |f| f.same_write),
             ]
         };
-        let (beside, files) = (&self.beside, &self.files);
-        let beside = pair(&[
-            ("clean", &beside.clean),
-            ("full", &beside.full),
-            ("tortured", &beside.tortured),
-            ("TRIM", &beside.trimmed),
+        let (page_mapped, files) = (&self.page_mapped, &self.files);
+        let page_mapped = pair(&[
+            ("clean", &page_mapped.clean),
+            ("full", &page_mapped.full),
+            ("tortured", &page_mapped.tortured),
+            ("TRIM", &page_mapped.trimmed),
         ]);
         let names =
             LEVELS_PERCENT.map(|percent| [format!("files, {percent} %"), format!("{percent} %, removed")]);
@@ -144,7 +144,7 @@ impl Measured {
             self.bars("A long sequential write of the same data", |f| f.same_write),
             self.atto_lines("ATTO reads, compressible data", |size| size.read),
             self.atto_lines("ATTO writes, compressible data", |size| size.write),
-            plot(&format!("{BESIDE} for comparison"), PlotKind::Bars, state(), beside),
+            plot(&format!("{PAGE_MAPPED} for comparison"), PlotKind::Bars, state(), page_mapped),
             plot("Tortured raw and through files, 8 GB, 5.0.2", PlotKind::Bars, state(), files),
         ]
     }
@@ -191,10 +191,10 @@ mod tests {
         };
         Measured {
             classes: vec![class(280.0), class(280.0), class(250.0)],
-            beside: BesideRun {
+            page_mapped: PageMappedRun {
                 clean: figures(480.0, 400.0, 400.0, 0.0),
                 tortured: figures(475.0, 90.0, 90.0, 0.0),
-                ..BesideRun::default()
+                ..PageMappedRun::default()
             },
             files: FilesRun {
                 raw_trimmed: figures(300.0, 300.0, 200.0, 0.0),
@@ -222,8 +222,8 @@ mod tests {
             open(&measured)
         };
         assert_eq!(broken(|m| m.classes[0].clean.read = 450.0), ["sandforce-read", "sandforce-fixed"]);
-        assert_eq!(broken(|m| m.beside.tortured.write = 400.0), ["sandforce-write"]);
-        assert_eq!(broken(|m| m.beside.tortured.read = 400.0), ["sandforce-write"]);
+        assert_eq!(broken(|m| m.page_mapped.tortured.write = 400.0), ["sandforce-write"]);
+        assert_eq!(broken(|m| m.page_mapped.tortured.read = 400.0), ["sandforce-write"]);
         assert_eq!(broken(|m| m.classes[1].trimmed[1].twice.read = 320.0), ["sandforce-trim-again"]);
         assert_eq!(
             broken(|m| (0..3).for_each(|i| m.classes[i].trimmed[1] = m.classes[i].trimmed[0].clone())),

@@ -20,7 +20,7 @@ use trimwise::ssd::{Faults, SsdConfig};
 use trimwise::units::{Bytes, SimTime, UNIT_BYTES};
 use trimwise::workload::files::{FileError, Files, OpenMode};
 
-use super::{CellError, Figures, Image, TORMENT, figures_of};
+use super::{CellError, FILL, Figures, Image, figures_of};
 use crate::bench::{Part, Test};
 
 const CLASS: ContentClass = ContentClass::Incompressible;
@@ -109,7 +109,7 @@ pub fn run_files(setting: &FilesSetting, seed: u64, after_each: &dyn Fn()) -> Re
     let new = Image::new(&setting.ssd, seed)?.under(setting.faults)?;
     let clean = measure(&new)?;
     after_each();
-    let (_, full) = new.test(&TORMENT, CLASS, seed)?;
+    let (_, full) = new.test(&FILL, CLASS, seed)?;
     let before = full.drive.ssd().stats().host_units_written;
     let (_, tortured) = full.test(&[Test::Torture(Some(setting.torture_s))], CLASS, seed ^ 1)?;
     let overwrites = tortured.drive.ssd().stats().host_units_written - before;

@@ -42,14 +42,14 @@ pub static EXPERIMENT: Experiment = Experiment {
 fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     enum Run {
         Class(ClassRun),
-        Beside(BesideRun),
+        PageMapped(PageMappedRun),
         Files(files::FilesRun, Sharing),
     }
     let (setting, seed) = (Setting::published(), request.seed);
     let runs = request.spread_in(MEMORY, CLASSES.len() + 2, STEPS, |i, step| {
         let run = || match CLASSES.get(i) {
             Some(&class) => run_class(&setting, class, seed, step).map(Run::Class),
-            None if i == CLASSES.len() => run_beside(&setting, seed, step).map(Run::Beside),
+            None if i == CLASSES.len() => run_page_mapped(&setting, seed, step).map(Run::PageMapped),
             None => {
                 let sharing = run_sharing(&setting, seed)?;
                 Ok(Run::Files(files::run_files(&setting.files, seed, step)?, sharing))
@@ -61,7 +61,7 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     for run in runs {
         match run {
             Run::Class(run) => measured.classes.push(run),
-            Run::Beside(run) => measured.beside = run,
+            Run::PageMapped(run) => measured.page_mapped = run,
             Run::Files(run, sharing) => (measured.files, measured.sharing) = (run, sharing),
         }
     }
@@ -72,7 +72,7 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
 pub const DEVICE: &str = "sandforce-240gb";
 
 /// The page-mapped drive for comparison.
-pub const BESIDE: &str = "sata-240gb-2012";
+pub const PAGE_MAPPED: &str = "sata-240gb-2012";
 
 /// The firmwares: before the fault, with it, and fixed.
 pub(crate) const FIRMWARES: [&str; 3] = ["3.x", "5.0.2", "5.0.3"];
@@ -92,7 +92,7 @@ pub struct Setting {
     /// The faults of each firmware of [`FIRMWARES`].
     pub firmwares: [Faults; 3],
     /// The page-mapped drive.
-    pub beside: SsdConfig,
+    pub page_mapped: SsdConfig,
     /// Duration of the torture, seconds.
     pub torture_s: u32,
     /// Amount written to measure writes, of the class that the drive was tortured with.
@@ -111,7 +111,7 @@ impl Setting {
         let files = files::FilesSetting::of(&ssd, firmwares[1], torture_s, written);
         Self {
             files: files.expect("a small drive like the built-in one"),
-            beside: profile(BESIDE).config,
+            page_mapped: profile(PAGE_MAPPED).config,
             torture_s,
             written,
             ssd,
@@ -131,7 +131,7 @@ impl Setting {
             torture_s: share(self.torture_s.into()).max(1) as u32,
             written: Bytes(share(self.written.0)),
             ssd: shrunk(&self.ssd, capacity)?,
-            beside: shrunk(&self.beside, capacity)?,
+            page_mapped: shrunk(&self.page_mapped, capacity)?,
             ..self.clone()
         })
     }
@@ -286,8 +286,8 @@ pub struct ClassRun {
     pub torture_write_amplification: f64,
 }
 
-/// Fill and torture.
-const TORMENT: [Test; 1] = [Test::Fill(Percent::ALL)];
+/// The fill before a torture.
+const FILL: [Test; 1] = [Test::Fill(Percent::ALL)];
 
 /// Progress steps of each run.
 const STEPS: u32 = 6;
@@ -308,7 +308,7 @@ pub fn run_class(
 ) -> Result<ClassRun, CellError> {
     let new = Image::new(&setting.ssd, seed)?;
     let clean = figures_of(&new, setting.written, class, seed, true)?;
-    let (tortured, torture) = torment(new, setting, class, seed)?;
+    let (tortured, torture) = fill_and_torture(new, setting, class, seed)?;
     after_each();
     let measured = figures_of(&tortured, setting.written, class, seed, true)?;
     after_each();
@@ -336,13 +336,13 @@ pub fn run_class(
 }
 
 /// Fills and tortures a drive. Returns what the torture wrote, and its write amplification.
-fn torment(
+fn fill_and_torture(
     new: Image,
     setting: &Setting,
     class: ContentClass,
     seed: u64,
 ) -> Result<(Image, (u64, f64)), CellError> {
-    let (_, full) = new.test(&TORMENT, class, seed)?;
+    let (_, full) = new.test(&FILL, class, seed)?;
     let before = *full.drive.ssd().stats();
     let (_, tortured) = full.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
     let stats = tortured.drive.ssd().stats().since(&before);
@@ -351,7 +351,7 @@ fn torment(
 
 /// Measurements of the page-mapped drive.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BesideRun {
+pub struct PageMappedRun {
     /// As new.
     pub clean: Figures,
     /// Filled sequentially.
@@ -367,13 +367,17 @@ pub struct BesideRun {
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_beside(setting: &Setting, seed: u64, after_each: &dyn Fn()) -> Result<BesideRun, CellError> {
+pub fn run_page_mapped(
+    setting: &Setting,
+    seed: u64,
+    after_each: &dyn Fn(),
+) -> Result<PageMappedRun, CellError> {
     let class = THEIR_OWN;
     let figures = |image: &Image| figures_of(image, setting.written, class, seed, false);
-    let new = Image::new(&setting.beside, seed)?;
+    let new = Image::new(&setting.page_mapped, seed)?;
     let clean = figures(&new)?;
     after_each();
-    let (_, filled) = new.test(&TORMENT, class, seed)?;
+    let (_, filled) = new.test(&FILL, class, seed)?;
     let full = figures(&filled)?;
     after_each();
     let (_, worn) = filled.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
@@ -384,5 +388,5 @@ pub fn run_beside(setting: &Setting, seed: u64, after_each: &dyn Fn()) -> Result
     after_each();
     let trimmed = figures(&freed)?;
     after_each();
-    Ok(BesideRun { clean, full, tortured, trimmed })
+    Ok(PageMappedRun { clean, full, tortured, trimmed })
 }

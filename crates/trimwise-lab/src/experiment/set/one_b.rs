@@ -30,7 +30,7 @@ pub const PUBLISHED: [&str; 8] =
     ["off", "set:0:100", "set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60", "commit"];
 
 /// Further policies for comparison.
-pub const BESIDES: [&str; 3] = ["lazy+reuse", "judicious", "ideal"];
+pub const FURTHER: [&str; 3] = ["lazy+reuse", "judicious", "ideal"];
 
 /// One stage: set the utilization, then run PostMark.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,7 +72,7 @@ pub fn run(
 
 fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
-    let policies = policies(&[&PUBLISHED[..], &BESIDES].concat());
+    let policies = policies(&[&PUBLISHED[..], &FURTHER].concat());
     let setting = Setting::published();
     let aged = super::age(&setting, seed).map_err(Failure::run)?;
     let runs = request.spread(&[DEVICE], policies.len() * reps as usize, 1, |i, step| {

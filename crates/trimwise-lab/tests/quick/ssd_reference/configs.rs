@@ -160,7 +160,7 @@ prop_compose! {
     pub fn block()(mut config in front(), log in 1u32..7, spare in 0u32..3) -> SsdConfig {
         let data = (UNITS as u32).div_ceil(superblock_units(&config));
         room(&mut config, data, spare);
-        // One superblock is kept for merging, of the four at least beside the data.
+        // Of the four or more superblocks next to the data, one is kept for merging.
         let most = config.gc.host_frontiers + 2;
         config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks: log.min(most) });
         config

@@ -1,6 +1,6 @@
 //! The device against a flat array, under random commands, with every mapping.
 //!
-//! After every command the books are audited, and every unit must read back what the array says. The geometry is
+//! After every command the accounting is audited, and every unit must read back what the array says. The geometry is
 //! small enough for garbage collection to run after a few dozen writes.
 
 mod commands;

@@ -16,7 +16,7 @@ impl BlockMapped {
     /// # Errors
     ///
     /// The first thing that does not add up.
-    pub(crate) fn audit_books(&self) -> Result<(), AuditError> {
+    pub(crate) fn audit_accounting(&self) -> Result<(), AuditError> {
         self.audit_units()?;
         self.audit_superblocks()?;
         self.audit_owners()

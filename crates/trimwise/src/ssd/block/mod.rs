@@ -18,10 +18,10 @@
 //!   that needs the room waits for all of that: such drives do stall.
 //!
 //! Where a superblock is a part of the dies only, neighbouring stripes of the logical space belong to different logical
-//! blocks, one in each lane, so that a sequential write keeps all dies busy (`interleave`). What is said of units here
-//! is said of the space after that.
+//! blocks, one in each lane, so that a sequential write keeps all dies busy (`interleave`). Units below are units of the
+//! space after that.
 //!
-//! TRIM: what is unmapped is not copied any more. When a logical block holds nothing, its superblock is given back; it
+//! TRIM: unmapped units are no longer copied. When a logical block holds nothing, its superblock is given back; it
 //! is erased when it is needed, or before that while the host is idle.
 
 mod audit;
@@ -92,7 +92,7 @@ pub(super) struct BlockMapped {
     /// Counts the uses of streams, to know which was used longest ago.
     stream_clock: u64,
     mapped: u64,
-    /// Idle merging stops when so many superblocks of the log are free.
+    /// Number of free superblocks in the log at which idle merging stops.
     idle_target: u32,
 }
 
@@ -267,7 +267,7 @@ impl BlockMapped {
             && self.flash.cache.holds(slot.stripe(stripe_units).first(stripe_units), now)
     }
 
-    /// Gives back what belongs to a logical block in which nothing is mapped any more.
+    /// Releases everything of a logical block in which nothing is mapped any longer.
     fn give_back(&mut self, block: BlockNumber, now: SimTime) {
         if let Some(index) = self.open_stream(block) {
             self.close_stream(index, now);
@@ -406,6 +406,6 @@ impl Translation for BlockMapped {
     }
 
     fn audit(&self) -> Result<(), AuditError> {
-        self.audit_books()
+        self.audit_accounting()
     }
 }

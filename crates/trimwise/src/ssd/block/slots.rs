@@ -193,7 +193,7 @@ impl Slots {
         (superblock, dirty)
     }
 
-    /// Nothing in a superblock counts any more, and it belongs to nothing.
+    /// Gives back a superblock without valid data: frees its owner's entry, and leaves it for erasing.
     pub(crate) fn give_back(&mut self, superblock: Superblock) {
         let block = &mut self.superblocks[superblock];
         debug_assert_eq!(block.valid, 0, "what is given back will be erased");

@@ -64,7 +64,7 @@ fn a_full_log_is_merged_while_the_write_waits() {
     // First page: 50 us for the data block's unit and 50 us for the log's, whose transfer ends at 110 us; loaded at
     // 130 us, programmed at 630 us. The reads for the next pages overtake its program once 500 us are over, and put
     // what is queued back by 50 us each: 680 + 500, 1230 + 500, 1780 + 500. Last the unit that was written, with
-    // nothing beside it.
+    // nothing in parallel.
     let merged = 2 * T_READ + UNIT + 2 * UNIT + T_PROG + 3 * (T_READ + T_PROG);
     assert_eq!(merged, 2_280 * US);
     assert_eq!(flushed.since(LATER).0, merged + T_PROG + FLUSH);

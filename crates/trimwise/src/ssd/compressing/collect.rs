@@ -16,7 +16,7 @@ use crate::units::SimTime;
 
 impl Compressing {
     /// Lets the recycler do its share after the host has read `granules` units, each of which counts as one granule.
-    pub(crate) fn pace_beside_reads(&mut self, now: SimTime, granules: u32) {
+    pub(crate) fn pace_with_reads(&mut self, now: SimTime, granules: u32) {
         if self.map.recycles_from_stale_percent.is_none() {
             return;
         }

@@ -114,7 +114,7 @@ impl Compressing {
         // A granule for each unit: what a read costs the recycler does not depend on how well the data compress.
         if self.map.unpaced_reads >= self.stripe_slots {
             let granules = std::mem::take(&mut self.map.unpaced_reads);
-            self.pace_beside_reads(now, granules);
+            self.pace_with_reads(now, granules);
         }
         let latency = self.map.gatherer.latency;
         Ready { first: first + latency, last: last + latency }

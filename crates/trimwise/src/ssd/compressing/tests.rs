@@ -362,7 +362,7 @@ proptest! {
             let granules = fast.flash().stats.nand_granules;
             prop_assert_eq!((granules.host, granules.gc), (slow.host, slow.copied), "step {}", step);
             prop_assert_eq!(fast.mapped_units(), slow.units.iter().flatten().count() as u64);
-            if let Err(error) = fast.audit_books() {
+            if let Err(error) = fast.audit_accounting() {
                 return Err(TestCaseError::fail(format!("step {step}: {error}")));
             }
         }

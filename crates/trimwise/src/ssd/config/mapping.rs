@@ -151,7 +151,7 @@ impl SsdConfig {
                 require(fits, "mapping.map_cache_bytes", cache.bytes, expected)
             }
             MappingConfig::Block(block) => {
-                // One superblock beside log and data, into which they are merged.
+                // One superblock next to log and data, into which they are merged.
                 let data = u64::from(geometry.logical_units).div_ceil(u64::from(geometry.superblock_units));
                 let most = u64::from(geometry.superblocks).saturating_sub(data + 1);
                 let fits = (1..=most).contains(&block.log_superblocks.into());

@@ -56,7 +56,7 @@ impl SsdConfig {
         if let Some(slc) = &mut config.slc {
             slc.static_superblocks = fewer(slc.static_superblocks, 1);
         }
-        // The collector's own superblocks do not shrink: what is left beside them, less one, may be cache.
+        // The collector's own superblocks do not shrink: all others but one may be cache.
         let geometry = Geometry::new(&config)?;
         let taken = geometry.data_superblocks() + Geometry::spare_superblocks(&config) + 1;
         let left = u64::from(geometry.superblocks).saturating_sub(taken);

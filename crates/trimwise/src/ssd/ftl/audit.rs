@@ -13,7 +13,7 @@ impl<P: Placement> Ftl<P> {
     /// # Errors
     ///
     /// The first thing that does not add up.
-    pub(crate) fn audit_books(&self) -> Result<(), AuditError> {
+    pub(crate) fn audit_accounting(&self) -> Result<(), AuditError> {
         let live = P::audit_map(self)?;
         let written = self.audit_superblocks(live)?;
         self.audit_pool()?;

@@ -325,6 +325,6 @@ impl<P: Placement> Translation for Ftl<P> {
     }
 
     fn audit(&self) -> Result<(), AuditError> {
-        self.audit_books()
+        self.audit_accounting()
     }
 }

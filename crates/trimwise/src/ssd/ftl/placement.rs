@@ -75,7 +75,7 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     /// Bytes of its tables, tags aside.
     fn memory_bytes(&self) -> u64;
 
-    /// Unmaps a unit. Returns the superblock and the number of the slots that no unit refers to any more.
+    /// Unmaps a unit. Returns the superblock and the number of slots that no unit refers to any longer.
     fn release(&mut self, lpn: Lpn) -> Option<(Superblock, u32)>;
 
     /// Unmaps every unit at once, if it has a quicker way than one by one. Returns whether it has.

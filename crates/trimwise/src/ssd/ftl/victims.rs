@@ -98,7 +98,7 @@ impl Victims {
         }
     }
 
-    /// Nothing is closed any more.
+    /// Removes all closed superblocks.
     pub fn clear(&mut self) {
         self.clear_lists();
         self.closed.clear();

@@ -2,12 +2,12 @@
 //!
 //! A *part* is one unit: the places of 1,024 logical units. Parts are logical units themselves, behind those of the host,
 //! in the same page map, and are collected with everything else; where they lie says a directory, which fits in memory.
-//! What is written because of the map fills a frontier of its own.
+//! Writes caused by the map fill a frontier of their own.
 //!
 //! A look-up of the host brings the part into the cache if it is not there: the part that was used longest ago leaves, and
 //! is written if it has changed. A TRIM of all units of a part leaves nothing of it to keep, so that it costs no flash
 //! operation. Copies change parts too. One that is in the cache is changed there. The others are noted, each once,
-//! and read, changed and written when the victim has been erased (*lazy copying*). Only where somebody waits for the
+//! and read, changed and written when the victim has been erased (*lazy copying*). Only where a command waits for the
 //! collector, or where the last free superblock would be needed, they are left to the next victim: collecting
 //! never depends on room for the map. That list, like the directory, is taken as safe in the controller's memory.
 //!
@@ -111,7 +111,7 @@ impl MapCache {
         self.owed_units = 0;
     }
 
-    /// Slots that the map has taken and nobody has paid for.
+    /// Slots that the map has taken and no write has paid for.
     pub(crate) fn take_owed(&mut self) -> u32 {
         std::mem::take(&mut self.owed_units)
     }
@@ -282,7 +282,7 @@ impl PageMapped {
         }
     }
 
-    /// Forgets a part, of whose units none is mapped any more.
+    /// Forgets a part of which no unit is mapped any longer.
     fn drop_part(&mut self, part: Part) {
         self.clear_part(part);
         let Some(cache) = &mut self.map.cache else { return };

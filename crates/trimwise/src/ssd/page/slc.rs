@@ -4,8 +4,8 @@
 //! dynamic part, which is borrowed from the free pool. A superblock in SLC mode holds `1 / bits_per_cell` of its
 //! pages. When there is none, host units go where they always go, at the speed of those cells. *Folding* copies what
 //! still counts in an SLC superblock, oldest first, to the host's frontiers, as if the host wrote it there, and erases
-//! the superblock. It takes place while the host is idle, or, when more than a share of the cache is in use, beside the
-//! host: for each stripe that the host writes, as much is copied as brings the victim to its end when the host has
+//! the superblock. It takes place while the host is idle, or, when more than a share of the cache is in use, along with
+//! the host: for each stripe that the host writes, as much is copied as brings the victim to its end when the host has
 //! written what an SLC superblock holds.
 //!
 //! # Why collecting still comes to an end
@@ -16,7 +16,7 @@
 //! this cache's). When the host needs room, at most one superblock is free, and at least `D - X - f - 1` are closed in
 //! normal mode. [`PageMapped::shrink_slc`] runs before each stripe, so that `X * S <= L - V + S` always: the share is
 //! kept when the stripe begins, and a stripe maps at most `S` units. The closed superblocks thus have at least
-//! `L + 2 S - X * S >= V + S` slots for at most `V` valid units: something is to be gained.
+//! `L + 2 S - X * S >= V + S` slots for at most `V` valid units, so there is something to gain.
 //!
 //! Folding needs room like the host, and by the same rule: it never takes the last free superblock, and collects until
 //! there is another. It only takes from the frontiers of the host, so that a victim of the collector finds its own

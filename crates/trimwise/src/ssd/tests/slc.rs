@@ -101,7 +101,7 @@ fn the_dynamic_part_shrinks_as_the_drive_fills() {
     // With 48 units in 6 superblocks, 13 superblocks are free, of which 6 may be borrowed.
     let now = fill(&mut ssd, SimTime::ZERO, 0, 64);
     assert_eq!((ssd.stats().slc_units_written, ssd.stats().nand_units.folding), (48, 0));
-    // What is borrowed when less is free is folded beside the host; in the end there is nothing to borrow.
+    // What is borrowed when less is free is folded while the host writes; in the end there is nothing to borrow.
     let now = fill(&mut ssd, now, 64, 128);
     assert!((1..48).contains(&ssd.stats().nand_units.folding));
     let now = fill(&mut ssd, now, 128, 256);
