@@ -19,7 +19,7 @@ use thiserror::Error;
 use trimwise::block::Port;
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::gauge::{Stale, device_figures};
-use trimwise::compare::result::Cell;
+use trimwise::compare::result::{Cell, DriveFacts};
 use trimwise::policy::{BatchConfig, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
@@ -312,6 +312,7 @@ impl KernelCell<'_> {
                 stale,
                 Vec::new(),
             )),
+            drive: Some(DriveFacts::of(&self.device.config)),
             postmark_report,
             ..*cell
         })

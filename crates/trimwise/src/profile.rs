@@ -248,7 +248,7 @@ impl Profile {
     fn read(source: Source, root: Found, substitute: u64) -> Result<Self, ProfileError> {
         let mut reader = Reader::new(source, root, substitute);
         let contents = reader.read()?;
-        let profile = Self {
+        let mut profile = Self {
             name: contents.name,
             description: contents.description,
             firmware: None,
@@ -258,6 +258,8 @@ impl Profile {
             settings: std::mem::take(&mut reader.values),
             sources: contents.sources,
         };
+        profile.config.nand.endurance_is_assumed =
+            profile.source("nand.endurance_cycles").is_none_or(|source| source.contains("assumed"));
         let valid = profile.config.validate().and_then(|()| profile.faults.validate(&profile.config.trim));
         match &reader.out_of_range {
             Some(number) if valid.as_ref().err().is_none_or(|error| error.field != number.setting) => {

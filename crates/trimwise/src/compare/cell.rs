@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::gauge::Gauge;
-use super::result::{AppendFigures, Cell, CellId, FullWriteFigures, WorkloadFigures};
+use super::result::{AppendFigures, Cell, CellId, DriveFacts, FullWriteFigures, WorkloadFigures};
 use super::watch::Watch;
 use crate::block::BlockQueue;
 use crate::engine::{Event, Sim, Stalled};
@@ -266,7 +266,7 @@ async fn run_on(
         Workload::Own(own) => run_own(&fs, spec, &**own).await?,
     };
     audited(fs, &spec.device, &spec.policy).await?;
-    Ok(cell)
+    Ok(Cell { drive: Some(DriveFacts::of(&spec.ssd)), ..cell })
 }
 
 /// Audits the file system, unmounts it, and audits the device.

@@ -6,7 +6,8 @@
 //! 2. Policies that cannot be told apart from it count as equally fast: the test finds no difference, or one below half
 //!    a per cent, which no user would notice.
 //! 3. Of these, only those remain that cannot be told apart from the one that wears the flash least: by the same test,
-//!    since erases vary between repetitions as durations do, or by less than one per cent.
+//!    since erases vary between repetitions as durations do, or by less than one per cent. Where erases differ by less
+//!    than three superblocks, units programmed count instead.
 //! 4. If the baseline is among them, it wins: a mount option should not be changed without a benefit.
 //! 5. Otherwise the lowest median wins, as the best estimate available. The verdict names those that it could not tell
 //!    apart.
@@ -16,6 +17,7 @@
 //! With too few repetitions the test cannot find any difference. Then the medians alone decide, with the same two
 //! limits, and the verdict says that nothing is proven.
 
+use crate::compare::result::DriveFacts;
 use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 
@@ -75,7 +77,8 @@ pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<C
                 || !told_apart(&compare(&p.time_s, &fastest.time_s), SPEED_INDIFFERENCE)
         })
         .collect();
-    let wear_of = |p: &PolicySummary| wear_sample(device, p);
+    let wear = Wear::of(device, &as_fast);
+    let wear_of = |p: &PolicySummary| wear.sample(p);
     let least_wear =
         as_fast.iter().filter_map(|p| wear_of(p)).min_by(|a, b| a.median().total_cmp(&b.median()));
     let is_gentle = |p: &PolicySummary| match (wear_of(p), &least_wear) {
@@ -119,20 +122,55 @@ fn untestable(c: &Comparison) -> bool {
     c.p.is_some() && c.interval.confidence < CONFIDENCE
 }
 
-/// A policy's wear of the flash: blocks erased, or units programmed where no policy erased any.
-pub fn wear(device: &DeviceSummary, policy: &PolicySummary) -> Option<f64> {
-    wear_sample(device, policy).map(|sample| sample.median())
+/// Differences in erases of fewer superblocks than this are chance: the run ended just before or after an erase.
+const SUPERBLOCKS_MIN: f64 = 3.0;
+
+/// What wear of the flash is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wear {
+    /// Blocks erased.
+    Erases,
+    /// Units programmed, since nothing was erased.
+    UnitsUnerased,
+    /// Units programmed, since erases differ by less than [`SUPERBLOCKS_MIN`].
+    UnitsForFewErases,
 }
 
-fn wear_sample(device: &DeviceSummary, policy: &PolicySummary) -> Option<Sample> {
-    if erases_seen(device) {
-        policy.device_sample_of(|d| d.erases as f64)
-    } else {
-        policy.device_sample_of(|d| d.nand_units_written as f64)
+impl Wear {
+    /// Chooses for a comparison of these policies on a device.
+    pub fn of(device: &DeviceSummary, compared: &[&PolicySummary]) -> Self {
+        let erases = |p: &PolicySummary| p.device_median_of(|d| d.erases as f64);
+        if !device.policies.iter().any(|p| erases(p).is_some_and(|erases| erases > 0.0)) {
+            return Self::UnitsUnerased;
+        }
+        let erases: Vec<f64> = compared.iter().filter_map(|p| erases(p)).collect();
+        let most = erases.iter().copied().fold(0.0, f64::max);
+        let least = erases.iter().copied().fold(f64::INFINITY, f64::min);
+        let drive = compared.iter().find_map(|p| p.runs.first()?.drive);
+        let is_chance =
+            |drive: DriveFacts| most - least < SUPERBLOCKS_MIN * f64::from(drive.superblock_blocks);
+        if drive.is_some_and(is_chance) { Self::UnitsForFewErases } else { Self::Erases }
     }
-}
 
-/// Whether any policy erased anything here.
-pub(crate) fn erases_seen(device: &DeviceSummary) -> bool {
-    device.policies.iter().any(|p| p.device_median_of(|d| d.erases as f64).is_some_and(|e| e > 0.0))
+    /// The wear in each repetition of a policy; `None` on a real directory.
+    fn sample(self, policy: &PolicySummary) -> Option<Sample> {
+        policy.device_sample_of(|d| match self {
+            Self::Erases => d.erases as f64,
+            Self::UnitsUnerased | Self::UnitsForFewErases => d.nand_units_written as f64,
+        })
+    }
+
+    /// Its median.
+    pub fn median(self, policy: &PolicySummary) -> Option<f64> {
+        self.sample(policy).map(|sample| sample.median())
+    }
+
+    /// What is counted, in words.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Erases => "blocks erased",
+            Self::UnitsUnerased => "units programmed (nothing was erased yet)",
+            Self::UnitsForFewErases => "units programmed (erases differ by less than three superblocks)",
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! One cell of a comparison, its figures, what they say over repetitions, and the verdict.
 
+pub mod apply;
 pub mod cell;
 mod choice;
 mod figures;
@@ -10,3 +11,4 @@ pub mod statistics;
 pub mod summary;
 pub mod verdict;
 pub mod watch;
+pub mod why;

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::apply::Apply;
 pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
 use super::ledger::CellLedger;
+use super::why::Endurance;
+use crate::ssd::{LinkKind, SsdConfig};
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;
@@ -42,11 +45,42 @@ pub struct Cell {
     /// The figure by which policies are judged, if one was chosen.
     #[serde(skip)]
     pub judged: Option<Measure>,
+    /// What the verdict must know of the modelled drive; `None` on a real directory.
+    #[serde(skip)]
+    pub drive: Option<DriveFacts>,
     /// PostMark's own report, verbose or terse as the workload says.
     #[serde(skip)]
     pub postmark_report: String,
     /// Latency at the quantiles of [`QUANTILES`], by operation, for the report's distributions.
     pub latency_quantiles_ns: BTreeMap<Cow<'static, str>, Vec<u64>>,
+}
+
+/// What the verdict must know of a drive, besides its figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveFacts {
+    /// Bytes that the host sees.
+    pub capacity_bytes: u64,
+    /// Program/erase cycles that a block is rated for.
+    pub endurance_cycles: u32,
+    /// Whether that number is assumed.
+    pub endurance_is_assumed: bool,
+    /// Blocks that are erased together.
+    pub superblock_blocks: u32,
+    /// The host interface.
+    pub link: LinkKind,
+}
+
+impl DriveFacts {
+    /// Those of a configuration.
+    pub fn of(config: &SsdConfig) -> Self {
+        Self {
+            capacity_bytes: config.capacity_bytes,
+            endurance_cycles: config.nand.endurance_cycles,
+            endurance_is_assumed: config.nand.endurance_is_assumed,
+            superblock_blocks: config.geometry.superblock_planes,
+            link: config.link.kind,
+        }
+    }
 }
 
 /// The identity of a cell; see the fields of [`Cell`].
@@ -77,6 +111,7 @@ impl Cell {
             ledger: None,
             latency: BTreeMap::new(),
             judged: None,
+            drive: None,
             postmark_report: String::new(),
             latency_quantiles_ns: BTreeMap::new(),
         }
@@ -298,6 +333,10 @@ pub struct Verdict {
     pub high: f64,
     /// One sentence on speed, one on life time.
     pub text: String,
+    /// What explains it: what TRIMs cost and saved, where the device's time went, and what the flash endures.
+    pub why: String,
+    /// How to apply the policy on a Linux host.
+    pub apply: Vec<Apply>,
     /// The verdict for each device, in the order given.
     pub per_device: Vec<DeviceVerdict>,
 }
@@ -317,9 +356,15 @@ pub struct DeviceVerdict {
     pub high: f64,
     /// Whether its speed differs measurably from the baseline's.
     pub significant: bool,
-    /// How many times as long the flash lasts: baseline's erases over this policy's, or NAND writes where nothing was
-    /// erased. `None` where the device does not report them.
+    /// How many times as long the flash lasts: baseline's erases over this policy's, or NAND writes where erases differ
+    /// by less than three superblocks. `None` where the device does not report them.
     pub life_time: Option<f64>,
+    /// What the drive endures under the policy; `None` where its rated cycles are not known.
+    pub endurance: Option<Endurance>,
     /// One sentence on speed, one on life time.
     pub text: String,
+    /// What explains it.
+    pub why: String,
+    /// How to apply the policy on a Linux host.
+    pub apply: Vec<Apply>,
 }

@@ -5,12 +5,15 @@
 //! Over several devices the policy with the best geometric mean of speedups wins: a ratio of 2 on one device
 //! and of 1/2 on another is no gain.
 
+use crate::compare::apply::{Apply, apply};
 use crate::compare::choice::{
-    SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, choose, erases_seen, fastest, proven, told_apart, wear,
+    SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, choose, fastest, proven, told_apart,
 };
 use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
+use crate::compare::why::{Causes, Endurance, explain};
+use crate::ssd::LinkKind;
 
 /// Chooses a policy from the cells of a comparison and explains why. `None` if there are no cells.
 pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
@@ -31,15 +34,24 @@ pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     {
         return Some(Verdict { per_device, ..overall });
     }
-    let DeviceVerdict { policy, speedup, low, high, text, .. } = first.clone();
-    Some(Verdict { policy: Some(policy), speedup, low, high, text, per_device })
+    let DeviceVerdict { policy, speedup, low, high, text, why, apply, .. } = first.clone();
+    Some(Verdict { policy: Some(policy), speedup, low, high, text, why, apply, per_device })
 }
 
 /// The verdict on runs in which there was nothing to trim.
 fn no_verdict() -> Verdict {
     let text = "No verdict: the workload freed nothing, so no policy had anything to trim. To compare policies, run a \
                 workload that removes or replaces files.";
-    Verdict { policy: None, speedup: 1.0, low: 1.0, high: 1.0, text: text.to_owned(), per_device: Vec::new() }
+    Verdict {
+        policy: None,
+        speedup: 1.0,
+        low: 1.0,
+        high: 1.0,
+        text: text.to_owned(),
+        why: String::new(),
+        apply: Vec::new(),
+        per_device: Vec::new(),
+    }
 }
 
 /// The sentence about policies that trim at intervals, none of which fell into the runs.
@@ -75,13 +87,44 @@ fn device_verdict(device: &DeviceSummary, baseline: &str, measure: Measure) -> O
         high,
         significant,
         life_time,
+        endurance: Endurance::of(chosen),
         text,
+        why: why(device, chosen, baseline),
+        apply: applied(std::slice::from_ref(device), chosen.policy),
     })
+}
+
+/// Explains the difference that the sentence on speed states, and says what the drive endures.
+fn why(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
+    let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
+    let base = device.policy(baseline);
+    let compared = other.and_then(|p| Some((p.policy, Causes::of(p)?))).zip(base.and_then(Causes::of));
+    let mut text =
+        compared.map_or_else(String::new, |((name, other), base)| explain((name, &other), (baseline, &base)));
+    if let Some(endurance) = Endurance::of(chosen) {
+        let base = base.filter(|base| base.policy != chosen.policy).and_then(Endurance::of);
+        text += if text.is_empty() { "" } else { " " };
+        text += &endurance.sentence(chosen.policy, base.map(|base| (baseline, base)));
+    }
+    text
+}
+
+/// The steps that apply a policy to these devices. A real directory's policy is the mount's own option.
+fn applied(devices: &[DeviceSummary], policy: &str) -> Vec<Apply> {
+    let mut runs = devices.iter().filter_map(|d| d.policies.first()?.runs.first());
+    if runs.clone().any(|run| run.target.starts_with("dir:")) {
+        return Vec::new();
+    }
+    // One that cannot take filled commands decides for all.
+    let mut links = runs.by_ref().filter_map(|run| Some(run.drive?.link)).collect::<Vec<_>>();
+    links.sort_by_key(|link| *link == LinkKind::Nvme);
+    apply(policy, links.first().copied())
 }
 
 /// How many times as long the flash lasts under `policy` as under `baseline`.
 fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySummary) -> Option<f64> {
-    let (before, after) = (wear(device, baseline)?, wear(device, policy)?);
+    let wear = Wear::of(device, &[baseline, policy]);
+    let (before, after) = (wear.median(baseline)?, wear.median(policy)?);
     if before == after {
         return Some(1.0);
     }
@@ -206,19 +249,20 @@ fn evidence(c: &Comparison, inverse: bool) -> String {
 }
 
 fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
-    let Some(chosen_wear) = wear(device, chosen) else {
-        return "Life time: not known, since a real directory does not tell what its device erases."
-            .to_string();
-    };
-    let what =
-        if erases_seen(device) { "blocks erased" } else { "units programmed (nothing was erased yet)" };
     // The subject is the policy that is not the baseline, whichever was chosen.
     let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
     let base = device.policy(baseline);
+    let compared: Vec<&PolicySummary> = other.into_iter().chain(base).collect();
+    let wear = Wear::of(device, if compared.len() == 2 { &compared } else { &[] });
+    let what = wear.what();
+    let Some(chosen_wear) = wear.median(chosen) else {
+        return "Life time: not known, since a real directory does not tell what its device erases."
+            .to_string();
+    };
     let (Some(other), Some(base)) = (other, base) else {
         return format!("Life time: {} {what}.", thousands(chosen_wear));
     };
-    let (Some(before), Some(after)) = (wear(device, base), wear(device, other)) else {
+    let (Some(before), Some(after)) = (wear.median(base), wear.median(other)) else {
         return format!("Life time: {} {what}.", thousands(chosen_wear));
     };
     if before == 0.0 && after == 0.0 {
@@ -295,12 +339,22 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
         None => "Life time: see each device.".to_string(),
     };
     Some(Verdict {
-        policy: Some(policy),
+        policy: Some(policy.clone()),
         speedup: means.ratio,
         low: means.low,
         high: means.high,
         text: format!("{speed} {life}"),
+        why: overall_why(devices, &policy, baseline),
+        apply: applied(devices, &policy),
         per_device: Vec::new(),
+    })
+}
+
+/// Explains the difference with the sums over all devices; empty if the baseline is kept.
+fn overall_why(devices: &[DeviceSummary], policy: &str, baseline: &str) -> String {
+    let causes = Causes::sum(devices, policy).zip(Causes::sum(devices, baseline));
+    causes.filter(|_| policy != baseline).map_or_else(String::new, |(of_policy, of_baseline)| {
+        format!("Summed over the devices: {}", explain((policy, &of_policy), (baseline, &of_baseline)))
     })
 }
 
@@ -343,7 +397,7 @@ fn geometric_mean(values: &[f64]) -> f64 {
 }
 
 /// A factor with a sensible number of digits.
-fn factor(f: f64) -> String {
+pub(super) fn factor(f: f64) -> String {
     match f.abs() {
         a if a >= 100.0 => format!("{f:.0}"),
         a if a >= 10.0 => format!("{f:.1}"),
@@ -355,7 +409,7 @@ fn times(f: f64) -> String {
     format!("{} times", factor(f))
 }
 
-fn seconds(f: f64) -> String {
+pub(super) fn seconds(f: f64) -> String {
     match f {
         f if f >= 100.0 => format!("{f:.0} s"),
         f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),

@@ -58,6 +58,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
         latency: BTreeMap::new(),
         latency_quantiles_ns: BTreeMap::new(),
         judged: None,
+        drive: None,
         postmark_report: String::new(),
     }
 }

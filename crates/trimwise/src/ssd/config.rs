@@ -111,6 +111,9 @@ pub struct NandConfig {
     pub bus_bytes_per_s: u64,
     /// Program/erase cycles that a block is rated for; used by reports on life time only.
     pub endurance_cycles: u32,
+    /// Whether that number is assumed, as the profile's source of it says; for reports only.
+    #[serde(skip)]
+    pub endurance_is_assumed: bool,
 }
 
 /// Which host interface.
@@ -319,6 +322,7 @@ impl Default for SsdConfig {
                 t_erase_ns: 3_500_000,
                 bus_bytes_per_s: 400_000_000,
                 endurance_cycles: 3_000,
+                endurance_is_assumed: true,
             },
             mapping: MappingConfig::default(),
             slc: None,

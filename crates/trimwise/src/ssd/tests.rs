@@ -32,6 +32,7 @@ pub(super) fn config() -> SsdConfig {
         t_erase_ns: T_ERASE,
         bus_bytes_per_s: rate,
         endurance_cycles: 3_000,
+        endurance_is_assumed: true,
     };
     config.link.bytes_per_s = rate;
     config.link.overhead_per_command_ns = US;

@@ -35,7 +35,7 @@ use crate::block::{BlockError, Port, PortError, PortRequest, whole_units};
 use crate::compare::cell::SETTLING;
 use crate::compare::gauge::{Stale, device_figures};
 use crate::compare::ledger::CellLedger;
-use crate::compare::result::{Cell, CellId, QUANTILES, TimelineSample, WorkloadFigures};
+use crate::compare::result::{Cell, CellId, DriveFacts, QUANTILES, TimelineSample, WorkloadFigures};
 use crate::content::{Content, ContentClass};
 use crate::policy::{LinuxVersion, Policy};
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig, SsdStats};
@@ -377,6 +377,7 @@ impl PreparedDrive {
         let kinds = RequestKind::ALL.into_iter().filter(|kind| latencies.has(*kind));
         Ok(Cell {
             device_stats: Some(device_figures(&stats, ssd.wear(), stale, timeline)),
+            drive: Some(DriveFacts::of(&spec.ssd)),
             ledger: Some(CellLedger::new(ledger, stats.busy_ns.trim, duration)),
             latency: latencies.summaries().map(|(kind, summary)| (kind.into(), summary)).collect(),
             latency_quantiles_ns: kinds

@@ -20,6 +20,9 @@ struct Page {
     title: String,
     subtitle: String,
     verdict: Value,
+    why: Value,
+    apply_heading: Value,
+    apply: Vec<Step>,
     notes: Vec<String>,
     devices: Vec<Device>,
     settings: Vec<(&'static str, String)>,
@@ -34,6 +37,8 @@ struct Device {
     name: String,
     /// Its own verdict; `None` if it is the only device, since the page begins with that.
     verdict: Option<Value>,
+    /// What explains that.
+    why: Option<Value>,
     header: Vec<String>,
     rows: Vec<Vec<String>>,
     /// The policy to use.
@@ -41,6 +46,13 @@ struct Device {
     ledger: Vec<Vec<String>>,
     figures: Vec<Figure>,
     latency: Vec<[String; 7]>,
+}
+
+/// A step that applies the policy.
+#[derive(Serialize)]
+struct Step {
+    what: Value,
+    commands: String,
 }
 
 /// Renders the whole file.
@@ -56,6 +68,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         devices.push(Device {
             name: table::place(settings, device.device),
             verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
+            why: own.filter(|_| several).map(|v| with_code(&v.why)),
             header,
             rows,
             chosen: own.map(|v| v.policy.clone()),
@@ -78,6 +91,13 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             comparison.trimwise
         ),
         verdict: with_code(&verdict.text),
+        why: with_code(&verdict.why),
+        apply_heading: with_code(&table::steps_heading(verdict.policy.as_deref().unwrap_or_default())),
+        apply: verdict
+            .apply
+            .iter()
+            .map(|step| Step { what: with_code(&step.what), commands: step.commands.join("\n") })
+            .collect(),
         notes: table::notes(comparison, &summary),
         devices,
         settings: shown_settings(comparison),

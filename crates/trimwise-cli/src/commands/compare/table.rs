@@ -1,5 +1,6 @@
 //! The table of `compare`: a block for each device, then the verdict, then the command that repeats it.
 
+use trimwise::compare::apply::Apply;
 use trimwise::compare::result::{Cell, Measure, WorkloadFigures};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -41,11 +42,13 @@ pub fn render(comparison: &Comparison) -> String {
     let several = comparison.verdict.per_device.len() > 1;
     text += &bold(folded(&comparison.verdict.text, 0).trim_end());
     text.push('\n');
+    text += &explained(&comparison.verdict.why, 0);
     if several {
         for device in &comparison.verdict.per_device {
-            text += &format!("\n{}\n{}", device.device, folded(&device.text, 2));
+            text += &format!("\n{}\n{}{}", device.device, folded(&device.text, 2), explained(&device.why, 2));
         }
     }
+    text += &steps(comparison.verdict.policy.as_deref(), &comparison.verdict.apply);
     text.push('\n');
     if let (Some(percent), Some(linux), Some(memory)) =
         (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
@@ -82,6 +85,29 @@ pub fn render(comparison: &Comparison) -> String {
         Some(_) => String::new(), // nothing is drawn at random there
     };
     text + &format!("trimwise {}{seed}; repeat with:\n  {}\n", comparison.trimwise, settings.command)
+}
+
+/// Why the verdict is as it is; empty if nothing explains it.
+fn explained(why: &str, indent: usize) -> String {
+    if why.is_empty() { String::new() } else { folded(&format!("Why: {why}"), indent) }
+}
+
+/// The heading of the steps that apply a policy.
+pub fn steps_heading(policy: &str) -> String {
+    format!("To apply `{policy}` on a Linux host, as root (MOUNT is the mount point):")
+}
+
+/// The steps that apply a policy; empty if there are none.
+fn steps(policy: Option<&str>, steps: &[Apply]) -> String {
+    let Some(policy) = policy.filter(|_| !steps.is_empty()) else { return String::new() };
+    let mut text = format!("\n{}", folded(&steps_heading(policy), 0));
+    for step in steps {
+        let end = if step.commands.is_empty() { '.' } else { ':' };
+        text += &folded(&format!("{}{end}", step.what), 2);
+        // Commands stay whole, to be copied.
+        step.commands.iter().for_each(|command| text += &format!("    {command}\n"));
+    }
+    text
 }
 
 /// Names a device in titles: its name, or the directory with its file system and mount point.

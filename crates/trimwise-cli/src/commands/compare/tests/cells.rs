@@ -61,6 +61,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
         policy: policy.into(),
         target: "model".into(),
         judged: None,
+        drive: None,
         postmark_report: String::new(),
         rep,
         duration_ns: ns(seconds),

@@ -72,7 +72,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(keys(&json), "trimwise seed settings partial cells summary verdict check");
     assert!(json["check"].is_null());
-    assert_eq!(keys(&json["verdict"]), "policy speedup low high text per_device");
+    assert_eq!(keys(&json["verdict"]), "policy speedup low high text why apply per_device");
     let cell = &json["cells"][0];
     assert_eq!(
         keys(cell),
