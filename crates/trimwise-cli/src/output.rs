@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use trimwise_lab::failure::Failure;
+use trimwise_linux::files::give_name;
 
 use crate::arguments::{JsonArguments, OutputArguments};
 use crate::interrupt;
@@ -189,19 +190,8 @@ impl Destinations {
         let temporary = path.with_file_name(name);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(fail)?;
         interrupt::set_unfinished(Some(&temporary));
-        let result = file.write_all(text.as_bytes()).and_then(|()| {
-            if self.force {
-                fs::rename(&temporary, path)
-            } else {
-                // Unlike a rename, a link does not replace a file that appeared during the run.
-                match fs::hard_link(&temporary, path) {
-                    Err(e) if e.kind() != ErrorKind::AlreadyExists && !path.exists() => {
-                        fs::rename(&temporary, path)
-                    }
-                    other => other,
-                }
-            }
-        });
+        let written = file.write_all(text.as_bytes());
+        let result = written.and_then(|()| give_name(&temporary, path, self.force));
         drop(fs::remove_file(&temporary)); // already gone if it was renamed
         interrupt::set_unfinished(None);
         result.map_err(fail)

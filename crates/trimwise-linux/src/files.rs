@@ -15,6 +15,25 @@ pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
+/// Gives a finished file its name. Without `replace`, a file that appeared there meanwhile is kept, and this fails.
+///
+/// # Errors
+/// The operating system's; the file then still has its old name.
+pub fn give_name(finished: &Path, name: &Path, replace: bool) -> io::Result<()> {
+    if replace {
+        return fs::rename(finished, name);
+    }
+    // Unlike a rename, a link replaces nothing.
+    match fs::hard_link(finished, name) {
+        // Not every file system has links.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !name.exists() => {
+            fs::rename(finished, name)
+        }
+        Err(error) => Err(error),
+        Ok(()) => fs::remove_file(finished),
+    }
+}
+
 /// Why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
+use crate::files::{give_name, with_ending};
+
 /// The name of standard input.
 pub const STDIN: &str = "-";
 /// Bytes read at once.
@@ -54,10 +56,13 @@ pub fn plain_bytes<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRe
     })
 }
 
-/// A new trace file. It is removed unless it is finished.
+/// A new trace file. Until it is finished it has another name, and what it replaces is there; unfinished, it is removed.
 #[derive(Debug)]
 pub struct NewTrace {
-    path: Option<PathBuf>,
+    path: PathBuf,
+    /// Its name until then; `None` for a pipe or `/dev/null`, which has one name only.
+    unfinished: Option<PathBuf>,
+    replace: bool,
     out: Out,
 }
 
@@ -83,36 +88,38 @@ impl NewTrace {
     /// The operating system's.
     pub fn create(path: &Path, replace: bool) -> io::Result<Self> {
         const LEVEL: i32 = 3;
-        let mut options = OpenOptions::new();
-        options.write(true);
-        let file = match replace {
-            true => options.create(true).truncate(true).open(path)?,
-            false => options.create_new(true).open(path)?,
-        };
+        let found = fs::metadata(path).ok();
+        if !replace && found.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let is_special = found.is_some_and(|found| !found.is_file());
+        let unfinished = (!is_special).then(|| with_ending(path, &format!(".{}.new", std::process::id())));
+        let name = unfinished.as_deref().unwrap_or(path);
+        let file = OpenOptions::new().write(true).create_new(!is_special).open(name)?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let out = match path.extension().is_some_and(|ending| ending == "zst") {
             true => Out::Zstd(zstd::Encoder::new(file, LEVEL)?),
             false => Out::Plain(file),
         };
-        Ok(Self { path: Some(path.to_owned()), out })
+        Ok(Self { path: path.to_owned(), unfinished, replace, out })
     }
 
-    /// Writes what is left and keeps the file.
+    /// Writes what is left and gives the file its name.
     ///
     /// # Errors
     ///
     /// The operating system's.
     pub fn finish(mut self) -> io::Result<()> {
-        let path = self.path.take();
         let out = std::mem::replace(&mut self.out, Out::Plain(BufWriter::new(File::open("/dev/null")?)));
-        let finished = match out {
+        match out {
             Out::Plain(mut file) => file.flush(),
             Out::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
-        };
-        if finished.is_err() {
-            self.path = path;
+        }?;
+        if let Some(unfinished) = &self.unfinished {
+            give_name(unfinished, &self.path, self.replace)?;
         }
-        finished
+        self.unfinished = None;
+        Ok(())
     }
 }
 
@@ -134,8 +141,8 @@ impl Write for NewTrace {
 
 impl Drop for NewTrace {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            drop(fs::remove_file(path));
+        if let Some(unfinished) = &self.unfinished {
+            drop(fs::remove_file(unfinished));
         }
     }
 }
@@ -189,7 +196,14 @@ mod tests {
         assert!(is_rereadable(&path) && !is_rereadable(Path::new(STDIN)));
         assert_eq!(NewTrace::create(&path, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         drop(NewTrace::create(&path, true).unwrap());
-        assert!(!path.exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the old one is kept, and nothing else");
+        NewTrace::create(&path, true).unwrap().finish().unwrap();
+        assert_eq!(
+            count(&fs::read(&path).unwrap()).unwrap_err(),
+            "byte 0: the trace is empty; expected a block trace"
+        );
+        drop(NewTrace::create(Path::new("/dev/null"), true).unwrap());
+        assert!(Path::new("/dev/null").exists());
         assert_eq!(open(dir.path()).err().unwrap().kind(), io::ErrorKind::IsADirectory);
     }
 }

@@ -202,7 +202,9 @@ pub async fn replay_on<D: BlockDevice>(
         figures.count(kind, sectors);
         if let Some(latency) = request.latency {
             recorded.record(kind, latency);
-            run.known.push(Reverse((record.at + latency, number)));
+            if options.pace == Pace::Closed {
+                run.known.push(Reverse((record.at + latency, number)));
+            }
         }
     }
     while run.operations > 0 {

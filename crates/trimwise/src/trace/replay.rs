@@ -449,10 +449,11 @@ impl Aim {
     #[inline]
     pub fn is_chosen(&mut self, record: &Record, header: &Header) -> Result<bool, ReplayError> {
         match (self.devices, self.device) {
+            // They are of no single device.
+            _ if matches!(record.event, Event::Committed | Event::Lost(_)) => Ok(true),
             (DeviceChoice::All, _) => Ok(true),
             (DeviceChoice::Number(number), _) => Ok(record.device == number),
             (DeviceChoice::Only, Some(device)) if device == record.device => Ok(true),
-            (DeviceChoice::Only, _) if matches!(record.event, Event::Lost(_)) => Ok(true),
             (DeviceChoice::Only, None) => {
                 self.device = Some(record.device);
                 Ok(true)

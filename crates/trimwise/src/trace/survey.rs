@@ -11,6 +11,8 @@ use crate::workload::latency::{LatencySummary, histogram};
 
 /// A pause that is worth a note: the clock was probably set, or the recording stopped.
 const GAP: SimDuration = SimDuration::from_secs(3600);
+/// Records between two calls of `on_records`.
+const RECORDS_PER_CALL: u64 = 65_536;
 /// Units in one piece of the map of what was touched.
 const PIECE_UNITS: u64 = 32_768;
 /// Most pieces that are kept: 256 MiB of memory, and 8 TiB that are touched all over.
@@ -168,7 +170,6 @@ impl Touched {
 /// that was cut off can be looked at. `on_records` is called now and then with how many were read, and ends the survey
 /// by returning `false`.
 pub fn survey(source: &mut dyn Source, on_records: &mut dyn FnMut(u64) -> bool) -> TraceInfo {
-    const RECORDS_PER_CALL: u64 = 65_536;
     let mut survey = Survey::default();
     let ended_early = loop {
         match source.next() {
@@ -256,7 +257,8 @@ impl Survey {
 }
 
 /// Copies a trace into trimwise's own format and returns the number of records. `header` has all the devices; where a
-/// format names them as it goes, a survey has found them.
+/// format names them as it goes, a survey has found them. `on_records` is as for [`survey`]; if it returns `false`, the
+/// copy ends there, without an end mark.
 ///
 /// # Errors
 ///
@@ -265,6 +267,7 @@ pub fn convert<W: std::io::Write>(
     source: &mut dyn Source,
     header: &Header,
     out: W,
+    on_records: &mut dyn FnMut(u64) -> bool,
 ) -> Result<(u64, W), TraceError> {
     let io =
         |place: u64| move |source| TraceError::Io { place: format!("record {place} of the output"), source };
@@ -278,6 +281,10 @@ pub fn convert<W: std::io::Write>(
         }
         writer.write(&record).map_err(io(records + 1))?;
         records += 1;
+        if records.is_multiple_of(RECORDS_PER_CALL) && !on_records(records) {
+            let interrupted = std::io::Error::other("interrupted");
+            return Err(io(records)(interrupted));
+        }
     }
     let out = writer.finish().map_err(io(records))?;
     Ok((records, out))

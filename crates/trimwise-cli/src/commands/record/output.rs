@@ -19,7 +19,7 @@ use trimwise::trace::format::{END, Writer};
 use trimwise::trace::{Header, Record};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::files::with_ending;
+use trimwise_linux::files::{give_name, with_ending};
 use trimwise_linux::record::Counts;
 
 /// Bytes of records in a frame before they are compressed: larger frames compress no better.
@@ -117,25 +117,12 @@ impl TraceFile {
         let written =
             self.thread.join().map_err(|_| Failure::run("the thread that writes the trace failed"))?;
         if let Some(partial) = &self.partial {
-            named(partial, &self.path, self.force).map_err(|error| {
+            give_name(partial, &self.path, self.force).map_err(|error| {
                 let (path, partial) = (self.path.display(), partial.display());
                 Failure::run(format!("--out {path}: {error}; the trace is in {partial}"))
             })?;
         }
         Ok(written)
-    }
-}
-
-/// Renames a file. Without `force`, a file that appeared meanwhile is not replaced.
-fn named(partial: &Path, path: &Path, force: bool) -> io::Result<()> {
-    if force {
-        return fs::rename(partial, path);
-    }
-    match fs::hard_link(partial, path) {
-        // Not every file system has links.
-        Err(error) if error.kind() != ErrorKind::AlreadyExists && !path.exists() => fs::rename(partial, path),
-        Err(error) => Err(error),
-        Ok(()) => fs::remove_file(partial),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
-use trimwise::trace::{Header, TraceDevice, TraceInfo, convert, survey};
+use trimwise::trace::{Header, TraceDevice, TraceError, TraceInfo, convert, survey};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::trace_file::{NewTrace, is_rereadable};
@@ -39,7 +39,7 @@ pub fn run(
 ) -> Result<String, Failure> {
     match command {
         TraceCommand::Info(arguments) => info(arguments, &*on_signal(OnInterrupt::StopAndShow)?),
-        TraceCommand::Convert(arguments) => convert_file(arguments, &*on_signal(OnInterrupt::StopAfterStep)?),
+        TraceCommand::Convert(arguments) => convert_file(arguments, &*on_signal(OnInterrupt::StopAfterRun)?),
     }
 }
 
@@ -161,8 +161,12 @@ fn convert_file(arguments: &ConvertArguments, stop: &AtomicBool) -> Result<Strin
         )));
     }
     let new = NewTrace::create(output, *force).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
-    let (records, new) =
-        convert(&mut *source, &header, new).map_err(|e| Failure::run(format!("{input}: {e}")))?;
+    let converted = convert(&mut *source, &header, new, &mut |_| !stop.load(Ordering::Relaxed));
+    let (records, new) = converted.map_err(|error| match error {
+        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
+        TraceError::Io { .. } => Failure::run(format!("{input}: {error}")),
+        _ => Failure::usage(format!("{input}: {error}")),
+    })?;
     new.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
     Ok(format!("{shown}: {} records\n", grouped(records)))
 }
@@ -207,7 +211,25 @@ mod tests {
         let text = run_line(&["info", &log]).unwrap();
         assert!(text.contains("Partial: line 3: action 'fly'"), "{text}");
         let new = path("new");
-        assert!(matches!(run_line(&["convert", &log, &new]), Err(Failure::Run(m)) if m.contains("line 3")));
+        assert!(matches!(run_line(&["convert", &log, &new]), Err(Failure::Usage(m)) if m.contains("line 3")));
         assert!(!std::path::Path::new(&new).exists());
+    }
+
+    #[test]
+    fn regression_convert_keeps_what_it_cannot_replace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (good, bad) = (path("good"), path("bad"));
+        std::fs::write(&good, "fio version 3 iolog\n0 a write 0 8192\n").unwrap();
+        std::fs::write(&bad, "fio version 3 iolog\n0 a write 0 8192\n1 a fly\n").unwrap();
+        assert!(run_line(&["convert", "--force", &bad, &good]).is_err());
+        assert!(run_line(&["info", &good]).unwrap().contains("1 records"));
+        assert!(
+            run_line(&["convert", "--force", &good, &good]).unwrap().contains("1 records"),
+            "onto itself"
+        );
+        assert!(run_line(&["info", &good]).unwrap().contains("1 records"));
+        assert!(run_line(&["convert", "--force", &bad, "/dev/null"]).is_err());
+        assert!(std::path::Path::new("/dev/null").exists());
     }
 }

@@ -186,6 +186,24 @@ fn of_several_devices_one_is_chosen() {
     assert_eq!(with(DeviceChoice::Number(2)).unwrap_err(), "the trace has no requests to device 2");
 }
 
+/// A file system on several disks has one journal, whose commits are not those of its first disk.
+#[test]
+fn regression_a_commit_is_of_every_device() {
+    let file_system = Some(TraceFileSystem { is_traced: true, ..TraceFileSystem::default() });
+    let header = Header { devices: vec![TraceDevice::default(); 2], file_system, ..Header::default() };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    for (device, event) in [(1, write(0, 8)), (1, freed(0, 8)), (0, Event::Committed), (0, Event::Lost(2))] {
+        writer.write(&Record { at: SimTime(0), device, event }).unwrap();
+    }
+    let trace = writer.finish().unwrap();
+    for devices in [DeviceChoice::Only, DeviceChoice::Number(1), DeviceChoice::All] {
+        let options = ReplayOptions { devices, ..ReplayOptions::default() };
+        let cell = run(&ReplaySpec { options, ..spec("commit") }, &trace).unwrap();
+        assert_eq!(cell.ledger.as_ref().unwrap().units.freed, 8, "{devices:?}");
+        assert_eq!(figures(&cell).lost_events, 2, "{devices:?}");
+    }
+}
+
 /// The first half of the drive is discarded, of which a quarter is then written again.
 fn discards() -> Vec<(u64, Event)> {
     let mut events: Vec<(u64, Event)> = (0..64).map(|i| (i * 1_000, discard(i * 128, 128))).collect();
