@@ -27,15 +27,19 @@ const QUICK: Bytes = Bytes::gib(16);
 const MEMORY_MIB_MIN: u64 = 128;
 
 /// Processor time of one run with the default workload: so much for the workload, and so much for each GiB of the drive
-/// for its ageing. Other workloads take longer or shorter.
-const SECONDS_PER_RUN: f64 = 3.0;
-const SECONDS_PER_GIB: f64 = 0.03;
+/// for its ageing. Measured: 1.2 s at 16 GiB (sata-generic), 4 s at 238 GiB, 19 s at 931 GiB (nvme-generic). Other
+/// workloads take longer or shorter.
+const SECONDS_PER_RUN: f64 = 1.0;
+const SECONDS_PER_GIB: f64 = 0.02;
 
 /// SATA drives of this size or more are taken for ones with an SLC cache.
 const WITH_SLC_CACHE: u64 = 384_000_000_000;
 
 /// Flash storage of phones and boards up to this size is taken for an older one.
 const OLD_UFS: u64 = 128_000_000_000;
+
+/// How the profile was chosen if `--device` named it.
+const GIVEN: &str = "given";
 
 /// What was found, and what stands in for it: the key `here` of the JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,7 +117,7 @@ impl StandIn {
             ))
         };
         let (device, matched_by, why) = match &arguments.devices[..] {
-            [device] => (device.clone(), "given", "as --device says".to_owned()),
+            [device] => (device.clone(), GIVEN, "as --device says".to_owned()),
             [] => match (found.drives.first(), found.drives.iter().find_map(Drive::why_no_ssd)) {
                 (None, _) => {
                     let fs_type = &found.mount.fs_type;
@@ -133,7 +137,7 @@ impl StandIn {
             }
         };
         let drive_size = found.drives.first().map(|drive| drive.size).filter(|size| size.0 > 0);
-        let whole = drive_size.filter(|_| matched_by != "given");
+        let whole = drive_size.filter(|_| matched_by != GIVEN);
         let limit = if arguments.full_size { Bytes(u64::MAX) } else { QUICK };
         let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
         let mut stand_in = Self {
@@ -149,6 +153,11 @@ impl StandIn {
         let (_, profile) = crate::input::device(&stand_in.device)?;
         stand_in.memory_mib = arguments.memory.or_else(|| stand_in.scaled_memory(&profile));
         Ok(stand_in)
+    }
+
+    /// Whether the user chose the profile.
+    pub fn is_given(&self) -> bool {
+        self.matched_by == GIVEN
     }
 
     /// How full the file system is.
@@ -248,9 +257,13 @@ impl StandIn {
             if let Some(memory) = self.memory_mib {
                 line += &format!(", with {} of memory", Bytes::mib(memory));
             }
-            line +=
-                "); the workload is not scaled: it stands for one as many times as large on the whole drive";
-            line += " (--full-size models that).";
+            line += &format!(
+                "). The workload is not scaled, so it stands for one {} times as large on the whole drive.",
+                figure(1.0 / scale)
+            );
+            if self.capacity_max == QUICK {
+                line += " --full-size models the whole drive.";
+            }
         }
         if self.found.mount.fs_type != "ext4" {
             line += " The modelled file system is ext4.";
@@ -282,8 +295,9 @@ pub fn announce(device: &Profile, runs: usize, jobs: Option<u16>) {
     } else {
         format!("{} min", figure(seconds / 60.0))
     };
+    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
     eprintln!(
-        "note: {runs} runs, {jobs} at a time: about {about} with the default workload; Ctrl-C keeps finished runs"
+        "note: {runs}, {jobs} at a time: about {about} with the default workload; Ctrl-C keeps finished runs"
     );
 }
 
@@ -338,4 +352,131 @@ fn profile_for(drive: &Drive) -> (String, &'static str, String) {
         }
     };
     (name.to_owned(), "class", format!("chosen by class ({class}), since no profile names its model"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use trimwise_linux::mount::parse_mountinfo;
+
+    use super::*;
+    use crate::commands::{Command, CommandLine};
+
+    fn drive(link: Transport, model: &str, gib: u64) -> Drive {
+        Drive {
+            name: "sda".to_owned(),
+            model: model.to_owned(),
+            size: Bytes::gib(gib),
+            link,
+            rotates: false,
+            discard_max: Bytes::gib(2),
+            is_volatile: true,
+            borrows_memory: false,
+            is_remote: false,
+        }
+    }
+
+    fn found(mount: &str, drives: Vec<Drive>) -> Found {
+        let size = drives.iter().map(|drive| drive.size.0).sum();
+        Found {
+            mount: parse_mountinfo(mount.as_bytes()).remove(0),
+            drives,
+            size: Bytes(size),
+            utilization_percent: 63,
+            trimmers: vec!["fstrim.timer".to_owned()],
+            kernel: "6.12.43-amd64".to_owned(),
+            memory: Some(Bytes::gib(16)),
+        }
+    }
+
+    const EXT4: &str = "22 1 8:1 / /home rw - ext4 /dev/sda1 rw";
+
+    fn chosen(found: Found, options: &str) -> Result<(StandIn, Here, Profile), Failure> {
+        let line = format!("trimwise compare --here /home {options}");
+        let line = CommandLine::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Compare(arguments) = line.command else { unreachable!() };
+        let stand_in = StandIn::chosen(found, &arguments)?;
+        let mut device = crate::input::device(&stand_in.device)?;
+        let here = stand_in.stand_in(&mut device)?;
+        Ok((stand_in, here, device.1))
+    }
+
+    fn words(here: &Here) -> String {
+        here.text().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_known_model_has_its_own_profile_and_is_scaled_down_with_the_memory() {
+        let known = drive(Transport::Ata, "Samsung SSD 870 EVO 500GB", 512);
+        let (stand_in, here, profile) = chosen(found(EXT4, vec![known.clone()]), "").unwrap();
+        assert_eq!((here.profile.as_str(), here.matched_by), ("sata-500gb-slc", "model"));
+        assert_eq!(here.scale.to_string(), "0.03125");
+        assert_eq!((profile.config.capacity_bytes, stand_in.memory_mib), (16 << 30, Some(512)));
+        assert_eq!(profile.name, "sata-500gb-slc (16 GiB)");
+        assert_eq!(stand_in.linux.as_deref(), Some("6.12.43-amd64"));
+        let text = words(&here);
+        for expected in [
+            "Here: /home (ext4 on /dev/sda1), 63 % in use, TRIM: nodiscard, fstrim.timer; sda: Samsung SSD 870 EVO",
+            "In its place: sata-500gb-slc, made from published figures of this model; it was not fitted to this drive.",
+            "Scaled to 1/32 (16 GiB, with 512 MiB of memory). The workload is not scaled, so it stands for one 32 times",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
+        let (stand_in, here, _) = chosen(found(EXT4, vec![known]), "--full-size").unwrap();
+        assert!(here.scale > 0.9 && stand_in.memory_mib > Some(14_000), "the profile is a little smaller");
+    }
+
+    #[test]
+    fn other_drives_are_taken_by_class() {
+        let nvme = drive(Transport::Nvme, "X", 1000);
+        let dramless = Drive { borrows_memory: true, ..nvme.clone() };
+        let safe = Drive { is_volatile: false, ..nvme.clone() };
+        for (drive, profile) in [
+            (nvme, "nvme-generic"),
+            (dramless, "nvme-500gb-dramless"),
+            (safe, "nvme-960gb-enterprise"),
+            (drive(Transport::Ata, "X", 100), "sata-generic"),
+            (drive(Transport::Ata, "X", 1000), "sata-500gb-slc"),
+            (drive(Transport::Mmc, "X", 60), "ufs21-64gb"),
+            (drive(Transport::Ufs, "X", 200), "ufs4-256gb"),
+            (drive(Transport::Virtio, "", 20), "sata-generic"),
+        ] {
+            let (_, here, _) = chosen(found(EXT4, vec![drive]), "").unwrap();
+            assert_eq!((here.profile.as_str(), here.matched_by), (profile, "class"));
+        }
+        // A drive below the limit is modelled at its own size.
+        let (_, here, profile) = chosen(found(EXT4, vec![drive(Transport::Mmc, "X", 8)]), "").unwrap();
+        assert_eq!((here.scale.to_string().as_str(), profile.config.capacity_bytes), ("1", 8 << 30));
+    }
+
+    #[test]
+    fn what_is_given_wins_and_no_ssd_is_refused_without_it() {
+        let disk = Drive { rotates: true, ..drive(Transport::Ata, "ST2000DM008", 1863) };
+        let memory = found("22 1 0:5 / /srv rw - tmpfs tmpfs rw", Vec::new());
+        for (found, expected) in [
+            (found(EXT4, vec![disk.clone()]), "--here /home: below it is a hard disk"),
+            (memory, "--here /srv: tmpfs: it lies in memory; expected a directory on an SSD, or --device"),
+        ] {
+            let refused = chosen(found.clone(), "").err().unwrap().to_string();
+            assert!(refused.contains(expected), "{refused}");
+            let (stand_in, here, profile) = chosen(found, "--device sata-small --memory 700").unwrap();
+            assert!(stand_in.is_given() && here.scale.to_string() == "1", "{here:?}");
+            assert_eq!((profile.name.as_str(), stand_in.memory_mib), ("sata-small", Some(700)));
+        }
+        let several = chosen(found(EXT4, vec![disk]), "--device sata-small sata-generic").err().unwrap();
+        assert!(several.to_string().contains("one --device"), "{several}");
+    }
+
+    #[test]
+    fn what_the_host_does_today_is_compared_too() {
+        let btrfs = "22 1 0:40 / /home rw - btrfs /dev/sda rw,discard=async";
+        let drives = vec![drive(Transport::Ata, "A", 100), drive(Transport::Ata, "B", 100)];
+        let (stand_in, here, _) = chosen(found(btrfs, drives), "").unwrap();
+        let mut policies = vec!["off".to_owned(), "ideal".to_owned()];
+        stand_in.add_policy(&mut policies);
+        assert_eq!(policies, ["off", "btrfs", "ideal"]);
+        let text = words(&here);
+        assert!(text.contains("2 drives, of which the first counts: sda: A"), "{text}");
+        assert!(text.contains("The modelled file system is ext4."), "{text}");
+    }
 }

@@ -83,7 +83,9 @@ impl Plan {
         let memory_mib = given_memory.unwrap_or(defaults::MEMORY_MIB);
         let seed = arguments.seed.unwrap_or(defaults::SEED);
         let settings = Settings::of(arguments, |command| {
-            device_arguments.iter().for_each(|d| command.option("--device", d));
+            if found.as_ref().is_none_or(StandIn::is_given) {
+                device_arguments.iter().for_each(|d| command.option("--device", d));
+            }
             policy_arguments.iter().for_each(|p| command.option("--policy", p));
             command.option("--utilization", utilization_percent);
             if given_linux.is_some() {
