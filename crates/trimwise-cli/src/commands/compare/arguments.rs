@@ -29,7 +29,7 @@ pub struct CompareArguments {
     pub devices: Vec<String>,
 
     /// Take drive, kernel, memory and fullness from the file system that contains PATH; a built-in profile stands in for
-    /// the drive. --device, --utilization, --linux and --memory take precedence
+    /// the drive. An explicit --device or --utilization or --linux or --memory wins over what was found
     #[arg(long, value_name = "PATH")]
     pub here: Option<PathBuf>,
 
