@@ -33,7 +33,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PATH")]
     pub here: Option<PathBuf>,
 
-    /// With --here: model the whole drive, even if it has more than 16 GiB
+    /// Model the whole drive that --here found, even if it has more than 16 GiB
     #[arg(long, requires = "here")]
     pub full_size: bool,
 
