@@ -9,6 +9,7 @@
 //! - [`raw_device`]: a real file or block device behind the library's block trait;
 //! - [`doctor`]: is TRIM on here, and does it arrive; for this and for the daemon, [`host_root`]: where the host's
 //!   files are;
+//! - [`here`]: the drive, file system, kernel and memory of a directory, for a model of them;
 //! - [`consent`]: whether such a target may be overwritten;
 //! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`] maps a file's
 //!   bytes to its device, and [`layers`] maps that device's bytes to the disks below;
@@ -32,6 +33,7 @@ pub mod fiemap;
 pub mod files;
 pub mod free_space;
 pub mod fstab;
+pub mod here;
 pub mod host_root;
 pub mod ioctl;
 pub mod layers;

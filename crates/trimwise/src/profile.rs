@@ -121,6 +121,8 @@ pub struct Profile {
     pub settings: Vec<Setting>,
     /// Where numbers come from: by setting (`nand.t_prog_ns`) or by table (`nand`).
     pub sources: BTreeMap<String, String>,
+    /// The models that it describes, as drives report them; a `*` at the end stands for any ending.
+    pub models: Vec<String>,
 }
 
 impl Profile {
@@ -209,6 +211,14 @@ impl Profile {
         self.sources.iter().filter(|(_, source)| source.starts_with("fitted")).map(|(key, _)| key.as_str())
     }
 
+    /// Whether it describes drives that report this model.
+    pub fn describes(&self, model: &str) -> bool {
+        self.models.iter().any(|known| match known.strip_suffix('*') {
+            Some(start) => model.starts_with(start),
+            None => model == known,
+        })
+    }
+
     fn read_file(text: &str, file: &str) -> Result<ProfileFile, ProfileError> {
         let source = Source { text, file, variant: None };
         let document = DeTable::parse(text).map_err(|error| {
@@ -257,6 +267,7 @@ impl Profile {
             faults: contents.faults,
             settings: std::mem::take(&mut reader.values),
             sources: contents.sources,
+            models: contents.models,
         };
         profile.config.nand.endurance_is_assumed =
             profile.source("nand.endurance_cycles").is_none_or(|source| source.contains("assumed"));

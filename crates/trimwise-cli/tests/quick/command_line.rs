@@ -245,6 +245,14 @@ fn targets_that_are_none_are_refused() {
 }
 
 #[test]
+fn here_sets_up_the_model_only() {
+    refused("compare --here / --target dir:/tmp", &["--here does not go with --target dir:/tmp"]);
+    refused("compare --full-size", &["--here <PATH>"]);
+    refused("compare --here nowhere", &["--here nowhere:", "No such file or directory"]);
+    refused("compare --here /proc", &["--here /proc: proc: ", "or --device to name the profile"]);
+}
+
+#[test]
 fn a_real_directory_does_not_pretend_to_have_policies() {
     refused("compare --target dir:. --policy off", &["--policy", "mounted with"]);
     refused("compare --target dir:. --device sata-small", &["--device", "for the model"]);

@@ -9,6 +9,7 @@ mod trim_command;
 
 mod daemon;
 mod device;
+mod here;
 mod record;
 mod trim;
 mod verify;

@@ -154,7 +154,7 @@ fn ending_at_disk(layer: &Layer, disk: &Disk) -> (String, String) {
             "the controller's HBA mode passes TRIM on; for a virtual machine's disk set discard=unmap on the \
              host".to_owned(),
         ),
-        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Other => {
+        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Other => {
             (format!("{model} offers no TRIM"), "update its firmware, or use another drive".to_owned())
         }
     }

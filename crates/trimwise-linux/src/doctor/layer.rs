@@ -39,6 +39,8 @@ pub enum Transport {
     Virtio,
     /// eMMC or an SD card.
     Mmc,
+    /// UFS, which Linux drives as SCSI.
+    Ufs,
     /// SCSI: SAS, a RAID controller, a disk of a virtual machine.
     Scsi,
     /// Anything else.
@@ -114,14 +116,19 @@ fn kind_of(root: &HostRoot, device: &SysBlock) -> Kind {
     if let Some(file) = device.backing_file() {
         return Kind::Loop(file.display().to_string());
     }
+    Kind::Disk(disk_of(root, device))
+}
+
+/// What a disk reports of itself.
+pub(crate) fn disk_of(root: &HostRoot, device: &SysBlock) -> Disk {
     let first = |files: [&str; 2]| files.iter().find_map(|file| device.text(file)).unwrap_or_default();
-    Kind::Disk(Disk {
+    Disk {
         model: first(["device/model", "device/name"]),
         firmware: first(["device/rev", "device/firmware_rev"]),
         transport: transport(root, device),
         rotational: device.number("queue/rotational").is_ok_and(|n| n == 1),
         provisioning: provisioning(device),
-    })
+    }
 }
 
 fn transport(root: &HostRoot, device: &SysBlock) -> Transport {
@@ -131,6 +138,8 @@ fn transport(root: &HostRoot, device: &SysBlock) -> Transport {
         |start: &str| below.components().any(|part| part.as_os_str().to_string_lossy().starts_with(start));
     if has("usb") {
         Transport::Usb
+    } else if below.components().any(|part| part.as_os_str().to_string_lossy().contains("ufshc")) {
+        Transport::Ufs
     } else if name.starts_with("nvme") {
         Transport::Nvme
     } else if has("ata") || device.text("device/vendor").is_some_and(|vendor| vendor == "ATA") {

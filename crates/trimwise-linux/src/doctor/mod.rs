@@ -9,7 +9,7 @@
 mod ending;
 mod layer;
 mod quirks;
-mod trimmers;
+pub(crate) mod trimmers;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use crate::block_device::{SysBlock, devices_in_sysfs};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, parse_mountinfo};
 use crate::path_error::{PathError, at};
+pub(crate) use layer::disk_of;
 pub use layer::{Disk, Kind, Layer, Transport};
 
 /// File systems that have FITRIM.
@@ -313,6 +314,7 @@ fn told(layer: &Layer) -> LayerReport {
                 Transport::Nvme => "NVMe",
                 Transport::Virtio => "virtio",
                 Transport::Mmc => "MMC",
+                Transport::Ufs => "UFS",
                 Transport::Scsi => "SCSI",
                 Transport::Other => "disk",
             };

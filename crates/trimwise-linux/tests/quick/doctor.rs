@@ -7,58 +7,14 @@ use std::path::Path;
 use trimwise_linux::doctor::{DoctorError, Report, examine};
 use trimwise_linux::host_root::HostRoot;
 
-/// A fake host.
-struct Host(tempfile::TempDir);
-
-const GIB: u64 = 1 << 30;
+use crate::host::{GIB, Host, SDA};
 
 impl Host {
-    fn new(mountinfo: &str) -> Self {
-        let host = Self(tempfile::tempdir().unwrap());
-        host.file("proc/1/mountinfo", mountinfo);
-        host.file("proc/sys/kernel/osrelease", "6.12.43\n");
-        host
-    }
-
-    fn file(&self, path: &str, text: &str) -> &Self {
-        let path = self.0.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-        self
-    }
-
-    /// A device in sysfs; `place` is below /sys/devices.
-    fn device(&self, place: &str, numbers: &str, discard_max: u64) -> &Self {
-        let at = format!("sys/devices/{place}");
-        self.file(&format!("{at}/dev"), numbers);
-        if !place.contains("/sda/sda") {
-            self.file(&format!("{at}/queue/discard_max_bytes"), &discard_max.to_string());
-            self.file(&format!("{at}/queue/rotational"), "0");
-        }
-        self.file(&format!("{at}/stat"), "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17");
-        let link = self.0.path().join(format!("sys/dev/block/{numbers}"));
-        fs::create_dir_all(link.parent().unwrap()).unwrap();
-        symlink(format!("../../devices/{place}"), link).unwrap();
-        self
-    }
-
-    fn slave(&self, place: &str, below: &str) -> &Self {
-        let slaves = self.0.path().join(format!("sys/devices/{place}/slaves"));
-        fs::create_dir_all(&slaves).unwrap();
-        symlink(
-            self.0.path().join("sys/devices").join(below),
-            slaves.join(Path::new(below).file_name().unwrap()),
-        )
-        .unwrap();
-        self
-    }
-
     fn examine(&self) -> Report {
         examine(&HostRoot::new(self.0.path()), Path::new("/run/trimwise"), None).unwrap()
     }
 }
 
-const SDA: &str = "pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda";
 const USB: &str = "pci0000:00/usb2/2-1/host6/target6:0:0/6:0:0:0/block/sdb";
 
 /// All findings and their fixes, in one text.

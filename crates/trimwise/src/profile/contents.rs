@@ -20,6 +20,8 @@ pub(crate) struct Contents {
     #[serde(default)]
     pub faults: Faults,
     pub sources: BTreeMap<String, String>,
+    #[serde(default)]
+    pub models: Vec<String>,
     #[serde(default, rename = "firmware")]
     _firmware: BTreeMap<String, IgnoredAny>,
 }

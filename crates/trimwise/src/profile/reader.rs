@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::ops::Range;
 
-use serde::de::value::StrDeserializer;
+use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{
     Deserialize as _, DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer,
     MapAccess, Unexpected, VariantAccess, Visitor,
@@ -333,6 +333,14 @@ impl<'t> Deserializer<'t> for Node<'_, 't> {
         visitor.visit_some(self)
     }
 
+    fn deserialize_seq<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
+        let texts = |value: &'t DeValue<'t>| {
+            value.as_array()?.iter().map(|text| text.get_ref().as_str()).collect::<Option<Vec<_>>>()
+        };
+        let texts = self.take("a list of texts in quotes", texts)?;
+        visitor.visit_seq(SeqDeserializer::new(texts.into_iter()))
+    }
+
     fn deserialize_struct<V: Visitor<'t>>(
         self,
         _: &str,
@@ -373,7 +381,7 @@ impl<'t> Deserializer<'t> for Node<'_, 't> {
 
     serde::forward_to_deserialize_any! {
         <W: Visitor<'t>>
-        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str bytes byte_buf unit unit_struct newtype_struct seq tuple
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str bytes byte_buf unit unit_struct newtype_struct tuple
         tuple_struct identifier ignored_any
     }
 }

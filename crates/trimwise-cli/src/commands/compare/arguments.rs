@@ -1,5 +1,7 @@
 //! Arguments of `compare`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use trimwise::compare::result::Measure;
 use trimwise::policy::terms;
@@ -25,6 +27,15 @@ pub struct CompareArguments {
     /// firmwares; one or more [default: sata-small]
     #[arg(long = "device", short = 'd', value_name = "NAME|FILE", num_args = 1.., value_parser = word)]
     pub devices: Vec<String>,
+
+    /// Take drive, kernel, memory and fullness from the file system that contains PATH; a built-in profile stands in for
+    /// the drive. An explicit --device or --utilization or --linux or --memory wins over what was found
+    #[arg(long, value_name = "PATH")]
+    pub here: Option<PathBuf>,
+
+    /// Model the whole drive that --here found, even if it has more than 16 GiB
+    #[arg(long, requires = "here")]
+    pub full_size: bool,
 
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1.., help = policy_help())]
     pub policies: Vec<String>,
@@ -88,6 +99,8 @@ pub struct CompareArguments {
 const COMPARE_EXAMPLES: &str = "Examples:\n  \
     trimwise compare\n      \
     the built-in workload on a built-in device, with everything at its default\n  \
+    trimwise compare --here /home\n      \
+    a drive like the one below /home, as full as it is, under this host's kernel\n  \
     trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
     your own policies; join terms with `+`\n  \
     trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod check;
+mod here;
 mod on_directory;
 mod on_kernel;
 mod on_model;
@@ -101,6 +102,9 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// The same on a real kernel; `None` if that was not requested.
     pub check: Option<check::Check>,
+    /// What `--here` found, and what stands in for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub here: Option<here::Here>,
     /// Why runs are missing.
     #[serde(skip)]
     pub ended_by: Option<Failure>,
@@ -131,6 +135,12 @@ pub fn run(
             arguments.target
         )));
     }
+    if arguments.here.is_some() && !matches!(target, Target::Model) {
+        return Err(Failure::usage(format!(
+            "--here does not go with --target {}: it sets up the model; expected --target model",
+            arguments.target
+        )));
+    }
     let destinations = Destinations::check(&arguments.output)?;
     let comparison = match target {
         Target::Model => on_model::run(arguments, on_signal)?,
@@ -146,7 +156,7 @@ fn deliver(
     comparison: Comparison,
 ) -> Result<String, Failure> {
     let text = || {
-        let mut text = String::new();
+        let mut text = comparison.here.as_ref().map_or_else(String::new, here::Here::text);
         if arguments.postmark {
             for cell in &comparison.cells {
                 text += &format!("{}, {}, repetition {}\n", cell.device, cell.policy, cell.rep + 1);
@@ -222,6 +232,10 @@ impl Settings {
         if arguments.target != "model" {
             text.option("--target", &arguments.target);
         }
+        arguments.here.iter().for_each(|path| text.option("--here", path.display()));
+        if arguments.full_size {
+            text.argument("--full-size");
+        }
         command(&mut text);
         arguments.judge.iter().for_each(|judge| text.option("--judge", judge));
         Self {
@@ -270,6 +284,7 @@ fn finish(
         summary: rows,
         verdict,
         check: None,
+        here: None,
         ended_by,
     })
 }

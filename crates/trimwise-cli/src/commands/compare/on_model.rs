@@ -17,6 +17,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
 use super::check::{self, Planned};
+use super::here::{self, Here, StandIn};
 use super::on_kernel::Runs;
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
@@ -36,6 +37,7 @@ pub struct Plan {
     linux: LinuxVersion,
     memory: Bytes,
     seed: u64,
+    here: Option<Here>,
     pub settings: Settings,
 }
 
@@ -43,35 +45,53 @@ impl Plan {
     /// Resolves the arguments, and rejects what cannot run.
     pub fn of(arguments: &CompareArguments) -> Result<Self, Failure> {
         let target = arguments.check.as_deref().map(check::parse).transpose()?;
-        let device_arguments = or(&arguments.devices, [defaults::DEVICE]);
-        let policy_arguments = or(&arguments.policies, defaults::POLICIES);
+        let found = StandIn::of(arguments)?;
+        let device_arguments = match &found {
+            Some(found) => vec![found.device.clone()],
+            None => or(&arguments.devices, [defaults::DEVICE]),
+        };
+        let mut policy_arguments = or(&arguments.policies, defaults::POLICIES);
+        if let (true, Some(found)) = (arguments.policies.is_empty(), &found) {
+            found.add_policy(&mut policy_arguments);
+        }
         let policies = named(&policy_arguments, "--policy", input::policy)?;
-        let devices = named(&device_arguments, "--device", input::device)?;
+        let mut devices = named(&device_arguments, "--device", input::device)?;
+        let given_memory = arguments.memory.or(found.as_ref().and_then(|found| found.memory_mib));
+        let given_linux = match (&found, &arguments.linux, &target) {
+            (Some(found), None, None) => found.linux.clone(),
+            (_, linux, _) => linux.clone(),
+        };
+        let here = found.as_ref().map(|found| found.stand_in(&mut devices[0])).transpose()?;
         let workload = Workload::of(arguments)?;
         if arguments.fill {
             return Err(Failure::usage(NO_FILL));
         }
-        let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
+        let utilization_percent = arguments
+            .utilization
+            .or(found.as_ref().map(|found| found.utilization_percent()))
+            .unwrap_or(defaults::UTILIZATION_PERCENT);
         for (_, device) in &devices {
             policies.iter().try_for_each(|(_, policy)| check_policy(device, *policy))?;
             workload.check(&Room::of(device, FormatOptions::TODAY, utilization_percent)?, device)?;
         }
         // The model that is checked on a kernel models that kernel, with as much memory.
-        let (option, linux) = match (&arguments.linux, &target) {
+        let (option, linux) = match (&given_linux, &target) {
             (None, Some(target)) => ("--check", target.version.as_str()),
             (linux, _) => ("--linux", linux.as_deref().unwrap_or(defaults::LINUX)),
         };
         let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
-        let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
+        let memory_mib = given_memory.unwrap_or(defaults::MEMORY_MIB);
         let seed = arguments.seed.unwrap_or(defaults::SEED);
         let settings = Settings::of(arguments, |command| {
-            device_arguments.iter().for_each(|d| command.option("--device", d));
+            if found.as_ref().is_none_or(StandIn::is_given) {
+                device_arguments.iter().for_each(|d| command.option("--device", d));
+            }
             policy_arguments.iter().for_each(|p| command.option("--policy", p));
             command.option("--utilization", utilization_percent);
-            if arguments.linux.is_some() {
+            if given_linux.is_some() {
                 command.option("--linux", linux);
             }
-            if arguments.memory.is_some() || target.is_some() {
+            if given_memory.is_some() || target.is_some() {
                 command.option("--memory", memory_mib);
             }
             if let Some(target) = &arguments.check {
@@ -87,7 +107,17 @@ impl Plan {
             ..settings
         };
         let memory = Bytes::mib(memory_mib);
-        Ok(Self { devices, policies, workload, utilization_percent, linux: version, memory, seed, settings })
+        Ok(Self {
+            devices,
+            policies,
+            workload,
+            utilization_percent,
+            linux: version,
+            memory,
+            seed,
+            here,
+            settings,
+        })
     }
 }
 
@@ -120,6 +150,13 @@ pub fn run(
     let stop = on_signal(OnInterrupt::StopAndShow)?;
 
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: arguments.reps };
+    if plan.here.is_some() {
+        here::announce(
+            &plan.devices[0].1,
+            plan.policies.len() * arguments.reps as usize,
+            arguments.output.jobs,
+        );
+    }
     let ran = grid.run(arguments.output.jobs, pool::memory_of_run, |progress, index, pair, rep| {
         if stop.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted);
@@ -128,6 +165,7 @@ pub fn run(
         plan.run_cell(pair, rep, progress.report(index))
     });
     let mut comparison = finish(arguments, plan.settings.clone(), ran)?;
+    comparison.here.clone_from(&plan.here);
     let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(&stop)));
     if let (Some(check), Some((mut cells, failure))) = (check, ran) {
         judge(arguments, &mut cells)?;

@@ -35,6 +35,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
         summary: Summary::of(&cells).rows(),
         verdict: verdict(&cells).unwrap(),
         check: None,
+        here: None,
         partial: false,
         ended_by: None,
         cells,

@@ -1,0 +1,482 @@
+//! `compare --here PATH`: the model of this host, with a built-in profile in place of its drive.
+//!
+//! Two things are chosen here: which profile stands in, and how small the modelled drive is. A drive above
+//! [`QUICK`] is scaled down with its ratios kept, and the host's memory with it. Options that the user gives take
+//! precedence over what was found.
+
+use std::path::Path;
+
+use serde::Serialize;
+use trimwise::policy::LinuxVersion;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::pool;
+use trimwise_linux::doctor::Transport;
+use trimwise_linux::here::{Drive, Here as Found};
+use trimwise_linux::host_root::HostRoot;
+
+use crate::commands::compare::arguments::CompareArguments;
+use crate::output::is_quiet;
+use crate::table::folded;
+
+/// The largest drive that is modelled whole unless `--full-size` is given.
+const QUICK: Bytes = Bytes::gib(16);
+
+/// The least memory of a scaled-down host.
+const MEMORY_MIB_MIN: u64 = 128;
+
+/// Processor time of one run with the default workload: so much for the workload, and so much for each GiB of the drive
+/// for its ageing. Measured: 1.2 s at 16 GiB (sata-generic), 4 s at 238 GiB, 19 s at 931 GiB (nvme-generic). Other
+/// workloads take longer or shorter.
+const SECONDS_PER_RUN: f64 = 1.0;
+const SECONDS_PER_GIB: f64 = 0.02;
+
+/// SATA drives of this size or more are taken for ones with an SLC cache.
+const WITH_SLC_CACHE: u64 = 384_000_000_000;
+
+/// Flash storage of phones and boards up to this size is taken for an older one.
+const OLD_UFS: u64 = 128_000_000_000;
+
+/// How the profile was chosen if `--device` named it.
+const GIVEN: &str = "given";
+
+/// What was found, and what stands in for it: the key `here` of the JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Here {
+    /// Where the file system is mounted.
+    mount: String,
+    /// What is mounted: `/dev/sda1`.
+    device: String,
+    /// The drive below: `sda`; `None` if there is none or it is unknown.
+    drive: Option<String>,
+    /// The model that it reports.
+    model: Option<String>,
+    /// Its size.
+    size_bytes: Option<u64>,
+    /// The largest discard that it accepts; 0 if none.
+    discard_max_bytes: Option<u64>,
+    /// How the profile was chosen: `model`, `class`, or `given` by the user.
+    matched_by: &'static str,
+    /// The profile that stands in.
+    profile: String,
+    /// The modelled capacity as a share of the drive's, or of the profile's if the user gave it.
+    scale: f64,
+    /// The host's kernel.
+    kernel: String,
+    /// The host's memory.
+    memory_bytes: Option<u64>,
+    /// `ext4`, `btrfs`...
+    file_system: String,
+    /// How full it is.
+    utilization_percent: u8,
+    /// The mount's discard option, and what trims it periodically.
+    policy: String,
+    #[serde(skip)]
+    lines: [String; 2],
+}
+
+impl Here {
+    /// The two lines that open the text.
+    pub fn text(&self) -> String {
+        self.lines.iter().map(|line| folded(line, 0)).collect::<String>() + "\n"
+    }
+}
+
+/// What the model takes from this host.
+pub struct StandIn {
+    found: Found,
+    /// The profile, as `--device` names it.
+    pub device: String,
+    matched_by: &'static str,
+    why: String,
+    /// Size of the modelled drive at most.
+    capacity_max: Bytes,
+    /// The size that the scale refers to; `None`: the profile's.
+    whole: Option<Bytes>,
+    /// The modelled host's memory.
+    pub memory_mib: Option<u64>,
+    /// The modelled host's Linux; `None` if the host's is unknown to the model.
+    pub linux: Option<String>,
+}
+
+impl StandIn {
+    /// Looks at the directory of `--here`; `None` without that option.
+    pub fn of(arguments: &CompareArguments) -> Result<Option<Self>, Failure> {
+        let Some(path) = &arguments.here else { return Ok(None) };
+        let found = Found::of(&HostRoot::default(), Path::new("/run/trimwise"), path);
+        let found = found.map_err(|e| Failure::usage(format!("--here {}: {e}", path.display())))?;
+        Self::chosen(found, arguments).map(Some)
+    }
+
+    fn chosen(found: Found, arguments: &CompareArguments) -> Result<Self, Failure> {
+        let refused = |why: String| {
+            Failure::usage(format!(
+                "--here {}: {why}; expected a directory on an SSD, or --device to name the profile",
+                found.mount.mount_point.display()
+            ))
+        };
+        let (device, matched_by, why) = match &arguments.devices[..] {
+            [device] => (device.clone(), GIVEN, "as --device says".to_owned()),
+            [] => match (found.drives.first(), found.drives.iter().find_map(Drive::why_no_ssd)) {
+                (None, _) => {
+                    let fs_type = &found.mount.fs_type;
+                    return Err(refused(format!("{fs_type}: {}", found.why_no_drive())));
+                }
+                (Some(_), Some(why)) => {
+                    let names: Vec<&str> = found.drives.iter().map(|drive| drive.name.as_str()).collect();
+                    return Err(refused(format!("below it is {why}: {}", names.join(", "))));
+                }
+                (Some(drive), None) => profile_for(drive),
+            },
+            several => {
+                return Err(Failure::usage(format!(
+                    "--here goes with one --device; {} are given",
+                    several.len()
+                )));
+            }
+        };
+        let drive_size = found.drives.first().map(|drive| drive.size).filter(|size| size.0 > 0);
+        let whole = drive_size.filter(|_| matched_by != GIVEN);
+        let limit = if arguments.full_size { Bytes(u64::MAX) } else { QUICK };
+        let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
+        let mut stand_in = Self {
+            device,
+            matched_by,
+            why,
+            capacity_max: whole.map_or(limit, |whole| whole.min(limit)),
+            whole,
+            memory_mib: None,
+            linux,
+            found,
+        };
+        let (_, profile) = crate::input::device(&stand_in.device)?;
+        stand_in.memory_mib = arguments.memory.or_else(|| stand_in.scaled_memory(&profile));
+        Ok(stand_in)
+    }
+
+    /// Whether the user chose the profile.
+    pub fn is_given(&self) -> bool {
+        self.matched_by == GIVEN
+    }
+
+    /// How full the file system is.
+    pub fn utilization_percent(&self) -> u8 {
+        self.found.utilization_percent
+    }
+
+    /// Adds what the host does today to the default policies, if they lack it.
+    pub fn add_policy(&self, policies: &mut Vec<String>) {
+        let today = match (self.found.mount.discard(), self.found.mount.fs_type.as_str()) {
+            ("discard", "f2fs") => "f2fs",
+            ("discard=async", _) => "btrfs",
+            _ => return, // `off` and `commit` are there
+        };
+        policies.insert(1.min(policies.len()), today.to_owned());
+    }
+
+    fn scale(&self, profile: &Profile) -> f64 {
+        let capacity = profile.config.capacity_bytes;
+        capacity.min(self.capacity_max.0) as f64 / self.whole.map_or(capacity, |whole| whole.0) as f64
+    }
+
+    fn scaled_memory(&self, profile: &Profile) -> Option<u64> {
+        let whole = self.found.memory?.0 >> 20;
+        let scaled = whole as f64 * self.scale(profile).min(1.0);
+        Some((scaled as u64).max(MEMORY_MIB_MIN.min(whole)).max(64))
+    }
+
+    /// Scales the device down and describes it.
+    pub fn stand_in(&self, (name, profile): &mut (String, Profile)) -> Result<Here, Failure> {
+        let scale = self.scale(profile);
+        let own_name = name.clone();
+        let is_shrunk = profile.config.capacity_bytes > self.capacity_max.0;
+        if is_shrunk {
+            profile.config = profile.config.shrunk(self.capacity_max.0).map_err(|error| {
+                Failure::usage(format!(
+                    "{own_name} cannot be scaled to {}: {error}; expected --full-size, or another --device",
+                    self.capacity_max
+                ))
+            })?;
+            profile.name = format!("{own_name} ({})", self.capacity_max);
+            name.clone_from(&profile.name);
+        }
+        let found = &self.found;
+        let drive = found.drives.first();
+        Ok(Here {
+            mount: found.mount.mount_point.display().to_string(),
+            device: found.mount.device.clone(),
+            drive: drive.map(|drive| drive.name.clone()),
+            model: drive.map(|drive| drive.model.clone()).filter(|model| !model.is_empty()),
+            size_bytes: drive.map(|drive| drive.size.0),
+            discard_max_bytes: drive.map(|drive| drive.discard_max.0),
+            matched_by: self.matched_by,
+            profile: own_name.clone(),
+            scale,
+            kernel: found.kernel.clone(),
+            memory_bytes: found.memory.map(|memory| memory.0),
+            file_system: found.mount.fs_type.clone(),
+            utilization_percent: found.utilization_percent,
+            policy: found.policy(),
+            lines: [self.found_line(), self.stand_in_line(&own_name, profile, scale)],
+        })
+    }
+
+    fn found_line(&self) -> String {
+        let found = &self.found;
+        let memory = found.memory.map_or(String::new(), |memory| format!(", {memory} of memory"));
+        let drive = match &found.drives[..] {
+            [] => format!("no drive ({})", found.why_no_drive()),
+            [drive] => described(drive),
+            [first, others @ ..] => {
+                let others: Vec<&str> = others.iter().map(|drive| drive.name.as_str()).collect();
+                format!(
+                    "{} drives, of which the first counts: {}; also {}",
+                    found.drives.len(),
+                    described(first),
+                    others.join(", ")
+                )
+            }
+        };
+        format!(
+            "Here: {} ({} on {}), {} % in use, TRIM: {}; {drive}; Linux {}{memory}.",
+            found.mount.mount_point.display(),
+            found.mount.fs_type,
+            found.mount.device,
+            found.utilization_percent,
+            found.policy(),
+            found.kernel,
+        )
+    }
+
+    fn stand_in_line(&self, name: &str, profile: &Profile, scale: f64) -> String {
+        let capacity = Bytes(profile.config.capacity_bytes);
+        let mut line = format!("In its place: {name}, {}; it was not fitted to this drive.", self.why);
+        if scale < 0.995 {
+            line += &format!(" Scaled to 1/{} ({capacity}", figure(1.0 / scale));
+            if let Some(memory) = self.memory_mib {
+                line += &format!(", with {} of memory", Bytes::mib(memory));
+            }
+            line += &format!(
+                "). The workload is not scaled, so it stands for one {} times as large on the whole drive.",
+                figure(1.0 / scale)
+            );
+            if self.capacity_max == QUICK {
+                line += " --full-size models the whole drive.";
+            }
+        }
+        if self.found.mount.fs_type != "ext4" {
+            line += " The modelled file system is ext4.";
+        }
+        let drive = self.found.drives.iter().map(|drive| drive.size.0).sum::<u64>();
+        if self.found.size.0.saturating_mul(10) < drive.saturating_mul(9) {
+            line += " It takes the whole drive; the one here takes a part.";
+        }
+        if self.found.drives.iter().any(|drive| drive.discard_max.0 == 0) {
+            line += " The drive here takes no TRIM; see `trimwise doctor`.";
+        }
+        if self.linux.is_none() {
+            line += &format!(" Linux {} is unknown to the model.", self.found.kernel);
+        }
+        line
+    }
+}
+
+/// Says how long the runs may take, on standard error.
+pub fn announce(device: &Profile, runs: usize, jobs: Option<u16>) {
+    if is_quiet() {
+        return;
+    }
+    let jobs = jobs.map_or_else(|| pool::default_jobs(pool::memory_of_run(device)), usize::from).max(1);
+    let gib = device.config.capacity_bytes as f64 / Bytes::gib(1).0 as f64;
+    let seconds = (SECONDS_PER_RUN + SECONDS_PER_GIB * gib) * runs.div_ceil(jobs) as f64;
+    let about = if seconds < 90.0 {
+        format!("{} s", figure(seconds))
+    } else {
+        format!("{} min", figure(seconds / 60.0))
+    };
+    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    eprintln!(
+        "note: {runs}, {jobs} at a time: about {about} with the default workload; Ctrl-C keeps finished runs"
+    );
+}
+
+/// Two digits.
+fn figure(value: f64) -> String {
+    if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+fn described(drive: &Drive) -> String {
+    let model = if drive.model.is_empty() { "no model" } else { &drive.model };
+    let trim = if drive.discard_max.0 == 0 { "no TRIM" } else { "takes TRIM" };
+    format!("{}: {model}, {}, {}, {trim}", drive.name, drive.size, link(drive.link))
+}
+
+fn link(link: Transport) -> &'static str {
+    match link {
+        Transport::Usb => "USB",
+        Transport::Ata => "SATA",
+        Transport::Nvme => "NVMe",
+        Transport::Virtio => "virtio",
+        Transport::Mmc => "MMC",
+        Transport::Ufs => "UFS",
+        Transport::Scsi => "SCSI",
+        Transport::Other => "unknown link",
+    }
+}
+
+/// Finds the profile for a drive: its name, how it was chosen, and why.
+fn profile_for(drive: &Drive) -> (String, &'static str, String) {
+    let model = Profile::embedded_names()
+        .filter_map(Profile::embedded)
+        .find(|profile| profile.describes(&drive.model));
+    if let Some(profile) = model {
+        return (profile.name, "model", "made from published figures of this model".to_owned());
+    }
+    let (name, class) = match drive.link {
+        Transport::Nvme if drive.borrows_memory => ("nvme-500gb-dramless", "an NVMe drive without DRAM"),
+        Transport::Nvme if !drive.is_volatile => {
+            ("nvme-960gb-enterprise", "an NVMe drive whose write cache survives a power cut")
+        }
+        Transport::Nvme => ("nvme-generic", "an NVMe drive with DRAM"),
+        Transport::Ufs | Transport::Mmc if drive.size.0 <= OLD_UFS => {
+            ("ufs21-64gb", "UFS or eMMC up to 128 GB")
+        }
+        Transport::Ufs | Transport::Mmc => ("ufs4-256gb", "UFS or eMMC above 128 GB"),
+        Transport::Ata | Transport::Usb if drive.size.0 >= WITH_SLC_CACHE => {
+            ("sata-500gb-slc", "a SATA SSD of 384 GB or more")
+        }
+        Transport::Ata | Transport::Usb => ("sata-generic", "a SATA SSD below 384 GB"),
+        Transport::Virtio | Transport::Scsi | Transport::Other => {
+            ("sata-generic", "a guess, since nothing shows what flash is below this disk")
+        }
+    };
+    (name.to_owned(), "class", format!("chosen by class ({class}), since no profile names its model"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use trimwise_linux::mount::parse_mountinfo;
+
+    use super::*;
+    use crate::commands::{Command, CommandLine};
+
+    fn drive(link: Transport, model: &str, gib: u64) -> Drive {
+        Drive {
+            name: "sda".to_owned(),
+            model: model.to_owned(),
+            size: Bytes::gib(gib),
+            link,
+            rotates: false,
+            discard_max: Bytes::gib(2),
+            is_volatile: true,
+            borrows_memory: false,
+            is_remote: false,
+        }
+    }
+
+    fn found(mount: &str, drives: Vec<Drive>) -> Found {
+        let size = drives.iter().map(|drive| drive.size.0).sum();
+        Found {
+            mount: parse_mountinfo(mount.as_bytes()).remove(0),
+            drives,
+            size: Bytes(size),
+            utilization_percent: 63,
+            trimmers: vec!["fstrim.timer".to_owned()],
+            kernel: "6.12.43-amd64".to_owned(),
+            memory: Some(Bytes::gib(16)),
+        }
+    }
+
+    const EXT4: &str = "22 1 8:1 / /home rw - ext4 /dev/sda1 rw";
+
+    fn chosen(found: Found, options: &str) -> Result<(StandIn, Here, Profile), Failure> {
+        let line = format!("trimwise compare --here /home {options}");
+        let line = CommandLine::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Compare(arguments) = line.command else { unreachable!() };
+        let stand_in = StandIn::chosen(found, &arguments)?;
+        let mut device = crate::input::device(&stand_in.device)?;
+        let here = stand_in.stand_in(&mut device)?;
+        Ok((stand_in, here, device.1))
+    }
+
+    fn words(here: &Here) -> String {
+        here.text().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_known_model_has_its_own_profile_and_is_scaled_down_with_the_memory() {
+        let known = drive(Transport::Ata, "Samsung SSD 870 EVO 500GB", 512);
+        let (stand_in, here, profile) = chosen(found(EXT4, vec![known.clone()]), "").unwrap();
+        assert_eq!((here.profile.as_str(), here.matched_by), ("sata-500gb-slc", "model"));
+        assert_eq!(here.scale.to_string(), "0.03125");
+        assert_eq!((profile.config.capacity_bytes, stand_in.memory_mib), (16 << 30, Some(512)));
+        assert_eq!(profile.name, "sata-500gb-slc (16 GiB)");
+        assert_eq!(stand_in.linux.as_deref(), Some("6.12.43-amd64"));
+        let text = words(&here);
+        for expected in [
+            "Here: /home (ext4 on /dev/sda1), 63 % in use, TRIM: nodiscard, fstrim.timer; sda: Samsung SSD 870 EVO",
+            "In its place: sata-500gb-slc, made from published figures of this model; it was not fitted to this drive.",
+            "Scaled to 1/32 (16 GiB, with 512 MiB of memory). The workload is not scaled, so it stands for one 32 times",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
+        let (stand_in, here, _) = chosen(found(EXT4, vec![known]), "--full-size").unwrap();
+        assert!(here.scale > 0.9 && stand_in.memory_mib > Some(14_000), "the profile is a little smaller");
+    }
+
+    #[test]
+    fn other_drives_are_taken_by_class() {
+        let nvme = drive(Transport::Nvme, "X", 1000);
+        let dramless = Drive { borrows_memory: true, ..nvme.clone() };
+        let safe = Drive { is_volatile: false, ..nvme.clone() };
+        for (drive, profile) in [
+            (nvme, "nvme-generic"),
+            (dramless, "nvme-500gb-dramless"),
+            (safe, "nvme-960gb-enterprise"),
+            (drive(Transport::Ata, "X", 100), "sata-generic"),
+            (drive(Transport::Ata, "X", 1000), "sata-500gb-slc"),
+            (drive(Transport::Mmc, "X", 60), "ufs21-64gb"),
+            (drive(Transport::Ufs, "X", 200), "ufs4-256gb"),
+            (drive(Transport::Virtio, "", 20), "sata-generic"),
+        ] {
+            let (_, here, _) = chosen(found(EXT4, vec![drive]), "").unwrap();
+            assert_eq!((here.profile.as_str(), here.matched_by), (profile, "class"));
+        }
+        // A drive below the limit is modelled at its own size.
+        let (_, here, profile) = chosen(found(EXT4, vec![drive(Transport::Mmc, "X", 8)]), "").unwrap();
+        assert_eq!((here.scale.to_string().as_str(), profile.config.capacity_bytes), ("1", 8 << 30));
+    }
+
+    #[test]
+    fn what_is_given_wins_and_no_ssd_is_refused_without_it() {
+        let disk = Drive { rotates: true, ..drive(Transport::Ata, "ST2000DM008", 1863) };
+        let memory = found("22 1 0:5 / /srv rw - tmpfs tmpfs rw", Vec::new());
+        for (found, expected) in [
+            (found(EXT4, vec![disk.clone()]), "--here /home: below it is a hard disk"),
+            (memory, "--here /srv: tmpfs: it lies in memory; expected a directory on an SSD, or --device"),
+        ] {
+            let refused = chosen(found.clone(), "").err().unwrap().to_string();
+            assert!(refused.contains(expected), "{refused}");
+            let (stand_in, here, profile) = chosen(found, "--device sata-small --memory 700").unwrap();
+            assert!(stand_in.is_given() && here.scale.to_string() == "1", "{here:?}");
+            assert_eq!((profile.name.as_str(), stand_in.memory_mib), ("sata-small", Some(700)));
+        }
+        let several = chosen(found(EXT4, vec![disk]), "--device sata-small sata-generic").err().unwrap();
+        assert!(several.to_string().contains("one --device"), "{several}");
+    }
+
+    #[test]
+    fn what_the_host_does_today_is_compared_too() {
+        let btrfs = "22 1 0:40 / /home rw - btrfs /dev/sda rw,discard=async";
+        let drives = vec![drive(Transport::Ata, "A", 100), drive(Transport::Ata, "B", 100)];
+        let (stand_in, here, _) = chosen(found(btrfs, drives), "").unwrap();
+        let mut policies = vec!["off".to_owned(), "ideal".to_owned()];
+        stand_in.add_policy(&mut policies);
+        assert_eq!(policies, ["off", "btrfs", "ideal"]);
+        let text = words(&here);
+        assert!(text.contains("2 drives, of which the first counts: sda: A"), "{text}");
+        assert!(text.contains("The modelled file system is ext4."), "{text}");
+    }
+}

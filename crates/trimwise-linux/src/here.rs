@@ -1,0 +1,220 @@
+//! What a model needs to know of a directory on this host: the drive below it, its file system, kernel and memory.
+//!
+//! It only looks. Layers that sysfs shows (partitions, LVM, dm-crypt, RAID, loop devices) are followed down to the
+//! drives. Like the doctor, it reads below a [`HostRoot`], so that tests can build fake hosts.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statvfs;
+use thiserror::Error;
+use trimwise::units::{Bytes, SECTOR_BYTES};
+
+use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs};
+use crate::doctor::{Transport, disk_of, trimmers::trimmers};
+use crate::host_root::HostRoot;
+use crate::mount::{Mount, MountError, mount_of, nearest, parse_mountinfo};
+use crate::path_error::{PathError, at};
+
+/// A directory and its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// The mount that contains the directory.
+    pub mount: Mount,
+    /// The drives below it; empty if there are none or sysfs does not show them.
+    pub drives: Vec<Drive>,
+    /// Size of the file system.
+    pub size: Bytes,
+    /// How full it is, as df shows it.
+    pub utilization_percent: u8,
+    /// What trims it periodically: `fstrim.timer`, `trimwised`...
+    pub trimmers: Vec<String>,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// The host's memory; `None` if it is unknown.
+    pub memory: Option<Bytes>,
+}
+
+/// A drive at the bottom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drive {
+    /// The kernel's name: `sda`, `nvme0n1`.
+    pub name: String,
+    /// The model that it reports; empty if it reports none.
+    pub model: String,
+    /// Its size.
+    pub size: Bytes,
+    /// How it is attached.
+    pub link: Transport,
+    /// Whether the kernel says that it rotates.
+    pub rotates: bool,
+    /// The largest discard that it accepts; zero if none.
+    pub discard_max: Bytes,
+    /// Whether it may lose acknowledged writes at a power cut, as far as Linux knows.
+    pub is_volatile: bool,
+    /// Whether it asks the host for memory for its map, as NVMe drives without DRAM do.
+    pub borrows_memory: bool,
+    /// Whether it is on another host.
+    pub is_remote: bool,
+}
+
+impl Drive {
+    /// Reads what sysfs and udev know of this drive.
+    fn of(root: &HostRoot, device: &SysBlock) -> Self {
+        let disk = disk_of(root, device);
+        let name = device.name();
+        let fabric = device.text("device/transport").is_some_and(|transport| transport != "pcie");
+        Self {
+            model: full_model(root, device).unwrap_or(disk.model),
+            size: Bytes(device.number("size").unwrap_or(0).saturating_mul(SECTOR_BYTES)),
+            link: disk.transport,
+            rotates: disk.rotational,
+            discard_max: Bytes(device.queue("discard_max_bytes").unwrap_or(0)),
+            is_volatile: device.text("queue/write_cache").is_none_or(|cache| cache == "write back"),
+            borrows_memory: device.has("device/hmb"),
+            is_remote: ["nbd", "rbd", "drbd"].iter().any(|network| name.starts_with(network))
+                || disk.transport == Transport::Nvme && fabric,
+            name,
+        }
+    }
+
+    /// Why no SSD profile can stand in for it; `None` if one can. Virtual disks often claim to rotate, whatever is below
+    /// them.
+    pub fn why_no_ssd(&self) -> Option<&'static str> {
+        match () {
+            () if self.name.starts_with("ram") || self.name.starts_with("zram") => Some("a RAM disk"),
+            () if self.is_remote => Some("a drive on the network"),
+            () if self.rotates && self.link != Transport::Virtio => {
+                Some("a hard disk, as far as the kernel knows (queue/rotational is 1)")
+            }
+            () => None,
+        }
+    }
+}
+
+/// Why a directory is not known.
+#[derive(Debug, Error)]
+pub enum HereError {
+    /// Its mount is unknown.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The mounts or the file system's size cannot be read.
+    #[error(transparent)]
+    Io(#[from] PathError),
+}
+
+impl Here {
+    /// Looks at `path` and the host around it; asks a daemon whose sockets are in `run` what it trims.
+    ///
+    /// # Errors
+    /// If the path does not exist, or its mount is unknown.
+    pub fn of(root: &HostRoot, run: &Path, path: &Path) -> Result<Self, HereError> {
+        let info = root.path(if root.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" });
+        let mounts = parse_mountinfo(&std::fs::read(&info).map_err(at(&info))?);
+        let mount = if root.is_own() {
+            mount_of(path)?
+        } else {
+            let index = nearest(&mounts, path);
+            index
+                .map(|index| mounts[index].clone())
+                .ok_or(MountError::Unknown { path: path.display().to_string() })?
+        };
+        let place = root.path(path);
+        let place = if root.is_own() { path } else { &place };
+        let space = statvfs(place).map_err(at(place))?;
+        let mut drives = Vec::new();
+        descend(root, &mounts, &mount, 0, &mut drives);
+        Ok(Self {
+            drives,
+            size: Bytes(space.f_blocks.saturating_mul(space.f_frsize)),
+            utilization_percent: percent_used(space.f_blocks, space.f_bfree, space.f_bavail),
+            trimmers: trimmers(root, run, &mounts)
+                .of(&mount, &mounts)
+                .0
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            kernel: root.text("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            memory: root.text("/proc/meminfo").and_then(|text| total_memory(&text)),
+            mount,
+        })
+    }
+
+    /// Why there is no drive below the directory.
+    pub fn why_no_drive(&self) -> &'static str {
+        match self.mount.fs_type.as_str() {
+            "tmpfs" | "ramfs" | "devtmpfs" => "it lies in memory",
+            "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "9p" | "virtiofs" | "fuse.sshfs" => {
+                "it lies on another host"
+            }
+            "overlay" => "it lies above other directories",
+            _ => "sysfs shows no drive below it",
+        }
+    }
+
+    /// The mount's policy as the kernel shows it, and what trims periodically: `nodiscard, fstrim.timer`.
+    pub fn policy(&self) -> String {
+        let discard = std::iter::once(self.mount.discard());
+        discard.chain(self.trimmers.iter().map(String::as_str)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Adds the drives below a mount, through the mount that holds a loop device's file.
+fn descend(root: &HostRoot, mounts: &[Mount], mount: &Mount, depth: usize, drives: &mut Vec<Drive>) {
+    for device in devices_in_sysfs(root, mount).unwrap_or_default() {
+        lowest(root, mounts, &device, depth, drives);
+    }
+}
+
+fn lowest(root: &HostRoot, mounts: &[Mount], device: &SysBlock, depth: usize, drives: &mut Vec<Drive>) {
+    let below: Vec<SysBlock> = device.disk().into_iter().chain(device.slaves()).collect();
+    if depth >= LAYERS_MAX {
+        return;
+    }
+    if let Some(file) = device.backing_file() {
+        if let Some(index) = nearest(mounts, &file) {
+            descend(root, mounts, &mounts[index], depth + 1, drives);
+        }
+    } else if below.is_empty() {
+        let drive = Drive::of(root, device);
+        if !drives.contains(&drive) {
+            drives.push(drive);
+        }
+    }
+    for device in below {
+        lowest(root, mounts, &device, depth + 1, drives);
+    }
+}
+
+/// The whole model as udev noted it: sysfs cuts that of a SATA drive after 16 characters.
+fn full_model(root: &HostRoot, device: &SysBlock) -> Option<String> {
+    let (major, minor) = device.numbers().ok()?;
+    let known = root.text(PathBuf::from(format!("/run/udev/data/b{major}:{minor}")))?;
+    let model = known.lines().find_map(|line| line.strip_prefix("E:ID_MODEL="))?;
+    Some(model.replace('_', " ").trim().to_owned()).filter(|model| !model.is_empty())
+}
+
+/// The share in use, rounded up, of what users other than root may use.
+fn percent_used(blocks: u64, free: u64, available: u64) -> u8 {
+    let used = u128::from(blocks.saturating_sub(free));
+    let of = used + u128::from(available);
+    (used * 100).div_ceil(of.max(1)).min(100) as u8
+}
+
+fn total_memory(meminfo: &str) -> Option<Bytes> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    value.trim().strip_suffix("kB")?.trim().parse().ok().map(Bytes::kib)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_those_of_df() {
+        assert_eq!(percent_used(0, 0, 0), 0, "tmpfs without a limit");
+        assert_eq!(percent_used(1000, 500, 450), 53, "root's reserve does not count");
+        assert_eq!(percent_used(1000, 0, 0), 100);
+        assert_eq!(total_memory("MemTotal:  2048 kB\nMemFree: 1 kB\n"), Some(Bytes::mib(2)));
+        assert_eq!(total_memory(""), None);
+    }
+}
