@@ -113,10 +113,8 @@ fn daemon(spec: PolicySpec, toggles: bool) -> Apply {
         format!("Let trimwised follow `{spec}` on this file system alone, in place of fstrim.timer"),
         [
             &format!("mkdir -p {folder}"),
-            &format!(
-                "printf '%s\\n' 'manage = \"listed\"' '[mount.\"MOUNT\"]' 'policy = \"{spec}\"'{toggle} > \
-                 {folder}/verdict.toml"
-            ),
+            &format!("printf '%s\\n' 'manage = \"listed\"' '[mount.\"MOUNT\"]' > {folder}/verdict.toml"),
+            &format!("printf '%s\\n' 'policy = \"{spec}\"'{toggle} >> {folder}/verdict.toml"),
             "trimwise config check",
             "systemctl disable --now fstrim.timer",
             "systemctl enable trimwised",

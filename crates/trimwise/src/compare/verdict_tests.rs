@@ -395,3 +395,41 @@ fn policies_can_be_judged_by_a_latency() {
         assert_eq!(text.parse::<Measure>().unwrap().to_string(), text);
     }
 }
+
+/// Gives every cell a drive of 1 TB for 1,000 cycles whose superblocks have 8 blocks.
+fn on_a_drive(mut cells: Vec<Cell>) -> Vec<Cell> {
+    let drive = crate::compare::result::DriveFacts {
+        capacity_bytes: 1_000_000_000_000,
+        endurance_cycles: 1_000,
+        endurance_is_assumed: true,
+        superblock_blocks: 8,
+        link: LinkKind::Sata,
+    };
+    cells.iter_mut().for_each(|cell| cell.drive = Some(drive));
+    cells
+}
+
+#[test]
+fn few_erases_give_way_to_units_programmed() {
+    let wear = |erases| {
+        let cells = [exact("d", "off", 10.0, 100), exact("d", "commit", 5.0, erases)].concat();
+        verdict(&on_a_drive(cells)).unwrap().text
+    };
+    let units = "Life time: 8,700 units programmed (erases differ by less than three superblocks) with `commit`, 11,000";
+    assert!(wear(77).contains(units), "{}", wear(77));
+    assert!(wear(76).contains("Life time: 76 blocks erased with `commit`, 100"), "{}", wear(76));
+}
+
+#[test]
+fn the_verdict_says_why_and_how() {
+    let cells = [exact("d", "off", 10.0, 100), exact("d", "commit", 5.0, 50)].concat();
+    let v = verdict(&on_a_drive(cells)).unwrap();
+    assert_eq!(
+        v.why,
+        "No cause of device time differs from `off` by more than 2 % of the run. Endurance: 667 TB written with \
+         `commit`, 667 TB written with `off` (1,000 P/E cycles, assumed); this workload without a pause takes 25.8 \
+         years and 51.6 years to write that."
+    );
+    assert_eq!(v.apply[0].commands, ["mount -o remount,discard MOUNT"]);
+    assert_eq!((&v.per_device[0].why, &v.per_device[0].apply), (&v.why, &v.apply));
+}

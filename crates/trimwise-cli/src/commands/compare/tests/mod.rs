@@ -536,3 +536,25 @@ fn what_a_device_cannot_do_is_refused_before_any_run() {
     let failure = refused("--utilization 99");
     assert!(failure.starts_with("--workload default on sata-small: its files need "), "{failure}");
 }
+
+/// The daemon's configuration that a verdict writes must be one that the daemon accepts, with that policy.
+#[test]
+fn the_daemon_accepts_the_configuration_that_a_verdict_writes() {
+    use trimwise::policy::PolicySpec;
+    use trimwise_linux::daemon::config::Config;
+
+    let mut written = 0;
+    for policy in PolicySpec::examples() {
+        let steps = trimwise::compare::apply::apply(&policy.to_string(), None);
+        let commands = steps.iter().flat_map(|s| &s.commands).filter(|c| c.starts_with("printf '%s"));
+        let lines: Vec<&str> = commands.flat_map(|c| c.split('\'').skip(3).step_by(2)).collect();
+        if !lines.is_empty() {
+            let text = lines.join("\n").replace("MOUNT", "/home");
+            let config = Config::parse(&[("verdict.toml".into(), text)]).unwrap();
+            assert_eq!(config.treatment("/home".as_ref()).unwrap().policy, policy);
+            assert_eq!(config.treatment("/srv".as_ref()), None);
+            written += 1;
+        }
+    }
+    assert!(written > 3, "{written}");
+}
