@@ -17,6 +17,7 @@ mod report;
 mod table;
 mod traces;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -33,7 +34,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();
-            eprintln!("error: {}", lines.join("\n"));
+            // Nobody may be reading, and that must not change the exit code.
+            let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
             ExitCode::from(exit_code(&failure))
         }
     }

@@ -169,6 +169,22 @@ impl Destinations {
         check_file(option, path, force)
     }
 
+    /// Rejects a file of another option that is standard output, or would be replaced by the JSON or replace it.
+    pub fn expect_apart(&self, option: &str, path: &Path) -> Result<(), Failure> {
+        let shown = path.display();
+        if is_stdout(path) {
+            return Err(Failure::usage(format!("{option} -: cannot be printed; expected a file")));
+        }
+        let is_file = fs::metadata(path).map_or(true, |found| found.is_file());
+        match self.json.as_deref().filter(|json| is_file && resolved(json) == resolved(path)) {
+            None => Ok(()),
+            Some(json) => Err(Failure::usage(format!(
+                "--json {} and {option} {shown}: one would replace the other; expected two different places",
+                json.display()
+            ))),
+        }
+    }
+
     /// Writes a result of another option after [`Self::check_file`] accepted its file.
     pub fn write_result(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
         let ending = path.extension().unwrap_or_default().to_string_lossy();
@@ -373,6 +389,17 @@ mod tests {
         assert!(matches!(&failure, Failure::Run(m) if m.contains("r.json")), "{failure:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left next to it");
+    }
+
+    #[test]
+    fn regression_json_does_not_replace_the_file_of_another_option() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t");
+        let destinations = Destinations::check(&to(&path, true)).unwrap();
+        let failure = destinations.expect_apart("--out", &dir.path().join(".").join("t")).unwrap_err();
+        assert!(failure.to_string().contains("one would replace the other"), "{failure}");
+        assert!(destinations.expect_apart("--out", &dir.path().join("u")).is_ok());
+        assert!(destinations.expect_apart("--out", Path::new("-")).is_err());
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub fn run(
     let destinations = Destinations::check_json(&arguments.json)?;
     let force = arguments.json.force;
     Destinations::check_file("--out", &arguments.out, force)?;
+    destinations.expect_apart("--out", &arguments.out)?;
     let mut target = Target::of(&arguments.target).map_err(failed)?;
     if is_below(&target, &arguments.out) {
         target
@@ -122,11 +123,13 @@ pub fn run(
         notes,
     };
     let text = destinations.deliver(&report, || table::render(&report))?;
+    let what_is_there = match written.bytes {
+        0 => "nothing was written",
+        _ => "the trace ends there, and can be read",
+    };
     match (written.stopped, ended) {
-        (Some(Stopped::Disk(error)), _) => results::print(&text).and(Err(Failure::run(format!(
-            "--out {}: {error}; the trace ends there, and can be read",
-            arguments.out.display()
-        )))),
+        (Some(Stopped::Disk(error)), _) => results::print(&text)
+            .and(Err(Failure::run(format!("--out {}: {error}; {what_is_there}", arguments.out.display())))),
         (None, Ended::Stopped) if arguments.duration.is_some() => {
             results::print(&text).and(Err(Failure::Interrupted))
         }

@@ -22,7 +22,8 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::files::{give_name, with_ending};
 use trimwise_linux::record::Counts;
 
-/// Bytes of records in a frame before they are compressed: larger frames compress no better.
+/// Bytes of records in a frame before they are compressed: larger frames compress no better, and one that does not fit
+/// into the largest trace is lost as a whole, so a frame is at most an eighth of that.
 const FRAME_BYTES: usize = 1 << 20;
 /// Longest time until a frame is written: what a killed recording may lose.
 const FRAME_EVERY: Duration = Duration::from_secs(10);
@@ -117,6 +118,11 @@ impl TraceFile {
         let written =
             self.thread.join().map_err(|_| Failure::run("the thread that writes the trace failed"))?;
         if let Some(partial) = &self.partial {
+            if written.bytes == 0 {
+                // Not even the header: it replaces nothing.
+                drop(fs::remove_file(partial));
+                return Ok(written);
+            }
             give_name(partial, &self.path, self.force).map_err(|error| {
                 let (path, partial) = (self.path.display(), partial.display());
                 Failure::run(format!("--out {path}: {error}; the trace is in {partial}"))
@@ -132,6 +138,8 @@ struct Frames {
     file: File,
     /// Records of the next frame.
     plain: Vec<u8>,
+    /// When it is due.
+    frame_bytes: usize,
     since: Instant,
     /// Size of the whole frames.
     written: u64,
@@ -146,11 +154,13 @@ impl Frames {
     fn new(file: File, max_size: u64, shown: Arc<AtomicU64>) -> Self {
         let end = zstd::bulk::compress(&[END], LEVEL).unwrap_or_default();
         let (plain, since) = (Vec::with_capacity(FRAME_BYTES * 2), Instant::now());
-        Self { file, plain, since, written: 0, shown, max_size, end, stopped: None }
+        let frame_bytes = usize::try_from(max_size / 8).unwrap_or(usize::MAX).min(FRAME_BYTES);
+        Self { file, plain, frame_bytes, since, written: 0, shown, max_size, end, stopped: None }
     }
 
     fn is_due(&self) -> bool {
-        self.plain.len() >= FRAME_BYTES || (!self.plain.is_empty() && self.since.elapsed() >= FRAME_EVERY)
+        self.plain.len() >= self.frame_bytes
+            || (!self.plain.is_empty() && self.since.elapsed() >= FRAME_EVERY)
     }
 
     /// Writes a frame. If that is impossible, ends the trace before it.
@@ -175,7 +185,8 @@ impl Frames {
         // A pipe cannot be cut off.
         let cut =
             self.file.set_len(self.written).and_then(|()| self.file.seek(SeekFrom::Start(self.written)));
-        if cut.is_ok() && self.file.write_all(&self.end).is_ok() {
+        // Without a header there is no trace to end.
+        if self.written > 0 && cut.is_ok() && self.file.write_all(&self.end).is_ok() {
             self.add(self.end.len());
         }
         Err(())
@@ -308,6 +319,27 @@ mod tests {
         let found = read(&path);
         assert_eq!(found.len() as u64, written.counts.writes.requests);
         assert!(!found.is_empty() && found.len() < all.len() && found == all[..found.len()]);
+    }
+
+    #[test]
+    fn regression_the_smallest_trace_holds_most_of_what_fits() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let written = write(&path, 64 << 10, vec![records(100_000)]);
+        assert!(matches!(written.stopped, Some(Stopped::Size)) && written.bytes > 48 << 10, "{written:?}");
+        assert_eq!(read(&path).len() as u64, written.counts.writes.requests);
+    }
+
+    #[test]
+    fn regression_a_trace_without_a_header_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        fs::write(&path, "precious").unwrap();
+        // No room for the header, as on a full disk.
+        let written = TraceFile::create(&path, true, Bytes(20), header()).unwrap().finish().unwrap();
+        assert_eq!((written.bytes, written.counts), (0, Counts::default()));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

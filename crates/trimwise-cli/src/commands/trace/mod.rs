@@ -9,12 +9,12 @@ use serde::Serialize;
 use trimwise::trace::{Header, TraceDevice, TraceError, TraceInfo, convert, survey};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::trace_file::{NewTrace, is_rereadable};
+use trimwise_linux::trace_file::{NewTrace, STDIN, is_rereadable};
 
 use crate::commands::trace::arguments::{ConvertArguments, InfoArguments, TraceCommand};
 use crate::figures::{grouped, nanoseconds};
 use crate::interrupt::OnInterrupt;
-use crate::output::Destinations;
+use crate::output::{self as results, Destinations};
 use crate::table::{folded, laid_out, plain};
 use crate::traces::TraceFile;
 
@@ -49,7 +49,11 @@ fn info(arguments: &InfoArguments, stop: &AtomicBool) -> Result<String, Failure>
     let mut source = file.open()?;
     let info = survey(&mut *source, &mut |_| !stop.load(Ordering::Relaxed));
     let info = Info { trimwise: trimwise::VERSION, trace: arguments.trace.clone(), info };
-    destinations.deliver(&info, || text(&info))
+    let shown = destinations.deliver(&info, || text(&info))?;
+    match stop.load(Ordering::Relaxed) {
+        true => results::print(&shown).and(Err(Failure::Interrupted)),
+        false => Ok(shown),
+    }
 }
 
 fn text(Info { trace, info, .. }: &Info) -> String {
@@ -140,6 +144,9 @@ fn convert_file(arguments: &ConvertArguments, stop: &AtomicBool) -> Result<Strin
     let ConvertArguments { input, output, force } = arguments;
     let file = TraceFile::parse(input)?;
     let shown = output.display();
+    if output.as_os_str() == STDIN {
+        return Err(Failure::usage("-: a trace cannot be printed; expected a file"));
+    }
     if !force && output.exists() {
         return Err(Failure::usage(format!(
             "{shown}: exists; expected a new file, or --force to replace it"
@@ -176,6 +183,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::arguments::JsonArguments;
     use crate::commands::{Command, CommandLine};
 
     fn run_line(words: &[&str]) -> Result<String, Failure> {
@@ -231,5 +239,20 @@ mod tests {
         assert!(run_line(&["info", &good]).unwrap().contains("1 records"));
         assert!(run_line(&["convert", "--force", &bad, "/dev/null"]).is_err());
         assert!(std::path::Path::new("/dev/null").exists());
+        assert!(
+            matches!(run_line(&["convert", &good, "-"]), Err(Failure::Usage(m)) if m.contains("printed"))
+        );
+    }
+
+    #[test]
+    fn regression_an_interrupted_look_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        std::fs::write(&log, "fio version 3 iolog\n".to_owned() + &"0 a write 0 8192\n".repeat(70_000))
+            .unwrap();
+        let arguments = InfoArguments { trace: log.display().to_string(), json: JsonArguments::default() };
+        let stopped = |stop: bool| info(&arguments, &AtomicBool::new(stop));
+        assert!(matches!(stopped(true), Err(Failure::Interrupted)));
+        assert!(stopped(false).unwrap().contains("Whole"));
     }
 }
