@@ -31,8 +31,10 @@ pub fn apply(policy: &str, link: Option<LinkKind>) -> Vec<Apply> {
         return mounted_with("discard").to_vec();
     }
     if spec == PolicySpec::OFF {
-        let no_timer =
-            Apply::new("Do not trim at intervals either", ["systemctl disable --now fstrim.timer"]);
+        let no_timer = Apply::new(
+            "Do not trim at intervals either, on any file system",
+            ["systemctl disable --now fstrim.timer"],
+        );
         return mounted_with("nodiscard").into_iter().chain([no_timer]).collect();
     }
     if let Some(config) = spec.batch().filter(|config| config.units_min <= 1) {
@@ -105,15 +107,16 @@ fn timer(config: BatchConfig) -> Apply {
     )
 }
 
-/// Has trimwised follow a policy on this file system alone. It may switch `discard` if that is how it does so.
+/// Has trimwised follow a policy on this file system. The daemon's unit replaces fstrim.timer for all file systems, so it
+/// goes on managing the others. It may switch `discard` if that is how it does so.
 fn daemon(spec: PolicySpec, toggles: bool) -> Apply {
     let toggle = if toggles { " 'toggle = true'" } else { "" };
     let folder = "/etc/trimwise.toml.d";
     Apply::new(
-        format!("Let trimwised follow `{spec}` on this file system alone, in place of fstrim.timer"),
+        format!("Let trimwised follow `{spec}` here, and its defaults elsewhere, in place of fstrim.timer"),
         [
             &format!("mkdir -p {folder}"),
-            &format!("printf '%s\\n' 'manage = \"listed\"' '[mount.\"MOUNT\"]' > {folder}/verdict.toml"),
+            &format!("printf '%s\\n' '[mount.\"MOUNT\"]' > {folder}/verdict.toml"),
             &format!("printf '%s\\n' 'policy = \"{spec}\"'{toggle} >> {folder}/verdict.toml"),
             "trimwise config check",
             "systemctl disable --now fstrim.timer",

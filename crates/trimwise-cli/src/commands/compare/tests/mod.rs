@@ -552,7 +552,8 @@ fn the_daemon_accepts_the_configuration_that_a_verdict_writes() {
             let text = lines.join("\n").replace("MOUNT", "/home");
             let config = Config::parse(&[("verdict.toml".into(), text)]).unwrap();
             assert_eq!(config.treatment("/home".as_ref()).unwrap().policy, policy);
-            assert_eq!(config.treatment("/srv".as_ref()), None);
+            let elsewhere = config.treatment("/srv".as_ref()).unwrap().policy.to_string();
+            assert_eq!(elsewhere, "judicious", "the daemon's default");
             written += 1;
         }
     }
