@@ -47,6 +47,22 @@ pub enum Transport {
     Other,
 }
 
+impl Transport {
+    /// Its name for users; `None` if it is unknown.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Usb => "USB",
+            Self::Ata => "SATA",
+            Self::Nvme => "NVMe",
+            Self::Virtio => "virtio",
+            Self::Mmc => "MMC",
+            Self::Ufs => "UFS",
+            Self::Scsi => "SCSI",
+            Self::Other => return None,
+        })
+    }
+}
+
 /// A disk at the bottom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {

@@ -308,16 +308,7 @@ fn told(layer: &Layer) -> LayerReport {
         Kind::Raid(level) => format!("Linux RAID {level}"),
         Kind::Loop(file) => format!("loop device over {file}"),
         Kind::Disk(disk) => {
-            let by = match disk.transport {
-                Transport::Usb => "USB",
-                Transport::Ata => "SATA",
-                Transport::Nvme => "NVMe",
-                Transport::Virtio => "virtio",
-                Transport::Mmc => "MMC",
-                Transport::Ufs => "UFS",
-                Transport::Scsi => "SCSI",
-                Transport::Other => "disk",
-            };
+            let by = disk.transport.name().unwrap_or("disk");
             format!("{by} {} {}", disk.model, disk.firmware).trim_end().to_owned()
         }
     };

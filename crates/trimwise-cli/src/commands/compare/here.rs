@@ -308,21 +308,9 @@ fn figure(value: f64) -> String {
 
 fn described(drive: &Drive) -> String {
     let model = if drive.model.is_empty() { "no model" } else { &drive.model };
+    let link = drive.link.name().unwrap_or("unknown link");
     let trim = if drive.discard_max.0 == 0 { "no TRIM" } else { "takes TRIM" };
-    format!("{}: {model}, {}, {}, {trim}", drive.name, drive.size, link(drive.link))
-}
-
-fn link(link: Transport) -> &'static str {
-    match link {
-        Transport::Usb => "USB",
-        Transport::Ata => "SATA",
-        Transport::Nvme => "NVMe",
-        Transport::Virtio => "virtio",
-        Transport::Mmc => "MMC",
-        Transport::Ufs => "UFS",
-        Transport::Scsi => "SCSI",
-        Transport::Other => "unknown link",
-    }
+    format!("{}: {model}, {}, {}, {trim}", drive.name, drive.size, link)
 }
 
 /// Finds the profile for a drive: its name, how it was chosen, and why.

@@ -4,8 +4,9 @@
 //! writes its log records and makes them durable. The first change of a page after a checkpoint puts the whole page
 //! into the log (`full_page_writes`). When a checkpoint is due, all changed pages are written in place and made
 //! durable; log segments that are no longer needed are renamed for later use, and those beyond the minimum are removed.
-//! Every so many transactions, a query sorts on disk: its temporary files are written, read and removed. Every so many
-//! checkpoints, a table is rewritten whole, as by `VACUUM FULL` or an index build, and the old one removed.
+//! At intervals counted in transactions, a query sorts on disk: its temporary files are written, read and removed. At
+//! intervals counted in checkpoints, a table is rewritten whole, as by `VACUUM FULL` or an index build, and the old one
+//! removed.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -2,7 +2,7 @@
 //!
 //! Raw images are written whole, as copies of a template. Guests then write in them: small blocks at random places,
 //! most of them in the part that a guest uses most, and runs of larger ones. Each guest flushes now and then, which the
-//! host turns into fdatasync (`cache=writeback`). Every so many writes a machine is thrown away: its image is removed,
+//! host turns into fdatasync (`cache=writeback`). At intervals counted in writes, a machine is thrown away: its image is removed,
 //! and a new one is copied.
 
 use super::parameters::{Parameter, Spec};
