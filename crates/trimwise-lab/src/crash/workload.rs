@@ -1,4 +1,4 @@
-//! A random run: a small machine, a policy, and tasks that create, change, sync and remove files.
+//! A random run: a small machine, a policy, and tasks that create, change, sync, rename and remove files.
 //!
 //! The device and the log are small, so that blocks are constantly freed, trimmed and reused, and the log wraps. A
 //! permanent file, drawn anew for each run, takes up part of the device.
@@ -239,7 +239,7 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
     let path = path_of(below(rng, machine.files), machine.directories);
     let directory = format!("d{}", 1 + below(rng, machine.directories));
     let bytes = 1 + if below(rng, 3) == 0 { below(rng, WRITE_BYTES_MAX) } else { below(rng, 30_000) };
-    let kind = below(rng, 100);
+    let kind = below(rng, 120);
     match kind {
         0..20 => {
             // Created, or truncated and rewritten.
@@ -265,7 +265,7 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
         78..81 => fs.sync().await,
         81..86 => fs.mkdir(&directory).await,
         86..90 => fs.rmdir(&directory).await,
-        90..92 | 97.. if machine.tight || kind < 92 => {
+        90..92 | 97..100 if machine.tight || kind < 92 => {
             let (at, units) = (below(rng, DRIVE.units_floor()), below(rng, DRIVE.units_floor()));
             let units_min = below(rng, 32);
             let (at, units, units_min) =
@@ -276,6 +276,21 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
         92..94 => {
             let mut file = fs.open(&path, OpenMode::Read).await?;
             fs.read(&mut file, &mut vec![0; bytes as usize]).await?;
+            fs.close(file).await
+        }
+        100..110 => fs.rename(&path, &path_of(below(rng, machine.files), machine.directories)).await,
+        110..120 => {
+            let mode = if below(rng, 2) == 0 { OpenMode::Direct } else { OpenMode::CreateKeep };
+            // Past the page cache only whole blocks are written.
+            let (grain, bytes) = match mode {
+                OpenMode::Direct => (UNIT_BYTES, bytes.next_multiple_of(UNIT_BYTES)),
+                _ => (UNIT_BYTES / 2, bytes),
+            };
+            let mut file = fs.open(&path, mode).await?;
+            fs.pwrite(&mut file, below(rng, 60) * grain, &vec![0; bytes as usize]).await?;
+            if below(rng, 2) == 0 {
+                fs.fdatasync(&mut file).await?;
+            }
             fs.close(file).await
         }
         _ => {
