@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trimwise::fs::witness::{InodeImage, Promise, Record, Removal, TRIMMED};
-use trimwise::units::{Lpn, UNIT_BYTES, UnitRange};
+use trimwise::units::{Lpn, UnitRange};
 
 use super::power::Platter;
 use super::recovery::Recovered;
@@ -112,9 +112,9 @@ fn promise_is_kept(
         broken.push(Broken::SyncedFileMissing { path: path() });
         return;
     };
-    let pages = promise.versions.len() as u64;
-    if image.size_bytes.div_ceil(UNIT_BYTES) < pages {
-        broken.push(Broken::SyncedFileShort { path: path(), pages, found_bytes: image.size_bytes });
+    let (promised_bytes, found_bytes) = (promise.size_bytes, image.size_bytes);
+    if found_bytes < promised_bytes {
+        broken.push(Broken::SyncedFileShort { path: path(), promised_bytes, found_bytes });
     }
     for (page, block) in record.broken_pages(promise, image, platter.units()) {
         broken.push(match block {
@@ -127,7 +127,7 @@ fn promise_is_kept(
 #[cfg(test)]
 mod tests {
     use trimwise::fs::witness::{Content, FileExtent, Page};
-    use trimwise::units::Lpn;
+    use trimwise::units::{Lpn, UNIT_BYTES};
 
     use super::*;
 
@@ -158,7 +158,9 @@ mod tests {
             files: inodes.iter().map(|image| (format!("f{}", image.inode), image.inode)).collect(),
             allocated: allocated.to_vec(),
         };
-        let promise = Promise { path: "f12".into(), inode: INODE, generation: GENERATION, versions };
+        let size_bytes = versions.len() as u64 * UNIT_BYTES;
+        let promise =
+            Promise { path: "f12".into(), inode: INODE, generation: GENERATION, size_bytes, versions };
         let told = Told { promises: BTreeMap::from([(INODE, &promise)]), gone: Vec::new() };
         let mut broken = Vec::new();
         check(&Platter::new(&record, 100), &record, &found, &told, &mut broken);
@@ -184,8 +186,9 @@ mod tests {
         assert_eq!(broken(&[], &all(), vec![5, 5]), [Broken::SyncedFileMissing { path: path() }]);
         let other = InodeImage { generation: GENERATION + 1, extents: Vec::new(), ..file() };
         assert_eq!(broken(&[other], &all(), vec![5]), [Broken::SyncedFileMissing { path: path() }]);
-        let short = InodeImage { size_bytes: UNIT_BYTES, ..file() };
-        let found = Broken::SyncedFileShort { path: path(), pages: 2, found_bytes: UNIT_BYTES };
+        let (promised_bytes, found_bytes) = (2 * UNIT_BYTES, 2 * UNIT_BYTES - 1);
+        let short = InodeImage { size_bytes: found_bytes, ..file() };
+        let found = Broken::SyncedFileShort { path: path(), promised_bytes, found_bytes };
         assert_eq!(broken(&[short], &all(), vec![5, 5]), [found]);
         let old = Broken::SyncedPageOld { path: path(), page: 1, block: 11 };
         assert_eq!(broken(&[file()], &all(), vec![5, 6]), [old]);

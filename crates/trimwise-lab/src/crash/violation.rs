@@ -92,8 +92,8 @@ pub enum Broken {
     SyncedFileShort {
         /// The file or directory.
         path: String,
-        /// Pages at the `fsync`.
-        pages: u64,
+        /// Bytes at the `fsync`.
+        promised_bytes: u64,
         /// Bytes now.
         found_bytes: u64,
     },
@@ -172,8 +172,11 @@ impl fmt::Display for Broken {
                 write!(f, "block {block} of inode {inode} is free in the bitmap")
             }
             Self::SyncedFileMissing { path } => write!(f, "'{path}' is missing after its fsync returned"),
-            Self::SyncedFileShort { path, pages, found_bytes } => {
-                write!(f, "'{path}' has {found_bytes} bytes; it had {pages} pages when its fsync was called")
+            Self::SyncedFileShort { path, promised_bytes, found_bytes } => {
+                write!(
+                    f,
+                    "'{path}' has {found_bytes} bytes; it had {promised_bytes} when its fsync was called"
+                )
             }
             Self::SyncedPageMissing { path, page } => {
                 write!(f, "page {page} of '{path}' has no block after its fsync returned")

@@ -215,6 +215,7 @@ impl Ext4 {
                 path: path.into(),
                 inode,
                 generation: state.disk.inodes[inode as usize].generation,
+                size_bytes: state.disk.inodes[inode as usize].size_bytes,
                 versions: record.versions.get(&inode).cloned().unwrap_or_default(),
             };
             (promise, record.destroyed.get(&inode).copied().unwrap_or(0))

@@ -147,7 +147,9 @@ pub struct Promise {
     pub inode: u32,
     /// How many files had the inode before.
     pub generation: u32,
-    /// Version of each page when `fsync` was called; 0 for a hole.
+    /// Length of the file when `fsync` was called.
+    pub size_bytes: u64,
+    /// Version of each page at that time; 0 for a hole.
     pub versions: Vec<u64>,
 }
 
