@@ -238,7 +238,9 @@ fn path_of(file: u64, directories: u64) -> String {
 async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), FileError> {
     let path = path_of(below(rng, machine.files), machine.directories);
     let directory = format!("d{}", 1 + below(rng, machine.directories));
-    let bytes = 1 + if below(rng, 3) == 0 { below(rng, WRITE_BYTES_MAX) } else { below(rng, 30_000) };
+    // The smallest often end in the block in which the file ended.
+    let bytes_max = [WRITE_BYTES_MAX, 30_000, 1_000][below(rng, 3) as usize];
+    let bytes = 1 + below(rng, bytes_max);
     let kind = below(rng, 120);
     match kind {
         0..20 => {
@@ -311,8 +313,10 @@ async fn write_and_close(
     bytes: u64,
 ) -> Result<(), FileError> {
     fs.write(&mut file, &vec![0; bytes as usize]).await?;
-    if below(rng, 3) == 0 {
-        fs.fsync(&mut file).await?;
+    match below(rng, 6) {
+        0 => fs.fsync(&mut file).await?,
+        1 => fs.fdatasync(&mut file).await?,
+        _ => {}
     }
     fs.close(file).await
 }
