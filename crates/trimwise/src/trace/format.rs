@@ -132,6 +132,15 @@ impl<W: Write> Writer<W> {
     /// Those of the output.
     pub fn finish(mut self) -> std::io::Result<W> {
         self.out.write_all(&[END])?;
+        self.cut_off()
+    }
+
+    /// Returns the output without an end mark, so that the trace counts as cut off.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn cut_off(mut self) -> std::io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }

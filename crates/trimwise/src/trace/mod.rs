@@ -22,7 +22,7 @@ mod tests;
 
 pub use on_device::{DeviceReplay, replay_on};
 pub use open::{Format, open};
-pub use survey::{KindFigures, TraceInfo, convert, survey};
+pub use survey::{Converted, KindFigures, TraceInfo, convert, survey};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -256,24 +256,44 @@ impl Survey {
     }
 }
 
-/// Copies a trace into trimwise's own format and returns the number of records. `header` has all the devices; where a
+/// A copy of a trace.
+#[derive(Debug)]
+pub struct Converted<W> {
+    /// Number of records.
+    pub records: u64,
+    /// The output.
+    pub out: W,
+    /// Where the original is cut off; then the copy has no end mark either.
+    pub cut_off: Option<String>,
+}
+
+/// Copies a trace into trimwise's own format. `header` has all the devices; where a
 /// format names them as it goes, a survey has found them. `on_records` is as for [`survey`]; if it returns `false`, the
 /// copy ends there, without an end mark.
 ///
 /// # Errors
 ///
-/// Those of the source, after what came before has been written; and those of the output.
+/// Those of the source, except that it is cut off, after what came before has been written; and those of the output.
 pub fn convert<W: std::io::Write>(
     source: &mut dyn Source,
     header: &Header,
     out: W,
     on_records: &mut dyn FnMut(u64) -> bool,
-) -> Result<(u64, W), TraceError> {
+) -> Result<Converted<W>, TraceError> {
     let io =
         |place: u64| move |source| TraceError::Io { place: format!("record {place} of the output"), source };
     let mut writer = super::format::Writer::new(out, header).map_err(io(0))?;
     let mut records = 0;
-    while let Some(record) = source.next()? {
+    loop {
+        let record = match source.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(error @ TraceError::Truncated { .. }) => {
+                let out = writer.cut_off().map_err(io(records))?;
+                return Ok(Converted { records, out, cut_off: Some(error.to_string()) });
+            }
+            Err(error) => return Err(error),
+        };
         if record.device as usize >= header.devices.len() {
             let what = format!("device {} first appears here", record.device);
             let expected = "a trace that can be read twice, to find its devices first";
@@ -287,5 +307,5 @@ pub fn convert<W: std::io::Write>(
         }
     }
     let out = writer.finish().map_err(io(records))?;
-    Ok((records, out))
+    Ok(Converted { records, out, cut_off: None })
 }

@@ -290,7 +290,8 @@ fn a_trace_is_the_same_after_conversion() {
     let mut source = open(BLKPARSE.as_bytes(), None).unwrap();
     let header = survey(&mut *source, &mut |_| true).header;
     let mut source = open(BLKPARSE.as_bytes(), None).unwrap();
-    let (records, bytes) = convert(&mut *source, &header, Vec::new(), &mut |_| true).unwrap();
+    let Converted { records, out: bytes, .. } =
+        convert(&mut *source, &header, Vec::new(), &mut |_| true).unwrap();
     assert_eq!(records, 5);
     assert_eq!(read_as(None, &bytes).0, read_as(None, BLKPARSE.as_bytes()).0);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
-use trimwise::trace::{Header, TraceDevice, TraceError, TraceInfo, convert, survey};
+use trimwise::trace::{Converted, Header, TraceDevice, TraceError, TraceInfo, convert, survey};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::trace_file::{NewTrace, STDIN, is_rereadable};
@@ -169,13 +169,15 @@ fn convert_file(arguments: &ConvertArguments, stop: &AtomicBool) -> Result<Strin
     }
     let new = NewTrace::create(output, *force).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
     let converted = convert(&mut *source, &header, new, &mut |_| !stop.load(Ordering::Relaxed));
-    let (records, new) = converted.map_err(|error| match error {
+    let Converted { records, out, cut_off } = converted.map_err(|error| match error {
         _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
         TraceError::Io { .. } => Failure::run(format!("{input}: {error}")),
         _ => Failure::usage(format!("{input}: {error}")),
     })?;
-    new.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
-    Ok(format!("{shown}: {} records\n", grouped(records)))
+    out.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
+    let partial =
+        cut_off.map_or(String::new(), |why| format!("Partial, as the original is: {}.\n", plain(&why)));
+    Ok(format!("{shown}: {} records\n{partial}", grouped(records)))
 }
 
 #[cfg(test)]
@@ -242,6 +244,25 @@ mod tests {
         assert!(
             matches!(run_line(&["convert", &good, "-"]), Err(Failure::Usage(m)) if m.contains("printed"))
         );
+    }
+
+    #[test]
+    fn a_trace_that_is_cut_off_stays_so_when_it_is_converted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (log, own, cut, copy) = (path("log"), path("own"), path("cut"), path("copy"));
+        std::fs::write(&log, "fio version 3 iolog\n0 a write 0 8192\n9 a trim 4096 4096\n").unwrap();
+        run_line(&["convert", &log, &own]).unwrap();
+        let bytes = std::fs::read(&own).unwrap();
+        // Without its end mark, and without the end of its last record.
+        std::fs::write(&cut, &bytes[..bytes.len() - 2]).unwrap();
+        let text = run_line(&["convert", &cut, &copy]).unwrap();
+        assert!(
+            text.contains("1 records\nPartial, as the original is: record 2: the trace is cut off"),
+            "{text}"
+        );
+        let info = run_line(&["info", &copy]).unwrap();
+        assert!(info.contains("1 records") && info.contains("Partial: record 2"), "{info}");
     }
 
     #[test]
