@@ -188,7 +188,7 @@ pub fn nanoseconds(ns: f64) -> String {
 pub fn own_heading(measure: Measure, is_trace: bool) -> &'static str {
     match measure {
         _ if is_trace => "write p99",
-        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => "trans./s",
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => "trans./s",
         Measure::Fsync | Measure::Write => "TRIMs done",
     }
 }
@@ -205,7 +205,9 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
         _ if p.runs.iter().any(|c| is_trace(c)) => p
             .known_median_of(|c| c.latency.get("write").map(|write| write.p99_ns as f64))
             .map_or(NONE.to_string(), nanoseconds),
-        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => p
+        // Spread over days, the rate is given.
+        _ if p.runs.iter().any(|c| c.days.is_some()) => NONE.to_string(),
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => p
             .known_median_of(|c| c.postmark().map(|p| p.transactions_per_s))
             .map_or(NONE.to_string(), significant),
         Measure::Fsync | Measure::Write => p

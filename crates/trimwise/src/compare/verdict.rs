@@ -145,6 +145,7 @@ fn speed_sentence(
     let name = chosen.policy;
     let (what, with) = match measure {
         Measure::Total => ("run".to_owned(), ""),
+        Measure::Waiting => ("waiting for operations".to_owned(), "with "),
         Measure::Fsync => ("fsync".to_owned(), "with "),
         Measure::Write => ("write".to_owned(), "with "),
         Measure::MeanLatency => ("mean request".to_owned(), "with "),

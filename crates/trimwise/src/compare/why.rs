@@ -54,7 +54,7 @@ impl Causes {
             p.device_median_of(|d| d.busy_ns.get(cause).copied().unwrap_or_default() as f64 / 1e9)
         };
         Some(Self {
-            run_s: p.median_of(|c| c.duration_ns as f64 / 1e9),
+            run_s: p.median_of(|c| c.elapsed_ns() as f64 / 1e9),
             trim_commands: p.device_median_of(|d| d.trim_commands as f64)?,
             trim_s: busy_s("trim")?,
             busy_s: CAUSES.map(|(cause, _)| busy_s(cause).unwrap_or_default()),
@@ -189,7 +189,7 @@ impl Endurance {
         let bytes = drive.capacity_bytes as f64 * f64::from(drive.endurance_cycles)
             / p.device_median_of(|d| d.write_amplification)?;
         let written = p.device_median_of(|d| d.host_units_written as f64)? * UNIT_BYTES as f64;
-        let run_s = p.median_of(|c| c.duration_ns as f64 / 1e9);
+        let run_s = p.median_of(|c| c.elapsed_ns() as f64 / 1e9);
         let years = (written > 0.0 && run_s > 0.0).then(|| bytes / (written / run_s) / YEAR_S);
         Some(Self {
             tbw: bytes / 1e12,

@@ -153,9 +153,10 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
 
 fn figures_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Figure>, Failure> {
     let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
+    let is_spread = device.policies.iter().flat_map(|p| &p.runs).any(|run| run.days.is_some());
     let mut all = match measure {
-        _ if is_trace => Vec::new(),
-        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => vec![phases(device)?],
+        _ if is_trace || is_spread => Vec::new(),
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => vec![phases(device)?],
         Measure::Fsync | Measure::Write => vec![operations(device)?],
     };
     all.extend(write_amplification(device)?);

@@ -302,6 +302,10 @@ fn meaning(measure: Measure) -> Option<String> {
         "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";
     match measure {
         Measure::Total => None,
+        Measure::Waiting => Some(
+            "waiting: the time that the workload spent in its operations, without the idle time between them."
+                .to_owned(),
+        ),
         Measure::MeanLatency => Some(
             "latency: the mean of all reads, writes and flushes; their times are those of the trace."
                 .to_owned(),

@@ -1,0 +1,327 @@
+//! Days of work: a workload's operations spread over days and hours, with idle time between them.
+//!
+//! Any workload of files can be spread: before each operation of its own kind (a transaction, a put, a file of
+//! PostMark) its task waits until that operation is due ([`Pacer`]). Operation k of n is due when a share of k/n of the
+//! work of all days is due by the hourly rates ([`DayShape`]), so within an hour operations come at equal distances.
+//! It is a closed loop: an operation that comes late, because the one before it took long, starts at once, and its
+//! latency counts from that start. How many came late, and how late, is counted.
+//!
+//! Everything between two operations (the calls of one, and what it triggers) is done as fast as without days.
+//! Background tasks, such as the compactions of `lsm`, follow the operations.
+
+use std::cell::Cell;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Mutex;
+
+use super::files::Files;
+use super::stage::lock;
+use crate::units::{SimDuration, SimTime};
+
+const HOUR: SimDuration = SimDuration::from_secs(3_600);
+/// Length of a day.
+pub const DAY: SimDuration = SimDuration::from_secs(86_400);
+/// Largest number of days.
+pub const DAYS_MAX: u32 = 366;
+/// The hour at which days begin and end here, so that midnight, when sweeps are due, lies inside.
+const NOON: u64 = 12;
+/// Number of Monday among the days of the week, from Monday; the days end on it.
+const MONDAY: u64 = 0;
+const WEEK_DAYS: u64 = 7;
+/// Largest weight of an hour.
+const WEIGHT_MAX: u32 = 1_000_000;
+
+/// How much work falls into each hour of a day, in any unit: hours from midnight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DayShape {
+    name: String,
+    weekday: [u32; 24],
+    weekend: [u32; 24],
+}
+
+/// A named shape of a day.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedDay {
+    /// Its name.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    /// Where its numbers come from.
+    pub source: &'static str,
+    /// Weights of the hours of Monday to Friday.
+    pub weekday: [u32; 24],
+    /// Weights of the hours of Saturday and Sunday.
+    pub weekend: [u32; 24],
+}
+
+/// The named shapes.
+pub const NAMED: [NamedDay; 4] = [
+    NamedDay {
+        name: "server",
+        about: "a service for people: most work in the evening, a third of that before dawn, weekends a little quieter",
+        source: "assumed; day and night of services differ by a factor of two to four in published traces",
+        weekday: [14, 11, 9, 8, 8, 9, 11, 14, 18, 20, 21, 21, 21, 21, 21, 21, 21, 22, 23, 24, 24, 23, 20, 17],
+        weekend: [15, 12, 9, 8, 7, 7, 8, 10, 13, 16, 18, 19, 19, 19, 19, 19, 19, 20, 21, 22, 22, 21, 19, 16],
+    },
+    NamedDay {
+        name: "office",
+        about: "a workstation: from 8 to 18 o'clock on weekdays with a lunch break; a trickle otherwise",
+        source: "assumed",
+        weekday: [1, 1, 1, 1, 1, 1, 2, 10, 50, 80, 80, 80, 40, 70, 80, 80, 80, 50, 15, 5, 3, 2, 1, 1],
+        weekend: [1; 24],
+    },
+    NamedDay {
+        name: "nightly",
+        about: "batch jobs: five times as much from 1 to 5 o'clock, also at weekends",
+        source: "assumed; the factor is that of the experiment daemon-week",
+        weekday: [1, 5, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+        weekend: [1, 5, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+    },
+    NamedDay {
+        name: "flat",
+        about: "the same at all hours",
+        source: "-",
+        weekday: [1; 24],
+        weekend: [1; 24],
+    },
+];
+
+impl From<&NamedDay> for DayShape {
+    fn from(named: &NamedDay) -> Self {
+        Self { name: named.name.to_owned(), weekday: named.weekday, weekend: named.weekend }
+    }
+}
+
+impl FromStr for DayShape {
+    type Err = String;
+
+    /// Parses a name, or 24 weights for all days, or `24 weights/24 weights` for weekdays and weekends.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(named) = NAMED.iter().find(|named| named.name == text) {
+            return Ok(named.into());
+        }
+        if !text.contains(',') {
+            let names = NAMED.map(|named| named.name).join(", ");
+            return Err(format!(
+                "'{text}' is no shape of a day; expected {names}, or 24 weights from midnight, as in 1,1,...,5,1; for \
+                 other weights at weekends 24 more after a /"
+            ));
+        }
+        let weights = |part: &str| -> Result<[u32; 24], String> {
+            let parse = |(hour, number): (usize, &str)| {
+                let weight = number.trim().parse().ok().filter(|weight| *weight <= WEIGHT_MAX);
+                weight.ok_or_else(|| {
+                    format!(
+                        "the weight '{number}' of hour {hour} is not a whole number from 0 to {WEIGHT_MAX}"
+                    )
+                })
+            };
+            let all = part.split(',').enumerate().map(parse).collect::<Result<Vec<u32>, String>>()?;
+            let count = all.len();
+            all.try_into().map_err(|_| format!("{count} weights; expected 24, one for each hour from midnight"))
+        };
+        let (weekday, weekend) = text.split_once('/').unwrap_or((text, text));
+        Ok(Self { name: text.to_owned(), weekday: weights(weekday)?, weekend: weights(weekend)? })
+    }
+}
+
+impl fmt::Display for DayShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+/// A number of days that begin at noon and end on a Monday at noon. So each of them contains a midnight, when a daily
+/// `fstrim.timer` sweeps, and the last that of Monday, when a weekly one does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Days {
+    days: u32,
+    shape: DayShape,
+    /// Weight of all hours up to each.
+    sums: Vec<u64>,
+}
+
+impl Days {
+    /// So many days of this shape.
+    ///
+    /// # Errors
+    ///
+    /// Why not: a number out of range, or no work on these days.
+    pub fn new(days: u32, shape: DayShape) -> Result<Self, String> {
+        if days == 0 || days > DAYS_MAX {
+            return Err(format!("{days} days; expected 1 to {DAYS_MAX}"));
+        }
+        let mut sum = 0;
+        let first = (MONDAY + WEEK_DAYS - u64::from(days) % WEEK_DAYS) % WEEK_DAYS;
+        let hours = (NOON..NOON + 24 * u64::from(days)).map(|hour| {
+            let is_weekend = (first + hour / 24) % WEEK_DAYS >= 5;
+            let weights = if is_weekend { &shape.weekend } else { &shape.weekday };
+            sum += u64::from(weights[(hour % 24) as usize]);
+            sum
+        });
+        let sums = std::iter::once(0).chain(hours).collect();
+        if sum == 0 {
+            return Err(format!("{shape} has no work in the {days} days up to Monday noon"));
+        }
+        Ok(Self { days, shape, sums })
+    }
+
+    /// Their number.
+    pub fn days(&self) -> u32 {
+        self.days
+    }
+
+    /// The shape of each.
+    pub fn shape(&self) -> &DayShape {
+        &self.shape
+    }
+
+    /// How long they last.
+    pub fn length(&self) -> SimDuration {
+        DAY * u64::from(self.days)
+    }
+
+    /// When operation `k` of `n` is due, from the start.
+    pub fn due(&self, k: u64, n: u64) -> SimDuration {
+        let hour_ns = u128::from(HOUR.as_nanos());
+        let all = u128::from(*self.sums.last().unwrap_or(&1));
+        // Work before it, in units of weight and nanoseconds.
+        let before = u128::from(k.min(n)) * all * hour_ns / u128::from(n.max(1));
+        let hour = self.sums.partition_point(|&sum| u128::from(sum) * hour_ns <= before).max(1) - 1;
+        let Some(weight) = self.sums.get(hour + 1).map(|end| u128::from(end - self.sums[hour])) else {
+            return self.length();
+        };
+        let inside = before - u128::from(self.sums[hour]) * hour_ns;
+        HOUR * hour as u64 + SimDuration((inside / weight.max(1)) as u64)
+    }
+
+    /// When sweeps at this interval begin, from the start: at such times that one is at midnight before the last Monday.
+    pub fn sweeps(&self, every: SimDuration) -> impl Iterator<Item = SimDuration> + use<> {
+        let (every, end) = (every.as_nanos().max(1), self.length().as_nanos());
+        let monday = end - NOON * HOUR.as_nanos();
+        (monday % every..end).step_by(usize::try_from(every).unwrap_or(usize::MAX)).map(SimDuration)
+    }
+}
+
+/// Lets the tasks of a workload wait until their operations are due.
+#[derive(Debug)]
+pub struct Pacer {
+    days: Days,
+    operations: u64,
+    tasks: usize,
+    begin: SimTime,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    paced: Paced,
+    /// When the operations are due for which tasks wait.
+    asleep: Vec<SimTime>,
+    /// Tasks that wait for another task, or have ended.
+    idle: usize,
+}
+
+/// How the operations of days went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paced {
+    /// Operations begun.
+    pub operations: u64,
+    /// Time that tasks spent in them, summed.
+    pub waiting: SimDuration,
+    /// How many began late.
+    pub late: u64,
+    /// How late the latest began.
+    pub late_max: SimDuration,
+}
+
+impl Pacer {
+    /// Spreads this many operations of `tasks` tasks over the days, which begin at `begin`.
+    pub fn new(days: &Days, operations: u64, tasks: u32, begin: SimTime) -> Self {
+        Self { days: days.clone(), operations, tasks: tasks as usize, begin, state: Mutex::default() }
+    }
+
+    /// How it went so far.
+    pub fn paced(&self) -> Paced {
+        lock(&self.state).paced
+    }
+
+    /// How long a task that waits for others may sleep before it looks again, if it looks every `often` while they
+    /// work: while all of them sleep, nothing changes.
+    pub(super) fn nap(&self, now: SimTime, often: SimDuration) -> SimDuration {
+        let state = lock(&self.state);
+        let all_rest = state.asleep.len() + state.idle >= self.tasks;
+        let earliest = state.asleep.iter().min().filter(|_| all_rest);
+        earliest.map_or(often, |&at| at.max(now).since(now) + often)
+    }
+
+    /// Notes that a task has ended.
+    pub(super) fn task_ended(&self) {
+        lock(&self.state).idle += 1;
+    }
+
+    /// Notes that a task waits for others until the result is dropped.
+    pub(super) fn idle(&self) -> Idle<'_> {
+        lock(&self.state).idle += 1;
+        Idle(self)
+    }
+}
+
+/// A task that waits for others.
+pub(super) struct Idle<'p>(&'p Pacer);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).idle -= 1;
+    }
+}
+
+/// One task under a [`Pacer`].
+#[derive(Debug)]
+pub struct PacedTask<'p> {
+    pacer: &'p Pacer,
+    begun: Cell<Option<SimTime>>,
+}
+
+impl<'p> PacedTask<'p> {
+    /// A task that has not begun its first operation.
+    pub fn new(pacer: &'p Pacer) -> Self {
+        Self { pacer, begun: Cell::new(None) }
+    }
+
+    /// Ends the current operation, and returns when the next one is due.
+    pub async fn next<F: Files>(&self, fs: &F) {
+        self.end(fs);
+        let now = fs.now();
+        let Pacer { days, operations, begin, .. } = self.pacer;
+        let due = {
+            let state = &mut *lock(&self.pacer.state);
+            let due = *begin + days.due(state.next, *operations);
+            state.next += 1;
+            state.paced.operations += 1;
+            if due < now {
+                state.paced.late += 1;
+                state.paced.late_max = state.paced.late_max.max(now.since(due));
+            } else {
+                state.asleep.push(due);
+            }
+            due
+        };
+        if due >= now {
+            fs.sleep(due.since(now)).await;
+            let asleep = &mut lock(&self.pacer.state).asleep;
+            if let Some(index) = asleep.iter().position(|&at| at == due) {
+                asleep.swap_remove(index);
+            }
+        }
+        self.begun.set(Some(fs.now()));
+    }
+
+    /// Ends the current operation, if there is one.
+    pub fn end<F: Files>(&self, fs: &F) {
+        if let Some(begun) = self.begun.take() {
+            lock(&self.pacer.state).paced.waiting += fs.now().since(begun);
+        }
+    }
+}
