@@ -1,5 +1,6 @@
 //! Numbers as tables and reports show them.
 
+use trimwise::compare::days::DaysFigures;
 use trimwise::compare::ledger::WITHOUT_TRIM;
 use trimwise::compare::result::{Cell, DeviceFigures, Measure, Quantile, WorkloadFigures};
 use trimwise::compare::statistics::{Comparison, Interval, Sample, median};
@@ -128,6 +129,32 @@ pub fn ledger(p: &PolicySummary) -> Option<[String; LEDGER.len()]> {
         saved(p, |s| s.gc_units, units_as_bytes),
         saved(p, |s| s.time_s, time),
     ])
+}
+
+/// The headings of what happened over days.
+pub const DAYS: [&str; 7] = ["policy", "stale mean", "max", "at the end", "sweeps", "longest", "sent"];
+
+/// Returns what happened over days under each policy; nothing of other runs.
+pub fn days(device: &DeviceSummary) -> Vec<[String; DAYS.len()]> {
+    let row = |p: &PolicySummary| {
+        let days = |figure: fn(&DaysFigures) -> u64| {
+            p.known_median_of(|c| c.days.as_ref().map(|d| figure(d) as f64))
+        };
+        let (sweeps, sent) = (days(|d| d.sweeps + d.slices)?, days(|d| d.fitrim_units)?);
+        let mean = p.known_median_of(|c| c.device_stats.as_ref()?.stale_units_mean);
+        let units = |units: Option<f64>| units.map_or(NONE.to_string(), units_as_bytes);
+        let if_any = |text: String| if sweeps > 0.0 { text } else { NONE.to_string() };
+        Some([
+            p.policy.to_string(),
+            units(mean),
+            units(stale(p, |d| d.stale_units_max)),
+            units(stale(p, |d| d.stale_units_end)),
+            if_any(thousands(sweeps)),
+            if_any(nanoseconds(days(|d| d.fitrim_max_ns)?)),
+            if_any(units_as_bytes(sent)),
+        ])
+    };
+    device.policies.iter().filter_map(row).collect()
 }
 
 /// Formats a share; `0 %` only for exactly none.

@@ -314,12 +314,9 @@ impl BlockQueue {
     /// What a host counts, from the start on.
     pub fn counts(&self) -> Counts {
         let state = self.0.state.borrow();
-        let since = if state.waiting > 0 { self.0.sim.now().since(state.waiting_since) } else { SimDuration::ZERO };
-        Counts {
-            in_device: state.in_device as u64,
-            waited: state.counts.waited + since,
-            ..state.counts
-        }
+        let since =
+            if state.waiting > 0 { self.0.sim.now().since(state.waiting_since) } else { SimDuration::ZERO };
+        Counts { in_device: state.in_device as u64, waited: state.counts.waited + since, ..state.counts }
     }
 
     /// Starts a read and calls `on_done` at its end. For read-ahead, whose data may never be needed.

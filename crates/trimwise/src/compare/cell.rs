@@ -312,7 +312,7 @@ async fn run_postmark(
 ) -> Result<Cell, CellError> {
     let gauge = Gauge::start(fs);
     let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
-    let pacer = days.as_ref().map(|days| days.pacer(postmark::operations(config), 1));
+    let pacer = days.as_ref().map(|days| days.pacer(postmark::operations(config), 1, spec.draw_seed()));
     let result = postmark::run_paced(fs, config, pacer.as_ref(), progress).await;
     let outcome = result.map_err(|source| CellError::Workload {
         device: spec.device.clone(),
@@ -354,8 +354,8 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     let gauge = Gauge::start(fs);
     let begin = fs.now();
     let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
-    let operations = || program.operations(spec.draw_seed());
-    let pacer = days.as_ref().map(|days| days.pacer(operations(), session.tasks()));
+    let seed = spec.draw_seed();
+    let pacer = days.as_ref().map(|days| days.pacer(program.operations(seed), session.tasks(), seed));
     let session = Rc::new(session.paced(pacer));
     let ends = joined(run_tasks(fs, &session).await);
     let duration = fs.now().since(begin);

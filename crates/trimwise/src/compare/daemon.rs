@@ -11,7 +11,9 @@ use crate::block::Counts;
 use crate::engine::Event;
 use crate::fs::Ext4;
 use crate::fs::alloc::GROUP_UNITS;
-use crate::live::{Cut, Facts, Failed, Known, LiveHost, MIN_EXTENT, Order, Sample, Settings, Window, spans_each};
+use crate::live::{
+    Cut, Facts, Failed, Known, LiveHost, MIN_EXTENT, Order, Sample, Settings, Window, spans_each,
+};
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, Span, UNIT_BYTES, UnitRange};
 use crate::workload::files::{FileError, Files as _};

@@ -43,10 +43,19 @@ impl Trimmer {
 
     /// Whether the device must take TRIM commands.
     pub fn needs_trim(self) -> bool {
-        matches!(self, Self::Daemon(_)) || matches!(self, Self::Kernel(spec) if spec.needs_trim())
+        match self {
+            Self::Kernel(spec) => spec.needs_trim(),
+            Self::Daemon(_) => true,
+        }
     }
 
-    fn sweeps(self) -> Option<BatchConfig> {
+    /// Whether the daemon trims.
+    pub fn is_hosted(self) -> bool {
+        matches!(self, Self::Daemon(_))
+    }
+
+    /// The settings of its sweeps, if it sweeps.
+    pub fn sweeps(self) -> Option<BatchConfig> {
         match self {
             Self::Kernel(spec) => spec.batch(),
             Self::Daemon(_) => None,
@@ -123,7 +132,7 @@ const EVERYTHING: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 /// Ends the preparation of a file system for days. A policy that sweeps or a daemon has been at work before: it has
 /// trimmed what ageing left, as the other policies have.
 pub(super) async fn prepare(fs: &Ext4, spec: &DaysSpec) -> Result<(), FileError> {
-    if spec.trimmer.sweeps().is_some() || matches!(spec.trimmer, Trimmer::Daemon(_)) {
+    if spec.trimmer.sweeps().is_some() || spec.trimmer.is_hosted() {
         // What was freed last must be committed to be trimmed.
         fs.sync().await?;
         fs.trim_free(EVERYTHING, 1).await;
@@ -197,8 +206,8 @@ impl Running {
     }
 
     /// What lets this many operations of `tasks` tasks wait until they are due.
-    pub fn pacer(&self, operations: u64, tasks: u32) -> Pacer {
-        Pacer::new(&self.days, operations, tasks, self.begin)
+    pub fn pacer(&self, operations: u64, tasks: u32, seed: u64) -> Pacer {
+        Pacer::new(&self.days, operations, tasks, self.begin, seed)
     }
 
     /// Waits for the end of the last day. Returns what happened, and how long tasks spent in their operations.

@@ -1,9 +1,9 @@
 //! Days of work: a workload's operations spread over days and hours, with idle time between them.
 //!
 //! Any workload of files can be spread: before each operation of its own kind (a transaction, a put, a file of
-//! PostMark) its task waits until that operation is due ([`Pacer`]). Operation k of n is due when a share of k/n of the
-//! work of all days is due by the hourly rates ([`DayShape`]), so within an hour operations come at equal distances.
-//! It is a closed loop: an operation that comes late, because the one before it took long, starts at once, and its
+//! PostMark) its task waits until that operation is due ([`Pacer`]). By the hourly rates ([`DayShape`]) the work of all
+//! days is cut into n equal shares; operation k is due somewhere in share k, drawn at random, so that operations do not
+//! keep step with timers. It is a closed loop: an operation that comes late, because the one before it took long, starts at once, and its
 //! latency counts from that start. How many came late, and how late, is counted.
 //!
 //! Everything between two operations (the calls of one, and what it triggers) is done as fast as without days.
@@ -118,7 +118,8 @@ impl FromStr for DayShape {
             };
             let all = part.split(',').enumerate().map(parse).collect::<Result<Vec<u32>, String>>()?;
             let count = all.len();
-            all.try_into().map_err(|_| format!("{count} weights; expected 24, one for each hour from midnight"))
+            all.try_into()
+                .map_err(|_| format!("{count} weights; expected 24, one for each hour from midnight"))
         };
         let (weekday, weekend) = text.split_once('/').unwrap_or((text, text));
         Ok(Self { name: text.to_owned(), weekday: weights(weekday)?, weekend: weights(weekend)? })
@@ -181,12 +182,14 @@ impl Days {
         DAY * u64::from(self.days)
     }
 
-    /// When operation `k` of `n` is due, from the start.
-    pub fn due(&self, k: u64, n: u64) -> SimDuration {
+    /// When operation `k` of `n` is due, from the start: somewhere in its share of the work, as drawn from `seed`.
+    pub fn due(&self, k: u64, n: u64, seed: u64) -> SimDuration {
         let hour_ns = u128::from(HOUR.as_nanos());
-        let all = u128::from(*self.sums.last().unwrap_or(&1));
+        let all = u128::from(*self.sums.last().unwrap_or(&1)) * hour_ns;
+        let (k, n) = (u128::from(k.min(n)), u128::from(n.max(1)));
         // Work before it, in units of weight and nanoseconds.
-        let before = u128::from(k.min(n)) * all * hour_ns / u128::from(n.max(1));
+        let (share, rest) = (all / n, all % n);
+        let before = k * share + k * rest / n + share * u128::from(mixed(seed, k as u64)) / (1 << 16);
         let hour = self.sums.partition_point(|&sum| u128::from(sum) * hour_ns <= before).max(1) - 1;
         let Some(weight) = self.sums.get(hour + 1).map(|end| u128::from(end - self.sums[hour])) else {
             return self.length();
@@ -203,6 +206,14 @@ impl Days {
     }
 }
 
+/// Sixteen random bits for a number (SplitMix64).
+fn mixed(seed: u64, number: u64) -> u16 {
+    let mut bits = (seed ^ number.rotate_left(32)).wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits >> 48) as u16
+}
+
 /// Lets the tasks of a workload wait until their operations are due.
 #[derive(Debug)]
 pub struct Pacer {
@@ -210,6 +221,7 @@ pub struct Pacer {
     operations: u64,
     tasks: usize,
     begin: SimTime,
+    seed: u64,
     state: Mutex<State>,
 }
 
@@ -238,8 +250,8 @@ pub struct Paced {
 
 impl Pacer {
     /// Spreads this many operations of `tasks` tasks over the days, which begin at `begin`.
-    pub fn new(days: &Days, operations: u64, tasks: u32, begin: SimTime) -> Self {
-        Self { days: days.clone(), operations, tasks: tasks as usize, begin, state: Mutex::default() }
+    pub fn new(days: &Days, operations: u64, tasks: u32, begin: SimTime, seed: u64) -> Self {
+        Self { days: days.clone(), operations, tasks: tasks as usize, begin, seed, state: Mutex::default() }
     }
 
     /// How it went so far.
@@ -294,10 +306,10 @@ impl<'p> PacedTask<'p> {
     pub async fn next<F: Files>(&self, fs: &F) {
         self.end(fs);
         let now = fs.now();
-        let Pacer { days, operations, begin, .. } = self.pacer;
+        let Pacer { days, operations, begin, seed, .. } = self.pacer;
         let due = {
             let state = &mut *lock(&self.pacer.state);
-            let due = *begin + days.due(state.next, *operations);
+            let due = *begin + days.due(state.next, *operations, *seed);
             state.next += 1;
             state.paced.operations += 1;
             if due < now {

@@ -202,7 +202,9 @@ pub fn run(
 fn days(arguments: &CompareArguments) -> Result<Option<Days>, Failure> {
     let Some(days) = arguments.days else { return Ok(None) };
     if arguments.check.is_some() {
-        return Err(Failure::usage("--check does not go with --days: no kernel runs for days; expected one of them"));
+        return Err(Failure::usage(
+            "--check does not go with --days: no kernel runs for days; expected one of them",
+        ));
     }
     let shape = match &arguments.day {
         Some(shape) => shape.clone(),

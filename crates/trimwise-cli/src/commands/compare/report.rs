@@ -156,7 +156,9 @@ fn figures_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Figure>, F
     let is_spread = device.policies.iter().flat_map(|p| &p.runs).any(|run| run.days.is_some());
     let mut all = match measure {
         _ if is_trace || is_spread => Vec::new(),
-        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => vec![phases(device)?],
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => {
+            vec![phases(device)?]
+        }
         Measure::Fsync | Measure::Write => vec![operations(device)?],
     };
     all.extend(write_amplification(device)?);

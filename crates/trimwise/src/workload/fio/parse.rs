@@ -134,7 +134,8 @@ impl JobFile {
 
     /// Number of reads and writes of all jobs.
     pub fn operations(&self, run_seed: u64) -> u64 {
-        let transfers = |job| Sequence::new(job, run_seed).filter(|io| matches!(io, Io::Transfer { .. })).count();
+        let transfers =
+            |job| Sequence::new(job, run_seed).filter(|io| matches!(io, Io::Transfer { .. })).count();
         self.jobs.iter().map(|job| transfers(job) as u64).sum()
     }
 
