@@ -88,7 +88,8 @@ pub struct CellSpec {
     /// How the file system is made.
     pub format: FormatOptions,
     /// If given, the workload is spread over days; then `policy` is that of the trimmer
-    /// ([`Trimmer::policy`](super::days::Trimmer::policy)). Only PostMark and programs can be spread.
+    /// ([`Trimmer::policy`](super::days::Trimmer::policy)). PostMark and programs are spread; a workload of the caller's
+    /// keeps its own times. One that times one operation is refused.
     pub days: Option<DaysSpec>,
     /// If given, the file system is first aged: filled, then emptied to this utilization, under the policy.
     pub utilization_percent: Option<u64>,
@@ -269,8 +270,8 @@ async fn run_on(
     sim.sleep(commit_phase(spec.rep)).await;
 
     let cell = match &workload {
-        Workload::Timed(_) | Workload::Own(_) if spec.days.is_some() => {
-            let what = "only PostMark and programs can be spread over days".to_owned();
+        Workload::Timed(_) if spec.days.is_some() => {
+            let what = "what times one operation cannot be spread over days".to_owned();
             return Err(CellError::Test { device: spec.device.clone(), what });
         }
         Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,
@@ -320,12 +321,12 @@ async fn run_postmark(
         source: Box::new(source),
     })?;
     let cell = Cell::of_postmark(cell_id(spec), &outcome, config.report);
-    Ok(finished(cell, gauge, days.zip(pacer.as_ref())).await)
+    Ok(finished(cell, gauge, days, pacer.as_ref()).await)
 }
 
 /// Adds the figures of the device, and of the days when they have ended.
-async fn finished(cell: Cell, gauge: Gauge, days: Option<(days::Running, &Pacer)>) -> Cell {
-    let Some((running, pacer)) = days else {
+async fn finished(cell: Cell, gauge: Gauge, days: Option<days::Running>, pacer: Option<&Pacer>) -> Cell {
+    let Some(running) = days else {
         let (device, ledger) = gauge.finish();
         return Cell { device_stats: Some(device), ledger: Some(ledger), ..cell };
     };
@@ -338,12 +339,11 @@ async fn finished(cell: Cell, gauge: Gauge, days: Option<(days::Running, &Pacer)
 async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Cell, CellError> {
     let gauge = Gauge::start(fs);
     let begin = fs.queue().sim().now();
-    let result = own.run(fs, spec.draw_seed()).await;
+    let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
+    let figures = own.run(fs, spec.draw_seed()).await.map_err(|source| spec.file_failed(source))?;
     let duration = fs.queue().sim().now().since(begin);
-    let (device, ledger) = gauge.finish();
-    let figures = result.map_err(|source| spec.file_failed(source))?;
     let cell = Cell::new(cell_id(spec), duration, WorkloadFigures::Own(figures));
-    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+    Ok(finished(cell, gauge, days, None).await)
 }
 
 /// Its tasks are tasks of the engine. What the workload leaves is removed when its figures are taken.
@@ -360,7 +360,7 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     let ends = joined(run_tasks(fs, &session).await);
     let duration = fs.now().since(begin);
     let cell = Cell::of_program(cell_id(spec), duration, ends.map_err(failed)?);
-    let cell = finished(cell, gauge, days.zip(session.pacer())).await;
+    let cell = finished(cell, gauge, days, session.pacer()).await;
     session.remove(fs).await.map_err(failed)?;
     Ok(cell)
 }

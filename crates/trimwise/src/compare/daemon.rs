@@ -55,8 +55,9 @@ struct Inner {
 }
 
 impl Daemon {
-    /// Starts the daemon on a file system of which the device was told all free space, with its default settings.
-    pub fn start(fs: &Ext4, policy: PolicySpec) -> Self {
+    /// Starts the daemon with its default settings. With `has_backlog` it knows nothing of the file system; otherwise it
+    /// has told the device of all free space.
+    pub fn start(fs: &Ext4, policy: PolicySpec, has_backlog: bool) -> Self {
         let total = Bytes::from_units(fs.utilization().1);
         let facts = Facts {
             total,
@@ -68,8 +69,10 @@ impl Daemon {
         };
         let sim = fs.queue().sim();
         let mut live = LiveHost::new(policy, facts, Settings::default(), sim.now());
-        let trimmed = free(fs, 0, usize::MAX).0;
-        live.remember(Known { trimmed, forget_in: FORGET_IN, unseen: Bytes(0) });
+        if !has_backlog {
+            let trimmed = free(fs, 0, usize::MAX).0;
+            live.remember(Known { trimmed, forget_in: FORGET_IN, unseen: Bytes(0) });
+        }
         let daemon = Self(Rc::new(Inner {
             fs: fs.clone(),
             live: RefCell::new(live),
@@ -89,17 +92,6 @@ impl Daemon {
     /// What it did so far.
     pub fn did(&self) -> Did {
         self.0.did.get()
-    }
-
-    /// Space that it knows to be untrimmed.
-    pub fn untrimmed(&self) -> Bytes {
-        let live = self.0.live.borrow();
-        Bytes(live.waiting().0 + live.left().0)
-    }
-
-    /// Its bound on that.
-    pub fn bound(&self) -> Bytes {
-        self.0.live.borrow().bound()
     }
 
     /// Stops it, and waits until nothing is under way.

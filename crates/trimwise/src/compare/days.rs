@@ -101,6 +101,9 @@ pub struct DaysSpec {
     pub days: Days,
     /// Who trims.
     pub trimmer: Trimmer,
+    /// Whether space that ageing freed under a policy that sweeps, or under the daemon, is untrimmed at the start. If
+    /// not, it has been trimmed, as it has been by the other policies.
+    pub has_backlog: bool,
 }
 
 /// What happened over days, besides the figures that every run has.
@@ -129,10 +132,9 @@ pub struct DaysFigures {
 /// Everything on the device.
 const EVERYTHING: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
-/// Ends the preparation of a file system for days. A policy that sweeps or a daemon has been at work before: it has
-/// trimmed what ageing left, as the other policies have.
+/// Ends the preparation of a file system for days: trims what ageing left, unless that is a backlog.
 pub(super) async fn prepare(fs: &Ext4, spec: &DaysSpec) -> Result<(), FileError> {
-    if spec.trimmer.sweeps().is_some() || spec.trimmer.is_hosted() {
+    if !spec.has_backlog && (spec.trimmer.sweeps().is_some() || spec.trimmer.is_hosted()) {
         // What was freed last must be committed to be trimmed.
         fs.sync().await?;
         fs.trim_free(EVERYTHING, 1).await;
@@ -168,7 +170,7 @@ impl Running {
             done: Event::new(sim),
         });
         let daemon = match spec.trimmer {
-            Trimmer::Daemon(policy) => Some(Daemon::start(fs, policy)),
+            Trimmer::Daemon(policy) => Some(Daemon::start(fs, policy, spec.has_backlog)),
             Trimmer::Kernel(_) => None,
         };
         let this = Self { fs: fs.clone(), days: spec.days.clone(), begin: sim.now(), daemon, sweeper };
@@ -210,11 +212,13 @@ impl Running {
         Pacer::new(&self.days, operations, tasks, self.begin, seed)
     }
 
-    /// Waits for the end of the last day. Returns what happened, and how long tasks spent in their operations.
-    pub async fn end(&self, pacer: &Pacer) -> (DaysFigures, SimDuration) {
+    /// Waits for the end of the last day. Returns what happened, and how long tasks spent in their operations; `None` of a
+    /// workload that keeps its own times.
+    pub async fn end(&self, pacer: Option<&Pacer>) -> (DaysFigures, Option<SimDuration>) {
         let sim = self.fs.queue().sim();
         sim.sleep_until(self.begin + self.days.length()).await;
-        let paced = pacer.paced();
+        let known = pacer.map(Pacer::paced);
+        let paced = known.unwrap_or_default();
         let mut figures = DaysFigures {
             elapsed_ns: sim.now().since(self.begin).as_nanos(),
             operations: paced.operations,
@@ -228,7 +232,7 @@ impl Running {
             figures.fitrim_max_ns = did.slice_longest.as_nanos();
             figures.fitrim_units = did.sent.units_floor();
         }
-        (figures, paced.waiting)
+        (figures, known.map(|paced| paced.waiting))
     }
 
     /// Stops what trims, and waits until nothing is under way.
@@ -242,3 +246,7 @@ impl Running {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "days_tests.rs"]
+mod tests;

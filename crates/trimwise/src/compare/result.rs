@@ -183,9 +183,10 @@ impl Cell {
         }
     }
 
-    /// The same run, spread over days, in which its tasks waited for `waiting`.
-    pub(super) fn over_days(self, days: DaysFigures, waiting: SimDuration) -> Self {
-        Self { duration_ns: waiting.as_nanos(), days: Some(days), ..self }
+    /// The same run, spread over days, in which its tasks spent `waiting` in their operations, if that is known.
+    pub(super) fn over_days(self, days: DaysFigures, waiting: Option<SimDuration>) -> Self {
+        let duration_ns = waiting.map_or(self.duration_ns, SimDuration::as_nanos);
+        Self { duration_ns, days: Some(days), ..self }
     }
 
     /// How much time passed, idle or not.
@@ -200,7 +201,9 @@ impl Cell {
         }
         match &self.workload {
             WorkloadFigures::Replay(figures) if figures.pace == "open" => Measure::MeanLatency,
-            _ if self.days.is_some() => Measure::Waiting,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) if self.days.is_some() => {
+                Measure::Waiting
+            }
             WorkloadFigures::Postmark(_)
             | WorkloadFigures::Program(_)
             | WorkloadFigures::Replay(_)

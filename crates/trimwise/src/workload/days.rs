@@ -337,3 +337,80 @@ impl<'p> PacedTask<'p> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn days(days: u32, shape: &str) -> Days {
+        Days::new(days, shape.parse().unwrap()).unwrap()
+    }
+
+    fn hours(span: SimDuration) -> u64 {
+        span.as_nanos() / HOUR.as_nanos()
+    }
+
+    #[test]
+    fn operations_are_due_in_proportion_to_the_hours_and_in_order() {
+        let week = days(7, "nightly");
+        let n = 7 * 40 * 25; // forty weights a day
+        let due: Vec<SimDuration> = (0..n).map(|k| week.due(k, n, 7)).collect();
+        assert!(due.is_sorted() && due[n as usize - 1] < week.length());
+        let mut counts = [0; 7 * 24];
+        due.iter().for_each(|&at| counts[hours(at) as usize] += 1);
+        for (hour, count) in counts.into_iter().enumerate() {
+            let busy = (1..5).contains(&((hour + 12) % 24));
+            assert_eq!(count, if busy { 125 } else { 25 }, "hour {hour}");
+        }
+        let other: Vec<SimDuration> = (0..n).map(|k| week.due(k, n, 8)).collect();
+        assert_ne!(due, other, "another seed");
+    }
+
+    #[test]
+    fn hours_without_work_have_none_and_weekends_have_their_own() {
+        let none = vec!["0"; 24].join(",");
+        let nine = format!("0,0,0,0,0,0,0,0,0,1{}", ",0".repeat(14));
+        let weekdays = days(7, &format!("{nine}/{none}"));
+        // From Monday noon to Monday noon there is 9 o'clock of Tuesday to Friday and of the last Monday.
+        let at: Vec<u64> = (0..50).map(|k| hours(weekdays.due(k, 50, 1))).collect();
+        let expected: Vec<u64> = [21, 45, 69, 93, 165].into_iter().flat_map(|hour| [hour; 10]).collect();
+        assert_eq!(at, expected);
+        assert!(Days::new(1, format!("{none}/{nine}").parse().unwrap()).unwrap_err().contains("no work"));
+    }
+
+    #[test]
+    fn sweeps_are_at_midnight_and_a_weekly_one_is_in_any_number_of_days() {
+        let at = |n, sweep: u64| days(n, "flat").sweeps(DAY * sweep).map(hours).collect::<Vec<_>>();
+        assert_eq!(at(1, 1), [12]);
+        assert_eq!(at(3, 1), [12, 36, 60]);
+        for n in 1..=7 {
+            assert_eq!(at(n, 7), [24 * u64::from(n) - 12], "{n} days");
+        }
+        assert_eq!(at(14, 7), [156, 324]);
+        assert_eq!(days(1, "flat").sweeps(HOUR).count(), 24);
+        assert_eq!(at(7, 14), [156], "a longer interval ends at the same midnight");
+    }
+
+    #[test]
+    fn shapes_are_named_or_given() {
+        for named in &NAMED {
+            assert_eq!(named.name.parse::<DayShape>().unwrap().to_string(), named.name);
+        }
+        let refused = |text: &str| text.parse::<DayShape>().unwrap_err();
+        assert!(refused("weird").contains("server, office, nightly, flat"));
+        assert!(refused("1,2,3").contains("3 weights; expected 24"));
+        assert!(refused(&["1"; 25].join(",")).contains("25 weights"));
+        assert!(refused(&["x"; 24].join(",")).contains("'x' of hour 0"));
+        assert!(refused(&["-1"; 24].join(",")).contains("'-1'"));
+        let err = |days| Days::new(days, "flat".parse().unwrap()).unwrap_err();
+        assert_eq!([err(0), err(367)], ["0 days; expected 1 to 366", "367 days; expected 1 to 366"]);
+    }
+
+    #[test]
+    fn the_largest_numbers_do_not_overflow() {
+        let year = days(366, &vec!["1000000"; 24].join(","));
+        assert!(year.due(u64::MAX - 1, u64::MAX, 1) <= year.length());
+        assert_eq!(year.due(u64::MAX, u64::MAX, 1), year.length());
+        assert!(year.due(0, 0, 1) <= year.length());
+    }
+}

@@ -256,7 +256,7 @@ impl Plan {
             faults: device.faults,
             policy,
             workload: self.workload.to_model()?,
-            days: self.days.clone().map(|days| DaysSpec { days, trimmer }),
+            days: self.days.clone().map(|days| DaysSpec { days, trimmer, has_backlog: false }),
             host: HostConfig::of(self.linux, self.memory),
             format: FormatOptions::TODAY,
             utilization_percent: Some(self.utilization_percent.into()),
