@@ -126,7 +126,7 @@ impl OwnWorkload for OnModel {
 fn main() -> Result<(), Box<dyn Error>> {
     let days: u32 = std::env::args().nth(1).map_or(Ok(1), |days| days.parse())?;
     let mut drive = Profile::embedded(DEVICE).ok_or("no such profile")?;
-    drive.config.capacity_bytes = CAPACITY.0;
+    drive.config = drive.config.shrunk(CAPACITY.0)?;
     let week = Week { days: days.into(), ..Week::default() };
     for policy in ["off", "commit", "trimwised"] {
         let trimmer: Trimmer = policy.parse()?;

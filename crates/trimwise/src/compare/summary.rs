@@ -320,6 +320,7 @@ impl LedgerRow {
 /// Whether two repetitions agree in everything but their number.
 fn same_run(a: &Cell, b: &Cell) -> bool {
     a.duration_ns == b.duration_ns
+        && a.days == b.days
         && a.workload == b.workload
         && a.device_stats == b.device_stats
         && a.ledger.map(|l| (l.units, l.trim_busy_ns)) == b.ledger.map(|l| (l.units, l.trim_busy_ns))
