@@ -59,7 +59,7 @@ pub const NAMED: [NamedDay; 4] = [
     NamedDay {
         name: "server",
         about: "a service for people: most work in the evening, a third of that before dawn, weekends a little quieter",
-        source: "assumed; day and night of services differ by a factor of two to four in published traces",
+        source: "assumed",
         weekday: [14, 11, 9, 8, 8, 9, 11, 14, 18, 20, 21, 21, 21, 21, 21, 21, 21, 22, 23, 24, 24, 23, 20, 17],
         weekend: [15, 12, 9, 8, 7, 7, 8, 10, 13, 16, 18, 19, 19, 19, 19, 19, 19, 20, 21, 22, 22, 21, 19, 16],
     },
