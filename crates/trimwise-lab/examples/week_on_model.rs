@@ -17,7 +17,7 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::days::Days;
 use trimwise::workload::files::{FileError, Files, OpenMode};
-use trimwise::workload::own::{OwnFigures, OwnRun, OwnWorkload};
+use trimwise::workload::own::{OwnFigures, OwnPreparation, OwnRun, OwnWorkload};
 use trimwise::workload::week::{Access, Chore, Week};
 use trimwise_lab::experiment::daemon_week::{AGED_PERCENT, CAPACITY, DEVICE};
 
@@ -54,12 +54,15 @@ async fn chore(fs: &Ext4, week: &Week, chore: Chore) -> Result<(), FileError> {
     }
 }
 
-async fn run(fs: &Ext4, week: &Week) -> Result<OwnFigures, FileError> {
+async fn prepare(fs: &Ext4, week: &Week) -> Result<(), FileError> {
     make(fs, "database", week.database.0).await?;
     for number in 0..week.files_a_day {
         make_day(fs, week, 0, number).await?;
     }
-    fs.sync().await?;
+    fs.sync().await
+}
+
+async fn run(fs: &Ext4, week: &Week) -> Result<OwnFigures, FileError> {
     let sim = fs.queue().sim().clone();
     let (begin, before) = (sim.now(), fs.queue().with_ssd(|ssd| *ssd.stats()));
     let failed = Rc::new(RefCell::new(None));
@@ -105,11 +108,13 @@ async fn run(fs: &Ext4, week: &Week) -> Result<OwnFigures, FileError> {
     let first_below = looks.iter().position(|&units| mib(units) < 410.0).unwrap_or(looks.len());
     Ok(OwnFigures::from(
         [
+            ("write_p50_ms", writes[writes.len() / 2] as f64 / 1e6),
             ("write_p99_ms", writes[writes.len() * 99 / 100] as f64 / 1e6),
             ("write_max_ms", writes[writes.len() - 1] as f64 / 1e6),
             ("write_amplification", stats.write_amplification()),
             ("discards", stats.trim.commands as f64),
             ("trimmed_mib", mib(stats.trim.units_invalidated)),
+            ("below_bound_minute", 10.0 * (first_below + 1) as f64),
             ("untrimmed_max_mib", mib(looks[first_below..].iter().copied().max().unwrap_or_default())),
             ("untrimmed_end_mib", mib(looks.last().copied().unwrap_or_default())),
         ]
@@ -118,6 +123,10 @@ async fn run(fs: &Ext4, week: &Week) -> Result<OwnFigures, FileError> {
 }
 
 impl OwnWorkload for OnModel {
+    fn prepare<'a>(&'a self, fs: &'a Ext4, _seed: u64) -> OwnPreparation<'a> {
+        Box::pin(prepare(fs, &self.0))
+    }
+
     fn run<'a>(&'a self, fs: &'a Ext4, _seed: u64) -> OwnRun<'a> {
         Box::pin(run(fs, &self.0))
     }

@@ -337,6 +337,7 @@ async fn finished(cell: Cell, gauge: Gauge, days: Option<days::Running>, pacer: 
 }
 
 async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Cell, CellError> {
+    own.prepare(fs, spec.draw_seed()).await.map_err(|source| spec.file_failed(source))?;
     let gauge = Gauge::start(fs);
     let begin = fs.queue().sim().now();
     let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));

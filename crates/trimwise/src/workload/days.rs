@@ -16,11 +16,10 @@ use std::sync::Mutex;
 
 use super::files::Files;
 use super::stage::lock;
+use super::week::DAY;
 use crate::units::{SimDuration, SimTime};
 
 const HOUR: SimDuration = SimDuration::from_secs(3_600);
-/// Length of a day.
-pub const DAY: SimDuration = SimDuration::from_secs(86_400);
 /// Largest number of days.
 pub const DAYS_MAX: u32 = 366;
 /// The hour at which days begin and end here, so that midnight, when sweeps are due, lies inside.
@@ -404,6 +403,21 @@ mod tests {
         assert!(refused(&["-1"; 24].join(",")).contains("'-1'"));
         let err = |days| Days::new(days, "flat".parse().unwrap()).unwrap_err();
         assert_eq!([err(0), err(367)], ["0 days; expected 1 to 366", "367 days; expected 1 to 366"]);
+    }
+
+    #[test]
+    fn a_task_that_waits_for_others_sleeps_while_they_all_do() {
+        let pacer = Pacer::new(&days(1, "flat"), 10, 3, SimTime(0), 1);
+        let often = SimDuration::from_millis(1);
+        let now = SimTime(5);
+        let _waits = pacer.idle();
+        lock(&pacer.state).asleep.push(SimTime(3_000_000_000));
+        assert_eq!(pacer.nap(now, often), often, "the third task works");
+        pacer.task_ended();
+        assert_eq!(now + pacer.nap(now, often), SimTime(3_001_000_000));
+        assert_eq!(pacer.nap(SimTime(4_000_000_000), often), often, "the other is about to wake");
+        lock(&pacer.state).asleep.clear();
+        assert_eq!(pacer.nap(now, often), often, "nothing is due");
     }
 
     #[test]
