@@ -34,8 +34,8 @@ const WEIGHT_MAX: u32 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayShape {
     name: String,
-    weekday: [u32; 24],
-    weekend: [u32; 24],
+    /// Of weekdays, and of weekends.
+    weights: Box<[[u32; 24]; 2]>,
 }
 
 /// A named shape of a day.
@@ -87,7 +87,7 @@ pub const NAMED: [NamedDay; 4] = [
 
 impl From<&NamedDay> for DayShape {
     fn from(named: &NamedDay) -> Self {
-        Self { name: named.name.to_owned(), weekday: named.weekday, weekend: named.weekend }
+        Self { name: named.name.to_owned(), weights: Box::new([named.weekday, named.weekend]) }
     }
 }
 
@@ -121,7 +121,7 @@ impl FromStr for DayShape {
                 .map_err(|_| format!("{count} weights; expected 24, one for each hour from midnight"))
         };
         let (weekday, weekend) = text.split_once('/').unwrap_or((text, text));
-        Ok(Self { name: text.to_owned(), weekday: weights(weekday)?, weekend: weights(weekend)? })
+        Ok(Self { name: text.to_owned(), weights: Box::new([weights(weekday)?, weights(weekend)?]) })
     }
 }
 
@@ -155,8 +155,7 @@ impl Days {
         let first = (MONDAY + WEEK_DAYS - u64::from(days) % WEEK_DAYS) % WEEK_DAYS;
         let hours = (NOON..NOON + 24 * u64::from(days)).map(|hour| {
             let is_weekend = (first + hour / 24) % WEEK_DAYS >= 5;
-            let weights = if is_weekend { &shape.weekend } else { &shape.weekday };
-            sum += u64::from(weights[(hour % 24) as usize]);
+            sum += u64::from(shape.weights[usize::from(is_weekend)][(hour % 24) as usize]);
             sum
         });
         let sums = std::iter::once(0).chain(hours).collect();
