@@ -94,8 +94,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
     pub days: Option<u32>,
 
-    /// With --days, how the work is spread over the hours of a day: server, office, nightly, flat (see `trimwise
-    /// workloads`), or 24 weights from midnight, W,W,...; after a / 24 others for weekends [default: server]
+    /// How the work is spread over the hours of each day: server, office, nightly, flat (see `trimwise workloads`), or 24
+    /// weights from midnight, W,W,...; after a / 24 others for weekends [default: server]
     #[arg(long, value_name = "SHAPE", requires = "days")]
     pub day: Option<DayShape>,
 
