@@ -25,6 +25,7 @@ fn spec() -> CellSpec {
         faults: Faults::default(),
         policy: PolicySpec::COMMIT.into(),
         workload: postmark_vendors::workload(true).into(),
+        days: None,
         host: HostConfig::of_the_2010s(),
         format: FormatOptions::default(),
         utilization_percent: None,

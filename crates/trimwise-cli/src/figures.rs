@@ -1,5 +1,6 @@
 //! Numbers as tables and reports show them.
 
+use trimwise::compare::days::DaysFigures;
 use trimwise::compare::ledger::WITHOUT_TRIM;
 use trimwise::compare::result::{Cell, DeviceFigures, Measure, Quantile, WorkloadFigures};
 use trimwise::compare::statistics::{Comparison, Interval, Sample, median};
@@ -130,6 +131,32 @@ pub fn ledger(p: &PolicySummary) -> Option<[String; LEDGER.len()]> {
     ])
 }
 
+/// The headings of what happened over days.
+pub const DAYS: [&str; 7] = ["policy", "stale mean", "max", "at the end", "sweeps", "longest", "sent"];
+
+/// Returns what happened over days under each policy; nothing of other runs.
+pub fn days(device: &DeviceSummary) -> Vec<[String; DAYS.len()]> {
+    let row = |p: &PolicySummary| {
+        let days = |figure: fn(&DaysFigures) -> u64| {
+            p.known_median_of(|c| c.days.as_ref().map(|d| figure(d) as f64))
+        };
+        let (sweeps, sent) = (days(|d| d.sweeps + d.slices)?, days(|d| d.fitrim_units)?);
+        let mean = p.known_median_of(|c| c.device_stats.as_ref()?.stale_units_mean);
+        let units = |units: Option<f64>| units.map_or(NONE.to_string(), units_as_bytes);
+        let if_any = |text: String| if sweeps > 0.0 { text } else { NONE.to_string() };
+        Some([
+            p.policy.to_string(),
+            units(mean),
+            units(stale(p, |d| d.stale_units_max)),
+            units(stale(p, |d| d.stale_units_end)),
+            if_any(thousands(sweeps)),
+            if_any(nanoseconds(days(|d| d.fitrim_max_ns)?)),
+            if_any(units_as_bytes(sent)),
+        ])
+    };
+    device.policies.iter().filter_map(row).collect()
+}
+
 /// Formats a share; `0 %` only for exactly none.
 fn percent(percent: f64) -> String {
     match percent {
@@ -188,7 +215,7 @@ pub fn nanoseconds(ns: f64) -> String {
 pub fn own_heading(measure: Measure, is_trace: bool) -> &'static str {
     match measure {
         _ if is_trace => "write p99",
-        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => "trans./s",
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => "trans./s",
         Measure::Fsync | Measure::Write => "TRIMs done",
     }
 }
@@ -205,7 +232,9 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
         _ if p.runs.iter().any(|c| is_trace(c)) => p
             .known_median_of(|c| c.latency.get("write").map(|write| write.p99_ns as f64))
             .map_or(NONE.to_string(), nanoseconds),
-        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => p
+        // Spread over days, the rate is given.
+        _ if p.runs.iter().any(|c| c.days.is_some()) => NONE.to_string(),
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => p
             .known_median_of(|c| c.postmark().map(|p| p.transactions_per_s))
             .map_or(NONE.to_string(), significant),
         Measure::Fsync | Measure::Write => p

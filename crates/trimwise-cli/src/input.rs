@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
+use trimwise::compare::days::Trimmer;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
@@ -110,6 +111,15 @@ pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
 pub fn policy(argument: &str) -> Result<(String, PolicySpec), Failure> {
     let policy: PolicySpec = usual_name(argument).parse().map_err(Failure::usage)?;
     Ok((policy.to_string(), policy))
+}
+
+/// Finds the policy of this name, or the daemon's: `trimwised[:POLICY]`.
+pub fn trimmer(argument: &str) -> Result<(String, Trimmer), Failure> {
+    if !Trimmer::is_daemon(argument) {
+        return policy(argument).map(|(name, policy)| (name, Trimmer::Kernel(policy)));
+    }
+    let trimmer: Trimmer = argument.parse().map_err(Failure::usage)?;
+    Ok((trimmer.to_string(), trimmer))
 }
 
 /// Translates the name of a policy in mount options and elsewhere.

@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use trimwise::workload::apps::parameters::{Kind, Parameter, Spec};
 use trimwise::workload::apps::{ALL, Application};
+use trimwise::workload::days::{NAMED, NamedDay};
 use trimwise_lab::failure::Failure;
 
 use crate::arguments::JsonArguments;
@@ -28,6 +29,19 @@ struct Workloads {
     /// The version of trimwise.
     trimwise: &'static str,
     workloads: Vec<Workload>,
+    /// Shapes of a day, for `compare --days`.
+    days: Vec<Day>,
+}
+
+/// A shape of a day.
+#[derive(Debug, Serialize)]
+struct Day {
+    name: &'static str,
+    about: &'static str,
+    source: &'static str,
+    /// Weights of the hours from midnight.
+    weekday: [u32; 24],
+    weekend: [u32; 24],
 }
 
 /// A named workload.
@@ -57,6 +71,16 @@ impl Workloads {
         Ok(Self {
             trimwise: trimwise::VERSION,
             workloads: ALL.iter().map(workload).collect::<Result<_, Failure>>()?,
+            days: NAMED
+                .iter()
+                .map(|&NamedDay { name, about, source, weekday, weekend }| Day {
+                    name,
+                    about,
+                    source,
+                    weekday,
+                    weekend,
+                })
+                .collect(),
         })
     }
 
@@ -80,7 +104,13 @@ impl Workloads {
         let notes = "Written NAME[:KEY=VALUE,...], as in --workload lsm:operations=1M,value=4KiB. Besides these: \
                      PostMark (default, or FILE.pmrc), fio jobs (job:FILE.fio), append and fullwrite; see \
                      docs/guide.md.";
-        text + &folded(notes, 0)
+        text += &folded(notes, 0);
+        text += &folded("\nDays, as in --days 7 --day office; the work of each hour is a share of all:", 0);
+        for Day { name, about, source, .. } in &self.days {
+            let source = if *source == "-" { String::new() } else { format!(" [{source}]") };
+            text += &folded(&format!("{}: {about}{source}", bold(name)), 4);
+        }
+        text
     }
 }
 

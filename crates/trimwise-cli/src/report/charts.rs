@@ -134,7 +134,7 @@ pub fn quantiles(lines: &[Line], quantile_names: &[String]) -> Result<String, Fa
 }
 
 /// A value over time: `lines` hold (seconds, value).
-pub fn over_time(lines: &[Line], unit: &str) -> Result<String, Failure> {
+pub fn over_time(lines: &[Line], time_unit: &str, unit: &str) -> Result<String, Failure> {
     let max = |axis: fn(&(f64, f64)) -> f64| lines.iter().flat_map(|l| &l.1).map(axis).fold(0.0, f64::max);
     let (end, top) = (max(|p| p.0), max(|p| p.1));
     let (end, top) = (if end > 0.0 { end } else { 1.0 }, if top > 0.0 { top * 1.08 } else { 1.0 });
@@ -148,7 +148,7 @@ pub fn over_time(lines: &[Line], unit: &str) -> Result<String, Failure> {
         styled(&mut chart.configure_mesh())
             .x_labels(8)
             .y_labels(5)
-            .x_label_formatter(&|x| format!("{x} s"))
+            .x_label_formatter(&|x| format!("{x} {time_unit}"))
             .y_label_formatter(&|y| format!("{} {unit}", (y * 1000.0).round() / 1000.0))
             .draw()?;
         for (i, (colour, points)) in lines.iter().enumerate() {
@@ -211,7 +211,7 @@ mod tests {
     fn charts_of_nothing_are_empty_not_a_panic() {
         assert!(bars(&[]).unwrap().starts_with("<svg"));
         assert_eq!(quantiles(&[], &[]).unwrap(), "");
-        assert!(over_time(&[(RED, vec![])], "GiB").unwrap().starts_with("<svg"));
+        assert!(over_time(&[(RED, vec![])], "s", "GiB").unwrap().starts_with("<svg"));
     }
 
     #[test]
@@ -229,6 +229,6 @@ mod tests {
     fn one_point_and_equal_values_can_be_drawn() {
         let names: Vec<String> = ["0 %", "100 %"].map(String::from).to_vec();
         assert!(quantiles(&[(BLUE, vec![(0.0, 0.0), (0.0, 1.0)])], &names).unwrap().contains("<circle"));
-        assert!(over_time(&[(BLUE, vec![(0.0, 0.0)])], "GiB").is_ok());
+        assert!(over_time(&[(BLUE, vec![(0.0, 0.0)])], "s", "GiB").is_ok());
     }
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use trimwise::live::Settings;
+use trimwise::live::{MIN_EXTENT, Settings};
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
 
@@ -91,8 +91,7 @@ impl Default for Config {
         let treatment = Treatment {
             policy: PolicySpec::JUDICIOUS,
             settings: Settings::default(),
-            // At least the mapping unit of most drives, and large enough to need few commands.
-            min_extent: Bytes::kib(64),
+            min_extent: MIN_EXTENT,
         };
         Self {
             manage: Manage::All,

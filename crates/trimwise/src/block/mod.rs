@@ -121,6 +121,13 @@ struct Request {
     on_done: Vec<OnDone>,
 }
 
+impl Request {
+    /// Whether a task waits for its end; TRIMs do not count.
+    fn is_waited_for(&self) -> bool {
+        !self.background && !self.command.is_trim()
+    }
+}
+
 #[derive(Default)]
 struct State {
     foreground: VecDeque<Request>,
@@ -137,6 +144,11 @@ struct State {
     requests: u32,
     /// When the last of them completed.
     request_seen: SimTime,
+    /// What completed so far; [`Counts::waited`] without the time since `waiting_since`.
+    counts: Counts,
+    /// Requests for which a task waits, and since when there are some.
+    waiting: u32,
+    waiting_since: SimTime,
     /// Throttles write-back; with it, all requests are in the foreground queue.
     throttle: Option<WriteThrottle>,
     /// Whether requests queued at this instant are handed over when their task waits.
@@ -146,6 +158,12 @@ struct State {
 impl State {
     fn enter(&mut self, request: Request) {
         self.requests += u32::from(!request.command.is_trim());
+        if request.is_waited_for() {
+            if self.waiting == 0 {
+                self.waiting_since = request.queued;
+            }
+            self.waiting += 1;
+        }
         if let Some(throttle) = &mut self.throttle {
             if request.background {
                 throttle.queued(request.queued);
@@ -167,6 +185,19 @@ pub struct Load {
     pub requests: u32,
     /// How long there have been none; zero while there are some.
     pub quiet: SimDuration,
+}
+
+/// What a host sees in `/sys/block/DEVICE/stat` and `/proc/pressure/io`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Reads and writes completed.
+    pub requests: u64,
+    /// Their total time, from being queued to completion.
+    pub requests_time: SimDuration,
+    /// Requests in the device, including TRIMs.
+    pub in_device: u64,
+    /// Time in which some task waited for a read, a synchronous write or a flush.
+    pub waited: SimDuration,
 }
 
 struct Inner {
@@ -278,6 +309,14 @@ impl BlockQueue {
         let requests = state.requests;
         let quiet = if requests > 0 { SimDuration::ZERO } else { self.0.sim.now().since(state.request_seen) };
         Load { requests, quiet }
+    }
+
+    /// What a host counts, from the start on.
+    pub fn counts(&self) -> Counts {
+        let state = self.0.state.borrow();
+        let since =
+            if state.waiting > 0 { self.0.sim.now().since(state.waiting_since) } else { SimDuration::ZERO };
+        Counts { in_device: state.in_device as u64, waited: state.counts.waited + since, ..state.counts }
     }
 
     /// Starts a read and calls `on_done` at its end. For read-ahead, whose data may never be needed.
@@ -503,9 +542,21 @@ impl BlockQueue {
             let mut state = self.0.state.borrow_mut();
             state.in_device -= 1;
             state.exclusive = false;
+            let now = self.0.sim.now();
             if !request.command.is_trim() {
                 state.requests -= 1;
-                state.request_seen = self.0.sim.now();
+                state.request_seen = now;
+            }
+            if !matches!(request.command, Command::Trim(_) | Command::Flush) {
+                state.counts.requests += 1;
+                state.counts.requests_time += now.since(request.queued);
+            }
+            if request.is_waited_for() {
+                state.waiting -= 1;
+                if state.waiting == 0 {
+                    let since = now.since(state.waiting_since);
+                    state.counts.waited += since;
+                }
             }
             if request.background && state.throttle.is_none() {
                 state.background_in_device -= 1;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::days::Trimmer;
 use crate::policy::{BatchConfig, LiveUse, PolicySpec};
 use crate::ssd::LinkKind;
 use crate::units::SimDuration;
@@ -23,7 +24,13 @@ impl Apply {
 
 /// The steps for a policy on a drive with this link, if that is known. Empty if it is not a policy of ours.
 pub fn apply(policy: &str, link: Option<LinkKind>) -> Vec<Apply> {
-    let Ok(spec) = policy.parse::<PolicySpec>() else { return Vec::new() };
+    let spec = match policy.parse::<Trimmer>() {
+        Ok(Trimmer::Kernel(spec)) => spec,
+        Ok(Trimmer::Daemon(spec)) => {
+            return mounted_with("nodiscard").into_iter().chain([daemon(spec, false)]).collect();
+        }
+        Err(_) => return Vec::new(),
+    };
     if !spec.is_usable() {
         return vec![Apply::new(format!("`{policy}` is a bound: no host can do it"), [])];
     }
@@ -157,6 +164,7 @@ mod tests {
         assert!(commands("set:40:90").starts_with("mkdir"), "the daemon switches discard itself");
         assert!(commands("set:40:90").contains("'policy = \"set:40:90\"' 'toggle = true' >"));
         assert!(commands("lazy+reuse").starts_with("mount -o remount,nodiscard MOUNT"));
+        assert!(commands("trimwised").contains("'policy = \"judicious\"' >"));
         assert!(commands("batch:1w:64KiB").contains("'policy = \"batch:1w:64KiB\"' >"));
     }
 

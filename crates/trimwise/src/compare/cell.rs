@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::days::{self, DaysSpec};
 use super::gauge::Gauge;
 use super::result::{AppendFigures, Cell, CellId, DriveFacts, FullWriteFigures, WorkloadFigures};
 use super::watch::Watch;
@@ -20,6 +21,7 @@ use crate::profile::Profile;
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
 use crate::units::{Bytes, SimDuration};
 use crate::workload::ageing;
+use crate::workload::days::Pacer;
 use crate::workload::files::{FileError, Files as _};
 use crate::workload::own::OwnWorkload;
 use crate::workload::postmark::layout::LocationError;
@@ -85,6 +87,10 @@ pub struct CellSpec {
     pub host: HostConfig,
     /// How the file system is made.
     pub format: FormatOptions,
+    /// If given, the workload is spread over days; then `policy` is that of the trimmer
+    /// ([`Trimmer::policy`](super::days::Trimmer::policy)). PostMark and programs are spread; a workload of the caller's
+    /// keeps its own times. One that times one operation is refused.
+    pub days: Option<DaysSpec>,
     /// If given, the file system is first aged: filled, then emptied to this utilization, under the policy.
     pub utilization_percent: Option<u64>,
     /// The repetition. It sets the phase of the commit timer at which the workload begins, and the seed of ageing and of
@@ -103,6 +109,7 @@ impl CellSpec {
             faults: drive.faults,
             policy: policy.into(),
             workload: workload.into(),
+            days: None,
             host: HostConfig::of(LinuxVersion::TODAY, Bytes::gib(1)),
             format: FormatOptions::TODAY,
             utilization_percent: Some(80),
@@ -255,11 +262,18 @@ async fn run_on(
         ageing::age(&fs, percent, spec.draw_seed()).await?;
         // The workload must not pay for the TRIMs of ageing, and the drive gets the same idle time under every policy.
         fs.drain_discards().await;
+        if let Some(days) = &spec.days {
+            days::prepare(&fs, days).await?;
+        }
         sim.sleep(SETTLING).await;
     }
     sim.sleep(commit_phase(spec.rep)).await;
 
     let cell = match &workload {
+        Workload::Timed(_) if spec.days.is_some() => {
+            let what = "what times one operation cannot be spread over days".to_owned();
+            return Err(CellError::Test { device: spec.device.clone(), what });
+        }
         Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,
         Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
         Workload::Program(program) => run_program(&fs, spec, program).await?,
@@ -298,42 +312,58 @@ async fn run_postmark(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Cell, CellError> {
     let gauge = Gauge::start(fs);
-    let result = postmark::run(fs, config, progress).await;
-    let (device, ledger) = gauge.finish();
+    let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
+    let pacer = days.as_ref().map(|days| days.pacer(postmark::operations(config), 1, spec.draw_seed()));
+    let result = postmark::run_paced(fs, config, pacer.as_ref(), progress).await;
     let outcome = result.map_err(|source| CellError::Workload {
         device: spec.device.clone(),
         policy: spec.policy.to_string(),
         source: Box::new(source),
     })?;
     let cell = Cell::of_postmark(cell_id(spec), &outcome, config.report);
-    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+    Ok(finished(cell, gauge, days, pacer.as_ref()).await)
+}
+
+/// Adds the figures of the device, and of the days when they have ended.
+async fn finished(cell: Cell, gauge: Gauge, days: Option<days::Running>, pacer: Option<&Pacer>) -> Cell {
+    let Some(running) = days else {
+        let (device, ledger) = gauge.finish();
+        return Cell { device_stats: Some(device), ledger: Some(ledger), ..cell };
+    };
+    let (figures, waiting) = running.end(pacer).await;
+    let (device, ledger) = gauge.finish();
+    running.stop().await;
+    Cell { device_stats: Some(device), ledger: Some(ledger), ..cell.over_days(figures, waiting) }
 }
 
 async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Cell, CellError> {
+    own.prepare(fs, spec.draw_seed()).await.map_err(|source| spec.file_failed(source))?;
     let gauge = Gauge::start(fs);
     let begin = fs.queue().sim().now();
-    let result = own.run(fs, spec.draw_seed()).await;
+    let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
+    let figures = own.run(fs, spec.draw_seed()).await.map_err(|source| spec.file_failed(source))?;
     let duration = fs.queue().sim().now().since(begin);
-    let (device, ledger) = gauge.finish();
-    let figures = result.map_err(|source| spec.file_failed(source))?;
     let cell = Cell::new(cell_id(spec), duration, WorkloadFigures::Own(figures));
-    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+    Ok(finished(cell, gauge, days, None).await)
 }
 
 /// Its tasks are tasks of the engine. What the workload leaves is removed when its figures are taken.
 async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Cell, CellError> {
     let failed = |source| spec.file_failed(source);
-    let session = Rc::new(Session::new(program.clone(), spec.draw_seed()));
+    let session = Session::new(program.clone(), spec.draw_seed());
     session.prepare(fs).await.map_err(failed)?;
     let gauge = Gauge::start(fs);
     let begin = fs.now();
+    let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
+    let seed = spec.draw_seed();
+    let pacer = days.as_ref().map(|days| days.pacer(program.operations(seed), session.tasks(), seed));
+    let session = Rc::new(session.paced(pacer));
     let ends = joined(run_tasks(fs, &session).await);
     let duration = fs.now().since(begin);
-    let (device, ledger) = gauge.finish();
-    let ends = ends.map_err(failed)?;
+    let cell = Cell::of_program(cell_id(spec), duration, ends.map_err(failed)?);
+    let cell = finished(cell, gauge, days, session.pacer()).await;
     session.remove(fs).await.map_err(failed)?;
-    let cell = Cell::of_program(cell_id(spec), duration, ends);
-    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+    Ok(cell)
 }
 
 /// Runs the tasks of a session, each as a task of the engine.
@@ -410,6 +440,7 @@ mod tests {
             faults: Faults::default(),
             policy: "lazy".parse::<PolicySpec>().unwrap().into(),
             workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
+            days: None,
             // So little memory that what ageing writes reaches the device.
             host: HostConfig { memory: Bytes::mib(16), ..HostConfig::of_the_2010s() },
             format: FormatOptions { journal: Some(Bytes::mib(4)), ..FormatOptions::default() },

@@ -18,6 +18,8 @@ pub enum Measure {
     /// The duration of the whole run.
     #[default]
     Total,
+    /// The time that tasks spent in their operations, of a run that is spread over days.
+    Waiting,
     /// The fsync after the removal.
     Fsync,
     /// The synchronous write that needs a block.
@@ -70,6 +72,7 @@ impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Total => f.pad("total"),
+            Self::Waiting => f.pad("waiting"),
             Self::Fsync => f.pad("fsync"),
             Self::Write => f.pad("write"),
             Self::MeanLatency => f.pad("latency"),

@@ -3,6 +3,8 @@
 pub mod apply;
 pub mod cell;
 mod choice;
+mod daemon;
+pub mod days;
 mod figures;
 pub mod gauge;
 pub mod ledger;

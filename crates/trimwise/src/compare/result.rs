@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::apply::Apply;
+use super::days::DaysFigures;
 pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
 use super::ledger::CellLedger;
 use super::why::Endurance;
@@ -30,8 +31,12 @@ pub struct Cell {
     pub target: String,
     /// Repetition, from 0.
     pub rep: u32,
-    /// Duration of the workload; if it times one operation, up to the end of that.
+    /// Duration of the workload; if it times one operation, up to the end of that. Spread over days, the time that its
+    /// tasks spent in their operations.
     pub duration_ns: u64,
+    /// What happened over days; `None` of a run without idle time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days: Option<DaysFigures>,
     /// The workload's own figures, under its kind: `postmark`, `append`, `full_write`, `program`, `replay` or `own`.
     #[serde(flatten)]
     pub workload: WorkloadFigures,
@@ -106,6 +111,7 @@ impl Cell {
             target,
             rep,
             duration_ns: duration.as_nanos(),
+            days: None,
             workload,
             device_stats: None,
             ledger: None,
@@ -177,6 +183,17 @@ impl Cell {
         }
     }
 
+    /// The same run, spread over days, in which its tasks spent `waiting` in their operations, if that is known.
+    pub(super) fn over_days(self, days: DaysFigures, waiting: Option<SimDuration>) -> Self {
+        let duration_ns = waiting.map_or(self.duration_ns, SimDuration::as_nanos);
+        Self { duration_ns, days: Some(days), ..self }
+    }
+
+    /// How much time passed, idle or not.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.days.map_or(self.duration_ns, |days| days.elapsed_ns)
+    }
+
     /// The figure by which policies are judged.
     pub fn measure(&self) -> Measure {
         if let Some(judged) = self.judged {
@@ -184,6 +201,9 @@ impl Cell {
         }
         match &self.workload {
             WorkloadFigures::Replay(figures) if figures.pace == "open" => Measure::MeanLatency,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) if self.days.is_some() => {
+                Measure::Waiting
+            }
             WorkloadFigures::Postmark(_)
             | WorkloadFigures::Program(_)
             | WorkloadFigures::Replay(_)
@@ -220,7 +240,8 @@ impl Cell {
         self.judged = None;
         let own = self.measure();
         match measure {
-            _ if own != Measure::Total => {
+            Measure::Total if own == Measure::Waiting => return Ok(()),
+            _ if !matches!(own, Measure::Total | Measure::Waiting) => {
                 return Err(format!("this workload times one operation and is judged by it: {own}"));
             }
             Measure::Latency(_, operation) if !self.latency.contains_key(operation.name()) => {

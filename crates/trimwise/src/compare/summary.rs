@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::compare::days::Trimmer;
 use crate::compare::ledger::{CellLedger, WITHOUT_TRIM};
 use crate::compare::result::{Cell, DeviceFigures, Measure};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
@@ -42,7 +43,7 @@ pub struct PolicySummary<'a> {
     pub bound: bool,
     /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
     pub fills_commands: bool,
-    /// Whether it trims at intervals, and none of its sweeps fell into a run: then it did the same as `off`.
+    /// Whether it trims at intervals or is the daemon, and trimmed nothing in any run: then it did the same as `off`.
     pub unswept: bool,
     /// The repetitions.
     pub runs: Vec<&'a Cell>,
@@ -142,7 +143,7 @@ impl<'a> PolicySummary<'a> {
         let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
         let bound = spec.is_some_and(|p| !p.is_usable());
         let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
-        let sweeps = policy.parse::<PolicySpec>().is_ok_and(|p| p.batch().is_some());
+        let sweeps = policy.parse::<Trimmer>().is_ok_and(|p| p.sweeps().is_some() || p.is_hosted());
         let is_untrimmed =
             |c: &&Cell| c.device_stats.as_ref().is_some_and(|device| device.trim_commands == 0);
         let unswept = sweeps && runs.iter().all(is_untrimmed);
@@ -319,6 +320,7 @@ impl LedgerRow {
 /// Whether two repetitions agree in everything but their number.
 fn same_run(a: &Cell, b: &Cell) -> bool {
     a.duration_ns == b.duration_ns
+        && a.days == b.days
         && a.workload == b.workload
         && a.device_stats == b.device_stats
         && a.ledger.map(|l| (l.units, l.trim_busy_ns)) == b.ledger.map(|l| (l.units, l.trim_busy_ns))

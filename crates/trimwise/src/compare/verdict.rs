@@ -9,6 +9,7 @@ use crate::compare::apply::{Apply, apply};
 use crate::compare::choice::{
     SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, choose, fastest, proven, told_apart,
 };
+use crate::compare::days::Trimmer;
 use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -54,14 +55,16 @@ fn no_verdict() -> Verdict {
     }
 }
 
-/// The sentence about policies that trim at intervals, none of which fell into the runs.
+/// The sentences about policies that had nothing to do in the runs.
 fn unswept_sentence(device: &DeviceSummary) -> String {
-    let unswept: Vec<String> =
-        device.policies.iter().filter(|p| p.unswept).map(|p| format!("`{}`", p.policy)).collect();
-    if unswept.is_empty() {
-        return String::new();
-    }
-    format!("No verdict on {}: none of its sweeps fell into the run.", unswept.join(" and "))
+    let of = |is_daemon: bool, why: &str| {
+        let unswept =
+            device.policies.iter().filter(|p| p.unswept && Trimmer::is_daemon(p.policy) == is_daemon);
+        let unswept: Vec<String> = unswept.map(|p| format!("`{}`", p.policy)).collect();
+        (!unswept.is_empty()).then(|| format!("No verdict on {}: {why}.", unswept.join(" and ")))
+    };
+    let sweeps = of(false, "none of its sweeps fell into the run");
+    sweeps.into_iter().chain(of(true, "it trimmed nothing in the run")).collect::<Vec<_>>().join(" ")
 }
 
 fn device_verdict(device: &DeviceSummary, baseline: &str, measure: Measure) -> Option<DeviceVerdict> {
@@ -145,6 +148,7 @@ fn speed_sentence(
     let name = chosen.policy;
     let (what, with) = match measure {
         Measure::Total => ("run".to_owned(), ""),
+        Measure::Waiting => ("waiting for operations".to_owned(), "with "),
         Measure::Fsync => ("fsync".to_owned(), "with "),
         Measure::Write => ("write".to_owned(), "with "),
         Measure::MeanLatency => ("mean request".to_owned(), "with "),

@@ -13,6 +13,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
         target: "model".into(),
         rep,
         duration_ns: (seconds * 1e9) as u64,
+        days: None,
         workload: WorkloadFigures::Postmark(PostmarkFigures {
             total_s: seconds,
             transactions_s: seconds / 2.0,

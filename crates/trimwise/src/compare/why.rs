@@ -54,7 +54,7 @@ impl Causes {
             p.device_median_of(|d| d.busy_ns.get(cause).copied().unwrap_or_default() as f64 / 1e9)
         };
         Some(Self {
-            run_s: p.median_of(|c| c.duration_ns as f64 / 1e9),
+            run_s: p.median_of(|c| c.elapsed_ns() as f64 / 1e9),
             trim_commands: p.device_median_of(|d| d.trim_commands as f64)?,
             trim_s: busy_s("trim")?,
             busy_s: CAUSES.map(|(cause, _)| busy_s(cause).unwrap_or_default()),
@@ -174,12 +174,16 @@ fn percent(share: f64) -> String {
 pub struct Endurance {
     /// Bytes that the host can write, in units of 10^12: capacity times cycles over write amplification.
     pub tbw: f64,
-    /// How long that lasts if this workload runs without a pause; `None` if it writes nothing.
+    /// How long that lasts if this workload runs without a pause, or day by day as it was spread; `None` if it writes
+    /// nothing.
     pub years: Option<f64>,
     /// Cycles that a block is rated for.
     pub pe_cycles: u32,
     /// Whether these are assumed, as the profile says.
     pub assumed: bool,
+    /// Whether the workload was spread over days, so that `years` counts its idle time too.
+    #[serde(skip)]
+    pub is_spread: bool,
 }
 
 impl Endurance {
@@ -189,13 +193,14 @@ impl Endurance {
         let bytes = drive.capacity_bytes as f64 * f64::from(drive.endurance_cycles)
             / p.device_median_of(|d| d.write_amplification)?;
         let written = p.device_median_of(|d| d.host_units_written as f64)? * UNIT_BYTES as f64;
-        let run_s = p.median_of(|c| c.duration_ns as f64 / 1e9);
+        let run_s = p.median_of(|c| c.elapsed_ns() as f64 / 1e9);
         let years = (written > 0.0 && run_s > 0.0).then(|| bytes / (written / run_s) / YEAR_S);
         Some(Self {
             tbw: bytes / 1e12,
             years: years.filter(|_| bytes.is_finite()),
             pe_cycles: drive.endurance_cycles,
             assumed: drive.endurance_is_assumed,
+            is_spread: p.runs.iter().any(|c| c.days.is_some()),
         })
         .filter(|endurance| endurance.tbw.is_finite())
     }
@@ -210,7 +215,8 @@ impl Endurance {
         let assumed = if self.assumed { ", assumed" } else { "" };
         text += &format!(" ({} P/E cycles{assumed})", thousands(f64::from(self.pe_cycles)));
         if let Some(years) = self.years {
-            text += &format!("; this workload without a pause takes {}", time(years));
+            let how = if self.is_spread { "on such days" } else { "without a pause" };
+            text += &format!("; this workload {how} takes {}", time(years));
             if let Some(other) = baseline.and_then(|(_, other)| other.years) {
                 text += &format!(" and {}", time(other));
             }
@@ -288,7 +294,8 @@ mod tests {
 
     #[test]
     fn endurance_is_told_in_a_unit_that_suits() {
-        let one = Endurance { tbw: 150.0, years: Some(2.5), pe_cycles: 600, assumed: false };
+        let one =
+            Endurance { tbw: 150.0, years: Some(2.5), pe_cycles: 600, assumed: false, is_spread: false };
         assert_eq!(
             one.sentence("off", None),
             "Endurance: 150 TB written with `off` (600 P/E cycles); this workload without a pause takes 2.50 years to \

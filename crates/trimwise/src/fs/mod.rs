@@ -511,7 +511,7 @@ impl Ext4 {
     }
 
     /// Blocks in use by files, directories and metadata, and the total.
-    fn utilization(&self) -> (u64, u64) {
+    pub(crate) fn utilization(&self) -> (u64, u64) {
         let state = self.0.state.borrow();
         let total = state.disk.layout.total_units();
         (total - state.disk.allocator.free_units() - state.withheld_units, total)

@@ -45,6 +45,9 @@ pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest, 
 pub use status::{LastSlice, Status, Totals};
 pub use user::Asked;
 
+/// Shortest free extent that the daemon trims unless it is told otherwise: at least the mapping unit of most drives, and
+/// large enough to need few commands.
+pub const MIN_EXTENT: Bytes = Bytes::kib(64);
 /// Longest time between two commits reported to a governor: ext4's commit interval.
 const COMMIT: SimDuration = SimDuration::from_secs(5);
 /// A device with at most this many requests per second counts as idle, since every host writes logs.

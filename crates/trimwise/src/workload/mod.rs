@@ -2,6 +2,7 @@
 
 pub mod ageing;
 pub mod apps;
+pub mod days;
 pub mod files;
 pub mod fio;
 pub mod fragmenting;

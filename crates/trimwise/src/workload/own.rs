@@ -14,11 +14,19 @@ pub type OwnFigures = BTreeMap<String, f64>;
 /// A run of a workload.
 pub type OwnRun<'a> = Pin<Box<dyn Future<Output = Result<OwnFigures, FileError>> + 'a>>;
 
+/// The preparation of a workload.
+pub type OwnPreparation<'a> = Pin<Box<dyn Future<Output = Result<(), FileError>> + 'a>>;
+
 /// A workload of your own, to compare policies under it.
 ///
 /// It is an async function over [`Files`](super::files::Files), which [`Ext4`] implements, so the same function runs on
 /// a real directory.
 pub trait OwnWorkload: fmt::Debug + Send + Sync {
+    /// Makes what it needs before it is measured; nothing if it is not overridden.
+    fn prepare<'a>(&'a self, _fs: &'a Ext4, _seed: u64) -> OwnPreparation<'a> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Runs it once on a mounted file system. Everything that it draws at random must come from `seed`, which differs
     /// between repetitions. Policies are compared by how long it takes.
     fn run<'a>(&'a self, fs: &'a Ext4, seed: u64) -> OwnRun<'a>;

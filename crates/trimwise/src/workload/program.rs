@@ -73,6 +73,22 @@ impl Program {
         }
     }
 
+    /// Number of operations of its own kind; `seed` is that of the run.
+    pub fn operations(&self, seed: u64) -> u64 {
+        match self {
+            Self::Application(application) => application.operations(),
+            Self::Fio(_, jobs) => jobs.operations(seed),
+        }
+    }
+
+    /// What decides already when its operations happen, so that they cannot be spread over days; `None` if nothing does.
+    pub fn own_pace(&self) -> Option<&'static str> {
+        match self {
+            Self::Application(application) => application.pauses().then_some("pause"),
+            Self::Fio(_, jobs) => jobs.own_pace(),
+        }
+    }
+
     /// Space that its files take at one time, at most.
     pub fn needed(&self) -> Bytes {
         match self {

@@ -16,6 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::ageing::below;
+use super::days::{PacedTask, Pacer};
 use super::files::{FileError, Files, OpenMode};
 use super::latency::{OpLatencies, Operation};
 use super::program::Program;
@@ -33,6 +34,8 @@ pub struct Session {
     /// What runs.
     pub program: Program,
     seed: u64,
+    /// Spreads its operations over days.
+    pacer: Option<Pacer>,
     /// Files and directories that exist.
     names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
     shared: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -70,7 +73,17 @@ impl Session {
     /// A run of `program`; all that it draws at random comes from `seed`.
     pub fn new(program: Program, seed: u64) -> Self {
         let (names, shared) = (Mutex::default(), OnceLock::new());
-        Self { program, seed, names, shared, failed: AtomicBool::new(false) }
+        Self { program, seed, pacer: None, names, shared, failed: AtomicBool::new(false) }
+    }
+
+    /// The same run, its operations spread over days by `pacer`.
+    pub fn paced(self, pacer: Option<Pacer>) -> Self {
+        Self { pacer, ..self }
+    }
+
+    /// What spreads its operations over days.
+    pub fn pacer(&self) -> Option<&Pacer> {
+        self.pacer.as_ref()
     }
 
     /// Number of its tasks.
@@ -95,6 +108,10 @@ impl Session {
     pub async fn run_task<F: Files>(&self, fs: &F, task: u32) -> Result<TaskEnd, FileError> {
         let stage = Stage::new(self, fs, task);
         let result = self.program.run_task(&stage).await;
+        if let (Some(pacer), Some(pace)) = (&self.pacer, &stage.pace) {
+            pace.end(fs);
+            pacer.task_ended();
+        }
         self.failed.fetch_or(result.is_err(), Ordering::SeqCst);
         result.map(|()| TaskEnd { latencies: stage.latencies.into_inner(), done: stage.done.get() })
     }
@@ -154,6 +171,7 @@ pub struct Stage<'a, F: Files> {
     fs: &'a F,
     /// Number of the task, from 0.
     pub task: u32,
+    pace: Option<PacedTask<'a>>,
     rng: RefCell<Xoshiro256PlusPlus>,
     latencies: RefCell<OpLatencies>,
     done: Cell<Done>,
@@ -166,6 +184,7 @@ impl<'a, F: Files> Stage<'a, F> {
             session,
             fs,
             task,
+            pace: session.pacer.as_ref().map(PacedTask::new),
             rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(session.seed ^ u64::from(task) << 48)),
             latencies: RefCell::default(),
             done: Cell::default(),
@@ -195,11 +214,14 @@ impl<'a, F: Files> Stage<'a, F> {
     ///
     /// [`FileError::Interrupted`] if another task has failed, or the user wants to stop.
     pub async fn wait_until(&self, condition: impl Fn() -> bool) -> Result<(), FileError> {
+        let pacer = self.session.pacer.as_ref();
+        let _idle = pacer.filter(|_| !condition()).map(Pacer::idle);
         while !condition() {
             if self.session.failed.load(Ordering::SeqCst) {
                 return Err(FileError::Interrupted);
             }
-            self.fs.sleep(LOOK_AGAIN).await;
+            let nap = pacer.map_or(LOOK_AGAIN, |pacer| pacer.nap(self.fs.now(), LOOK_AGAIN));
+            self.fs.sleep(nap).await;
             self.fs.statfs().await?; // an interrupt shows in calls
         }
         Ok(())
@@ -227,8 +249,11 @@ impl<'a, F: Files> Stage<'a, F> {
         self.done.set(done);
     }
 
-    /// Counts an operation of the workload's own kind.
-    pub fn operation(&self) {
+    /// Begins an operation of the workload's own kind, when it is due; counts it.
+    pub async fn operation(&self) {
+        if let Some(pace) = &self.pace {
+            pace.next(self.fs).await;
+        }
         self.count(|done| done.operations += 1);
     }
 

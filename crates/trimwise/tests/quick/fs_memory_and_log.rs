@@ -161,6 +161,7 @@ fn the_same_seed_gives_the_same_run() {
             ..PostmarkConfig::default()
         }
         .into(),
+        days: None,
         host: HostConfig { memory: Bytes::mib(64), ..HostConfig::of_the_2010s() },
         format: FormatOptions::default(),
         utilization_percent: Some(60),

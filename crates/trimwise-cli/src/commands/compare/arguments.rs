@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use trimwise::compare::result::Measure;
 use trimwise::policy::terms;
+use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, word};
@@ -87,6 +88,17 @@ pub struct CompareArguments {
     #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
+    /// In the model: spread the workload's operations over this many days, so that weekly and daily sweeps (batch:1w,
+    /// batch:1d) and the daemon (trimwised, trimwised:POLICY) can be compared. Idle time takes next to no real time.
+    /// Policies are judged by the time that the workload waits in its operations
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
+    pub days: Option<u32>,
+
+    /// How the work is spread over the hours of each day: server, office, nightly, flat (see `trimwise workloads`), or 24
+    /// weights from midnight, W,W,...; after a / 24 others for weekends [default: server]
+    #[arg(long, value_name = "SHAPE", requires = "days")]
+    pub day: Option<DayShape>,
+
     #[command(flatten)]
     pub limits: GuestLimits,
 
@@ -113,6 +125,8 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     your PostMark configuration on your device profile, 80 % full\n  \
     trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
     two devices, for another program to read\n  \
+    trimwise compare --days 7 --workload desktop --day office\n      \
+    a week: no TRIM, discard, daily and weekly fstrim, judicious and the daemon in one table\n  \
     trimwise compare --target kernel:6.1:ext4 --reps 1\n      \
     the real ext4 of Linux 6.1 on the modelled drive; see `trimwise kernel`\n  \
     trimwise compare --policy off commit batch:30s --check kernel:6.12:ext4\n      \

@@ -55,6 +55,12 @@ pub struct Settings {
     pub mount: Option<Mounted>,
     /// Repetitions.
     pub reps: u32,
+    /// Over how many days the workload is spread; `None` if it runs without a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub days: Option<u32>,
+    /// How it is spread over the hours of a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub day: Option<String>,
     /// What policies are judged by: `total`, or a latency such as `p99:fsync`.
     pub judge: String,
     /// What the other policies are compared with.
@@ -138,6 +144,12 @@ pub fn run(
     if arguments.here.is_some() && !matches!(target, Target::Model) {
         return Err(Failure::usage(format!(
             "--here does not go with --target {}: it sets up the model; expected --target model",
+            arguments.target
+        )));
+    }
+    if arguments.days.is_some() && !matches!(target, Target::Model) {
+        return Err(Failure::usage(format!(
+            "--days does not go with --target {}: only the model skips idle time; expected --target model",
             arguments.target
         )));
     }
@@ -247,6 +259,8 @@ impl Settings {
             kernel: None,
             mount: None,
             reps: arguments.reps,
+            days: None,
+            day: None,
             judge: String::new(),
             baseline: String::new(),
             command: text.into_text(),

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trimwise::compare::cell::{CellError, CellSpec, run_cell};
+use trimwise::compare::days::{DaysSpec, Trimmer};
 use trimwise::compare::result::Cell;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
-use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::trace::replay::ReplaySpec;
 use trimwise::units::Bytes;
+use trimwise::workload::days::Days;
 use trimwise::workload::files::FileError;
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
@@ -31,8 +32,9 @@ use crate::interrupt::OnInterrupt;
 /// What to run in the model.
 pub struct Plan {
     pub devices: Vec<(String, Profile)>,
-    pub policies: Vec<(String, PolicySpec)>,
+    pub policies: Vec<(String, Trimmer)>,
     workload: Workload,
+    days: Option<Days>,
     utilization_percent: u8,
     linux: LinuxVersion,
     memory: Bytes,
@@ -50,11 +52,22 @@ impl Plan {
             Some(found) => vec![found.device.clone()],
             None => or(&arguments.devices, [defaults::DEVICE]),
         };
-        let mut policy_arguments = or(&arguments.policies, defaults::POLICIES);
+        let days = days(arguments)?;
+        let mut policy_arguments = match days {
+            Some(_) => or(&arguments.policies, defaults::POLICIES_OVER_DAYS),
+            None => or(&arguments.policies, defaults::POLICIES),
+        };
         if let (true, Some(found)) = (arguments.policies.is_empty(), &found) {
             found.add_policy(&mut policy_arguments);
         }
-        let policies = named(&policy_arguments, "--policy", input::policy)?;
+        let policies = named(&policy_arguments, "--policy", input::trimmer)?;
+        if let (None, Some((name, _))) =
+            (&days, policies.iter().find(|(_, policy)| matches!(policy, Trimmer::Daemon(_))))
+        {
+            return Err(Failure::usage(format!(
+                "--policy {name}: the daemon works over hours; expected --days N with it, such as --days 7"
+            )));
+        }
         let mut devices = named(&device_arguments, "--device", input::device)?;
         let given_memory = arguments.memory.or(found.as_ref().and_then(|found| found.memory_mib));
         let given_linux = match (&found, &arguments.linux, &target) {
@@ -63,6 +76,9 @@ impl Plan {
         };
         let here = found.as_ref().map(|found| found.stand_in(&mut devices[0])).transpose()?;
         let workload = Workload::of(arguments)?;
+        if days.is_some() {
+            workload.expect_no_own_pace()?;
+        }
         if arguments.fill {
             return Err(Failure::usage(NO_FILL));
         }
@@ -97,6 +113,10 @@ impl Plan {
             if let Some(target) = &arguments.check {
                 command.option("--check", target);
             }
+            if let Some(days) = &days {
+                command.option("--days", days.days());
+                command.option("--day", days.shape());
+            }
             command.option("--reps", arguments.reps);
             command.option("--seed", seed);
         });
@@ -104,6 +124,8 @@ impl Plan {
             utilization_percent: Some(utilization_percent),
             linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels() }),
             host_memory_bytes: Some(Bytes::mib(memory_mib).0),
+            days: days.as_ref().map(Days::days),
+            day: days.as_ref().map(|days| days.shape().to_string()),
             ..settings
         };
         let memory = Bytes::mib(memory_mib);
@@ -111,6 +133,7 @@ impl Plan {
             devices,
             policies,
             workload,
+            days,
             utilization_percent,
             linux: version,
             memory,
@@ -175,8 +198,23 @@ pub fn run(
     Ok(comparison)
 }
 
+/// The days over which the workload is spread, if it is.
+fn days(arguments: &CompareArguments) -> Result<Option<Days>, Failure> {
+    let Some(days) = arguments.days else { return Ok(None) };
+    if arguments.check.is_some() {
+        return Err(Failure::usage(
+            "--check does not go with --days: no kernel runs for days; expected one of them",
+        ));
+    }
+    let shape = match &arguments.day {
+        Some(shape) => shape.clone(),
+        None => defaults::DAY.parse().map_err(Failure::usage)?,
+    };
+    Days::new(days, shape).map(Some).map_err(|e| Failure::usage(format!("--days {days}: {e}")))
+}
+
 /// Rejects a policy that the device cannot carry out.
-fn check_policy(device: &Profile, policy: PolicySpec) -> Result<(), Failure> {
+fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
     if device.config.trim.is_supported() || !policy.needs_trim() {
         return Ok(());
     }
@@ -190,16 +228,20 @@ impl Plan {
     /// Runs one cell: deterministic, and the same on any thread.
     fn run_cell(
         &self,
-        (device, policy): (&Profile, PolicySpec),
+        (device, trimmer): (&Profile, Trimmer),
         rep: u32,
         report: Report,
     ) -> Result<Cell, Failure> {
+        let policy = match (&self.days, trimmer) {
+            (None, Trimmer::Kernel(policy)) => policy.into(),
+            _ => trimmer.policy(),
+        };
         if let Kind::Trace(file) = &self.workload.kind {
             let spec = ReplaySpec {
                 device: device.name.clone(),
                 ssd: device.config.clone(),
                 faults: device.faults,
-                policy: policy.into(),
+                policy,
                 linux: self.linux,
                 utilization_percent: self.utilization_percent.into(),
                 rep,
@@ -212,8 +254,9 @@ impl Plan {
             device: device.name.clone(),
             ssd: device.config.clone(),
             faults: device.faults,
-            policy: policy.into(),
+            policy,
             workload: self.workload.to_model()?,
+            days: self.days.clone().map(|days| DaysSpec { days, trimmer, has_backlog: false }),
             host: HostConfig::of(self.linux, self.memory),
             format: FormatOptions::TODAY,
             utilization_percent: Some(self.utilization_percent.into()),

@@ -30,6 +30,7 @@ struct Page {
     baseline: String,
     measure: String,
     ledger_header: [&'static str; figures::LEDGER.len()],
+    days_header: [&'static str; figures::DAYS.len()],
 }
 
 #[derive(Serialize)]
@@ -44,6 +45,7 @@ struct Device {
     /// The policy to use.
     chosen: Option<String>,
     ledger: Vec<Vec<String>>,
+    days: Vec<[String; figures::DAYS.len()]>,
     figures: Vec<Figure>,
     latency: Vec<[String; 7]>,
 }
@@ -73,6 +75,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             rows,
             chosen: own.map(|v| v.policy.clone()),
             ledger: table::ledger(device),
+            days: figures::days(device),
             figures: figures_of(device, summary.measure)?,
             latency: figures::latencies(device, &Operation::ALL),
         });
@@ -105,6 +108,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         baseline: settings.baseline.clone(),
         measure: summary.measure.to_string(),
         ledger_header: figures::LEDGER,
+        days_header: figures::DAYS,
     };
     rendered(include_str!("report.html"), &page)
 }
@@ -112,6 +116,9 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
 fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let settings = &comparison.settings;
     let mut shown = vec![("workload", settings.workload.clone()), ("target", settings.target.clone())];
+    if let (Some(days), Some(day)) = (settings.days, &settings.day) {
+        shown.push(("days", format!("{days}, {day}")));
+    }
     if let Some(percent) = settings.utilization_percent {
         shown.push(("utilization before the run", format!("{percent} %")));
     }
@@ -151,11 +158,18 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     shown
 }
 
+/// Whether the workload was spread over days.
+fn is_spread(device: &DeviceSummary) -> bool {
+    device.policies.iter().flat_map(|p| &p.runs).any(|run| run.days.is_some())
+}
+
 fn figures_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Figure>, Failure> {
     let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
     let mut all = match measure {
-        _ if is_trace => Vec::new(),
-        Measure::Total | Measure::MeanLatency | Measure::Latency(..) => vec![phases(device)?],
+        _ if is_trace || is_spread(device) => Vec::new(),
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => {
+            vec![phases(device)?]
+        }
         Measure::Fsync | Measure::Write => vec![operations(device)?],
     };
     all.extend(write_amplification(device)?);
@@ -297,12 +311,13 @@ fn busy(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
 }
 
 fn stale(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
+    let (unit_s, unit) = if is_spread(device) { (86_400.0, "d") } else { (1.0, "s") };
     let mut lines: Vec<Line> = Vec::new();
     for (i, p) in device.policies.iter().enumerate() {
         let timeline = p.runs.first().and_then(|c| c.device_stats.as_ref()).map(|d| &d.timeline);
         let gib = |units: u64| units as f64 * UNIT_BYTES as f64 / Bytes::gib(1).0 as f64;
-        let points =
-            timeline.into_iter().flatten().map(|s| (s.at_ns as f64 / 1e9, gib(s.stale_units))).collect();
+        let at = |at_ns: u64| at_ns as f64 / unit_s / 1e9;
+        let points = timeline.into_iter().flatten().map(|s| (at(s.at_ns), gib(s.stale_units))).collect();
         lines.push((charts::policy(i), points));
     }
     if lines.iter().all(|(_, points)| points.is_empty()) {
@@ -311,7 +326,7 @@ fn stale(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
     Ok(Some(Figure::new(
         "Stale space over time",
         policy_legend(device),
-        charts::over_time(&lines, "GiB")?,
+        charts::over_time(&lines, unit, "GiB")?,
         "Free in the file system, but still valid to the device, which copies it around: what TRIM is for. \
                   First repetition.",
     )))

@@ -1,6 +1,7 @@
 //! The table of `compare`: a block for each device, then the verdict, then the command that repeats it.
 
 use trimwise::compare::apply::Apply;
+use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, Measure, WorkloadFigures};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -26,6 +27,10 @@ pub fn render(comparison: &Comparison) -> String {
         let latencies = latencies(device);
         if !latencies.is_empty() {
             text += &format!("{}\n\n{}\n", bold("Latency"), laid_out(&LATENCY, &latencies));
+        }
+        let days = figures::days(device);
+        if !days.is_empty() {
+            text += &format!("{}\n\n{}\n", bold("Days"), laid_out(&figures::DAYS, &days));
         }
         let ledger = ledger(device);
         if !ledger.is_empty() {
@@ -129,7 +134,12 @@ pub fn place(settings: &Settings, device: &str) -> String {
 pub fn workload(settings: &Settings, summary: &Summary) -> String {
     let mut runs = summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
     let mark = if runs.any(|run| run.postmark().is_some()) { "PostMark " } else { "" };
-    format!("{mark}{}", settings.workload)
+    let over = match (settings.days, &settings.day) {
+        (Some(1), Some(day)) => format!(" over a day ({day})"),
+        (Some(days), Some(day)) => format!(" over {days} days ({day})"),
+        _ => String::new(),
+    };
+    format!("{mark}{}{over}", settings.workload)
 }
 
 /// Returns header and rows, without the columns that no row has a figure for, such as a real device's erases. The
@@ -216,11 +226,11 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == "model");
     let in_virtual_time = policies().flat_map(|p| &p.runs).all(|run| run.is_in_virtual_time());
     if in_virtual_time && policies().any(|p| p.runs.len() > 1 && !p.time_s.is_exact()) {
-        notes.push(
-            "Repetitions differ in the seed of the ageing step and in the phase of the commit timer; no \
-             noise is added."
-                .to_string(),
-        );
+        let more = if comparison.settings.days.is_some() { ", and in when operations are due" } else { "" };
+        notes.push(format!(
+            "Repetitions differ in the seed of the ageing step and in the phase of the commit timer{more}; no noise is \
+             added."
+        ));
     }
     if policies().flat_map(|p| &p.runs).any(|run| run.postmark().is_some_and(|p| p.out_of_files)) {
         notes.push(
@@ -230,6 +240,7 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
         );
     }
     notes.extend(meaning(summary.measure));
+    notes.extend(late(&policies().flat_map(|p| &p.runs).filter_map(|run| run.days).collect::<Vec<_>>()));
     notes.extend(traces(&policies().flat_map(|p| &p.runs).copied().collect::<Vec<_>>()));
     let mut filling: Vec<String> =
         policies().filter(|p| p.fills_commands).map(|p| format!("`{}`", p.policy)).collect();
@@ -253,6 +264,17 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
         check.notes(comparison.verdict.policy.as_deref(), comparison.verdict.per_device.len())
     }));
     notes
+}
+
+/// Says if the workload could not keep to its times.
+fn late(days: &[DaysFigures]) -> Option<String> {
+    let latest = days.iter().max_by_key(|days| days.late_max_ns).filter(|days| days.late_operations > 0)?;
+    Some(format!(
+        "Operations began late where the one before them had not ended: at most {} of {} in a run, the latest by {}.",
+        figures::grouped(days.iter().map(|days| days.late_operations).max().unwrap_or_default()),
+        figures::grouped(latest.operations),
+        figures::nanoseconds(latest.late_max_ns as f64)
+    ))
 }
 
 /// Explains what can and cannot be concluded from a trace.
@@ -302,6 +324,10 @@ fn meaning(measure: Measure) -> Option<String> {
         "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";
     match measure {
         Measure::Total => None,
+        Measure::Waiting => Some(
+            "waiting: the time that the workload spent in its operations, without the idle time between them."
+                .to_owned(),
+        ),
         Measure::MeanLatency => Some(
             "latency: the mean of all reads, writes and flushes; their times are those of the trace."
                 .to_owned(),

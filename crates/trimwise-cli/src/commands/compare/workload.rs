@@ -137,6 +137,24 @@ impl Workload {
         ))
     }
 
+    /// Rejects it with `--days` if something else decides when its operations happen.
+    pub fn expect_no_own_pace(&self) -> Result<(), Failure> {
+        let why = match &self.kind {
+            Kind::Postmark(..) => return Ok(()),
+            Kind::Program(program, _) => match program.own_pace() {
+                Some(option) => format!("its option `{option}` sets its own pace"),
+                None => return Ok(()),
+            },
+            Kind::Timed(_) => "it times a single operation".to_owned(),
+            Kind::Trace(_) => "a trace has its own times".to_owned(),
+        };
+        Err(Failure::usage(format!(
+            "--days does not go with --workload {}: {why}; expected PostMark, an application, or a fio job without \
+             runtime, rate, thinktime and ramp_time",
+            self.argument
+        )))
+    }
+
     /// Rejects it if it cannot fit on the device, before anything runs.
     pub fn check(&self, room: &Room, device: &Profile) -> Result<(), Failure> {
         let checked = match &self.kind {

@@ -131,6 +131,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
         faults: profile.faults,
         policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }.into(),
         workload: workload(column.buffering).into(),
+        days: None,
         host: host(),
         format: FormatOptions::default(),
         utilization_percent: None,

@@ -52,6 +52,10 @@ const SETTINGS: u64 = 40;
 /// Files of an update.
 const PARTS: u64 = 16;
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("steps")
+}
+
 pub fn tasks(_: &Values) -> u32 {
     1
 }
@@ -72,7 +76,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     }
     let (mut cached, mut in_cache): (VecDeque<(String, u64)>, u64) = Default::default();
     for step in 0..get("steps") {
-        stage.operation();
+        stage.operation().await;
         let share = stage.below(100);
         if share < get("caching") {
             // An entry has a header; most are small scripts and pictures, a few are media.

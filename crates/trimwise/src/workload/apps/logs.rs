@@ -23,6 +23,10 @@ pub const SPEC: Spec = Spec {
     ],
 };
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("total").div_ceil(values.get("burst"))
+}
+
 pub fn tasks(_: &Values) -> u32 {
     1
 }
@@ -40,7 +44,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     }
     let count = logs.len() as u64;
     for append in 1..=get("total").div_ceil(get("burst")) {
-        stage.operation();
+        stage.operation().await;
         let number = stage.below(count);
         let (file, bytes, rotated) = &mut logs[number as usize];
         stage.write(file, get("burst")).await?;

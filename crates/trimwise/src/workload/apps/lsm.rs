@@ -142,6 +142,10 @@ struct Merge {
     keys: (u64, u64),
 }
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("operations")
+}
+
 pub fn tasks(values: &Values) -> u32 {
     values.get("threads") as u32
 }
@@ -197,7 +201,7 @@ impl<F: Files> Lsm<'_, F> {
         let mut number = self.tree(Tree::new_number);
         let mut log = stage.create(&self.log(number), 0).await?;
         for _ in 0..self.get("operations") {
-            stage.operation();
+            stage.operation().await;
             if stage.happens(reads) {
                 self.look_up().await?;
                 continue;

@@ -27,6 +27,10 @@ pub const SPEC: Spec = Spec {
 const SIZES: [(u64, u64, u64); 5] =
     [(2, 4, 25), (4, 8, 30), (8, 32, 30), (32, 256, 13), (1024, 3072, 2)];
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("deliveries")
+}
+
 pub fn tasks(_: &Values) -> u32 {
     1
 }
@@ -46,7 +50,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     }
     let (mut unread, mut seen): (Vec<String>, Vec<String>) = Default::default();
     for number in 0..get("deliveries") {
-        stage.operation();
+        stage.operation().await;
         let user = stage.below(get("users"));
         let path = |folder: &str| at.path(&format!("u{user}/{folder}/{number}.M1P1.host"));
         let mut file = stage.create(&path("tmp"), size(at)).await?;

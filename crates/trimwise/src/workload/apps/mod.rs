@@ -1,7 +1,7 @@
 //! Named workloads: what applications do to a file system, with the removals that make TRIM matter.
 //!
 //! Each is one file: its parameters with their sources (`SPEC`), the space that it takes (`needed`), how many tasks it
-//! has (`tasks`) and what they do (`run`). The registry below names it once.
+//! has (`tasks`), what they do (`run`) and how many operations of its own kind that is (`operations`). The registry below names it once.
 
 pub mod parameters;
 
@@ -32,6 +32,14 @@ macro_rules! registry {
                 let values = self.values();
                 match self.spec.name {
                     $(name if name == $name::SPEC.name => $name::tasks(&values),)*
+                    _ => 0,
+                }
+            }
+
+            fn operations_of_one(&self) -> u64 {
+                let values = self.values();
+                match self.spec.name {
+                    $(name if name == $name::SPEC.name => $name::operations(&values),)*
                     _ => 0,
                 }
             }
@@ -115,6 +123,16 @@ impl Application {
     /// Space that all copies take at one time, at most.
     pub fn needed(&self) -> Bytes {
         Bytes(self.needed_by_one().saturating_mul(u64::from(self.copies())))
+    }
+
+    /// Number of operations of its own kind, of all copies.
+    pub fn operations(&self) -> u64 {
+        self.operations_of_one().saturating_mul(u64::from(self.copies()))
+    }
+
+    /// Whether it pauses between operations by itself.
+    pub fn pauses(&self) -> bool {
+        self.spec.all().zip(&self.values).any(|(parameter, &value)| parameter.name == "pause" && value > 0)
     }
 
     pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {

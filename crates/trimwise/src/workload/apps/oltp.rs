@@ -74,6 +74,10 @@ const HOT: u64 = 8;
 /// Bytes read and written at a time when a table is copied or sorted.
 const PIECE: u64 = 256 << 10;
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("transactions")
+}
+
 pub fn tasks(_: &Values) -> u32 {
     1
 }
@@ -149,7 +153,7 @@ impl<F: Files> Database<'_, F> {
 
     async fn transaction(&mut self) -> Result<(), FileError> {
         let stage = self.at.stage;
-        stage.operation();
+        stage.operation().await;
         let pages = (self.get("data") / PAGE).max(1);
         let chosen = [stage.below(pages), stage.below(HOT.min(pages))];
         let mut bytes = self.get("record");

@@ -66,6 +66,10 @@ struct Partition<File> {
     closed: VecDeque<u64>,
 }
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("total").div_ceil(values.get("batch"))
+}
+
 pub fn tasks(_: &Values) -> u32 {
     1
 }
@@ -92,7 +96,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     let count = partitions.len();
     for round in 0..get("total").div_ceil(batch) as usize {
         let i = round % count;
-        stage.operation();
+        stage.operation().await;
         let partition = &mut partitions[i];
         stage.write(&mut partition.log, batch).await?;
         stage.write(&mut partition.index, INDEX_ENTRY).await?;

@@ -58,6 +58,7 @@ fn run(text: &str, seed: u64) -> Ran {
         let session = Rc::new(Session::new(program.clone(), seed));
         session.prepare(&fs).await.unwrap();
         let (done, latencies) = sum(joined(run_tasks(&fs, &session).await).unwrap());
+        assert_eq!(done.operations, program.operations(seed), "{name}");
         let end = fs.now();
         fs.sync().await.unwrap();
         let (ledger, used) = (fs.ledger(), free.0 - fs.statfs().await.unwrap().free.0);

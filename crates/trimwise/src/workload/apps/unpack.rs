@@ -34,6 +34,10 @@ const SIZES: [(u64, u64, u64); 5] =
 /// Files in a directory.
 const FILES_A_DIRECTORY: u64 = 50;
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("upgrades") + values.get("layers")
+}
+
 pub fn tasks(_: &Values) -> u32 {
     1
 }
@@ -55,7 +59,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     // Upgrades and layers take turns, in proportion.
     let (mut upgraded, mut unpacked) = (0, 0);
     while upgraded < upgrades || unpacked < layers {
-        stage.operation();
+        stage.operation().await;
         if unpacked * upgrades.max(1) >= upgraded * layers.max(1) && upgraded < upgrades || unpacked == layers {
             unpack_package(at, stage.below(packages)).await?;
             upgraded += 1;

@@ -30,6 +30,10 @@ const LARGE: u64 = 64 << 10;
 /// Share of large writes, in percent.
 const LARGE_PERCENT: u64 = 20;
 
+pub fn operations(values: &Values) -> u64 {
+    values.get("writes")
+}
+
 pub fn tasks(_: &Values) -> u32 {
     1
 }
@@ -49,7 +53,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     }
     let (count, blocks) = (images.len() as u64, get("image") / LARGE);
     for write in 1..=get("writes") {
-        stage.operation();
+        stage.operation().await;
         let chosen = stage.below(count) as usize;
         let (number, file, unflushed) = &mut images[chosen];
         let range = if stage.happens(get("hot")) { blocks.div_ceil(5) } else { blocks };

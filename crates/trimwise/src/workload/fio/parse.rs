@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 use super::sequence::random_size;
-use super::{Distribution, Generator, Job, JobFileSpec};
+use super::{Distribution, Generator, Io, Job, JobFileSpec, Sequence};
 use crate::units::{Bytes, SimDuration};
 
 /// Most processes of all jobs together, and most operations of one in flight.
@@ -130,6 +130,27 @@ impl JobFile {
             return Err(wrong(text.lines().count().max(1), "there is no job", "a section such as [job1]"));
         }
         Ok(Self { text: text.to_owned(), jobs, notes })
+    }
+
+    /// Number of reads and writes of all jobs.
+    pub fn operations(&self, run_seed: u64) -> u64 {
+        let transfers =
+            |job| Sequence::new(job, run_seed).filter(|io| matches!(io, Io::Transfer { .. })).count();
+        self.jobs.iter().map(|job| transfers(job) as u64).sum()
+    }
+
+    /// The option by which a job decides itself when its operations happen; `None` if none has one.
+    pub fn own_pace(&self) -> Option<&'static str> {
+        let of = |job: &Job| {
+            let options = [
+                ("runtime", job.runtime.is_some() || job.time_based),
+                ("rate", job.rate.iter().any(Option::is_some)),
+                ("thinktime", job.think > SimDuration::ZERO),
+                ("ramp_time", job.ramp > SimDuration::ZERO),
+            ];
+            options.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+        };
+        self.jobs.iter().find_map(of)
     }
 
     /// The files of all jobs, each with its largest size.

@@ -165,7 +165,7 @@ impl<F: Files> Task<'_, F> {
                 Io::Fsync(file) => stage.fsync(&mut self.files[file]).await?,
                 Io::Fdatasync(file) => stage.fdatasync(&mut self.files[file]).await?,
                 Io::Transfer { file, writes, offset, bytes } => {
-                    stage.operation();
+                    stage.operation().await;
                     if writes {
                         stage.pwrite(&mut self.files[file], offset, bytes).await?;
                     } else {

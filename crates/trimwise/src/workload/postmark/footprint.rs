@@ -49,6 +49,13 @@ pub fn footprint(config: &PostmarkConfig) -> Footprint {
     most
 }
 
+/// Number of operations of a run of `config`: creations, reads, appends and deletions.
+pub fn operations(config: &PostmarkConfig) -> u64 {
+    let mut script = Script::without_data(config);
+    let steps = std::iter::from_fn(|| script.next());
+    steps.filter(|step| !matches!(step, Step::EndOf(_))).count() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,8 +30,8 @@ pub mod stdio;
 mod tests;
 
 pub use config::{ConfigError, ParsedConfig, PlannedRun, PostmarkConfig, ReportFormat};
-pub use footprint::{Footprint, footprint, footprint_min};
+pub use footprint::{Footprint, footprint, footprint_min, operations};
 pub use layout::LocationError;
 pub use outcome::{Outcome, PhaseTimes, PostmarkFigures};
-pub use run::{Leftovers, Progress, RunError, run};
+pub use run::{Leftovers, Progress, RunError, run, run_paced};
 pub use script::{Counts, Phase};

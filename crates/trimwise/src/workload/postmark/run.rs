@@ -17,6 +17,7 @@ use super::layout::{Layout, LocationError};
 use super::outcome::{Outcome, PhaseTimes};
 use super::script::{FileRef, Phase, Script, Step};
 use super::stdio::{BUFFER_BYTES, ReadStep, ReadStream, WriteStream};
+use crate::workload::days::{PacedTask, Pacer};
 use crate::workload::files::{FileError, Files, OpenMode};
 use crate::workload::latency::{OpLatencies, Operation};
 
@@ -92,12 +93,26 @@ pub async fn run<F: Files>(
     config: &PostmarkConfig,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunError> {
+    run_paced(fs, config, None, progress).await
+}
+
+/// Does the same; with a pacer, its operations are spread over days.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_paced<F: Files>(
+    fs: &F,
+    config: &PostmarkConfig,
+    pacer: Option<&Pacer>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, RunError> {
     let layout = Layout::new(config)?;
     let (script, source) = Script::new(config);
     // The longest read is that of a whole file, or stdio filling its buffer.
     let scratch = vec![0; config.size_high.max(BUFFER_BYTES) as usize];
     let mut runner = Runner {
         fs,
+        pace: pacer.map(PacedTask::new),
         config,
         layout: &layout,
         script,
@@ -127,6 +142,7 @@ pub async fn run<F: Files>(
 
 struct Runner<'a, F> {
     fs: &'a F,
+    pace: Option<PacedTask<'a>>,
     config: &'a PostmarkConfig,
     layout: &'a Layout,
     script: Script<'a>,
@@ -154,10 +170,18 @@ impl<F: Files> Runner<'_, F> {
                 Step::EndOf(Phase::Create) => times.created = self.fs.now(),
                 Step::EndOf(Phase::Transactions) => times.transacted = self.fs.now(),
                 Step::EndOf(Phase::Delete) => times.end = self.fs.now(),
-                operation => self.timed(operation).await?,
+                operation => {
+                    if let Some(pace) = &self.pace {
+                        pace.next(self.fs).await;
+                    }
+                    self.timed(operation).await?;
+                }
             }
             let (done, of) = self.script.progress();
             progress(Progress { phase: self.script.phase(), done, of });
+        }
+        if let Some(pace) = &self.pace {
+            pace.end(self.fs);
         }
         for directory in self.directories() {
             self.fs.rmdir(directory).await?;

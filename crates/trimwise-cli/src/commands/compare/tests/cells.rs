@@ -65,6 +65,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
         postmark_report: String::new(),
         rep,
         duration_ns: ns(seconds),
+        days: None,
         workload: WorkloadFigures::Postmark(PostmarkFigures {
             total_s: seconds,
             transactions_s: seconds * 0.62,

@@ -260,6 +260,34 @@ fn a_check_refuses_what_is_no_check_of_the_model() {
     }
 }
 
+#[test]
+fn days_refuse_what_is_not_spread_over_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("paced.fio");
+    std::fs::write(&job, "[one]\nrw=randwrite\nsize=4m\nrate=1m\n").unwrap();
+    let fio = format!("--days 7 --workload job:{}", job.display());
+    for (line, words) in [
+        (fio.as_str(), "its option `rate` sets its own pace"),
+        ("--days 7 --workload append", "it times a single operation"),
+        ("--days 7 --workload desktop:pause=5", "its option `pause`"),
+        ("--days 7 --target kernel:6.1:ext4", "--days does not go with --target"),
+        ("--days 7 --target dir:/mnt/x", "--days does not go with --target"),
+        ("--days 7 --check kernel:6.1:ext4", "--check does not go with --days"),
+        ("--policy off trimwised", "expected --days N"),
+        ("--days 7 --policy trimwised:commit", "remounting"),
+        ("--days 7 --policy trimwised trimwised:judicious", "given twice"),
+        ("--days 7 --policy trimwised --device vertex-60gb@1.3", "does not support TRIM"),
+    ] {
+        let failure = run(&arguments(line), |_| panic!("it began")).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
+    }
+    let plan = on_model::Plan::of(&arguments("--days 7 --day office")).unwrap();
+    let names: Vec<&str> = plan.policies.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["off", "commit", "batch:1d", "batch:1w", "judicious", "trimwised", "ideal"]);
+    assert!(plan.settings.command.contains("--policy trimwised"), "{}", plan.settings.command);
+    assert!(plan.settings.command.contains("--days 7 --day office"), "{}", plan.settings.command);
+}
+
 /// When one run failed, the results of all others were lost.
 #[test]
 fn regression_what_is_finished_is_shown_and_saved_when_a_run_fails() {

@@ -1,3 +1,4 @@
+use trimwise::compare::days::DaysFigures;
 use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigures};
 use trimwise::compare::summary::Summary;
@@ -28,6 +29,8 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             kernel: None,
             mount: (!in_model).then(mounted),
             reps: 6,
+            days: None,
+            day: None,
             judge: Summary::of(&cells).measure.to_string(),
             baseline: Summary::of(&cells).baseline,
             command: "trimwise compare --workload mail.pmrc --seed 7".into(),
@@ -140,4 +143,38 @@ fn large_figures_stay_within_the_width() {
         }
     }
     narrow(&render(&comparison(cells)));
+}
+
+#[test]
+fn over_days() {
+    let days = |policy: &str, late| DaysFigures {
+        elapsed_ns: 604_800_000_000_000,
+        operations: 176_065,
+        late_operations: late,
+        late_max_ns: late * 1_200_000_000,
+        sweeps: u64::from(policy == "batch:1w"),
+        fitrim_max_ns: 1_852_543_854,
+        slices: if policy == "trimwised" { 2_135 } else { 0 },
+        maps: 987,
+        fitrim_units: 916_357,
+    };
+    let policies = ["off", "commit", "batch:1d", "batch:1w", "judicious", "trimwised", "ideal"];
+    let mut cells: Vec<Cell> =
+        policies.iter().flat_map(|policy| (0..6).map(|rep| cell("vendor1", policy, rep, 70.0))).collect();
+    for cell in &mut cells {
+        cell.days = Some(days(&cell.policy, u64::from(cell.policy == "batch:1w")));
+        let is_idle = ["batch:1d", "off", "ideal"].contains(&&*cell.policy);
+        if let (Some(device), false) = (&mut cell.device_stats, is_idle) {
+            device.trim_commands = 40_624;
+        }
+    }
+    let mut comparison = comparison(cells);
+    (comparison.settings.days, comparison.settings.day) = (Some(7), Some("server".to_owned()));
+    let text = render(&comparison);
+    narrow(&text);
+    let unswept = "No verdict on `batch:1d`: none of its sweeps fell into the run.";
+    assert!(comparison.verdict.text.ends_with(unswept), "{}", comparison.verdict.text);
+    insta::assert_snapshot!(text);
+    let page = html(&comparison).unwrap();
+    assert!(page.contains("<h3>Days</h3>") && page.contains("7, server") && page.contains(" d\n"));
 }

@@ -1,0 +1,252 @@
+//! A cell whose workload is spread over days: who trims, when sweeps fall, and what is recorded.
+
+use std::cell::Cell as StdCell;
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::daemon::Daemon;
+use crate::engine::Event;
+use crate::fs::Ext4;
+use crate::policy::{BatchConfig, LiveUse, Policy, PolicySpec};
+use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
+use crate::workload::days::{Days, Pacer};
+use crate::workload::files::{FileError, Files as _};
+
+/// The word for the daemon among policies.
+pub const DAEMON: &str = "trimwised";
+
+/// Who trims over days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trimmer {
+    /// The file system, by a policy; `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
+    Kernel(PolicySpec),
+    /// trimwised with a policy, and its defaults for everything else.
+    Daemon(PolicySpec),
+}
+
+impl Trimmer {
+    /// Whether a text is meant as the daemon, valid or not.
+    pub fn is_daemon(text: &str) -> bool {
+        text.split(':').next() == Some(DAEMON)
+    }
+
+    /// The policy of the file system itself.
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Kernel(spec) if spec.batch().is_none() => spec.into(),
+            _ => Policy::new(&self.to_string(), || PolicySpec::OFF.governor()),
+        }
+    }
+
+    /// Whether the device must take TRIM commands.
+    pub fn needs_trim(self) -> bool {
+        match self {
+            Self::Kernel(spec) => spec.needs_trim(),
+            Self::Daemon(_) => true,
+        }
+    }
+
+    /// Whether the daemon trims.
+    pub fn is_hosted(self) -> bool {
+        matches!(self, Self::Daemon(_))
+    }
+
+    /// The settings of its sweeps, if it sweeps.
+    pub fn sweeps(self) -> Option<BatchConfig> {
+        match self {
+            Self::Kernel(spec) => spec.batch(),
+            Self::Daemon(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Trimmer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(spec) => spec.fmt(f),
+            Self::Daemon(spec) if *spec == PolicySpec::JUDICIOUS => f.pad(DAEMON),
+            Self::Daemon(spec) => f.pad(&format!("{DAEMON}:{spec}")),
+        }
+    }
+}
+
+impl FromStr for Trimmer {
+    type Err = String;
+
+    /// Parses a policy, `trimwised` or `trimwised:POLICY`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !Self::is_daemon(text) {
+            return text.parse().map(Self::Kernel).map_err(|e: crate::policy::PolicyError| e.to_string());
+        }
+        let Some((_, policy)) = text.split_once(':') else { return Ok(Self::Daemon(PolicySpec::JUDICIOUS)) };
+        let spec: PolicySpec = policy.parse().map_err(|e: crate::policy::PolicyError| e.to_string())?;
+        match spec.live() {
+            LiveUse::Slices | LiveUse::Bounded => Ok(Self::Daemon(spec)),
+            LiveUse::Kernel => Err(format!(
+                "{text}: the daemon would follow {spec} by remounting, which the model does not do; expected a policy \
+                 that it carries out itself, such as judicious or lazy+reuse"
+            )),
+            LiveUse::Unsuited => Err(format!("{text}: no stock host can follow {spec}")),
+        }
+    }
+}
+
+/// The days of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaysSpec {
+    /// How the workload is spread.
+    pub days: Days,
+    /// Who trims.
+    pub trimmer: Trimmer,
+    /// Whether space that ageing freed under a policy that sweeps, or under the daemon, is untrimmed at the start. If
+    /// not, it has been trimmed, as it has been by the other policies.
+    pub has_backlog: bool,
+}
+
+/// What happened over days, besides the figures that every run has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaysFigures {
+    /// From the start to the end of the last day; of the workload, if it ended later.
+    pub elapsed_ns: u64,
+    /// Operations of the workload's own kind.
+    pub operations: u64,
+    /// How many of them began late, since the one before had not ended.
+    pub late_operations: u64,
+    /// How late the latest began.
+    pub late_max_ns: u64,
+    /// Sweeps of `batch`.
+    pub sweeps: u64,
+    /// The longest sweep of `batch`, or slice of trimwised.
+    pub fitrim_max_ns: u64,
+    /// Slices of trimwised.
+    pub slices: u64,
+    /// Maps of free space that it read.
+    pub maps: u64,
+    /// Units in the commands of sweeps or slices.
+    pub fitrim_units: u64,
+}
+
+/// Everything on the device.
+const EVERYTHING: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
+
+/// Ends the preparation of a file system for days: trims what ageing left, unless that is a backlog.
+pub(super) async fn prepare(fs: &Ext4, spec: &DaysSpec) -> Result<(), FileError> {
+    if !spec.has_backlog && (spec.trimmer.sweeps().is_some() || spec.trimmer.is_hosted()) {
+        // What was freed last must be committed to be trimmed.
+        fs.sync().await?;
+        fs.trim_free(EVERYTHING, 1).await;
+    }
+    Ok(())
+}
+
+/// Days under way.
+pub(super) struct Running {
+    fs: Ext4,
+    days: Days,
+    begin: SimTime,
+    daemon: Option<Daemon>,
+    sweeper: Rc<Sweeper>,
+}
+
+/// The sweeps of `batch`.
+struct Sweeper {
+    figures: StdCell<DaysFigures>,
+    stopping: StdCell<bool>,
+    sweeping: StdCell<bool>,
+    done: Event,
+}
+
+impl Running {
+    /// Begins the days.
+    pub fn begin(fs: &Ext4, spec: &DaysSpec) -> Self {
+        let sim = fs.queue().sim();
+        let sweeper = Rc::new(Sweeper {
+            figures: StdCell::default(),
+            stopping: StdCell::new(false),
+            sweeping: StdCell::new(false),
+            done: Event::new(sim),
+        });
+        let daemon = match spec.trimmer {
+            Trimmer::Daemon(policy) => Some(Daemon::start(fs, policy, spec.has_backlog)),
+            Trimmer::Kernel(_) => None,
+        };
+        let this = Self { fs: fs.clone(), days: spec.days.clone(), begin: sim.now(), daemon, sweeper };
+        if let Some(config) = spec.trimmer.sweeps() {
+            this.sweep_at_times(config);
+        }
+        this
+    }
+
+    fn sweep_at_times(&self, config: BatchConfig) {
+        let (fs, sweeper, begin) = (self.fs.clone(), Rc::clone(&self.sweeper), self.begin);
+        let times = self.days.sweeps(config.every);
+        let sim = fs.queue().sim().clone();
+        sim.clone().spawn(async move {
+            for at in times {
+                sim.sleep_until(begin + at).await;
+                if sweeper.stopping.get() {
+                    return;
+                }
+                sweeper.sweeping.set(true);
+                let started = sim.now();
+                let units = fs.trim_free(EVERYTHING, config.units_min).await;
+                let took = sim.now().since(started).as_nanos();
+                let before = sweeper.figures.get();
+                sweeper.figures.set(DaysFigures {
+                    sweeps: before.sweeps + 1,
+                    fitrim_max_ns: before.fitrim_max_ns.max(took),
+                    fitrim_units: before.fitrim_units + units,
+                    ..before
+                });
+                sweeper.sweeping.set(false);
+                sweeper.done.notify_all();
+            }
+        });
+    }
+
+    /// What lets this many operations of `tasks` tasks wait until they are due.
+    pub fn pacer(&self, operations: u64, tasks: u32, seed: u64) -> Pacer {
+        Pacer::new(&self.days, operations, tasks, self.begin, seed)
+    }
+
+    /// Waits for the end of the last day. Returns what happened, and how long tasks spent in their operations; `None` of a
+    /// workload that keeps its own times.
+    pub async fn end(&self, pacer: Option<&Pacer>) -> (DaysFigures, Option<SimDuration>) {
+        let sim = self.fs.queue().sim();
+        sim.sleep_until(self.begin + self.days.length()).await;
+        let known = pacer.map(Pacer::paced);
+        let paced = known.unwrap_or_default();
+        let mut figures = DaysFigures {
+            elapsed_ns: sim.now().since(self.begin).as_nanos(),
+            operations: paced.operations,
+            late_operations: paced.late,
+            late_max_ns: paced.late_max.as_nanos(),
+            ..self.sweeper.figures.get()
+        };
+        if let Some(daemon) = &self.daemon {
+            let did = daemon.did();
+            (figures.slices, figures.maps) = (did.slices, did.maps);
+            figures.fitrim_max_ns = did.slice_longest.as_nanos();
+            figures.fitrim_units = did.sent.units_floor();
+        }
+        (figures, known.map(|paced| paced.waiting))
+    }
+
+    /// Stops what trims, and waits until nothing is under way.
+    pub async fn stop(self) {
+        self.sweeper.stopping.set(true);
+        while self.sweeper.sweeping.get() {
+            self.sweeper.done.wait().await;
+        }
+        if let Some(daemon) = self.daemon {
+            daemon.stop().await;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "days_tests.rs"]
+mod tests;
