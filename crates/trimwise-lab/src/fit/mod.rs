@@ -104,6 +104,14 @@ pub fn check(facts: &DeviceFacts) -> Result<UnitRange, Failure> {
     Ok(region)
 }
 
+/// Writes the region once: for a model that stands for a drive in use.
+///
+/// # Errors
+/// Those of the device.
+pub async fn fill<D: BlockDevice>(device: &D, plan: Plan) -> Result<(), BlockError> {
+    Probe::new(device, Plan { read_only: false, ..plan }, &|_, _| {}).fill().await
+}
+
 /// Measures a drive.
 ///
 /// # Errors

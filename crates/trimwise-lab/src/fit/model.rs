@@ -77,8 +77,7 @@ pub(super) fn run(config: &SsdConfig, plan: Plan, job: Job, stop: &Arc<AtomicBoo
         let mut outcome = Outcome::default();
         if plan.read_only {
             // The data of a drive in use are there already.
-            let mut filling = Probe::new(&device, Plan { read_only: false, ..plan }, &|_, _| {});
-            filling.fill().await?;
+            super::fill(&device, plan).await?;
         }
         probe.fill().await?;
         match job {
