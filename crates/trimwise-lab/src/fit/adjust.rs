@@ -31,10 +31,12 @@ pub struct Fit {
     pub how: &'static str,
 }
 
-/// Dies that a drive may have, in the search.
-const DIES: [u32; 11] = [1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 256];
-/// Numbers of dies whose error is larger than the best one's by less than this, in logarithms a depth, are as good.
-const AS_GOOD: f64 = 0.02;
+/// Channels and dies a channel that a drive may have, in the search.
+const CHANNELS: [u32; 5] = [1, 2, 4, 8, 16];
+const DIES_PER_CHANNEL: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Layouts are as good as the best one if their error, in logarithms a load, is larger by less than this and half the
+/// best one's error.
+const AS_GOOD: f64 = 0.004;
 /// Rates that differ by less than this share are the same.
 const SAME: f64 = 0.02;
 
@@ -44,6 +46,8 @@ pub(super) struct Adjusting<'a> {
     pub fits: Vec<Fit>,
     pub notes: Vec<String>,
     samples: &'a Samples,
+    /// Whether the number of dies is certain.
+    dies_known: bool,
     numbers: Numbers,
     drawn: Vec<Numbers>,
     plan: Plan,
@@ -56,6 +60,7 @@ impl<'a> Adjusting<'a> {
             config: base.clone(),
             fits: Vec::new(),
             notes: Vec::new(),
+            dies_known: false,
             samples,
             numbers: samples.numbers(),
             drawn: samples.bootstrap(plan.seed),
@@ -67,9 +72,13 @@ impl<'a> Adjusting<'a> {
     /// Fits all that the measurements tell.
     pub fn all(&mut self, has_trim: bool) -> Result<(), Failure> {
         self.singles();
+        self.stripe();
+        if !self.plan.read_only {
+            self.writes();
+            self.program();
+        }
         self.dies()?;
         if !self.plan.read_only {
-            self.program();
             self.sustained()?;
             self.cache()?;
             self.trim(has_trim);
@@ -211,7 +220,8 @@ impl<'a> Adjusting<'a> {
         let has_slc = self.config.slc.is_some();
         let setting = if has_slc { "slc.t_prog_ns" } else { "nand.t_prog_ns" };
         let of = |n: &Numbers| n.program.map(|program| program - stripe_ns).filter(|&t| t > 1.0);
-        if let Some(found) = self.estimate(of, 2.0 + self.stripe_units() as f64) {
+        let is_cached = self.config.cache.bytes > 0;
+        if let Some(found) = self.estimate(of, 2.0 + self.stripe_units() as f64).filter(|_| is_cached) {
             let ns = self.note(setting, found, count, "");
             *self.t_prog() = ns;
         }
@@ -224,53 +234,129 @@ impl<'a> Adjusting<'a> {
         }
     }
 
-    /// The parallelism.
+    /// The parallelism: channels and dies.
     fn dies(&mut self) -> Result<(), Failure> {
-        let measured = self.numbers.random_read;
-        let base = self.config.geometry.channels * self.config.geometry.dies_per_channel;
-        let mut errors: Vec<(u32, f64)> = Vec::new();
-        let mut all = DIES.to_vec();
-        if !all.contains(&base) {
-            all.push(base);
-            all.sort_unstable();
-        }
-        for dies in all {
-            let Some(config) = with_dies(&self.config, dies) else { continue };
-            let Ok(outcome) = model::run(&config, self.plan, Job::RandomReads, self.stop) else {
-                continue;
+        let g = &self.config.geometry;
+        let base = (g.channels, g.dies_per_channel);
+        let mut layouts: Vec<(u32, u32)> =
+            CHANNELS.into_iter().flat_map(|c| DIES_PER_CHANNEL.map(|d| (c, d))).chain([base]).collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        let mut errors: Vec<((u32, u32), f64)> = Vec::new();
+        for layout in layouts {
+            let Some(config) = with_dies(&self.config, layout) else { continue };
+            let outcome = match model::run(&config, self.plan, Job::RandomReads, self.stop) {
+                Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+                Err(_) => continue,
+                Ok(outcome) => outcome,
             };
             let predicted = outcome.samples.numbers().random_read;
-            let pairs: Vec<f64> = measured
-                .iter()
-                .zip(predicted)
-                .filter_map(|(m, p)| Some((p? / (*m)?).ln().abs()))
-                .collect();
-            if !pairs.is_empty() {
-                errors.push((dies, pairs.iter().sum::<f64>() / pairs.len() as f64));
+            let pairs = self.numbers.random_read.iter().zip(predicted);
+            let logs: Vec<f64> = pairs.filter_map(|(m, p)| Some((p? / (*m)?).ln().abs())).collect();
+            if !logs.is_empty() {
+                errors.push((layout, logs.iter().sum::<f64>() / logs.len() as f64));
             }
         }
-        let Some(&(best, least)) = errors.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else { return Ok(()) };
-        let good = || errors.iter().filter(|(_, error)| *error <= least + AS_GOOD).map(|(dies, _)| *dies);
-        let (low, high) = (good().min().unwrap_or(best), good().max().unwrap_or(best));
-        let chosen = if good().any(|dies| dies == base) { base } else { best };
-        if let Some(config) = with_dies(&self.config, chosen).filter(|_| chosen != base) {
+        let Some(least) = errors.iter().map(|(_, error)| *error).min_by(f64::total_cmp) else {
+            return Ok(());
+        };
+        let good: Vec<(u32, u32)> =
+            errors.iter().filter(|(_, error)| *error <= 1.5 * least + AS_GOOD).map(|(layout, _)| *layout).collect();
+        // Dies that program a stripe each tPROG must give the sustained write, unless something else limits it.
+        let programmed = self.programmed_dies();
+        let agrees = |(c, d): &(u32, u32)| programmed.is_some_and(|dies| (f64::from(c * d) / dies - 1.0).abs() < SAME);
+        let good = match good.iter().any(agrees) {
+            true => good.into_iter().filter(agrees).collect(),
+            false => good,
+        };
+        let distance = |(c, d): &(u32, u32)| {
+            let log = |a: u32, b: u32| (f64::from(a) / f64::from(b)).ln().abs();
+            log(*c, base.0) + log(*d, base.1)
+        };
+        let Some(&chosen) = good.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))) else {
+            return Ok(());
+        };
+        self.dies_known = good.iter().all(|(c, d)| c * d == chosen.0 * chosen.1);
+        if let Some(config) = with_dies(&self.config, chosen) {
             self.config = config;
         }
-        if high < DIES[DIES.len() - 1] || chosen != base {
-            let g = &self.config.geometry;
-            let channels = g.channels;
-            let per_channel = |dies: u32| u64::from(dies.div_ceil(channels));
-            let interval = Some((per_channel(low).min(u64::from(low) / u64::from(channels)), per_channel(high)));
-            let samples = self.samples.random_reads.iter().map(|load| load.spacing_ns.len()).sum();
+        let samples = self.samples.random_reads.iter().map(|load| load.spacing_ns.len()).sum();
+        let all = CHANNELS.len() * DIES_PER_CHANNEL.len();
+        if good.len() * 2 > all {
+            self.notes.push("reads at depth show no limit by dies or channels: both are the base's".to_owned());
+            return Ok(());
+        }
+        type Of = fn(&(u32, u32)) -> u32;
+        let settings: [(&'static str, Of); 2] =
+            [("geometry.channels", |l| l.0), ("geometry.dies_per_channel", |l| l.1)];
+        for (setting, of) in settings {
+            let ends = [good.iter().map(of).min(), good.iter().map(of).max()].map(|end| end.map(u64::from));
             self.fits.push(Fit {
-                setting: "geometry.dies_per_channel",
-                value: SettingValue::Whole(g.dies_per_channel.into()),
-                interval,
+                setting,
+                value: SettingValue::Whole(of(&chosen).into()),
+                interval: ends[0].zip(ends[1]),
                 samples,
-                how: "reads at depths 4 to 128 on models with 1 to 256 dies; ",
+                how: "reads at depth, on models of 1 to 16 channels with 1 to 32 dies; ",
             });
         }
         Ok(())
+    }
+
+    /// How many dies the sustained write keeps busy, if each programs one stripe after the other.
+    fn programmed_dies(&self) -> Option<f64> {
+        let (rate, _) = (self.numbers.sustained?, self.numbers.program?);
+        let t_prog = self.config.slc.as_ref().map_or(self.config.nand.t_prog_ns, |slc| slc.t_prog_ns);
+        Some(rate * t_prog as f64 / 1e9 / (self.stripe_units() * UNIT_BYTES) as f64)
+    }
+
+    /// Writes whose time does not grow with their size, within the noise: they are acknowledged by what lies behind the
+    /// drive's link, many at a time.
+    fn writes(&mut self) {
+        let first = self.samples.writes.first().map(|w| w.latencies_ns.clone());
+        let spacing = self.samples.bursts.first().map(|b| b.spacing_ns.clone());
+        let (None, Some(single), Some(spacing)) = (self.numbers.write_overhead, first, spacing) else { return };
+        let of = |values: Vec<f64>| trimwise::compare::statistics::Sample::new(values, false);
+        let (Some(single), Some(spacing)) = (of(single), of(spacing)) else { return };
+        let between = spacing.median().min(single.median());
+        let interval = spacing.interval();
+        let found = Estimate { value: between, low: interval.low.min(between), high: interval.high.max(between) };
+        let link = self.config.link.overhead_per_command_ns as f64 + 4096e9 / self.config.link.bytes_per_s as f64;
+        let count = spacing.values().len();
+        let ns = self.note("controller.write_overhead_ns", found, count, "the spacing of many writes; ");
+        self.config.controller.write_overhead_ns = ns;
+        if single.median() > 2.0 * (between + link) {
+            self.config.cache.bytes = 0;
+            self.fits.push(Fit {
+                setting: "cache.bytes",
+                value: SettingValue::Whole(0),
+                interval: None,
+                samples: single.values().len(),
+                how: "single writes take as long as what is behind a cache; ",
+            });
+            let rest = between + link;
+            let interval = single.interval();
+            let value = single.median() - rest;
+            let found = Estimate { value, low: (interval.low - rest).max(0.0), high: interval.high - rest };
+            let setting = if self.config.slc.is_some() { "slc.t_prog_ns" } else { "nand.t_prog_ns" };
+            let ns = self.note(setting, found, single.values().len(), "a single write, less the rest; ");
+            *self.t_prog() = ns.max(1);
+        }
+    }
+
+    /// How much a die programs at once.
+    fn stripe(&mut self) {
+        let Some(found) = self.estimate(|n| n.stripe, 0.0) else { return };
+        let Some(config) = with_stripe(&self.config, found.value as u64) else { return };
+        self.config = config;
+        let page = self.config.geometry.page_bytes;
+        let planes = |units: f64| ((units as u64 * UNIT_BYTES) / u64::from(page)).max(1);
+        self.fits.push(Fit {
+            setting: "geometry.planes_per_die",
+            value: SettingValue::Whole(self.config.geometry.planes_per_die.into()),
+            interval: Some((planes(found.low), planes(found.high))),
+            samples: self.samples.reads.iter().map(|sized| sized.latencies_ns.len()).sum(),
+            how: "the largest read that one die serves; ",
+        });
     }
 
     /// The rate of the model's sustained write.
@@ -284,33 +370,35 @@ impl<'a> Adjusting<'a> {
         self.config.controller.write_bytes_per_s = None;
         let predicted = |n: Numbers| n.sustained.unwrap_or(0.0);
         let mut reached = predicted(self.model_sustained()?);
-        // The flash of the base may be too slow: more of its planes, or shorter programs.
-        let mut wider = false;
-        while reached < rate.value * (1.0 - SAME) && self.config.geometry.planes_per_die < 16 {
-            let mut config = self.config.clone();
-            config.geometry.planes_per_die *= 2;
-            config.geometry.superblock_planes *= 2;
-            config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|n| n.div_ceil(2));
-            if config.validate().is_err() {
-                break;
-            }
+        // The flash may be too slow: more dies if reads left that open, or else programs that are shorter in effect.
+        while reached < rate.value * (1.0 - SAME) && !self.dies_known {
+            let g = &self.config.geometry;
+            let Some(config) = with_dies(&self.config, (g.channels, g.dies_per_channel * 2)) else { break };
             let before = std::mem::replace(&mut self.config, config);
             let now = predicted(self.model_sustained()?);
             if now < reached * 1.05 {
                 self.config = before;
                 break;
             }
-            (reached, wider) = (now, true);
+            reached = now;
         }
-        if wider {
-            let planes = self.config.geometry.planes_per_die;
-            self.fits.push(Fit {
-                setting: "geometry.planes_per_die",
-                value: SettingValue::Whole(planes.into()),
-                interval: None,
-                samples: self.samples.sustained_ns.len(),
-                how: "the fewest, doubling the base's, that reach the sustained write; ",
-            });
+        if reached < rate.value * (1.0 - SAME) && reached > 0.0 {
+            let before = *self.t_prog();
+            *self.t_prog() = ((before as f64 * reached / rate.value).round() as u64).max(1);
+            let now = predicted(self.model_sustained()?);
+            if now < reached * 1.02 {
+                *self.t_prog() = before;
+            } else {
+                let has_slc = self.config.slc.is_some();
+                let setting = if has_slc { "slc.t_prog_ns" } else { "nand.t_prog_ns" };
+                let ns = *self.t_prog();
+                self.fits.retain(|fit| fit.setting != setting);
+                let by = |rate_end: f64| ns as f64 * rate.value / rate_end.max(1.0);
+                let found = Estimate { value: ns as f64, low: by(rate.high), high: by(rate.low) };
+                let samples = self.samples.sustained_ns.len();
+                self.note(setting, found, samples, "what the sustained write needs with these dies; ");
+                reached = now;
+            }
         }
         if reached <= rate.value * (1.0 + SAME) {
             return Ok(());
@@ -342,6 +430,9 @@ impl<'a> Adjusting<'a> {
             return Ok(());
         };
         let base = self.config.cache.bytes;
+        if base == 0 {
+            return Ok(());
+        }
         let least = 2 * self.stripe_units() * u64::from(self.config.gc.host_frontiers) * UNIT_BYTES;
         let mut bytes = ahead.value;
         for _ in 0..4 {
@@ -356,11 +447,9 @@ impl<'a> Adjusting<'a> {
             self.config.cache.bytes = base;
             return Ok(());
         }
-        let found = Estimate {
-            value: self.config.cache.bytes as f64,
-            low: bytes + ahead.low - ahead.value,
-            high: bytes + ahead.high - ahead.value,
-        };
+        let bytes = self.config.cache.bytes as f64;
+        let (low, high) = (bytes + ahead.low - ahead.value, bytes + ahead.high - ahead.value);
+        let found = Estimate { value: bytes, low, high };
         self.note("cache.bytes", found, self.samples.sustained_ns.len(), "");
         Ok(())
     }
@@ -391,10 +480,34 @@ impl<'a> Adjusting<'a> {
         let o = n.link_overhead.unwrap_or(0.0).max(1.0);
         let grows = n.trim_unit.unwrap_or(0.0) > 0.0 || n.trim_mapped.unwrap_or(0.0) > 0.0;
         let background = n.slowdown.is_some();
-        // Acknowledged at once, and nothing seen of the work behind it.
-        let unseen = !background && !grows && fixed < o && self.config.trim.place == TrimPlace::Background;
-        if unseen {
-            let what = "TRIM is acknowledged at once; what it costs afterwards is too short to see";
+        // Acknowledged at once, and what it does behind that is too short to follow.
+        if !background && !grows && fixed < o {
+            let slower = n.beside_trims.map_or(0.0, |times| (times - 1.0) * 100.0);
+            let was = self.config.trim.place == TrimPlace::Background;
+            if slower < 3.0 && !was {
+                self.notes.push("TRIM is acknowledged at once and delays nothing".to_owned());
+                self.config.trim.cost_per_command_ns = 0;
+                self.config.trim.cost_per_range_ns = 0;
+                self.config.trim.cost_per_unit_ns = 0;
+                self.config.trim.cost_per_mapped_unit_ns = 0;
+                self.config.trim.latency_per_command_ns = 0;
+                return;
+            }
+            self.config.trim.place = TrimPlace::Background;
+            self.fits.push(Fit {
+                setting: "trim.place",
+                value: SettingValue::Word("background".to_owned()),
+                interval: None,
+                samples,
+                how: "acknowledged at once; ",
+            });
+            let percent = |n: &Numbers| n.beside_trims.map(|times| ((times - 1.0) * 100.0).max(0.0));
+            if let Some(found) = self.estimate(percent, 1.0) {
+                let count = self.samples.reads_beside_trims_ns.len();
+                let value = self.note("trim.slowdown_percent", found, count, "reads during TRIMs; ");
+                self.config.trim.slowdown_percent = value.min(100_000) as u32;
+            }
+            let what = "how long TRIM works on after its acknowledgement is too short to see: the base's costs";
             self.notes.push(what.to_owned());
             return;
         }
@@ -408,8 +521,10 @@ impl<'a> Adjusting<'a> {
             how: "whether reads after a TRIM are slower; ",
         });
         self.config.trim.place = place;
-        let backlog = |n: &Numbers| match n.backlog {
-            [data, nothing] => (nothing.unwrap_or(0.0), data.map(|d| (d - nothing.unwrap_or(0.0)).max(0.0))),
+        // After a large TRIM of data, after one of nothing, and after one of a unit.
+        let backlog = |n: &Numbers| {
+            let [data, nothing, unit] = n.backlog.map(|span| span.unwrap_or(0.0));
+            (unit, (nothing - unit).max(0.0), (data - nothing.max(unit)).max(0.0))
         };
         if background {
             let percent = self.estimate(|n| n.slowdown, 1.0);
@@ -420,17 +535,20 @@ impl<'a> Adjusting<'a> {
             // The work ends within a read.
             let read = self.samples.reads.first().and_then(|r| trimwise::compare::statistics::median(&r.latencies_ns));
             let units = self.samples.aftermath.iter().map(|a| a.units).max().unwrap_or(1).max(1) as f64;
-            let resolution = 2.0 * read.unwrap_or(0.0) * (1.0 + n.slowdown.unwrap_or(0.0) / 100.0) / units;
-            if let Some(found) = self.estimate(|n| Some(backlog(n).0), resolution) {
+            let resolution = 3.0 * read.unwrap_or(0.0) * (1.0 + n.slowdown.unwrap_or(0.0) / 100.0);
+            let range = self.config.trim.cost_per_range_ns as f64;
+            if let Some(found) = self.estimate(|n| Some((backlog(n).0 - range).max(0.0)), resolution) {
+                let how = "a command of one range, less the base's cost of a range; ";
+                self.config.trim.cost_per_command_ns =
+                    self.note("trim.cost_per_command_ns", found, samples, how);
+            }
+            if let Some(found) = self.estimate(|n| Some(backlog(n).1 / units), resolution / units) {
                 self.config.trim.cost_per_unit_ns = self.note("trim.cost_per_unit_ns", found, samples, "");
             }
-            if let Some(found) = self.estimate(|n| backlog(n).1, 2.0 * resolution) {
+            if let Some(found) = self.estimate(|n| Some(backlog(n).2 / units), 2.0 * resolution / units) {
                 self.config.trim.cost_per_mapped_unit_ns =
                     self.note("trim.cost_per_mapped_unit_ns", found, samples, "");
             }
-            // What is acknowledged at once has no latency of its own beyond the link's.
-            self.config.trim.cost_per_command_ns = 0;
-            self.config.trim.cost_per_range_ns = 0;
         } else {
             self.config.trim.slowdown_percent = 0;
             // Linux sends a range a command, so only their sum is seen.
@@ -444,7 +562,9 @@ impl<'a> Adjusting<'a> {
             if let Some(found) = self.estimate(|n| n.trim_unit, 0.5) {
                 self.config.trim.cost_per_unit_ns = self.note("trim.cost_per_unit_ns", found, samples, "");
             }
-            if let Some(found) = self.estimate(|n| n.trim_mapped, 0.5) {
+            let was = self.config.trim.cost_per_mapped_unit_ns;
+            let some = |found: &Estimate| was > 0 || found.value >= 0.5;
+            if let Some(found) = self.estimate(|n| n.trim_mapped, 0.5).filter(some) {
                 self.config.trim.cost_per_mapped_unit_ns =
                     self.note("trim.cost_per_mapped_unit_ns", found, samples, "");
             }
@@ -460,30 +580,45 @@ impl<'a> Adjusting<'a> {
     }
 }
 
-/// The same drive with another number of dies, and as much flash.
-fn with_dies(config: &SsdConfig, dies: u32) -> Option<SsdConfig> {
+/// The same drive with other channels and dies a channel, and superblocks of as many bytes.
+fn with_dies(config: &SsdConfig, (channels, per_channel): (u32, u32)) -> Option<SsdConfig> {
     let old = &config.geometry;
-    let before = old.channels * old.dies_per_channel;
-    if before == dies {
-        return Some(config.clone());
-    }
     let mut new = config.clone();
-    new.geometry.channels = if dies.is_multiple_of(old.channels) { old.channels } else { dies };
-    new.geometry.dies_per_channel = dies / new.geometry.channels;
+    (new.geometry.channels, new.geometry.dies_per_channel) = (channels, per_channel);
+    let before = old.channels * old.dies_per_channel;
     // As many superblocks in parallel as before, so a superblock spreads over more or fewer dies.
-    let lanes = before * old.planes_per_die / old.superblock_planes.max(1);
-    new.geometry.superblock_planes = dies * old.planes_per_die / lanes.clamp(1, dies);
-    let planes = |n: u32, dies: u32| (u64::from(n) * u64::from(before)).div_ceil(u64::from(dies)) as u32;
-    new.geometry.blocks_per_plane = old.blocks_per_plane.map(|n| planes(n, dies));
-    let per_stripe = 2
-        * u64::from(new.geometry.superblock_planes.min(old.planes_per_die))
-        * u64::from(old.page_bytes)
-        * u64::from(config.gc.host_frontiers);
+    let lanes = (before * old.planes_per_die / old.superblock_planes.max(1)).clamp(1, channels * per_channel);
+    new.geometry.superblock_planes = channels * per_channel * old.planes_per_die / lanes;
+    with_superblocks_of(config, new)
+}
+
+/// The same drive with other units a stripe, and superblocks of as many bytes.
+fn with_stripe(config: &SsdConfig, units: u64) -> Option<SsdConfig> {
+    let old = &config.geometry;
+    let bytes = units * UNIT_BYTES;
+    let mut new = config.clone();
+    let g = &mut new.geometry;
+    let whole = |part: u64| (part > 0 && bytes.is_multiple_of(part)).then_some(bytes / part);
+    (g.planes_per_die, g.page_bytes) = match (whole(old.page_bytes.into()), whole(old.planes_per_die.into())) {
+        (Some(planes), _) if planes <= 16 => (planes as u32, old.page_bytes),
+        (_, Some(page)) if page.is_multiple_of(UNIT_BYTES) => (old.planes_per_die, page as u32),
+        _ => (1, bytes as u32),
+    };
+    g.superblock_planes = (old.superblock_planes / old.planes_per_die.max(1)).max(1) * g.planes_per_die;
+    with_superblocks_of(config, new)
+}
+
+/// Gives `new` blocks so long that its superblocks are those of `old` in bytes.
+fn with_superblocks_of(old: &SsdConfig, mut new: SsdConfig) -> Option<SsdConfig> {
+    let row = |config: &SsdConfig| {
+        u64::from(config.geometry.superblock_planes) * u64::from(config.geometry.page_bytes)
+    };
+    let bytes = row(old) * u64::from(old.geometry.pages_per_block);
+    new.geometry.pages_per_block = u32::try_from(bytes.div_ceil(row(&new).max(1)).max(4)).ok()?;
+    let g = &new.geometry;
+    let stripe = u64::from(g.superblock_planes.min(g.planes_per_die)) * u64::from(g.page_bytes);
     if new.cache.bytes > 0 {
-        new.cache.bytes = new.cache.bytes.max(per_stripe);
-    }
-    if let Some(slc) = &mut new.slc {
-        slc.static_superblocks = planes(slc.static_superblocks, dies).max(1);
+        new.cache.bytes = new.cache.bytes.max(2 * stripe * u64::from(new.gc.host_frontiers));
     }
     new.validate().ok().map(|()| new)
 }

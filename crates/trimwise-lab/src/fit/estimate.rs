@@ -18,7 +18,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use trimwise::compare::statistics::median;
 
-use super::probe::{BURST_UNITS, Samples, Sized};
+use super::probe::{BURST_UNITS, LOAD_COUNT, Samples, Sized};
 
 /// Bootstrap samples.
 const RESAMPLED: usize = 400;
@@ -50,8 +50,10 @@ pub(super) struct Numbers {
     pub ahead: Option<f64>,
     /// Sequential reads at a depth, bytes a second.
     pub sequential_read: Option<f64>,
-    /// Random reads of a unit at each depth: time a read.
-    pub random_read: [Option<f64>; 4],
+    /// Random reads of each load: time a read.
+    pub random_read: [Option<f64>; LOAD_COUNT],
+    /// Units that a die programs at once, and a read takes from one die.
+    pub stripe: Option<f64>,
     /// Sequential reads alone, as a share of the latency of random ones of that size.
     pub stream: Option<f64>,
     /// TRIM: a command, a unit, and a unit more if it held data; without the link's overhead.
@@ -62,8 +64,8 @@ pub(super) struct Numbers {
     pub trim_latency: Option<f64>,
     /// How much longer reads take after a large TRIM, percent.
     pub slowdown: Option<f64>,
-    /// For how long, after a TRIM of data and of nothing: for each unit.
-    pub backlog: [Option<f64>; 2],
+    /// For how long after a large TRIM of data, after one of nothing, and after one of a unit.
+    pub backlog: [Option<f64>; 3],
     /// A read during TRIMs of 1 MiB, over one alone.
     pub beside_trims: Option<f64>,
 }
@@ -91,44 +93,62 @@ impl Samples {
         {
             // Of the two that add up to `sum`, one is the spacing. The spacing of larger writes tells which.
             let sum = fixed + unit;
-            let burst = burst.clamp(sum / 2.0, sum - unit.min(sum / 2.0));
-            let more = (BURST_UNITS[1] - BURST_UNITS[0]) as f64 * unit;
-            let if_link = burst + more;
-            let if_controller = burst.max(sum - burst + more);
-            let is_link = (larger - if_link).abs() <= (larger - if_controller).abs();
-            let controller = if is_link { sum - burst } else { burst };
-            n.write_overhead = Some(controller.max(0.0));
-            n.link_overhead = Some((fixed - controller).max(0.0));
+            if burst < 0.45 * sum {
+                // Most of a single write's time is no one's alone: the drive does several at once.
+                n.write_overhead = Some(burst);
+            } else {
+                let burst = burst.clamp(sum / 2.0, sum - unit.min(sum / 2.0));
+                let more = (BURST_UNITS[1] - BURST_UNITS[0]) as f64 * unit;
+                let if_link = burst + more;
+                let if_controller = burst.max(sum - burst + more);
+                let is_link = (larger - if_link).abs() <= (larger - if_controller).abs();
+                let controller = if is_link { sum - burst } else { burst };
+                n.write_overhead = Some(controller.max(0.0));
+                n.link_overhead = Some((fixed - controller).max(0.0));
+            }
         }
+        for (found, load) in n.random_read.iter_mut().zip(&self.random_reads) {
+            *found = median(&load.spacing_ns);
+        }
+        // No part of a read that all share can be longer than the time between reads.
+        let fastest = n.random_read.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         let hit = median(&self.hits_ns);
         if let (Some(hit), Some(o), Some(u)) = (hit, n.link_overhead, n.link_unit) {
-            n.read_overhead = Some((hit - o - u).max(0.0));
+            n.read_overhead = Some((hit - o - u).max(0.0).min(fastest));
         }
         let miss = read(1);
         if let (Some(one), Some(two), Some(unit)) = (miss, read(2), n.link_unit) {
             // A bus as fast as the link shows; a much faster one is lost in the noise.
             n.bus_unit = Some(two - one - unit).filter(|&bus| bus > NOTICED * unit && bus < one);
         }
-        if let (Some(miss), Some(hit)) = (miss, hit) {
-            n.read = Some(miss - hit - n.bus_unit.unwrap_or(0.0)).filter(|&t| t > NOTICED * hit);
+        if let (Some(miss), Some(c), Some(o), Some(u)) = (miss, n.read_overhead, n.link_overhead, n.link_unit) {
+            n.read = Some(miss - c - o - u - n.bus_unit.unwrap_or(0.0)).filter(|&t| t > NOTICED * miss);
         }
+        n.stripe = n.bus_unit.zip(n.link_unit).and_then(|(bus, unit)| self.stripe(bus + unit));
         let idle = median(&self.flushes_ns);
         n.flush = idle.map(|idle| (idle - n.link_overhead.unwrap_or(0.0)).max(0.0));
         if let (Some(after), Some(flush), Some(idle)) = (median(&self.flushes_after_ns), n.flush, idle) {
             n.program = Some(after - flush).filter(|_| after > 1.2 * idle);
         }
         (n.sustained, n.ahead) = self.sustained().unzip();
-        let spacing = |depths: &[super::probe::AtDepth]| median(&depths.first()?.spacing_ns);
         n.sequential_read = self
             .sequential_reads
             .first()
             .and_then(|load| Some((load.units * 4096) as f64 * 1e9 / median(&load.spacing_ns)?));
-        for (found, load) in n.random_read.iter_mut().zip(&self.random_reads) {
-            *found = spacing(std::slice::from_ref(load));
-        }
         n.stream = median(&self.stream_ns).zip(read(16)).map(|(stream, random)| stream / random);
         self.trim_numbers(&mut n, miss);
         n
+    }
+
+    /// The largest read whose units all come from one die, one after the other: the next size is faster than that.
+    fn stripe(&self, unit: f64) -> Option<f64> {
+        let one = of_size(&self.reads, 1)?;
+        let from_one = |sized: &&Sized| {
+            let alone = (sized.units - 1) as f64 * unit;
+            median(&sized.latencies_ns).is_some_and(|took| (took - one - alone).abs() < 0.03 * alone.max(unit))
+        };
+        let units = self.reads.iter().take_while(from_one).map(|sized| sized.units).last()?;
+        (units > 1 && self.reads.last()?.units > units).then_some(units as f64)
     }
 
     fn trim_numbers(&self, n: &mut Numbers, miss: Option<f64>) {
@@ -153,7 +173,7 @@ impl Samples {
                 let slowed: Vec<_> = reads.iter().take_while(|(_, latency)| *latency > 1.04 * alone).collect();
                 if let (true, Some((end, _))) = (slowed.len() >= 3 && slowed.len() < reads.len(), slowed.last()) {
                     slow.extend(slowed.iter().map(|(_, latency)| (latency / alone - 1.0) * 100.0));
-                    spans.push(end / after.units as f64);
+                    spans.push(*end);
                 }
             }
             if spans.len() * 2 > after.reads_ns.len() {

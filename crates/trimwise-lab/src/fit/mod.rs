@@ -50,8 +50,10 @@ pub struct Measured {
     pub trim: bool,
     /// The part that was used.
     pub region_bytes: u64,
+    /// Size of the whole drive, if it is known and not that of the target.
+    pub drive_bytes: Option<u64>,
     /// Measurements.
-    #[serde(skip)]
+    #[serde(rename = "measurements")]
     pub samples: Samples,
     /// Tests that nothing is fitted to.
     #[serde(skip)]
@@ -132,6 +134,7 @@ pub async fn measure<D: BlockDevice>(
         is_model: facts.is_model,
         trim: facts.trim.is_some(),
         region_bytes: Bytes::from_units(plan.region.units).0,
+        drive_bytes: None,
         samples,
         held,
     })
@@ -150,7 +153,10 @@ pub fn fit(
 ) -> Result<Fitted, Failure> {
     let mut adjusting = Adjusting::new(&base.config, &measured.samples, plan, stop);
     adjusting.all(measured.trim)?;
-    let Adjusting { config, fits, mut notes, .. } = adjusting;
+    let Adjusting { mut config, fits, mut notes, .. } = adjusting;
+    if let Some(bytes) = measured.drive_bytes {
+        config = write::of_size(&config, bytes).unwrap_or(config);
+    }
     config.validate().map_err(|error| Failure::run(format!("the fitted numbers make no device: {error}")))?;
     let held = |config| model::run(config, plan, Job::HeldBack, stop).map(|outcome| outcome.held);
     let (predicted, of_base) = (held(&config)?, held(&base.config).unwrap_or_default());

@@ -83,7 +83,11 @@ pub(super) fn run(config: &SsdConfig, plan: Plan, job: Job, stop: &Arc<AtomicBoo
         match job {
             Job::RandomReads => outcome.samples.random_reads = probe.random_reads().await?,
             Job::Sustained => probe.sustained(&mut outcome.samples).await?,
-            Job::HeldBack => outcome.held = probe.held_back().await?,
+            Job::HeldBack => {
+                // After the same history: an SLC cache and a map remember it.
+                outcome.samples = probe.samples().await?;
+                outcome.held = probe.held_back().await?;
+            }
         }
         Ok::<_, BlockError>(outcome)
     });

@@ -17,8 +17,9 @@ const SINGLES: usize = 40;
 const BURST: usize = 96;
 const BURSTS: usize = 12;
 pub(super) const BURST_UNITS: [u64; 2] = [1, 4];
-/// Depths of random reads, and their rounds.
-pub(super) const DEPTHS: [usize; 4] = [4, 16, 32, 128];
+/// Depths and units of random reads, and their rounds. Large ones show the channels.
+const LOADS: [(usize, u64); 6] = [(4, 1), (16, 1), (32, 1), (128, 1), (4, 8), (32, 8)];
+pub(super) const LOAD_COUNT: usize = LOADS.len();
 const ROUNDS: usize = 6;
 const READS_PER_ROUND: usize = 384;
 /// Transfers of the long sequential loads.
@@ -102,7 +103,7 @@ pub struct Samples {
     pub flushes_after_ns: Vec<f64>,
     /// Bursts of writes that the cache takes.
     pub bursts: Vec<AtDepth>,
-    /// Random reads of a unit at several depths.
+    /// Random reads at several depths.
     pub random_reads: Vec<AtDepth>,
     /// Sequential reads, many at a time.
     pub sequential_reads: Vec<AtDepth>,
@@ -159,7 +160,7 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
             let transfers = self.plan.region.units.div_ceil(LARGE_UNITS);
             (self.on_step)("filling", 0);
             self.sequential(true, LARGE_UNITS, LARGE_DEPTH, transfers as usize, None).await?;
-            self.flush().await?;
+            self.settle().await?;
         }
         Ok(())
     }
@@ -194,24 +195,24 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         Ok(found)
     }
 
-    /// Random reads of a unit at several depths.
+    /// Random reads at several depths.
     pub async fn random_reads(&mut self) -> Result<Vec<AtDepth>, BlockError> {
         let mut loads = Vec::new();
-        for depth in DEPTHS {
+        for (depth, units) in LOADS {
             let mut spacing_ns = Vec::new();
             for _ in 0..ROUNDS {
-                let limit = self.share(0.1 / (DEPTHS.len() * ROUNDS) as f64);
-                let ends = self.random(depth, 1, READS_PER_ROUND, Some(limit), 100).await?;
+                let limit = self.share(0.1 / (LOADS.len() * ROUNDS) as f64);
+                let ends = self.random(depth, units, READS_PER_ROUND, Some(limit), 100).await?;
                 spacing_ns.extend(spacing(&ends, depth));
             }
-            loads.push(AtDepth { depth, units: 1, spacing_ns });
+            loads.push(AtDepth { depth, units, spacing_ns });
         }
         Ok(loads)
     }
 
     /// A long sequential write, which begins with an empty cache.
     pub async fn sustained(&mut self, found: &mut Samples) -> Result<(), BlockError> {
-        self.flush().await?;
+        self.settle().await?;
         let start = self.device.now();
         let transfers = (self.plan.region.units / LARGE_UNITS).max(1) as usize;
         let limit = Some(self.share(0.2));
@@ -219,13 +220,15 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         found.sustained_ns = ends.iter().map(|end| ns(end.1.since(start))).collect();
         found.sustained_ns.sort_by(f64::total_cmp);
         found.sustained_units = LARGE_UNITS;
-        self.flush().await?;
-        Ok(())
+        self.settle().await
     }
 
     /// Runs tests that nothing was fitted to.
     pub async fn held_back(&mut self) -> Result<Vec<Held>, BlockError> {
         (self.on_step)("held-back tests", 900);
+        if !self.plan.read_only {
+            self.settle().await?;
+        }
         let mut held = Vec::new();
         let limit = Some(self.share(0.05));
         let mut add = |test: &'static str, ends: &Ends, depth: usize, units: u64| {
@@ -269,6 +272,13 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         Operation::write(range, Content::new(ContentClass::Incompressible, self.version))
     }
 
+    /// Lets the cache drain: a flush of one that survives a power cut does not. Shorter than what a drive calls idle.
+    async fn settle(&mut self) -> Result<(), BlockError> {
+        self.flush().await?;
+        self.device.sleep(SimDuration::from_millis(90)).await;
+        Ok(())
+    }
+
     async fn flush(&mut self) -> Result<f64, BlockError> {
         Ok(ns(self.device.perform(Operation::Flush).await?))
     }
@@ -306,9 +316,12 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
                 let place = self.place(units);
                 let write = self.write(place);
                 latencies_ns.push(ns(self.device.perform(write).await?));
-                let flushed = self.flush().await?;
                 if units == 1 {
-                    found.flushes_after_ns.push(flushed);
+                    // By then the unit is where it is programmed from.
+                    self.device.sleep(SimDuration::from_millis(1)).await;
+                    found.flushes_after_ns.push(self.flush().await?);
+                } else {
+                    self.flush().await?;
                 }
             }
             found.writes.push(Sized { units, latencies_ns });
@@ -432,15 +445,15 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
             return Ok(());
         }
         self.overlapping_trims(found).await?;
-        for mapped in [true, false] {
+        for (units, mapped) in [(largest, true), (largest, false), (1, true)] {
             let mut reads_ns = Vec::new();
             for _ in 0..4 {
-                let place = UnitRange::new(self.plan.region.start, largest);
+                let place = UnitRange::new(self.plan.region.start, units);
                 self.put(place).await?;
                 if !mapped {
                     self.device.perform(Operation::Trim(vec![place])).await?;
-                    self.device.sleep(SimDuration::from_millis(90)).await;
                 }
+                self.settle().await?;
                 self.device.perform(Operation::Trim(vec![place])).await?;
                 let (start, mut reads) = (self.device.now(), Vec::new());
                 for _ in 0..48 {
@@ -453,7 +466,7 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
                 reads_ns.push(reads);
                 self.put(place).await?;
             }
-            found.aftermath.push(Aftermath { units: largest, mapped, reads_ns });
+            found.aftermath.push(Aftermath { units, mapped, reads_ns });
         }
         Ok(())
     }

@@ -25,7 +25,18 @@ fn proof(truth: &str, base: &str) -> String {
     let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
     let mut text = format!("{} from {}\n", truth.name, base.name);
     for fit in &fitted.fits {
-        let real = truth.settings.iter().find(|s| s.name == fit.setting).map(|s| s.value.clone());
+        let mut real = truth.settings.iter().find(|s| s.name == fit.setting).map(|s| s.value.clone());
+        if let ("trim.cost_per_command_ns", Some(SettingValue::Whole(real))) = (fit.setting, &mut real) {
+            // Only its sum with the cost of a range shows.
+            *real = (*real + truth.config.trim.cost_per_range_ns)
+                .saturating_sub(fitted.profile.config.trim.cost_per_range_ns);
+        }
+        if fit.setting == "geometry.planes_per_die" {
+            // Only what a die programs at once shows.
+            let page = |config: &trimwise::ssd::SsdConfig| u64::from(config.geometry.page_bytes);
+            let planes = u64::from(truth.config.geometry.planes_per_die);
+            real = Some(SettingValue::Whole(planes * page(&truth.config) / page(&fitted.profile.config)));
+        }
         let mark = match (&real, fit.interval) {
             (Some(SettingValue::Whole(real)), Some((low, high))) if !(low..=high).contains(&real) => "MISSED",
             (Some(SettingValue::Whole(_)), Some(_)) => "in",

@@ -30,21 +30,32 @@ pub(super) fn toml(
     let whole = |value: u64| SettingValue::Whole(value);
     let g = &config.geometry;
     for (setting, value) in [
+        ("capacity_bytes", Some(config.capacity_bytes)),
         ("geometry.channels", Some(g.channels.into())),
         ("geometry.dies_per_channel", Some(g.dies_per_channel.into())),
         ("geometry.planes_per_die", Some(g.planes_per_die.into())),
         ("geometry.superblock_planes", Some(g.superblock_planes.into())),
+        ("geometry.pages_per_block", Some(g.pages_per_block.into())),
+        ("geometry.page_bytes", Some(g.page_bytes.into())),
+        ("nand.t_prog_ns", Some(config.nand.t_prog_ns)),
         ("geometry.blocks_per_plane", g.blocks_per_plane.map(u64::from)),
         ("slc.static_superblocks", config.slc.as_ref().map(|slc| slc.static_superblocks.into())),
         ("cache.bytes", Some(config.cache.bytes)),
         ("trim.cost_per_command_ns", Some(config.trim.cost_per_command_ns)),
         ("trim.cost_per_range_ns", Some(config.trim.cost_per_range_ns)),
+        ("trim.cost_per_unit_ns", Some(config.trim.cost_per_unit_ns)),
+        ("trim.cost_per_mapped_unit_ns", Some(config.trim.cost_per_mapped_unit_ns)),
+        ("trim.latency_per_command_ns", Some(config.trim.latency_per_command_ns)),
         ("trim.slowdown_percent", Some(config.trim.slowdown_percent.into())),
     ] {
         let Some(value) = value.map(whole) else { continue };
         let old = settings.iter().find(|(name, ..)| name == setting);
         if old.is_some_and(|(_, old, _)| *old != value) {
-            set(&mut settings, setting, value, format!("follows from fitted settings and {}", base.name));
+            let source = match setting {
+                "capacity_bytes" => "fitted: the size that the drive reports".to_owned(),
+                _ => format!("follows from fitted settings and {}", base.name),
+            };
+            set(&mut settings, setting, value, source);
         }
     }
     if config.controller.write_bytes_per_s.is_none() {
@@ -84,6 +95,24 @@ pub(super) fn toml(
         let _ = writeln!(text, "{} = {}", quoted(name), quoted(source));
     }
     text
+}
+
+/// The same drive with another capacity and the same share of spare space; `None` if there is none.
+pub(super) fn of_size(config: &SsdConfig, bytes: u64) -> Option<SsdConfig> {
+    let mut new = config.clone();
+    let scaled = |blocks: u32| {
+        let blocks = (u128::from(blocks) * u128::from(bytes)).div_ceil(u128::from(config.capacity_bytes.max(1)));
+        u32::try_from(blocks).ok()
+    };
+    new.capacity_bytes = bytes / trimwise::units::UNIT_BYTES * trimwise::units::UNIT_BYTES;
+    if let Some(blocks) = config.geometry.blocks_per_plane {
+        new.geometry.blocks_per_plane = Some(scaled(blocks)?);
+        new.over_provisioning_percent = None;
+    }
+    if let Some(slc) = &mut new.slc {
+        slc.static_superblocks = scaled(slc.static_superblocks)?;
+    }
+    new.validate().ok().map(|()| new)
 }
 
 /// Sets a value where it is, or at the end of its table.

@@ -100,7 +100,7 @@ pub fn run(
         destinations.expect_apart("--out", out)?;
     }
     let what = target(arguments)?;
-    let (base, chosen_by) = base(arguments, &what)?;
+    let (base, chosen_by, drive_bytes) = base(arguments, &what)?;
     let stop = on_signal(OnInterrupt::Stop)?;
     let progress = Progress::of(1, "fits");
     let on_step = |step: &'static str, thousandths: u64| {
@@ -111,7 +111,8 @@ pub fn run(
         What::Model(profile) => on_model(arguments, profile, &stop),
         What::Real(real) => on_real(arguments, real, &stop, &on_step),
     };
-    let (measured, plan, mut notes) = measured.inspect_err(|_| progress.finish())?;
+    let (mut measured, plan, mut notes) = measured.inspect_err(|_| progress.finish())?;
+    measured.drive_bytes = drive_bytes;
     on_step("fitting", 950);
     let name = arguments.out.as_deref().and_then(Path::file_stem).map_or("fitted".into(), |s| s.to_string_lossy());
     let name: String = name.chars().filter(|c| !c.is_control()).collect();
@@ -182,18 +183,10 @@ fn target(arguments: &FitArguments) -> Result<What, Failure> {
         .ok_or_else(|| Failure::usage(format!("{target}: expected a file, a directory, a device or model:NAME")))
 }
 
-/// The profile of what is not measured, and how it was chosen.
-fn base(arguments: &FitArguments, what: &What) -> Result<(Profile, &'static str), Failure> {
-    if let Some(from) = &arguments.from {
-        return input::profile(from, "from").map(|profile| (profile, "given"));
-    }
+/// The profile of what is not measured, how it was chosen, and the size of the real drive.
+fn base(arguments: &FitArguments, what: &What) -> Result<(Profile, &'static str, Option<u64>), Failure> {
     let drives = match what {
-        What::Model(profile) => {
-            return Err(Failure::usage(format!(
-                "{}: --from is missing: a model has no class; expected another profile than {}",
-                arguments.target, profile.name
-            )));
-        }
+        What::Model(_) => Vec::new(),
         What::Real(real) => match &real.target {
             Target::Device(path) => drives_of_device(&HostRoot::default(), path).map_err(Failure::usage)?,
             Target::File(path) => {
@@ -203,14 +196,28 @@ fn base(arguments: &FitArguments, what: &What) -> Result<(Profile, &'static str)
             }
         },
     };
-    let Some(drive) = drives.first() else {
-        return Err(Failure::usage(format!(
-            "{}: no drive is known below it; expected --from PROFILE (see `trimwise devices`)",
-            arguments.target
-        )));
+    let drive = drives.first();
+    let bytes = drive.map(|drive| drive.size.0).filter(|&bytes| bytes > 0);
+    let (name, chosen_by) = match (&arguments.from, what, drive) {
+        (Some(from), ..) => (from.clone(), "given"),
+        (None, What::Model(profile), _) => {
+            return Err(Failure::usage(format!(
+                "{}: --from is missing: a model has no class; expected another profile than {}",
+                arguments.target, profile.name
+            )));
+        }
+        (None, _, Some(drive)) => {
+            let (name, chosen_by, _) = profile_for(drive);
+            (name, chosen_by)
+        }
+        (None, _, None) => {
+            return Err(Failure::usage(format!(
+                "{}: no drive is known below it; expected --from PROFILE (see `trimwise devices`)",
+                arguments.target
+            )));
+        }
     };
-    let (name, chosen_by, _) = profile_for(drive);
-    input::profile(&name, "from").map(|profile| (profile, chosen_by))
+    input::profile(&name, "from").map(|profile| (profile, chosen_by, bytes))
 }
 
 fn directory_of(path: &Path) -> PathBuf {
