@@ -167,10 +167,14 @@ impl Samples {
         let Some(alone) = miss else { return };
         n.beside_trims = median(&self.reads_beside_trims_ns).map(|beside| beside / alone);
         let mut slow = Vec::new();
+        // Slower than almost all reads that nothing delayed.
+        let mut quiet = self.reads.first().map_or(Vec::new(), |reads| reads.latencies_ns.clone());
+        quiet.sort_by(f64::total_cmp);
+        let usual = quiet.get(quiet.len() * 19 / 20).copied().unwrap_or(alone).max(alone);
         for (after, backlog) in self.aftermath.iter().zip(&mut n.backlog) {
             let mut spans = Vec::new();
             for reads in &after.reads_ns {
-                let slowed: Vec<_> = reads.iter().take_while(|(_, latency)| *latency > 1.04 * alone).collect();
+                let slowed: Vec<_> = reads.iter().take_while(|(_, latency)| *latency > 1.04 * usual).collect();
                 if let (true, Some((end, _))) = (slowed.len() >= 3 && slowed.len() < reads.len(), slowed.last()) {
                     slow.extend(slowed.iter().map(|(_, latency)| (latency / alone - 1.0) * 100.0));
                     spans.push(*end);
@@ -197,17 +201,27 @@ impl Samples {
     /// Fixed cost, cost a unit, and cost of a unit more if it held data: the plane through the medians that is
     /// closest in relative terms.
     fn trim_plane(&self) -> Option<[f64; 3]> {
+        // A file system pays for a hole where there was data, however small: then only such TRIMs are looked at.
+        let took = |units: u64, mapped: bool| {
+            let of = self.trims.iter().find(|t| t.units == units && t.mapped == mapped)?;
+            median(&of.latencies_ns)
+        };
+        let extra = |units: u64| Some(took(units, true)? - took(units, false)?);
+        let only_mapped = took(1, true)? > 1.5 * took(1, false)?
+            && extra(1).zip(extra(16)).is_some_and(|(one, sixteen)| sixteen < 4.0 * one);
         let rows: Vec<([f64; 3], f64)> = self
             .trims
             .iter()
+            .filter(|t| t.mapped || !only_mapped)
             .filter_map(|t| {
                 let units = t.units as f64;
                 let took = median(&t.latencies_ns)?.max(1.0);
-                Some(([1.0, units, if t.mapped { units } else { 0.0 }], took))
+                let of_data = if t.mapped && !only_mapped { units } else { 0.0 };
+                Some(([1.0, units, of_data], took))
             })
             .collect();
         let largest = self.trims.iter().map(|t| t.units).max()? as f64;
-        let mut used = vec![0, 1, 2];
+        let mut used = if only_mapped { vec![0, 1] } else { vec![0, 1, 2] };
         loop {
             let plane = least_squares(&rows, &used)?;
             // What is nothing, or less, at the largest TRIM is left out.
