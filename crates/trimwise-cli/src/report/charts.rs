@@ -188,7 +188,8 @@ pub fn heat(panels: &[Panel]) -> Result<String, Failure> {
     const CELL: i32 = 26;
     const BELOW: i32 = 34;
     let cells = || panels.iter().flat_map(|p| &p.rows).flat_map(|(_, cells)| cells);
-    let logs = || cells().filter_map(|cell| if let Cell::Value(ns) = cell { Some(ns.max(1.0).ln()) } else { None });
+    let logs =
+        || cells().filter_map(|cell| if let Cell::Value(ns) = cell { Some(ns.max(1.0).ln()) } else { None });
     let (low, high) = logs().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     let colour = |ns: f64| {
         let share = if high > low { (ns.max(1.0).ln() - low) / (high - low) } else { 0.0 };

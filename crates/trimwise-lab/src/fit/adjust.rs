@@ -260,11 +260,15 @@ impl<'a> Adjusting<'a> {
         let Some(least) = errors.iter().map(|(_, error)| *error).min_by(f64::total_cmp) else {
             return Ok(());
         };
-        let good: Vec<(u32, u32)> =
-            errors.iter().filter(|(_, error)| *error <= 1.5 * least + AS_GOOD).map(|(layout, _)| *layout).collect();
+        let good: Vec<(u32, u32)> = errors
+            .iter()
+            .filter(|(_, error)| *error <= 1.5 * least + AS_GOOD)
+            .map(|(layout, _)| *layout)
+            .collect();
         // Dies that program a stripe each tPROG must give the sustained write, unless something else limits it.
         let programmed = self.programmed_dies();
-        let agrees = |(c, d): &(u32, u32)| programmed.is_some_and(|dies| (f64::from(c * d) / dies - 1.0).abs() < SAME);
+        let agrees =
+            |(c, d): &(u32, u32)| programmed.is_some_and(|dies| (f64::from(c * d) / dies - 1.0).abs() < SAME);
         let good = match good.iter().any(agrees) {
             true => good.into_iter().filter(agrees).collect(),
             false => good,
@@ -283,7 +287,8 @@ impl<'a> Adjusting<'a> {
         let samples = self.samples.random_reads.iter().map(|load| load.spacing_ns.len()).sum();
         let all = CHANNELS.len() * DIES_PER_CHANNEL.len();
         if good.len() * 2 > all {
-            self.notes.push("reads at depth show no limit by dies or channels: both are the base's".to_owned());
+            self.notes
+                .push("reads at depth show no limit by dies or channels: both are the base's".to_owned());
             return Ok(());
         }
         type Of = fn(&(u32, u32)) -> u32;
@@ -314,13 +319,17 @@ impl<'a> Adjusting<'a> {
     fn writes(&mut self) {
         let first = self.samples.writes.first().map(|w| w.latencies_ns.clone());
         let spacing = self.samples.bursts.first().map(|b| b.spacing_ns.clone());
-        let (None, Some(single), Some(spacing)) = (self.numbers.write_overhead, first, spacing) else { return };
+        let (None, Some(single), Some(spacing)) = (self.numbers.write_overhead, first, spacing) else {
+            return;
+        };
         let of = |values: Vec<f64>| trimwise::compare::statistics::Sample::new(values, false);
         let (Some(single), Some(spacing)) = (of(single), of(spacing)) else { return };
         let between = spacing.median().min(single.median());
         let interval = spacing.interval();
-        let found = Estimate { value: between, low: interval.low.min(between), high: interval.high.max(between) };
-        let link = self.config.link.overhead_per_command_ns as f64 + 4096e9 / self.config.link.bytes_per_s as f64;
+        let found =
+            Estimate { value: between, low: interval.low.min(between), high: interval.high.max(between) };
+        let link =
+            self.config.link.overhead_per_command_ns as f64 + 4096e9 / self.config.link.bytes_per_s as f64;
         let count = spacing.values().len();
         let ns = self.note("controller.write_overhead_ns", found, count, "the spacing of many writes; ");
         self.config.controller.write_overhead_ns = ns;
@@ -507,7 +516,8 @@ impl<'a> Adjusting<'a> {
                 let value = self.note("trim.slowdown_percent", found, count, "reads during TRIMs; ");
                 self.config.trim.slowdown_percent = value.min(100_000) as u32;
             }
-            let what = "how long TRIM works on after its acknowledgement is too short to see: the base's costs";
+            let what =
+                "how long TRIM works on after its acknowledgement is too short to see: the base's costs";
             self.notes.push(what.to_owned());
             return;
         }
@@ -533,7 +543,11 @@ impl<'a> Adjusting<'a> {
                 self.config.trim.slowdown_percent = value.min(100_000) as u32;
             }
             // The work ends within a read.
-            let read = self.samples.reads.first().and_then(|r| trimwise::compare::statistics::median(&r.latencies_ns));
+            let read = self
+                .samples
+                .reads
+                .first()
+                .and_then(|r| trimwise::compare::statistics::median(&r.latencies_ns));
             let units = self.samples.aftermath.iter().map(|a| a.units).max().unwrap_or(1).max(1) as f64;
             let resolution = 3.0 * read.unwrap_or(0.0) * (1.0 + n.slowdown.unwrap_or(0.0) / 100.0);
             let range = self.config.trim.cost_per_range_ns as f64;
@@ -599,7 +613,8 @@ fn with_stripe(config: &SsdConfig, units: u64) -> Option<SsdConfig> {
     let mut new = config.clone();
     let g = &mut new.geometry;
     let whole = |part: u64| (part > 0 && bytes.is_multiple_of(part)).then_some(bytes / part);
-    (g.planes_per_die, g.page_bytes) = match (whole(old.page_bytes.into()), whole(old.planes_per_die.into())) {
+    (g.planes_per_die, g.page_bytes) = match (whole(old.page_bytes.into()), whole(old.planes_per_die.into()))
+    {
         (Some(planes), _) if planes <= 16 => (planes as u32, old.page_bytes),
         (_, Some(page)) if page.is_multiple_of(UNIT_BYTES) => (old.planes_per_die, page as u32),
         _ => (1, bytes as u32),

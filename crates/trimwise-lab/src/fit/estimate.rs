@@ -121,7 +121,8 @@ impl Samples {
             // A bus as fast as the link shows; a much faster one is lost in the noise.
             n.bus_unit = Some(two - one - unit).filter(|&bus| bus > NOTICED * unit && bus < one);
         }
-        if let (Some(miss), Some(c), Some(o), Some(u)) = (miss, n.read_overhead, n.link_overhead, n.link_unit) {
+        if let (Some(miss), Some(c), Some(o), Some(u)) = (miss, n.read_overhead, n.link_overhead, n.link_unit)
+        {
             n.read = Some(miss - c - o - u - n.bus_unit.unwrap_or(0.0)).filter(|&t| t > NOTICED * miss);
         }
         n.stripe = n.bus_unit.zip(n.link_unit).and_then(|(bus, unit)| self.stripe(bus + unit));
@@ -145,7 +146,8 @@ impl Samples {
         let one = of_size(&self.reads, 1)?;
         let from_one = |sized: &&Sized| {
             let alone = (sized.units - 1) as f64 * unit;
-            median(&sized.latencies_ns).is_some_and(|took| (took - one - alone).abs() < 0.03 * alone.max(unit))
+            median(&sized.latencies_ns)
+                .is_some_and(|took| (took - one - alone).abs() < 0.03 * alone.max(unit))
         };
         let units = self.reads.iter().take_while(from_one).map(|sized| sized.units).last()?;
         (units > 1 && self.reads.last()?.units > units).then_some(units as f64)
@@ -174,8 +176,11 @@ impl Samples {
         for (after, backlog) in self.aftermath.iter().zip(&mut n.backlog) {
             let mut spans = Vec::new();
             for reads in &after.reads_ns {
-                let slowed: Vec<_> = reads.iter().take_while(|(_, latency)| *latency > 1.04 * usual).collect();
-                if let (true, Some((end, _))) = (slowed.len() >= 3 && slowed.len() < reads.len(), slowed.last()) {
+                let slowed: Vec<_> =
+                    reads.iter().take_while(|(_, latency)| *latency > 1.04 * usual).collect();
+                if let (true, Some((end, _))) =
+                    (slowed.len() >= 3 && slowed.len() < reads.len(), slowed.last())
+                {
                     slow.extend(slowed.iter().map(|(_, latency)| (latency / alone - 1.0) * 100.0));
                     spans.push(*end);
                 }
@@ -226,7 +231,8 @@ impl Samples {
             let plane = least_squares(&rows, &used)?;
             // What is nothing, or less, at the largest TRIM is left out.
             let whole = plane[0] + largest * (plane[1] + plane[2]);
-            let least = used.iter().copied().filter(|&i| i > 0 && plane[i] * largest < NOTICED * whole).last();
+            let least =
+                used.iter().copied().filter(|&i| i > 0 && plane[i] * largest < NOTICED * whole).last();
             let Some(least) = least else { return Some(plane) };
             used.retain(|&i| i != least);
         }
@@ -243,8 +249,7 @@ impl Samples {
         for sized in drawn.reads.iter_mut().chain(&mut drawn.writes) {
             draw(&mut sized.latencies_ns);
         }
-        for load in
-            drawn.bursts.iter_mut().chain(&mut drawn.random_reads).chain(&mut drawn.sequential_reads)
+        for load in drawn.bursts.iter_mut().chain(&mut drawn.random_reads).chain(&mut drawn.sequential_reads)
         {
             draw(&mut load.spacing_ns);
         }
@@ -420,7 +425,9 @@ mod tests {
                 ..Samples::default()
             }
         };
-        for (controller, overhead, unit) in [(20_000.0, 5_000.0, 15_000.0), (1_500.0, 500.0, 1_170.0), (3_000.0, 9_000.0, 700.0)] {
+        for (controller, overhead, unit) in
+            [(20_000.0, 5_000.0, 15_000.0), (1_500.0, 500.0, 1_170.0), (3_000.0, 9_000.0, 700.0)]
+        {
             let n = samples(controller, overhead, unit).numbers();
             let close = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() < 1.0;
             assert!(close(n.write_overhead, controller) && close(n.link_overhead, overhead), "{n:?}");

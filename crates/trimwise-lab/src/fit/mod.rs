@@ -177,7 +177,9 @@ pub fn fit(
     let profile = Profile::parse(&toml, name)
         .map_err(|error| Failure::run(format!("the fitted profile cannot be read: {error}")))?;
     if base.config.slc.is_some() {
-        notes.push("the SLC cache was not filled: only its speed was measured, not what lies behind".to_owned());
+        notes.push(
+            "the SLC cache was not filled: only its speed was measured, not what lies behind".to_owned(),
+        );
     }
     let read_beside_trims = measured.samples.numbers().beside_trims;
     Ok(Fitted { toml, profile, fits, notes, predictions, read_beside_trims })

@@ -25,8 +25,7 @@ const SPARE: u64 = 16;
 pub fn sized(config: &SsdConfig) -> Result<SsdConfig, ConfigError> {
     let mut small = config.clone();
     let g = &config.geometry;
-    let superblock =
-        u64::from(g.superblock_planes) * u64::from(g.pages_per_block) * u64::from(g.page_bytes);
+    let superblock = u64::from(g.superblock_planes) * u64::from(g.pages_per_block) * u64::from(g.page_bytes);
     let planes = u64::from(g.channels) * u64::from(g.dies_per_channel) * u64::from(g.planes_per_die);
     let lanes = (planes / u64::from(g.superblock_planes.max(1))).max(1);
     let capacity = CAPACITY.0.max(4 * superblock).min(config.capacity_bytes);
@@ -66,7 +65,12 @@ pub(super) struct Outcome {
 ///
 /// # Errors
 /// A device that cannot be; an interrupt.
-pub(super) fn run(config: &SsdConfig, plan: Plan, job: Job, stop: &Arc<AtomicBool>) -> Result<Outcome, Failure> {
+pub(super) fn run(
+    config: &SsdConfig,
+    plan: Plan,
+    job: Job,
+    stop: &Arc<AtomicBool>,
+) -> Result<Outcome, Failure> {
     let config = sized(config).map_err(Failure::run)?;
     let sim = Sim::new();
     let ssd = Ssd::new(&config, plan.seed).map_err(Failure::run)?;

@@ -178,7 +178,8 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         (self.on_step)("sequential reads", 350);
         found.stream_ns = self.stream().await?;
         let transfers = (self.plan.region.units / LARGE_UNITS).clamp(1, 2048) as usize;
-        let ends = self.sequential(false, LARGE_UNITS, LARGE_DEPTH, transfers, Some(self.share(0.08))).await?;
+        let ends =
+            self.sequential(false, LARGE_UNITS, LARGE_DEPTH, transfers, Some(self.share(0.08))).await?;
         let spacing_ns = by_chunks(&ends, LARGE_DEPTH);
         found.sequential_reads.push(AtDepth { depth: LARGE_DEPTH, units: LARGE_UNITS, spacing_ns });
         if self.plan.read_only {
@@ -352,7 +353,8 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         let begun = self.device.now();
         for i in 0..128 {
             let range = UnitRange::new(Lpn(start + i * 16), 16);
-            if range.end() > self.plan.region.end() || self.is_over(begun, self.share(0.02), latencies.len()) {
+            if range.end() > self.plan.region.end() || self.is_over(begun, self.share(0.02), latencies.len())
+            {
                 break;
             }
             latencies.push(ns(self.device.perform(Operation::read(range)).await?));

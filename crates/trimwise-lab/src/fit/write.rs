@@ -101,7 +101,8 @@ pub(super) fn toml(
 pub(super) fn of_size(config: &SsdConfig, bytes: u64) -> Option<SsdConfig> {
     let mut new = config.clone();
     let scaled = |blocks: u32| {
-        let blocks = (u128::from(blocks) * u128::from(bytes)).div_ceil(u128::from(config.capacity_bytes.max(1)));
+        let blocks =
+            (u128::from(blocks) * u128::from(bytes)).div_ceil(u128::from(config.capacity_bytes.max(1)));
         u32::try_from(blocks).ok()
     };
     new.capacity_bytes = bytes / trimwise::units::UNIT_BYTES * trimwise::units::UNIT_BYTES;
@@ -116,12 +117,7 @@ pub(super) fn of_size(config: &SsdConfig, bytes: u64) -> Option<SsdConfig> {
 }
 
 /// Sets a value where it is, or at the end of its table.
-fn set(
-    settings: &mut Vec<(String, SettingValue, String)>,
-    name: &str,
-    value: SettingValue,
-    source: String,
-) {
+fn set(settings: &mut Vec<(String, SettingValue, String)>, name: &str, value: SettingValue, source: String) {
     if let Some(old) = settings.iter_mut().find(|(old, ..)| old == name) {
         (old.1, old.2) = (value, source);
         return;

@@ -183,9 +183,16 @@ const SHOWN: [Shown; 4] = [
     ("Writes, p99", |p| &p.writes, |l| l.p99_ns),
 ];
 
-/// `1,200/s, 4.9 MB/s`.
-fn rate(load: &MapLoad) -> String {
-    format!("{}/s, {} MB/s", significant(load.offered_per_s), significant(load.offered_bytes_per_s / 1e6))
+fn per_s(load: &MapLoad) -> String {
+    if load.offered_per_s == 0.0 { "0".to_owned() } else { significant(load.offered_per_s) }
+}
+
+/// `TRIMs at 1,200/s, 4.9 MB/s`.
+fn trims(load: &MapLoad) -> String {
+    if load.offered_per_s == 0.0 {
+        return "no TRIMs".to_owned();
+    }
+    format!("TRIMs at {}/s, {} MB/s", per_s(load), significant(load.offered_bytes_per_s / 1e6))
 }
 
 /// The points of each TRIM rate, row by row of a write rate.
@@ -215,7 +222,12 @@ fn heading(report: &MapReport) -> String {
 
 fn said(map: &Map) -> String {
     let most = |what: &str, bytes: u64, per_s: f64| {
-        format!("{what} of {} at most {}/s ({} MB/s)", Bytes(bytes), significant(per_s), significant(per_s * bytes as f64 / 1e6))
+        format!(
+            "{what} of {} at most {}/s ({} MB/s)",
+            Bytes(bytes),
+            significant(per_s),
+            significant(per_s * bytes as f64 / 1e6)
+        )
     };
     let trims = match map.trim_most_per_s {
         Some(per_s) => format!("; {}", most("TRIMs", map.trim_bytes, per_s)),
@@ -242,9 +254,9 @@ fn text(report: &MapReport) -> String {
         for panel in panels(map) {
             let Some(first) = panel.first().and_then(|row| row.first()) else { continue };
             let mut header = vec!["writes/s \\ reads/s".to_owned()];
-            header.extend(panel[0].iter().map(|p| significant(p.reads.offered_per_s)));
+            header.extend(panel[0].iter().map(|p| per_s(&p.reads)));
             let row = |points: &&[MapPoint]| {
-                let mut row = vec![points.first().map_or(String::new(), |p| significant(p.writes.offered_per_s))];
+                let mut row = vec![points.first().map_or(String::new(), |p| per_s(&p.writes))];
                 row.extend(points.iter().map(|point| match latency(point, shown) {
                     Cell::Value(ns) => nanoseconds(ns),
                     Cell::Saturated => "sat.".to_owned(),
@@ -254,12 +266,12 @@ fn text(report: &MapReport) -> String {
                 row
             };
             let rows: Vec<Vec<String>> = panel.iter().map(row).collect();
-            text += &format!("{} with TRIMs at {}\n", shown.0, rate(&first.trims));
+            text += &format!("{}, {}\n", shown.0, trims(&first.trims));
             text += &laid_out(&header, &rows);
             text.push('\n');
         }
     }
-    text += &folded("sat.: saturated, what was offered was not completed in the point's time.", 0);
+    text += &folded("sat.: saturated, what was offered was not completed soon after the point's time.", 0);
     report.notes.iter().for_each(|note| text += &folded(&format!("{note}."), 0));
     if let Some(partial) = partial(map) {
         text += &format!("\n{}\n", bold(folded(&partial, 0).trim_end()));
@@ -287,12 +299,12 @@ fn html(report: &MapReport) -> Result<String, Failure> {
             .filter_map(|panel| {
                 let first = panel.first()?.first()?;
                 Some(Panel {
-                    title: format!("TRIMs: {}", rate(&first.trims)),
-                    columns: panel[0].iter().map(|p| significant(p.reads.offered_per_s)).collect(),
+                    title: trims(&first.trims),
+                    columns: panel[0].iter().map(|p| per_s(&p.reads)).collect(),
                     rows: panel
                         .iter()
                         .map(|row| {
-                            let name = row.first().map_or(String::new(), |p| significant(p.writes.offered_per_s));
+                            let name = row.first().map_or(String::new(), |p| per_s(&p.writes));
                             (name, row.iter().map(|point| latency(point, shown)).collect())
                         })
                         .collect(),
@@ -321,7 +333,8 @@ mod tests {
     use super::*;
 
     fn load(offered_per_s: f64, latency_ns: Option<u64>) -> MapLoad {
-        let latency = |ns| LatencySummary { count: 9, p50_ns: ns, p99_ns: 3 * ns, p999_ns: 4 * ns, max_ns: 5 * ns };
+        let latency =
+            |ns| LatencySummary { count: 9, p50_ns: ns, p99_ns: 3 * ns, p999_ns: 4 * ns, max_ns: 5 * ns };
         MapLoad {
             offered_per_s,
             offered_bytes_per_s: offered_per_s * 4096.0,
@@ -337,7 +350,9 @@ mod tests {
             for writes in [0.0, 200.0] {
                 for reads in [0.0, 1_000.0, 2_000.0] {
                     let kept_up = trims == 0.0 || writes == 0.0 || reads < 2_000.0;
-                    let of = |rate: f64| (kept_up && rate > 0.0).then_some((80_000.0 + rate * 10.0 + trims * 1e4) as u64);
+                    let of = |rate: f64| {
+                        (kept_up && rate > 0.0).then_some((80_000.0 + rate * 10.0 + trims * 1e4) as u64)
+                    };
                     points.push(MapPoint {
                         reads: load(reads, of(reads)),
                         writes: load(writes, of(writes)),
@@ -349,9 +364,15 @@ mod tests {
         }
         points.truncate(if broken.is_some() { 8 } else { points.len() });
         MapReport {
-            trimwise: trimwise::VERSION,
+            trimwise: "0.0.0",
             target: "drive".to_owned(),
-            device: Device { name: "drive".to_owned(), size_bytes: 8 << 30, sector_bytes: 512, trim: true, is_model: true },
+            device: Device {
+                name: "drive".to_owned(),
+                size_bytes: 8 << 30,
+                sector_bytes: 512,
+                trim: true,
+                is_model: true,
+            },
             notes: vec![],
             partial: broken.is_some(),
             map: Map {
@@ -389,7 +410,7 @@ mod tests {
             std::fs::write(path, &page).unwrap();
         }
         assert_eq!(page.matches("<svg").count(), SHOWN.len());
-        assert_eq!(page.matches("TRIMs: 50.00/s").count(), SHOWN.len(), "{page}");
+        assert_eq!(page.matches("TRIMs at 50.00/s").count(), SHOWN.len(), "{page}");
         assert!(page.contains('×') && page.contains("writes per second"));
     }
 }

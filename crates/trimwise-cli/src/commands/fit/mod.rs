@@ -114,7 +114,8 @@ pub fn run(
     let (mut measured, plan, mut notes) = measured.inspect_err(|_| progress.finish())?;
     measured.drive_bytes = drive_bytes;
     on_step("fitting", 950);
-    let name = arguments.out.as_deref().and_then(Path::file_stem).map_or("fitted".into(), |s| s.to_string_lossy());
+    let name =
+        arguments.out.as_deref().and_then(Path::file_stem).map_or("fitted".into(), |s| s.to_string_lossy());
     let name: String = name.chars().filter(|c| !c.is_control()).collect();
     let fitted = fit::fit(&measured, &base, &name, plan, &stop);
     progress.finish();
@@ -155,7 +156,9 @@ fn target(arguments: &FitArguments) -> Result<What, Failure> {
     if let Some(name) = target.strip_prefix("model:") {
         for (option, given) in [("--size", size.is_some()), ("--destroy", destroy.is_some())] {
             if given {
-                return Err(Failure::usage(format!("{option}: {target} is a model; expected no {option} with it")));
+                return Err(Failure::usage(format!(
+                    "{option}: {target} is a model; expected no {option} with it"
+                )));
             }
         }
         let profile = input::profile(name, "device").map_err(input::as_argument)?;
@@ -171,16 +174,21 @@ fn target(arguments: &FitArguments) -> Result<What, Failure> {
             )));
         }
         Ok(found) if found.is_dir() => {
-            format!("file:{}", Path::new(target).join(format!("trimwise-fit.{}", std::process::id())).display())
+            format!(
+                "file:{}",
+                Path::new(target).join(format!("trimwise-fit.{}", std::process::id())).display()
+            )
         }
         Err(_) if Profile::embedded(target).is_some() => {
-            return Err(Failure::usage(format!("{target}: neither file nor device; expected model:{target}?")));
+            return Err(Failure::usage(format!(
+                "{target}: neither file nor device; expected model:{target}?"
+            )));
         }
         _ => format!("file:{target}"),
     };
-    RealTarget::parse(&written, *size, destroy.as_ref())?
-        .map(What::Real)
-        .ok_or_else(|| Failure::usage(format!("{target}: expected a file, a directory, a device or model:NAME")))
+    RealTarget::parse(&written, *size, destroy.as_ref())?.map(What::Real).ok_or_else(|| {
+        Failure::usage(format!("{target}: expected a file, a directory, a device or model:NAME"))
+    })
 }
 
 /// The profile of what is not measured, how it was chosen, and the size of the real drive.
@@ -276,7 +284,8 @@ fn on_real(
     }
     if let Target::File(path) = &real.target {
         let here = Here::of(&HostRoot::default(), Path::new("/run/trimwise"), &directory_of(path));
-        if let Some(here) = here.ok().filter(|here| ["tmpfs", "ramfs"].contains(&here.mount.fs_type.as_str())) {
+        if let Some(here) = here.ok().filter(|here| ["tmpfs", "ramfs"].contains(&here.mount.fs_type.as_str()))
+        {
             return Err(Failure::usage(format!(
                 "{}: on {}, which lies in memory; expected a file on a drive",
                 path.display(),

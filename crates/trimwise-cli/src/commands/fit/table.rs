@@ -61,10 +61,8 @@ pub fn render(report: &FitReport) -> String {
         );
         text += &folded(&blocks, 0);
     }
-    text += &folded(
-        "Over-provisioning, collection and endurance are the base's: no short bench shows them.",
-        0,
-    );
+    text +=
+        &folded("Over-provisioning, collection and endurance are the base's: no short bench shows them.", 0);
     report.notes.iter().for_each(|note| text += &folded(&format!("Note: {note}."), 0));
     text += &match &report.out {
         Some(out) => format!("\nProfile: {0}; use it with `compare --device {0}`\n", out.display()),
