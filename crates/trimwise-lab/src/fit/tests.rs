@@ -50,8 +50,8 @@ fn finds_again(truth: &str, base: &str) -> Fitted {
         let Some((low, high)) = fit.interval else { continue };
         let Some(value) = true_value(&truth, &fitted.profile, fit.setting) else { continue };
         assert!((low..=high).contains(&value), "{}: {fit:?}, and it is {value}", truth.name);
-        // An interval that holds everything would prove nothing.
-        assert!(high < 4 * value.max(1_000), "{}: {fit:?}", truth.name);
+        // An interval that holds everything would prove nothing. Of what is not there, only an upper bound is known.
+        assert!(value == 0 || high < 4 * value.max(1_000), "{}: {fit:?}", truth.name);
         compared += 1;
     }
     assert!(compared >= 10, "{}: only {compared} numbers: {:?}", truth.name, fitted.fits);
