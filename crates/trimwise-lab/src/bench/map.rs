@@ -261,8 +261,11 @@ impl<D: BlockDevice> Mapping<'_, D> {
                     let begin = counts[kind] * periods[kind];
                     let within = ((u128::from(self.rng.next_u64()) * u128::from(periods[kind])) >> 64) as u64;
                     if begin < span.as_nanos() {
-                        due[kind] = Some(start + SimDuration(begin + within));
                         counts[kind] += 1;
+                    }
+                    // One that would be due after the end is not offered.
+                    if begin + within < span.as_nanos() {
+                        due[kind] = Some(start + SimDuration(begin + within));
                     }
                 }
             }
