@@ -7,6 +7,7 @@ pub mod bench;
 pub mod crash;
 pub mod experiment;
 pub mod failure;
+pub mod fit;
 pub mod guests;
 pub mod plot;
 pub mod pool;

@@ -3,13 +3,14 @@
 //! It only looks. Layers that sysfs shows (partitions, LVM, dm-crypt, RAID, loop devices) are followed down to the
 //! drives. Like the doctor, it reads below a [`HostRoot`], so that tests can build fake hosts.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 use thiserror::Error;
 use trimwise::units::{Bytes, SECTOR_BYTES};
 
-use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs};
+use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs, numbers_of};
 use crate::doctor::{Transport, disk_of, trimmers::trimmers};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, MountError, mount_of, nearest, parse_mountinfo};
@@ -156,6 +157,20 @@ impl Here {
         let discard = std::iter::once(self.mount.discard());
         discard.chain(self.trimmers.iter().map(String::as_str)).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The drives below a block device: itself, if it is one.
+///
+/// # Errors
+/// If the path is no block device, or sysfs does not know it.
+pub fn drives_of_device(root: &HostRoot, path: &Path) -> Result<Vec<Drive>, PathError> {
+    let found = std::fs::metadata(path).map_err(at(path))?;
+    let device = SysBlock::of_numbers(root, numbers_of(found.rdev()))
+        .map_err(|error| at(path)(std::io::Error::other(error.to_string())))?;
+    let mut drives = Vec::new();
+    let mounts = std::fs::read(root.path("/proc/self/mountinfo")).unwrap_or_default();
+    lowest(root, &parse_mountinfo(&mounts), &device, 0, &mut drives);
+    Ok(drives)
 }
 
 /// Adds the drives below a mount, through the mount that holds a loop device's file.

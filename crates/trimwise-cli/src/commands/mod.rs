@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod device;
 pub mod devices;
 pub mod doctor;
+pub mod fit;
 pub mod kernel;
 pub mod policies;
 pub mod record;
@@ -30,6 +31,7 @@ use daemon::arguments::{
 use device::arguments::DeviceArguments;
 use devices::arguments::DevicesArguments;
 use doctor::arguments::DoctorArguments;
+use fit::arguments::FitArguments;
 use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
 use record::arguments::RecordArguments;
@@ -85,6 +87,8 @@ pub enum Command {
     Crashtest(CrashtestArguments),
     /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
     Bench(BenchArguments),
+    /// Measure a drive for half a minute and write a profile of it
+    Fit(FitArguments),
     /// Find out whether a drive honours TRIM and whether TRIM restores its speed
     Verify(VerifyArguments),
     /// Show what is in a block trace, or convert it
@@ -135,6 +139,7 @@ pub fn run(command: Command) -> Result<String, Failure> {
             crashtest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
         Command::Bench(arguments) => bench::run(&arguments, interrupt::install),
+        Command::Fit(arguments) => fit::run(&arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
         Command::Trace(arguments) => trace::run(&arguments.command, interrupt::install),
         Command::Replay(arguments) => replay::run(&arguments, interrupt::install),

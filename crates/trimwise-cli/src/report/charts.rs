@@ -159,6 +159,76 @@ pub fn over_time(lines: &[Line], time_unit: &str, unit: &str) -> Result<String, 
     })
 }
 
+/// A cell of a heat map.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell {
+    /// Nanoseconds.
+    Value(f64),
+    /// Beyond what the device can do.
+    Saturated,
+    /// Nothing was measured there.
+    Empty,
+}
+
+/// A heat map: rows from bottom to top, each with its name.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// Above it.
+    pub title: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Name and cells of each row.
+    pub rows: Vec<(String, Vec<Cell>)>,
+}
+
+/// Heat maps of latencies, two side by side, on one logarithmic scale of colours.
+pub fn heat(panels: &[Panel]) -> Result<String, Failure> {
+    const LEFT: i32 = 62;
+    const TOP: i32 = 26;
+    const CELL: i32 = 26;
+    const BELOW: i32 = 34;
+    let cells = || panels.iter().flat_map(|p| &p.rows).flat_map(|(_, cells)| cells);
+    let logs =
+        || cells().filter_map(|cell| if let Cell::Value(ns) = cell { Some(ns.max(1.0).ln()) } else { None });
+    let (low, high) = logs().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    let colour = |ns: f64| {
+        let share = if high > low { (ns.max(1.0).ln() - low) / (high - low) } else { 0.0 };
+        // From pale yellow to red: dark text is legible on all of it.
+        let mix = |from: f64, to: f64| (from + (to - from) * share).round() as u8;
+        RGBColor(mix(255.0, 232.0), mix(247.0, 92.0), mix(200.0, 70.0))
+    };
+    const INK: RGBColor = RGBColor(0x11, 0x11, 0x11); // not black, which would follow the page's style
+    let rows = panels.iter().map(|p| p.rows.len()).max().unwrap_or(0) as i32;
+    let height = TOP + rows * CELL + BELOW;
+    let half = WIDTH as i32 / 2;
+    drawn((height * panels.len().div_ceil(2) as i32).max(1) as u32, |root| {
+        for (i, panel) in panels.iter().enumerate() {
+            let (left, top) = (i as i32 % 2 * half, i as i32 / 2 * height);
+            root.draw(&Text::new(panel.title.clone(), (left + LEFT, top + 4), (FONT, 15)))?;
+            let width = (half - LEFT - 12) / panel.columns.len().max(1) as i32;
+            for (j, (name, cells)) in panel.rows.iter().rev().enumerate() {
+                let y = top + TOP + (rows - panel.rows.len() as i32 + j as i32) * CELL;
+                root.draw(&Text::new(name.clone(), (left + 2, y + 7), (FONT, 13)))?;
+                for (k, cell) in cells.iter().enumerate() {
+                    let x = left + LEFT + k as i32 * width;
+                    let (fill, text) = match *cell {
+                        Cell::Value(ns) => (colour(ns), nanoseconds(ns)),
+                        Cell::Saturated => (RGBColor(0xb8, 0xbc, 0xc2), "×".to_owned()),
+                        Cell::Empty => continue,
+                    };
+                    root.draw(&Rectangle::new([(x, y), (x + width - 2, y + CELL - 2)], fill.filled()))?;
+                    root.draw(&Text::new(text, (x + 3, y + 7), (FONT, 12).into_font().color(&INK)))?;
+                }
+            }
+            for (k, name) in panel.columns.iter().enumerate() {
+                let at = (left + LEFT + k as i32 * width + 2, top + TOP + rows * CELL + 4);
+                root.draw(&Text::new(name.clone(), at, (FONT, 13)))?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Earlier lines are wider, so that where lines coincide each still shows behind the one drawn over it.
 pub fn stroke(index: usize, lines: usize) -> u32 {
     2 + 3 * (lines - 1 - index).min(3) as u32

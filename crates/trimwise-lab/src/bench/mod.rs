@@ -7,13 +7,15 @@
 //!
 //! `spec` is the syntax of tests, `share` that of parts of the region, `load` the engine that keeps queues full, `result` the results. Each family of tests
 //! has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO, `discard` erase, TRIM and its cost, `settling`
-//! throughput after TRIM, `steady` the steady state of the SNIA.
+//! throughput after TRIM, `steady` the steady state of the SNIA. `map` is no test among others: latency over the rates of
+//! reads, writes and TRIMs, open loop.
 //!
 //! On a real device a test ends by the clock. A model can be so large that this would take too long to compute, so
 //! tests without a given time are limited in amount too; each result says how much was transferred.
 
 mod discard;
 mod load;
+pub mod map;
 mod result;
 mod settling;
 mod share;

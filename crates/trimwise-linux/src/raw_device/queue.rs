@@ -107,6 +107,11 @@ impl Queue {
         self.jobs.len() == 0 && self.finished.is_empty()
     }
 
+    /// Whether something is in flight.
+    pub fn is_busy(&self) -> bool {
+        self.jobs.len() > 0
+    }
+
     /// Hands an operation to the kernel; calls `now` when its bytes are ready.
     pub fn submit(
         &mut self,

@@ -20,8 +20,18 @@ pub struct BenchArguments {
     pub target: String,
 
     /// Tests, run in this order on the same device; see below
-    #[arg(value_name = "TEST", required = true, num_args = 1..)]
+    #[arg(value_name = "TEST", required_unless_present = "map", conflicts_with = "map", num_args = 1..)]
     pub tests: Vec<String>,
+
+    /// What TRIM costs the foreground: instead of tests, a map of read and write latency over offered rates of reads,
+    /// writes and TRIMs, open loop
+    #[arg(long)]
+    pub map: bool,
+
+    /// With --map: how long each of its points lasts; there are 144, or 36 without TRIM [default: 1]
+    #[arg(long, value_name = "SECONDS", requires = "map", allow_negative_numbers = true,
+          value_parser = whole::<u64>(1, 3600))]
+    pub point: Option<u64>,
 
     /// What to write: zeros, compressible, pseudo-random, incompressible or duplicated
     #[arg(long, value_name = "CLASS", default_value_t = ContentClass::Incompressible)]
@@ -69,6 +79,8 @@ fn bench_help() -> String {
         trimwise bench sata-small seqwrite randwrite\n  \
         trimwise bench sata-small erase fill torture:60 hdtach:reads trim hdtach:reads\n      \
         a drive fresh, full, worn down, and after TRIM\n  \
-        trimwise bench my-ssd.toml fill:87.3 trim:87.3:12.7 seqwrite:1GiB:87.3 --json -\n\n\
+        trimwise bench my-ssd.toml fill:87.3 trim:87.3:12.7 seqwrite:1GiB:87.3 --json -\n  \
+        trimwise bench vendor2 --map --report map/\n      \
+        what TRIM costs reads and writes at each load\n\n\
         What each test does, and how to read its figures: docs/guide.md"
 }

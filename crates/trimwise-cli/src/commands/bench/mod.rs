@@ -1,6 +1,7 @@
 //! `trimwise bench`: device tests, one after another, on a model or on a real device.
 
 pub mod arguments;
+mod map;
 pub mod report;
 pub mod table;
 
@@ -69,6 +70,9 @@ pub fn run(
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
     let real = RealTarget::parse(&arguments.target, arguments.size, arguments.destroy.as_ref())?;
+    if arguments.map {
+        return map::run(arguments, real.as_ref(), on_signal);
+    }
     let tests: Result<Vec<Test>, _> = arguments.tests.iter().map(|t| t.parse::<Test>()).collect();
     let tests = tests.map_err(Failure::usage)?;
     let destinations = Destinations::check(&OutputArguments {

@@ -314,7 +314,7 @@ fn described(drive: &Drive) -> String {
 }
 
 /// Finds the profile for a drive: its name, how it was chosen, and why.
-fn profile_for(drive: &Drive) -> (String, &'static str, String) {
+pub fn profile_for(drive: &Drive) -> (String, &'static str, String) {
     let model = Profile::embedded_names()
         .filter_map(Profile::embedded)
         .find(|profile| profile.describes(&drive.model));

@@ -2,7 +2,7 @@
 
 pub mod arguments;
 mod check;
-mod here;
+pub mod here;
 mod on_directory;
 mod on_kernel;
 mod on_model;

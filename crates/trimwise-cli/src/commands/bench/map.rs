@@ -1,0 +1,416 @@
+//! `trimwise bench TARGET --map`: latency over the rates of reads, writes and TRIMs.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+use trimwise::block::{BlockDevice, BlockError, BlockQueue, ModelDevice, QueueConfig};
+use trimwise::engine::Sim;
+use trimwise::ssd::Drive;
+use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::latency::LatencySummary;
+use trimwise_lab::bench::map::{self, Map, MapLoad, MapPlan, MapPoint};
+use trimwise_lab::bench::{Device, Part, Settings};
+use trimwise_lab::failure::Failure;
+use trimwise_linux::block_on;
+
+use super::arguments::BenchArguments;
+use crate::arguments::OutputArguments;
+use crate::command_line::CommandText;
+use crate::figures::{NONE, nanoseconds, significant};
+use crate::input;
+use crate::interrupt::OnInterrupt;
+use crate::output::{self, Destinations, is_quiet};
+use crate::progress::Progress;
+use crate::real_target::RealTarget;
+use crate::report::charts::{self, Cell, Panel};
+use crate::report::{Figure, rendered};
+use crate::table::{bold, folded, laid_out};
+
+/// The smallest region of a map: each half must hold many TRIMs.
+const REGION_MIN: Bytes = Bytes::mib(64);
+/// Operations that the ring of a real device holds.
+const QUEUE_DEPTH: u32 = 1024;
+
+/// What `--json` writes; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct MapReport {
+    /// The version of trimwise.
+    trimwise: &'static str,
+    /// The target, as given.
+    target: String,
+    /// The device.
+    device: Device,
+    /// What a reader needs to know about it.
+    notes: Vec<String>,
+    /// Whether points are missing.
+    partial: bool,
+    map: Map,
+    /// The command that repeats this.
+    command: String,
+}
+
+type Measured = (Map, Device, Vec<String>);
+
+/// Runs the command and returns what to print.
+pub fn run(
+    arguments: &BenchArguments,
+    real: Option<&RealTarget>,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
+    let destinations = Destinations::check(&OutputArguments {
+        jobs: None,
+        json: arguments.json.clone(),
+        report: arguments.report.clone(),
+        force: arguments.force,
+    })?;
+    let progress = Progress::of(1, "maps");
+    let measured = match real {
+        None => {
+            super::only_for_real_targets(arguments)?;
+            let stop = on_signal(OnInterrupt::StopAndShow)?;
+            in_model(arguments, &stop, &progress)
+        }
+        Some(real) => on_real(arguments, real, &on_signal(OnInterrupt::StopAndShow)?, &progress),
+    };
+    progress.finish();
+    let (map, device, notes) = measured?;
+    let report = MapReport {
+        trimwise: trimwise::VERSION,
+        target: arguments.target.clone(),
+        device,
+        notes,
+        partial: map.broken.is_some(),
+        map,
+        command: command(arguments),
+    };
+    let text = destinations.deliver_with_report(&report, || html(&report), || text(&report))?;
+    match &report.map.broken {
+        None => Ok(text),
+        Some(_) if report.map.interrupted => output::print(&text).and(Err(Failure::Interrupted)),
+        Some(why) => output::print(&text).and(Err(Failure::run(format!("{}: {why}", report.device.name)))),
+    }
+}
+
+fn plan(arguments: &BenchArguments, device: &impl BlockDevice) -> Result<MapPlan, Failure> {
+    let settings = Settings { region: arguments.region.unwrap_or(Part::ALL), ..Settings::default() };
+    let region = map::region(settings.region(device.facts()));
+    let bytes = Bytes::from_units(region.units);
+    if bytes < REGION_MIN {
+        let name = &device.facts().name;
+        return Err(Failure::usage(format!("{name}: {bytes} for a map; expected at least {REGION_MIN}")));
+    }
+    let point = SimDuration::from_secs(arguments.point.unwrap_or(1));
+    Ok(MapPlan { region, point, content: arguments.content, seed: arguments.seed })
+}
+
+fn failed(error: BlockError) -> Failure {
+    match error {
+        BlockError::Interrupted => Failure::Interrupted,
+        other => Failure::run(other),
+    }
+}
+
+fn in_model(
+    arguments: &BenchArguments,
+    stop: &Arc<AtomicBool>,
+    progress: &Arc<Progress>,
+) -> Result<Measured, Failure> {
+    let profile = input::profile(&arguments.target, "device").map_err(input::as_argument)?;
+    let drive = Drive::new(&profile.config, profile.faults, arguments.seed)
+        .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
+    let sim = Sim::new();
+    let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
+    let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
+    let plan = plan(arguments, &*device)?;
+    let facts = Device::from(device.facts());
+    let progress = Arc::clone(progress);
+    let on_progress = move |done: usize, all: usize| progress.update(0, done as u64, all as u64);
+    let ended = sim.run(async move { map::map(&*device, plan, &on_progress).await });
+    Ok((ended.map_err(Failure::run)?.map_err(failed)?, facts, Vec::new()))
+}
+
+fn on_real(
+    arguments: &BenchArguments,
+    real: &RealTarget,
+    stop: &Arc<AtomicBool>,
+    progress: &Progress,
+) -> Result<Measured, Failure> {
+    let device = real.open(true, QUEUE_DEPTH, stop)?;
+    let plan = plan(arguments, &device)?;
+    if !is_quiet() {
+        let seconds = map::estimate(&plan, device.facts().trim.is_some()).as_secs_f64();
+        eprintln!(
+            "note: {} points: at least {}, and the time to write again what each trimmed; Ctrl-C keeps finished points",
+            map::points(device.facts().trim.is_some()),
+            crate::figures::time(seconds)
+        );
+    }
+    let on_progress = |done: usize, all: usize| progress.update(0, done as u64, all as u64);
+    let map = block_on(map::map(&device, plan, &on_progress)).map_err(Failure::run)?.map_err(failed)?;
+    Ok((map, Device::from(device.facts()), device.notes().to_vec()))
+}
+
+fn command(arguments: &BenchArguments) -> String {
+    let mut command = CommandText::new("bench");
+    command.argument(&arguments.target);
+    command.argument("--map");
+    if let Some(seconds) = arguments.point {
+        command.option("--point", seconds);
+    }
+    command.option("--content", arguments.content);
+    command.option("--seed", arguments.seed);
+    if let Some(region) = arguments.region {
+        command.option("--region", region);
+    }
+    if let Some(size) = arguments.size {
+        command.option("--size", size.0);
+    }
+    if let Some(word) = &arguments.destroy {
+        command.option("--destroy", word);
+    }
+    command.into_text()
+}
+
+/// A latency that a map shows: its name, of which load, and which quantile.
+type Shown = (&'static str, fn(&MapPoint) -> &MapLoad, fn(&LatencySummary) -> u64);
+
+const SHOWN: [Shown; 4] = [
+    ("Reads, p50", |p| &p.reads, |l| l.p50_ns),
+    ("Reads, p99", |p| &p.reads, |l| l.p99_ns),
+    ("Writes, p50", |p| &p.writes, |l| l.p50_ns),
+    ("Writes, p99", |p| &p.writes, |l| l.p99_ns),
+];
+
+fn per_s(load: &MapLoad) -> String {
+    if load.offered_per_s == 0.0 { "0".to_owned() } else { significant(load.offered_per_s) }
+}
+
+/// `TRIMs at 1,200/s, 4.9 MB/s`.
+fn trims(load: &MapLoad) -> String {
+    if load.offered_per_s == 0.0 {
+        return "no TRIMs".to_owned();
+    }
+    format!("TRIMs at {}/s, {} MB/s", per_s(load), significant(load.offered_bytes_per_s / 1e6))
+}
+
+/// The points of each TRIM rate, row by row of a write rate.
+fn panels(map: &Map) -> Vec<Vec<&[MapPoint]>> {
+    let same = |of: fn(&MapPoint) -> &MapLoad| {
+        move |a: &MapPoint, b: &MapPoint| of(a).offered_per_s == of(b).offered_per_s
+    };
+    map.points
+        .chunk_by(same(|p| &p.trims))
+        .map(|panel| panel.chunk_by(same(|p| &p.writes)).collect())
+        .collect()
+}
+
+fn latency(point: &MapPoint, (_, load, quantile): Shown) -> Cell {
+    match load(point).latency {
+        _ if !point.kept_up => Cell::Saturated,
+        Some(latency) => Cell::Value(quantile(&latency) as f64),
+        None => Cell::Empty,
+    }
+}
+
+fn heading(report: &MapReport) -> String {
+    let device = &report.device;
+    let kind = if device.is_model { "in the model" } else { "a real device or file" };
+    format!("{}, {}, {kind}", device.name, Bytes(device.size_bytes))
+}
+
+fn said(map: &Map) -> String {
+    let most = |what: &str, bytes: u64, per_s: f64| {
+        format!(
+            "{what} of {} at most {}/s ({} MB/s)",
+            Bytes(bytes),
+            significant(per_s),
+            significant(per_s * bytes as f64 / 1e6)
+        )
+    };
+    let trims = match map.trim_most_per_s {
+        Some(per_s) => format!("; {}", most("TRIMs", map.trim_bytes, per_s)),
+        None => "; no TRIM".to_owned(),
+    };
+    format!(
+        "Alone: {}; {}{trims}. Offered: shares of these, open loop, {} a point. Latency is from the time at which a \
+         request was due.",
+        most("reads", map.read_bytes, map.read_most_per_s),
+        most("writes", map.write_bytes, map.write_most_per_s),
+        nanoseconds(map.point_ns as f64)
+    )
+}
+
+fn partial(map: &Map) -> Option<String> {
+    let why = map.broken.as_ref()?;
+    Some(format!("Partial: {why} after {} points.", map.points.len()))
+}
+
+fn text(report: &MapReport) -> String {
+    let map = &report.map;
+    let mut text = format!("{}\n{}\n", bold(&heading(report)), folded(&said(map), 0));
+    for shown in SHOWN.into_iter().filter(|(name, ..)| name.ends_with("p99")) {
+        for panel in panels(map) {
+            let Some(first) = panel.first().and_then(|row| row.first()) else { continue };
+            let mut header = vec!["writes/s \\ reads/s".to_owned()];
+            header.extend(panel[0].iter().map(|p| per_s(&p.reads)));
+            let row = |points: &&[MapPoint]| {
+                let mut row = vec![points.first().map_or(String::new(), |p| per_s(&p.writes))];
+                row.extend(points.iter().map(|point| match latency(point, shown) {
+                    Cell::Value(ns) => nanoseconds(ns),
+                    Cell::Saturated => "sat.".to_owned(),
+                    Cell::Empty => NONE.to_owned(),
+                }));
+                row.resize(header.len(), String::new());
+                row
+            };
+            let rows: Vec<Vec<String>> = panel.iter().map(row).collect();
+            text += &format!("{}, {}\n", shown.0, trims(&first.trims));
+            text += &laid_out(&header, &rows);
+            text.push('\n');
+        }
+    }
+    text += &folded("sat.: saturated, what was offered was not completed soon after the point's time.", 0);
+    report.notes.iter().for_each(|note| text += &folded(&format!("{note}."), 0));
+    if let Some(partial) = partial(map) {
+        text += &format!("\n{}\n", bold(folded(&partial, 0).trim_end()));
+    }
+    text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.command)
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    title: &'a str,
+    heading: String,
+    said: String,
+    partial: Option<String>,
+    notes: &'a [String],
+    maps: Vec<Figure>,
+    version: &'a str,
+    command: &'a str,
+}
+
+fn html(report: &MapReport) -> Result<String, Failure> {
+    let panels = panels(&report.map);
+    let figure = |shown: Shown| {
+        let drawn: Vec<Panel> = panels
+            .iter()
+            .filter_map(|panel| {
+                let first = panel.first()?.first()?;
+                Some(Panel {
+                    title: trims(&first.trims),
+                    columns: panel[0].iter().map(|p| per_s(&p.reads)).collect(),
+                    rows: panel
+                        .iter()
+                        .map(|row| {
+                            let name = row.first().map_or(String::new(), |p| per_s(&p.writes));
+                            (name, row.iter().map(|point| latency(point, shown)).collect())
+                        })
+                        .collect(),
+                })
+            })
+            .collect();
+        let caption = "Columns: reads per second; rows: writes per second; both offered. Colours are logarithmic, the \
+                       same in all panels of a figure; ×: saturated.";
+        Ok(Figure::new(shown.0, Vec::new(), charts::heat(&drawn)?, caption))
+    };
+    let page = Page {
+        title: &report.device.name,
+        heading: heading(report),
+        said: said(&report.map),
+        partial: partial(&report.map),
+        notes: &report.notes,
+        maps: SHOWN.into_iter().map(figure).collect::<Result<_, Failure>>()?,
+        version: report.trimwise,
+        command: &report.command,
+    };
+    rendered(include_str!("map.html"), &page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(offered_per_s: f64, latency_ns: Option<u64>) -> MapLoad {
+        let latency =
+            |ns| LatencySummary { count: 9, p50_ns: ns, p99_ns: 3 * ns, p999_ns: 4 * ns, max_ns: 5 * ns };
+        MapLoad {
+            offered_per_s,
+            offered_bytes_per_s: offered_per_s * 4096.0,
+            achieved_per_s: offered_per_s,
+            achieved_bytes_per_s: offered_per_s * 4096.0,
+            latency: latency_ns.map(latency),
+        }
+    }
+
+    fn report(broken: Option<&str>) -> MapReport {
+        let mut points = Vec::new();
+        for trims in [0.0, 50.0] {
+            for writes in [0.0, 200.0] {
+                for reads in [0.0, 1_000.0, 2_000.0] {
+                    let kept_up = trims == 0.0 || writes == 0.0 || reads < 2_000.0;
+                    let of = |rate: f64| {
+                        (kept_up && rate > 0.0).then_some((80_000.0 + rate * 10.0 + trims * 1e4) as u64)
+                    };
+                    points.push(MapPoint {
+                        reads: load(reads, of(reads)),
+                        writes: load(writes, of(writes)),
+                        trims: load(trims, of(trims)),
+                        kept_up,
+                    });
+                }
+            }
+        }
+        points.truncate(if broken.is_some() { 8 } else { points.len() });
+        MapReport {
+            trimwise: "0.0.0",
+            target: "drive".to_owned(),
+            device: Device {
+                name: "drive".to_owned(),
+                size_bytes: 8 << 30,
+                sector_bytes: 512,
+                trim: true,
+                is_model: true,
+            },
+            notes: vec![],
+            partial: broken.is_some(),
+            map: Map {
+                read_bytes: 4096,
+                write_bytes: 131_072,
+                trim_bytes: 1 << 20,
+                read_most_per_s: 2_105.0,
+                write_most_per_s: 250.0,
+                trim_most_per_s: Some(100.0),
+                point_ns: 1_000_000_000,
+                points,
+                broken: broken.map(str::to_owned),
+                interrupted: broken.is_some(),
+            },
+            command: "trimwise bench drive --map".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_tables_show_latency_by_rates_and_mark_saturation() {
+        insta::assert_snapshot!(text(&report(None)));
+    }
+
+    #[test]
+    fn a_partial_map_is_shown_and_says_so() {
+        let text = text(&report(Some("interrupted")));
+        assert!(text.contains("Partial: interrupted after 8 points."), "{text}");
+        assert!(html(&report(Some("interrupted"))).unwrap().contains("Partial: interrupted"));
+    }
+
+    #[test]
+    fn the_page_has_a_panel_for_each_trim_rate_and_no_number_where_it_is_saturated() {
+        let page = html(&report(None)).unwrap();
+        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_MAP") {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert_eq!(page.matches("<svg").count(), SHOWN.len());
+        assert_eq!(page.matches("TRIMs at 50.00/s").count(), SHOWN.len(), "{page}");
+        assert!(page.contains('×') && page.contains("writes per second"));
+    }
+}

@@ -1,0 +1,80 @@
+//! The text of `fit`.
+
+use trimwise::profile::SettingValue;
+use trimwise::units::Bytes;
+
+use crate::commands::fit::FitReport;
+use crate::figures::{NONE, grouped, significant};
+use crate::table::{bold, folded, laid_out};
+
+/// Renders the whole text.
+pub fn render(report: &FitReport) -> String {
+    let measured = &report.measured;
+    let heading = format!(
+        "{}, {}; the rest is from {} ({})",
+        measured.device,
+        Bytes(measured.size_bytes),
+        report.base,
+        match report.base_chosen_by {
+            "given" => "as --from says",
+            "model" => "which names its model",
+            _ => "chosen by its class",
+        }
+    );
+    let mut text = bold(folded(&heading, 0).trim_end()) + "\n\n";
+    let rows: Vec<Vec<String>> = report
+        .fitted
+        .iter()
+        .map(|f| {
+            let interval = f.low.zip(f.high).map(|(low, high)| format!("{}-{}", grouped(low), grouped(high)));
+            vec![
+                f.setting.to_owned(),
+                f.base.as_ref().map_or(NONE.to_owned(), shown),
+                shown(&f.value),
+                interval.unwrap_or_else(|| NONE.to_owned()),
+                f.samples.to_string(),
+            ]
+        })
+        .collect();
+    text += &laid_out(&["setting", "base", "fitted", "95 % interval", "n"], &rows);
+    let rows: Vec<Vec<String>> = report
+        .held_back
+        .iter()
+        .map(|p| {
+            vec![
+                p.test.to_owned(),
+                significant(p.measured_per_s),
+                significant(p.predicted_per_s),
+                format!("{:+.1} %", p.error_percent),
+                format!("{:+.0} %", p.base_error_percent),
+            ]
+        })
+        .collect();
+    text += "\n";
+    let header = ["held back (nothing is fitted to these)", "per s", "predicted", "error", "base's"];
+    text += &laid_out(&header, &rows);
+    text += "\n";
+    if let Some(times) = report.read_beside_trims {
+        let blocks = format!(
+            "While TRIMs of 1 MiB follow each other, a read takes {} times as long as alone.",
+            significant(times)
+        );
+        text += &folded(&blocks, 0);
+    }
+    text +=
+        &folded("Over-provisioning, collection and endurance are the base's: no short bench shows them.", 0);
+    report.notes.iter().for_each(|note| text += &folded(&format!("Note: {note}."), 0));
+    text += &match &report.out {
+        Some(out) => format!("\nProfile: {0}; use it with `compare --device {0}`\n", out.display()),
+        None => "\n--out FILE writes the profile\n".to_owned(),
+    };
+    text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.command)
+}
+
+fn shown(value: &SettingValue) -> String {
+    match value {
+        SettingValue::Whole(value) => grouped(*value),
+        SettingValue::Flag(value) => value.to_string(),
+        SettingValue::Word(word) => word.clone(),
+    }
+}

@@ -1,0 +1,639 @@
+//! From numbers to a drive: the base's configuration with what was measured in place of what it assumed.
+//!
+//! Most numbers are settings as they are. Three are not, and are found by running the same probe on the model:
+//! the dies, from reads at several depths; the limit of the write path or the planes, from the sustained write; and the
+//! size of the cache, from what was acknowledged before the rate fell.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::profile::SettingValue;
+use trimwise::ssd::{LinkKind, SsdConfig, TrimConfig, TrimKind, TrimPlace};
+use trimwise::units::UNIT_BYTES;
+
+use super::estimate::{Estimate, Numbers, estimate};
+use super::model::{self, Job};
+use super::probe::{Plan, Samples};
+use crate::failure::Failure;
+
+/// A setting that was fitted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// Its dotted name in a profile.
+    pub setting: &'static str,
+    /// Its value.
+    pub value: SettingValue,
+    /// The 95 % interval; `None` for what is no number.
+    pub interval: Option<(u64, u64)>,
+    /// Measurements behind it.
+    pub samples: usize,
+    /// How, if it needs saying.
+    pub how: &'static str,
+}
+
+/// Channels and dies a channel that a drive may have, in the search.
+const CHANNELS: [u32; 5] = [1, 2, 4, 8, 16];
+const DIES_PER_CHANNEL: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Layouts are as good as the best one if their error, in logarithms a load, is larger by less than this and half the
+/// best one's error.
+const AS_GOOD: f64 = 0.004;
+/// Rates that differ by less than this share are the same.
+const SAME: f64 = 0.02;
+
+/// What is being fitted.
+pub(super) struct Adjusting<'a> {
+    pub config: SsdConfig,
+    pub fits: Vec<Fit>,
+    pub notes: Vec<String>,
+    samples: &'a Samples,
+    /// Whether the number of dies is certain.
+    dies_known: bool,
+    numbers: Numbers,
+    drawn: Vec<Numbers>,
+    plan: Plan,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl<'a> Adjusting<'a> {
+    pub fn new(base: &SsdConfig, samples: &'a Samples, plan: Plan, stop: &'a Arc<AtomicBool>) -> Self {
+        Self {
+            config: base.clone(),
+            fits: Vec::new(),
+            notes: Vec::new(),
+            dies_known: false,
+            samples,
+            numbers: samples.numbers(),
+            drawn: samples.bootstrap(plan.seed),
+            plan,
+            stop,
+        }
+    }
+
+    /// Fits all that the measurements tell.
+    pub fn all(&mut self, has_trim: bool) -> Result<(), Failure> {
+        self.singles();
+        self.stripe();
+        if !self.plan.read_only {
+            self.writes();
+            self.program();
+        }
+        self.dies()?;
+        if !self.plan.read_only {
+            self.sustained()?;
+            self.cache()?;
+            self.trim(has_trim);
+        }
+        Ok(())
+    }
+
+    fn estimate(&self, of: impl Fn(&Numbers) -> Option<f64>, resolution: f64) -> Option<Estimate> {
+        estimate(of(&self.numbers), &self.drawn, of, resolution)
+    }
+
+    fn note(&mut self, setting: &'static str, found: Estimate, samples: usize, how: &'static str) -> u64 {
+        let whole = |value: f64| value.round().max(0.0) as u64;
+        let value = whole(found.value);
+        let interval = Some((found.low.floor().max(0.0) as u64, found.high.ceil() as u64));
+        self.fits.push(Fit { setting, value: SettingValue::Whole(value), interval, samples, how });
+        value
+    }
+
+    /// A time.
+    fn time(
+        &mut self,
+        setting: &'static str,
+        samples: usize,
+        of: impl Fn(&Numbers) -> Option<f64>,
+    ) -> Option<u64> {
+        let found = self.estimate(of, 2.0)?;
+        Some(self.note(setting, found, samples, ""))
+    }
+
+    /// A rate, from the time of a unit.
+    fn rate(
+        &mut self,
+        setting: &'static str,
+        samples: usize,
+        of: impl Fn(&Numbers) -> Option<f64>,
+    ) -> Option<u64> {
+        let found = self.estimate(of, 1.0)?;
+        let rate = |unit_ns: f64| (UNIT_BYTES as f64 * 1e9 / unit_ns.max(0.01)).min(1e12);
+        let (value, low, high) = (rate(found.value), rate(found.high), rate(found.low));
+        Some(self.note(setting, Estimate { value, low, high }, samples, ""))
+    }
+
+    /// What closed forms give.
+    fn singles(&mut self) {
+        let count = |sizes: &[super::probe::Sized]| sizes.iter().map(|s| s.latencies_ns.len()).sum::<usize>();
+        let (reads, writes) = (count(&self.samples.reads), count(&self.samples.writes));
+        let bursts: usize = self.samples.bursts.iter().map(|b| b.spacing_ns.len()).sum();
+        if let Some(rate) = self.rate("link.bytes_per_s", writes, |n| n.link_unit) {
+            self.config.link.bytes_per_s = rate;
+        }
+        if let Some(ns) = self.time("link.overhead_per_command_ns", writes + bursts, |n| n.link_overhead) {
+            self.config.link.overhead_per_command_ns = ns;
+        }
+        if let Some(ns) = self.time("controller.write_overhead_ns", writes + bursts, |n| n.write_overhead) {
+            self.config.controller.write_overhead_ns = ns;
+        }
+        let hits = self.samples.hits_ns.len();
+        if let Some(ns) = self.time("controller.read_overhead_ns", hits, |n| n.read_overhead) {
+            self.config.controller.read_overhead_ns = ns;
+        }
+        if let Some(rate) = self.rate("nand.bus_bytes_per_s", reads, |n| n.bus_unit) {
+            self.config.nand.bus_bytes_per_s = rate;
+        }
+        let has_slc = self.config.slc.is_some();
+        let setting = if has_slc { "slc.t_read_ns" } else { "nand.t_read_ns" };
+        if self.numbers.read.is_some() {
+            if let Some(ns) = self.time(setting, reads, |n| n.read) {
+                *self.t_read() = ns;
+            }
+        } else if let Some(found) = self.read_alone() {
+            let ns = self.note(setting, found, reads, "the whole latency less the base's overheads; ");
+            *self.t_read() = ns;
+        }
+        if let Some(ns) = self.time("cache.flush_ns", self.samples.flushes_ns.len(), |n| n.flush) {
+            self.config.cache.flush_ns = ns;
+        }
+        if let Some(share) = self.numbers.stream {
+            let ahead = &mut self.config.controller.read_ahead_bytes;
+            let found = match share < 0.6 {
+                true => (*ahead).max(256 << 10),
+                false => 0,
+            };
+            if (*ahead == 0) != (found == 0) {
+                *ahead = found;
+                self.fits.push(Fit {
+                    setting: "controller.read_ahead_bytes",
+                    value: SettingValue::Whole(found),
+                    interval: None,
+                    samples: self.samples.stream_ns.len(),
+                    how: "whether there is any, from sequential reads one at a time; ",
+                });
+            }
+        }
+    }
+
+    fn t_read(&mut self) -> &mut u64 {
+        match &mut self.config.slc {
+            Some(slc) => &mut slc.t_read_ns,
+            None => &mut self.config.nand.t_read_ns,
+        }
+    }
+
+    /// tR where nothing told the controller's part: with `--read-only`, or where the cache serves no reads.
+    fn read_alone(&self) -> Option<Estimate> {
+        let (config, one) = (&self.config, self.samples.reads.first()?);
+        let fixed = config.controller.read_overhead_ns + config.link.overhead_per_command_ns;
+        let units = [config.link.bytes_per_s, config.nand.bus_bytes_per_s].map(|r| 4096e9 / r as f64);
+        let rest = fixed as f64 + units[0] + units[1];
+        let sample = trimwise::compare::statistics::Sample::new(one.latencies_ns.clone(), false)?;
+        let (value, interval) = (sample.median() - rest, sample.interval());
+        let low = interval.low - rest;
+        (value > 0.05 * rest).then_some(Estimate { value, low, high: interval.high - rest })
+    }
+
+    fn stripe_units(&self) -> u64 {
+        let g = &self.config.geometry;
+        u64::from(g.superblock_planes.min(g.planes_per_die)) * u64::from(g.page_bytes) / UNIT_BYTES
+    }
+
+    /// tPROG, from flushes; and whether they drain the cache at all.
+    fn program(&mut self) {
+        let stripe_ns = 4096e9 / self.config.nand.bus_bytes_per_s as f64 * self.stripe_units() as f64;
+        let count = self.samples.flushes_after_ns.len();
+        if count == 0 {
+            return;
+        }
+        let drains = self.numbers.program.is_some();
+        if self.config.cache.volatile != drains {
+            self.config.cache.volatile = drains;
+            self.fits.push(Fit {
+                setting: "cache.volatile",
+                value: SettingValue::Flag(drains),
+                interval: None,
+                samples: count,
+                how: "whether a flush after a write takes longer than one without; ",
+            });
+        }
+        let has_slc = self.config.slc.is_some();
+        let setting = if has_slc { "slc.t_prog_ns" } else { "nand.t_prog_ns" };
+        let of = |n: &Numbers| n.program.map(|program| program - stripe_ns).filter(|&t| t > 1.0);
+        let is_cached = self.config.cache.bytes > 0;
+        if let Some(found) = self.estimate(of, 2.0 + self.stripe_units() as f64).filter(|_| is_cached) {
+            let ns = self.note(setting, found, count, "");
+            *self.t_prog() = ns;
+        }
+    }
+
+    fn t_prog(&mut self) -> &mut u64 {
+        match &mut self.config.slc {
+            Some(slc) => &mut slc.t_prog_ns,
+            None => &mut self.config.nand.t_prog_ns,
+        }
+    }
+
+    /// The parallelism: channels and dies.
+    fn dies(&mut self) -> Result<(), Failure> {
+        let g = &self.config.geometry;
+        let base = (g.channels, g.dies_per_channel);
+        let mut layouts: Vec<(u32, u32)> =
+            CHANNELS.into_iter().flat_map(|c| DIES_PER_CHANNEL.map(|d| (c, d))).chain([base]).collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        let mut errors: Vec<((u32, u32), f64)> = Vec::new();
+        for layout in layouts {
+            let Some(config) = with_dies(&self.config, layout) else { continue };
+            let outcome = match model::run(&config, self.plan, Job::RandomReads, self.stop) {
+                Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+                Err(_) => continue,
+                Ok(outcome) => outcome,
+            };
+            let predicted = outcome.samples.numbers().random_read;
+            let pairs = self.numbers.random_read.iter().zip(predicted);
+            let logs: Vec<f64> = pairs.filter_map(|(m, p)| Some((p? / (*m)?).ln().abs())).collect();
+            if !logs.is_empty() {
+                errors.push((layout, logs.iter().sum::<f64>() / logs.len() as f64));
+            }
+        }
+        let Some(least) = errors.iter().map(|(_, error)| *error).min_by(f64::total_cmp) else {
+            return Ok(());
+        };
+        let good: Vec<(u32, u32)> = errors
+            .iter()
+            .filter(|(_, error)| *error <= 1.5 * least + AS_GOOD)
+            .map(|(layout, _)| *layout)
+            .collect();
+        // Dies that program a stripe each tPROG must give the sustained write, unless something else limits it.
+        let programmed = self.programmed_dies();
+        let agrees =
+            |(c, d): &(u32, u32)| programmed.is_some_and(|dies| (f64::from(c * d) / dies - 1.0).abs() < SAME);
+        let good = match good.iter().any(agrees) {
+            true => good.into_iter().filter(agrees).collect(),
+            false => good,
+        };
+        let distance = |(c, d): &(u32, u32)| {
+            let log = |a: u32, b: u32| (f64::from(a) / f64::from(b)).ln().abs();
+            log(*c, base.0) + log(*d, base.1)
+        };
+        let Some(&chosen) = good.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))) else {
+            return Ok(());
+        };
+        self.dies_known = good.iter().all(|(c, d)| c * d == chosen.0 * chosen.1);
+        if let Some(config) = with_dies(&self.config, chosen) {
+            self.config = config;
+        }
+        let samples = self.samples.random_reads.iter().map(|load| load.spacing_ns.len()).sum();
+        let all = CHANNELS.len() * DIES_PER_CHANNEL.len();
+        if good.len() * 2 > all {
+            self.notes
+                .push("reads at depth show no limit by dies or channels: both are the base's".to_owned());
+            return Ok(());
+        }
+        type Of = fn(&(u32, u32)) -> u32;
+        let settings: [(&'static str, Of); 2] =
+            [("geometry.channels", |l| l.0), ("geometry.dies_per_channel", |l| l.1)];
+        for (setting, of) in settings {
+            let ends = [good.iter().map(of).min(), good.iter().map(of).max()].map(|end| end.map(u64::from));
+            self.fits.push(Fit {
+                setting,
+                value: SettingValue::Whole(of(&chosen).into()),
+                interval: ends[0].zip(ends[1]),
+                samples,
+                how: "reads at depth, on models of 1 to 16 channels with 1 to 32 dies; ",
+            });
+        }
+        Ok(())
+    }
+
+    /// How many dies the sustained write keeps busy, if each programs one stripe after the other.
+    fn programmed_dies(&self) -> Option<f64> {
+        let (rate, _) = (self.numbers.sustained?, self.numbers.program?);
+        let t_prog = self.config.slc.as_ref().map_or(self.config.nand.t_prog_ns, |slc| slc.t_prog_ns);
+        Some(rate * t_prog as f64 / 1e9 / (self.stripe_units() * UNIT_BYTES) as f64)
+    }
+
+    /// Writes whose time does not grow with their size, within the noise: they are acknowledged by what lies behind the
+    /// drive's link, many at a time.
+    fn writes(&mut self) {
+        let first = self.samples.writes.first().map(|w| w.latencies_ns.clone());
+        let spacing = self.samples.bursts.first().map(|b| b.spacing_ns.clone());
+        let (None, Some(single), Some(spacing)) = (self.numbers.write_overhead, first, spacing) else {
+            return;
+        };
+        let of = |values: Vec<f64>| trimwise::compare::statistics::Sample::new(values, false);
+        let (Some(single), Some(spacing)) = (of(single), of(spacing)) else { return };
+        let between = spacing.median().min(single.median());
+        let interval = spacing.interval();
+        let found =
+            Estimate { value: between, low: interval.low.min(between), high: interval.high.max(between) };
+        let link =
+            self.config.link.overhead_per_command_ns as f64 + 4096e9 / self.config.link.bytes_per_s as f64;
+        let count = spacing.values().len();
+        let ns = self.note("controller.write_overhead_ns", found, count, "the spacing of many writes; ");
+        self.config.controller.write_overhead_ns = ns;
+        if single.median() > 2.0 * (between + link) {
+            self.config.cache.bytes = 0;
+            self.fits.push(Fit {
+                setting: "cache.bytes",
+                value: SettingValue::Whole(0),
+                interval: None,
+                samples: single.values().len(),
+                how: "single writes take as long as what is behind a cache; ",
+            });
+            let rest = between + link;
+            let interval = single.interval();
+            let value = single.median() - rest;
+            let found = Estimate { value, low: (interval.low - rest).max(0.0), high: interval.high - rest };
+            let setting = if self.config.slc.is_some() { "slc.t_prog_ns" } else { "nand.t_prog_ns" };
+            let ns = self.note(setting, found, single.values().len(), "a single write, less the rest; ");
+            *self.t_prog() = ns.max(1);
+        }
+    }
+
+    /// How much a die programs at once.
+    fn stripe(&mut self) {
+        let Some(found) = self.estimate(|n| n.stripe, 0.0) else { return };
+        let Some(config) = with_stripe(&self.config, found.value as u64) else { return };
+        self.config = config;
+        let page = self.config.geometry.page_bytes;
+        let planes = |units: f64| ((units as u64 * UNIT_BYTES) / u64::from(page)).max(1);
+        self.fits.push(Fit {
+            setting: "geometry.planes_per_die",
+            value: SettingValue::Whole(self.config.geometry.planes_per_die.into()),
+            interval: Some((planes(found.low), planes(found.high))),
+            samples: self.samples.reads.iter().map(|sized| sized.latencies_ns.len()).sum(),
+            how: "the largest read that one die serves; ",
+        });
+    }
+
+    /// The rate of the model's sustained write.
+    fn model_sustained(&self) -> Result<Numbers, Failure> {
+        Ok(model::run(&self.config, self.plan, Job::Sustained, self.stop)?.samples.numbers())
+    }
+
+    /// What limits the sustained write.
+    fn sustained(&mut self) -> Result<(), Failure> {
+        let Some(rate) = self.estimate(|n| n.sustained, 0.0) else { return Ok(()) };
+        self.config.controller.write_bytes_per_s = None;
+        let predicted = |n: Numbers| n.sustained.unwrap_or(0.0);
+        let mut reached = predicted(self.model_sustained()?);
+        // The flash may be too slow: more dies if reads left that open, or else programs that are shorter in effect.
+        while reached < rate.value * (1.0 - SAME) && !self.dies_known {
+            let g = &self.config.geometry;
+            let Some(config) = with_dies(&self.config, (g.channels, g.dies_per_channel * 2)) else { break };
+            let before = std::mem::replace(&mut self.config, config);
+            let now = predicted(self.model_sustained()?);
+            if now < reached * 1.05 {
+                self.config = before;
+                break;
+            }
+            reached = now;
+        }
+        if reached < rate.value * (1.0 - SAME) && reached > 0.0 {
+            let before = *self.t_prog();
+            *self.t_prog() = ((before as f64 * reached / rate.value).round() as u64).max(1);
+            let now = predicted(self.model_sustained()?);
+            if now < reached * 1.02 {
+                *self.t_prog() = before;
+            } else {
+                let has_slc = self.config.slc.is_some();
+                let setting = if has_slc { "slc.t_prog_ns" } else { "nand.t_prog_ns" };
+                let ns = *self.t_prog();
+                self.fits.retain(|fit| fit.setting != setting);
+                let by = |rate_end: f64| ns as f64 * rate.value / rate_end.max(1.0);
+                let found = Estimate { value: ns as f64, low: by(rate.high), high: by(rate.low) };
+                let samples = self.samples.sustained_ns.len();
+                self.note(setting, found, samples, "what the sustained write needs with these dies; ");
+                reached = now;
+            }
+        }
+        if reached <= rate.value * (1.0 + SAME) {
+            return Ok(());
+        }
+        let mut limit = rate.value;
+        for _ in 0..3 {
+            self.config.controller.write_bytes_per_s = Some(limit.round() as u64);
+            let now = predicted(self.model_sustained()?);
+            if now <= 0.0 || (now / rate.value - 1.0).abs() < 0.001 {
+                break;
+            }
+            limit *= rate.value / now;
+        }
+        let by = limit / rate.value;
+        let found = Estimate { value: limit, low: rate.low * by * 0.998, high: rate.high * by * 1.002 };
+        let samples = self.samples.sustained_ns.len();
+        let how = "the sustained write, below what the flash of the base would take; ";
+        let value = self.note("controller.write_bytes_per_s", found, samples, how);
+        self.config.controller.write_bytes_per_s = Some(value);
+        Ok(())
+    }
+
+    /// The size of the write cache.
+    fn cache(&mut self) -> Result<(), Failure> {
+        let transfer = (self.samples.sustained_units * UNIT_BYTES) as f64;
+        let whole = transfer * self.samples.sustained_ns.len() as f64;
+        let seen = |ahead: f64| ahead > 2.0 * transfer && ahead < 0.4 * whole;
+        let Some(ahead) = self.estimate(|n| n.ahead, transfer).filter(|e| seen(e.value)) else {
+            return Ok(());
+        };
+        let base = self.config.cache.bytes;
+        if base == 0 {
+            return Ok(());
+        }
+        let least = 2 * self.stripe_units() * u64::from(self.config.gc.host_frontiers) * UNIT_BYTES;
+        let mut bytes = ahead.value;
+        for _ in 0..4 {
+            self.config.cache.bytes = ((bytes / UNIT_BYTES as f64).round() as u64 * UNIT_BYTES).max(least);
+            let Some(now) = self.model_sustained()?.ahead else { break };
+            if (now - ahead.value).abs() < transfer / 8.0 {
+                break;
+            }
+            bytes = (bytes + ahead.value - now).max(least as f64);
+        }
+        if self.config.validate().is_err() || !seen(bytes) {
+            self.config.cache.bytes = base;
+            return Ok(());
+        }
+        let bytes = self.config.cache.bytes as f64;
+        let (low, high) = (bytes + ahead.low - ahead.value, bytes + ahead.high - ahead.value);
+        let found = Estimate { value: bytes, low, high };
+        self.note("cache.bytes", found, self.samples.sustained_ns.len(), "");
+        Ok(())
+    }
+
+    fn trim(&mut self, has_trim: bool) {
+        if !has_trim {
+            self.config.trim = TrimConfig::unsupported();
+            self.fits.push(Fit {
+                setting: "trim.kind",
+                value: SettingValue::Word("unsupported".to_owned()),
+                interval: None,
+                samples: 1,
+                how: "the drive reports no TRIM here; ",
+            });
+            return;
+        }
+        if !self.config.trim.is_supported() {
+            self.config.trim = SsdConfig::default().trim;
+            self.config.trim.kind = match self.config.link.kind {
+                LinkKind::Sata => TrimKind::AtaNonQueued,
+                LinkKind::Nvme => TrimKind::Nvme,
+                LinkKind::Ufs => TrimKind::Ufs,
+            };
+        }
+        let samples: usize = self.samples.trims.iter().map(|t| t.latencies_ns.len()).sum();
+        let Some(fixed) = self.numbers.trim else { return };
+        let n = self.numbers;
+        let o = n.link_overhead.unwrap_or(0.0).max(1.0);
+        let grows = n.trim_unit.unwrap_or(0.0) > 0.0 || n.trim_mapped.unwrap_or(0.0) > 0.0;
+        let background = n.slowdown.is_some();
+        // Acknowledged at once, and what it does behind that is too short to follow.
+        if !background && !grows && fixed < o {
+            let slower = n.beside_trims.map_or(0.0, |times| (times - 1.0) * 100.0);
+            let was = self.config.trim.place == TrimPlace::Background;
+            if slower < 3.0 && !was {
+                self.notes.push("TRIM is acknowledged at once and delays nothing".to_owned());
+                self.config.trim.cost_per_command_ns = 0;
+                self.config.trim.cost_per_range_ns = 0;
+                self.config.trim.cost_per_unit_ns = 0;
+                self.config.trim.cost_per_mapped_unit_ns = 0;
+                self.config.trim.latency_per_command_ns = 0;
+                return;
+            }
+            self.config.trim.place = TrimPlace::Background;
+            self.fits.push(Fit {
+                setting: "trim.place",
+                value: SettingValue::Word("background".to_owned()),
+                interval: None,
+                samples,
+                how: "acknowledged at once; ",
+            });
+            let percent = |n: &Numbers| n.beside_trims.map(|times| ((times - 1.0) * 100.0).max(0.0));
+            if let Some(found) = self.estimate(percent, 1.0) {
+                let count = self.samples.reads_beside_trims_ns.len();
+                let value = self.note("trim.slowdown_percent", found, count, "reads during TRIMs; ");
+                self.config.trim.slowdown_percent = value.min(100_000) as u32;
+            }
+            let what =
+                "how long TRIM works on after its acknowledgement is too short to see: the base's costs";
+            self.notes.push(what.to_owned());
+            return;
+        }
+        let place = if background { TrimPlace::Background } else { TrimPlace::BeforeAck };
+        let word = if background { "background" } else { "before_ack" };
+        self.fits.push(Fit {
+            setting: "trim.place",
+            value: SettingValue::Word(word.to_owned()),
+            interval: None,
+            samples,
+            how: "whether reads after a TRIM are slower; ",
+        });
+        self.config.trim.place = place;
+        // After a large TRIM of data, after one of nothing, and after one of a unit.
+        let backlog = |n: &Numbers| {
+            let [data, nothing, unit] = n.backlog.map(|span| span.unwrap_or(0.0));
+            (unit, (nothing - unit).max(0.0), (data - nothing.max(unit)).max(0.0))
+        };
+        if background {
+            let percent = self.estimate(|n| n.slowdown, 1.0);
+            if let Some(found) = percent {
+                let value = self.note("trim.slowdown_percent", found, samples, "");
+                self.config.trim.slowdown_percent = value.min(100_000) as u32;
+            }
+            // The work ends within a read.
+            let read = self
+                .samples
+                .reads
+                .first()
+                .and_then(|r| trimwise::compare::statistics::median(&r.latencies_ns));
+            let units = self.samples.aftermath.iter().map(|a| a.units).max().unwrap_or(1).max(1) as f64;
+            let resolution = 3.0 * read.unwrap_or(0.0) * (1.0 + n.slowdown.unwrap_or(0.0) / 100.0);
+            let range = self.config.trim.cost_per_range_ns as f64;
+            if let Some(found) = self.estimate(|n| Some((backlog(n).0 - range).max(0.0)), resolution) {
+                let how = "a command of one range, less the base's cost of a range; ";
+                self.config.trim.cost_per_command_ns =
+                    self.note("trim.cost_per_command_ns", found, samples, how);
+            }
+            if let Some(found) = self.estimate(|n| Some(backlog(n).1 / units), resolution / units) {
+                self.config.trim.cost_per_unit_ns = self.note("trim.cost_per_unit_ns", found, samples, "");
+            }
+            if let Some(found) = self.estimate(|n| Some(backlog(n).2 / units), 2.0 * resolution / units) {
+                self.config.trim.cost_per_mapped_unit_ns =
+                    self.note("trim.cost_per_mapped_unit_ns", found, samples, "");
+            }
+        } else {
+            self.config.trim.slowdown_percent = 0;
+            // Linux sends a range a command, so only their sum is seen.
+            let range = (self.config.trim.cost_per_range_ns as f64).min(fixed);
+            self.config.trim.cost_per_range_ns = range as u64;
+            if let Some(found) = self.estimate(|n| n.trim.map(|t| (t - range).max(0.0)), 2.0) {
+                let how = "a command of one range, less the base's cost of a range; ";
+                self.config.trim.cost_per_command_ns =
+                    self.note("trim.cost_per_command_ns", found, samples, how);
+            }
+            if let Some(found) = self.estimate(|n| n.trim_unit, 0.5) {
+                self.config.trim.cost_per_unit_ns = self.note("trim.cost_per_unit_ns", found, samples, "");
+            }
+            let was = self.config.trim.cost_per_mapped_unit_ns;
+            let some = |found: &Estimate| was > 0 || found.value >= 0.5;
+            if let Some(found) = self.estimate(|n| n.trim_mapped, 0.5).filter(some) {
+                self.config.trim.cost_per_mapped_unit_ns =
+                    self.note("trim.cost_per_mapped_unit_ns", found, samples, "");
+            }
+        }
+        if n.trim_latency.is_some() || self.config.trim.latency_per_command_ns > 0 {
+            let of = |n: &Numbers| Some(n.trim_latency.unwrap_or(0.0));
+            if let Some(found) = self.estimate(of, 4.0) {
+                let spacings = self.samples.trim_spacing_ns.len();
+                self.config.trim.latency_per_command_ns =
+                    self.note("trim.latency_per_command_ns", found, spacings, "");
+            }
+        }
+    }
+}
+
+/// The same drive with other channels and dies a channel, and superblocks of as many bytes.
+fn with_dies(config: &SsdConfig, (channels, per_channel): (u32, u32)) -> Option<SsdConfig> {
+    let old = &config.geometry;
+    let mut new = config.clone();
+    (new.geometry.channels, new.geometry.dies_per_channel) = (channels, per_channel);
+    let before = old.channels * old.dies_per_channel;
+    // As many superblocks in parallel as before, so a superblock spreads over more or fewer dies.
+    let lanes = (before * old.planes_per_die / old.superblock_planes.max(1)).clamp(1, channels * per_channel);
+    new.geometry.superblock_planes = channels * per_channel * old.planes_per_die / lanes;
+    with_superblocks_of(config, new)
+}
+
+/// The same drive with other units a stripe, and superblocks of as many bytes.
+fn with_stripe(config: &SsdConfig, units: u64) -> Option<SsdConfig> {
+    let old = &config.geometry;
+    let bytes = units * UNIT_BYTES;
+    let mut new = config.clone();
+    let g = &mut new.geometry;
+    let whole = |part: u64| (part > 0 && bytes.is_multiple_of(part)).then_some(bytes / part);
+    (g.planes_per_die, g.page_bytes) = match (whole(old.page_bytes.into()), whole(old.planes_per_die.into()))
+    {
+        (Some(planes), _) if planes <= 16 => (planes as u32, old.page_bytes),
+        (_, Some(page)) if page.is_multiple_of(UNIT_BYTES) => (old.planes_per_die, page as u32),
+        _ => (1, bytes as u32),
+    };
+    g.superblock_planes = (old.superblock_planes / old.planes_per_die.max(1)).max(1) * g.planes_per_die;
+    with_superblocks_of(config, new)
+}
+
+/// Gives `new` blocks so long that its superblocks are those of `old` in bytes.
+fn with_superblocks_of(old: &SsdConfig, mut new: SsdConfig) -> Option<SsdConfig> {
+    let row = |config: &SsdConfig| {
+        u64::from(config.geometry.superblock_planes) * u64::from(config.geometry.page_bytes)
+    };
+    let bytes = row(old) * u64::from(old.geometry.pages_per_block);
+    new.geometry.pages_per_block = u32::try_from(bytes.div_ceil(row(&new).max(1)).max(4)).ok()?;
+    let g = &new.geometry;
+    let stripe = u64::from(g.superblock_planes.min(g.planes_per_die)) * u64::from(g.page_bytes);
+    if new.cache.bytes > 0 {
+        new.cache.bytes = new.cache.bytes.max(2 * stripe * u64::from(new.gc.host_frontiers));
+    }
+    new.validate().ok().map(|()| new)
+}

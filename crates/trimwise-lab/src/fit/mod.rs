@@ -1,0 +1,186 @@
+//! A profile from a short bench on a real drive.
+//!
+//! `probe` is the bench: single commands, bursts and short loads on any [`BlockDevice`]. `estimate` has closed forms for
+//! what single commands take, and bootstrap intervals; `adjust` finds the rest by running the same probes on the model,
+//! `model`; `write` makes the file. What no short bench shows (over-provisioning, collection, endurance, the SLC cache's
+//! size) is the base profile's.
+//!
+//! Tests that nothing was fitted to, the *held-back* ones, are measured too. The fitted profile predicts them on the
+//! model, and the difference is the fit's error.
+
+mod adjust;
+mod estimate;
+mod model;
+mod probe;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+use trimwise::block::{BlockDevice, BlockError, DeviceFacts};
+use trimwise::profile::Profile;
+use trimwise::units::{Bytes, UnitRange};
+
+pub use adjust::Fit;
+pub use model::sized;
+pub use probe::{Held, OnStep, Plan, Samples, region};
+
+use crate::failure::Failure;
+use adjust::Adjusting;
+use model::Job;
+use probe::Probe;
+
+/// The smallest region that a fit needs: single places must be far apart, and a write must outlast a cache.
+pub const REGION_MIN: Bytes = Bytes::mib(64);
+
+/// What was measured on a drive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// The drive.
+    pub device: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Whether it is a model, in virtual time.
+    pub is_model: bool,
+    /// Whether it reports TRIM.
+    pub trim: bool,
+    /// The part that was used.
+    pub region_bytes: u64,
+    /// Size of the whole drive, if it is known and not that of the target.
+    pub drive_bytes: Option<u64>,
+    /// Measurements.
+    #[serde(rename = "measurements")]
+    pub samples: Samples,
+    /// Tests that nothing is fitted to.
+    #[serde(skip)]
+    pub held: Vec<Held>,
+}
+
+/// A held-back test: what was measured and what the fitted profile predicts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// The test.
+    pub test: &'static str,
+    /// Transfers per second that were measured.
+    pub measured_per_s: f64,
+    /// Those of the fitted profile in the model.
+    pub predicted_per_s: f64,
+    /// Predicted less measured, in percent of what was measured.
+    pub error_percent: f64,
+    /// The same of the base profile, unfitted.
+    pub base_error_percent: f64,
+}
+
+/// A fitted profile.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The file's text.
+    pub toml: String,
+    /// The same, parsed.
+    pub profile: Profile,
+    /// The fitted settings.
+    pub fits: Vec<Fit>,
+    /// What a user should know.
+    pub notes: Vec<String>,
+    /// How well held-back tests are predicted.
+    pub predictions: Vec<Prediction>,
+    /// A read while TRIMs of 1 MiB follow each other takes this many times as long as one alone; `None` without TRIM.
+    pub read_beside_trims: Option<f64>,
+}
+
+/// Why a device cannot be fitted.
+///
+/// # Errors
+/// If it is too small.
+pub fn check(facts: &DeviceFacts) -> Result<UnitRange, Failure> {
+    let region = region(facts.size_units);
+    let bytes = Bytes::from_units(region.units);
+    if bytes < REGION_MIN {
+        let name = &facts.name;
+        return Err(Failure::usage(format!("{name}: {bytes} to measure on; expected at least {REGION_MIN}")));
+    }
+    Ok(region)
+}
+
+/// Writes the region once: for a model that stands for a drive in use.
+///
+/// # Errors
+/// Those of the device.
+pub async fn fill<D: BlockDevice>(device: &D, plan: Plan) -> Result<(), BlockError> {
+    Probe::new(device, Plan { read_only: false, ..plan }, &|_, _| {}).fill().await
+}
+
+/// Measures a drive.
+///
+/// # Errors
+/// Those of the device; an interrupt.
+pub async fn measure<D: BlockDevice>(
+    device: &D,
+    plan: Plan,
+    on_step: OnStep<'_>,
+) -> Result<Measured, BlockError> {
+    let mut probe = Probe::new(device, plan, on_step);
+    probe.fill().await?;
+    let samples = probe.samples().await?;
+    let held = probe.held_back().await?;
+    let facts = device.facts();
+    Ok(Measured {
+        device: facts.name.clone(),
+        size_bytes: Bytes::from_units(facts.size_units).0,
+        is_model: facts.is_model,
+        trim: facts.trim.is_some(),
+        region_bytes: Bytes::from_units(plan.region.units).0,
+        drive_bytes: None,
+        samples,
+        held,
+    })
+}
+
+/// Fits a profile, and predicts the held-back tests with it. `name` is that of the new profile.
+///
+/// # Errors
+/// If the fitted numbers make no device, or on an interrupt.
+pub fn fit(
+    measured: &Measured,
+    base: &Profile,
+    name: &str,
+    plan: Plan,
+    stop: &Arc<AtomicBool>,
+) -> Result<Fitted, Failure> {
+    let mut adjusting = Adjusting::new(&base.config, &measured.samples, plan, stop);
+    adjusting.all(measured.trim)?;
+    let Adjusting { mut config, fits, mut notes, .. } = adjusting;
+    if let Some(bytes) = measured.drive_bytes {
+        config = write::of_size(&config, bytes).unwrap_or(config);
+    }
+    config.validate().map_err(|error| Failure::run(format!("the fitted numbers make no device: {error}")))?;
+    let held = |config| model::run(config, plan, Job::HeldBack, stop).map(|outcome| outcome.held);
+    let (predicted, of_base) = (held(&config)?, held(&base.config).unwrap_or_default());
+    let error = |predicted: f64, measured: f64| (predicted / measured - 1.0) * 100.0;
+    let predictions = measured.held.iter().filter_map(|m| {
+        let of = |all: &[Held]| all.iter().find(|p| p.test == m.test).map(|p| p.per_s);
+        let predicted_per_s = of(&predicted)?;
+        Some(Prediction {
+            test: m.test,
+            measured_per_s: m.per_s,
+            predicted_per_s,
+            error_percent: error(predicted_per_s, m.per_s),
+            base_error_percent: of(&of_base).map_or(f64::NAN, |base| error(base, m.per_s)),
+        })
+    });
+    let predictions: Vec<Prediction> = predictions.collect();
+    let toml = write::toml(name, measured, base, &config, &fits, &predictions);
+    let profile = Profile::parse(&toml, name)
+        .map_err(|error| Failure::run(format!("the fitted profile cannot be read: {error}")))?;
+    if base.config.slc.is_some() {
+        notes.push(
+            "the SLC cache was not filled: only its speed was measured, not what lies behind".to_owned(),
+        );
+    }
+    let read_beside_trims = measured.samples.numbers().beside_trims;
+    Ok(Fitted { toml, profile, fits, notes, predictions, read_beside_trims })
+}

@@ -1,0 +1,137 @@
+//! A model measured as if it were a drive, and fitted from the profile of another.
+
+use super::*;
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::engine::Sim;
+use trimwise::profile::SettingValue;
+use trimwise::ssd::Ssd;
+use trimwise::units::SimDuration;
+
+fn measured(truth: &Profile, read_only: bool) -> (Measured, Plan) {
+    let sim = Sim::new();
+    let ssd = Ssd::new(&sized(&truth.config).unwrap(), 7).unwrap();
+    let device = ModelDevice::new(BlockQueue::new(&sim, ssd, QueueConfig::default()), truth.name.clone());
+    let region = check(device.facts()).unwrap();
+    let plan = Plan { region, read_only, time: SimDuration::from_secs(30), seed: 1 };
+    let measured = sim.run(async move {
+        if read_only {
+            fill(&device, plan).await?;
+        }
+        measure(&device, plan, &|_, _| {}).await
+    });
+    (measured.unwrap().unwrap(), plan)
+}
+
+/// What the truth has where a fit claims a number. Of two pairs of settings only the sum or the product shows.
+fn true_value(truth: &Profile, fitted: &Profile, setting: &str) -> Option<u64> {
+    let own = truth.settings.iter().find(|s| s.name == setting).map(|s| s.value.clone());
+    let page = |profile: &Profile| u64::from(profile.config.geometry.page_bytes);
+    let range = |profile: &Profile| profile.config.trim.cost_per_range_ns;
+    match (setting, own) {
+        ("trim.cost_per_command_ns", Some(SettingValue::Whole(value))) => {
+            Some((value + range(truth)).saturating_sub(range(fitted)))
+        }
+        ("geometry.planes_per_die", Some(SettingValue::Whole(value))) => {
+            Some(value * page(truth) / page(fitted))
+        }
+        ("trim.cost_per_mapped_unit_ns" | "trim.latency_per_command_ns", None) => Some(0),
+        (_, Some(SettingValue::Whole(value))) => Some(value),
+        _ => None,
+    }
+}
+
+/// Fits `truth` from `base`: each number of the truth lies in its interval, and what is held back is predicted.
+fn finds_again(truth: &str, base: &str) -> Fitted {
+    let (truth, base) = (Profile::embedded(truth).unwrap(), Profile::embedded(base).unwrap());
+    let (measured, plan) = measured(&truth, false);
+    let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
+    let mut compared = 0;
+    for fit in &fitted.fits {
+        let Some((low, high)) = fit.interval else { continue };
+        let Some(value) = true_value(&truth, &fitted.profile, fit.setting) else { continue };
+        assert!((low..=high).contains(&value), "{}: {fit:?}, and it is {value}", truth.name);
+        // An interval that holds everything would prove nothing. Of what is not there, only an upper bound is known.
+        assert!(value == 0 || high < 4 * value.max(1_000), "{}: {fit:?}", truth.name);
+        compared += 1;
+    }
+    assert!(compared >= 10, "{}: only {compared} numbers: {:?}", truth.name, fitted.fits);
+    assert_eq!(fitted.predictions.len(), 5);
+    for prediction in &fitted.predictions {
+        assert!(prediction.error_percent.abs() <= 10.0, "{}: {prediction:?}", truth.name);
+    }
+    let worst =
+        |of: fn(&Prediction) -> f64| fitted.predictions.iter().map(of).fold(0.0, |a, b| f64::max(a, b.abs()));
+    let (own, bases) = (worst(|p| p.error_percent), worst(|p| p.base_error_percent));
+    assert!(bases > 20.0, "{}: the base predicts as well: {own} and {bases}", truth.name);
+    fitted
+}
+
+#[test]
+fn a_sata_drive_is_found_again_and_each_value_says_where_it_comes_from() {
+    let fitted = finds_again("sata-small", "sata-generic");
+    let profile = Profile::parse(&fitted.toml, "fitted.toml").unwrap();
+    assert_eq!(profile.settings, fitted.profile.settings);
+    for setting in &profile.settings {
+        let source = profile.source(&setting.name).unwrap();
+        let starts = ["fitted: ", "taken from sata-generic", "follows from fitted settings"];
+        assert!(starts.iter().any(|start| source.starts_with(start)), "{}: {source}", setting.name);
+    }
+    let of_read = profile.source("nand.t_read_ns").unwrap();
+    assert!(
+        of_read.contains(" [") && of_read.contains("] 95 %, ") && of_read.ends_with(" samples"),
+        "{of_read}"
+    );
+    assert!(profile.source("gc.victim").unwrap().starts_with("taken from"));
+    assert!(profile.fitted().any(|setting| setting == "link.bytes_per_s"));
+}
+
+#[test]
+fn a_drive_whose_trims_work_on_in_the_background_is_found_again() {
+    let fitted = finds_again("vendor6", "vendor5");
+    let trim = &fitted.profile.config.trim;
+    assert_eq!(trim.place, trimwise::ssd::TrimPlace::Background);
+    assert_eq!(trim.slowdown_percent, 100);
+}
+
+#[test]
+fn reads_alone_tell_of_reads_alone() {
+    let (truth, base) =
+        (Profile::embedded("sata-240gb-2012").unwrap(), Profile::embedded("sata-generic").unwrap());
+    let (measured, plan) = measured(&truth, true);
+    assert!(measured.samples.writes.is_empty() && measured.samples.trims.is_empty());
+    let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
+    assert_eq!(fitted.profile.config.trim, base.config.trim);
+    assert_eq!(fitted.profile.config.cache, base.config.cache);
+    assert!(fitted.fits.iter().any(|fit| fit.setting == "nand.t_read_ns"), "{:?}", fitted.fits);
+    assert_eq!(fitted.predictions.len(), 2);
+}
+
+#[test]
+fn a_drive_without_trim_is_fitted_without_it() {
+    let mut truth = Profile::embedded("sata-small").unwrap();
+    truth.config.trim = trimwise::ssd::TrimConfig::unsupported();
+    let base = Profile::embedded("sata-generic").unwrap();
+    let fitted = || {
+        let (measured, plan) = measured(&truth, false);
+        fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap()
+    };
+    let first = fitted();
+    assert!(!first.profile.config.trim.is_supported());
+    assert!(first.profile.source("trim.kind").unwrap().contains("reports no TRIM"));
+    assert_eq!((first.predictions.len(), first.read_beside_trims), (4, None));
+    assert_eq!(fitted().toml, first.toml, "the same measurements give the same file");
+}
+
+#[test]
+fn too_small_a_target_is_refused() {
+    let facts = |bytes: Bytes| DeviceFacts {
+        name: "small".to_owned(),
+        size_units: bytes.units_floor(),
+        sector_bytes: 512,
+        trim: None,
+        is_model: true,
+    };
+    let refused = check(&facts(Bytes::mib(32))).unwrap_err().to_string();
+    assert!(refused.contains("expected at least 64 MiB"), "{refused}");
+    assert!(check(&facts(REGION_MIN)).is_ok());
+}
