@@ -2,7 +2,7 @@
 
 pub mod apply;
 pub mod cell;
-mod choice;
+pub(crate) mod choice;
 mod figures;
 pub mod gauge;
 pub mod ledger;
