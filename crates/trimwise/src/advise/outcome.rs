@@ -22,6 +22,11 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// In what policies are judged by: of the other, compared with the recommended one.
+    pub fn of_times(c: &Comparison) -> Self {
+        Self::of(c, SPEED_INDIFFERENCE)
+    }
+
     fn of(c: &Comparison, indifference: f64) -> Self {
         // The other's over the recommended one's.
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;

@@ -246,18 +246,29 @@ impl Search {
 
     /// The last ones left, once it is over: the winner by the rule of the verdict first, then the others by time.
     pub fn finalists(&self) -> Vec<usize> {
-        let sample = |i: usize, figure: fn(&Observation) -> Option<f64>| {
-            let values: Option<Vec<f64>> = self.seen[i].values().map(figure).collect();
-            Sample::new(values?, false)
-        };
         let mut field = self.field.clone();
-        let times: Vec<Sample> = field.iter().filter_map(|&i| sample(i, |o| Some(o.time_s))).collect();
-        let wear: Vec<Option<Sample>> = field.iter().map(|&i| sample(i, |o| o.wear_units)).collect();
-        if let Some(winner) = best(&times, &wear) {
+        let times: Vec<Sample> =
+            self.paired(&field, |o| Some(o.time_s)).into_iter().map_while(|sample| sample).collect();
+        if let Some(winner) = best(&times, &self.paired(&field, |o| o.wear_units)) {
             let winner = field.remove(winner);
             field.insert(0, winner);
         }
         field
+    }
+
+    /// A figure of each, in each repetition relative to the median of all of them there: so what repetitions have in
+    /// common does not hide how they differ.
+    fn paired(&self, of: &[usize], figure: impl Fn(&Observation) -> Option<f64>) -> Vec<Option<Sample>> {
+        let at = |i: usize, rep: u32| self.seen[i].get(&rep).and_then(&figure);
+        let reps = of.iter().map(|&i| self.runs(i)).min().unwrap_or(0);
+        let middle = |rep| median(&of.iter().filter_map(|&i| at(i, rep)).collect::<Vec<_>>());
+        let middles: Vec<Option<f64>> = (0..reps).map(middle).collect();
+        let sample = |&i: &usize| {
+            let relative = |(rep, middle): (usize, &Option<f64>)| Some(at(i, rep as u32)? / (*middle)?);
+            let values: Option<Vec<f64>> = middles.iter().enumerate().map(relative).collect();
+            Sample::new(values?, false)
+        };
+        of.iter().map(sample).collect()
     }
 
     /// How much longer a candidate takes than another: the median of the ratios, less one, over the repetitions that both

@@ -32,12 +32,12 @@ use crate::interrupt::OnInterrupt;
 pub struct Plan {
     pub devices: Vec<(String, Profile)>,
     pub policies: Vec<(String, PolicySpec)>,
-    workload: Workload,
-    utilization_percent: u8,
+    pub workload: Workload,
+    pub utilization_percent: u8,
     linux: LinuxVersion,
     memory: Bytes,
-    seed: u64,
-    here: Option<Here>,
+    pub seed: u64,
+    pub here: Option<Here>,
     pub settings: Settings,
 }
 
@@ -188,7 +188,7 @@ fn check_policy(device: &Profile, policy: PolicySpec) -> Result<(), Failure> {
 
 impl Plan {
     /// Runs one cell: deterministic, and the same on any thread.
-    fn run_cell(
+    pub fn run_cell(
         &self,
         (device, policy): (&Profile, PolicySpec),
         rep: u32,
