@@ -16,6 +16,7 @@
 
 mod outcome;
 mod search;
+mod shortlist;
 mod space;
 
 pub use outcome::{Cost, Difference, costs, matters};

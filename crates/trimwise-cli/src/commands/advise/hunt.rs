@@ -34,10 +34,8 @@ pub struct Hunt<'a> {
 /// What the search found.
 pub struct Found {
     pub space: Space,
-    /// The last ones left of what a host can apply, the best first.
-    pub finalists: Vec<PolicySpec>,
-    /// The best of the batch policies that were tried.
-    pub batch: Option<PolicySpec>,
+    /// What is worth fresh runs.
+    pub shortlist: Vec<PolicySpec>,
     /// The best of what only a changed kernel could do.
     pub changed: Option<PolicySpec>,
     pub measure: Measure,
@@ -119,7 +117,7 @@ impl Hunt<'_> {
         };
         let space = Space::new(self.plan.utilization_percent, SimDuration::from_nanos(first.duration_ns));
         let (measure, frees_nothing) = (first.measure(), first.frees_nothing());
-        let mut search = Search::new(space.nodes(), Rounds::ADVICE);
+        let mut search = space.search();
         search.record(Job { candidate: 0, rep: 0 }, Observation::of(&first));
         let mut ended_by = None;
         if !frees_nothing {
@@ -131,20 +129,11 @@ impl Hunt<'_> {
         if ended_by.is_none() && !frees_nothing {
             ended_by = self.search(&mut changed, &space.changed, "the bound").err();
         }
-        let policy = |of: &[Candidate], i: usize| of.get(i).map(|c| c.policy);
-        let finalists = search.finalists();
-        let best = finalists.first().copied().unwrap_or(0);
-        let excess = |i: usize| search.excess(i, best).map_or(f64::INFINITY, |(excess, _)| excess);
-        let mut batches: Vec<usize> = (0..space.applicable.len())
-            .filter(|&i| matches!(space.applicable[i].place, Place::Batch { .. }))
-            .filter(|&i| !search.seen(i).is_empty())
-            .collect();
-        batches.sort_by(|&a, &b| excess(a).total_cmp(&excess(b)));
+        let best_changed = changed.finalists().first().and_then(|&i| space.changed.get(i)).map(|c| c.policy);
         Ok(Found {
-            searched: searched(&space, &search, &changed, &finalists),
-            finalists: finalists.iter().filter_map(|&i| policy(&space.applicable, i)).collect(),
-            batch: batches.first().and_then(|&i| policy(&space.applicable, i)),
-            changed: changed.finalists().first().and_then(|&i| policy(&space.changed, i)),
+            searched: searched(&space, &search, &changed),
+            shortlist: space.shortlist(&search),
+            changed: best_changed,
             measure,
             frees_nothing,
             ended_by,
@@ -218,7 +207,8 @@ impl Hunt<'_> {
     }
 }
 
-fn searched(space: &Space, search: &Search, changed: &Search, finalists: &[usize]) -> Searched {
+fn searched(space: &Space, search: &Search, changed: &Search) -> Searched {
+    let finalists = search.finalists();
     let best = finalists.first().copied();
     let tried = |i: usize| {
         let Candidate { policy, means, place } = &space.applicable[i];

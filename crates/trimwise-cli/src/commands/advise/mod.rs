@@ -14,12 +14,14 @@ use trimwise::advise::{self, Cost, Difference, Means, Space};
 use trimwise::compare::apply::Apply;
 use trimwise::compare::ledger::WITHOUT_TRIM;
 use trimwise::compare::statistics::{Sample, compare};
-use trimwise::compare::summary::{BOUND, Summary};
+use trimwise::compare::summary::Summary;
 use trimwise::policy::PolicySpec;
 use trimwise_lab::failure::Failure;
 
 use crate::command_line::CommandText;
+use crate::commands::compare::arguments::CompareArguments;
 use crate::commands::compare::{Comparison, Settings, on_model};
+use crate::defaults;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use arguments::AdviseArguments;
@@ -185,7 +187,7 @@ fn advised(
         advice.text = text::when_stopped(&found.searched);
         return Ok(advice);
     }
-    let mut comparison = on_model::run(&compared(arguments, &hunt, &found)?, |_| Ok(Arc::clone(stop)))?;
+    let mut comparison = on_model::run(&compared(arguments, &hunt, &found), |_| Ok(Arc::clone(stop)))?;
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
     let ran = comparison.cells.len() as u32;
     advice.search.runs.compared = ran;
@@ -202,26 +204,10 @@ fn advised(
     Ok(advice)
 }
 
-/// The arguments of the comparison on fresh runs: the usual choices, the last ones left of the search, and the bound.
-fn compared(
-    arguments: &AdviseArguments,
-    hunt: &Hunt,
-    found: &Found,
-) -> Result<crate::commands::compare::arguments::CompareArguments, Failure> {
-    let mut policies = vec![PolicySpec::OFF, PolicySpec::COMMIT];
-    policies.extend(found.finalists.iter().take(2));
-    policies.extend(found.batch);
-    policies.extend([PolicySpec::JUDICIOUS, PolicySpec::IDEAL]);
-    let mut names: Vec<String> = Vec::new();
-    for policy in policies.iter().map(PolicySpec::to_string) {
-        if !names.contains(&policy) {
-            names.push(policy);
-        }
-    }
-    Ok(crate::commands::compare::arguments::CompareArguments {
-        seed: Some(hunt.fresh_seed()),
-        ..arguments.compared(names)
-    })
+/// The arguments of the comparison on fresh runs: what is worth them, and the bound.
+fn compared(arguments: &AdviseArguments, hunt: &Hunt, found: &Found) -> CompareArguments {
+    let policies = found.shortlist.iter().chain(&[PolicySpec::IDEAL]).map(PolicySpec::to_string);
+    CompareArguments { seed: Some(hunt.fresh_seed()), ..arguments.compared(policies.collect()) }
 }
 
 /// The command that repeats it.
@@ -239,7 +225,7 @@ fn command(arguments: &AdviseArguments, settings: &Settings) -> String {
     arguments.judge.iter().for_each(|judge| text.option("--judge", judge));
     arguments.check.iter().for_each(|target| text.option("--check", target));
     text.option("--reps", arguments.reps);
-    text.option("--seed", arguments.seed.unwrap_or(crate::defaults::SEED));
+    text.option("--seed", arguments.seed.unwrap_or(defaults::SEED));
     text.into_text()
 }
 
@@ -345,9 +331,4 @@ impl Advice {
         self.partial |= failure.is_some();
         self.ended_by = self.ended_by.take().or(failure);
     }
-}
-
-/// Whether a policy is only a bound.
-fn is_bound(policy: &str) -> bool {
-    policy == BOUND
 }

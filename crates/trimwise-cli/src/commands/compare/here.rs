@@ -82,11 +82,6 @@ impl Here {
         &self.mount
     }
 
-    /// How the host trims today: the mount's discard option, and what trims it periodically.
-    pub fn policy(&self) -> &str {
-        &self.policy
-    }
-
     /// The two lines that open the text.
     pub fn text(&self) -> String {
         self.lines.iter().map(|line| folded(line, 0)).collect::<String>() + "\n"
