@@ -11,7 +11,8 @@ use trimwise::compare::cell::{self, CellSpec, run_cell};
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::median;
 use trimwise::compare::verdict::verdict;
-use trimwise::policy::PolicySpec;
+use trimwise::fs::host::HostConfig;
+use trimwise::policy::{LinuxVersion, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::postmark::PostmarkConfig;
@@ -25,15 +26,15 @@ const SEED: u64 = 1;
 type Mix = (&'static str, u64, &'static str, u8);
 
 const MIXES: [Mix; 10] = [
-    ("sata-small", 512, "postmark:500:5000:100000", 80),
+    ("sata-small", 512, "postmark:500:10000:100000", 80),
     ("ufs21-64gb", 512, "desktop:steps=3k,cache=32MiB", 70),
-    ("nvme-generic", 1024, "lsm:operations=60k,keys=40k", 60),
-    ("sata-500gb-slc", 1024, "unpack:packages=6,upgrades=20,layers=12,kept=2", 80),
-    ("nvme-500gb-dramless", 1024, "oltp:transactions=4k,data=64MiB,checkpoint=16MiB,keep=16MiB", 50),
-    ("sata-generic", 512, "maildir:messages=1k,deliveries=6k", 85),
-    ("vendor2", 512, "postmark:300:3000:150000", 60),
+    ("nvme-generic", 1024, "lsm:operations=200k,keys=60k", 60),
+    ("sata-500gb-slc", 1024, "unpack:packages=6,upgrades=40,layers=25,kept=2", 80),
+    ("nvme-500gb-dramless", 1024, "oltp:transactions=9k,data=64MiB,checkpoint=16MiB,keep=16MiB", 50),
+    ("sata-generic", 512, "maildir:messages=400,deliveries=5k", 85),
+    ("vendor2", 512, "postmark:300:7000:150000", 60),
     ("vendor6", 512, "logs:total=400MiB,rotate=2MiB,keep=3", 70),
-    ("nvme-960gb-enterprise", 1024, "segments:total=500MiB,partitions=4,segment=4MiB,keep=16MiB", 80),
+    ("nvme-960gb-enterprise", 1024, "segments:total=1GiB,partitions=4,segment=4MiB,keep=16MiB", 80),
     ("page-60gb-2009", 512, "maildir:messages=2k,deliveries=5k", 40),
 ];
 
@@ -76,6 +77,8 @@ impl Bed {
             rep,
             seed,
             utilization_percent: Some(self.utilization_percent),
+            // As small next to the drive as the command's defaults are.
+            host: HostConfig::of(LinuxVersion::TODAY, Bytes(self.profile.config.capacity_bytes / 8)),
             ..CellSpec::new(self.profile.clone(), policy, self.workload.clone())
         };
         run_cell(&spec, Box::new(|_| ())).unwrap_or_else(|e| panic!("{}: {e}", self.profile.name))

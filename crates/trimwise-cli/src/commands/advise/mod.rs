@@ -4,6 +4,9 @@
 pub mod arguments;
 pub mod config;
 mod hunt;
+mod report;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::sync::Arc;
@@ -136,7 +139,8 @@ pub fn run(
         advice.apply = config::steps(&advice.apply, advice.mount(), Some(&written));
         advice.written = Some(written);
     }
-    let text = destinations.deliver(&advice, || text::render(&advice, arguments.apply.is_some()))?;
+    let text = || text::render(&advice, arguments.apply.is_some());
+    let text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
     match advice.ended_by {
         None => Ok(text),
         Some(failure) => output::print(&text).and(Err(failure)),

@@ -2,10 +2,12 @@
 
 use trimwise::advise::{Difference, Gated, Means, Place};
 use trimwise::compare::result::Measure;
+use trimwise::compare::summary::Summary;
 use trimwise::units::Bytes;
 
 use super::hunt::{Searched, Tried};
 use super::{Advice, Changed, Nearby};
+use crate::commands::compare::check::longer;
 use crate::commands::compare::{Comparison, table};
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
@@ -36,17 +38,18 @@ pub fn render(advice: &Advice, wants_config: bool) -> String {
     {
         text += &format!("\n{}\n\n{}", bold("The cost of another choice"), costs(advice, comparison));
     }
+    text += &checked(comparison);
     for gated in Gated::ALL {
         text += &surface(&advice.search, gated);
     }
     text += &others(&advice.search);
-    text += &counts(&advice.search);
+    text += &format!("\n{}", folded(&counts(&advice.search), 0));
     text += &to_apply(advice, wants_config);
     text += &format!("\n{}", footer(advice));
     text
 }
 
-fn title(advice: &Advice) -> String {
+pub fn title(advice: &Advice) -> String {
     let settings = &advice.settings;
     let device = advice.comparison.as_ref().and_then(|c| c.cells.first()).map(|cell| cell.device.as_str());
     let on = device.map_or(String::new(), |device| format!(" on {device}"));
@@ -86,7 +89,7 @@ pub fn when_stopped(searched: &Searched) -> String {
 }
 
 /// What to know besides the figures.
-fn notes(advice: &Advice) -> Vec<String> {
+pub fn notes(advice: &Advice) -> Vec<String> {
     let mut notes = Vec::new();
     if let (Some(policy), Some(means)) = (&advice.policy, advice.means)
         && advice.matters == Some(true)
@@ -103,8 +106,8 @@ fn notes(advice: &Advice) -> Vec<String> {
     if let (Some(Changed { policy, time, .. }), Some(true)) = (&advice.changed_kernel, advice.matters) {
         notes.push(match time.is_told_apart {
             true if time.percent < 0.0 => format!(
-                "If your kernel could: `{policy}` would take {} ({}). No stock kernel has it.",
-                changed(time),
+                "If your kernel could: `{policy}` would take {} (interval {}). No stock kernel has it.",
+                longer(time.percent / 100.0),
                 interval(time)
             ),
             _ => format!(
@@ -114,7 +117,7 @@ fn notes(advice: &Advice) -> Vec<String> {
     }
     notes.extend(nearby(&advice.nearby, advice.policy.as_deref().unwrap_or_default()));
     if let Some(comparison) = &advice.comparison {
-        let summary = trimwise::compare::summary::Summary::of(&comparison.cells);
+        let summary = Summary::of(&comparison.cells);
         notes.extend(table::notes(comparison, &summary));
     }
     notes
@@ -129,7 +132,7 @@ fn nearby(nearby: &[Nearby], policy: &str) -> Option<String> {
         let others: Vec<String> = near
             .others
             .iter()
-            .map(|(other, percent)| format!("`{other}` takes {}", figures::change(percent / 100.0)))
+            .map(|(other, percent)| format!("`{other}` takes {}", longer(percent / 100.0)))
             .collect();
         format!("at {} %, {}", near.utilization_percent, others.join(" and "))
     };
@@ -150,8 +153,14 @@ fn interval(d: &Difference) -> String {
 
 /// What each other choice costs, compared with the advice.
 fn costs(advice: &Advice, comparison: &Comparison) -> String {
-    let judged = &comparison.settings.judge;
-    let header = ["policy", judged, "longer", "interval", "wear", "interval"];
+    let (header, rows) = cost_rows(advice, comparison);
+    format!("{}\n{}", laid_out(&header, &rows), folded(&cost_caption(advice), 0))
+}
+
+/// Header and rows of the costs.
+pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<Vec<String>>) {
+    let header =
+        ["policy", &comparison.settings.judge, "longer", "interval", "wear", "interval"].map(str::to_owned);
     let difference = |d: Option<&Difference>| match d {
         None => [figures::NONE.to_owned(), figures::NONE.to_owned()],
         Some(d) if d.is_told_apart => [changed(d), interval(d)],
@@ -170,24 +179,59 @@ fn costs(advice: &Advice, comparison: &Comparison) -> String {
         row.extend(difference(cost.wear.as_ref()));
         rows.push(row);
     }
+    (header, rows)
+}
+
+/// How to read them.
+pub fn cost_caption(advice: &Advice) -> String {
     let confidence = advice.costs.first().map_or(0.0, |cost| cost.time.confidence_percent.floor());
     format!(
-        "{}\n{}",
-        laid_out(&header, &rows),
-        folded(
-            &format!(
-                "Compared with the first row: how much longer, and how much more the flash wears, each with its {confidence} % \
-                 interval. ~: cannot be told apart, or too little to matter. {} runs each, with a seed that the search did \
-                 not see.",
-                comparison.settings.reps
-            ),
-            0
-        )
+        "Compared with the first row: how much longer, and how much more the flash wears, each with its {confidence} % \
+         interval. ~: cannot be told apart, or too little to matter. {} runs each, with a seed that the search did not see.",
+        advice.settings.reps
     )
+}
+
+/// The compared policies in the model and on the real kernel, if they ran there.
+fn checked(comparison: Option<&Comparison>) -> String {
+    let Some((comparison, kernel)) = comparison.and_then(|c| Some((c, c.check.as_ref()?.kernel.as_ref()?)))
+    else {
+        return String::new();
+    };
+    let summary = Summary::of(&comparison.cells);
+    let Some(device) = summary.devices.first() else { return String::new() };
+    let (header, rows) = table::columns(device, comparison, summary.measure);
+    let title = format!("Checked on the {} of Linux {}", kernel.file_system, kernel.release);
+    format!("\n{}\n\n{}", bold(&title), laid_out(&header, &rows))
 }
 
 /// LOW x HIGH: how much longer than the best.
 fn surface(searched: &Searched, gated: Gated) -> String {
+    let (header, rows) = watermarks(searched, gated);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(low, row)| std::iter::once(low).chain(row.into_iter().map(|cell| cell.text)).collect())
+        .collect();
+    format!("\n{}\n\n{}", bold(&surface_title(gated)), laid_out(&header, &rows))
+}
+
+/// The title of a surface.
+pub fn surface_title(gated: Gated) -> String {
+    format!("set:LOW:HIGH{}, percent longer than the best", gated.terms())
+}
+
+/// A cell of a surface.
+pub struct SurfaceCell {
+    pub text: String,
+    /// How much longer, if it ran.
+    pub excess_percent: Option<f64>,
+}
+
+/// A surface: its header, and each row with its low watermark. Watermarks of which nothing ran are left out.
+pub fn watermarks(searched: &Searched, gated: Gated) -> (Vec<String>, Vec<(String, Vec<SurfaceCell>)>) {
     let at = |low: u64, high: u64| {
         searched
             .candidates
@@ -198,23 +242,15 @@ fn surface(searched: &Searched, gated: Gated) -> String {
     let lows: Vec<u64> = axis.iter().copied().filter(|&l| axis.iter().any(|&h| at(l, h).is_some())).collect();
     let highs: Vec<u64> =
         axis.iter().copied().filter(|&h| axis.iter().any(|&l| at(l, h).is_some())).collect();
-    if lows.is_empty() {
-        return String::new();
-    }
-    let header: Vec<String> = std::iter::once("LOW \\ HIGH".to_owned())
-        .chain(highs.iter().map(|high| format!("{high} %")))
-        .collect();
-    let row = |&low: &u64| {
-        let cell = |&high: &u64| match at(low, high) {
-            None if low > high => String::new(),
-            None => NOT_RUN.to_owned(),
-            Some(tried) => excess(tried),
-        };
-        std::iter::once(format!("{low} %")).chain(highs.iter().map(cell)).collect::<Vec<String>>()
+    let header =
+        std::iter::once("LOW \\ HIGH".to_owned()).chain(highs.iter().map(|high| format!("{high} %")));
+    let cell = |low: u64, high: u64| match at(low, high) {
+        None if low > high => SurfaceCell { text: String::new(), excess_percent: None },
+        None => SurfaceCell { text: NOT_RUN.to_owned(), excess_percent: None },
+        Some(tried) => SurfaceCell { text: excess(tried), excess_percent: tried.excess_percent },
     };
-    let rows: Vec<Vec<String>> = lows.iter().map(row).collect();
-    let title = format!("set:LOW:HIGH{}, percent longer than the best", gated.terms());
-    format!("\n{}\n\n{}", bold(&title), laid_out(&header, &rows))
+    let row = |&low: &u64| (format!("{low} %"), highs.iter().map(|&high| cell(low, high)).collect());
+    (header.collect(), lows.iter().map(row).collect())
 }
 
 /// `+1.2`, and the runs behind it if there are several.
@@ -229,8 +265,19 @@ fn excess(tried: &Tried) -> String {
     }
 }
 
-/// The candidates without watermarks.
+/// The headings of the other candidates.
+pub const OTHERS: [&str; 5] = ["policy", "applied by", "runs", "longer than the best", "same run as"];
+
 fn others(searched: &Searched) -> String {
+    let rows = other_rows(searched);
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\n{}\n\n{}", bold("Other candidates"), laid_out(&OTHERS, &rows))
+}
+
+/// The candidates without watermarks.
+pub fn other_rows(searched: &Searched) -> Vec<Vec<String>> {
     let is_other = |tried: &&Tried| !matches!(tried.place, Place::Watermarks { .. });
     let row = |tried: &Tried| {
         vec![
@@ -241,16 +288,11 @@ fn others(searched: &Searched) -> String {
             tried.same_as.clone().unwrap_or_default(),
         ]
     };
-    let rows: Vec<Vec<String>> = searched.candidates.iter().filter(is_other).map(row).collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let header = ["policy", "applied by", "runs", "longer than the best", "same run as"];
-    format!("\n{}\n\n{}", bold("Other candidates"), laid_out(&header, &rows))
+    searched.candidates.iter().filter(is_other).map(row).collect()
 }
 
 /// How much was tried, and what was not.
-fn counts(searched: &Searched) -> String {
+pub fn counts(searched: &Searched) -> String {
     let runs = &searched.runs;
     let mut text = format!(
         "{} candidates, {} runs to search them, {} to compare the best, {} at other fullness; running each 8 times would \
@@ -275,7 +317,7 @@ fn counts(searched: &Searched) -> String {
             text += &format!(" Not tried: {} ({reason}).", names.join(", "));
         }
     }
-    format!("\n{}", folded(&text, 0))
+    text
 }
 
 fn to_apply(advice: &Advice, wants_config: bool) -> String {

@@ -6,7 +6,7 @@ pub(in crate::commands) mod here;
 mod on_directory;
 mod on_kernel;
 pub(in crate::commands) mod on_model;
-mod report;
+pub(in crate::commands) mod report;
 pub(in crate::commands) mod room;
 pub(in crate::commands) mod table;
 #[cfg(test)]
