@@ -130,3 +130,89 @@ pub fn steps(steps: &[Apply], mount: Option<&str>, written: Option<&Written>) ->
     };
     steps.iter().map(left).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use trimwise::compare::apply::apply;
+
+    use super::*;
+    use crate::arguments::OutputArguments;
+
+    fn destinations(force: bool) -> Destinations {
+        Destinations::check(&OutputArguments { force, ..OutputArguments::default() }).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_what_trimwised_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("trimwise.toml");
+        fs::write(&main, "slice-ms = 50\n").unwrap();
+        let file = folder.path().join("trimwise.toml.d/advice.toml");
+        check(&file, false, &destinations(false)).unwrap();
+        for (policy, mount, toggles) in [
+            ("set:40:90", Some("/home"), true),
+            ("judicious", Some("/a \"b\"\\c\n\u{fc}"), false),
+            ("set:70:80+lazy:1:1+reuse+merge", None, false),
+        ] {
+            let spec: PolicySpec = policy.parse().unwrap();
+            let written = write(&file, (spec, mount), "trimwise advise\n", &destinations(true)).unwrap();
+            let config = Config::load(&main).unwrap();
+            let treatment =
+                mount.map_or(Some(config.default), |mount| config.treatment(Path::new(mount))).unwrap();
+            assert_eq!(
+                (treatment.policy, treatment.settings.may_toggle),
+                (spec, toggles),
+                "{}",
+                written.text
+            );
+            assert_eq!(written.notes.last().unwrap(), "trimwised accepts its configuration with this file.");
+            assert_eq!(written.notes.len(), if mount.is_none() { 2 } else { 1 });
+        }
+        // Nothing is replaced unless asked for.
+        let refused = check(&file, false, &destinations(false)).unwrap_err().to_string();
+        assert!(refused.contains("already exists; pass --force"), "{refused}");
+        let spec = PolicySpec::JUDICIOUS;
+        assert!(write(&file, (spec, None), "", &destinations(false)).is_err());
+        assert!(fs::read_to_string(&file).unwrap().contains("set:70:80"), "what was there stays");
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("trimwise.toml");
+        let file = folder.path().join("trimwise.toml.d/advice.toml");
+        let write =
+            || write(&file, (PolicySpec::JUDICIOUS, Some("/home")), "x", &destinations(true)).unwrap().notes;
+        assert!(write()[0].contains("is not there"), "no main file");
+        fs::write(&main, "").unwrap();
+        fs::write(folder.path().join("trimwise.toml.d/z.toml"), "[mount.\"/home\"]\npolicy = \"off\"\n")
+            .unwrap();
+        assert!(write()[0].contains("Another file sets the policy to `off` and wins"), "{:?}", write());
+        fs::write(&main, "colour = 1\n").unwrap();
+        assert!(write()[0].contains("refuses its configuration as a whole"), "{:?}", write());
+    }
+
+    #[test]
+    fn names_that_trimwised_would_not_read_are_refused() {
+        for (file, expected) in [
+            ("advice.conf", "ends in .toml"),
+            ("/no/such/folder/advice.toml", "does not exist"),
+            ("-", "cannot be printed"),
+        ] {
+            let refused = check(Path::new(file), true, &destinations(true)).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_steps_that_are_left_name_the_mount_and_write_nothing_again() {
+        let all = apply("set:40:90", None);
+        let written = Written { file: "x".into(), text: String::new(), notes: Vec::new() };
+        let commands =
+            |steps: Vec<Apply>| steps.into_iter().flat_map(|step| step.commands).collect::<Vec<_>>();
+        let left = commands(steps(&all, Some("/home"), Some(&written)));
+        assert_eq!(left[0], "trimwise config check");
+        assert!(commands(steps(&all, Some("/home"), None))[1].contains("[mount.\"/home\"]"));
+        assert!(commands(steps(&all, Some("/a b"), None))[1].contains("MOUNT"), "to be quoted by the user");
+    }
+}

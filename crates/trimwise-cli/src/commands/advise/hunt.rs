@@ -53,6 +53,8 @@ pub struct Searched {
     pub candidates: Vec<Tried>,
     /// What these runs cannot judge.
     pub left_out: Vec<LeftOut>,
+    /// Duration of the first run, without TRIM.
+    pub run_ns: u64,
     /// Watermarks that were considered, in percent.
     pub watermarks_percent: Vec<u64>,
 }
@@ -131,7 +133,7 @@ impl Hunt<'_> {
         }
         let best_changed = changed.finalists().first().and_then(|&i| space.changed.get(i)).map(|c| c.policy);
         Ok(Found {
-            searched: searched(&space, &search, &changed),
+            searched: searched(&space, &search, &changed, first.duration_ns),
             shortlist: space.shortlist(&search),
             changed: best_changed,
             measure,
@@ -207,7 +209,7 @@ impl Hunt<'_> {
     }
 }
 
-fn searched(space: &Space, search: &Search, changed: &Search) -> Searched {
+pub fn searched(space: &Space, search: &Search, changed: &Search, run_ns: u64) -> Searched {
     let finalists = search.finalists();
     let best = finalists.first().copied();
     let tried = |i: usize| {
@@ -232,6 +234,7 @@ fn searched(space: &Space, search: &Search, changed: &Search) -> Searched {
         },
         candidates: finalists.iter().copied().chain(others).filter_map(tried).collect(),
         left_out: space.left_out.clone(),
+        run_ns,
         watermarks_percent: space.axis().to_vec(),
     }
 }

@@ -45,6 +45,8 @@ pub struct Advice {
     policy: Option<String>,
     /// What it takes to apply it.
     means: Option<Means>,
+    /// What the host of `--here` does today, as a policy; null if unknown.
+    today: Option<String>,
     /// Whether the choice of a policy makes a difference at all; null if the runs cannot tell.
     matters: Option<bool>,
     /// The advice in a few sentences.
@@ -162,28 +164,12 @@ fn advised(
         baseline: WITHOUT_TRIM.to_owned(),
         ..hunt.plan.settings.clone()
     };
-    let mut advice = Advice {
-        trimwise: trimwise::VERSION,
-        seed: hunt.seed(),
-        settings,
-        partial: found.ended_by.is_some(),
-        policy: None,
-        means: None,
-        matters: None,
-        text: String::new(),
-        gain: None,
-        costs: Vec::new(),
-        changed_kernel: None,
-        nearby: Vec::new(),
-        search: found.searched.clone(),
-        apply: Vec::new(),
-        written: None,
-        comparison: None,
-        ended_by: found.ended_by.clone(),
-    };
+    let mut advice = Advice::new(settings, hunt.seed(), found.searched.clone());
+    (advice.partial, advice.ended_by) = (found.ended_by.is_some(), found.ended_by.clone());
     if found.frees_nothing {
-        advice.text = "No advice: the workload freed nothing, so no policy had anything to trim. To choose a policy, run \
-                       a workload that removes or replaces files."
+        advice.text = "No advice: the workload freed nothing that was committed (ext4 commits after 5 s, or at an fsync), \
+                       so no policy had anything to trim. To choose a policy, run a workload that removes or replaces \
+                       files, or a longer one."
             .to_owned();
         return Ok(advice);
     }
@@ -234,6 +220,30 @@ fn command(arguments: &AdviseArguments, settings: &Settings) -> String {
 }
 
 impl Advice {
+    /// One that concludes nothing yet.
+    fn new(settings: Settings, seed: u64, search: Searched) -> Self {
+        Self {
+            trimwise: trimwise::VERSION,
+            seed,
+            settings,
+            partial: false,
+            policy: None,
+            means: None,
+            today: None,
+            matters: None,
+            text: String::new(),
+            gain: None,
+            costs: Vec::new(),
+            changed_kernel: None,
+            nearby: Vec::new(),
+            search,
+            apply: Vec::new(),
+            written: None,
+            comparison: None,
+            ended_by: None,
+        }
+    }
+
     /// The policy to use.
     fn spec(&self) -> Option<PolicySpec> {
         self.policy.as_ref()?.parse().ok()
@@ -269,6 +279,7 @@ impl Advice {
             life_time: own.life_time,
         });
         self.costs = advise::costs(device, policy);
+        self.today = comparison.here.as_ref().and_then(|here| here.today()).map(str::to_owned);
         let mount = comparison.here.as_ref().map(|here| here.mount());
         if self.matters == Some(true) {
             self.text.clone_from(&verdict.text);

@@ -15,6 +15,9 @@ use crate::table::{bold, folded, laid_out};
 /// Where nothing ran.
 const NOT_RUN: &str = "\u{b7}";
 
+/// In shorter runs chance decides how many commits there are.
+const SHORT_NS: u64 = 30_000_000_000;
+
 /// Renders the whole text; `wants_config` if `--apply` was given.
 pub fn render(advice: &Advice, wants_config: bool) -> String {
     let comparison = advice.comparison.as_ref();
@@ -102,6 +105,21 @@ pub fn notes(advice: &Advice) -> Vec<String> {
             ),
             Means::Changed => String::new(),
         });
+    }
+    let today =
+        advice.today.as_ref().and_then(|today| advice.costs.iter().find(|cost| cost.policy == *today));
+    if let (Some(today), Some(true)) = (today, advice.matters) {
+        let how = match today.time.is_told_apart {
+            true => format!("which takes {}", longer(today.time.percent / 100.0)),
+            false => "whose time cannot be told apart".to_owned(),
+        };
+        notes.push(format!("Today this host has `{}`, {how}.", today.policy));
+    }
+    if advice.search.run_ns < SHORT_NS && advice.policy.is_some() {
+        notes.push(format!(
+            "A run takes only {} of virtual time, and commits come every 5 s: a longer workload shows more.",
+            figures::time(advice.search.run_ns as f64 / 1e9)
+        ));
     }
     if let (Some(Changed { policy, time, .. }), Some(true)) = (&advice.changed_kernel, advice.matters) {
         notes.push(match time.is_told_apart {
