@@ -1,4 +1,8 @@
 //! The search, as a state machine: it says what to run next and is told what came of it.
+//!
+//! Candidates form a graph: settings that differ by a step are neighbours. Where many settings do the same, as watermarks
+//! that the workload never crosses do, there is a plateau of identical runs. It counts as one candidate, and only its
+//! border is explored.
 
 use std::collections::BTreeMap;
 
@@ -147,8 +151,7 @@ impl Search {
                 }
                 Phase::Explore(times) => {
                     let leaders = self.kept(self.distinct(), LEADERS);
-                    let near = leaders.iter().flat_map(|&i| self.nodes[i].neighbours.iter().copied());
-                    let jobs = self.missing(near, 1);
+                    let jobs = self.missing(self.bordering(&leaders).into_iter(), 1);
                     self.phase = Phase::Explore(times + 1);
                     if jobs.is_empty() || times == EXPLORATIONS_MAX {
                         self.field = self.distinct();
@@ -165,6 +168,20 @@ impl Search {
             }
         }
         Vec::new()
+    }
+
+    /// What lies next to these, or next to those that are the same as one of them; but not what is surrounded by the same,
+    /// which would be the same too.
+    fn bordering(&self, leaders: &[usize]) -> Vec<usize> {
+        let like = |i: usize| (self.runs(i) > 0).then(|| self.same_as(i).unwrap_or(i));
+        let members = (0..self.nodes.len()).filter(|&i| like(i).is_some_and(|like| leaders.contains(&like)));
+        let near = members.flat_map(|i| self.nodes[i].neighbours.iter().map(move |&near| (i, near)));
+        let is_border = |&(member, near): &(usize, usize)| {
+            let around = &self.nodes[near].neighbours;
+            let further = around.iter().flat_map(|&i| &self.nodes[i].neighbours);
+            around.iter().chain(further).any(|&i| like(i).is_some() && like(i) != like(member))
+        };
+        near.filter(is_border).map(|(_, near)| near).collect()
     }
 
     /// Keeps the better part of the field and has it run as often again. After one run, a third is the better part:

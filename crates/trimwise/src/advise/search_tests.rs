@@ -106,6 +106,20 @@ fn a_plateau_counts_as_one() {
 }
 
 #[test]
+fn only_the_border_of_a_plateau_is_explored() {
+    let side = 11;
+    // The best lies between a plateau and worse ones, in no coarse place.
+    let search = searched(grid(side), |job| match job.candidate % side {
+        0..=4 => observation(100.0, 1.0),
+        5 => observation(90.0 + (job.candidate / side) as f64, 1.0),
+        x => observation(110.0 + x as f64 + (job.candidate / side) as f64 * 0.1, 1.0),
+    });
+    assert_eq!(search.finalists()[0], 5);
+    let inside = (0..side * side).filter(|i| i % side < 3 && !search.seen(*i).is_empty()).count();
+    assert_eq!(inside, 2 * 6, "only the coarse ones");
+}
+
+#[test]
 fn of_equally_fast_ones_the_gentlest_wins_however_late_it_comes() {
     let search = searched(line(24), |job| {
         let wear = if job.candidate == 20 { 50.0 } else { 100.0 };

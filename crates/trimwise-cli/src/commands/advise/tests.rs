@@ -56,13 +56,18 @@ fn advice(seconds: Seconds) -> Advice {
 
 /// A gate at 75 and 85 % is best.
 fn gated(policy: &str) -> f64 {
-    match policy {
-        "set:75:85" => 80.0,
-        "ideal" => 79.0,
-        "off" => 120.0,
-        p if p.starts_with("set:7") && !p.contains("lazy") => 84.0,
-        p if p.starts_with("set") => 95.0,
-        _ => 100.0,
+    let watermarks = policy.strip_prefix("set:").and_then(|rest| {
+        let (low, high) = rest.split_once('+').map_or(rest, |(marks, _)| marks).split_once(':')?;
+        Some((low.parse::<f64>().ok()?, high.parse::<f64>().ok()?))
+    });
+    match (policy, watermarks) {
+        ("ideal", _) => 79.0,
+        ("off", _) => 120.0,
+        (_, None) => 100.0,
+        (_, Some((low, high))) => {
+            let behind = if policy.contains('+') { 4.0 } else { 0.0 };
+            80.0 + behind + ((low - 75.0).abs() + (high - 85.0).abs()) * 0.3
+        }
     }
 }
 
@@ -89,7 +94,7 @@ fn a_policy_of_the_daemon_is_advised_with_its_gain_and_the_cost_of_others() {
 fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
     let advice = advice(|_| 100.0);
     assert_eq!((advice.matters, advice.policy.as_deref()), (Some(false), Some("off")));
-    assert!(advice.text.starts_with("It does not matter: of 117 candidates"), "{}", advice.text);
+    assert!(advice.text.starts_with("It does not matter: of 120 candidates"), "{}", advice.text);
     assert!(advice.apply.is_empty() && advice.gain.is_none());
     let text = text::render(&advice, true);
     assert!(text.contains("--apply wrote nothing: there is nothing to change."), "{text}");
