@@ -23,6 +23,9 @@ pub const DAY: &str = "server";
 /// Repetitions: six are the fewest that give a 95 % interval of the median (1 - 2 / 2^6 = 96.9 %).
 pub const REPS: u32 = 6;
 
+/// Repetitions of the comparison that ends an advice: as many as its search gives the last ones left.
+pub const ADVICE_REPS: u32 = trimwise::advise::REPS_MAX;
+
 /// The seed: any will do, as long as it is always the same.
 pub const SEED: u64 = 1;
 

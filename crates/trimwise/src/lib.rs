@@ -4,6 +4,7 @@
 //! policies as state machines, and workloads over narrow traits. It opens no file, starts no thread and reads no clock,
 //! so the same inputs and seed give the same bytes on any machine.
 
+pub mod advise;
 pub mod block;
 pub mod compare;
 pub mod content;

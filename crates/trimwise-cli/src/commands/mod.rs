@@ -1,5 +1,6 @@
 //! The commands. Each module holds one whole: its arguments, how it runs, its JSON, its text and its report.
 
+pub mod advise;
 pub mod bench;
 pub mod compare;
 pub mod crashtest;
@@ -22,6 +23,7 @@ pub mod workloads;
 use clap::{Parser, Subcommand};
 use trimwise_lab::failure::Failure;
 
+use advise::arguments::AdviseArguments;
 use bench::arguments::BenchArguments;
 use compare::arguments::CompareArguments;
 use crashtest::arguments::CrashtestArguments;
@@ -81,6 +83,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Run a workload under several TRIM policies and say which one to use
     Compare(CompareArguments),
+    /// Search policies and their settings for a workload and a drive, and say what to set and what it gains
+    Advise(AdviseArguments),
     /// Repeat a published experiment and show its figures next to ours
     Reproduce(ReproduceArguments),
     /// Cut the power at many points of random runs and check that no TRIM policy loses data
@@ -134,6 +138,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<String, Failure> {
     match command {
         Command::Compare(arguments) => compare::run(&arguments, interrupt::install),
+        Command::Advise(arguments) => advise::run(&arguments, interrupt::install),
         Command::Reproduce(arguments) => reproduce::run(&arguments, interrupt::install),
         Command::Crashtest(arguments) => {
             crashtest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))

@@ -44,6 +44,7 @@ fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
     for line in [
         "--help",
         "compare --help",
+        "advise --help",
         "reproduce --help",
         "trim --help",
         "record --help",
@@ -228,6 +229,10 @@ fn the_same_policy_twice_is_refused() {
 #[test]
 fn a_device_or_workload_that_is_neither_name_nor_file_is_refused() {
     refused("compare --device nosuch.toml", &["nosuch.toml"]);
+    refused("advise --device vertex-60gb@1.3", &["does not support TRIM", "expected one that does"]);
+    refused("advise --apply advice.conf", &["ends in .toml"]);
+    refused("advise --check kernel:6.12:xfs", &["only ext4"]);
+    refused("advise --seed 18446744073709551615", &["--seed"]);
     refused("compare --device /proc", &["/proc", "directory"]);
     refused("compare --device /dev/zero", &["/dev/zero", "1 MiB"]);
 }
@@ -288,8 +293,14 @@ fn existing_files_are_not_overwritten() {
 fn the_guide_names_every_option_of_compare_and_others() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
     let guide = std::fs::read_to_string(path).unwrap();
-    let lines =
-        ["compare --help", "bench --help", "trim --help", "device attach --help", "device serve --help"];
+    let lines = [
+        "compare --help",
+        "advise --help",
+        "bench --help",
+        "trim --help",
+        "device attach --help",
+        "device serve --help",
+    ];
     let help = lines.map(|line| text(&trimwise_in(Path::new("."), line).stdout)).concat();
     let listed =
         help.lines().map(str::trim_start).filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--")));

@@ -7,6 +7,7 @@ mod device_place;
 #[path = "../common/trim_command.rs"]
 mod trim_command;
 
+mod advise;
 mod command_line;
 mod daemon;
 mod device;

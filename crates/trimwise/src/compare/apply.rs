@@ -3,9 +3,12 @@
 use serde::Serialize;
 
 use super::days::Trimmer;
-use crate::policy::{BatchConfig, LiveUse, PolicySpec};
+use crate::policy::{BatchConfig, PolicySpec};
 use crate::ssd::LinkKind;
 use crate::units::SimDuration;
+
+/// Where trimwised reads further configuration files.
+pub const CONFIG_FOLDER: &str = "/etc/trimwise.toml.d";
 
 /// A step: what it does, and the commands for root. `MOUNT` stands for the mount point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,7 +68,7 @@ pub fn apply(policy: &str, link: Option<LinkKind>) -> Vec<Apply> {
             [],
         ));
     }
-    let toggles = spec.live() == LiveUse::Kernel;
+    let toggles = spec.toggles_discard();
     if !toggles {
         steps.extend(mounted_with("nodiscard"));
     }
@@ -118,7 +121,7 @@ fn timer(config: BatchConfig) -> Apply {
 /// goes on managing the others. It may switch `discard` if that is how it does so.
 fn daemon(spec: PolicySpec, toggles: bool) -> Apply {
     let toggle = if toggles { " 'toggle = true'" } else { "" };
-    let folder = "/etc/trimwise.toml.d";
+    let folder = CONFIG_FOLDER;
     Apply::new(
         format!("Let trimwised follow `{spec}` here, and its defaults elsewhere, in place of fstrim.timer"),
         [

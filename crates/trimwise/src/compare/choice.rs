@@ -72,20 +72,13 @@ pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<C
         .policies
         .iter()
         .filter(|p| !p.bound && !p.unswept || p.policy == fastest.policy)
-        .filter(|p| {
-            p.policy == fastest.policy
-                || !told_apart(&compare(&p.time_s, &fastest.time_s), SPEED_INDIFFERENCE)
-        })
+        .filter(|p| p.policy == fastest.policy || is_as_fast(&p.time_s, &fastest.time_s))
         .collect();
     let wear = Wear::of(device, &as_fast);
-    let wear_of = |p: &PolicySummary| wear.sample(p);
-    let least_wear =
-        as_fast.iter().filter_map(|p| wear_of(p)).min_by(|a, b| a.median().total_cmp(&b.median()));
-    let is_gentle = |p: &PolicySummary| match (wear_of(p), &least_wear) {
-        (Some(wear), Some(least)) => !told_apart(&compare(&wear, least), WEAR_INDIFFERENCE),
-        _ => true,
-    };
-    let (gentle, rougher): (Vec<&PolicySummary>, Vec<_>) = as_fast.into_iter().partition(|p| is_gentle(p));
+    let wears: Vec<Option<Sample>> = as_fast.iter().map(|p| wear.sample(p)).collect();
+    let mut is_gentle = gentle(&wears).into_iter();
+    let (gentle, rougher): (Vec<&PolicySummary>, Vec<_>) =
+        as_fast.into_iter().partition(|_| is_gentle.next().unwrap_or(true));
     let kept = gentle.iter().copied().find(|p| p.policy == baseline);
     let chosen = kept.or_else(|| self::fastest(gentle.iter().copied()))?;
     let others = gentle.into_iter().filter(|p| p.policy != chosen.policy);
@@ -94,6 +87,33 @@ pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<C
         alike: others.map(|p| p.policy).collect(),
         rougher: rougher.into_iter().map(|p| p.policy).collect(),
     })
+}
+
+fn is_as_fast(time: &Sample, fastest: &Sample) -> bool {
+    !told_apart(&compare(time, fastest), SPEED_INDIFFERENCE)
+}
+
+/// For each whether it cannot be told apart from the one that wears the flash least.
+fn gentle(wears: &[Option<Sample>]) -> Vec<bool> {
+    let least = wears.iter().flatten().min_by(|a, b| a.median().total_cmp(&b.median()));
+    let is_gentle = |wear: &Option<Sample>| match (wear, least) {
+        (Some(wear), Some(least)) => !told_apart(&compare(wear, least), WEAR_INDIFFERENCE),
+        _ => true,
+    };
+    wears.iter().map(is_gentle).collect()
+}
+
+/// The index of the best by the same rule, without a baseline; `None` if there are none.
+pub(crate) fn best(times: &[Sample], wears: &[Option<Sample>]) -> Option<usize> {
+    let lowest =
+        |of: &[usize]| of.iter().copied().min_by(|&a, &b| times[a].median().total_cmp(&times[b].median()));
+    let all: Vec<usize> = (0..times.len().min(wears.len())).collect();
+    let fastest = lowest(&all)?;
+    let as_fast: Vec<usize> = all.into_iter().filter(|&i| is_as_fast(&times[i], &times[fastest])).collect();
+    let is_gentle = gentle(&as_fast.iter().map(|&i| wears[i].clone()).collect::<Vec<_>>());
+    let gentle: Vec<usize> =
+        as_fast.into_iter().zip(is_gentle).filter(|(_, is)| *is).map(|(i, _)| i).collect();
+    lowest(&gentle)
 }
 
 /// The policy with the lowest median.
@@ -153,7 +173,7 @@ impl Wear {
     }
 
     /// The wear in each repetition of a policy; `None` on a real directory.
-    fn sample(self, policy: &PolicySummary) -> Option<Sample> {
+    pub fn sample(self, policy: &PolicySummary) -> Option<Sample> {
         policy.device_sample_of(|d| match self {
             Self::Erases => d.erases as f64,
             Self::UnitsUnerased | Self::UnitsForFewErases => d.nand_units_written as f64,

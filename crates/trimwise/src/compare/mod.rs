@@ -2,7 +2,7 @@
 
 pub mod apply;
 pub mod cell;
-mod choice;
+pub(crate) mod choice;
 mod daemon;
 pub mod days;
 mod figures;

@@ -102,6 +102,11 @@ impl PolicySpec {
         self.live() != LiveUse::Unsuited
     }
 
+    /// Whether a live host follows it by turning the kernel's own `discard` on and off.
+    pub fn toggles_discard(self) -> bool {
+        self.live() == LiveUse::Kernel
+    }
+
     /// The settings of its sweeps, if it does nothing but sweep all free space at intervals.
     pub fn batch(self) -> Option<BatchConfig> {
         let is_batch = self.gate.is_none() && self.issuer.term.form == batch::TERM.form;

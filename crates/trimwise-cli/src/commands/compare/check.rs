@@ -303,7 +303,7 @@ impl Pair<'_> {
 }
 
 /// `16.3 % longer`.
-fn longer(change: f64) -> String {
+pub fn longer(change: f64) -> String {
     let figure = figures::change(change.abs());
     format!("{} {}", figure.trim_start_matches('+'), if change < 0.0 { "less" } else { "longer" })
 }

@@ -77,6 +77,20 @@ pub struct Here {
 }
 
 impl Here {
+    /// Where the file system is mounted.
+    pub fn mount(&self) -> &str {
+        &self.mount
+    }
+
+    /// What the mount does today, as a policy of the modelled file system; `None` if that has no such policy.
+    pub fn today(&self) -> Option<&'static str> {
+        match self.policy.split(',').next() {
+            Some("discard") if self.file_system != "f2fs" => Some("commit"),
+            Some("nodiscard") => Some("off"),
+            _ => None,
+        }
+    }
+
     /// The two lines that open the text.
     pub fn text(&self) -> String {
         self.lines.iter().map(|line| folded(line, 0)).collect::<String>() + "\n"

@@ -1,14 +1,14 @@
 //! `trimwise compare`: runs each device, policy and repetition in parallel and evaluates the results.
 
 pub mod arguments;
-mod check;
-pub mod here;
+pub(in crate::commands) mod check;
+pub(in crate::commands) mod here;
 mod on_directory;
 mod on_kernel;
-mod on_model;
-mod report;
-mod room;
-mod table;
+pub(in crate::commands) mod on_model;
+pub(in crate::commands) mod report;
+pub(in crate::commands) mod room;
+pub(in crate::commands) mod table;
 #[cfg(test)]
 pub mod tests;
 mod workload;
@@ -269,7 +269,7 @@ impl Settings {
 }
 
 /// Has the runs judged by what `--judge` says.
-fn judge(arguments: &CompareArguments, cells: &mut [Cell]) -> Result<(), Failure> {
+pub(in crate::commands) fn judge(arguments: &CompareArguments, cells: &mut [Cell]) -> Result<(), Failure> {
     let Some(measure) = arguments.judge else { return Ok(()) };
     let judged = cells.iter_mut().try_for_each(|cell| cell.judge_by(measure));
     judged.map_err(|e| Failure::usage(format!("--judge {measure}: {e}")))

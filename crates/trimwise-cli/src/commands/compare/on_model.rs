@@ -33,13 +33,13 @@ use crate::interrupt::OnInterrupt;
 pub struct Plan {
     pub devices: Vec<(String, Profile)>,
     pub policies: Vec<(String, Trimmer)>,
-    workload: Workload,
+    pub workload: Workload,
     days: Option<Days>,
-    utilization_percent: u8,
+    pub utilization_percent: u8,
     linux: LinuxVersion,
     memory: Bytes,
-    seed: u64,
-    here: Option<Here>,
+    pub seed: u64,
+    pub here: Option<Here>,
     pub settings: Settings,
 }
 
@@ -226,7 +226,7 @@ fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
 
 impl Plan {
     /// Runs one cell: deterministic, and the same on any thread.
-    fn run_cell(
+    pub fn run_cell(
         &self,
         (device, trimmer): (&Profile, Trimmer),
         rep: u32,

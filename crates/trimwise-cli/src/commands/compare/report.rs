@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
+use trimwise::compare::apply::Apply;
 use trimwise::compare::result::{Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
 use trimwise::compare::statistics::median;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -52,9 +53,15 @@ struct Device {
 
 /// A step that applies the policy.
 #[derive(Serialize)]
-struct Step {
+pub struct Step {
     what: Value,
     commands: String,
+}
+
+impl Step {
+    pub fn of(step: &Apply) -> Self {
+        Self { what: with_code(&step.what), commands: step.commands.join("\n") }
+    }
 }
 
 /// Renders the whole file.
@@ -96,11 +103,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         verdict: with_code(&verdict.text),
         why: with_code(&verdict.why),
         apply_heading: with_code(&table::steps_heading(verdict.policy.as_deref().unwrap_or_default())),
-        apply: verdict
-            .apply
-            .iter()
-            .map(|step| Step { what: with_code(&step.what), commands: step.commands.join("\n") })
-            .collect(),
+        apply: verdict.apply.iter().map(Step::of).collect(),
         notes: table::notes(comparison, &summary),
         devices,
         settings: shown_settings(comparison),

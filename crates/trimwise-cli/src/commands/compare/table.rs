@@ -103,7 +103,7 @@ pub fn steps_heading(policy: &str) -> String {
 }
 
 /// The steps that apply a policy; empty if there are none.
-fn steps(policy: Option<&str>, steps: &[Apply]) -> String {
+pub fn steps(policy: Option<&str>, steps: &[Apply]) -> String {
     let Some(policy) = policy.filter(|_| !steps.is_empty()) else { return String::new() };
     let mut text = format!("\n{}", folded(&steps_heading(policy), 0));
     for step in steps {

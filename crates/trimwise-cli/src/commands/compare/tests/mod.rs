@@ -1,6 +1,6 @@
 pub mod cells;
 mod report;
-mod table;
+pub mod table;
 
 use std::time::SystemTime;
 

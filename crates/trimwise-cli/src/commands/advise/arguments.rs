@@ -1,0 +1,113 @@
+//! Arguments of `advise`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use trimwise::compare::result::Measure;
+
+use crate::arguments::{GuestLimits, OutputArguments, whole, word};
+use crate::commands::compare::arguments::CompareArguments;
+use crate::defaults;
+
+/// Arguments of `advise`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct AdviseArguments {
+    /// The workload, as for `trimwise compare`: PostMark configuration or built-in name, application, job:FILE.fio,
+    /// append, fullwrite, or a recording, trace:FILE
+    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", default_value = defaults::WORKLOAD,
+          value_parser = word)]
+    pub workload: String,
+
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file [default: sata-small]
+    #[arg(long, short = 'd', value_name = "NAME|FILE", value_parser = word)]
+    pub device: Option<String>,
+
+    /// Take drive, kernel, memory and fullness from the file system that contains PATH; --apply is then about that one
+    #[arg(long, value_name = "PATH")]
+    pub here: Option<PathBuf>,
+
+    /// Model the whole drive that --here found, even if it has more than 16 GiB
+    #[arg(long, requires = "here")]
+    pub full_size: bool,
+
+    /// How full the file system is before the run [default: 80]
+    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
+    pub utilization: Option<u8>,
+
+    /// Linux version of the modelled host [default: 6.12]; with --check the kernel named there
+    #[arg(long, value_name = "VERSION")]
+    pub linux: Option<String>,
+
+    /// Memory of the machine in MiB [default: 1024]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
+    pub memory: Option<u64>,
+
+    /// What policies are judged by: `total`, or a latency such as p99:fsync
+    #[arg(long, value_name = "total|p99:fsync|...")]
+    pub judge: Option<Measure>,
+
+    /// Also run those of the compared policies that a stock kernel has on a real one: kernel:VERSION:ext4[:MOUNT_OPTIONS]
+    #[arg(long, value_name = "kernel:VERSION:ext4")]
+    pub check: Option<String>,
+
+    /// If the advice is a policy of trimwised, write its configuration to FILE, a new file
+    /// [default: /etc/trimwise.toml.d/advice.toml]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = super::config::DEFAULT_FILE)]
+    pub apply: Option<PathBuf>,
+
+    /// Repetitions of the final comparison, which the search has not seen
+    #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::ADVICE_REPS,
+          value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true)]
+    pub reps: u32,
+
+    /// Seed of the search; the final comparison has the next one [default: 1]
+    #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX - 1),
+          allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
+    /// Where results go and how they are made
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trimwise advise --here /home --workload desktop\n      \
+    what to set for /home, if its use is like a desktop's\n  \
+    trimwise advise --here /var/lib --workload trace:db.trace --apply\n      \
+    for a recorded workload (`trimwise record`); writes trimwised's configuration\n  \
+    trimwise advise --workload lsm --judge p99:fsync --device nvme-generic\n      \
+    the policy with the shortest slow fsyncs\n  \
+    trimwise advise --workload oltp --check kernel:6.12:ext4\n      \
+    what a stock kernel has is checked on a real one\n\n\
+    What is tried, and how to read the answer: docs/guide.md";
+
+impl AdviseArguments {
+    /// The arguments of the comparison of these policies.
+    pub fn compared(&self, policies: Vec<String>) -> CompareArguments {
+        CompareArguments {
+            workload: self.workload.clone(),
+            devices: self.device.iter().cloned().collect(),
+            here: self.here.clone(),
+            full_size: self.full_size,
+            policies,
+            target: "model".to_owned(),
+            check: self.check.clone(),
+            fill: false,
+            utilization: self.utilization,
+            linux: self.linux.clone(),
+            memory: self.memory,
+            judge: self.judge,
+            postmark: false,
+            days: None,
+            day: None,
+            reps: self.reps,
+            seed: self.seed,
+            limits: self.limits,
+            output: self.output.clone(),
+        }
+    }
+}

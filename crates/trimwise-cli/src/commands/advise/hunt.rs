@@ -1,0 +1,241 @@
+//! The runs of an advice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use trimwise::advise::{Candidate, Job, LeftOut, Means, Observation, Place, REPS_MAX, Rounds, Search, Space};
+use trimwise::compare::days::Trimmer;
+use trimwise::compare::result::{Cell, Measure};
+use trimwise::fs::layout::FormatOptions;
+use trimwise::policy::PolicySpec;
+use trimwise::units::SimDuration;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::pool;
+
+use super::arguments::AdviseArguments;
+use crate::commands::compare::room::Room;
+use crate::commands::compare::{here, judge, on_model};
+use crate::defaults;
+use crate::progress::Progress;
+
+/// Repetitions at other fullness: a hint, not a proof.
+const NEARBY_REPS: u32 = 3;
+
+/// Runs for the note on how long it may take: what a search takes on the built-in workloads.
+const RUNS_EXPECTED: usize = 160;
+
+/// The runs of an advice.
+pub struct Hunt<'a> {
+    pub arguments: &'a AdviseArguments,
+    pub plan: on_model::Plan,
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+/// What the search found.
+pub struct Found {
+    pub space: Space,
+    /// What is worth fresh runs.
+    pub shortlist: Vec<PolicySpec>,
+    /// The best of what only a changed kernel could do.
+    pub changed: Option<PolicySpec>,
+    pub measure: Measure,
+    pub frees_nothing: bool,
+    pub searched: Searched,
+    pub ended_by: Option<Failure>,
+}
+
+/// What the search tried.
+#[derive(Clone, Debug, Serialize)]
+pub struct Searched {
+    /// Runs, and how many an exhaustive search takes.
+    pub runs: Runs,
+    /// Each candidate that a host can apply and that ran, the last ones left first.
+    pub candidates: Vec<Tried>,
+    /// What these runs cannot judge.
+    pub left_out: Vec<LeftOut>,
+    /// Duration of the first run, without TRIM.
+    pub run_ns: u64,
+    /// Watermarks that were considered, in percent.
+    pub watermarks_percent: Vec<u64>,
+}
+
+/// Numbers of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Runs {
+    /// Candidates.
+    pub candidates: u32,
+    /// Runs of the search.
+    pub searched: u32,
+    /// Runs of the final comparison.
+    pub compared: u32,
+    /// Runs at other fullness.
+    pub nearby: u32,
+    /// Runs of an exhaustive search: each candidate as often as the search runs the last ones left.
+    pub exhaustive: u32,
+}
+
+/// A candidate that ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tried {
+    /// The policy.
+    pub policy: String,
+    /// What it takes to apply it.
+    pub means: Means,
+    /// Its settings.
+    pub place: Place,
+    /// Repetitions of its own.
+    pub reps: u32,
+    /// The policy whose first run was the same to the last bit, so that it did not run again.
+    pub same_as: Option<String>,
+    /// How much longer it takes than the best, in percent: the median of pairs with the same repetition.
+    pub excess_percent: Option<f64>,
+}
+
+/// What a run is judged by, in seconds.
+pub fn seconds(cell: &Cell) -> f64 {
+    Observation::of(cell).time_s
+}
+
+impl Hunt<'_> {
+    pub fn seed(&self) -> u64 {
+        self.arguments.seed.unwrap_or(defaults::SEED)
+    }
+
+    /// The seed of the runs that the search must not see.
+    pub fn fresh_seed(&self) -> u64 {
+        self.seed().wrapping_add(1)
+    }
+
+    /// Searches both kinds of candidates.
+    pub fn found(&mut self) -> Result<Found, Failure> {
+        let here = self.plan.here.is_some();
+        if here {
+            here::announce(&self.plan.devices[0].1, RUNS_EXPECTED, self.arguments.output.jobs);
+        }
+        // It shows how long a run is, and whether there is anything to trim.
+        let (mut first, failure) = self.run(&[(PolicySpec::OFF, 0)], "the first run");
+        let Some((_, first)) = first.pop() else {
+            return Err(failure.unwrap_or(Failure::Interrupted));
+        };
+        let space = Space::new(self.plan.utilization_percent, SimDuration::from_nanos(first.duration_ns));
+        let (measure, frees_nothing) = (first.measure(), first.frees_nothing());
+        let mut search = space.search();
+        search.record(Job { candidate: 0, rep: 0 }, Observation::of(&first));
+        let mut ended_by = None;
+        if !frees_nothing {
+            ended_by = self.search(&mut search, &space.applicable, "the search").err();
+        }
+        let nodes =
+            vec![trimwise::advise::Node { is_first: true, neighbours: Vec::new() }; space.changed.len()];
+        let mut changed = Search::new(nodes, Rounds::BOUND);
+        if ended_by.is_none() && !frees_nothing {
+            ended_by = self.search(&mut changed, &space.changed, "the bound").err();
+        }
+        let best_changed = changed.finalists().first().and_then(|&i| space.changed.get(i)).map(|c| c.policy);
+        Ok(Found {
+            searched: searched(&space, &search, &changed, first.duration_ns),
+            shortlist: space.shortlist(&search),
+            changed: best_changed,
+            measure,
+            frees_nothing,
+            ended_by,
+            space,
+        })
+    }
+
+    fn search(&self, search: &mut Search, candidates: &[Candidate], what: &str) -> Result<(), Failure> {
+        search.run(|jobs| {
+            let runs: Vec<(PolicySpec, u32)> =
+                jobs.iter().map(|job| (candidates[job.candidate].policy, job.rep)).collect();
+            let (ran, failure) = self.run(&runs, what);
+            (ran.into_iter().map(|(i, cell)| (jobs[i], Observation::of(&cell))).collect(), failure)
+        })
+    }
+
+    /// Runs policies with the seed of the final comparison, as often as that does.
+    pub fn fresh(&mut self, policies: &[PolicySpec]) -> (Vec<Cell>, Option<Failure>) {
+        let fresh = self.fresh_seed();
+        let seed = std::mem::replace(&mut self.plan.seed, fresh);
+        let ran = self.each(policies, self.arguments.reps);
+        self.plan.seed = seed;
+        ran
+    }
+
+    /// Runs policies on a file system that is so full; `None` if the workload does not fit.
+    pub fn nearby(
+        &mut self,
+        utilization_percent: u8,
+        policies: &[PolicySpec],
+    ) -> Option<(Vec<Cell>, Option<Failure>)> {
+        let device = &self.plan.devices[0].1;
+        let room = Room::of(device, FormatOptions::TODAY, utilization_percent).ok()?;
+        self.plan.workload.check(&room, device).ok()?;
+        let used = std::mem::replace(&mut self.plan.utilization_percent, utilization_percent);
+        let ran = self.each(policies, NEARBY_REPS);
+        self.plan.utilization_percent = used;
+        Some(ran)
+    }
+
+    fn each(&self, policies: &[PolicySpec], reps: u32) -> (Vec<Cell>, Option<Failure>) {
+        let runs: Vec<(PolicySpec, u32)> =
+            policies.iter().flat_map(|&policy| (0..reps).map(move |rep| (policy, rep))).collect();
+        let (ran, failure) = self.run(&runs, "the comparison");
+        (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
+    }
+
+    /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
+    fn run(&self, runs: &[(PolicySpec, u32)], what: &str) -> (Vec<(usize, Cell)>, Option<Failure>) {
+        let Some((_, device)) = self.plan.devices.first() else { return Default::default() };
+        let jobs = self.arguments.output.jobs.map(usize::from);
+        let jobs = jobs.unwrap_or_else(|| pool::default_jobs(pool::memory_of_run(device)));
+        let progress = Progress::new(runs.len());
+        progress.say(what.to_owned());
+        let compared = self.arguments.compared(Vec::new());
+        let ran = pool::run_finished(jobs, runs.len(), |index| {
+            if self.stop.load(Ordering::SeqCst) {
+                return Err(Failure::Interrupted);
+            }
+            progress.begin_ageing(index);
+            let (policy, rep) = runs[index];
+            let cell = self.plan.run_cell((device, Trimmer::Kernel(policy)), rep, progress.report(index))?;
+            let mut cells = [cell];
+            judge(&compared, &mut cells)?;
+            let [cell] = cells;
+            progress.done(index);
+            Ok((index, cell))
+        });
+        progress.finish();
+        ran
+    }
+}
+
+pub fn searched(space: &Space, search: &Search, changed: &Search, run_ns: u64) -> Searched {
+    let finalists = search.finalists();
+    let best = finalists.first().copied();
+    let tried = |i: usize| {
+        let Candidate { policy, means, place } = &space.applicable[i];
+        let reps = search.seen(i).len() as u32;
+        (reps > 0).then(|| Tried {
+            policy: policy.to_string(),
+            means: *means,
+            place: *place,
+            reps,
+            same_as: search.same_as(i).map(|other| space.applicable[other].policy.to_string()),
+            excess_percent: best.and_then(|best| search.excess(i, best)).map(|(excess, _)| excess * 100.0),
+        })
+    };
+    let others = (0..space.applicable.len()).filter(|i| !finalists.contains(i));
+    Searched {
+        runs: Runs {
+            candidates: space.len() as u32,
+            searched: (search.total_runs() + changed.total_runs()) as u32,
+            exhaustive: space.len() as u32 * REPS_MAX,
+            ..Runs::default()
+        },
+        candidates: finalists.iter().copied().chain(others).filter_map(tried).collect(),
+        left_out: space.left_out.clone(),
+        run_ns,
+        watermarks_percent: space.axis().to_vec(),
+    }
+}

@@ -1,0 +1,143 @@
+//! The conclusions and texts, on invented runs.
+
+use clap::Parser as _;
+use trimwise::advise::{Job, Observation, Search};
+use trimwise::compare::result::Cell;
+use trimwise::units::SimDuration;
+
+use super::*;
+use crate::commands::compare::tests::cells::{cell, spread};
+use crate::commands::compare::tests::table::comparison;
+use crate::commands::{Command, CommandLine};
+
+/// Seconds that a policy takes.
+type Seconds = fn(&str) -> f64;
+
+fn made(rep: u32, policy: &str, seconds: Seconds) -> Cell {
+    let mut cell = cell("sata-small", policy, rep, seconds(policy) * spread(rep, true));
+    if seconds(policy) == seconds("off") {
+        // Then it wears the flash as `off` does.
+        cell.device_stats = self::cell("sata-small", "off", rep, 100.0).device_stats;
+    }
+    cell
+}
+
+/// What the search and the comparison say if policies take these times.
+fn advice(seconds: Seconds) -> Advice {
+    let space = Space::new(80, SimDuration::from_secs(100));
+    let mut search = space.search();
+    let observed = |job: &Job| {
+        let policy = space.applicable[job.candidate].policy.to_string();
+        let observation = Observation::of(&made(job.rep, &policy, seconds));
+        // Invented runs are the same only if they are of the same policy.
+        let identity = [job.candidate as u64, 0, 0, 0];
+        (*job, Observation { identity, ..observation })
+    };
+    let ran = search.run(|jobs| (jobs.iter().map(observed).collect(), None::<()>));
+    assert_eq!(ran, Ok(()));
+    let shortlist = space.shortlist(&search);
+    let policies = shortlist.iter().chain(&[PolicySpec::IDEAL]).map(ToString::to_string);
+    let cells =
+        policies.flat_map(|policy| (0..8).map(move |rep| made(rep, &policy, seconds))).collect::<Vec<_>>();
+    let comparison = comparison(cells);
+    let searched = hunt::searched(
+        &space,
+        &search,
+        &Search::new(Vec::new(), trimwise::advise::Rounds::BOUND),
+        100_000_000_000,
+    );
+    let settings = Settings { command: "trimwise advise".to_owned(), reps: 8, ..comparison.settings.clone() };
+    let mut advice = Advice { trimwise: "0.0.0-test", ..Advice::new(settings, 7, searched) };
+    advice.search.runs.compared = comparison.cells.len() as u32;
+    advice.conclude(&comparison, &space);
+    advice.comparison = Some(comparison);
+    advice
+}
+
+/// A gate at 75 and 85 % is best.
+fn gated(policy: &str) -> f64 {
+    let watermarks = policy.strip_prefix("set:").and_then(|rest| {
+        let (low, high) = rest.split_once('+').map_or(rest, |(marks, _)| marks).split_once(':')?;
+        Some((low.parse::<f64>().ok()?, high.parse::<f64>().ok()?))
+    });
+    match (policy, watermarks) {
+        ("ideal", _) => 79.0,
+        ("off", _) => 120.0,
+        (_, None) => 100.0,
+        (_, Some((low, high))) => {
+            let behind = if policy.contains('+') { 4.0 } else { 0.0 };
+            80.0 + behind + ((low - 75.0).abs() + (high - 85.0).abs()) * 0.3
+        }
+    }
+}
+
+#[test]
+fn a_policy_of_the_daemon_is_advised_with_its_gain_and_the_cost_of_others() {
+    let advice = advice(gated);
+    assert_eq!((advice.policy.as_deref(), advice.means), (Some("set:75:85"), Some(Means::Daemon)));
+    assert_eq!(advice.matters, Some(true));
+    let gain = advice.gain.as_ref().unwrap();
+    assert!(gain.over == "off" && gain.significant && gain.low > 1.3 && gain.high < 1.7, "{gain:?}");
+    assert!((gain.speedup - 1.5).abs() < 0.05, "{gain:?}");
+    let cost = advice.costs.iter().find(|cost| cost.policy == "commit").unwrap();
+    assert!((cost.time.percent - 25.0).abs() < 3.0 && cost.time.is_told_apart, "{cost:?}");
+    assert!(advice.costs.iter().all(|cost| cost.policy != "ideal" && cost.policy != "set:75:85"));
+    assert!(advice.search.runs.searched < advice.search.runs.exhaustive / 5);
+    let text = text::render(&advice, false);
+    assert!(text.lines().all(|line| line.chars().count() <= 100 || line.starts_with("    ")), "{text}");
+    insta::assert_snapshot!(text);
+    let page = report::html(&advice).unwrap();
+    assert!(page.contains("rgba(200,80,0,0.00)") && page.contains("The cost of another choice"), "{page}");
+}
+
+#[test]
+fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
+    let advice = advice(|_| 100.0);
+    assert_eq!((advice.matters, advice.policy.as_deref()), (Some(false), Some("off")));
+    assert!(advice.text.starts_with("It does not matter: of 120 candidates"), "{}", advice.text);
+    assert!(advice.apply.is_empty() && advice.gain.is_none());
+    let text = text::render(&advice, true);
+    assert!(text.contains("--apply wrote nothing: there is nothing to change."), "{text}");
+}
+
+#[test]
+fn a_mount_option_needs_no_daemon() {
+    let advice = advice(|policy| if policy == "commit" { 50.0 } else { 100.0 });
+    assert_eq!((advice.policy.as_deref(), advice.means), (Some("commit"), Some(Means::Kernel)));
+    let text = text::render(&advice, true);
+    assert!(text.contains("--apply wrote nothing: the advice is a mount option or a timer"), "{text}");
+    assert!(text.contains("mount -o remount,discard MOUNT"), "{text}");
+}
+
+#[test]
+fn the_json_has_the_keys_that_others_read_in_their_order() {
+    let json = serde_json::to_value(advice(gated)).unwrap();
+    let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        keys(&json),
+        "trimwise seed settings partial policy means today matters text gain costs changed_kernel nearby search apply \
+         written comparison"
+    );
+    assert_eq!(keys(&json["search"]), "runs candidates left_out run_ns watermarks_percent");
+    assert_eq!(keys(&json["search"]["runs"]), "candidates searched compared nearby exhaustive");
+    let best = &json["search"]["candidates"][0];
+    assert_eq!(keys(best), "policy means place reps same_as excess_percent");
+    assert_eq!((&best["policy"], &best["reps"]), (&"set:75:85".into(), &8.into()));
+    assert_eq!(best["place"]["kind"], "watermarks");
+    assert_eq!(keys(&json["costs"][0]), "policy median_s time wear");
+}
+
+#[test]
+fn the_command_repeats_what_was_asked_for() {
+    let line =
+        "trimwise advise -w lsm --device sata-small --memory 512 --judge p99:fsync --seed 5 --apply x.toml";
+    let Command::Advise(arguments) = CommandLine::try_parse_from(line.split(' ')).unwrap().command else {
+        panic!()
+    };
+    let settings = comparison(vec![made(0, "off", gated)]).settings;
+    assert_eq!(
+        command(&arguments, &settings),
+        "trimwise advise --workload lsm --device sata-small --utilization 80 --memory 512 --judge p99:fsync --reps 8 \
+         --seed 5"
+    );
+}

@@ -1,0 +1,377 @@
+//! The text of `advise`: the advice, what other choices cost, the response surface, and the steps that are left.
+
+use trimwise::advise::{Difference, Gated, Means, Place};
+use trimwise::compare::result::Measure;
+use trimwise::compare::summary::Summary;
+use trimwise::units::Bytes;
+
+use super::hunt::{Searched, Tried};
+use super::{Advice, Changed, Nearby};
+use crate::commands::compare::check::longer;
+use crate::commands::compare::{Comparison, table};
+use crate::figures;
+use crate::table::{bold, folded, laid_out};
+
+/// Where nothing ran.
+const NOT_RUN: &str = "\u{b7}";
+
+/// In shorter runs chance decides how many commits there are.
+const SHORT_NS: u64 = 30_000_000_000;
+
+/// Renders the whole text; `wants_config` if `--apply` was given.
+pub fn render(advice: &Advice, wants_config: bool) -> String {
+    let comparison = advice.comparison.as_ref();
+    let mut text = comparison.and_then(|c| c.here.as_ref()).map_or_else(String::new, |here| here.text());
+    text += &format!("{}\n\n", bold(&title(advice)));
+    if advice.partial {
+        text += &format!("{}\n", bold("Partial: it ended early; the figures cover the finished runs."));
+    }
+    text += &bold(folded(&advice.text, 0).trim_end());
+    text.push('\n');
+    if let (Some(comparison), Some(true)) = (comparison, advice.matters)
+        && !comparison.verdict.why.is_empty()
+    {
+        text += &folded(&format!("Why: {}", comparison.verdict.why), 0);
+    }
+    for note in notes(advice) {
+        text += &format!("\n{}", folded(&note, 0));
+    }
+    if let Some(comparison) = comparison
+        && !advice.costs.is_empty()
+    {
+        text += &format!("\n{}\n\n{}", bold("The cost of another choice"), costs(advice, comparison));
+    }
+    text += &checked(comparison);
+    for gated in Gated::ALL {
+        text += &surface(&advice.search, gated);
+    }
+    text += &others(&advice.search);
+    text += &format!("\n{}", folded(&counts(&advice.search), 0));
+    text += &to_apply(advice, wants_config);
+    text += &format!("\n{}", footer(advice));
+    text
+}
+
+pub fn title(advice: &Advice) -> String {
+    let settings = &advice.settings;
+    let device = advice.comparison.as_ref().and_then(|c| c.cells.first()).map(|cell| cell.device.as_str());
+    let on = device.map_or(String::new(), |device| format!(" on {device}"));
+    let full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
+    format!("Advice for {}{on}{full}", settings.workload)
+}
+
+/// The advice if nothing makes a difference.
+pub fn no_difference(searched: &Searched, measure: Measure, reps: u32) -> String {
+    let what = match measure {
+        Measure::Total => "duration".to_owned(),
+        measure => measure.to_string(),
+    };
+    format!(
+        "It does not matter: of {} candidates, the best ones and the usual ones do not differ from `off` by more than \
+         0.5 % in {what} or 1 % in wear, as far as {reps} fresh runs of each can show. Keep what you have.",
+        searched.runs.candidates
+    )
+}
+
+/// What there is when the search was stopped.
+pub fn when_stopped(searched: &Searched) -> String {
+    let best = searched.candidates.iter().filter(|tried| tried.same_as.is_none() && tried.reps > 0);
+    let best = best.min_by(|a, b| {
+        let key = |t: &Tried| t.excess_percent.unwrap_or(f64::INFINITY);
+        key(a).total_cmp(&key(b))
+    });
+    let so_far = match best.filter(|tried| tried.excess_percent.is_some()) {
+        Some(best) => format!(" The best so far is `{}`, which proves nothing.", best.policy),
+        None => String::new(),
+    };
+    format!(
+        "No advice: stopped after {} of about {} runs, before the final comparison.{so_far}",
+        searched.runs.searched,
+        searched.runs.exhaustive / 6
+    )
+}
+
+/// What to know besides the figures.
+pub fn notes(advice: &Advice) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let (Some(policy), Some(means)) = (&advice.policy, advice.means)
+        && advice.matters == Some(true)
+    {
+        notes.push(match means {
+            Means::Kernel => format!("`{policy}` needs no daemon: a stock kernel does it."),
+            Means::Daemon => format!(
+                "`{policy}` is for trimwised. In the model a policy sees every commit; trimwised looks at free space about \
+                 once a minute, so its gain can be smaller. That was not checked."
+            ),
+            Means::Changed => String::new(),
+        });
+    }
+    let today =
+        advice.today.as_ref().and_then(|today| advice.costs.iter().find(|cost| cost.policy == *today));
+    if let (Some(today), Some(true)) = (today, advice.matters) {
+        let how = match today.time.is_told_apart {
+            true => format!("which takes {}", longer(today.time.percent / 100.0)),
+            false => "whose time cannot be told apart".to_owned(),
+        };
+        notes.push(format!("Today this host has `{}`, {how}.", today.policy));
+    }
+    if advice.search.run_ns < SHORT_NS && advice.policy.is_some() {
+        notes.push(format!(
+            "A run takes only {} of virtual time, and commits come every 5 s: a longer workload shows more.",
+            figures::time(advice.search.run_ns as f64 / 1e9)
+        ));
+    }
+    if let (Some(Changed { policy, time, .. }), Some(true)) = (&advice.changed_kernel, advice.matters) {
+        notes.push(match time.is_told_apart {
+            true if time.percent < 0.0 => format!(
+                "If your kernel could: `{policy}` would take {} (interval {}). No stock kernel has it.",
+                longer(time.percent / 100.0),
+                interval(time)
+            ),
+            _ => format!(
+                "If your kernel could: its own queue with several workers (`{policy}`) would gain nothing."
+            ),
+        });
+    }
+    notes.extend(nearby(&advice.nearby, advice.policy.as_deref().unwrap_or_default()));
+    if let Some(comparison) = &advice.comparison {
+        let summary = Summary::of(&comparison.cells);
+        notes.extend(table::notes(comparison, &summary));
+    }
+    notes
+}
+
+/// How the choice fares where the file system is fuller or emptier.
+fn nearby(nearby: &[Nearby], policy: &str) -> Option<String> {
+    if nearby.is_empty() {
+        return None;
+    }
+    let at = |near: &Nearby| {
+        let others: Vec<String> = near
+            .others
+            .iter()
+            .map(|(other, percent)| format!("`{other}` takes {}", longer(percent / 100.0)))
+            .collect();
+        format!("at {} %, {}", near.utilization_percent, others.join(" and "))
+    };
+    let all: Vec<String> = nearby.iter().map(at).collect();
+    Some(format!("With `{policy}` at other fullness (three runs each): {}.", all.join("; ")))
+}
+
+fn changed(d: &Difference) -> String {
+    figures::change(d.percent / 100.0)
+}
+
+fn interval(d: &Difference) -> String {
+    if !(d.low_percent.is_finite() && d.high_percent.is_finite()) {
+        return "one run".to_owned();
+    }
+    format!("{} to {}", figures::change(d.low_percent / 100.0), figures::change(d.high_percent / 100.0))
+}
+
+/// What each other choice costs, compared with the advice.
+fn costs(advice: &Advice, comparison: &Comparison) -> String {
+    let (header, rows) = cost_rows(advice, comparison);
+    format!("{}\n{}", laid_out(&header, &rows), folded(&cost_caption(advice), 0))
+}
+
+/// Header and rows of the costs.
+pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<Vec<String>>) {
+    let header =
+        ["policy", &comparison.settings.judge, "longer", "interval", "wear", "interval"].map(str::to_owned);
+    let difference = |d: Option<&Difference>| match d {
+        None => [figures::NONE.to_owned(), figures::NONE.to_owned()],
+        Some(d) if d.is_told_apart => [changed(d), interval(d)],
+        Some(d) => ["~".to_owned(), interval(d)],
+    };
+    let best = comparison.summary.iter().find(|row| Some(&row.policy) == advice.policy.as_ref());
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if let Some(best) = best {
+        let mut row = vec![best.policy.clone(), figures::time(best.median_s)];
+        row.extend(std::iter::repeat_n(String::new(), 4));
+        rows.push(row);
+    }
+    for cost in &advice.costs {
+        let mut row = vec![cost.policy.clone(), figures::time(cost.median_s)];
+        row.extend(difference(Some(&cost.time)));
+        row.extend(difference(cost.wear.as_ref()));
+        rows.push(row);
+    }
+    (header, rows)
+}
+
+/// How to read them.
+pub fn cost_caption(advice: &Advice) -> String {
+    let confidence = advice.costs.first().map_or(0.0, |cost| cost.time.confidence_percent.floor());
+    format!(
+        "Compared with the first row: how much longer, and how much more the flash wears, each with its {confidence} % \
+         interval. ~: cannot be told apart, or too little to matter. {} runs each, with a seed that the search did not see.",
+        advice.settings.reps
+    )
+}
+
+/// The compared policies in the model and on the real kernel, if they ran there.
+fn checked(comparison: Option<&Comparison>) -> String {
+    let Some((comparison, kernel)) = comparison.and_then(|c| Some((c, c.check.as_ref()?.kernel.as_ref()?)))
+    else {
+        return String::new();
+    };
+    let summary = Summary::of(&comparison.cells);
+    let Some(device) = summary.devices.first() else { return String::new() };
+    let (header, rows) = table::columns(device, comparison, summary.measure);
+    let title = format!("Checked on the {} of Linux {}", kernel.file_system, kernel.release);
+    format!("\n{}\n\n{}", bold(&title), laid_out(&header, &rows))
+}
+
+/// LOW x HIGH: how much longer than the best.
+fn surface(searched: &Searched, gated: Gated) -> String {
+    let (header, rows) = watermarks(searched, gated);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(low, row)| std::iter::once(low).chain(row.into_iter().map(|cell| cell.text)).collect())
+        .collect();
+    format!("\n{}\n\n{}", bold(&surface_title(gated)), laid_out(&header, &rows))
+}
+
+/// The title of a surface.
+pub fn surface_title(gated: Gated) -> String {
+    format!("set:LOW:HIGH{}, percent longer than the best", gated.terms())
+}
+
+/// A cell of a surface.
+pub struct SurfaceCell {
+    pub text: String,
+    /// How much longer, if it ran.
+    pub excess_percent: Option<f64>,
+}
+
+/// A surface: its header, and each row with its low watermark. Watermarks of which nothing ran are left out.
+pub fn watermarks(searched: &Searched, gated: Gated) -> (Vec<String>, Vec<(String, Vec<SurfaceCell>)>) {
+    let at = |low: u64, high: u64| {
+        searched
+            .candidates
+            .iter()
+            .find(|tried| tried.place == Place::Watermarks { gated, low_percent: low, high_percent: high })
+    };
+    let axis = &searched.watermarks_percent;
+    let lows: Vec<u64> = axis.iter().copied().filter(|&l| axis.iter().any(|&h| at(l, h).is_some())).collect();
+    let highs: Vec<u64> =
+        axis.iter().copied().filter(|&h| axis.iter().any(|&l| at(l, h).is_some())).collect();
+    let header =
+        std::iter::once("LOW \\ HIGH".to_owned()).chain(highs.iter().map(|high| format!("{high} %")));
+    let cell = |low: u64, high: u64| match at(low, high) {
+        None if low > high => SurfaceCell { text: String::new(), excess_percent: None },
+        None => SurfaceCell { text: NOT_RUN.to_owned(), excess_percent: None },
+        Some(tried) => SurfaceCell { text: excess(tried), excess_percent: tried.excess_percent },
+    };
+    let row = |&low: &u64| (format!("{low} %"), highs.iter().map(|&high| cell(low, high)).collect());
+    (header.collect(), lows.iter().map(row).collect())
+}
+
+/// `+1.2`, and the runs behind it if there are several.
+fn excess(tried: &Tried) -> String {
+    let percent = tried.excess_percent.map_or(figures::NONE.to_owned(), |percent| {
+        figures::change(percent / 100.0).trim_end_matches(" %").to_owned()
+    });
+    match (tried.reps, &tried.same_as) {
+        (_, Some(_)) => format!("{percent}="),
+        (1, None) => percent,
+        (reps, None) => format!("{percent} x{reps}"),
+    }
+}
+
+/// The headings of the other candidates.
+pub const OTHERS: [&str; 5] = ["policy", "applied by", "runs", "longer than the best", "same run as"];
+
+fn others(searched: &Searched) -> String {
+    let rows = other_rows(searched);
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\n{}\n\n{}", bold("Other candidates"), laid_out(&OTHERS, &rows))
+}
+
+/// The candidates without watermarks.
+pub fn other_rows(searched: &Searched) -> Vec<Vec<String>> {
+    let is_other = |tried: &&Tried| !matches!(tried.place, Place::Watermarks { .. });
+    let row = |tried: &Tried| {
+        vec![
+            tried.policy.clone(),
+            tried.means.words().to_owned(),
+            tried.reps.to_string(),
+            tried.excess_percent.map_or(figures::NONE.to_owned(), |p| figures::change(p / 100.0)),
+            tried.same_as.clone().unwrap_or_default(),
+        ]
+    };
+    searched.candidates.iter().filter(is_other).map(row).collect()
+}
+
+/// How much was tried, and what was not.
+pub fn counts(searched: &Searched) -> String {
+    let runs = &searched.runs;
+    let mut text = format!(
+        "{} candidates, {} runs to search them, {} to compare the best, {} at other fullness; running each 8 times would \
+         take {}. xN: runs behind a figure, if more than one; =: its first run was the same as another candidate's, to the \
+         last bit; {NOT_RUN}: not run.",
+        runs.candidates,
+        figures::grouped(runs.searched.into()),
+        figures::grouped(runs.compared.into()),
+        figures::grouped(runs.nearby.into()),
+        figures::grouped(runs.exhaustive.into()),
+    );
+    if !searched.left_out.is_empty() {
+        let mut reasons: Vec<&str> = searched.left_out.iter().map(|left| left.reason).collect();
+        reasons.dedup();
+        for reason in reasons {
+            let names: Vec<String> = searched
+                .left_out
+                .iter()
+                .filter(|left| left.reason == reason)
+                .map(|left| format!("`{}`", left.policy))
+                .collect();
+            text += &format!(" Not tried: {} ({reason}).", names.join(", "));
+        }
+    }
+    text
+}
+
+fn to_apply(advice: &Advice, wants_config: bool) -> String {
+    let mut text = String::new();
+    if let Some(written) = &advice.written {
+        text += &format!("\n{}", folded(&format!("Written: {}", written.file.display()), 0));
+        written.text.lines().for_each(|line| text += &format!("    {line}\n"));
+        written.notes.iter().for_each(|note| text += &folded(note, 0));
+    } else if wants_config && !advice.partial {
+        let why = match (advice.matters, advice.means) {
+            (Some(true), Some(_)) => "the advice is a mount option or a timer, which needs no trimwised",
+            _ => "there is nothing to change",
+        };
+        text += &format!("\n{}", folded(&format!("--apply wrote nothing: {why}."), 0));
+    }
+    text + &table::steps(advice.policy.as_deref(), &advice.apply)
+}
+
+fn footer(advice: &Advice) -> String {
+    let settings = &advice.settings;
+    let mut text = String::new();
+    if let (Some(percent), Some(linux), Some(memory)) =
+        (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
+    {
+        text += &folded(
+            &format!(
+                "Modelled host: discard of Linux {} ({}), {} of memory; aged to {percent} % in use.",
+                linux.version,
+                linux.stands_for,
+                Bytes(memory)
+            ),
+            0,
+        );
+    }
+    text + &format!(
+        "trimwise {}, seed {}; repeat with:\n  {}\n",
+        advice.trimwise, advice.seed, settings.command
+    )
+}

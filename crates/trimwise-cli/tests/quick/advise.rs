@@ -1,0 +1,96 @@
+//! `advise` on a small drive: a whole search.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn trimwise(directory: &Path, options: &str) -> Command {
+    let line = "advise --device small.toml --workload small.pmrc --memory 64 --reps 4";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+    command
+        .args(line.split(' ').chain(options.split_whitespace()))
+        .current_dir(directory)
+        .stdin(Stdio::null());
+    command
+}
+
+fn in_place(transactions: u32) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let text = include_str!("../../../../profiles/sata-small.toml")
+        .replace("8_589_934_592", "268_435_456")
+        .replace("pages_per_block = 128", "pages_per_block = 32");
+    std::fs::write(dir.path().join("small.toml"), text).unwrap();
+    let text = format!("set number 300\nset transactions {transactions}\nset size 1000 100000\nrun\n");
+    std::fs::write(dir.path().join("small.pmrc"), text).unwrap();
+    dir
+}
+
+#[track_caller]
+fn succeeded(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_same_advice_for_any_number_of_jobs_and_it_is_written_for_the_daemon() {
+    let dir = in_place(3000);
+    let one = succeeded(trimwise(dir.path(), "--jobs 1 --json - --apply t.toml.d/a.toml").output().unwrap());
+    let json: serde_json::Value = serde_json::from_str(&one).unwrap();
+    assert_eq!(json["partial"], false);
+    let policy = json["policy"].as_str().unwrap();
+    let runs = &json["search"]["runs"];
+    let of = |key: &str| runs[key].as_u64().unwrap();
+    assert!((of("searched") + of("compared") + of("nearby")) * 5 < of("exhaustive"), "{runs}");
+    assert_eq!(json["comparison"]["seed"], 2, "runs that the search has not seen");
+    assert_eq!(json["means"], "daemon", "the model's policies do better than the mount option here");
+    let text = std::fs::read_to_string(dir.path().join("t.toml.d/a.toml")).unwrap();
+    assert!(text.contains(&format!("policy = \"{policy}\"")), "{text}");
+    let mut two: serde_json::Value =
+        serde_json::from_str(&succeeded(trimwise(dir.path(), "--jobs 3 --json -").output().unwrap()))
+            .unwrap();
+    // Nothing was written this time, so all steps are left.
+    (two["written"], two["apply"]) = (json["written"].clone(), json["apply"].clone());
+    assert_eq!(two, json);
+}
+
+#[test]
+fn a_workload_that_frees_nothing_gets_no_advice() {
+    let dir = in_place(1);
+    let text = succeeded(trimwise(dir.path(), "--utilization 10 --apply x.toml").output().unwrap());
+    assert!(text.contains("No advice: the workload freed nothing"), "{text}");
+    assert!(!dir.path().join("x.toml").exists());
+}
+
+/// From /proc: ticks of a hundredth of a second.
+fn processor_time(pid: &str) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    Duration::from_millis(fields.split_whitespace().nth(11).unwrap().parse::<u64>().unwrap() * 10)
+}
+
+#[test]
+fn an_interrupt_shows_what_there_is() {
+    let dir = in_place(20_000);
+    let child = trimwise(dir.path(), "--jobs 1 --json part.json --apply x.toml")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    let since = Instant::now();
+    // Runs take a fraction of this much processor time, and the search takes many.
+    while processor_time(&pid) < Duration::from_secs(2) {
+        assert!(since.elapsed() < Duration::from_secs(120));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(since.elapsed() < Duration::from_secs(120));
+    assert_eq!(output.status.code(), Some(130));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Partial") && text.contains("No advice: stopped after"), "{text}");
+    let json = std::fs::read_to_string(dir.path().join("part.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["partial"] == true && json["policy"].is_null());
+    assert!(!dir.path().join("x.toml").exists(), "half an advice is not applied");
+}

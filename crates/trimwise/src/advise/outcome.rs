@@ -1,0 +1,78 @@
+//! What the fresh runs say besides the verdict: the cost of a wrong guess, and whether it matters at all.
+
+use serde::Serialize;
+
+use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, told_apart};
+use crate::compare::statistics::{Comparison, compare};
+use crate::compare::summary::{DeviceSummary, PolicySummary};
+
+/// How much more of something a policy takes than the recommended one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// In percent of the recommended policy's median.
+    pub percent: f64,
+    /// Lower end of its interval; null after a single run.
+    pub low_percent: f64,
+    /// Upper end.
+    pub high_percent: f64,
+    /// Confidence of the interval, in percent.
+    pub confidence_percent: f64,
+    /// Whether the test finds a difference, and it is one that matters.
+    pub is_told_apart: bool,
+}
+
+impl Difference {
+    /// In what policies are judged by: of the other, compared with the recommended one.
+    pub fn of_times(c: &Comparison) -> Self {
+        Self::of(c, SPEED_INDIFFERENCE)
+    }
+
+    fn of(c: &Comparison, indifference: f64) -> Self {
+        // The other's over the recommended one's.
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let is_known = c.interval.confidence > 0.0;
+        let end = |ratio: f64| if is_known { percent(ratio) } else { f64::NAN };
+        Self {
+            percent: percent(c.ratio),
+            low_percent: end(c.interval.low),
+            high_percent: end(c.interval.high),
+            confidence_percent: c.interval.confidence * 100.0,
+            is_told_apart: told_apart(c, indifference),
+        }
+    }
+}
+
+/// What it costs to have another policy than the recommended one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cost {
+    /// The other policy.
+    pub policy: String,
+    /// Median of what policies are judged by, in seconds.
+    pub median_s: f64,
+    /// How much longer it takes.
+    pub time: Difference,
+    /// How much more it wears the flash; null if the device does not tell, or nothing reached the flash.
+    pub wear: Option<Difference>,
+}
+
+/// The cost of each other policy that a host can have, in the order in which they ran.
+pub fn costs(device: &DeviceSummary, recommended: &str) -> Vec<Cost> {
+    let Some(best) = device.policy(recommended) else { return Vec::new() };
+    let cost = |other: &PolicySummary| {
+        let wear = Wear::of(device, &[best, other]);
+        let wear = wear.sample(other).zip(wear.sample(best)).map(|(other, best)| compare(&other, &best));
+        Cost {
+            policy: other.policy.to_owned(),
+            median_s: other.time_s.median(),
+            time: Difference::of(&compare(&other.time_s, &best.time_s), SPEED_INDIFFERENCE),
+            wear: wear.filter(|c| c.ratio.is_finite()).map(|c| Difference::of(&c, WEAR_INDIFFERENCE)),
+        }
+    };
+    let others = device.policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != recommended);
+    others.map(cost).collect()
+}
+
+/// Whether any of the policies differs from `baseline` in time or wear by an amount that matters.
+pub fn matters(device: &DeviceSummary, baseline: &str) -> bool {
+    costs(device, baseline).iter().any(|c| c.time.is_told_apart || c.wear.is_some_and(|w| w.is_told_apart))
+}

@@ -1,0 +1,304 @@
+//! The search, as a state machine: it says what to run next and is told what came of it.
+//!
+//! Candidates form a graph: settings that differ by a step are neighbours. Where many settings do the same, as watermarks
+//! that the workload never crosses do, there is a plateau of identical runs. It counts as one candidate, and only its
+//! border is explored.
+
+use std::collections::BTreeMap;
+
+use crate::compare::choice::best;
+use crate::compare::result::Cell;
+use crate::compare::statistics::{Sample, median};
+
+/// Repetitions of the last ones left: those of an exhaustive search.
+pub const REPS_MAX: u32 = 8;
+
+/// How many of the best have their neighbours tried.
+const LEADERS: usize = 3;
+/// How often, at most.
+const EXPLORATIONS_MAX: u32 = 4;
+/// Candidates slower than the fastest by more than this share are not kept for being gentle.
+const NEAR: f64 = 0.01;
+
+/// A candidate as the search sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Whether the search begins with it.
+    pub is_first: bool,
+    /// Those to try if it is among the best.
+    pub neighbours: Vec<usize>,
+}
+
+/// One run of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Job {
+    /// Its index among the nodes.
+    pub candidate: usize,
+    /// The repetition, from 0.
+    pub rep: u32,
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    /// The time that policies are judged by.
+    pub time_s: f64,
+    /// Units programmed into the flash, if the device tells.
+    pub wear_units: Option<f64>,
+    /// Figures that two runs share only if they are the same run.
+    pub identity: [u64; 4],
+}
+
+impl Observation {
+    /// Of a cell.
+    pub fn of(cell: &Cell) -> Self {
+        let device = cell.device_stats.as_ref();
+        let of = |figure: fn(&crate::compare::result::DeviceFigures) -> u64| device.map_or(0, figure);
+        Self {
+            time_s: cell.measured_ns() as f64 / 1e9,
+            wear_units: device.map(|d| d.nand_units_written as f64),
+            identity: [
+                cell.duration_ns,
+                of(|d| d.nand_units_written),
+                of(|d| d.trim_ranges),
+                of(|d| d.trimmed_units),
+            ],
+        }
+    }
+}
+
+/// How far a search goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// Repetitions of the last ones left: a power of two.
+    pub reps_max: u32,
+    /// How many are left at the end.
+    pub finalists: usize,
+}
+
+impl Rounds {
+    /// Those of the advice.
+    pub const ADVICE: Self = Self { reps_max: REPS_MAX, finalists: 3 };
+    /// Those of a bound, which need not be exact.
+    pub const BOUND: Self = Self { reps_max: 2, finalists: 1 };
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Begin,
+    Explore(u32),
+    /// The field has this many repetitions each.
+    Halve(u32),
+    Over,
+}
+
+/// A search over candidates.
+#[derive(Clone, Debug)]
+pub struct Search {
+    nodes: Vec<Node>,
+    rounds: Rounds,
+    /// Observations by repetition.
+    seen: Vec<BTreeMap<u32, Observation>>,
+    /// Those still in the race, the best first.
+    field: Vec<usize>,
+    phase: Phase,
+}
+
+impl Search {
+    /// A search that has seen nothing.
+    pub fn new(nodes: Vec<Node>, rounds: Rounds) -> Self {
+        let seen = vec![BTreeMap::new(); nodes.len()];
+        Self { nodes, rounds, seen, field: Vec::new(), phase: Phase::Begin }
+    }
+
+    /// Runs it to its end; `run` runs jobs in any order and returns what came of each, in theirs.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `run`; what was recorded before stays.
+    pub fn run<E>(
+        &mut self,
+        mut run: impl FnMut(&[Job]) -> (Vec<(Job, Observation)>, Option<E>),
+    ) -> Result<(), E> {
+        loop {
+            let jobs = self.next_jobs();
+            if jobs.is_empty() {
+                return Ok(());
+            }
+            let (observed, error) = run(&jobs);
+            observed.into_iter().for_each(|(job, observation)| self.record(job, observation));
+            if let Some(error) = error {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Records a run. One that was not asked for counts too, so that it need not be repeated.
+    pub fn record(&mut self, job: Job, observation: Observation) {
+        if let Some(seen) = self.seen.get_mut(job.candidate) {
+            seen.insert(job.rep, observation);
+        }
+    }
+
+    /// The runs of the next round, when those of the last are recorded; none when it is over.
+    pub fn next_jobs(&mut self) -> Vec<Job> {
+        while self.phase != Phase::Over {
+            let jobs = match self.phase {
+                Phase::Begin => {
+                    self.phase = Phase::Explore(0);
+                    self.missing((0..self.nodes.len()).filter(|&i| self.nodes[i].is_first), 1)
+                }
+                Phase::Explore(times) => {
+                    let leaders = self.kept(self.distinct(), LEADERS);
+                    let jobs = self.missing(self.bordering(&leaders).into_iter(), 1);
+                    self.phase = Phase::Explore(times + 1);
+                    if jobs.is_empty() || times == EXPLORATIONS_MAX {
+                        self.field = self.distinct();
+                        self.phase = Phase::Halve(1);
+                        continue;
+                    }
+                    jobs
+                }
+                Phase::Halve(reps) => self.halve(reps),
+                Phase::Over => Vec::new(),
+            };
+            if !jobs.is_empty() {
+                return jobs;
+            }
+        }
+        Vec::new()
+    }
+
+    /// What lies next to these, or next to those that are the same as one of them; but not what is surrounded by the same,
+    /// which would be the same too.
+    fn bordering(&self, leaders: &[usize]) -> Vec<usize> {
+        let like = |i: usize| (self.runs(i) > 0).then(|| self.same_as(i).unwrap_or(i));
+        let members = (0..self.nodes.len()).filter(|&i| like(i).is_some_and(|like| leaders.contains(&like)));
+        let near = members.flat_map(|i| self.nodes[i].neighbours.iter().map(move |&near| (i, near)));
+        let is_border = |&(member, near): &(usize, usize)| {
+            let around = &self.nodes[near].neighbours;
+            let further = around.iter().flat_map(|&i| &self.nodes[i].neighbours);
+            around.iter().chain(further).any(|&i| like(i).is_some() && like(i) != like(member))
+        };
+        near.filter(is_border).map(|(_, near)| near).collect()
+    }
+
+    /// Keeps the better part of the field and has it run as often again. After one run, a third is the better part:
+    /// most candidates are far off.
+    fn halve(&mut self, reps: u32) -> Vec<Job> {
+        let field = std::mem::take(&mut self.field);
+        if reps >= self.rounds.reps_max || field.len() <= 1 {
+            let all = field.len();
+            self.field = self.kept(field, all);
+            self.phase = Phase::Over;
+            return Vec::new();
+        }
+        let keep = field.len().div_ceil(if reps == 1 { 3 } else { 2 }).max(self.rounds.finalists);
+        self.field = self.kept(field, keep);
+        self.phase = Phase::Halve(reps * 2);
+        self.missing(self.field.iter().copied(), reps * 2)
+    }
+
+    /// The best `keep` of these by the repetitions that all of them have. The faster half of the places goes to the
+    /// fastest; the others to the gentlest of those that are about as fast, for the verdict weighs wear too.
+    fn kept(&self, mut of: Vec<usize>, keep: usize) -> Vec<usize> {
+        let reps = of.iter().map(|&i| self.runs(i)).min().unwrap_or(0);
+        let time = |i: usize| self.median_of(i, reps, |o| Some(o.time_s)).unwrap_or(f64::INFINITY);
+        let wear = |i: usize| self.median_of(i, reps, |o| o.wear_units).unwrap_or(f64::INFINITY);
+        of.sort_by(|&a, &b| time(a).total_cmp(&time(b)).then(a.cmp(&b)));
+        let near = of.first().map_or(0.0, |&best| time(best) * (1.0 + NEAR));
+        let mut others = of.split_off(keep.div_ceil(2).min(of.len()));
+        let key = |i: usize| if time(i) <= near { (0, wear(i)) } else { (1, time(i)) };
+        others.sort_by(|&a, &b| {
+            let ((far_a, a_key), (far_b, b_key)) = (key(a), key(b));
+            far_a.cmp(&far_b).then(a_key.total_cmp(&b_key)).then(a.cmp(&b))
+        });
+        of.extend(others);
+        of.truncate(keep);
+        of
+    }
+
+    /// What remains to be run so that each of these has repetitions 0 to `reps - 1`.
+    fn missing(&self, of: impl Iterator<Item = usize>, reps: u32) -> Vec<Job> {
+        let jobs = of.flat_map(|candidate| (0..reps).map(move |rep| Job { candidate, rep }));
+        let mut jobs: Vec<Job> =
+            jobs.filter(|job| !self.seen[job.candidate].contains_key(&job.rep)).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
+    }
+
+    fn median_of(&self, of: usize, reps: u32, figure: impl Fn(&Observation) -> Option<f64>) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.seen[of].range(..reps).map(|(_, o)| figure(o)).collect();
+        median(&values?)
+    }
+
+    /// Number of repetitions without a gap from the first.
+    fn runs(&self, of: usize) -> u32 {
+        (0..).find(|rep| !self.seen[of].contains_key(rep)).unwrap_or(0)
+    }
+
+    /// Each that has run, but of those whose first run was the same only the first.
+    fn distinct(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|&i| self.runs(i) > 0 && self.same_as(i).is_none()).collect()
+    }
+
+    /// The earlier candidate whose first run was the same to the last bit, if there is one.
+    pub fn same_as(&self, candidate: usize) -> Option<usize> {
+        let first = self.seen.get(candidate)?.get(&0)?;
+        (0..candidate).find(|&earlier| self.seen[earlier].get(&0) == Some(first))
+    }
+
+    /// The observations of a candidate, by repetition.
+    pub fn seen(&self, candidate: usize) -> &BTreeMap<u32, Observation> {
+        static NONE: BTreeMap<u32, Observation> = BTreeMap::new();
+        self.seen.get(candidate).unwrap_or(&NONE)
+    }
+
+    /// Number of runs so far.
+    pub fn total_runs(&self) -> usize {
+        self.seen.iter().map(BTreeMap::len).sum()
+    }
+
+    /// The last ones left, once it is over: the winner by the rule of the verdict first, then the others by time.
+    pub fn finalists(&self) -> Vec<usize> {
+        let mut field = self.field.clone();
+        let times: Vec<Sample> =
+            self.paired(&field, |o| Some(o.time_s)).into_iter().map_while(|sample| sample).collect();
+        if let Some(winner) = best(&times, &self.paired(&field, |o| o.wear_units)) {
+            let winner = field.remove(winner);
+            field.insert(0, winner);
+        }
+        field
+    }
+
+    /// A figure of each, in each repetition relative to the median of all of them there: so what repetitions have in
+    /// common does not hide how they differ.
+    fn paired(&self, of: &[usize], figure: impl Fn(&Observation) -> Option<f64>) -> Vec<Option<Sample>> {
+        let at = |i: usize, rep: u32| self.seen[i].get(&rep).and_then(&figure);
+        let reps = of.iter().map(|&i| self.runs(i)).min().unwrap_or(0);
+        let middle = |rep| median(&of.iter().filter_map(|&i| at(i, rep)).collect::<Vec<_>>());
+        let middles: Vec<Option<f64>> = (0..reps).map(middle).collect();
+        let sample = |&i: &usize| {
+            let relative = |(rep, middle): (usize, &Option<f64>)| Some(at(i, rep as u32)? / (*middle)?);
+            let values: Option<Vec<f64>> = middles.iter().enumerate().map(relative).collect();
+            Sample::new(values?, false)
+        };
+        of.iter().map(sample).collect()
+    }
+
+    /// How much longer a candidate takes than another: the median of the ratios, less one, over the repetitions that both
+    /// have; and how many those are.
+    pub fn excess(&self, candidate: usize, over: usize) -> Option<(f64, usize)> {
+        let of = self.seen(self.same_as(candidate).unwrap_or(candidate));
+        let other = self.seen(over);
+        let ratios: Vec<f64> =
+            of.iter().filter_map(|(rep, o)| Some(o.time_s / other.get(rep)?.time_s)).collect();
+        Some((median(&ratios)? - 1.0, ratios.len()))
+    }
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

@@ -1,0 +1,38 @@
+//! From the search to the advice.
+
+use super::search::{Rounds, Search};
+use super::space::{Place, Space};
+use crate::policy::PolicySpec;
+
+impl Space {
+    /// A search among what a host can apply.
+    pub fn search(&self) -> Search {
+        Search::new(self.nodes(), Rounds::ADVICE)
+    }
+
+    /// What is worth fresh runs: the usual choices, the two best of the search, and the best interval of sweeps, each
+    /// once. `off` comes first, as the baseline.
+    pub fn shortlist(&self, search: &Search) -> Vec<PolicySpec> {
+        let finalists = search.finalists();
+        let policy = |i: usize| self.applicable.get(i).map(|c| c.policy);
+        let mut policies = vec![PolicySpec::OFF, PolicySpec::COMMIT];
+        policies.extend(finalists.iter().take(2).filter_map(|&i| policy(i)));
+        policies.extend(self.best_interval(search).and_then(policy));
+        policies.push(PolicySpec::JUDICIOUS);
+        let mut list: Vec<PolicySpec> = Vec::new();
+        for policy in policies {
+            if !list.contains(&policy) {
+                list.push(policy);
+            }
+        }
+        list
+    }
+
+    fn best_interval(&self, search: &Search) -> Option<usize> {
+        let best = search.finalists().first().copied()?;
+        let excess = |i: usize| search.excess(i, best).map_or(f64::INFINITY, |(excess, _)| excess);
+        let is_batch = |i: &usize| matches!(self.applicable[*i].place, Place::Batch { .. });
+        let ran = (0..self.applicable.len()).filter(is_batch).filter(|&i| !search.seen(i).is_empty());
+        ran.min_by(|&a, &b| excess(a).total_cmp(&excess(b)))
+    }
+}

@@ -1,0 +1,304 @@
+//! The candidates.
+
+use serde::Serialize;
+
+use super::search::Node;
+use crate::policy::PolicySpec;
+use crate::units::SimDuration;
+
+/// What it takes to apply a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Means {
+    /// A mount option, or fstrim.timer.
+    Kernel,
+    /// trimwised. It looks at free space about once a minute, where the model's policy sees each commit.
+    Daemon,
+    /// Another kernel: only a bound.
+    Changed,
+}
+
+impl Means {
+    /// In words, for tables.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Kernel => "stock kernel",
+            Self::Daemon => "trimwised",
+            Self::Changed => "changed kernel",
+        }
+    }
+}
+
+/// What is behind a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gated {
+    /// The kernel's own `discard`, which trimwised switches.
+    Commit,
+    /// A queue that trimwised works off: one worker, and what is reused meanwhile is not trimmed.
+    Lazy,
+}
+
+impl Gated {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Commit, Self::Lazy];
+
+    /// The terms that follow the gate's.
+    pub fn terms(self) -> String {
+        match self {
+            Self::Commit => String::new(),
+            Self::Lazy => format!("+{}", queue(1)),
+        }
+    }
+}
+
+/// Where a candidate lies in the space of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Place {
+    /// No settings.
+    Plain,
+    /// An interval.
+    Batch {
+        /// Time from one sweep to the next.
+        every_ns: u64,
+    },
+    /// A pair of watermarks.
+    Watermarks {
+        /// What is behind the gate.
+        gated: Gated,
+        /// Low watermark.
+        low_percent: u64,
+        /// High watermark.
+        high_percent: u64,
+    },
+    /// Workers of a queue.
+    Workers {
+        /// TRIM commands at a time.
+        workers: u64,
+    },
+}
+
+/// One policy with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The policy.
+    pub policy: PolicySpec,
+    /// What it takes to apply it.
+    pub means: Means,
+    /// Where it lies.
+    pub place: Place,
+}
+
+/// A policy that was not tried, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The policy.
+    pub policy: String,
+    /// The reason.
+    pub reason: &'static str,
+}
+
+/// Everything that an exhaustive search would try.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// What a stock host can apply; `off` first, then `commit`.
+    pub applicable: Vec<Candidate>,
+    /// What only another kernel could do.
+    pub changed: Vec<Candidate>,
+    /// What these runs cannot judge.
+    pub left_out: Vec<LeftOut>,
+    /// Watermarks, in percent, from low to high.
+    axis: Vec<u64>,
+    /// Those at which the search begins.
+    coarse: Vec<u64>,
+}
+
+/// Intervals of sweeps, in seconds. Users have daily and weekly ones; a run of seconds can judge only short ones.
+const INTERVALS_S: [u64; 12] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 43_200, 86_400, 604_800];
+/// A run must contain this many sweeps to judge an interval...
+const SWEEPS_MIN: u64 = 2;
+/// ...and so many more are no choice that anybody has.
+const SWEEPS_MAX: u64 = 400;
+/// TRIM commands at a time that a changed kernel's queue might issue; one is what trimwised does.
+const WORKERS: [u64; 4] = [2, 4, 8, 16];
+
+/// A queue with this many workers.
+fn queue(workers: u64) -> String {
+    format!("lazy:{workers}:{workers}+reuse+merge")
+}
+
+fn candidate(text: &str, means: Means, place: Place) -> Option<Candidate> {
+    Some(Candidate { policy: text.parse().ok()?, means, place })
+}
+
+impl Space {
+    /// The candidates for a workload that begins at this utilization and takes this long without TRIM.
+    ///
+    /// Watermarks far from the utilization act like 0 or 100. So their axis has steps of 20 points, and of 5 points
+    /// around the utilization.
+    pub fn new(utilization_percent: u8, run: SimDuration) -> Self {
+        let used = i64::from(utilization_percent);
+        let points = |points: &mut dyn Iterator<Item = i64>| {
+            let mut axis: Vec<u64> = points.filter_map(|p| u64::try_from(p.clamp(0, 100)).ok()).collect();
+            axis.sort_unstable();
+            axis.dedup();
+            axis
+        };
+        let near = [-10, -5, 0, 5, 10].map(|step| used + step);
+        let axis = points(&mut (0..=100).step_by(20).chain(near));
+        let coarse = points(&mut [0, used - 10, used, used + 10, 100].into_iter());
+        let mut space =
+            Self { applicable: Vec::new(), changed: Vec::new(), left_out: Vec::new(), axis, coarse };
+        let plain = [("off", Means::Kernel), ("commit", Means::Kernel), ("judicious", Means::Daemon)];
+        space
+            .applicable
+            .extend(plain.iter().filter_map(|(text, means)| candidate(text, *means, Place::Plain)));
+        space.add_intervals(run);
+        let workers = Place::Workers { workers: 1 };
+        space.applicable.extend(candidate(&queue(1), Means::Daemon, workers));
+        for gated in Gated::ALL {
+            space.add_watermarks(gated);
+        }
+        let queues = WORKERS
+            .iter()
+            .filter_map(|&workers| candidate(&queue(workers), Means::Changed, Place::Workers { workers }));
+        space.changed.extend(queues);
+        space
+    }
+
+    fn add_intervals(&mut self, run: SimDuration) {
+        for seconds in INTERVALS_S {
+            let every = SimDuration::from_secs(seconds);
+            let text = format!("batch:{seconds}s");
+            let place = Place::Batch { every_ns: every.as_nanos() };
+            let Some(candidate) = candidate(&text, Means::Kernel, place) else { continue };
+            let reason = match run.as_nanos() / every.as_nanos() {
+                ..SWEEPS_MIN => "the run is too short to contain two sweeps",
+                SWEEPS_MIN..=SWEEPS_MAX => {
+                    self.applicable.push(candidate);
+                    continue;
+                }
+                _ => "more than 400 sweeps in the run: longer intervals are tried",
+            };
+            self.left_out.push(LeftOut { policy: candidate.policy.to_string(), reason });
+        }
+    }
+
+    fn add_watermarks(&mut self, gated: Gated) {
+        for (i, &low_percent) in self.axis.iter().enumerate() {
+            for &high_percent in &self.axis[i..] {
+                let text = format!("set:{low_percent}:{high_percent}{}", gated.terms());
+                let place = Place::Watermarks { gated, low_percent, high_percent };
+                self.applicable.extend(candidate(&text, Means::Daemon, place));
+            }
+        }
+    }
+
+    /// Number of candidates.
+    pub fn len(&self) -> usize {
+        self.applicable.len() + self.changed.len()
+    }
+
+    /// Whether there are none; never so.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The watermarks, in percent.
+    pub fn axis(&self) -> &[u64] {
+        &self.axis
+    }
+
+    /// The applicable candidates as the search sees them.
+    pub fn nodes(&self) -> Vec<Node> {
+        let node = |of: &Candidate| {
+            let Place::Watermarks { low_percent, high_percent, .. } = of.place else {
+                return Node { is_first: true, neighbours: Vec::new() };
+            };
+            let is_near = |other: &Candidate| self.are_near(of.place, other.place);
+            Node {
+                is_first: [low_percent, high_percent].iter().all(|p| self.coarse.contains(p)),
+                neighbours: (0..self.applicable.len()).filter(|&i| is_near(&self.applicable[i])).collect(),
+            }
+        };
+        self.applicable.iter().map(node).collect()
+    }
+
+    /// Whether one watermark differs by a step of the axis, or only what is behind the gate.
+    fn are_near(&self, one: Place, other: Place) -> bool {
+        let at = |place| match place {
+            Place::Watermarks { gated, low_percent, high_percent } => {
+                let index = |p: u64| self.axis.iter().position(|point| *point == p);
+                Some((gated, index(low_percent)?, index(high_percent)?))
+            }
+            _ => None,
+        };
+        let (Some((g1, l1, h1)), Some((g2, l2, h2))) = (at(one), at(other)) else { return false };
+        usize::from(g1 != g2) + l1.abs_diff(l2) + h1.abs_diff(h2) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_tried_can_be_applied_or_is_marked() {
+        let space = Space::new(80, SimDuration::from_secs(240));
+        assert_eq!(space.axis(), [0, 20, 40, 60, 70, 75, 80, 85, 90, 100]);
+        assert_eq!(space.applicable[0].policy, PolicySpec::OFF);
+        assert_eq!(space.applicable[1].policy, PolicySpec::COMMIT);
+        assert!(space.applicable.iter().all(|c| c.policy.suits_live_host() && c.means != Means::Changed));
+        assert!(space.changed.iter().all(|c| c.policy.is_usable() && c.means == Means::Changed));
+        // 3 without settings, 4 intervals, a queue, 55 pairs of watermarks twice; 4 queues.
+        assert_eq!((space.applicable.len(), space.changed.len()), (3 + 4 + 1 + 110, 4));
+        let mut names: Vec<String> = space.applicable.iter().map(|c| c.policy.to_string()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), space.applicable.len(), "each once");
+    }
+
+    #[test]
+    fn intervals_that_the_run_cannot_judge_are_left_out_by_name() {
+        let named = |run| -> (Vec<String>, Vec<String>) {
+            let space = Space::new(50, run);
+            let is_batch = |c: &&Candidate| matches!(c.place, Place::Batch { .. });
+            let tried = space.applicable.iter().filter(is_batch).map(|c| c.policy.to_string());
+            (tried.collect(), space.left_out.into_iter().map(|l| l.policy).collect())
+        };
+        let (tried, left_out) = named(SimDuration::from_secs(61));
+        assert_eq!(tried, ["batch:10s", "batch:30s"]);
+        assert_eq!((left_out.len(), left_out[9].as_str()), (10, "batch:1w"));
+        let (tried, left_out) = named(SimDuration::from_secs(14 * 86_400));
+        assert_eq!(tried, ["batch:1h", "batch:6h", "batch:12h", "batch:1d", "batch:1w"]);
+        assert_eq!(left_out[0], "batch:10s");
+        assert_eq!(named(SimDuration::ZERO).0, [""; 0]);
+    }
+
+    #[test]
+    fn watermarks_have_their_neighbours_on_the_axis_and_behind_the_gate() {
+        let space = Space::new(80, SimDuration::from_secs(1));
+        let at = |text: &str| {
+            let policy: PolicySpec = text.parse().unwrap();
+            space.applicable.iter().position(|c| c.policy == policy).unwrap()
+        };
+        let nodes = space.nodes();
+        let mut near: Vec<String> = nodes[at("set:75:85")]
+            .neighbours
+            .iter()
+            .map(|&i| space.applicable[i].policy.to_string())
+            .collect();
+        near.sort();
+        let expected = ["set:70:85", "set:75:80", "set:75:85+lazy:1:1+reuse+merge", "set:75:90", "set:80:85"];
+        assert_eq!(near, expected);
+        assert!(nodes[at("set:70:90")].is_first && !nodes[at("set:75:85")].is_first);
+        assert!(nodes[at("off")].is_first && nodes[at("off")].neighbours.is_empty());
+        // At the edges nothing lies outside.
+        for percent in [0, 3, 97, 100] {
+            let space = Space::new(percent, SimDuration::ZERO);
+            assert!(space.nodes().iter().flat_map(|n| &n.neighbours).all(|&i| i < space.applicable.len()));
+            assert_eq!(space.axis().last(), Some(&100));
+        }
+    }
+}
