@@ -22,7 +22,7 @@ use crate::common::command_in as trimwise;
 use crate::reproduction::{image, is_full};
 
 /// The kernel of these tests.
-const KERNEL: &str = "6.12";
+const KERNEL: &str = "6.1";
 
 /// Files that are written, made durable, and in part removed.
 const SCRIPT: &str = "for i in 1 2 3 4 5 6 7 8; do dd if=/dev/urandom of=$i bs=1M count=4 conv=fsync 2>/dev/null; done; \
