@@ -11,6 +11,7 @@ mod figures;
 mod input;
 mod interrupt;
 mod output;
+mod programs;
 mod progress;
 mod real_target;
 mod report;

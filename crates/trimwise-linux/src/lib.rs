@@ -1,6 +1,6 @@
 //! Linux mechanisms without policy: what trimwise needs from a running host.
 //!
-//! - [`directory`]: a real directory as the file system of a workload;
+//! - [`directory`]: a real directory as the file system of a workload; [`command`]: a program that runs in one;
 //! - [`mount`]: which mount holds a path, and with which options;
 //! - [`trim`]: a manual trim of a mounted file system (FITRIM), in slices, stoppable between two of them;
 //! - [`free_space`]: what such a trim would send, from the file system's own map of its free space (GETFSMAP);
@@ -24,6 +24,7 @@
 //! - [`block_on`]: runs a workload whose calls all block.
 
 pub mod block_device;
+pub mod command;
 pub mod consent;
 pub mod daemon;
 pub mod directory;

@@ -19,15 +19,16 @@ use thiserror::Error;
 use trimwise::block::Port;
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::gauge::{Stale, device_figures};
-use trimwise::compare::result::{Cell, DriveFacts};
+use trimwise::compare::result::{Cell, CellId, DriveFacts, WorkloadFigures};
 use trimwise::policy::{BatchConfig, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
-use trimwise::units::{Bytes, Lpn, UNIT_BYTES};
+use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
+use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
 use crate::images;
-use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
+use crate::job::{FileSystem, Guest, Job, JobError, Outcome, ProgramEnd, Said, Step, StepReport};
 use trimwise_linux::sparse_store::SparseStore;
 
 /// The smallest memory in which the four file systems run a workload.
@@ -184,6 +185,13 @@ pub enum KernelWorkload {
     Timed(String),
     /// A named application or a fio job: as on the command line, and the text of the job's file.
     Program(String, String),
+    /// A program of the host, with its arguments.
+    Command {
+        /// Another one that prepares the file system, which is then synced; empty if there is none.
+        setup: Vec<String>,
+        /// The one that counts.
+        run: Vec<String>,
+    },
 }
 
 /// Everything that a run depends on, besides the kernel.
@@ -220,6 +228,9 @@ pub enum KernelCellError {
     /// A defect: the drive's accounting is wrong.
     #[error("the audit of the drive after the run failed: {0}")]
     Audit(String),
+    /// A program of the user's failed.
+    #[error("{0}")]
+    Command(String),
     /// A defect: the guest did not report what it was asked for.
     #[error("the guest did not report {0}")]
     NoAnswer(&'static str),
@@ -231,6 +242,32 @@ pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, Ke
     let port = Port::new(drive);
     let store = SparseStore::in_memory(port.size()).map_err(KernelCellError::Store)?;
     Ok(Disk::new(port, store, "trimwise", is_traced))
+}
+
+/// Fills a file system and empties it to this share, then lets the drive rest.
+pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
+    [
+        Step::Age { utilization_percent: utilization_percent.into(), seed },
+        Step::Sleep { ns: SETTLING.as_nanos() },
+    ]
+}
+
+/// Reports a program that failed: how it ended, and the last lines of what it said.
+///
+/// # Errors
+/// If it failed.
+pub fn expect_success(command: &[String], end: &ProgramEnd) -> Result<(), String> {
+    const LINES: usize = 10;
+    let how = match (end.code, end.signal) {
+        (Some(0), _) => return Ok(()),
+        (Some(code), _) => format!("exit code {code}"),
+        (None, signal) => format!("ended by signal {}", signal.unwrap_or(0)),
+    };
+    let said = [&end.errors, &end.output].map(Said::text);
+    let said = said.iter().find(|text| !text.trim().is_empty()).map_or("", |text| text.trim_end());
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].iter().map(|line| format!("\n  {line}"));
+    Err(format!("{}: {how}{}", command.join(" "), last.collect::<String>()))
 }
 
 impl KernelCell<'_> {
@@ -256,8 +293,14 @@ impl KernelCell<'_> {
         ];
         steps.extend(self.policy.trim_every());
         if let Some(percent) = self.utilization_percent {
-            steps.push(Step::Age { utilization_percent: percent.into(), seed: self.draw_seed() });
-            steps.push(Step::Sleep { ns: SETTLING.as_nanos() });
+            steps.extend(ageing(percent, self.draw_seed()));
+        }
+        if let KernelWorkload::Command { setup, .. } = self.workload {
+            steps.push(Step::TrustRandomness);
+            if !setup.is_empty() {
+                steps.push(Step::Program { command: setup.clone(), input: Said::default() });
+                steps.push(Step::Sync);
+            }
         }
         steps.push(Step::Sleep { ns: commit_phase(self.rep).as_nanos() });
         let workload = steps.len();
@@ -272,6 +315,9 @@ impl KernelCell<'_> {
                 rep: self.rep,
                 seed: self.draw_seed(),
             },
+            KernelWorkload::Command { run, .. } => {
+                Step::Program { command: run.clone(), input: Said::default() }
+            }
         });
         // The guest ends right after this with the file system mounted, so the drive's map is from exactly this moment.
         if matches!(file_system, FileSystem::Ext4 | FileSystem::Xfs) {
@@ -284,17 +330,34 @@ impl KernelCell<'_> {
     pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
         let (steps, workload) = self.steps();
-        let report = guest.run(&Job { steps }, &mut disks)?;
+        let job = Job { steps };
+        let report = guest.run(&job, &mut disks)?;
         let [disk] = disks;
         let (port, _, _, marks) = disk.into_parts();
         let ssd = port.drive().ssd();
         ssd.audit().map_err(|e| KernelCellError::Audit(e.to_string()))?;
 
-        let mut outcomes = report.steps.into_iter().map(|step| step.outcome).skip(workload);
-        let Some(Outcome::Cell(cell, postmark_report)) = outcomes.next() else {
-            return Err(KernelCellError::NoAnswer("what the workload did"));
+        for (step, report) in job.steps.iter().zip(&report.steps) {
+            if let (Step::Program { command, .. }, Outcome::Program(end)) = (step, &report.outcome) {
+                expect_success(command, end).map_err(KernelCellError::Command)?;
+            }
+        }
+        let mut reports = report.steps.into_iter().skip(workload);
+        let (cell, postmark_report) = match reports.next() {
+            Some(StepReport { outcome: Outcome::Cell(cell, report), .. }) => (*cell, report),
+            Some(StepReport { outcome: Outcome::Program(_), begin_ns, end_ns }) => {
+                let id = CellId {
+                    device: String::new(),
+                    policy: String::new(),
+                    target: String::new(),
+                    rep: self.rep,
+                };
+                let duration = SimDuration(end_ns - begin_ns);
+                (Cell::new(id, duration, WorkloadFigures::Own(OwnFigures::default())), String::new())
+            }
+            _ => return Err(KernelCellError::NoAnswer("what the workload did")),
         };
-        let end = match outcomes.next() {
+        let end = match reports.next().map(|report| report.outcome) {
             Some(Outcome::Free(extents)) => Some(stale_units(ssd, &extents)),
             _ => None,
         };
@@ -314,7 +377,7 @@ impl KernelCell<'_> {
             )),
             drive: Some(DriveFacts::of(&self.device.config)),
             postmark_report,
-            ..*cell
+            ..cell
         })
     }
 }

@@ -65,7 +65,7 @@ pub enum Traced {
     Write,
     /// A discard; one entry for each of its ranges.
     Discard,
-    /// A write of zeros.
+    /// A write of zeros, which the drive may carry out as a discard if that gives zeros.
     WriteZeroes,
     /// A flush.
     Flush,
@@ -97,6 +97,9 @@ pub struct TraceEntry {
     pub offset_bytes: u64,
     /// Its length.
     pub length_bytes: u64,
+    /// Whether the drive trimmed: always for a discard, and for a write of zeros if trimmed space reads as zeros.
+    #[serde(skip)]
+    pub is_trim: bool,
 }
 
 /// The requests to a disk and the work of its flash, up to a moment that the guest marked.
@@ -391,9 +394,14 @@ impl Disk {
                 let mut done = now;
                 for (sectors, flags) in segments(from_guest)? {
                     let may_unmap = flags & FLAG_UNMAP != 0;
+                    let discards = self.port.counts().discards;
                     done = done.max(self.submit(now, &PortRequest::WriteZeroes { sectors, may_unmap })?);
+                    let is_trim = self.port.counts().discards > discards;
                     self.store.punch(sectors.first.0 * SECTOR_BYTES, sectors.bytes())?;
                     self.trace(now, done, Traced::WriteZeroes, sectors);
+                    if let Some(entry) = self.trace.as_mut().and_then(|trace| trace.last_mut()) {
+                        entry.is_trim = is_trim;
+                    }
                 }
                 Ok(done)
             }
@@ -427,6 +435,7 @@ impl Disk {
                 kind,
                 offset_bytes: range.first.0 * SECTOR_BYTES,
                 length_bytes: range.bytes().0,
+                is_trim: kind == Traced::Discard,
             });
         }
     }

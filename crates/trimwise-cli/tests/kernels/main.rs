@@ -10,5 +10,6 @@ mod guests;
 mod kernel;
 mod kernels_experiment;
 mod model_ext4;
+mod programs;
 mod reproduction;
 mod verdicts;

@@ -190,6 +190,7 @@ impl Counts {
             Event::Allocated(sectors) => (&mut self.allocated, sectors.bytes()),
             Event::Committed => return self.commits += 1,
             Event::Lost(events) => return self.lost += events,
+            Event::Begun => return,
         };
         count.requests += 1;
         count.bytes += bytes.0;

@@ -183,6 +183,7 @@ impl Target {
             devices: self.disks.iter().map(device).collect(),
             file_system,
             kernel: release.map(|release| release.trim().to_owned()),
+            has_prelude: false,
         }
     }
 

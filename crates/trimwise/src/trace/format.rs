@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A record begins with a tag byte. Its low four bits are the kind: 0 read, 1 write, 2 discard, 3 flush, 4 freed,
-//! 5 allocated, 6 committed, 7 lost, 15 the end of the trace. Bits 4 to 6 of a request are sync, FUA and metadata; bit 7
+//! 5 allocated, 6 committed, 7 lost, 8 begun, 15 the end of the trace. Bits 4 to 6 of a request are sync, FUA and metadata; bit 7
 //! says that the device differs from that of the record before. Then follow numbers as LEB128:
 //!
 //! 1. nanoseconds since the record before;
@@ -35,6 +35,7 @@ const FREED: u8 = 4;
 const ALLOCATED: u8 = 5;
 const COMMITTED: u8 = 6;
 const LOST: u8 = 7;
+const BEGUN: u8 = 8;
 /// The end mark: a trace without it was cut off.
 pub const END: u8 = 15;
 const SYNC: u8 = 1 << 4;
@@ -102,6 +103,7 @@ impl<W: Write> Writer<W> {
             Event::Allocated(sectors) => (ALLOCATED, Some(sectors), None),
             Event::Committed => (COMMITTED, None, None),
             Event::Lost(events) => (LOST, None, Some(events)),
+            Event::Begun => (BEGUN, None, None),
         };
         let previous = &mut self.previous;
         self.buffer.clear();
@@ -313,7 +315,8 @@ impl<R: BufRead> Reader<R> {
             ALLOCATED => Event::Allocated(self.sectors(device)?),
             COMMITTED => Event::Committed,
             LOST => Event::Lost(self.number()?),
-            other => return Err(self.malformed(format!("kind {other}"), "a kind from 0 to 7, or 15")),
+            BEGUN => Event::Begun,
+            other => return Err(self.malformed(format!("kind {other}"), "a kind from 0 to 8, or 15")),
         };
         self.previous.at = at;
         self.previous.device = device;
@@ -390,6 +393,7 @@ mod tests {
             1 => range().prop_map(Event::Freed),
             1 => range().prop_map(Event::Allocated),
             1 => Just(Event::Committed),
+            1 => Just(Event::Begun),
             1 => any::<u64>().prop_map(Event::Lost),
         ]
     }

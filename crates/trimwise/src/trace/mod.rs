@@ -72,6 +72,8 @@ pub enum Event {
     Committed,
     /// This many events were lost here.
     Lost(u64),
+    /// The recording begins. The records before it made the drive what it was then; see [`Header::has_prelude`].
+    Begun,
 }
 
 /// An event with its time since the start of the trace and the device that it is about.
@@ -122,6 +124,10 @@ pub struct Header {
     pub file_system: Option<TraceFileSystem>,
     /// The host's kernel.
     pub kernel: Option<String>,
+    /// Whether the trace starts with a new drive, and with records before [`Event::Begun`] that fill it. A replay takes
+    /// the drive's state from them, and counts nothing of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_prelude: bool,
 }
 
 impl Header {

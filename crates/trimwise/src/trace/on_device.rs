@@ -2,7 +2,7 @@
 //!
 //! Paces and addresses are as in [`replay`](super::replay), except that a request which begins or ends within a unit is
 //! several operations, and a FUA write is an ordinary one. Discards are sent as recorded, or left out; frees and commits
-//! have no meaning here, since no policy is at work.
+//! have no meaning here, since no policy is at work. A prelude is replayed like the rest, and left out of the figures.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -71,14 +71,15 @@ impl<D: BlockDevice> OnDevice<'_, D> {
     /// Waits until the request may be issued.
     async fn wait_for(
         &mut self,
-        begin: SimTime,
+        (begin, recorded_begin): (SimTime, SimTime),
         options: ReplayOptions,
         record: &Record,
         is_unknown: bool,
     ) -> Result<(), BlockError> {
         match options.pace {
             Pace::Open { speed_percent } => {
-                let at = u128::from(record.at.0) * 100 / u128::from(speed_percent.max(1));
+                let since = record.at.since(recorded_begin).as_nanos();
+                let at = u128::from(since) * 100 / u128::from(speed_percent.max(1));
                 let at = begin + SimDuration(u64::try_from(at).unwrap_or(u64::MAX));
                 let now = self.device.now();
                 if at > now {
@@ -139,7 +140,8 @@ pub async fn replay_on<D: BlockDevice>(
     let mut aim = Aim::new(options, Bytes::from_units(device.size_units()));
     let mut figures = ReplayFigures::new(options.pace);
     let mut recorded = Latencies::default();
-    let begin = device.now();
+    let mut begin = device.now();
+    let mut recorded_begin = SimTime::ZERO;
     let mut run = OnDevice {
         device,
         in_flight: HashMap::new(),
@@ -175,6 +177,15 @@ pub async fn replay_on<D: BlockDevice>(
                 continue;
             }
             Event::Freed(_) | Event::Allocated(_) | Event::Committed => continue,
+            Event::Begun => {
+                while run.operations > 0 {
+                    run.complete_one().await.map_err(failed)?;
+                }
+                (begin, recorded_begin) = (device.now(), record.at);
+                figures = ReplayFigures::new(options.pace);
+                (recorded, run.latencies, run.done) = (Latencies::default(), Latencies::default(), begin);
+                continue;
+            }
         };
         let kind = request.kind;
         let (sectors, is_cut) = aim.place(request.sectors, record.device, source.header())?;
@@ -191,7 +202,7 @@ pub async fn replay_on<D: BlockDevice>(
             continue;
         }
         let is_unknown = request.latency.is_none();
-        run.wait_for(begin, options, &record, is_unknown).await.map_err(failed)?;
+        run.wait_for((begin, recorded_begin), options, &record, is_unknown).await.map_err(failed)?;
         let waiting = Waiting { kind, submitted: device.now(), operations: operations.len(), is_unknown };
         run.in_flight.insert(number, waiting);
         run.operations += operations.len();

@@ -16,7 +16,9 @@
 //! every policy but `off` is refused, since it would do the same as `off`.
 //!
 //! **What the drive holds before.** As many units as `utilization_percent` says, from the first on, are written in order,
-//! and then as many are overwritten in random order. They count as in use until the trace frees them.
+//! and then as many are overwritten in random order. They count as in use until the trace frees them. A trace with a
+//! prelude brings the drive's state with it instead: its records up to [`Event::Begun`] are replayed at their recorded
+//! times on the new drive, under the policy, and the figures count from there.
 //!
 //! A FUA write on a drive with a volatile cache is a write and a flush, as Linux does it where the drive has no FUA.
 
@@ -37,7 +39,7 @@ use crate::compare::gauge::{Stale, device_figures};
 use crate::compare::ledger::CellLedger;
 use crate::compare::result::{Cell, CellId, DriveFacts, QUANTILES, TimelineSample, WorkloadFigures};
 use crate::content::{Content, ContentClass};
-use crate::policy::{LinuxVersion, Policy};
+use crate::policy::{Ledger, LinuxVersion, Policy};
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig, SsdStats};
 use crate::units::{Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use crate::workload::latency::LatencySummary;
@@ -126,7 +128,7 @@ pub struct ReplaySpec {
     pub policy: Policy,
     /// The host's Linux, which says how the policy `commit` works.
     pub linux: LinuxVersion,
-    /// How much of the drive holds valid data before.
+    /// How much of the drive holds valid data before; without meaning for a trace with a prelude.
     pub utilization_percent: u64,
     /// The repetition; with the seed it decides what is overwritten before.
     pub rep: u32,
@@ -312,7 +314,8 @@ pub fn run_cell(
     source: &mut dyn Source,
     on_records: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Cell, ReplayError> {
-    let mut drive = PreparedDrive::new(spec)?;
+    let utilization_percent = if source.header().has_prelude { 0 } else { spec.utilization_percent };
+    let mut drive = PreparedDrive::new(&ReplaySpec { utilization_percent, ..spec.clone() })?;
     let cell = drive.replay(spec, source, on_records)?;
     drive.port.drive().ssd().audit().map_err(|e| spec.audit_failed(e.to_string()))?;
     Ok(cell)
@@ -359,7 +362,6 @@ impl PreparedDrive {
         let port = &mut self.port;
         // What the drive collects while it rests is not the trace's.
         port.catch_up(begin);
-        let before = *port.drive().ssd().stats();
         let policy = spec.policy.to_string();
         let hosted = Hosted::new(spec.policy.governor(), spec.linux.discard(), port, begin);
         let mut replay = Replay::new(hosted, &policy, spec.options, begin);
@@ -369,10 +371,13 @@ impl PreparedDrive {
             let what = "freed units are not issued + reused + dropped + pending + in flight";
             return Err(spec.audit_failed(what.to_owned()));
         }
-        self.now = begin + replayed.duration;
+        self.now = replayed.end;
         let ssd = self.port.drive().ssd();
-        let stats = ssd.stats().since(&before);
-        let Replayed { figures, duration, latencies, ledger, stale, timeline } = replayed;
+        let Replayed {
+            begin: Begin { at, stats, ledger: before }, figures, latencies, ledger, stale, ..
+        } = replayed;
+        let (stats, ledger) = (ssd.stats().since(&stats), ledger.since(&before));
+        let (duration, timeline) = (replayed.end.since(at), replayed.timeline);
         let id = CellId { device: spec.device.clone(), policy, target: "model".to_owned(), rep: spec.rep };
         let kinds = RequestKind::ALL.into_iter().filter(|kind| latencies.has(*kind));
         Ok(Cell {
@@ -413,12 +418,27 @@ fn prepare(port: &mut Port, utilization_percent: u64, seed: u64) -> SimTime {
 
 /// What a replay leaves behind.
 struct Replayed {
+    begin: Begin,
+    end: SimTime,
     figures: ReplayFigures,
-    duration: SimDuration,
     latencies: Latencies,
-    ledger: crate::policy::Ledger,
+    ledger: Ledger,
     stale: Stale,
     timeline: Vec<TimelineSample>,
+}
+
+/// Where the figures begin.
+#[derive(Clone, Copy, Debug)]
+struct Begin {
+    at: SimTime,
+    stats: SsdStats,
+    ledger: Ledger,
+}
+
+impl Begin {
+    fn now(at: SimTime, hosted: &mut Hosted<'_>) -> Self {
+        Self { at, stats: *hosted.port().drive().ssd().stats(), ledger: hosted.ledger() }
+    }
 }
 
 /// What happens to the discards of a trace that has no frees.
@@ -450,7 +470,7 @@ impl Aim {
     pub fn is_chosen(&mut self, record: &Record, header: &Header) -> Result<bool, ReplayError> {
         match (self.devices, self.device) {
             // They are of no single device.
-            _ if matches!(record.event, Event::Committed | Event::Lost(_)) => Ok(true),
+            _ if matches!(record.event, Event::Committed | Event::Lost(_) | Event::Begun) => Ok(true),
             (DeviceChoice::All, _) => Ok(true),
             (DeviceChoice::Number(number), _) => Ok(record.device == number),
             (DeviceChoice::Only, Some(device)) if device == record.device => Ok(true),
@@ -512,7 +532,10 @@ struct Replay<'p> {
     policy: String,
     handling: Handling,
     options: ReplayOptions,
-    begin: SimTime,
+    begin: Begin,
+    /// The time of the trace at `begin`.
+    recorded_begin: SimTime,
+    is_prelude: bool,
     aim: Aim,
     now: SimTime,
     done: SimTime,
@@ -532,6 +555,9 @@ impl<'p> Replay<'p> {
         Self {
             aim: Aim::new(options, hosted.port().size()),
             sampler: Sampler::new(begin, hosted.port()),
+            begin: Begin::now(begin, &mut hosted),
+            recorded_begin: SimTime::ZERO,
+            is_prelude: false,
             hosted,
             policy: policy.to_owned(),
             handling: match policy {
@@ -540,7 +566,6 @@ impl<'p> Replay<'p> {
                 _ => Handling::Queued,
             },
             options,
-            begin,
             now: begin,
             done: begin,
             known: BinaryHeap::new(),
@@ -559,6 +584,7 @@ impl<'p> Replay<'p> {
     ) -> Result<(), ReplayError> {
         const BATCHES_PER_CALL: u64 = 1024;
         self.has_frees = source.header().file_system.as_ref().is_some_and(|fs| fs.is_traced);
+        self.is_prelude = source.header().has_prelude;
         if self.handling != Handling::Dropped && source.header().never_discards() {
             return Err(ReplayError::NothingToTrim { policy: self.policy.clone() });
         }
@@ -618,11 +644,13 @@ impl<'p> Replay<'p> {
     /// When a record happens here.
     #[inline]
     fn time_of(&mut self, record: &Record) -> SimTime {
+        let since = record.at.since(self.recorded_begin);
         match self.options.pace {
-            Pace::Open { speed_percent: 100 } => self.begin + SimDuration(record.at.0),
+            Pace::Open { speed_percent: 100 } => self.begin.at + since,
+            _ if self.is_prelude => self.begin.at + since,
             Pace::Open { speed_percent } => {
-                let at = u128::from(record.at.0) * 100 / u128::from(speed_percent.max(1));
-                self.begin + SimDuration(u64::try_from(at).unwrap_or(u64::MAX))
+                let at = u128::from(since.as_nanos()) * 100 / u128::from(speed_percent.max(1));
+                self.begin.at + SimDuration(u64::try_from(at).unwrap_or(u64::MAX))
             }
             Pace::Closed => {
                 let mut at = self.now;
@@ -673,8 +701,23 @@ impl<'p> Replay<'p> {
                 self.hosted.committed(at);
             }
             Event::Lost(events) => self.figures.lost_events = self.figures.lost_events.saturating_add(events),
+            Event::Begun => self.begin_now(record.at),
         }
         Ok(())
+    }
+
+    /// Forgets the figures so far, once all that was submitted has completed.
+    fn begin_now(&mut self, recorded: SimTime) {
+        self.now = self.done.max(self.now);
+        self.hosted.advance(self.now);
+        self.hosted.port().catch_up(self.now);
+        self.begin = Begin::now(self.now, &mut self.hosted);
+        (self.recorded_begin, self.is_prelude) = (recorded, false);
+        self.figures = ReplayFigures::new(self.options.pace);
+        (self.latencies, self.recorded) = (Latencies::default(), Latencies::default());
+        self.known.clear();
+        self.unknown.clear();
+        self.sampler = Sampler::new(self.now, self.hosted.port());
     }
 
     fn request(&mut self, record: &Record, request: Request) -> Result<(), ReplayError> {
@@ -714,7 +757,7 @@ impl<'p> Replay<'p> {
         if let Some(latency) = latency {
             self.recorded.record(kind, latency);
         }
-        if self.options.pace == Pace::Closed {
+        if self.options.pace == Pace::Closed && !self.is_prelude {
             match latency {
                 Some(latency) => self.known.push(Reverse((record.at + latency, done))),
                 None => self.unknown.push(Reverse(done)),
@@ -748,8 +791,9 @@ impl<'p> Replay<'p> {
         };
         self.figures.enter(&self.latencies, &self.recorded);
         Ok(Replayed {
+            begin: self.begin,
+            end,
             figures: self.figures,
-            duration: end.since(self.begin),
             latencies: self.latencies,
             ledger: self.hosted.ledger(),
             stale,

@@ -101,6 +101,8 @@ pub struct KindFigures {
 pub struct TraceInfo {
     /// Its header.
     pub header: Header,
+    /// Records that come before the recording and fill the drive; the other figures leave them out.
+    pub prelude_records: u64,
     /// Records of all kinds.
     pub records: u64,
     /// Requests of each kind that occurs, by name.
@@ -177,7 +179,8 @@ pub fn survey(source: &mut dyn Source, on_records: &mut dyn FnMut(u64) -> bool) 
             Ok(None) => break None,
             Err(error) => break Some(error.to_string()),
         }
-        if survey.info.records.is_multiple_of(RECORDS_PER_CALL) && !on_records(survey.info.records) {
+        let read = survey.info.prelude_records + survey.info.records;
+        if read.is_multiple_of(RECORDS_PER_CALL) && !on_records(read) {
             break Some("interrupted".to_owned());
         }
     };
@@ -197,6 +200,14 @@ struct Survey {
 impl Survey {
     fn observe(&mut self, record: &Record) {
         let Record { at, device, event } = *record;
+        if event == Event::Begun {
+            // A drive must have room for what comes before, too.
+            let TraceInfo { prelude_records, records, needed_bytes, .. } = self.info;
+            let prelude_records = prelude_records + records + 1;
+            let info = TraceInfo { prelude_records, needed_bytes, ..TraceInfo::default() };
+            *self = Self { info, first: Some(at), last: at, ..Self::default() };
+            return;
+        }
         let info = &mut self.info;
         info.records += 1;
         if self.first.replace(self.first.unwrap_or(at)).is_some() {
@@ -240,6 +251,7 @@ impl Survey {
             }
             Event::Committed => info.committed += 1,
             Event::Lost(events) => info.lost_events = info.lost_events.saturating_add(events),
+            Event::Begun => {}
         }
     }
 

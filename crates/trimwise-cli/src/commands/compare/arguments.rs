@@ -19,7 +19,8 @@ pub struct CompareArguments {
     /// see `trimwise workloads`); a fio job file, job:FILE.fio; or a benchmark that times one operation:
     /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
     /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
-    /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other)
+    /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other); or
+    /// cmd:'[SETUP ;; ]PROGRAM ARGUMENTS', a program of this computer, with --target kernel:... or dir:PATH
     #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", default_value = defaults::WORKLOAD,
           value_parser = word)]
     pub workload: String,
@@ -131,6 +132,11 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     the real ext4 of Linux 6.1 on the modelled drive; see `trimwise kernel`\n  \
     trimwise compare --policy off commit batch:30s --check kernel:6.12:ext4\n      \
     the model, and what the real ext4 of Linux 6.12 gives with the same policies\n  \
+    trimwise compare --target kernel:6.12:ext4 --workload \"cmd:fio $PWD/mine.fio\"\n      \
+    fio itself on that ext4, in virtual time\n  \
+    trimwise compare --target kernel:6.12:ext4 --utilization 80 \\\n      \
+      --workload \"cmd:sqlite3 a.db '.read $PWD/make.sql' ;; sqlite3 a.db '.read $PWD/use.sql'\"\n      \
+    sqlite on a database that was made and synced before\n  \
     trimwise compare --target dir:/mnt/test --report report/\n      \
     the workload on a real directory, as mounted\n\n\
     How to read the table, and what each figure means: docs/guide.md";

@@ -1,24 +1,30 @@
 //! `compare` on a real directory, in real time.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use trimwise::compare::result::{Cell, CellId};
-use trimwise::units::SimTime;
+use trimwise::compare::result::{Cell, CellId, WorkloadFigures};
+use trimwise::units::{SimDuration, SimTime};
 use trimwise::workload::files::{FileError, Files as _};
+use trimwise::workload::own::OwnFigures;
 use trimwise::workload::postmark::{self, RunError};
+use trimwise::workload::program::DIRECTORY;
 use trimwise::workload::timed::{Timed, Timing};
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
-use trimwise_linux::{DirectoryError, RealDirectory, block_on, mount_of};
+use trimwise_linux::{DirectoryError, RealDirectory, block_on, command, mount_of};
+use trimwise_uml::cell::expect_success;
+use trimwise_uml::job::{ProgramEnd, Said};
 
 use super::workload::{Kind, Workload, report_phase};
 use super::{Comparison, Mounted, Settings, finish};
 use crate::arguments::GUEST_LIMITS;
 use crate::commands::compare::arguments::CompareArguments;
 use crate::defaults::SEED;
+use crate::programs::Programs;
 use crate::progress::Progress;
 
 /// Runs one column, one run after the other: parallel runs would measure each other.
@@ -102,6 +108,14 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
         }
         Kind::Program(program, _) => root.check_program(program).map_err(Failure::usage)?,
         Kind::Trace(_) => return Err(workload.has_no_files()),
+        Kind::Command(_) => {
+            let own = directory.join(DIRECTORY);
+            if own.symlink_metadata().is_ok() {
+                let what =
+                    format!("{}: exists, and the program is to run there in a new directory", own.display());
+                return Err(Failure::usage(format!("{what}; expected --target dir: with another directory")));
+            }
+        }
     }
     Ok(match mount_of(directory) {
         Ok(m) => Mounted {
@@ -157,7 +171,40 @@ fn run_once(
             Ok(Cell::of_program(id, duration, ends))
         }
         Kind::Trace(_) => Err(workload.has_no_files()),
+        Kind::Command(programs) => {
+            let own = directory.join(DIRECTORY);
+            let failed = |e: std::io::Error| Failure::run(format!("{}: {e}", own.display()));
+            std::fs::create_dir(&own).map_err(failed)?;
+            let duration = run_programs(&own, &programs.found(false)?, stop);
+            let removed = std::fs::remove_dir_all(&own).map_err(failed);
+            let duration = duration?;
+            removed.map(|()| Cell::new(id, duration, WorkloadFigures::Own(OwnFigures::default())))
+        }
     }
+}
+
+/// Runs what prepares, syncs, and runs what is measured; returns how long that took.
+fn run_programs(own: &Path, programs: &Programs, stop: &AtomicBool) -> Result<SimDuration, Failure> {
+    let run = |command: &[String]| {
+        let end = command::run(own, command, stop)
+            .map_err(|e| Failure::run(format!("{}: {e}", command.first().map_or("", String::as_str))))?;
+        if stop.load(Ordering::SeqCst) {
+            return Err(Failure::Interrupted);
+        }
+        let program = ProgramEnd {
+            code: end.status.code(),
+            signal: end.status.signal(),
+            output: Said::default(),
+            errors: Said(end.errors),
+        };
+        expect_success(command, &program).map_err(Failure::run)?;
+        Ok(end.duration)
+    };
+    if !programs.setup.is_empty() {
+        run(&programs.setup)?;
+        command::sync(own).map_err(|e| Failure::run(format!("{}: {e}", own.display())))?;
+    }
+    run(&programs.run)
 }
 
 /// An interrupted run that cleaned up is just interrupted; one that could not says what it left.

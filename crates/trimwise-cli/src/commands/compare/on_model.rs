@@ -79,6 +79,17 @@ impl Plan {
         if days.is_some() {
             workload.expect_no_own_pace()?;
         }
+        let has_prelude = match &workload.kind {
+            Kind::Command(_) => return Err(workload.needs_linux()),
+            Kind::Trace(file) => file.open()?.header().has_prelude,
+            _ => false,
+        };
+        if has_prelude && arguments.utilization.is_some() {
+            return Err(Failure::usage(format!(
+                "--utilization does not go with --workload {}: the trace starts with the requests that filled its drive",
+                workload.argument
+            )));
+        }
         if arguments.fill {
             return Err(Failure::usage(NO_FILL));
         }
@@ -103,7 +114,9 @@ impl Plan {
                 device_arguments.iter().for_each(|d| command.option("--device", d));
             }
             policy_arguments.iter().for_each(|p| command.option("--policy", p));
-            command.option("--utilization", utilization_percent);
+            if !has_prelude {
+                command.option("--utilization", utilization_percent);
+            }
             if given_linux.is_some() {
                 command.option("--linux", linux);
             }
@@ -121,7 +134,7 @@ impl Plan {
             command.option("--seed", seed);
         });
         let settings = Settings {
-            utilization_percent: Some(utilization_percent),
+            utilization_percent: (!has_prelude).then_some(utilization_percent),
             linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels() }),
             host_memory_bytes: Some(Bytes::mib(memory_mib).0),
             days: days.as_ref().map(Days::days),

@@ -17,6 +17,7 @@ use trimwise_uml::cell::KernelWorkload;
 use super::room::Room;
 use crate::commands::compare::arguments::CompareArguments;
 use crate::input;
+use crate::programs::{self, Programs};
 use crate::table;
 use crate::traces::{self, TraceFile};
 
@@ -33,7 +34,8 @@ run
 ";
 
 /// Forms of `--workload` other than a name or a PostMark configuration, for messages.
-const FORMS: [&str; 3] = ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", traces::SYNTAX];
+const FORMS: [&str; 4] =
+    ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", traces::SYNTAX, programs::SYNTAX];
 
 /// Operations per progress report: an operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -56,6 +58,8 @@ pub enum Kind {
     Program(Program, String),
     /// A block trace, which has no files: it runs in the model only.
     Trace(TraceFile),
+    /// A program of this computer, which needs a real file system.
+    Command(Programs),
 }
 
 impl Workload {
@@ -78,6 +82,9 @@ impl Workload {
             file.expect_rereadable()?;
             file.open()?;
             return Ok(of(Kind::Trace(file)));
+        }
+        if let Some(text) = argument.strip_prefix(programs::PREFIX) {
+            return Ok(of(Kind::Command(Programs::parse(text)?)));
         }
         if Timed::is_meant(argument) {
             let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
@@ -123,7 +130,7 @@ impl Workload {
     pub fn bad_location(&self, error: &LocationError) -> Failure {
         let line = match &self.kind {
             Kind::Postmark(run, _) => run.line_of_location(&error.path),
-            Kind::Timed(_) | Kind::Program(..) | Kind::Trace(_) => None,
+            Kind::Timed(_) | Kind::Program(..) | Kind::Trace(_) | Kind::Command(_) => None,
         };
         let at = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::usage(format!("{}{at}: {error}", self.argument))
@@ -147,6 +154,7 @@ impl Workload {
             },
             Kind::Timed(_) => "it times a single operation".to_owned(),
             Kind::Trace(_) => "a trace has its own times".to_owned(),
+            Kind::Command(_) => "a program runs on Linux, and days on the model".to_owned(),
         };
         Err(Failure::usage(format!(
             "--days does not go with --workload {}: {why}; expected PostMark, an application, or a fio job without \
@@ -155,14 +163,23 @@ impl Workload {
         )))
     }
 
+    /// The error for a program where there is only a model of Linux.
+    pub fn needs_linux(&self) -> Failure {
+        Failure::usage(format!(
+            "--workload {}: a program runs on Linux, which --target model only models; expected --target \
+             kernel:VERSION:FS, a real kernel on the modelled drive, or --target dir:PATH",
+            self.argument
+        ))
+    }
+
     /// Rejects it if it cannot fit on the device, before anything runs.
     pub fn check(&self, room: &Room, device: &Profile) -> Result<(), Failure> {
         let checked = match &self.kind {
             Kind::Postmark(run, _) => room.check(&run.config),
             Kind::Timed(timed) => room.check_timed(*timed),
             Kind::Program(program, _) => room.check_program(program.needed()),
-            // Its addresses are known only when it has been read.
-            Kind::Trace(_) => return Ok(()),
+            // Its addresses are known only when it has been read; what a program writes is known only to itself.
+            Kind::Trace(_) | Kind::Command(_) => return Ok(()),
         };
         checked.map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", self.argument, device.name)))
     }
@@ -173,7 +190,7 @@ impl Workload {
             Kind::Postmark(run, _) => footprint(&run.config).bytes_max,
             Kind::Timed(timed) => timed.needed(),
             Kind::Program(program, _) => program.needed(),
-            Kind::Trace(_) => Bytes(0),
+            Kind::Trace(_) | Kind::Command(_) => Bytes(0),
         }
     }
 
@@ -184,6 +201,7 @@ impl Workload {
             Kind::Timed(timed) => Ok((*timed).into()),
             Kind::Program(program, _) => Ok(program.clone().into()),
             Kind::Trace(_) => Err(self.has_no_files()),
+            Kind::Command(_) => Err(self.needs_linux()),
         }
     }
 
@@ -193,6 +211,10 @@ impl Workload {
             Kind::Postmark(_, text) => Ok(KernelWorkload::Postmark(text.clone())),
             Kind::Timed(timed) => Ok(KernelWorkload::Timed(timed.to_string())),
             Kind::Program(program, text) => Ok(KernelWorkload::Program(program.to_string(), text.clone())),
+            Kind::Command(programs) => {
+                let Programs { setup, run } = programs.found(true)?;
+                Ok(KernelWorkload::Command { setup, run })
+            }
             Kind::Trace(_) => Err(self.has_no_files()),
         }
     }

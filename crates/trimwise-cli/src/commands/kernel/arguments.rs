@@ -86,7 +86,9 @@ pub struct KernelListArguments {
     trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n  \
     trimwise kernel run 5.10:ext4:discard,noatime -- fio --name=a --size=64m --rw=randwrite \\\n      \
     --clocksource=clock_gettime\n  \
-    trimwise kernel run 6.1:btrfs --device ufs21-64gb --trace t.csv -- sh -c 'seq 9999 >a; sync'\n\n\
+    trimwise kernel run 6.1:btrfs --device ufs21-64gb --trace t.csv -- sh -c 'seq 9999 >a; sync'\n  \
+    trimwise kernel run 6.1:ext4:discard --aged 80 --trace a.trace -- fio $PWD/mine.fio\n      \
+    on an ext4 that was full once; compare --workload trace:a.trace replays it\n\n\
     The program is one of this computer, whose files the guest sees read-only. It runs in the root of\n\
     the new file system and reads standard input unless that is a terminal. Computing takes no time.\n\
     /tmp is the guest's own.\n\n\
@@ -104,11 +106,16 @@ pub struct KernelRunArguments {
     #[arg(long, short = 'd', value_name = "NAME|FILE", value_parser = word)]
     pub device: Option<String>,
 
+    /// Age the file system first: fill it, then delete files at random until this share is in use, and let it rest; the
+    /// figures count from the program's start
+    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
+    pub aged: Option<u8>,
+
     /// Memory of the guest, in MiB [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
-    /// Seed of everything that the modelled drive draws: same seed, same result
+    /// Seed of everything that the modelled drive and --aged draw: same seed, same result
     #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
@@ -116,8 +123,9 @@ pub struct KernelRunArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
-    /// Write each block request since the program's start, with its times, to a new file
-    #[arg(long, value_name = "FILE.csv|FILE.json")]
+    /// Write each block request since the program's start, with its times, to a new file; FILE.trace (or
+    /// FILE.trace.zst, compressed) is a trace for `trimwise trace`, `replay` and `compare --workload trace:FILE`
+    #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace")]
     pub trace: Option<PathBuf>,
 
     /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the program's output

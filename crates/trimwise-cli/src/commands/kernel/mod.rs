@@ -4,6 +4,7 @@
 pub mod arguments;
 mod run;
 pub mod table;
+mod trace;
 
 use std::path::PathBuf;
 use std::sync::Arc;

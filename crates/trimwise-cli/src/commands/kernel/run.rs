@@ -1,8 +1,6 @@
 //! `trimwise kernel run`: a program of this computer on a real kernel, in virtual time.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Read, Write as _};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -15,17 +13,19 @@ use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::RealKernel;
 use trimwise_lab::guests::{self, Bounds};
-use trimwise_uml::cell::{KernelTarget, new_disk};
-use trimwise_uml::disk::{Mark, TraceEntry};
+use trimwise_uml::cell::{KernelTarget, ageing, new_disk};
+use trimwise_uml::disk::Mark;
 use trimwise_uml::job::{Job, JobError, Outcome, ProgramEnd, Said, Step};
 
 use super::table;
+use super::trace::TraceFile;
 use crate::arguments::JsonArguments;
 use crate::commands::kernel::arguments::KernelRunArguments;
 use crate::defaults;
 use crate::input;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
+use crate::programs;
 use crate::progress::Progress;
 
 /// Most bytes of standard input for a program: they are held in memory.
@@ -44,6 +44,8 @@ pub struct RunReport {
     pub device: String,
     /// Memory of the guest.
     pub memory_bytes: u64,
+    /// How much of the file system was in use after ageing; `None` if it was new.
+    pub aged_percent: Option<u8>,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// How it ended, and its output.
@@ -75,11 +77,9 @@ pub fn run(
     let target: KernelTarget = arguments.target.parse().map_err(Failure::usage)?;
     let destinations =
         Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
-    let trace_to = arguments.trace.as_deref().map(TraceFile::check).transpose()?;
-    if let Some(trace) = &trace_to {
-        Destinations::check_file("--trace", &trace.path, arguments.force)?;
-    }
-    let command = command(&arguments.command)?;
+    let trace_to =
+        arguments.trace.as_deref().map(|path| TraceFile::check(path, arguments.force)).transpose()?;
+    let command = programs::in_guest(&arguments.command)?;
     let device = input::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
     let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
     guests::check_memory(memory)?;
@@ -91,13 +91,15 @@ pub fn run(
     let guest = guests::guest(&image, memory, &Bounds { limits: arguments.limits.limits(), stop })?;
     let kernel = RealKernel::of(&image, &target)?;
     let file_system = target.file_system;
-    let steps = vec![
+    let mut steps = vec![
         Step::Mkfs { file_system, options: Vec::new() },
         Step::Mount { file_system, options: target.options.clone() },
-        Step::TrustRandomness,
-        Step::Program { command: command.clone(), input },
-        Step::Unmount,
     ];
+    steps.extend(arguments.aged.into_iter().flat_map(|percent| ageing(percent, arguments.seed)));
+    steps.push(Step::TrustRandomness);
+    let at = steps.len();
+    steps.push(Step::Program { command: command.clone(), input });
+    steps.push(Step::Unmount);
     let mut disks = [new_disk(&device, arguments.seed, trace_to.is_some()).map_err(guests::failure)?];
     let progress = Progress::new(1);
     let begin = Instant::now();
@@ -111,7 +113,7 @@ pub fn run(
     }
     let (port, _, trace, marks) = disk.into_parts();
     let (Some(Outcome::Program(program)), [.., before, between, after]) =
-        (report.steps.into_iter().nth(3).map(|step| step.outcome), marks.as_slice())
+        (report.steps.into_iter().nth(at).map(|step| step.outcome), marks.as_slice())
     else {
         return Err(Failure::run("the guest did not report how the program ended"));
     };
@@ -128,6 +130,7 @@ pub fn run(
         kernel,
         device: device.name.clone(),
         memory_bytes: memory.0,
+        aged_percent: arguments.aged,
         command,
         program,
         complaints: report.complaints,
@@ -135,7 +138,7 @@ pub fn run(
     };
     // One destination that fails costs no other one its result.
     let traced =
-        trace_to.map_or(Ok(()), |file| file.write(&destinations, &trace[before.traced..], before.at.0));
+        trace_to.map_or(Ok(()), |file| file.write(&destinations, &report, &device, (&trace, before)));
     let printed = if destinations.json_to_stdout() {
         Ok(())
     } else {
@@ -158,22 +161,6 @@ pub fn run(
     }
 }
 
-/// The program as the guest finds it: a path means the host's, whatever the guest's working directory.
-fn command(given: &[String]) -> Result<Vec<String>, Failure> {
-    let mut command = given.to_vec();
-    let Some(program) = command.first_mut().filter(|program| program.contains('/')) else {
-        return Ok(command);
-    };
-    let path = std::path::absolute(&*program).map_err(|e| Failure::usage(format!("{program}: {e}")))?;
-    if path.starts_with("/tmp") {
-        return Err(Failure::usage(format!(
-            "{program}: is below /tmp, but a guest has a /tmp of its own; expected a program elsewhere"
-        )));
-    }
-    *program = path.display().to_string();
-    Ok(command)
-}
-
 /// Reads the program's input: standard input, unless that is a terminal.
 fn input() -> Result<Said, Failure> {
     let stdin = std::io::stdin();
@@ -187,45 +174,4 @@ fn input() -> Result<Said, Failure> {
         return Err(Failure::usage(format!("standard input: larger than {}", Bytes(INPUT_BYTES_MAX))));
     }
     Ok(Said(bytes))
-}
-
-/// Where the trace goes, and how it is written.
-struct TraceFile {
-    path: PathBuf,
-    is_json: bool,
-}
-
-impl TraceFile {
-    fn check(path: &Path) -> Result<Self, Failure> {
-        let is_json = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("json") => true,
-            Some("csv") => false,
-            _ => {
-                let what = format!("--trace {}: expected FILE.csv or FILE.json", path.display());
-                return Err(Failure::usage(what));
-            }
-        };
-        Ok(Self { path: path.to_owned(), is_json })
-    }
-
-    /// Writes it, with times since the program began.
-    fn write(&self, to: &Destinations, trace: &[TraceEntry], begin_ns: u64) -> Result<(), Failure> {
-        let since = |entry: &TraceEntry| TraceEntry {
-            at_ns: entry.at_ns - begin_ns,
-            done_ns: entry.done_ns - begin_ns,
-            ..*entry
-        };
-        let trace: Vec<TraceEntry> = trace.iter().map(since).collect();
-        let text = if self.is_json {
-            serde_json::to_string(&trace).map_err(Failure::run)? + "\n"
-        } else {
-            let mut text = "at_ns,done_ns,kind,offset_bytes,length_bytes\n".to_owned();
-            for entry in &trace {
-                let TraceEntry { at_ns, done_ns, kind, offset_bytes, length_bytes } = entry;
-                let _ = writeln!(text, "{at_ns},{done_ns},{},{offset_bytes},{length_bytes}", kind.name());
-            }
-            text
-        };
-        to.write_result("--trace", &self.path, &text)
-    }
 }

@@ -57,7 +57,7 @@ fn info(arguments: &InfoArguments, stop: &AtomicBool) -> Result<String, Failure>
 }
 
 fn text(Info { trace, info, .. }: &Info) -> String {
-    let Header { made_by, devices, file_system, kernel } = &info.header;
+    let Header { made_by, devices, file_system, kernel, has_prelude } = &info.header;
     let mut text = format!("{}: {}", plain(trace), plain(made_by));
     if let Some(kernel) = kernel {
         text += &format!(", Linux {}", plain(kernel));
@@ -101,6 +101,15 @@ fn text(Info { trace, info, .. }: &Info) -> String {
     if let Some(fs) = file_system {
         let (size, free) = (Bytes(fs.size_bytes), Bytes(fs.free_bytes));
         text += &format!("File system: {} of {size}, {free} free when recording began\n", plain(&fs.kind));
+    }
+    if *has_prelude {
+        text += &folded(
+            &format!(
+                "Prelude: {} records before the recording fill the drive; the figures here leave them out.",
+                grouped(info.prelude_records)
+            ),
+            0,
+        );
     }
     let at_least = if info.working_set_is_a_lower_bound { "more than " } else { "" };
     text += &folded(

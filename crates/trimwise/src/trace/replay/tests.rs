@@ -332,6 +332,71 @@ fn a_block_device_is_asked_for_the_same() {
     }
 }
 
+/// A drive that is written whole, rests, and is then overwritten at random.
+#[test]
+fn a_prelude_makes_the_drive_what_it_was_and_counts_for_nothing() {
+    const BEGUN: u64 = 20_000_000_000;
+    let units = Bytes::mib(128).units_floor();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+    let prelude =
+        (0..units / 64).map(|i| (i * 1_000_000, request(RequestKind::Write, i * 64, 64, Some(900_000))));
+    let prelude: Vec<(u64, Event)> = prelude.chain([(BEGUN, Event::Begun)]).collect();
+    let after =
+        |i: u64, unit: u64| (BEGUN + i * 2_000_000, request(RequestKind::Write, unit, 1, Some(1_000_000)));
+    let after: Vec<(u64, Event)> = (0..units / 2).map(|i| after(i, rng.next_u64() % units)).collect();
+    let written = |events: &[(u64, Event)], has_prelude| {
+        let header = Header { devices: vec![TraceDevice::default()], has_prelude, ..Header::default() };
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        for &(at, event) in events {
+            writer.write(&Record { at: SimTime(at), device: 0, event }).unwrap();
+        }
+        writer.finish().unwrap()
+    };
+    let whole = written(&[&prelude[..], &after[..]].concat(), true);
+    for pace in [Pace::Open { speed_percent: 100 }, Pace::Open { speed_percent: 200 }, Pace::Closed] {
+        let options = ReplayOptions { pace, ..ReplayOptions::default() };
+        let spec = ReplaySpec { options, ..spec("off") };
+        let cell = run(&spec, &whole).unwrap();
+        let device = cell.device_stats.as_ref().unwrap();
+        assert_eq!((figures(&cell).requests, device.host_units_written), (units / 2, units / 2));
+        assert_eq!(cell.latency["write"].count, units / 2);
+        let (recorded, took) = (units / 2 * 2_000_000, cell.duration_ns);
+        match pace {
+            Pace::Open { speed_percent } => {
+                let expected = recorded * 100 / u64::from(speed_percent);
+                assert!(took.abs_diff(expected) < expected / 100, "{took} ns, not {expected}");
+            }
+            Pace::Closed => assert!(took < recorded / 2, "{took} ns"),
+        }
+        let fuller = run(&ReplaySpec { utilization_percent: 10, ..spec.clone() }, &whole).unwrap();
+        assert_eq!(fuller.device_stats, cell.device_stats, "the prelude alone fills the drive");
+        let on_empty = ReplaySpec { utilization_percent: 0, ..spec };
+        let empty = run(&on_empty, &written(&after, false)).unwrap().device_stats.unwrap();
+        assert!(
+            device.gc_units_copied > 2 * empty.gc_units_copied,
+            "{device:?}, and {empty:?} on an empty drive"
+        );
+    }
+    let sim = Sim::new();
+    let spec = spec("off");
+    let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, 1).unwrap(), Default::default());
+    let device = crate::block::ModelDevice::new(queue, "small");
+    let replay = {
+        let whole = whole.clone();
+        let options = ReplayOptions { pace: Pace::Open { speed_percent: 100 }, ..ReplayOptions::default() };
+        sim.run(async move { replay_on(&device, &mut Reader::new(&whole[..]).unwrap(), options, true).await })
+    };
+    let replay = replay.unwrap().unwrap();
+    assert_eq!(replay.figures.requests, units / 2);
+    let recorded = units / 2 * 2_000_000;
+    assert!(replay.duration_ns.abs_diff(recorded) < recorded / 100, "{} ns", replay.duration_ns);
+
+    let info = crate::trace::survey(&mut Reader::new(&whole[..]).unwrap(), &mut |_| true);
+    assert_eq!((info.prelude_records, info.records), (units / 64 + 1, units / 2));
+    assert_eq!(info.requests["write"].count, units / 2);
+    assert_eq!(info.needed_bytes, Bytes::mib(128).0, "a drive must hold the prelude, too");
+}
+
 fn plain_write() -> Request {
     let Event::Request(request) = write(0, 1) else { unreachable!() };
     request

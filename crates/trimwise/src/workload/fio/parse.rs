@@ -22,6 +22,7 @@ const BLOCK_MAX: u64 = 64 << 20;
 const IGNORED: &[&str] = &[
     "bwavgtime",
     "clat_percentiles",
+    "clocksource",
     "description",
     "disable_bw",
     "disable_bw_measurement",

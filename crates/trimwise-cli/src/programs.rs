@@ -1,0 +1,131 @@
+//! Programs of this computer, as the command line names them.
+
+use trimwise_lab::failure::Failure;
+
+/// What `--workload` begins with for a program.
+pub const PREFIX: &str = "cmd:";
+/// How a program is written as a workload.
+pub const SYNTAX: &str = "cmd:'[SETUP ;; ]PROGRAM ARGUMENTS'";
+/// The word between what prepares and what is measured.
+const THEN: &str = ";;";
+
+/// A program with its arguments, and another one that prepares for it; that may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Programs {
+    pub setup: Vec<String>,
+    pub run: Vec<String>,
+}
+
+impl Programs {
+    /// Parses `[SETUP ;; ]PROGRAM ARGUMENTS`.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let fail =
+            |what: &str| Failure::usage(format!("--workload {PREFIX}{text}: {what}; expected {SYNTAX}"));
+        let words = words(text).map_err(fail)?;
+        let mut parts = words.split(|word| word == THEN).map(<[String]>::to_vec);
+        let (setup, run) = match (parts.next(), parts.next(), parts.next()) {
+            (Some(run), None, _) => (Vec::new(), run),
+            (Some(setup), Some(run), None) if !setup.is_empty() => (setup, run),
+            _ => return Err(fail("';;' stands once, between two programs")),
+        };
+        if run.is_empty() {
+            return Err(fail("names no program"));
+        }
+        Ok(Self { setup, run })
+    }
+
+    /// Both as a command on this computer, or in a guest, finds them.
+    pub fn found(&self, is_in_guest: bool) -> Result<Self, Failure> {
+        let found = |command: &Vec<String>| if is_in_guest { in_guest(command) } else { absolute(command) };
+        Ok(Self { setup: found(&self.setup)?, run: found(&self.run)? })
+    }
+}
+
+/// Splits into words at blanks, as a shell does: `'...'` is literal, in `"..."` and elsewhere a backslash makes the
+/// next character literal. Nothing is expanded.
+fn words(text: &str) -> Result<Vec<String>, &'static str> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut rest = text.chars();
+    while let Some(next) = rest.next() {
+        match (quote, next) {
+            (None, ' ' | '\t' | '\n') => words.extend(word.take()),
+            (None, '\'' | '"') => {
+                quote = Some(next);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if open == next => quote = None,
+            (None | Some('"'), '\\') => {
+                word.get_or_insert_default().push(rest.next().ok_or("ends with a backslash")?);
+            }
+            _ => word.get_or_insert_default().push(next),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quotation mark is not closed");
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// The program as another working directory finds it: a path begins in the present one.
+fn absolute(given: &[String]) -> Result<Vec<String>, Failure> {
+    let mut command = given.to_vec();
+    if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
+        let path = std::path::absolute(&*program).map_err(|e| Failure::usage(format!("{program}: {e}")))?;
+        *program = path.display().to_string();
+    }
+    Ok(command)
+}
+
+/// The program as a guest finds it: a path means this computer's, whatever the guest's working directory.
+pub fn in_guest(given: &[String]) -> Result<Vec<String>, Failure> {
+    let command = absolute(given)?;
+    match command.first() {
+        Some(program) if std::path::Path::new(program).starts_with("/tmp") => Err(Failure::usage(format!(
+            "{program}: is below /tmp, but a guest has a /tmp of its own; expected a program elsewhere"
+        ))),
+        _ => Ok(command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_a_shell_does() {
+        for (text, expected) in [
+            ("fio --rw=read", &["fio", "--rw=read"][..]),
+            (r#" a 'b  c'd "e\"f" g\ h '' "#, &["a", "b  cd", "e\"f", "g h", ""]),
+            (r"'a\b'", &[r"a\b"]),
+        ] {
+            assert_eq!(words(text).unwrap(), expected, "{text}");
+        }
+        assert!(words("a 'b").is_err() && words("a\\").is_err());
+    }
+
+    #[test]
+    fn a_setup_stands_before_two_semicolons() {
+        let strings = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let parse = |text| Programs::parse(text).map_err(|e| e.to_string());
+        assert_eq!(parse("a b"), Ok(Programs { setup: vec![], run: strings(&["a", "b"]) }));
+        assert_eq!(
+            parse("a ;; b 'c;;d'"),
+            Ok(Programs { setup: strings(&["a"]), run: strings(&["b", "c;;d"]) })
+        );
+        for (text, expected) in [
+            ("", "names no program"),
+            ("a ;;", "no program"),
+            (";; a", "stands once"),
+            ("a ;; b ;; c", "once"),
+        ] {
+            assert!(parse(text).unwrap_err().contains(expected), "{text}");
+        }
+        let found = parse("/tmp/a").unwrap().found(true).unwrap_err();
+        assert!(found.to_string().contains("/tmp of its own"), "{found}");
+        let here = std::env::current_dir().unwrap().join("b/c").display().to_string();
+        assert_eq!(parse("b/c d").unwrap().found(false).unwrap().run, strings(&[&here, "d"]));
+    }
+}
