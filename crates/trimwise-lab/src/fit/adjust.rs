@@ -4,17 +4,21 @@
 //! the dies, from reads at several depths; the limit of the write path or the planes, from the sustained write; and the
 //! size of the cache, from what was acknowledged before the rate fell.
 
+mod layout;
+mod trim;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::profile::SettingValue;
-use trimwise::ssd::{LinkKind, SsdConfig, TrimConfig, TrimKind, TrimPlace};
+use trimwise::ssd::SsdConfig;
 use trimwise::units::UNIT_BYTES;
 
 use super::estimate::{Estimate, Numbers, estimate};
 use super::model::{self, Job};
 use super::probe::{Plan, Samples};
 use crate::failure::Failure;
+use layout::{with_dies, with_stripe};
 
 /// A setting that was fitted.
 #[derive(Clone, Debug, PartialEq)]
@@ -462,178 +466,4 @@ impl<'a> Adjusting<'a> {
         self.note("cache.bytes", found, self.samples.sustained_ns.len(), "");
         Ok(())
     }
-
-    fn trim(&mut self, has_trim: bool) {
-        if !has_trim {
-            self.config.trim = TrimConfig::unsupported();
-            self.fits.push(Fit {
-                setting: "trim.kind",
-                value: SettingValue::Word("unsupported".to_owned()),
-                interval: None,
-                samples: 1,
-                how: "the drive reports no TRIM here; ",
-            });
-            return;
-        }
-        if !self.config.trim.is_supported() {
-            self.config.trim = SsdConfig::default().trim;
-            self.config.trim.kind = match self.config.link.kind {
-                LinkKind::Sata => TrimKind::AtaNonQueued,
-                LinkKind::Nvme => TrimKind::Nvme,
-                LinkKind::Ufs => TrimKind::Ufs,
-            };
-        }
-        let samples: usize = self.samples.trims.iter().map(|t| t.latencies_ns.len()).sum();
-        let Some(fixed) = self.numbers.trim else { return };
-        let n = self.numbers;
-        let o = n.link_overhead.unwrap_or(0.0).max(1.0);
-        let grows = n.trim_unit.unwrap_or(0.0) > 0.0 || n.trim_mapped.unwrap_or(0.0) > 0.0;
-        let background = n.slowdown.is_some();
-        // Acknowledged at once, and what it does behind that is too short to follow.
-        if !background && !grows && fixed < o {
-            let slower = n.beside_trims.map_or(0.0, |times| (times - 1.0) * 100.0);
-            let was = self.config.trim.place == TrimPlace::Background;
-            if slower < 3.0 && !was {
-                self.notes.push("TRIM is acknowledged at once and delays nothing".to_owned());
-                self.config.trim.cost_per_command_ns = 0;
-                self.config.trim.cost_per_range_ns = 0;
-                self.config.trim.cost_per_unit_ns = 0;
-                self.config.trim.cost_per_mapped_unit_ns = 0;
-                self.config.trim.latency_per_command_ns = 0;
-                return;
-            }
-            self.config.trim.place = TrimPlace::Background;
-            self.fits.push(Fit {
-                setting: "trim.place",
-                value: SettingValue::Word("background".to_owned()),
-                interval: None,
-                samples,
-                how: "acknowledged at once; ",
-            });
-            let percent = |n: &Numbers| n.beside_trims.map(|times| ((times - 1.0) * 100.0).max(0.0));
-            if let Some(found) = self.estimate(percent, 1.0) {
-                let count = self.samples.reads_beside_trims_ns.len();
-                let value = self.note("trim.slowdown_percent", found, count, "reads during TRIMs; ");
-                self.config.trim.slowdown_percent = value.min(100_000) as u32;
-            }
-            let what =
-                "how long TRIM works on after its acknowledgement is too short to see: the base's costs";
-            self.notes.push(what.to_owned());
-            return;
-        }
-        let place = if background { TrimPlace::Background } else { TrimPlace::BeforeAck };
-        let word = if background { "background" } else { "before_ack" };
-        self.fits.push(Fit {
-            setting: "trim.place",
-            value: SettingValue::Word(word.to_owned()),
-            interval: None,
-            samples,
-            how: "whether reads after a TRIM are slower; ",
-        });
-        self.config.trim.place = place;
-        // After a large TRIM of data, after one of nothing, and after one of a unit.
-        let backlog = |n: &Numbers| {
-            let [data, nothing, unit] = n.backlog.map(|span| span.unwrap_or(0.0));
-            (unit, (nothing - unit).max(0.0), (data - nothing.max(unit)).max(0.0))
-        };
-        if background {
-            let percent = self.estimate(|n| n.slowdown, 1.0);
-            if let Some(found) = percent {
-                let value = self.note("trim.slowdown_percent", found, samples, "");
-                self.config.trim.slowdown_percent = value.min(100_000) as u32;
-            }
-            // The work ends within a read.
-            let read = self
-                .samples
-                .reads
-                .first()
-                .and_then(|r| trimwise::compare::statistics::median(&r.latencies_ns));
-            let units = self.samples.aftermath.iter().map(|a| a.units).max().unwrap_or(1).max(1) as f64;
-            let resolution = 3.0 * read.unwrap_or(0.0) * (1.0 + n.slowdown.unwrap_or(0.0) / 100.0);
-            let range = self.config.trim.cost_per_range_ns as f64;
-            if let Some(found) = self.estimate(|n| Some((backlog(n).0 - range).max(0.0)), resolution) {
-                let how = "a command of one range, less the base's cost of a range; ";
-                self.config.trim.cost_per_command_ns =
-                    self.note("trim.cost_per_command_ns", found, samples, how);
-            }
-            if let Some(found) = self.estimate(|n| Some(backlog(n).1 / units), resolution / units) {
-                self.config.trim.cost_per_unit_ns = self.note("trim.cost_per_unit_ns", found, samples, "");
-            }
-            if let Some(found) = self.estimate(|n| Some(backlog(n).2 / units), 2.0 * resolution / units) {
-                self.config.trim.cost_per_mapped_unit_ns =
-                    self.note("trim.cost_per_mapped_unit_ns", found, samples, "");
-            }
-        } else {
-            self.config.trim.slowdown_percent = 0;
-            // Linux sends a range a command, so only their sum is seen.
-            let range = (self.config.trim.cost_per_range_ns as f64).min(fixed);
-            self.config.trim.cost_per_range_ns = range as u64;
-            if let Some(found) = self.estimate(|n| n.trim.map(|t| (t - range).max(0.0)), 2.0) {
-                let how = "a command of one range, less the base's cost of a range; ";
-                self.config.trim.cost_per_command_ns =
-                    self.note("trim.cost_per_command_ns", found, samples, how);
-            }
-            if let Some(found) = self.estimate(|n| n.trim_unit, 0.5) {
-                self.config.trim.cost_per_unit_ns = self.note("trim.cost_per_unit_ns", found, samples, "");
-            }
-            let was = self.config.trim.cost_per_mapped_unit_ns;
-            let some = |found: &Estimate| was > 0 || found.value >= 0.5;
-            if let Some(found) = self.estimate(|n| n.trim_mapped, 0.5).filter(some) {
-                self.config.trim.cost_per_mapped_unit_ns =
-                    self.note("trim.cost_per_mapped_unit_ns", found, samples, "");
-            }
-        }
-        if n.trim_latency.is_some() || self.config.trim.latency_per_command_ns > 0 {
-            let of = |n: &Numbers| Some(n.trim_latency.unwrap_or(0.0));
-            if let Some(found) = self.estimate(of, 4.0) {
-                let spacings = self.samples.trim_spacing_ns.len();
-                self.config.trim.latency_per_command_ns =
-                    self.note("trim.latency_per_command_ns", found, spacings, "");
-            }
-        }
-    }
-}
-
-/// The same drive with other channels and dies a channel, and superblocks of as many bytes.
-fn with_dies(config: &SsdConfig, (channels, per_channel): (u32, u32)) -> Option<SsdConfig> {
-    let old = &config.geometry;
-    let mut new = config.clone();
-    (new.geometry.channels, new.geometry.dies_per_channel) = (channels, per_channel);
-    let before = old.channels * old.dies_per_channel;
-    // As many superblocks in parallel as before, so a superblock spreads over more or fewer dies.
-    let lanes = (before * old.planes_per_die / old.superblock_planes.max(1)).clamp(1, channels * per_channel);
-    new.geometry.superblock_planes = channels * per_channel * old.planes_per_die / lanes;
-    with_superblocks_of(config, new)
-}
-
-/// The same drive with other units a stripe, and superblocks of as many bytes.
-fn with_stripe(config: &SsdConfig, units: u64) -> Option<SsdConfig> {
-    let old = &config.geometry;
-    let bytes = units * UNIT_BYTES;
-    let mut new = config.clone();
-    let g = &mut new.geometry;
-    let whole = |part: u64| (part > 0 && bytes.is_multiple_of(part)).then_some(bytes / part);
-    (g.planes_per_die, g.page_bytes) = match (whole(old.page_bytes.into()), whole(old.planes_per_die.into()))
-    {
-        (Some(planes), _) if planes <= 16 => (planes as u32, old.page_bytes),
-        (_, Some(page)) if page.is_multiple_of(UNIT_BYTES) => (old.planes_per_die, page as u32),
-        _ => (1, bytes as u32),
-    };
-    g.superblock_planes = (old.superblock_planes / old.planes_per_die.max(1)).max(1) * g.planes_per_die;
-    with_superblocks_of(config, new)
-}
-
-/// Gives `new` blocks so long that its superblocks are those of `old` in bytes.
-fn with_superblocks_of(old: &SsdConfig, mut new: SsdConfig) -> Option<SsdConfig> {
-    let row = |config: &SsdConfig| {
-        u64::from(config.geometry.superblock_planes) * u64::from(config.geometry.page_bytes)
-    };
-    let bytes = row(old) * u64::from(old.geometry.pages_per_block);
-    new.geometry.pages_per_block = u32::try_from(bytes.div_ceil(row(&new).max(1)).max(4)).ok()?;
-    let g = &new.geometry;
-    let stripe = u64::from(g.superblock_planes.min(g.planes_per_die)) * u64::from(g.page_bytes);
-    if new.cache.bytes > 0 {
-        new.cache.bytes = new.cache.bytes.max(2 * stripe * u64::from(new.gc.host_frontiers));
-    }
-    new.validate().ok().map(|()| new)
 }

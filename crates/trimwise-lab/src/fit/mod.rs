@@ -37,6 +37,9 @@ use probe::Probe;
 /// The smallest region that a fit needs: single places must be far apart, and a write must outlast a cache.
 pub const REGION_MIN: Bytes = Bytes::mib(64);
 
+/// From this error of a prediction on, a profile comes with a warning.
+const UNRELIABLE_PERCENT: f64 = 25.0;
+
 /// What was measured on a drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
@@ -173,6 +176,13 @@ pub fn fit(
         })
     });
     let predictions: Vec<Prediction> = predictions.collect();
+    let worst = predictions.iter().map(|p| p.error_percent.abs()).fold(0.0, f64::max);
+    if worst > UNRELIABLE_PERCENT {
+        notes.push(format!(
+            "a held-back test is mispredicted by {worst:.0} %: the host was busy, or the model has no drive like this; do \
+             not rely on this profile where such loads matter"
+        ));
+    }
     let toml = write::toml(name, measured, base, &config, &fits, &predictions);
     let profile = Profile::parse(&toml, name)
         .map_err(|error| Failure::run(format!("the fitted profile cannot be read: {error}")))?;

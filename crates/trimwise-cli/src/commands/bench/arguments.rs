@@ -28,7 +28,7 @@ pub struct BenchArguments {
     #[arg(long)]
     pub map: bool,
 
-    /// With --map: how long each of its points lasts; there are 144, or 36 without TRIM [default: 1]
+    /// How long each point of --map lasts; there are 144 points, or 36 without TRIM [default: 1]
     #[arg(long, value_name = "SECONDS", requires = "map", allow_negative_numbers = true,
           value_parser = whole::<u64>(1, 3600))]
     pub point: Option<u64>,
