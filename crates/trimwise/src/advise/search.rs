@@ -152,6 +152,7 @@ impl Search {
                 Phase::Explore(times) => {
                     let leaders = self.kept(self.distinct(), LEADERS);
                     let jobs = self.missing(self.bordering(&leaders).into_iter(), 1);
+                    let jobs = spread(jobs, self.explorable());
                     self.phase = Phase::Explore(times + 1);
                     if jobs.is_empty() || times == EXPLORATIONS_MAX {
                         self.field = self.distinct();
@@ -168,6 +169,12 @@ impl Search {
             }
         }
         Vec::new()
+    }
+
+    /// How many more may be explored: half of all candidates run at all.
+    fn explorable(&self) -> usize {
+        let ran = self.seen.iter().filter(|seen| !seen.is_empty()).count();
+        (self.nodes.len() / 2).saturating_sub(ran)
     }
 
     /// What lies next to these, or next to those that are the same as one of them; but not what is surrounded by the same,
@@ -297,6 +304,15 @@ impl Search {
             of.iter().filter_map(|(rep, o)| Some(o.time_s / other.get(rep)?.time_s)).collect();
         Some((median(&ratios)? - 1.0, ratios.len()))
     }
+}
+
+/// At most so many of these, spread evenly.
+fn spread(jobs: Vec<Job>, most: usize) -> Vec<Job> {
+    let all = jobs.len();
+    if all <= most {
+        return jobs;
+    }
+    (0..most).map(|i| jobs[i * all / most]).collect()
 }
 
 #[cfg(test)]
