@@ -66,6 +66,35 @@ fn a_run_in_a_real_directory_leaves_it_as_it_was() {
 }
 
 #[test]
+fn a_program_runs_in_a_real_directory_and_not_in_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let compare = |target: &str, workload: &str| {
+        let mut command = trimwise(dir.path(), &format!("compare --target {target} --reps 1"));
+        command.args(["--workload", workload]).output().unwrap()
+    };
+    let target = format!("dir:{}", dir.path().display());
+    let table =
+        succeeded(compare(&target, "cmd:sh -c 'echo a >made' ;; sh -c 'test -s made && rm made && mkdir b'"));
+    assert!(table.contains("total") && !table.contains("trans./s"), "{table}");
+    for (target, workload, code, words) in [
+        (&*target, "cmd:sh -c 'echo said >&2; exit 7'", 1, &["exit code 7", "said"][..]),
+        (&target, "cmd:./missing", 1, &["missing: No such file"]),
+        (&target, "cmd:a ;;", 2, &["names no program", "SETUP"]),
+        ("model", "cmd:true", 2, &["--target kernel:VERSION:FS", "dir:PATH"]),
+    ] {
+        let output = compare(target, workload);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{message}");
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    }
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "nothing is left, also of a program that failed"
+    );
+}
+
+#[test]
 fn the_append_benchmark_and_the_full_write_run_in_the_model() {
     let dir = tempfile::tempdir().unwrap();
     small_drive(dir.path());
