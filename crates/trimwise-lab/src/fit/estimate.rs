@@ -231,8 +231,7 @@ impl Samples {
             let plane = least_squares(&rows, &used)?;
             // What is nothing, or less, at the largest TRIM is left out.
             let whole = plane[0] + largest * (plane[1] + plane[2]);
-            let least =
-                used.iter().copied().filter(|&i| i > 0 && plane[i] * largest < NOTICED * whole).next_back();
+            let least = used.iter().copied().rfind(|&i| i > 0 && plane[i] * largest < NOTICED * whole);
             let Some(least) = least else { return Some(plane) };
             used.retain(|&i| i != least);
         }
