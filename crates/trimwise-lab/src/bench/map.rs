@@ -135,8 +135,8 @@ pub async fn map<D: BlockDevice>(
     let has_trim = device.facts().trim.is_some();
     let all = points(has_trim);
     let mut most = [0.0; 3];
-    for kind in 0..if has_trim { 3 } else { 2 } {
-        most[kind] = mapping.alone(kind).await?;
+    for (kind, most) in most.iter_mut().enumerate().take(if has_trim { 3 } else { 2 }) {
+        *most = mapping.alone(kind).await?;
     }
     let mut map = Map {
         read_bytes: UNITS[0] * UNIT_BYTES,

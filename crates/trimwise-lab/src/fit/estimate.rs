@@ -231,8 +231,7 @@ impl Samples {
             let plane = least_squares(&rows, &used)?;
             // What is nothing, or less, at the largest TRIM is left out.
             let whole = plane[0] + largest * (plane[1] + plane[2]);
-            let least =
-                used.iter().copied().filter(|&i| i > 0 && plane[i] * largest < NOTICED * whole).last();
+            let least = used.iter().copied().rfind(|&i| i > 0 && plane[i] * largest < NOTICED * whole);
             let Some(least) = least else { return Some(plane) };
             used.retain(|&i| i != least);
         }
@@ -342,7 +341,7 @@ fn least_squares(rows: &[([f64; 3], f64)], used: &[usize]) -> Option<[f64; 3]> {
     }
     // Gauss and Jordan, on columns scaled to one.
     let scale: Vec<f64> = (0..n).map(|i| matrix[i][i].sqrt()).collect();
-    if scale.iter().any(|&s| s == 0.0) {
+    if scale.contains(&0.0) {
         return None;
     }
     for i in 0..n {
