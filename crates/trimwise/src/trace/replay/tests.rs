@@ -1,10 +1,15 @@
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
 use super::*;
-use crate::block::BlockQueue;
+use crate::block::{BlockQueue, PortRequest};
 use crate::engine::Sim;
 use crate::policy::PolicySpec;
 use crate::ssd::TrimKind;
 use crate::trace::format::{Reader, Writer};
-use crate::trace::{TraceDevice, TraceFileSystem, replay_on};
+use crate::trace::{Event, Header, Record, Request, TraceDevice, TraceError, TraceFileSystem, replay_on};
+use crate::units::{Bytes, Lba, SectorRange, SimDuration};
+use crate::workload::latency::LatencySummary;
 
 fn spec(policy: &str) -> ReplaySpec {
     let mut ssd = SsdConfig {

@@ -1,0 +1,95 @@
+//! Why a trace cannot be replayed.
+
+use thiserror::Error;
+
+use crate::block::{BlockError, PortError};
+use crate::ssd::ConfigError;
+use crate::trace::TraceError;
+use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
+
+/// Why a trace cannot be replayed.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// The device's numbers contradict each other.
+    #[error(transparent)]
+    Device(#[from] ConfigError),
+    /// The trace cannot be read on.
+    #[error("{0}")]
+    Trace(#[from] TraceError),
+    /// A request beyond the drive.
+    #[error(
+        "record {record}: {} sectors from sector {} lie beyond a drive of {size}, and need one of {}; expected a larger \
+         drive, or addresses that are wrapped or scaled to it",
+        .sectors.sectors, .sectors.first.0, Bytes((.sectors.first.0 + .sectors.sectors) * SECTOR_BYTES)
+    )]
+    Beyond {
+        /// Which record, from 1.
+        record: u64,
+        /// Its sectors.
+        sectors: SectorRange,
+        /// The drive's size.
+        size: Bytes,
+    },
+    /// Addresses were to be scaled, and the trace does not say how large its device was.
+    #[error(
+        "the trace does not say how large its device was, so its addresses cannot be scaled; expected wrap"
+    )]
+    NoSize,
+    /// Requests to several devices, and none was chosen.
+    #[error(
+        "record {record}: a request to {second}, after requests to {first}; expected the number of one of them, or all, \
+         to be chosen"
+    )]
+    SeveralDevices {
+        /// Which record, from 1.
+        record: u64,
+        /// The first device.
+        first: String,
+        /// Another one.
+        second: String,
+    },
+    /// Nothing that was chosen is in the trace.
+    #[error("the trace has no requests{of}")]
+    Nothing {
+        /// Of which device, if one was chosen.
+        of: String,
+    },
+    /// A policy on a trace without discards and frees.
+    #[error(
+        "policy {policy}: the trace has neither discards nor frees, so every policy does the same as off on it; expected \
+         --policy off"
+    )]
+    NothingToTrim {
+        /// The policy.
+        policy: String,
+    },
+    /// The drive does not take a request.
+    #[error("record {record}: {source}")]
+    Port {
+        /// Which record, from 1.
+        record: u64,
+        /// Why.
+        source: PortError,
+    },
+    /// A real device failed.
+    #[error("record {record}: {source}")]
+    Block {
+        /// Which record, from 1.
+        record: u64,
+        /// Why.
+        source: BlockError,
+    },
+    /// A defect in the model: an invariant does not hold after the run.
+    #[error("{device}, policy {policy}: the audit after the replay failed: {what}")]
+    Audit {
+        /// The device.
+        device: String,
+        /// The policy.
+        policy: String,
+        /// What does not hold.
+        what: String,
+    },
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
