@@ -50,7 +50,7 @@ fn workload(text: &str) -> cell::Workload {
                 number,
                 transactions,
                 size_low: 1000,
-                size_high: size.into(),
+                size_high: size,
                 ..PostmarkConfig::default()
             }
             .into()
