@@ -5,10 +5,11 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn trimwise(directory: &Path, options: &str) -> Command {
-    let line = "advise --device small.toml --workload small.pmrc --memory 64 --reps 4";
+    let line = "advise --device small.toml --workload small.pmrc --memory 64";
+    let reps = if options.contains("--reps") { "" } else { " --reps 4" };
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
     command
-        .args(line.split(' ').chain(options.split_whitespace()))
+        .args(line.split(' ').chain(reps.split_whitespace()).chain(options.split_whitespace()))
         .current_dir(directory)
         .stdin(Stdio::null());
     command
@@ -51,6 +52,56 @@ fn the_same_advice_for_any_number_of_jobs_and_it_is_written_for_the_daemon() {
     // Nothing was written this time, so all steps are left.
     (two["written"], two["apply"]) = (json["written"].clone(), json["apply"].clone());
     assert_eq!(two, json);
+}
+
+#[test]
+fn over_a_day_the_daemon_itself_and_the_timer_are_judged_by_waiting() {
+    let dir = in_place(3000);
+    let line = "--days 1 --day office --reps 6 --json day.json --apply x.toml";
+    let text = succeeded(trimwise(dir.path(), line).output().unwrap());
+    assert!(text.starts_with("Advice for small.pmrc over a day (office) on "), "{text}");
+    assert!(!text.contains("sees every commit"), "{text}");
+    let json = std::fs::read_to_string(dir.path().join("day.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["partial"], &json["settings"]["judge"]), (&false.into(), &"waiting".into()));
+    assert_eq!(json["search"]["run_ns"], 86_400_000_000_000_u64);
+    let names = |rows: &serde_json::Value| -> Vec<String> {
+        rows.as_array().unwrap().iter().map(|row| row["policy"].as_str().unwrap().to_owned()).collect()
+    };
+    let tried = names(&json["search"]["candidates"]);
+    for policy in ["batch:1h", "batch:1w", "trimwised", "trimwised:set:0:100+lazy:1:1+reuse+merge"] {
+        assert!(tried.iter().any(|tried| tried == policy), "{policy}: {tried:?}");
+    }
+    let cells = json["comparison"]["cells"].as_array().unwrap();
+    assert!(cells.iter().all(|cell| cell["days"]["elapsed_ns"].is_u64() && cell["rep"].as_u64() < Some(6)));
+    let slices = |policy: &str| -> u64 {
+        let of = cells.iter().filter(|cell| cell["policy"] == policy);
+        of.map(|cell| cell["days"]["slices"].as_u64().unwrap()).sum()
+    };
+    assert!(slices("trimwised") > 0 && slices("batch:1w") == 0, "the daemon ran");
+    let written = dir.path().join("x.toml");
+    assert_eq!(written.exists(), json["means"] == "daemon" && json["matters"] == true);
+    if json["means"] == "daemon" {
+        assert!(
+            !std::fs::read_to_string(written).unwrap().contains("trimwised:"),
+            "the daemon's own notation"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_spread_over_days_is_refused() {
+    let dir = in_place(1);
+    for (options, expected) in [
+        ("--day office", "--days"),
+        ("--days 0", "1"),
+        ("--days 7 --day weird", "server, office, nightly, flat"),
+        ("--days 7 --check kernel:6.12:ext4", "--check does not go with --days"),
+    ] {
+        let output = trimwise(dir.path(), options).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{options}: {error}");
+    }
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! `advise` next to an exhaustive search: on ten mixes of drive, workload and fullness, how much slower its choice is
 //! than the best of all candidates, and how many of the runs it takes.
 //!
-//! All ten: `ADVISE=full cargo test --release -p trimwise-lab --test experiments advise:: -- --nocapture`.
+//! All ten: `ADVISE=full cargo test --release -p trimwise-lab --test experiments advise:: -- --nocapture`; some of them, counted
+//! from 0: `ADVISE=3,9`.
 //!
 //! The mixes were chosen before the search first ran on them, for variety: each kind of link and mapping, an SLC cache,
 //! old and new drives, 40 to 85 % in use. They are small, because the exhaustive search is not.
 
 use trimwise::advise::{Candidate, Job, Observation, REPS_MAX, Rounds, Search, Space};
 use trimwise::compare::cell::{self, CellSpec, run_cell};
+use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::median;
 use trimwise::compare::verdict::verdict;
@@ -72,19 +74,19 @@ impl Bed {
         Self { profile, workload: workload(text), utilization_percent: used.into() }
     }
 
-    fn run(&self, policy: PolicySpec, rep: u32, seed: u64) -> Cell {
+    fn run(&self, policy: Trimmer, rep: u32, seed: u64) -> Cell {
         let spec = CellSpec {
             rep,
             seed,
             utilization_percent: Some(self.utilization_percent),
             // As small next to the drive as the command's defaults are.
             host: HostConfig::of(LinuxVersion::TODAY, Bytes(self.profile.config.capacity_bytes / 8)),
-            ..CellSpec::new(self.profile.clone(), policy, self.workload.clone())
+            ..CellSpec::new(self.profile.clone(), policy.spec(), self.workload.clone())
         };
         run_cell(&spec, Box::new(|_| ())).unwrap_or_else(|e| panic!("{}: {e}", self.profile.name))
     }
 
-    fn all(&self, runs: &[(PolicySpec, u32)], seed: u64) -> Vec<Cell> {
+    fn all(&self, runs: &[(Trimmer, u32)], seed: u64) -> Vec<Cell> {
         let jobs = pool::default_jobs(pool::memory_of_run(&self.profile));
         let run = |i: usize| Ok::<_, ()>(self.run(runs[i].0, runs[i].1, seed));
         pool::run_ordered(jobs, runs.len(), run).unwrap()
@@ -112,7 +114,7 @@ struct Outcome {
 
 fn compared(mix: Mix) -> Outcome {
     let bed = Bed::of(mix);
-    let first = bed.run(PolicySpec::OFF, 0, SEED);
+    let first = bed.run(Trimmer::Kernel(PolicySpec::OFF), 0, SEED);
     let space = Space::new(mix.3, SimDuration::from_nanos(first.duration_ns));
     let mut search = space.search();
     search.record(Job { candidate: 0, rep: 0 }, Observation::of(&first));
@@ -122,12 +124,12 @@ fn compared(mix: Mix) -> Outcome {
     bed.search(&mut changed, &space.changed);
     // The bound, and the best of a changed kernel, are part of the comparison too.
     let shortlist = space.shortlist(&search);
-    let each = |policy: &PolicySpec| (0..REPS_MAX).map(|rep| (*policy, rep)).collect::<Vec<_>>();
+    let each = |policy: &Trimmer| (0..REPS_MAX).map(|rep| (*policy, rep)).collect::<Vec<_>>();
     let cells = bed.all(&shortlist.iter().flat_map(each).collect::<Vec<_>>(), SEED + 1);
     let chosen = verdict(&cells).unwrap().policy.unwrap();
     let runs = search.total_runs() + changed.total_runs() + (shortlist.len() + 2) * REPS_MAX as usize;
 
-    let policies: Vec<PolicySpec> = space.applicable.iter().map(|c| c.policy).collect();
+    let policies: Vec<Trimmer> = space.applicable.iter().map(|c| c.policy).collect();
     let cells = bed.all(&policies.iter().flat_map(each).collect::<Vec<_>>(), SEED);
     let medians = cells.chunks(REPS_MAX as usize).map(|runs| {
         median(&runs.iter().map(|cell| Observation::of(cell).time_s).collect::<Vec<_>>()).unwrap()
@@ -146,11 +148,16 @@ fn compared(mix: Mix) -> Outcome {
 
 #[test]
 fn the_advice_is_within_two_percent_of_the_best_of_all_with_a_fifth_of_the_runs() {
-    let is_full = std::env::var("ADVISE").is_ok_and(|v| v == "full");
+    let selected: Vec<usize> = match std::env::var("ADVISE") {
+        Ok(all) if all == "full" => (0..MIXES.len()).collect(),
+        Ok(some) => some.split(',').map(|i| i.parse().unwrap()).collect(),
+        Err(_) => SAMPLED.to_vec(),
+    };
     let mut failed = Vec::new();
     println!("| drive | workload | full | advised | best of all | loss | runs | share |");
     println!("|---|---|---|---|---|---|---|---|");
-    for (i, mix) in MIXES.into_iter().enumerate().filter(|(i, _)| is_full || SAMPLED.contains(i)) {
+    for i in selected {
+        let mix = MIXES[i];
         let Outcome { chosen, best, loss_percent, runs, exhaustive_runs } = compared(mix);
         let share = runs as f64 / exhaustive_runs as f64 * 100.0;
         let (drive, mib, workload, used) = mix;

@@ -2,6 +2,7 @@
 
 use super::search::{Rounds, Search};
 use super::space::{Place, Space};
+use crate::compare::days::Trimmer;
 use crate::policy::PolicySpec;
 
 impl Space {
@@ -12,14 +13,14 @@ impl Space {
 
     /// What is worth fresh runs: the usual choices, the two best of the search, and the best interval of sweeps, each
     /// once. `off` comes first, as the baseline.
-    pub fn shortlist(&self, search: &Search) -> Vec<PolicySpec> {
+    pub fn shortlist(&self, search: &Search) -> Vec<Trimmer> {
         let finalists = search.finalists();
         let policy = |i: usize| self.applicable.get(i).map(|c| c.policy);
-        let mut policies = vec![PolicySpec::OFF, PolicySpec::COMMIT];
+        let mut policies = [PolicySpec::OFF, PolicySpec::COMMIT].map(Trimmer::Kernel).to_vec();
         policies.extend(finalists.iter().take(2).filter_map(|&i| policy(i)));
         policies.extend(self.best_interval(search).and_then(policy));
-        policies.push(PolicySpec::JUDICIOUS);
-        let mut list: Vec<PolicySpec> = Vec::new();
+        policies.extend(&self.usual);
+        let mut list: Vec<Trimmer> = Vec::new();
         for policy in policies {
             if !list.contains(&policy) {
                 list.push(policy);

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::search::Node;
-use crate::policy::PolicySpec;
+use crate::compare::days::{DAEMON, Trimmer};
+use crate::policy::{BatchConfig, PolicySpec};
 use crate::units::SimDuration;
 
 /// What it takes to apply a policy.
@@ -12,7 +13,8 @@ use crate::units::SimDuration;
 pub enum Means {
     /// A mount option, or fstrim.timer.
     Kernel,
-    /// trimwised. It looks at free space about once a minute, where the model's policy sees each commit.
+    /// trimwised. Without idle time the model's policy stands for it and sees each commit; over days the daemon itself runs,
+    /// which looks at free space about once a minute.
     Daemon,
     /// Another kernel: only a bound.
     Changed,
@@ -82,8 +84,8 @@ pub enum Place {
 /// One policy with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The policy.
-    pub policy: PolicySpec,
+    /// The policy, and who follows it.
+    pub policy: Trimmer,
     /// What it takes to apply it.
     pub means: Means,
     /// Where it lies.
@@ -108,6 +110,8 @@ pub struct Space {
     pub changed: Vec<Candidate>,
     /// What these runs cannot judge.
     pub left_out: Vec<LeftOut>,
+    /// What hosts have, besides `off` and `commit`: the final comparison includes it.
+    pub(super) usual: Vec<Trimmer>,
     /// Watermarks, in percent, from low to high.
     axis: Vec<u64>,
     /// Those at which the search begins.
@@ -115,13 +119,19 @@ pub struct Space {
 }
 
 /// Intervals of sweeps, in seconds. Users have daily and weekly ones; a run of seconds can judge only short ones.
-const INTERVALS_S: [u64; 12] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 43_200, 86_400, 604_800];
+const INTERVALS_S: [u64; 12] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 43_200, 86_400, WEEK_S];
+/// The same over days, where `fstrim.timer` has times of the day.
+const INTERVALS_OVER_DAYS_S: [u64; 5] = [3600, 21_600, 43_200, 86_400, WEEK_S];
+const WEEK_S: u64 = 604_800;
 /// A run must contain this many sweeps to judge an interval...
 const SWEEPS_MIN: u64 = 2;
 /// ...and so many more are no choice that anybody has.
 const SWEEPS_MAX: u64 = 400;
 /// TRIM commands at a time that a changed kernel's queue might issue; one is what trimwised does.
 const WORKERS: [u64; 4] = [2, 4, 8, 16];
+
+/// The same over days: what trimwised does, if a kernel did it, and many.
+const WORKERS_OVER_DAYS: [u64; 2] = [1, 8];
 
 /// A queue with this many workers.
 fn queue(workers: u64) -> String {
@@ -138,6 +148,37 @@ impl Space {
     /// Watermarks far from the utilization act like 0 or 100. So their axis has steps of 20 points, and of 5 points
     /// around the utilization.
     pub fn new(utilization_percent: u8, run: SimDuration) -> Self {
+        let mut space = Self::with_axis(utilization_percent, [Trimmer::Kernel(PolicySpec::JUDICIOUS)]);
+        space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), ("judicious", Means::Daemon)]);
+        space.add_intervals(&INTERVALS_S, SWEEPS_MIN, run);
+        let workers = Place::Workers { workers: 1 };
+        space.applicable.extend(candidate(&queue(1), Means::Daemon, workers));
+        for gated in Gated::ALL {
+            space.add_watermarks("", gated);
+        }
+        space.add_queues(&WORKERS);
+        space
+    }
+
+    /// The candidates for days of this length: `fstrim` at its times, and trimwised itself with the policies that it
+    /// carries out without remounting. What a kernel would do if it followed them is the bound.
+    pub fn over_days(utilization_percent: u8, length: SimDuration) -> Self {
+        let weekly = PolicySpec::from(BatchConfig { every: SimDuration::from_secs(WEEK_S), units_min: 1 });
+        let usual = [Trimmer::Kernel(weekly), Trimmer::Daemon(PolicySpec::JUDICIOUS)];
+        let mut space = Self::with_axis(utilization_percent, usual);
+        space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), (DAEMON, Means::Daemon)]);
+        // A weekly sweep is in any number of days.
+        space.add_intervals(&INTERVALS_OVER_DAYS_S, 0, length);
+        let daemon = format!("{DAEMON}:");
+        let own = candidate(&(daemon.clone() + &queue(1)), Means::Daemon, Place::Workers { workers: 1 });
+        space.applicable.extend(own);
+        space.add_watermarks(&daemon, Gated::Lazy);
+        space.changed.extend(candidate("judicious", Means::Changed, Place::Plain));
+        space.add_queues(&WORKERS_OVER_DAYS);
+        space
+    }
+
+    fn with_axis<const N: usize>(utilization_percent: u8, usual: [Trimmer; N]) -> Self {
         let used = i64::from(utilization_percent);
         let points = |points: &mut dyn Iterator<Item = i64>| {
             let mut axis: Vec<u64> = points.filter_map(|p| u64::try_from(p.clamp(0, 100)).ok()).collect();
@@ -148,47 +189,45 @@ impl Space {
         let near = [-10, -5, 0, 5, 10].map(|step| used + step);
         let axis = points(&mut (0..=100).step_by(20).chain(near));
         let coarse = points(&mut [0, used - 10, used, used + 10, 100].into_iter());
-        let mut space =
-            Self { applicable: Vec::new(), changed: Vec::new(), left_out: Vec::new(), axis, coarse };
-        let plain = [("off", Means::Kernel), ("commit", Means::Kernel), ("judicious", Means::Daemon)];
-        space
-            .applicable
-            .extend(plain.iter().filter_map(|(text, means)| candidate(text, *means, Place::Plain)));
-        space.add_intervals(run);
-        let workers = Place::Workers { workers: 1 };
-        space.applicable.extend(candidate(&queue(1), Means::Daemon, workers));
-        for gated in Gated::ALL {
-            space.add_watermarks(gated);
-        }
-        let queues = WORKERS
-            .iter()
-            .filter_map(|&workers| candidate(&queue(workers), Means::Changed, Place::Workers { workers }));
-        space.changed.extend(queues);
-        space
+        let (applicable, changed, left_out) = (Vec::new(), Vec::new(), Vec::new());
+        Self { applicable, changed, left_out, usual: usual.to_vec(), axis, coarse }
     }
 
-    fn add_intervals(&mut self, run: SimDuration) {
-        for seconds in INTERVALS_S {
+    fn add_plain(&mut self, plain: [(&str, Means); 3]) {
+        let plain = plain.into_iter().filter_map(|(text, means)| candidate(text, means, Place::Plain));
+        self.applicable.extend(plain);
+    }
+
+    fn add_queues(&mut self, workers: &[u64]) {
+        let queues = workers
+            .iter()
+            .filter_map(|&workers| candidate(&queue(workers), Means::Changed, Place::Workers { workers }));
+        self.changed.extend(queues);
+    }
+
+    fn add_intervals(&mut self, intervals_s: &[u64], sweeps_min: u64, run: SimDuration) {
+        for &seconds in intervals_s {
             let every = SimDuration::from_secs(seconds);
             let text = format!("batch:{seconds}s");
             let place = Place::Batch { every_ns: every.as_nanos() };
             let Some(candidate) = candidate(&text, Means::Kernel, place) else { continue };
-            let reason = match run.as_nanos() / every.as_nanos() {
-                ..SWEEPS_MIN => "the run is too short to contain two sweeps",
-                SWEEPS_MIN..=SWEEPS_MAX => {
-                    self.applicable.push(candidate);
-                    continue;
-                }
-                _ => "more than 400 sweeps in the run: longer intervals are tried",
+            let sweeps = run.as_nanos() / every.as_nanos();
+            let reason = if sweeps < sweeps_min {
+                "the run is too short to contain two sweeps"
+            } else if sweeps > SWEEPS_MAX {
+                "more than 400 sweeps in the run: longer intervals are tried"
+            } else {
+                self.applicable.push(candidate);
+                continue;
             };
             self.left_out.push(LeftOut { policy: candidate.policy.to_string(), reason });
         }
     }
 
-    fn add_watermarks(&mut self, gated: Gated) {
+    fn add_watermarks(&mut self, before: &str, gated: Gated) {
         for (i, &low_percent) in self.axis.iter().enumerate() {
             for &high_percent in &self.axis[i..] {
-                let text = format!("set:{low_percent}:{high_percent}{}", gated.terms());
+                let text = format!("{before}set:{low_percent}:{high_percent}{}", gated.terms());
                 let place = Place::Watermarks { gated, low_percent, high_percent };
                 self.applicable.extend(candidate(&text, Means::Daemon, place));
             }
@@ -247,10 +286,12 @@ mod tests {
     fn everything_that_is_tried_can_be_applied_or_is_marked() {
         let space = Space::new(80, SimDuration::from_secs(240));
         assert_eq!(space.axis(), [0, 20, 40, 60, 70, 75, 80, 85, 90, 100]);
-        assert_eq!(space.applicable[0].policy, PolicySpec::OFF);
-        assert_eq!(space.applicable[1].policy, PolicySpec::COMMIT);
-        assert!(space.applicable.iter().all(|c| c.policy.suits_live_host() && c.means != Means::Changed));
-        assert!(space.changed.iter().all(|c| c.policy.is_usable() && c.means == Means::Changed));
+        assert_eq!(space.applicable[0].policy, Trimmer::Kernel(PolicySpec::OFF));
+        assert_eq!(space.applicable[1].policy, Trimmer::Kernel(PolicySpec::COMMIT));
+        assert!(
+            space.applicable.iter().all(|c| c.policy.spec().suits_live_host() && c.means != Means::Changed)
+        );
+        assert!(space.changed.iter().all(|c| c.policy.spec().is_usable() && c.means == Means::Changed));
         // 3 without settings, 4 intervals, a queue, 55 pairs of watermarks twice; 4 queues.
         assert_eq!((space.applicable.len(), space.changed.len()), (3 + 4 + 1 + 110, 4));
         let mut names: Vec<String> = space.applicable.iter().map(|c| c.policy.to_string()).collect();
@@ -277,10 +318,31 @@ mod tests {
     }
 
     #[test]
+    fn over_days_the_daemon_itself_and_weekly_sweeps_are_tried() {
+        for days in [1, 7] {
+            let space = Space::over_days(80, SimDuration::from_secs(days * 86_400));
+            let names: Vec<String> = space.applicable.iter().map(|c| c.policy.to_string()).collect();
+            let expected =
+                ["off", "commit", "trimwised", "batch:1h", "batch:6h", "batch:12h", "batch:1d", "batch:1w"];
+            assert_eq!(names[..8], expected);
+            assert_eq!(names[8], "trimwised:lazy:1:1+reuse+merge");
+            assert!(names.contains(&"trimwised:set:75:85+lazy:1:1+reuse+merge".to_owned()));
+            let is_daemons = |c: &&Candidate| c.policy.is_hosted();
+            assert!(space.applicable.iter().filter(is_daemons).all(|c| c.means == Means::Daemon));
+            assert_eq!(space.applicable.iter().filter(is_daemons).count(), 2 + 55);
+            let changed: Vec<String> = space.changed.iter().map(|c| c.policy.to_string()).collect();
+            assert_eq!(changed, ["judicious", "lazy:1:1+reuse+merge", "lazy:8:8+reuse+merge"]);
+            assert!(space.left_out.is_empty());
+        }
+        let left_out = Space::over_days(80, SimDuration::from_secs(90 * 86_400)).left_out;
+        assert_eq!((left_out.len(), left_out[0].policy.as_str()), (1, "batch:1h"));
+    }
+
+    #[test]
     fn watermarks_have_their_neighbours_on_the_axis_and_behind_the_gate() {
         let space = Space::new(80, SimDuration::from_secs(1));
         let at = |text: &str| {
-            let policy: PolicySpec = text.parse().unwrap();
+            let policy: Trimmer = text.parse().unwrap();
             space.applicable.iter().position(|c| c.policy == policy).unwrap()
         };
         let nodes = space.nodes();

@@ -68,6 +68,15 @@ pub fn apply(policy: &str, link: Option<LinkKind>) -> Vec<Apply> {
             [],
         ));
     }
+    if spec.workers_max().is_some_and(|workers| workers > 1) {
+        steps.push(Apply::new(
+            format!(
+                "No stock host has the workers that `{policy}` has in the model: trimwised sends one slice at a time. It \
+                 does the rest"
+            ),
+            [],
+        ));
+    }
     let toggles = spec.toggles_discard();
     if !toggles {
         steps.extend(mounted_with("nodiscard"));
@@ -177,7 +186,12 @@ mod tests {
         assert_eq!(what("ideal", LinkKind::Nvme), "`ideal` is a bound: no host can do it");
         assert_eq!(commands("ideal") + &commands("zfs"), "");
         assert!(what("lazy+fill", LinkKind::Sata).starts_with("No stock Linux fills TRIM commands"));
-        assert_eq!(what("lazy+fill", LinkKind::Nvme), "Now");
+        assert!(what("lazy+fill", LinkKind::Nvme).starts_with("No stock host has the workers"));
+        assert!(
+            what("set:40:90+lazy:2:2+reuse", LinkKind::Nvme).contains("trimwised sends one slice at a time")
+        );
+        assert_eq!(what("lazy:1:1+fill", LinkKind::Nvme), "Now");
+        assert_eq!(what("trimwised:lazy", LinkKind::Nvme), "Now", "what ran was the daemon");
         assert_eq!(apply("discard,noatime", None), [], "a real mount's own options");
     }
 }

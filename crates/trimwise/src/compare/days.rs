@@ -49,6 +49,13 @@ impl Trimmer {
         }
     }
 
+    /// The policy that the file system or the daemon follows.
+    pub fn spec(self) -> PolicySpec {
+        match self {
+            Self::Kernel(spec) | Self::Daemon(spec) => spec,
+        }
+    }
+
     /// Whether the daemon trims.
     pub fn is_hosted(self) -> bool {
         matches!(self, Self::Daemon(_))

@@ -113,6 +113,11 @@ impl PolicySpec {
         is_batch.then(|| BatchConfig::of(self.issuer.arguments))
     }
 
+    /// The most TRIM commands that it has on their way at a time, if it has workers for them.
+    pub(crate) fn workers_max(self) -> Option<u64> {
+        (self.issuer.term.form == lazy::TERM.form).then(|| self.issuer.arguments[1])
+    }
+
     /// A governor in its initial state.
     pub fn governor(self) -> Box<dyn Governor> {
         let issuer = (self.issuer.term.make)(self.issuer);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trimwise::compare::result::Measure;
+use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::{GuestLimits, OutputArguments, whole, word};
 use crate::commands::compare::arguments::CompareArguments;
@@ -47,6 +48,15 @@ pub struct AdviseArguments {
     #[arg(long, value_name = "total|p99:fsync|...")]
     pub judge: Option<Measure>,
 
+    /// Spread the workload's operations over this many days, such as 7. Then weekly and daily fstrim and trimwised itself
+    /// are tried, and policies are judged by the time that the workload waits in its operations
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
+    pub days: Option<u32>,
+
+    /// How the work is spread over the hours of each day, as for `trimwise compare` [default: server]
+    #[arg(long, value_name = "SHAPE", requires = "days")]
+    pub day: Option<DayShape>,
+
     /// Also run those of the compared policies that a stock kernel has on a real one: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
     pub check: Option<String>,
@@ -77,6 +87,10 @@ pub struct AdviseArguments {
 const EXAMPLES: &str = "Examples:\n  \
     trimwise advise --here /home --workload desktop\n      \
     what to set for /home, if its use is like a desktop's\n  \
+    trimwise advise --here /home --workload desktop --days 7 --day office
+      \
+    the same over a week: weekly fstrim or another interval, discard, or trimwised
+  \
     trimwise advise --here /var/lib --workload trace:db.trace --apply\n      \
     for a recorded workload (`trimwise record`); writes trimwised's configuration\n  \
     trimwise advise --workload lsm --judge p99:fsync --device nvme-generic\n      \
@@ -102,8 +116,8 @@ impl AdviseArguments {
             memory: self.memory,
             judge: self.judge,
             postmark: false,
-            days: None,
-            day: None,
+            days: self.days,
+            day: self.day.clone(),
             reps: self.reps,
             seed: self.seed,
             limits: self.limits,

@@ -36,9 +36,9 @@ pub struct Hunt<'a> {
 pub struct Found {
     pub space: Space,
     /// What is worth fresh runs.
-    pub shortlist: Vec<PolicySpec>,
+    pub shortlist: Vec<Trimmer>,
     /// The best of what only a changed kernel could do.
-    pub changed: Option<PolicySpec>,
+    pub changed: Option<Trimmer>,
     pub measure: Measure,
     pub frees_nothing: bool,
     pub searched: Searched,
@@ -54,7 +54,7 @@ pub struct Searched {
     pub candidates: Vec<Tried>,
     /// What these runs cannot judge.
     pub left_out: Vec<LeftOut>,
-    /// Duration of the first run, without TRIM.
+    /// Duration of the first run, without TRIM, with idle time.
     pub run_ns: u64,
     /// Watermarks that were considered, in percent.
     pub watermarks_percent: Vec<u64>,
@@ -114,11 +114,15 @@ impl Hunt<'_> {
             here::announce(&self.plan.devices[0].1, RUNS_EXPECTED, self.arguments.output.jobs);
         }
         // It shows how long a run is, and whether there is anything to trim.
-        let (mut first, failure) = self.run(&[(PolicySpec::OFF, 0)], "the first run");
+        let (mut first, failure) = self.run(&[(Trimmer::Kernel(PolicySpec::OFF), 0)], "the first run");
         let Some((_, first)) = first.pop() else {
             return Err(failure.unwrap_or(Failure::Interrupted));
         };
-        let space = Space::new(self.plan.utilization_percent, SimDuration::from_nanos(first.duration_ns));
+        let used = self.plan.utilization_percent;
+        let space = match &self.plan.days {
+            Some(days) => Space::over_days(used, days.length()),
+            None => Space::new(used, SimDuration::from_nanos(first.duration_ns)),
+        };
         let (measure, frees_nothing) = (first.measure(), first.frees_nothing());
         let mut search = space.search();
         search.record(Job { candidate: 0, rep: 0 }, Observation::of(&first));
@@ -134,7 +138,7 @@ impl Hunt<'_> {
         }
         let best_changed = changed.finalists().first().and_then(|&i| space.changed.get(i)).map(|c| c.policy);
         Ok(Found {
-            searched: searched(&space, &search, &changed, first.duration_ns),
+            searched: searched(&space, &search, &changed, first.elapsed_ns()),
             shortlist: space.shortlist(&search),
             changed: best_changed,
             measure,
@@ -146,7 +150,7 @@ impl Hunt<'_> {
 
     fn search(&self, search: &mut Search, candidates: &[Candidate], what: &str) -> Result<(), Failure> {
         search.run(|jobs| {
-            let runs: Vec<(PolicySpec, u32)> =
+            let runs: Vec<(Trimmer, u32)> =
                 jobs.iter().map(|job| (candidates[job.candidate].policy, job.rep)).collect();
             let (ran, failure) = self.run(&runs, what);
             (ran.into_iter().map(|(i, cell)| (jobs[i], Observation::of(&cell))).collect(), failure)
@@ -154,7 +158,7 @@ impl Hunt<'_> {
     }
 
     /// Runs policies with the seed of the final comparison, as often as that does.
-    pub fn fresh(&mut self, policies: &[PolicySpec]) -> (Vec<Cell>, Option<Failure>) {
+    pub fn fresh(&mut self, policies: &[Trimmer]) -> (Vec<Cell>, Option<Failure>) {
         let fresh = self.fresh_seed();
         let seed = std::mem::replace(&mut self.plan.seed, fresh);
         let ran = self.each(policies, self.arguments.reps);
@@ -166,7 +170,7 @@ impl Hunt<'_> {
     pub fn nearby(
         &mut self,
         utilization_percent: u8,
-        policies: &[PolicySpec],
+        policies: &[Trimmer],
     ) -> Option<(Vec<Cell>, Option<Failure>)> {
         let device = &self.plan.devices[0].1;
         let room = Room::of(device, FormatOptions::TODAY, utilization_percent).ok()?;
@@ -177,15 +181,15 @@ impl Hunt<'_> {
         Some(ran)
     }
 
-    fn each(&self, policies: &[PolicySpec], reps: u32) -> (Vec<Cell>, Option<Failure>) {
-        let runs: Vec<(PolicySpec, u32)> =
+    fn each(&self, policies: &[Trimmer], reps: u32) -> (Vec<Cell>, Option<Failure>) {
+        let runs: Vec<(Trimmer, u32)> =
             policies.iter().flat_map(|&policy| (0..reps).map(move |rep| (policy, rep))).collect();
         let (ran, failure) = self.run(&runs, "the comparison");
         (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
     }
 
     /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
-    fn run(&self, runs: &[(PolicySpec, u32)], what: &str) -> (Vec<(usize, Cell)>, Option<Failure>) {
+    fn run(&self, runs: &[(Trimmer, u32)], what: &str) -> (Vec<(usize, Cell)>, Option<Failure>) {
         let Some((_, device)) = self.plan.devices.first() else { return Default::default() };
         let jobs = self.arguments.output.jobs.map(usize::from);
         let jobs = jobs.unwrap_or_else(|| pool::default_jobs(pool::memory_of_run(device)));
@@ -198,7 +202,7 @@ impl Hunt<'_> {
             }
             progress.begin_ageing(index);
             let (policy, rep) = runs[index];
-            let cell = self.plan.run_cell((device, Trimmer::Kernel(policy)), rep, progress.report(index))?;
+            let cell = self.plan.run_cell((device, policy), rep, progress.report(index))?;
             let mut cells = [cell];
             judge(&compared, &mut cells)?;
             let [cell] = cells;

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use trimwise::advise::{self, Cost, Difference, Means, Space};
 use trimwise::compare::apply::Apply;
+use trimwise::compare::days::Trimmer;
 use trimwise::compare::ledger::WITHOUT_TRIM;
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
@@ -136,7 +137,7 @@ pub fn run(
     if let (Some(file), None, Some(Means::Daemon), Some(policy)) =
         (&arguments.apply, &advice.ended_by, advice.means, advice.spec())
     {
-        let at = (policy, advice.mount());
+        let at = (policy.spec(), advice.mount());
         let written = config::write(file, at, &advice.settings.command, &destinations)?;
         advice.apply = config::steps(&advice.apply, advice.mount(), Some(&written));
         advice.written = Some(written);
@@ -196,7 +197,8 @@ fn advised(
 
 /// The arguments of the comparison on fresh runs: what is worth them, and the bound.
 fn compared(arguments: &AdviseArguments, hunt: &Hunt, found: &Found) -> CompareArguments {
-    let policies = found.shortlist.iter().chain(&[PolicySpec::IDEAL]).map(PolicySpec::to_string);
+    let policies =
+        found.shortlist.iter().chain(&[Trimmer::Kernel(PolicySpec::IDEAL)]).map(Trimmer::to_string);
     CompareArguments { seed: Some(hunt.fresh_seed()), ..arguments.compared(policies.collect()) }
 }
 
@@ -212,6 +214,8 @@ fn command(arguments: &AdviseArguments, settings: &Settings) -> String {
     settings.utilization_percent.iter().for_each(|percent| text.option("--utilization", percent));
     arguments.linux.iter().for_each(|linux| text.option("--linux", linux));
     arguments.memory.iter().for_each(|memory| text.option("--memory", memory));
+    settings.days.iter().for_each(|days| text.option("--days", days));
+    settings.day.iter().for_each(|day| text.option("--day", day));
     arguments.judge.iter().for_each(|judge| text.option("--judge", judge));
     arguments.check.iter().for_each(|target| text.option("--check", target));
     text.option("--reps", arguments.reps);
@@ -245,7 +249,7 @@ impl Advice {
     }
 
     /// The policy to use.
-    fn spec(&self) -> Option<PolicySpec> {
+    fn spec(&self) -> Option<Trimmer> {
         self.policy.as_ref()?.parse().ok()
     }
 
@@ -268,7 +272,7 @@ impl Advice {
         let matters = advise::matters(device, &summary.baseline);
         self.matters = Some(matters || ![WITHOUT_TRIM, "commit"].iter().all(|name| is_there(name)));
         self.policy = Some(policy.clone());
-        let spec = policy.parse::<PolicySpec>().ok();
+        let spec = self.spec();
         self.means = space.applicable.iter().find(|c| Some(c.policy) == spec).map(|c| c.means);
         self.gain = (*policy != summary.baseline).then(|| Gain {
             over: summary.baseline.clone(),
@@ -279,7 +283,8 @@ impl Advice {
             life_time: own.life_time,
         });
         self.costs = advise::costs(device, policy);
-        self.today = comparison.here.as_ref().and_then(|here| here.today()).map(str::to_owned);
+        let is_over_days = self.settings.days.is_some();
+        self.today = comparison.here.as_ref().and_then(|here| here.today(is_over_days)).map(str::to_owned);
         let mount = comparison.here.as_ref().map(|here| here.mount());
         if self.matters == Some(true) {
             self.text.clone_from(&verdict.text);
@@ -290,13 +295,7 @@ impl Advice {
     }
 
     /// Runs what only a changed kernel could do as often as the comparison ran, and with its seed.
-    fn add_changed(
-        &mut self,
-        hunt: &mut Hunt,
-        comparison: &Comparison,
-        policy: PolicySpec,
-        changed: PolicySpec,
-    ) {
+    fn add_changed(&mut self, hunt: &mut Hunt, comparison: &Comparison, policy: Trimmer, changed: Trimmer) {
         let (cells, failure) = hunt.fresh(&[changed]);
         self.search.runs.compared += cells.len() as u32;
         self.note(failure);
@@ -312,13 +311,14 @@ impl Advice {
     }
 
     /// Runs the policy to use and the simple ones at other fullness.
-    fn add_nearby(&mut self, hunt: &mut Hunt, policy: PolicySpec) {
+    fn add_nearby(&mut self, hunt: &mut Hunt, policy: Trimmer) {
         const STEP_PERCENT: u8 = 10;
         let used = hunt.plan.utilization_percent;
         let fuller = used.checked_add(STEP_PERCENT).filter(|u| *u <= 95);
         for utilization_percent in [used.checked_sub(STEP_PERCENT), fuller].into_iter().flatten() {
             let mut policies = vec![policy];
-            policies.extend([PolicySpec::OFF, PolicySpec::COMMIT].into_iter().filter(|p| *p != policy));
+            let plain = [PolicySpec::OFF, PolicySpec::COMMIT].map(Trimmer::Kernel);
+            policies.extend(plain.into_iter().filter(|p| *p != policy));
             let Some((cells, failure)) = hunt.nearby(utilization_percent, &policies) else { continue };
             self.search.runs.nearby += cells.len() as u32;
             let is_stopped = failure.is_some();
@@ -326,7 +326,7 @@ impl Advice {
             if is_stopped {
                 return;
             }
-            let of = |policy: &PolicySpec| {
+            let of = |policy: &Trimmer| {
                 let name = policy.to_string();
                 cells.iter().filter(move |c| c.policy == name).map(hunt::seconds).collect::<Vec<f64>>()
             };

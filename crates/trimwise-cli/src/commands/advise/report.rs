@@ -71,7 +71,11 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
         chosen: advice.policy.clone(),
         steps_heading: with_code(&table::steps_heading(advice.policy.as_deref().unwrap_or_default())),
         steps: advice.apply.iter().map(Step::of).collect(),
-        surfaces: Gated::ALL.into_iter().map(|gated| surface(advice, gated)).collect(),
+        surfaces: Gated::ALL
+            .into_iter()
+            .map(|gated| surface(advice, gated))
+            .filter(|s| !s.rows.is_empty())
+            .collect(),
         other_header: text::OTHERS,
         others: text::other_rows(&advice.search),
         counts: with_code(&text::counts(&advice.search)),
@@ -88,7 +92,7 @@ fn surface(advice: &Advice, gated: Gated) -> Surface {
         shade: cell.excess_percent.map(|percent| format!("{:.2}", (percent / FULL_PERCENT).clamp(0.0, 1.0))),
     };
     let rows = rows.into_iter().map(|(low, cells)| Row { low, cells: cells.into_iter().map(cell).collect() });
-    Surface { title: text::surface_title(gated), header, rows: rows.collect() }
+    Surface { title: text::surface_title(&advice.search, gated), header, rows: rows.collect() }
 }
 
 fn settings(advice: &Advice) -> Vec<(&'static str, String)> {
@@ -96,6 +100,9 @@ fn settings(advice: &Advice) -> Vec<(&'static str, String)> {
     let mut shown = vec![("workload", settings.workload.clone())];
     if let Some(percent) = settings.utilization_percent {
         shown.push(("utilization before the run", format!("{percent} %")));
+    }
+    if let (Some(days), Some(day)) = (settings.days, &settings.day) {
+        shown.push(("days", format!("{days}, {day}")));
     }
     if let Some(linux) = &settings.linux {
         shown.push(("modelled host", format!("Linux {} ({})", linux.version, linux.stands_for)));

@@ -2,6 +2,7 @@
 
 use clap::Parser as _;
 use trimwise::advise::{Job, Observation, Search};
+use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::Cell;
 use trimwise::units::SimDuration;
 
@@ -24,7 +25,25 @@ fn made(rep: u32, policy: &str, seconds: Seconds) -> Cell {
 
 /// What the search and the comparison say if policies take these times.
 fn advice(seconds: Seconds) -> Advice {
-    let space = Space::new(80, SimDuration::from_secs(100));
+    advice_among(&Space::new(80, SimDuration::from_secs(100)), None, seconds)
+}
+
+/// The same over a week.
+fn advice_over_days(seconds: Seconds) -> Advice {
+    const DAYS: u32 = 7;
+    let space = Space::over_days(80, SimDuration::from_secs(86_400) * u64::from(DAYS));
+    advice_among(&space, Some(DAYS), seconds)
+}
+
+/// The same run over days: sweeps and slices have trimmed something.
+fn over_days(mut cell: Cell) -> Cell {
+    let trims = u64::from(cell.policy != "off") * 1000;
+    cell.device_stats.iter_mut().for_each(|device| device.trim_commands = trims);
+    let elapsed_ns = 7 * 86_400_000_000_000;
+    Cell { days: Some(DaysFigures { elapsed_ns, slices: trims, ..DaysFigures::default() }), ..cell }
+}
+
+fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
     let mut search = space.search();
     let observed = |job: &Job| {
         let policy = space.applicable[job.candidate].policy.to_string();
@@ -36,20 +55,24 @@ fn advice(seconds: Seconds) -> Advice {
     let ran = search.run(|jobs| (jobs.iter().map(observed).collect(), None::<()>));
     assert_eq!(ran, Ok(()));
     let shortlist = space.shortlist(&search);
-    let policies = shortlist.iter().chain(&[PolicySpec::IDEAL]).map(ToString::to_string);
+    let policies = shortlist.iter().chain(&[Trimmer::Kernel(PolicySpec::IDEAL)]).map(ToString::to_string);
     let cells =
         policies.flat_map(|policy| (0..8).map(move |rep| made(rep, &policy, seconds))).collect::<Vec<_>>();
-    let comparison = comparison(cells);
+    let comparison = comparison(
+        cells.into_iter().map(|cell| if days.is_some() { over_days(cell) } else { cell }).collect(),
+    );
     let searched = hunt::searched(
-        &space,
+        space,
         &search,
         &Search::new(Vec::new(), trimwise::advise::Rounds::BOUND),
         100_000_000_000,
     );
-    let settings = Settings { command: "trimwise advise".to_owned(), reps: 8, ..comparison.settings.clone() };
+    let settings =
+        Settings { command: "trimwise advise".to_owned(), reps: 8, days, ..comparison.settings.clone() };
+    let settings = Settings { day: days.map(|_| "office".to_owned()), ..settings };
     let mut advice = Advice { trimwise: "0.0.0-test", ..Advice::new(settings, 7, searched) };
     advice.search.runs.compared = comparison.cells.len() as u32;
-    advice.conclude(&comparison, &space);
+    advice.conclude(&comparison, space);
     advice.comparison = Some(comparison);
     advice
 }
@@ -91,6 +114,34 @@ fn a_policy_of_the_daemon_is_advised_with_its_gain_and_the_cost_of_others() {
 }
 
 #[test]
+fn over_days_the_timer_is_advised_with_what_trimwised_itself_would_cost() {
+    let advice = advice_over_days(|policy| match policy {
+        "ideal" => 9.0,
+        "batch:1w" => 10.0,
+        "batch:1d" => 10.6,
+        "trimwised" => 10.4,
+        "off" => 15.0,
+        _ => 12.0,
+    });
+    assert_eq!((advice.policy.as_deref(), advice.means), (Some("batch:1w"), Some(Means::Kernel)));
+    let text = text::render(&advice, true);
+    assert!(!text.contains("every commit") && !text.contains("too short"), "{text}");
+    assert!(text.contains("systemctl enable --now fstrim.timer"), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn over_days_trimwised_is_advised_as_it_decides_and_its_configuration_is_left() {
+    let advice = advice_over_days(|policy| if policy.starts_with("trimwised:set:") { 8.0 } else { 10.0 });
+    assert_eq!(advice.means, Some(Means::Daemon));
+    let text = text::render(&advice, false);
+    assert!(text.contains("these are trimwised's own decisions") && !text.contains("every commit"), "{text}");
+    assert!(text.contains("\ntrimwised:set:LOW:HIGH+lazy:1:1+reuse+merge, percent longer"), "{text}");
+    assert!(text.contains("'policy = \"set:"), "{text}");
+    assert!(report::html(&advice).unwrap().contains("trimwised:set:LOW:HIGH"));
+}
+
+#[test]
 fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
     let advice = advice(|_| 100.0);
     assert_eq!((advice.matters, advice.policy.as_deref()), (Some(false), Some("off")));
@@ -129,15 +180,15 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
 
 #[test]
 fn the_command_repeats_what_was_asked_for() {
-    let line =
-        "trimwise advise -w lsm --device sata-small --memory 512 --judge p99:fsync --seed 5 --apply x.toml";
+    let line = "trimwise advise -w lsm --device sata-small --memory 512 --judge p99:fsync --seed 5 --days 3 --apply x.toml";
     let Command::Advise(arguments) = CommandLine::try_parse_from(line.split(' ')).unwrap().command else {
         panic!()
     };
     let settings = comparison(vec![made(0, "off", gated)]).settings;
+    let settings = Settings { days: Some(3), day: Some("flat".to_owned()), ..settings };
     assert_eq!(
         command(&arguments, &settings),
-        "trimwise advise --workload lsm --device sata-small --utilization 80 --memory 512 --judge p99:fsync --reps 8 \
-         --seed 5"
+        "trimwise advise --workload lsm --device sata-small --utilization 80 --memory 512 --days 3 --day flat \
+         --judge p99:fsync --reps 8 --seed 5"
     );
 }

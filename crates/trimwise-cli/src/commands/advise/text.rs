@@ -1,6 +1,7 @@
 //! The text of `advise`: the advice, what other choices cost, the response surface, and the steps that are left.
 
 use trimwise::advise::{Difference, Gated, Means, Place};
+use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::Measure;
 use trimwise::compare::summary::Summary;
 use trimwise::units::Bytes;
@@ -57,7 +58,7 @@ pub fn title(advice: &Advice) -> String {
     let device = advice.comparison.as_ref().and_then(|c| c.cells.first()).map(|cell| cell.device.as_str());
     let on = device.map_or(String::new(), |device| format!(" on {device}"));
     let full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
-    format!("Advice for {}{on}{full}", settings.workload)
+    format!("Advice for {}{}{on}{full}", settings.workload, table::over(settings))
 }
 
 /// The advice if nothing makes a difference.
@@ -97,11 +98,16 @@ pub fn notes(advice: &Advice) -> Vec<String> {
     if let (Some(policy), Some(means)) = (&advice.policy, advice.means)
         && advice.matters == Some(true)
     {
+        let is_modelled = advice.settings.days.is_some();
         notes.push(match means {
             Means::Kernel => format!("`{policy}` needs no daemon: a stock kernel does it."),
+            Means::Daemon if is_modelled => format!(
+                "`{policy}`: these are trimwised's own decisions, on the modelled file system. What its helper processes \
+                 and maps cost is assumed."
+            ),
             Means::Daemon => format!(
                 "`{policy}` is for trimwised. In the model a policy sees every commit; trimwised looks at free space about \
-                 once a minute, so its gain can be smaller. That was not checked."
+                 once a minute, so its gain can be smaller. `--days 7` runs trimwised itself."
             ),
             Means::Changed => String::new(),
         });
@@ -128,6 +134,9 @@ pub fn notes(advice: &Advice) -> Vec<String> {
                 longer(time.percent / 100.0),
                 interval(time)
             ),
+            _ if advice.settings.days.is_some() => {
+                format!("If your kernel could: its own `{policy}` would gain nothing.")
+            }
             _ => format!(
                 "If your kernel could: its own queue with several workers (`{policy}`) would gain nothing."
             ),
@@ -233,12 +242,15 @@ fn surface(searched: &Searched, gated: Gated) -> String {
         .into_iter()
         .map(|(low, row)| std::iter::once(low).chain(row.into_iter().map(|cell| cell.text)).collect())
         .collect();
-    format!("\n{}\n\n{}", bold(&surface_title(gated)), laid_out(&header, &rows))
+    format!("\n{}\n\n{}", bold(&surface_title(searched, gated)), laid_out(&header, &rows))
 }
 
 /// The title of a surface.
-pub fn surface_title(gated: Gated) -> String {
-    format!("set:LOW:HIGH{}, percent longer than the best", gated.terms())
+pub fn surface_title(searched: &Searched, gated: Gated) -> String {
+    let is_here = |tried: &&Tried| matches!(tried.place, Place::Watermarks { .. });
+    let tried = searched.candidates.iter().find(is_here);
+    let daemon = if tried.is_some_and(|tried| Trimmer::is_daemon(&tried.policy)) { "trimwised:" } else { "" };
+    format!("{daemon}set:LOW:HIGH{}, percent longer than the best", gated.terms())
 }
 
 /// A cell of a surface.

@@ -82,9 +82,14 @@ impl Here {
         &self.mount
     }
 
-    /// What the mount does today, as a policy of the modelled file system; `None` if that has no such policy.
-    pub fn today(&self) -> Option<&'static str> {
-        match self.policy.split(',').next() {
+    /// What the mount does today, as a policy of the modelled file system; `None` if that has no such policy. Only over
+    /// days is there a weekly timer.
+    pub fn today(&self, is_over_days: bool) -> Option<&'static str> {
+        let mut means = self.policy.split(", ");
+        match means.next() {
+            // Weekly, unless the host's owner changed it, which this does not look up.
+            Some("nodiscard") if is_over_days && means.eq(["fstrim.timer"]) => Some("batch:1w"),
+            Some("nodiscard") if is_over_days && self.policy.contains(", ") => None,
             Some("discard") if self.file_system != "f2fs" => Some("commit"),
             Some("nodiscard") => Some("off"),
             _ => None,

@@ -34,7 +34,7 @@ pub struct Plan {
     pub devices: Vec<(String, Profile)>,
     pub policies: Vec<(String, Trimmer)>,
     pub workload: Workload,
-    days: Option<Days>,
+    pub days: Option<Days>,
     pub utilization_percent: u8,
     linux: LinuxVersion,
     memory: Bytes,

@@ -134,12 +134,16 @@ pub fn place(settings: &Settings, device: &str) -> String {
 pub fn workload(settings: &Settings, summary: &Summary) -> String {
     let mut runs = summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
     let mark = if runs.any(|run| run.postmark().is_some()) { "PostMark " } else { "" };
-    let over = match (settings.days, &settings.day) {
+    format!("{mark}{}{}", settings.workload, over(settings))
+}
+
+/// Over how many days the workload is spread; empty if it is not.
+pub fn over(settings: &Settings) -> String {
+    match (settings.days, &settings.day) {
         (Some(1), Some(day)) => format!(" over a day ({day})"),
         (Some(days), Some(day)) => format!(" over {days} days ({day})"),
         _ => String::new(),
-    };
-    format!("{mark}{}{over}", settings.workload)
+    }
 }
 
 /// Returns header and rows, without the columns that no row has a figure for, such as a real device's erases. The
