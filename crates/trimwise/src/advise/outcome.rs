@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, told_apart};
+use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, exceeds};
 use crate::compare::statistics::{Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 
@@ -37,7 +37,7 @@ impl Difference {
             low_percent: end(c.interval.low),
             high_percent: end(c.interval.high),
             confidence_percent: c.interval.confidence * 100.0,
-            is_told_apart: told_apart(c, indifference),
+            is_told_apart: c.significant && exceeds(c, indifference),
         }
     }
 }
@@ -72,7 +72,23 @@ pub fn costs(device: &DeviceSummary, recommended: &str) -> Vec<Cost> {
     others.map(cost).collect()
 }
 
-/// Whether any of the policies differs from `baseline` in time or wear by an amount that matters.
-pub fn matters(device: &DeviceSummary, baseline: &str) -> bool {
-    costs(device, baseline).iter().any(|c| c.time.is_told_apart || c.wear.is_some_and(|w| w.is_told_apart))
+/// Differences from `baseline` that nobody would change a mount option for, in percent: of time, and of wear.
+pub const NEGLIGIBLE_PERCENT: [f64; 2] = [2.0, 5.0];
+
+/// Whether any of the policies differs from `baseline` in time or wear: `Some(false)` only if the intervals exclude all but
+/// a negligible difference, `None` if the runs can tell neither.
+pub fn matters(device: &DeviceSummary, baseline: &str) -> Option<bool> {
+    let costs = costs(device, baseline);
+    let differences = |cost: &Cost| [Some(cost.time), cost.wear];
+    if costs.iter().flat_map(differences).flatten().any(|d| d.is_told_apart) {
+        return Some(true);
+    }
+    let is_negligible = |d: Difference, least: f64| d.low_percent >= -least && d.high_percent <= least;
+    let all = costs.iter().all(|cost| {
+        differences(cost)
+            .into_iter()
+            .zip(NEGLIGIBLE_PERCENT)
+            .all(|(d, least)| d.is_none_or(|d| is_negligible(d, least)))
+    });
+    all.then_some(false)
 }

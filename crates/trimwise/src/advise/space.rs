@@ -118,10 +118,9 @@ pub struct Space {
     coarse: Vec<u64>,
 }
 
-/// Intervals of sweeps, in seconds. Users have daily and weekly ones; a run of seconds can judge only short ones.
-const INTERVALS_S: [u64; 12] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 43_200, 86_400, WEEK_S];
-/// The same over days, where `fstrim.timer` has times of the day.
-const INTERVALS_OVER_DAYS_S: [u64; 5] = [3600, 21_600, 43_200, 86_400, WEEK_S];
+/// Intervals of sweeps, in seconds, from the shortest that a host would have; over days `fstrim.timer` has times of the
+/// day.
+const INTERVALS_S: [u64; 5] = [3600, 21_600, 43_200, 86_400, WEEK_S];
 const WEEK_S: u64 = 604_800;
 /// A run must contain this many sweeps to judge an interval...
 const SWEEPS_MIN: u64 = 2;
@@ -168,7 +167,7 @@ impl Space {
         let mut space = Self::with_axis(utilization_percent, usual);
         space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), (DAEMON, Means::Daemon)]);
         // A weekly sweep is in any number of days.
-        space.add_intervals(&INTERVALS_OVER_DAYS_S, 0, length);
+        space.add_intervals(&INTERVALS_S, 0, length);
         let daemon = format!("{DAEMON}:");
         let own = candidate(&(daemon.clone() + &queue(1)), Means::Daemon, Place::Workers { workers: 1 });
         space.applicable.extend(own);
@@ -213,7 +212,7 @@ impl Space {
             let Some(candidate) = candidate(&text, Means::Kernel, place) else { continue };
             let sweeps = run.as_nanos() / every.as_nanos();
             let reason = if sweeps < sweeps_min {
-                "the run is too short to contain two sweeps"
+                "the run is too short to contain two sweeps: --days judges them"
             } else if sweeps > SWEEPS_MAX {
                 "more than 400 sweeps in the run: longer intervals are tried"
             } else {
@@ -292,8 +291,8 @@ mod tests {
             space.applicable.iter().all(|c| c.policy.spec().suits_live_host() && c.means != Means::Changed)
         );
         assert!(space.changed.iter().all(|c| c.policy.spec().is_usable() && c.means == Means::Changed));
-        // 3 without settings, 4 intervals, a queue, 55 pairs of watermarks twice; 4 queues.
-        assert_eq!((space.applicable.len(), space.changed.len()), (3 + 4 + 1 + 110, 4));
+        // 3 without settings, a queue, 55 pairs of watermarks twice; 4 queues.
+        assert_eq!((space.applicable.len(), space.changed.len()), (3 + 1 + 110, 4));
         let mut names: Vec<String> = space.applicable.iter().map(|c| c.policy.to_string()).collect();
         names.sort_unstable();
         names.dedup();
@@ -308,13 +307,15 @@ mod tests {
             let tried = space.applicable.iter().filter(is_batch).map(|c| c.policy.to_string());
             (tried.collect(), space.left_out.into_iter().map(|l| l.policy).collect())
         };
-        let (tried, left_out) = named(SimDuration::from_secs(61));
-        assert_eq!(tried, ["batch:10s", "batch:30s"]);
-        assert_eq!((left_out.len(), left_out[9].as_str()), (10, "batch:1w"));
-        let (tried, left_out) = named(SimDuration::from_secs(14 * 86_400));
-        assert_eq!(tried, ["batch:1h", "batch:6h", "batch:12h", "batch:1d", "batch:1w"]);
-        assert_eq!(left_out[0], "batch:10s");
-        assert_eq!(named(SimDuration::ZERO).0, [""; 0]);
+        let all = ["batch:1h", "batch:6h", "batch:12h", "batch:1d", "batch:1w"];
+        assert_eq!(named(SimDuration::from_secs(12 * 3600)), (texts(&all[..2]), texts(&all[2..])));
+        assert_eq!(named(SimDuration::from_secs(14 * 86_400)), (texts(&all), Vec::new()));
+        // Nobody sweeps every few seconds.
+        assert_eq!(named(SimDuration::from_secs(61)), (Vec::new(), texts(&all)));
+    }
+
+    fn texts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
     }
 
     #[test]

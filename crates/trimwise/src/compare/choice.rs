@@ -8,7 +8,8 @@
 //! 3. Of these, only those remain that cannot be told apart from the one that wears the flash least: by the same test,
 //!    since erases vary between repetitions as durations do, or by less than one per cent. Where erases differ by less
 //!    than three superblocks, units programmed count instead.
-//! 4. If the baseline is among them, it wins: a mount option should not be changed without a benefit.
+//! 4. If the baseline is among them, it wins: a mount option should not be changed without a benefit. A caller may name
+//!    others that win in the same way, the first of them that is among the rest.
 //! 5. Otherwise the lowest median wins, as the best estimate available. The verdict names those that it could not tell
 //!    apart.
 //!
@@ -29,6 +30,8 @@ pub(crate) const WEAR_INDIFFERENCE: f64 = 0.01;
 /// The recommended policy, and those that come close.
 pub struct Choice<'s, 'a> {
     pub chosen: &'s PolicySummary<'a>,
+    /// Whether it has the lowest median of those that are not told apart from it.
+    is_fastest: bool,
     /// Not told apart from it, neither in speed nor in wear.
     alike: Vec<&'s str>,
     /// As fast as the fastest, but they wear the flash more.
@@ -40,9 +43,13 @@ impl Choice<'_, '_> {
     pub fn others(&self, baseline: &str) -> String {
         let mut sentences = Vec::new();
         if !self.alike.is_empty() && self.chosen.policy != baseline {
-            let lowest = if self.alike.len() == 1 { "lower" } else { "lowest" };
-            let alike = listed(&self.alike);
-            sentences.push(format!("{alike} cannot be told apart from it; it has the {lowest} median."));
+            let (alike, chosen) = (listed(&self.alike), self.chosen.policy);
+            let why = match (self.is_fastest, self.alike.len()) {
+                (false, _) => "takes the least change",
+                (true, 1) => "has the lower median",
+                (true, _) => "has the lowest median",
+            };
+            sentences.push(format!("{alike} cannot be told apart from `{chosen}`, which {why}."));
         }
         if !self.rougher.is_empty() {
             let (is, wears) = if self.rougher.len() == 1 { ("is", "wears") } else { ("are", "wear") };
@@ -65,7 +72,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// Chooses on one device by the rule above; a bound only if nothing else ran.
-pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<Choice<'s, 'a>> {
+pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, preferred: &[&str]) -> Option<Choice<'s, 'a>> {
     let usable = device.policies.iter().filter(|p| !p.bound && !p.unswept);
     let fastest = fastest(usable).or(device.policies.first())?;
     let as_fast: Vec<&PolicySummary> = device
@@ -79,11 +86,14 @@ pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<C
     let mut is_gentle = gentle(&wears).into_iter();
     let (gentle, rougher): (Vec<&PolicySummary>, Vec<_>) =
         as_fast.into_iter().partition(|_| is_gentle.next().unwrap_or(true));
-    let kept = gentle.iter().copied().find(|p| p.policy == baseline);
-    let chosen = kept.or_else(|| self::fastest(gentle.iter().copied()))?;
+    let kept = preferred.iter().find_map(|name| gentle.iter().copied().find(|p| p.policy == *name));
+    let fastest = self::fastest(gentle.iter().copied());
+    let chosen = kept.or(fastest)?;
+    let is_fastest = fastest.is_some_and(|p| p.policy == chosen.policy);
     let others = gentle.into_iter().filter(|p| p.policy != chosen.policy);
     Some(Choice {
         chosen,
+        is_fastest,
         alike: others.map(|p| p.policy).collect(),
         rougher: rougher.into_iter().map(|p| p.policy).collect(),
     })
@@ -133,7 +143,7 @@ pub(crate) fn told_apart(c: &Comparison, indifference: f64) -> bool {
     (c.significant || untestable(c)) && exceeds(c, indifference)
 }
 
-fn exceeds(c: &Comparison, indifference: f64) -> bool {
+pub(crate) fn exceeds(c: &Comparison, indifference: f64) -> bool {
     (c.ratio - 1.0).abs() > indifference
 }
 

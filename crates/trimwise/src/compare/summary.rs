@@ -141,7 +141,10 @@ impl<'a> PolicySummary<'a> {
         let time_s = Sample::new(seconds, exact)?;
         // On a real directory the name says what the mount does; it is not a policy.
         let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
-        let bound = spec.is_some_and(|p| !p.is_usable());
+        // Over days the daemon itself runs; what only a changed kernel would do is no choice beside it.
+        let is_over_days = runs.iter().any(|c| c.days.is_some());
+        let is_stock = |p: PolicySpec| p == PolicySpec::OFF || p == PolicySpec::COMMIT || p.batch().is_some();
+        let bound = spec.is_some_and(|p| !p.is_usable() || is_over_days && !is_stock(p));
         let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
         let sweeps = policy.parse::<Trimmer>().is_ok_and(|p| p.sweeps().is_some() || p.is_hosted());
         let is_untrimmed =

@@ -23,12 +23,20 @@ pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
 
 /// Does the same with cells that are gathered already.
 pub fn of_summary(summary: &Summary) -> Option<Verdict> {
+    preferring(summary, &[&summary.baseline])
+}
+
+/// Does the same; among policies that are not told apart from the best, the first of the preferred ones wins.
+pub fn preferring(summary: &Summary, preferred: &[&str]) -> Option<Verdict> {
     let baseline = summary.baseline.as_str();
     if !summary.devices.is_empty() && summary.frees_nothing() {
         return Some(no_verdict());
     }
-    let per_device: Vec<DeviceVerdict> =
-        summary.devices.iter().filter_map(|d| device_verdict(d, baseline, summary.measure)).collect();
+    let per_device: Vec<DeviceVerdict> = summary
+        .devices
+        .iter()
+        .filter_map(|d| device_verdict(d, baseline, preferred, summary.measure))
+        .collect();
     let first = per_device.first()?;
     if per_device.len() > 1
         && let Some(overall) = overall(summary, &per_device)
@@ -67,8 +75,13 @@ fn unswept_sentence(device: &DeviceSummary) -> String {
     sweeps.into_iter().chain(of(true, "it trimmed nothing in the run")).collect::<Vec<_>>().join(" ")
 }
 
-fn device_verdict(device: &DeviceSummary, baseline: &str, measure: Measure) -> Option<DeviceVerdict> {
-    let choice = choose(device, baseline)?;
+fn device_verdict(
+    device: &DeviceSummary,
+    baseline: &str,
+    preferred: &[&str],
+    measure: Measure,
+) -> Option<DeviceVerdict> {
+    let choice = choose(device, preferred)?;
     let chosen = choice.chosen;
     let (speedup, low, high, significant) = match (&chosen.versus_baseline, chosen.policy == baseline) {
         (Some(c), _) => (c.ratio, c.interval.low, c.interval.high, proven(c)),

@@ -171,7 +171,7 @@ fn regression_of_policies_that_differ_in_nothing_the_lowest_median_is_used_not_t
     let cells = [three("off", 20.0, 500), three("lazy", 15.0, 344), three("judicious", 14.94, 344)].concat();
     let v = verdict(&cells).unwrap();
     assert_eq!(v.policy.as_deref(), Some("judicious"));
-    let words = "`lazy` cannot be told apart from it; it has the lower median.";
+    let words = "`lazy` cannot be told apart from `judicious`, which has the lower median.";
     assert!(v.text.contains(words), "{}", v.text);
 
     // With repetitions enough for the test, the same.
@@ -184,7 +184,7 @@ fn regression_of_policies_that_differ_in_nothing_the_lowest_median_is_used_not_t
     .concat();
     let v = verdict(&cells).unwrap();
     assert_eq!(v.policy.as_deref(), Some("judicious"));
-    let words = "`zfs` and `lazy` cannot be told apart from it; it has the lowest median.";
+    let words = "`zfs` and `lazy` cannot be told apart from `judicious`, which has the lowest median.";
     assert!(v.text.contains(words), "{}", v.text);
 }
 

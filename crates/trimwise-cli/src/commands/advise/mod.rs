@@ -19,6 +19,7 @@ use trimwise::compare::days::Trimmer;
 use trimwise::compare::ledger::WITHOUT_TRIM;
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
+use trimwise::compare::verdict;
 use trimwise::policy::PolicySpec;
 use trimwise_lab::failure::Failure;
 
@@ -182,7 +183,7 @@ fn advised(
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
     let ran = comparison.cells.len() as u32;
     advice.search.runs.compared = ran;
-    advice.conclude(&comparison, &found.space);
+    advice.conclude(&mut comparison, &found.space);
     if !comparison.partial
         && let (Some(policy), Some(bound)) = (advice.spec(), found.changed)
     {
@@ -259,9 +260,18 @@ impl Advice {
     }
 
     /// Concludes from the comparison on fresh runs.
-    fn conclude(&mut self, comparison: &Comparison, space: &Space) {
-        let verdict = &comparison.verdict;
+    fn conclude(&mut self, comparison: &mut Comparison, space: &Space) {
         let summary = Summary::of(&comparison.cells);
+        let is_over_days = self.settings.days.is_some();
+        self.today = comparison.here.as_ref().and_then(|here| here.today(is_over_days)).map(str::to_owned);
+        // Of policies that cannot be told apart, what the host has wins, and what it needs no daemon for.
+        let by_kernel = space.applicable.iter().filter(|c| c.means == Means::Kernel);
+        let by_kernel: Vec<String> = by_kernel.map(|c| c.policy.to_string()).collect();
+        let preferred: Vec<&str> = self.today.iter().chain(&by_kernel).map(String::as_str).collect();
+        if let Some(verdict) = verdict::preferring(&summary, &preferred) {
+            comparison.verdict = verdict;
+        }
+        let verdict = &comparison.verdict;
         let (Some(device), Some(own), Some(policy)) =
             (summary.devices.first(), verdict.per_device.first(), &verdict.policy)
         else {
@@ -269,8 +279,10 @@ impl Advice {
             return;
         };
         let is_there = |name: &str| device.policy(name).is_some();
-        let matters = advise::matters(device, &summary.baseline);
-        self.matters = Some(matters || ![WITHOUT_TRIM, "commit"].iter().all(|name| is_there(name)));
+        self.matters = match advise::matters(device, &summary.baseline) {
+            Some(false) if ![WITHOUT_TRIM, "commit"].iter().all(|name| is_there(name)) => None,
+            matters => matters,
+        };
         self.policy = Some(policy.clone());
         let spec = self.spec();
         self.means = space.applicable.iter().find(|c| Some(c.policy) == spec).map(|c| c.means);
@@ -283,14 +295,15 @@ impl Advice {
             life_time: own.life_time,
         });
         self.costs = advise::costs(device, policy);
-        let is_over_days = self.settings.days.is_some();
-        self.today = comparison.here.as_ref().and_then(|here| here.today(is_over_days)).map(str::to_owned);
         let mount = comparison.here.as_ref().map(|here| here.mount());
+        self.text = match self.matters {
+            Some(true) => verdict.text.clone(),
+            Some(false) => text::no_difference(&self.search, summary.measure, self.settings.reps),
+            None => text::not_told(&advise::costs(device, &summary.baseline), self.settings.reps),
+        };
         if self.matters == Some(true) {
-            self.text.clone_from(&verdict.text);
             self.apply = config::steps(&verdict.apply, mount, None);
-        } else {
-            self.text = text::no_difference(&self.search, summary.measure, self.settings.reps);
+            comparison.verdict.apply.clone_from(&self.apply);
         }
     }
 

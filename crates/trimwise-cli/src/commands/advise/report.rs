@@ -69,7 +69,10 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
         costs,
         cost_caption: text::cost_caption(advice),
         chosen: advice.policy.clone(),
-        steps_heading: with_code(&table::steps_heading(advice.policy.as_deref().unwrap_or_default())),
+        steps_heading: with_code(&table::steps_heading(
+            advice.policy.as_deref().unwrap_or_default(),
+            &advice.apply,
+        )),
         steps: advice.apply.iter().map(Step::of).collect(),
         surfaces: Gated::ALL
             .into_iter()

@@ -58,7 +58,7 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
     let policies = shortlist.iter().chain(&[Trimmer::Kernel(PolicySpec::IDEAL)]).map(ToString::to_string);
     let cells =
         policies.flat_map(|policy| (0..8).map(move |rep| made(rep, &policy, seconds))).collect::<Vec<_>>();
-    let comparison = comparison(
+    let mut comparison = comparison(
         cells.into_iter().map(|cell| if days.is_some() { over_days(cell) } else { cell }).collect(),
     );
     let searched = hunt::searched(
@@ -72,7 +72,7 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
     let settings = Settings { day: days.map(|_| "office".to_owned()), ..settings };
     let mut advice = Advice { trimwise: "0.0.0-test", ..Advice::new(settings, 7, searched) };
     advice.search.runs.compared = comparison.cells.len() as u32;
-    advice.conclude(&comparison, space);
+    advice.conclude(&mut comparison, space);
     advice.comparison = Some(comparison);
     advice
 }

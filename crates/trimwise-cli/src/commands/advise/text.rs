@@ -1,6 +1,6 @@
 //! The text of `advise`: the advice, what other choices cost, the response surface, and the steps that are left.
 
-use trimwise::advise::{Difference, Gated, Means, Place};
+use trimwise::advise::{Cost, Difference, Gated, Means, NEGLIGIBLE_PERCENT, Place};
 use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::Measure;
 use trimwise::compare::summary::Summary;
@@ -69,8 +69,33 @@ pub fn no_difference(searched: &Searched, measure: Measure, reps: u32) -> String
     };
     format!(
         "It does not matter: of {} candidates, the best ones and the usual ones do not differ from `off` by more than \
-         0.5 % in {what} or 1 % in wear, as far as {reps} fresh runs of each can show. Keep what you have.",
-        searched.runs.candidates
+         {} % in {what} or {} % in wear, by the intervals of {reps} fresh runs of each. Keep what you have.",
+        searched.runs.candidates, NEGLIGIBLE_PERCENT[0], NEGLIGIBLE_PERCENT[1]
+    )
+}
+
+/// The advice if the runs can show neither a difference nor that there is none. `costs` are those compared with the
+/// baseline.
+pub fn not_told(costs: &[Cost], reps: u32) -> String {
+    let widest = |of: &dyn Fn(&Cost) -> Option<Difference>| {
+        let known =
+            costs.iter().filter_map(of).filter(|d| d.low_percent.is_finite() && d.high_percent.is_finite());
+        let (low, high) = known
+            .fold((0.0_f64, 0.0_f64), |(low, high), d| (low.min(d.low_percent), high.max(d.high_percent)));
+        format!("{} to {}", figures::change(low / 100.0), figures::change(high / 100.0))
+    };
+    let differ = match reps {
+        1 => "one run of each has no interval".to_owned(),
+        _ => format!(
+            "by their intervals the others may differ from `off` by {} in time and {} in wear",
+            widest(&|cost| Some(cost.time)),
+            widest(&|cost| cost.wear)
+        ),
+    };
+    format!(
+        "No advice: {} of each cannot tell the best policies from the usual ones: {differ}. More (`--reps`) or longer runs \
+         tell more; until then keep what you have.",
+        if reps == 1 { "one fresh run".to_owned() } else { format!("{reps} fresh runs") },
     )
 }
 
@@ -212,6 +237,11 @@ pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<
 /// How to read them.
 pub fn cost_caption(advice: &Advice) -> String {
     let confidence = advice.costs.first().map_or(0.0, |cost| cost.time.confidence_percent.floor());
+    if confidence == 0.0 {
+        return "Compared with the first row: how much longer, and how much more the flash wears. ~: one run of each tells no \
+                policy from another."
+            .to_owned();
+    }
     format!(
         "Compared with the first row: how much longer, and how much more the flash wears, each with its {confidence} % \
          interval. ~: cannot be told apart, or too little to matter. {} runs each, with a seed that the search did not see.",
@@ -359,7 +389,8 @@ fn to_apply(advice: &Advice, wants_config: bool) -> String {
     } else if wants_config && !advice.partial {
         let why = match (advice.matters, advice.means) {
             (Some(true), Some(_)) => "the advice is a mount option or a timer, which needs no trimwised",
-            _ => "there is nothing to change",
+            (Some(false), _) => "there is nothing to change",
+            _ => "there is no advice",
         };
         text += &format!("\n{}", folded(&format!("--apply wrote nothing: {why}."), 0));
     }

@@ -105,7 +105,10 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         here: comparison.here.as_ref().map_or_else(Vec::new, |here| here.lines().to_vec()),
         verdict: with_code(&verdict.text),
         why: with_code(&verdict.why),
-        apply_heading: with_code(&table::steps_heading(verdict.policy.as_deref().unwrap_or_default())),
+        apply_heading: with_code(&table::steps_heading(
+            verdict.policy.as_deref().unwrap_or_default(),
+            &verdict.apply,
+        )),
         apply: verdict.apply.iter().map(Step::of).collect(),
         notes: table::notes(comparison, &summary),
         devices,

@@ -98,14 +98,17 @@ fn explained(why: &str, indent: usize) -> String {
 }
 
 /// The heading of the steps that apply a policy.
-pub fn steps_heading(policy: &str) -> String {
-    format!("To apply `{policy}` on a Linux host, as root (MOUNT is the mount point):")
+pub fn steps_heading(policy: &str, steps: &[Apply]) -> String {
+    let names_mount =
+        |step: &Apply| step.what.contains("MOUNT") || step.commands.iter().any(|c| c.contains("MOUNT"));
+    let mount = if steps.iter().any(names_mount) { " (MOUNT is the mount point)" } else { "" };
+    format!("To apply `{policy}` on a Linux host, as root{mount}:")
 }
 
 /// The steps that apply a policy; empty if there are none.
 pub fn steps(policy: Option<&str>, steps: &[Apply]) -> String {
     let Some(policy) = policy.filter(|_| !steps.is_empty()) else { return String::new() };
-    let mut text = format!("\n{}", folded(&steps_heading(policy), 0));
+    let mut text = format!("\n{}", folded(&steps_heading(policy, steps), 0));
     for step in steps {
         let end = if step.commands.is_empty() { '.' } else { ':' };
         text += &folded(&format!("{}{end}", step.what), 2);
