@@ -93,7 +93,7 @@ async fn run(fs: &Ext4, week: &Week) -> Result<OwnFigures, FileError> {
             fs.pread(&mut read, offset.0, &mut buffer).await?;
         } else {
             fs.pwrite(&mut write, offset.0, &buffer).await?;
-            fs.fdatasync(&mut write).await?;
+            fs.fsync(&mut write).await?;
             writes.push(sim.now().since(begin + at).as_nanos());
         }
     }

@@ -1,5 +1,6 @@
 //! White-box tests: a reference model with random operations, racing tasks, and regressions found by these.
 
+mod durable;
 mod model;
 mod races;
 mod regressions;
