@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use trimwise::compare::cell::{CellSpec, run_cell};
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::fs::host::HostConfig;
-use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -177,17 +176,11 @@ fn of_model(folder: &Path, job: &str, percent: u8) -> Speed {
     let device =
         Profile::parse(&fs::read_to_string(folder.join("drive.toml")).unwrap(), "drive.toml").unwrap();
     let linux = KERNEL.parse().unwrap();
+    let program = Program::parse("job:job.fio", job).unwrap();
     let spec = CellSpec {
-        device: device.name.clone(),
-        ssd: device.config.clone(),
-        faults: device.faults,
-        policy: "off".parse::<PolicySpec>().unwrap().into(),
-        workload: Program::parse("job:job.fio", job).unwrap().into(),
         host: HostConfig::in_guest(linux, Bytes::mib(256)),
-        format: FormatOptions::TODAY,
         utilization_percent: Some(percent.into()),
-        rep: 0,
-        seed: 1,
+        ..CellSpec::new(device, PolicySpec::OFF, program)
     };
     let cell = run_cell(&spec, Box::new(|_| ())).unwrap();
     let WorkloadFigures::Program(done) = &cell.workload else { panic!("{cell:?}") };

@@ -12,7 +12,7 @@
 //!
 //! Whoever picks the best of many by noisy figures picks, in part, the luckiest ("winner's curse"). So the gain is not
 //! that of the search: the winner and the usual choices run again, with a seed that the search did not see, and the
-//! verdict on those runs is the advice ([`Advice`]).
+//! verdict on those runs is the advice.
 
 mod outcome;
 mod search;

@@ -96,6 +96,11 @@ impl Here {
         }
     }
 
+    /// What was found, and what stands in for it, in a sentence or two each.
+    pub fn lines(&self) -> &[String; 2] {
+        &self.lines
+    }
+
     /// The two lines that open the text.
     pub fn text(&self) -> String {
         self.lines.iter().map(|line| folded(line, 0)).collect::<String>() + "\n"

@@ -20,6 +20,8 @@ use crate::report::{Entry, Figure, rendered, with_code};
 struct Page {
     title: String,
     subtitle: String,
+    /// What `--here` found, and what stands in for it.
+    here: Vec<String>,
     verdict: Value,
     why: Value,
     apply_heading: Value,
@@ -100,6 +102,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             },
             comparison.trimwise
         ),
+        here: comparison.here.as_ref().map_or_else(Vec::new, |here| here.lines().to_vec()),
         verdict: with_code(&verdict.text),
         why: with_code(&verdict.why),
         apply_heading: with_code(&table::steps_heading(verdict.policy.as_deref().unwrap_or_default())),
