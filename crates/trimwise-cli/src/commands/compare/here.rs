@@ -423,6 +423,10 @@ mod tests {
         let (stand_in, here, profile) = chosen(found(EXT4, vec![known.clone()]), "").unwrap();
         assert_eq!((here.profile.as_str(), here.matched_by), ("sata-500gb-slc", "model"));
         assert_eq!(here.scale.to_string(), "0.03125");
+        assert_eq!(
+            [true, false].map(|is_over_days| here.today(is_over_days)),
+            [Some("batch:1w"), Some("off")]
+        );
         assert_eq!((profile.config.capacity_bytes, stand_in.memory_mib), (16 << 30, Some(512)));
         assert_eq!(profile.name, "sata-500gb-slc (16 GiB)");
         assert_eq!(stand_in.linux.as_deref(), Some("6.12.43-amd64"));
