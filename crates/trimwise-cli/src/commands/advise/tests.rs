@@ -15,12 +15,9 @@ use crate::commands::{Command, CommandLine};
 type Seconds = fn(&str) -> f64;
 
 fn made(rep: u32, policy: &str, seconds: Seconds) -> Cell {
-    let mut cell = cell("sata-small", policy, rep, seconds(policy) * spread(rep, true));
-    if seconds(policy) == seconds("off") {
-        // Then it wears the flash as `off` does.
-        cell.device_stats = self::cell("sata-small", "off", rep, 100.0).device_stats;
-    }
-    cell
+    let cell = cell("sata-small", policy, rep, seconds(policy) * spread(rep, true));
+    // As fast as `off`, it also wears the flash as that does.
+    if seconds(policy) == seconds("off") { like_off(cell) } else { cell }
 }
 
 /// What the search and the comparison say if policies take these times.
@@ -145,10 +142,53 @@ fn over_days_trimwised_is_advised_as_it_decides_and_its_configuration_is_left() 
 fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
     let advice = advice(|_| 100.0);
     assert_eq!((advice.matters, advice.policy.as_deref()), (Some(false), Some("off")));
-    assert!(advice.text.starts_with("It does not matter: of 120 candidates"), "{}", advice.text);
+    assert!(advice.text.starts_with("It does not matter: of 118 candidates"), "{}", advice.text);
     assert!(advice.apply.is_empty() && advice.gain.is_none());
     let text = text::render(&advice, true);
     assert!(text.contains("--apply wrote nothing: there is nothing to change."), "{text}");
+}
+
+/// Where runs cannot tell them apart, a lower median is no reason to install a daemon.
+#[test]
+fn of_policies_alike_the_one_that_needs_no_daemon_is_advised() {
+    let advice = advice_over_days(|policy| match policy {
+        "trimwised" => 79.9,
+        "batch:1w" => 80.0,
+        _ => 100.0,
+    });
+    assert_eq!((advice.policy.as_deref(), advice.means), (Some("batch:1w"), Some(Means::Kernel)));
+    let words = "`trimwised` cannot be told apart from `batch:1w`, which takes the least change.";
+    assert!(advice.text.contains(words), "{}", advice.text);
+    let comparison = advice.comparison.as_ref().unwrap();
+    assert_eq!(comparison.verdict.policy, advice.policy);
+}
+
+/// Intervals that leave room for a large difference do not say that there is none.
+#[test]
+fn runs_that_cannot_tell_give_no_advice() {
+    let of = |policy: &str, shift: u32, reps: u32, spread: f64| -> Vec<Cell> {
+        let seconds = move |rep: u32| 100.0 * (1.0 + spread * f64::from((rep + shift) * 7 % 5));
+        (0..reps).map(|rep| cell("sata-small", policy, rep, seconds(rep))).map(like_off).collect()
+    };
+    let matters = |reps, spread| {
+        let cells = [of("off", 0, reps, spread), of("commit", 1, reps, spread)].concat();
+        let summary = Summary::of(&cells);
+        let device = &summary.devices[0];
+        (advise::matters(device, "off"), text::not_told(&advise::costs(device, "off"), reps))
+    };
+    let (told, text) = matters(8, 0.08);
+    assert_eq!(told, None);
+    assert!(text.contains("No advice: 8 fresh runs of each cannot tell"), "{text}");
+    assert!(text.contains("may differ from `off` by \u{2212}"), "{text}");
+    let (told, text) = matters(1, 0.0);
+    assert_eq!(told, None);
+    assert!(text.contains("one fresh run of each cannot tell") && text.contains("no interval"), "{text}");
+    assert_eq!(matters(8, 0.001).0, Some(false));
+}
+
+/// The same run with the wear of `off`.
+fn like_off(of: Cell) -> Cell {
+    Cell { device_stats: cell("sata-small", "off", of.rep, 100.0).device_stats, ..of }
 }
 
 #[test]
