@@ -5,6 +5,7 @@
 //! size of the cache, from what was acknowledged before the rate fell.
 
 mod layout;
+mod link;
 mod trim;
 
 use std::sync::Arc;
@@ -133,6 +134,9 @@ impl<'a> Adjusting<'a> {
         let bursts: usize = self.samples.bursts.iter().map(|b| b.spacing_ns.len()).sum();
         if let Some(rate) = self.rate("link.bytes_per_s", writes, |n| n.link_unit) {
             self.config.link.bytes_per_s = rate;
+        }
+        if let Some(unit) = self.numbers.fastest_unit {
+            self.raise_link(UNIT_BYTES as f64 * 1e9 / unit, "the fastest load, at least; ");
         }
         if let Some(ns) = self.time("link.overhead_per_command_ns", writes + bursts, |n| n.link_overhead) {
             self.config.link.overhead_per_command_ns = ns;
