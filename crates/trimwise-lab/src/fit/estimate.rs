@@ -50,6 +50,8 @@ pub(super) struct Numbers {
     pub sustained: Option<f64>,
     /// What had been acknowledged ahead of that rate, bytes.
     pub ahead: Option<f64>,
+    /// Both, by the third quarter of the write alone, and by the fourth.
+    pub tails: Option<[(f64, f64); 2]>,
     /// Sequential reads at a depth, bytes a second.
     pub sequential_read: Option<f64>,
     /// Random reads of each load: time a read.
@@ -144,7 +146,9 @@ impl Samples {
         if let (Some(after), Some(flush), Some(idle)) = (median(&self.flushes_after_ns), n.flush, idle) {
             n.program = Some(after - flush).filter(|_| after > 1.2 * idle);
         }
-        (n.sustained, n.ahead) = self.sustained().unzip();
+        let written = self.sustained();
+        (n.sustained, n.ahead) = written.map(|[all, ..]| all).unzip();
+        n.tails = written.map(|[_, tails @ ..]| tails);
         n.sequential_read = self
             .sequential_reads
             .first()
@@ -159,7 +163,7 @@ impl Samples {
         let loads = self.random_reads.iter().chain(&self.sequential_reads).chain(&self.bursts);
         let loads = loads.filter_map(|load| Some((median(&load.spacing_ns)?, load.units as f64)));
         let units = self.sustained_units as f64;
-        let writes = self.sustained().map(|(rate, _)| (units * 4096e9 / rate, units));
+        let writes = self.sustained().map(|[(rate, _), ..]| (units * 4096e9 / rate, units));
         loads.chain(writes).filter(|&(took, units)| took > 0.0 && units > 0.0)
     }
 
@@ -214,15 +218,18 @@ impl Samples {
         n.slowdown = median(&slow).filter(|_| n.backlog.iter().any(Option::is_some));
     }
 
-    /// The write rate of the second half, and how much more had been acknowledged than that rate explains.
-    fn sustained(&self) -> Option<(f64, f64)> {
+    /// The write rate of the second half, and how much more had been acknowledged than that rate explains; then the same
+    /// of its two halves alone.
+    fn sustained(&self) -> Option<[(f64, f64); 3]> {
         let ends = &self.sustained_ns;
         let bytes = (self.sustained_units * 4096) as f64;
-        let half = ends.len() / 2;
-        let (from, to) = (*ends.get(half)?, *ends.last()?);
-        let rate = bytes * (ends.len() - 1 - half) as f64 / (to - from).max(1.0);
-        let ahead = bytes * (half + 1) as f64 - rate * from;
-        (ends.len() >= 64 && to > from).then_some((rate * 1e9, ahead))
+        let (first, half, last) = (*ends.first()?, ends.len() / 2, ends.len() - 1);
+        let of = |from: usize, to: usize| {
+            let rate = bytes * (to - from) as f64 / (ends[to] - ends[from]).max(1.0);
+            (rate * 1e9, bytes * (from + 1) as f64 - rate * ends[from])
+        };
+        let middle = (half + last) / 2;
+        (ends.len() >= 64 && ends[last] > first).then(|| [of(half, last), of(half, middle), of(middle, last)])
     }
 
     /// Fixed cost, cost a unit, and cost of a unit more if it held data: the plane through the medians that is
