@@ -140,6 +140,9 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
             // Do not create a file through a dangling link.
             return match fs::symlink_metadata(path) {
                 Ok(_) => Err(kind("is a dangling symbolic link", "a file, or an unused name")),
+                Err(_) if is_among_devices(path) => {
+                    Err(kind("would be a new file among the devices", "one that exists, or a file elsewhere"))
+                }
                 Err(_) => Ok(Identity::NoFile),
             };
         }
@@ -163,6 +166,13 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
         return Err(ConsentError::HoldsData { path: shown(), what, said: said(word), serial: String::new() });
     }
     Ok(Identity::File { device: found.dev(), inode: found.ino(), is_empty: found.len() == 0 })
+}
+
+/// Whether a new file of this name would lie below /dev, in the memory of devtmpfs: a mistyped device. /dev/shm is for
+/// files.
+fn is_among_devices(path: &Path) -> bool {
+    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+    directory.is_some_and(|directory| directory.starts_with("/dev") && !directory.starts_with("/dev/shm"))
 }
 
 fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError> {

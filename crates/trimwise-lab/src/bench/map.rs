@@ -33,6 +33,10 @@ const TAIL_PERCENT: u64 = 5;
 const TAIL_TRIMS: f64 = 2.5;
 /// Requests of all kinds that a point has at least, if it is offered any.
 const REQUESTS_MIN: u64 = 20;
+/// Requests per second above which a load is said to cost nothing; they are counted once so many are done. No drive comes
+/// near: of reads it would be 80 GB/s.
+const FREE_PER_S: f64 = 2e7;
+const FREE_AFTER: u64 = 1 << 17;
 
 /// Settings of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +127,7 @@ struct Mapping<'a, D> {
 /// Measures a map. `on_progress` is called with points done and all points.
 ///
 /// # Errors
-/// What the device says before the first point; later errors end the map, which says so.
+/// [`BlockError::Unsupported`] if a load costs no time; what the device says before the first point; later errors end the map, which says so.
 pub async fn map<D: BlockDevice>(
     device: &D,
     plan: MapPlan,
@@ -232,6 +236,14 @@ impl<D: BlockDevice> Mapping<'_, D> {
             }
             last = self.device.completion().await?.completed;
             (in_flight, done) = (in_flight - 1, done + 1);
+            if done == FREE_AFTER && done as f64 > last.since(start).as_secs_f64() * FREE_PER_S {
+                return Err(BlockError::Unsupported(format!(
+                    "{}: {} cost next to no time, so there is no highest rate to offer shares of; expected a drive where \
+                     they do",
+                    self.device.facts().name,
+                    ["reads", "writes", "TRIMs"][kind]
+                )));
+            }
         }
         if kind > 0 {
             let [_, half] = self.halves();
@@ -386,6 +398,19 @@ mod tests {
         let light = at(1, 0, 0);
         assert!((light.reads.achieved_per_s / light.reads.offered_per_s - 1.0).abs() < 0.05, "{light:?}");
         assert_eq!(map_of("sata-small"), map, "the same again");
+    }
+
+    #[test]
+    fn a_drive_without_costs_has_no_map() {
+        let profile = Profile::embedded("zero-cost").unwrap();
+        let sim = Sim::new();
+        let ssd = Ssd::new(&crate::fit::sized(&profile.config).unwrap(), 1).unwrap();
+        let device = ModelDevice::new(BlockQueue::new(&sim, ssd, QueueConfig::default()), "free");
+        let region = UnitRange::new(Lpn(0), 64 << 8);
+        let point = SimDuration::from_millis(100);
+        let plan = MapPlan { region, point, content: ContentClass::Incompressible, seed: 1 };
+        let refused = sim.run(async move { map(&device, plan, &|_, _| {}).await }).unwrap().unwrap_err();
+        assert!(refused.to_string().starts_with("free: reads cost next to no time"), "{refused}");
     }
 
     #[test]

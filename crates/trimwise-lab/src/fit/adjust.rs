@@ -5,6 +5,8 @@
 //! size of the cache, from what was acknowledged before the rate fell.
 
 mod layout;
+mod link;
+mod sustained;
 mod trim;
 
 use std::sync::Arc;
@@ -133,6 +135,9 @@ impl<'a> Adjusting<'a> {
         let bursts: usize = self.samples.bursts.iter().map(|b| b.spacing_ns.len()).sum();
         if let Some(rate) = self.rate("link.bytes_per_s", writes, |n| n.link_unit) {
             self.config.link.bytes_per_s = rate;
+        }
+        if let Some(unit) = self.numbers.fastest_unit {
+            self.raise_link(UNIT_BYTES as f64 * 1e9 / unit, "the fastest load, at least; ");
         }
         if let Some(ns) = self.time("link.overhead_per_command_ns", writes + bursts, |n| n.link_overhead) {
             self.config.link.overhead_per_command_ns = ns;
@@ -370,100 +375,5 @@ impl<'a> Adjusting<'a> {
             samples: self.samples.reads.iter().map(|sized| sized.latencies_ns.len()).sum(),
             how: "the largest read that one die serves; ",
         });
-    }
-
-    /// The rate of the model's sustained write.
-    fn model_sustained(&self) -> Result<Numbers, Failure> {
-        Ok(model::run(&self.config, self.plan, Job::Sustained, self.stop)?.samples.numbers())
-    }
-
-    /// What limits the sustained write.
-    fn sustained(&mut self) -> Result<(), Failure> {
-        let Some(rate) = self.estimate(|n| n.sustained, 0.0) else { return Ok(()) };
-        self.config.controller.write_bytes_per_s = None;
-        let predicted = |n: Numbers| n.sustained.unwrap_or(0.0);
-        let mut reached = predicted(self.model_sustained()?);
-        // The flash may be too slow: more dies if reads left that open, or else programs that are shorter in effect.
-        while reached < rate.value * (1.0 - SAME) && !self.dies_known {
-            let g = &self.config.geometry;
-            let Some(config) = with_dies(&self.config, (g.channels, g.dies_per_channel * 2)) else { break };
-            let before = std::mem::replace(&mut self.config, config);
-            let now = predicted(self.model_sustained()?);
-            if now < reached * 1.05 {
-                self.config = before;
-                break;
-            }
-            reached = now;
-        }
-        if reached < rate.value * (1.0 - SAME) && reached > 0.0 {
-            let before = *self.t_prog();
-            *self.t_prog() = ((before as f64 * reached / rate.value).round() as u64).max(1);
-            let now = predicted(self.model_sustained()?);
-            if now < reached * 1.02 {
-                *self.t_prog() = before;
-            } else {
-                let has_slc = self.config.slc.is_some();
-                let setting = if has_slc { "slc.t_prog_ns" } else { "nand.t_prog_ns" };
-                let ns = *self.t_prog();
-                self.fits.retain(|fit| fit.setting != setting);
-                let by = |rate_end: f64| ns as f64 * rate.value / rate_end.max(1.0);
-                let found = Estimate { value: ns as f64, low: by(rate.high), high: by(rate.low) };
-                let samples = self.samples.sustained_ns.len();
-                self.note(setting, found, samples, "what the sustained write needs with these dies; ");
-                reached = now;
-            }
-        }
-        if reached <= rate.value * (1.0 + SAME) {
-            return Ok(());
-        }
-        let mut limit = rate.value;
-        for _ in 0..3 {
-            self.config.controller.write_bytes_per_s = Some(limit.round() as u64);
-            let now = predicted(self.model_sustained()?);
-            if now <= 0.0 || (now / rate.value - 1.0).abs() < 0.001 {
-                break;
-            }
-            limit *= rate.value / now;
-        }
-        let by = limit / rate.value;
-        let found = Estimate { value: limit, low: rate.low * by * 0.998, high: rate.high * by * 1.002 };
-        let samples = self.samples.sustained_ns.len();
-        let how = "the sustained write, below what the flash of the base would take; ";
-        let value = self.note("controller.write_bytes_per_s", found, samples, how);
-        self.config.controller.write_bytes_per_s = Some(value);
-        Ok(())
-    }
-
-    /// The size of the write cache.
-    fn cache(&mut self) -> Result<(), Failure> {
-        let transfer = (self.samples.sustained_units * UNIT_BYTES) as f64;
-        let whole = transfer * self.samples.sustained_ns.len() as f64;
-        let seen = |ahead: f64| ahead > 2.0 * transfer && ahead < 0.4 * whole;
-        let Some(ahead) = self.estimate(|n| n.ahead, transfer).filter(|e| seen(e.value)) else {
-            return Ok(());
-        };
-        let base = self.config.cache.bytes;
-        if base == 0 {
-            return Ok(());
-        }
-        let least = 2 * self.stripe_units() * u64::from(self.config.gc.host_frontiers) * UNIT_BYTES;
-        let mut bytes = ahead.value;
-        for _ in 0..4 {
-            self.config.cache.bytes = ((bytes / UNIT_BYTES as f64).round() as u64 * UNIT_BYTES).max(least);
-            let Some(now) = self.model_sustained()?.ahead else { break };
-            if (now - ahead.value).abs() < transfer / 8.0 {
-                break;
-            }
-            bytes = (bytes + ahead.value - now).max(least as f64);
-        }
-        if self.config.validate().is_err() || !seen(bytes) {
-            self.config.cache.bytes = base;
-            return Ok(());
-        }
-        let bytes = self.config.cache.bytes as f64;
-        let (low, high) = (bytes + ahead.low - ahead.value, bytes + ahead.high - ahead.value);
-        let found = Estimate { value: bytes, low, high };
-        self.note("cache.bytes", found, self.samples.sustained_ns.len(), "");
-        Ok(())
     }
 }

@@ -28,6 +28,8 @@ const NOTICED: f64 = 0.01;
 /// The numbers, each `None` where the measurements do not tell. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Numbers {
+    /// The time of a unit in the load that moved most.
+    pub fastest_unit: Option<f64>,
     /// Link: time for a unit.
     pub link_unit: Option<f64>,
     /// Link: time for a command.
@@ -48,6 +50,8 @@ pub(super) struct Numbers {
     pub sustained: Option<f64>,
     /// What had been acknowledged ahead of that rate, bytes.
     pub ahead: Option<f64>,
+    /// Both, by the third quarter of the write alone, and by the fourth.
+    pub tails: Option<[(f64, f64); 2]>,
     /// Sequential reads at a depth, bytes a second.
     pub sequential_read: Option<f64>,
     /// Random reads of each load: time a read.
@@ -83,7 +87,12 @@ impl Samples {
     pub(super) fn numbers(&self) -> Numbers {
         let mut n = Numbers::default();
         let read = |units: u64| of_size(&self.reads, units);
-        let write_line = line(&self.writes);
+        n.fastest_unit = self.loads().map(|(took, units)| took / units).min_by(f64::total_cmp);
+        // No unit takes the link longer than a unit took in any load: single writes on a busy host would say so.
+        let write_line = match (line(&self.writes), n.fastest_unit) {
+            (Some((slope, fixed)), Some(least)) if slope > least => Some((least, fixed + slope - least)),
+            (line, _) => line,
+        };
         n.link_unit = write_line.map(|(slope, _)| slope).filter(|&slope| slope > 0.0);
         let [burst, larger] = BURST_UNITS.map(|units| {
             self.bursts.iter().find(|burst| burst.units == units).and_then(|b| median(&b.spacing_ns))
@@ -106,6 +115,12 @@ impl Samples {
                 n.write_overhead = Some(controller.max(0.0));
                 n.link_overhead = Some((fixed - controller).max(0.0));
             }
+        }
+        if let (Some(overhead), Some(unit)) = (n.link_overhead, n.link_unit) {
+            // Nor a command longer than one took in any load.
+            let shorter = self.loads().filter(|(took, units)| overhead + units * unit > 1.05 * took);
+            let least = shorter.map(|(took, units)| (took - units * unit).max(0.0)).min_by(f64::total_cmp);
+            n.link_overhead = Some(least.unwrap_or(overhead));
         }
         for (found, load) in n.random_read.iter_mut().zip(&self.random_reads) {
             *found = median(&load.spacing_ns);
@@ -131,7 +146,9 @@ impl Samples {
         if let (Some(after), Some(flush), Some(idle)) = (median(&self.flushes_after_ns), n.flush, idle) {
             n.program = Some(after - flush).filter(|_| after > 1.2 * idle);
         }
-        (n.sustained, n.ahead) = self.sustained().unzip();
+        let written = self.sustained();
+        (n.sustained, n.ahead) = written.map(|[all, ..]| all).unzip();
+        n.tails = written.map(|[_, tails @ ..]| tails);
         n.sequential_read = self
             .sequential_reads
             .first()
@@ -139,6 +156,15 @@ impl Samples {
         n.stream = median(&self.stream_ns).zip(read(16)).map(|(stream, random)| stream / random);
         self.trim_numbers(&mut n, miss);
         n
+    }
+
+    /// Time a transfer and its units, for each load with several at a time.
+    fn loads(&self) -> impl Iterator<Item = (f64, f64)> {
+        let loads = self.random_reads.iter().chain(&self.sequential_reads).chain(&self.bursts);
+        let loads = loads.filter_map(|load| Some((median(&load.spacing_ns)?, load.units as f64)));
+        let units = self.sustained_units as f64;
+        let writes = self.sustained().map(|[(rate, _), ..]| (units * 4096e9 / rate, units));
+        loads.chain(writes).filter(|&(took, units)| took > 0.0 && units > 0.0)
     }
 
     /// The largest read whose units all come from one die, one after the other: the next size is faster than that.
@@ -192,15 +218,18 @@ impl Samples {
         n.slowdown = median(&slow).filter(|_| n.backlog.iter().any(Option::is_some));
     }
 
-    /// The write rate of the second half, and how much more had been acknowledged than that rate explains.
-    fn sustained(&self) -> Option<(f64, f64)> {
+    /// The write rate of the second half, and how much more had been acknowledged than that rate explains; then the same
+    /// of its two halves alone.
+    fn sustained(&self) -> Option<[(f64, f64); 3]> {
         let ends = &self.sustained_ns;
         let bytes = (self.sustained_units * 4096) as f64;
-        let half = ends.len() / 2;
-        let (from, to) = (*ends.get(half)?, *ends.last()?);
-        let rate = bytes * (ends.len() - 1 - half) as f64 / (to - from).max(1.0);
-        let ahead = bytes * (half + 1) as f64 - rate * from;
-        (ends.len() >= 64 && to > from).then_some((rate * 1e9, ahead))
+        let (first, half, last) = (*ends.first()?, ends.len() / 2, ends.len() - 1);
+        let of = |from: usize, to: usize| {
+            let rate = bytes * (to - from) as f64 / (ends[to] - ends[from]).max(1.0);
+            (rate * 1e9, bytes * (from + 1) as f64 - rate * ends[from])
+        };
+        let middle = (half + last) / 2;
+        (ends.len() >= 64 && ends[last] > first).then(|| [of(half, last), of(half, middle), of(middle, last)])
     }
 
     /// Fixed cost, cost a unit, and cost of a unit more if it held data: the plane through the medians that is
@@ -431,6 +460,25 @@ mod tests {
             let close = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() < 1.0;
             assert!(close(n.write_overhead, controller) && close(n.link_overhead, overhead), "{n:?}");
         }
+    }
+
+    #[test]
+    fn the_link_is_no_slower_than_any_load() {
+        let load = |depth, units, took: f64| super::super::probe::AtDepth {
+            depth,
+            units,
+            spacing_ns: vec![took; 3],
+        };
+        let single = |units: u64| Sized { units, latencies_ns: vec![90_000.0 + units as f64 * 60_000.0; 3] };
+        let busy = Samples {
+            writes: [1, 2, 4, 8, 64].map(single).to_vec(),
+            bursts: BURST_UNITS.map(|units| load(32, units, 70_000.0 + units as f64 * 60_000.0)).to_vec(),
+            random_reads: vec![load(4, 1, 30_000.0), load(32, 8, 104_000.0)],
+            ..Samples::default()
+        };
+        let n = busy.numbers();
+        assert_eq!(n.link_unit, Some(13_000.0), "315 MB/s, though single writes say 68 MB/s");
+        assert!(n.link_overhead.unwrap() <= 17_000.0, "a read at depth 4 took 30 us: {n:?}");
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub const REGION_MIN: Bytes = Bytes::mib(64);
 /// From this error of a prediction on, a profile comes with a warning.
 const UNRELIABLE_PERCENT: f64 = 25.0;
 
+/// A fit whose errors are larger than the base's by this much, on average, predicts worse; less is no difference.
+const WORSE_PERCENT: f64 = 1.0;
+
 /// What was measured on a drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
@@ -55,6 +58,8 @@ pub struct Measured {
     pub region_bytes: u64,
     /// Size of the whole drive, if it is known and not that of the target.
     pub drive_bytes: Option<u64>,
+    /// The model that it reports, if it is known.
+    pub drive_model: Option<String>,
     /// Measurements.
     #[serde(rename = "measurements")]
     pub samples: Samples,
@@ -89,8 +94,12 @@ pub struct Fitted {
     pub fits: Vec<Fit>,
     /// What a user should know.
     pub notes: Vec<String>,
+    /// Why not to rely on it.
+    pub warnings: Vec<String>,
     /// How well held-back tests are predicted.
     pub predictions: Vec<Prediction>,
+    /// Whether their errors are larger than those of the base, on average.
+    pub predicts_worse: bool,
     /// A read while TRIMs of 1 MiB follow each other takes this many times as long as one alone; `None` without TRIM.
     pub read_beside_trims: Option<f64>,
 }
@@ -138,6 +147,7 @@ pub async fn measure<D: BlockDevice>(
         trim: facts.trim.is_some(),
         region_bytes: Bytes::from_units(plan.region.units).0,
         drive_bytes: None,
+        drive_model: None,
         samples,
         held,
     })
@@ -156,6 +166,8 @@ pub fn fit(
 ) -> Result<Fitted, Failure> {
     let mut adjusting = Adjusting::new(&base.config, &measured.samples, plan, stop);
     adjusting.all(measured.trim)?;
+    // What was held back must not contradict the link either; then it is held back no longer.
+    let used = adjusting.raise_link_to(&measured.held);
     let Adjusting { mut config, fits, mut notes, .. } = adjusting;
     if let Some(bytes) = measured.drive_bytes {
         config = write::of_size(&config, bytes).unwrap_or(config);
@@ -164,7 +176,7 @@ pub fn fit(
     let held = |config| model::run(config, plan, Job::HeldBack, stop).map(|outcome| outcome.held);
     let (predicted, of_base) = (held(&config)?, held(&base.config).unwrap_or_default());
     let error = |predicted: f64, measured: f64| (predicted / measured - 1.0) * 100.0;
-    let predictions = measured.held.iter().filter_map(|m| {
+    let predictions = measured.held.iter().filter(|m| !used.contains(&m.test)).filter_map(|m| {
         let of = |all: &[Held]| all.iter().find(|p| p.test == m.test).map(|p| p.per_s);
         let predicted_per_s = of(&predicted)?;
         Some(Prediction {
@@ -177,13 +189,26 @@ pub fn fit(
     });
     let predictions: Vec<Prediction> = predictions.collect();
     let worst = predictions.iter().map(|p| p.error_percent.abs()).fold(0.0, f64::max);
+    let mut warnings = Vec::new();
+    let mean = |of: fn(&Prediction) -> f64| {
+        predictions.iter().map(|p| of(p).abs()).sum::<f64>() / predictions.len().max(1) as f64
+    };
+    let (own, of_base) = (mean(|p| p.error_percent), mean(|p| p.base_error_percent));
+    // Neither is off by less than noise.
+    let predicts_worse = own > of_base + WORSE_PERCENT;
+    if predicts_worse {
+        warnings.push(format!(
+            "the fit predicts worse than {}: the held-back errors are {own:.0} % on average, and {of_base:.0} % of {0}",
+            base.name
+        ));
+    }
     if worst > UNRELIABLE_PERCENT {
-        notes.push(format!(
+        warnings.push(format!(
             "a held-back test is mispredicted by {worst:.0} %: the host was busy, or the model has no drive like this; do \
              not rely on this profile where such loads matter"
         ));
     }
-    let toml = write::toml(name, measured, base, &config, &fits, &predictions);
+    let toml = write::toml(name, measured, base, &config, &fits, &predictions, &warnings);
     let profile = Profile::parse(&toml, name)
         .map_err(|error| Failure::run(format!("the fitted profile cannot be read: {error}")))?;
     if base.config.slc.is_some() {
@@ -192,5 +217,5 @@ pub fn fit(
         );
     }
     let read_beside_trims = measured.samples.numbers().beside_trims;
-    Ok(Fitted { toml, profile, fits, notes, predictions, read_beside_trims })
+    Ok(Fitted { toml, profile, fits, notes, warnings, predictions, predicts_worse, read_beside_trims })
 }

@@ -126,8 +126,8 @@ pub struct Held {
     pub test: &'static str,
     /// Transfers per second.
     pub per_s: f64,
-    /// Bytes per second.
-    pub bytes_per_s: f64,
+    /// Bytes per second over the link; `None` where some went the other way or nowhere.
+    pub bytes_per_s: Option<f64>,
 }
 
 /// Called now and then with what is being measured and the share that is done, in thousandths.
@@ -228,24 +228,28 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         }
         let mut held = Vec::new();
         let limit = Some(self.share(0.05));
-        let mut add = |test: &'static str, ends: &Ends, depth: usize, units: u64| {
+        let mut add = |test: &'static str, ends: &Ends, depth: usize, units: Option<u64>| {
             if let Some(spacing) = spacing(ends, depth) {
                 let per_s = 1e9 / spacing;
-                held.push(Held { test, per_s, bytes_per_s: per_s * (units * 4096) as f64 });
+                held.push(Held {
+                    test,
+                    per_s,
+                    bytes_per_s: units.map(|units| per_s * (units * 4096) as f64),
+                });
             }
         };
         let ends = self.random(8, 4, 2048, limit, 100).await?;
-        add("random reads, 16 KiB, QD 8", &ends, 8, 4);
+        add("random reads, 16 KiB, QD 8", &ends, 8, Some(4));
         let ends = self.sequential(false, 16, 2, 2048, limit).await?;
-        add("sequential reads, 64 KiB, QD 2", &ends, 2, 16);
+        add("sequential reads, 64 KiB, QD 2", &ends, 2, Some(16));
         if !self.plan.read_only {
             let ends = self.random(4, 1, 4096, limit, 70).await?;
-            add("random 70 % reads, 4 KiB, QD 4", &ends, 4, 1);
+            add("random 70 % reads, 4 KiB, QD 4", &ends, 4, None);
             let ends = self.random(8, 8, 4096, limit, 0).await?;
-            add("random writes, 32 KiB, QD 8", &ends, 8, 8);
+            add("random writes, 32 KiB, QD 8", &ends, 8, Some(8));
             if self.device.facts().trim.is_some() {
                 let ends = self.writes_and_trims().await?;
-                add("a write and a TRIM of 64 KiB in turn, QD 1", &ends, 1, 16);
+                add("a write and a TRIM of 64 KiB in turn, QD 1", &ends, 1, None);
             }
             self.flush().await?;
         }

@@ -8,11 +8,15 @@ use trimwise::ssd::Ssd;
 use trimwise::units::SimDuration;
 
 fn measured(truth: &Profile, read_only: bool) -> (Measured, Plan) {
+    measured_for(truth, read_only, 30)
+}
+
+fn measured_for(truth: &Profile, read_only: bool, seconds: u64) -> (Measured, Plan) {
     let sim = Sim::new();
     let ssd = Ssd::new(&sized(&truth.config).unwrap(), 7).unwrap();
     let device = ModelDevice::new(BlockQueue::new(&sim, ssd, QueueConfig::default()), truth.name.clone());
     let region = check(device.facts()).unwrap();
-    let plan = Plan { region, read_only, time: SimDuration::from_secs(30), seed: 1 };
+    let plan = Plan { region, read_only, time: SimDuration::from_secs(seconds), seed: 1 };
     let measured = sim.run(async move {
         if read_only {
             fill(&device, plan).await?;
@@ -91,6 +95,39 @@ fn a_drive_whose_trims_work_on_in_the_background_is_found_again() {
     let trim = &fitted.profile.config.trim;
     assert_eq!(trim.place, trimwise::ssd::TrimPlace::Background);
     assert_eq!(trim.slowdown_percent, 100);
+}
+
+#[test]
+fn a_drive_that_begins_to_collect_does_not_tell_its_cache() {
+    let mut truth = Profile::embedded("sata-small").unwrap();
+    truth.config.capacity_bytes = Bytes::gib(1).0;
+    truth.config.geometry.pages_per_block = 32;
+    let base = Profile::embedded("sata-small").unwrap();
+    let (measured, plan) = measured_for(&truth, false, 5);
+    let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
+    let limits = ["cache.bytes", "controller.write_bytes_per_s"];
+    assert!(fitted.fits.iter().all(|fit| !limits.contains(&fit.setting)), "{:?}", fitted.fits);
+    assert!(fitted.notes.iter().any(|note| note.contains("cache was not told")), "{:?}", fitted.notes);
+}
+
+#[test]
+fn a_profile_does_not_contradict_its_measurements_and_says_where_it_is_the_worse_one() {
+    // A busy host: single commands wait for a processor, loads do not.
+    let base = Profile::embedded("sata-small").unwrap();
+    let (mut measured, plan) = measured_for(&base, false, 5);
+    for (i, sized) in measured.samples.writes.iter_mut().enumerate() {
+        sized.latencies_ns.iter_mut().for_each(|ns| *ns *= 8.0 + i as f64);
+    }
+    let trims = measured.samples.trims.iter_mut();
+    trims.for_each(|sized| sized.latencies_ns.iter_mut().for_each(|ns| *ns *= 8.0));
+    let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
+    let link = fitted.profile.config.link.bytes_per_s as f64;
+    let seen = measured.held.iter().filter_map(|held| held.bytes_per_s);
+    let seen = seen.chain(measured.samples.numbers().sequential_read).fold(0.0, f64::max);
+    assert!(link >= 0.999 * seen, "{link} and {seen}");
+    assert!(fitted.predicts_worse, "the base is the truth: {:?}", fitted.predictions);
+    assert!(fitted.warnings[0].contains("predicts worse than sata-small"), "{:?}", fitted.warnings);
+    assert!(fitted.toml.contains("# Warning: the fit predicts worse"));
 }
 
 #[test]

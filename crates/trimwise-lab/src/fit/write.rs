@@ -15,6 +15,7 @@ pub(super) fn toml(
     config: &SsdConfig,
     fits: &[Fit],
     predictions: &[Prediction],
+    warnings: &[String],
 ) -> String {
     let mut settings: Vec<(String, SettingValue, String)> = Vec::new();
     for setting in &base.settings {
@@ -75,8 +76,14 @@ pub(super) fn toml(
             p.test, p.measured_per_s, p.predicted_per_s, p.error_percent
         );
     }
+    for warning in warnings {
+        let _ = writeln!(text, "# Warning: {warning}.");
+    }
     let description = format!("Fitted to {}; the rest is from {}", measured.device, base.name);
     let _ = writeln!(text, "\nname = {}\ndescription = {}", quoted(name), quoted(&description));
+    if let Some(model) = &measured.drive_model {
+        let _ = writeln!(text, "models = [{}]", quoted(model));
+    }
     let mut table = "";
     for (name, value, _) in &settings {
         let (of, key) = name.rsplit_once('.').unwrap_or(("", name));

@@ -29,7 +29,7 @@ pub struct BenchArguments {
     pub map: bool,
 
     /// How long each point of --map lasts; there are 144 points, or 36 without TRIM [default: 1]
-    #[arg(long, value_name = "SECONDS", requires = "map", allow_negative_numbers = true,
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true,
           value_parser = whole::<u64>(1, 3600))]
     pub point: Option<u64>,
 

@@ -108,6 +108,7 @@ fn plan(arguments: &BenchArguments, device: &impl BlockDevice) -> Result<MapPlan
 fn failed(error: BlockError) -> Failure {
     match error {
         BlockError::Interrupted => Failure::Interrupted,
+        BlockError::Unsupported(why) => Failure::usage(why),
         other => Failure::run(other),
     }
 }

@@ -73,6 +73,10 @@ pub fn run(
     if arguments.map {
         return map::run(arguments, real.as_ref(), on_signal);
     }
+    // clap drops what an option requires if that conflicts with the tests.
+    if arguments.point.is_some() {
+        return Err(Failure::usage("--point: without --map; expected --map in place of tests"));
+    }
     let tests: Result<Vec<Test>, _> = arguments.tests.iter().map(|t| t.parse::<Test>()).collect();
     let tests = tests.map_err(Failure::usage)?;
     let destinations = Destinations::check(&OutputArguments {

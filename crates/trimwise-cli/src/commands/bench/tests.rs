@@ -79,6 +79,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     for (line, words) in [
         ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),
         ("sata-small fill:0", "column 6: '0'; expected percent"),
+        ("sata-small fill --point 2", "--point: without --map"),
         ("sata-smal fill", "sata-smal: neither a built-in name"),
         ("file: fill", "'file:' is not a real target; expected file:PATH"),
         ("dev:/dev/null fill --size 1GiB", "--size: dev:/dev/null has its own size"),

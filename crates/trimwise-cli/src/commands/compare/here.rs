@@ -275,7 +275,7 @@ impl StandIn {
 
     fn stand_in_line(&self, name: &str, profile: &Profile, scale: f64) -> String {
         let capacity = Bytes(profile.config.capacity_bytes);
-        let mut line = format!("In its place: {name}, {}; it was not fitted to this drive.", self.why);
+        let mut line = format!("In its place: {name}, {}{}.", self.why, self.whether_fitted(profile));
         if scale < 0.995 {
             line += &format!(" Scaled to 1/{} ({capacity}", figure(1.0 / scale));
             if let Some(memory) = self.memory_mib {
@@ -303,6 +303,18 @@ impl StandIn {
             line += &format!(" Linux {} is unknown to the model.", self.found.kernel);
         }
         line
+    }
+
+    /// Whether the profile was fitted to this drive, as far as it tells.
+    fn whether_fitted(&self, profile: &Profile) -> &'static str {
+        let model = self.found.drives.first().map_or("", |drive| drive.model.as_str());
+        match self.is_given() {
+            false => "; it was not fitted to this drive",
+            true if profile.fitted().next().is_none() => "",
+            true if profile.models.is_empty() || model.is_empty() => ", fitted",
+            true if profile.describes(model) => ", fitted to a drive of this model",
+            true => ", fitted to a drive of another model",
+        }
     }
 }
 
@@ -478,9 +490,31 @@ mod tests {
             let (stand_in, here, profile) = chosen(found, "--device sata-small --memory 700").unwrap();
             assert!(stand_in.is_given() && here.scale.to_string() == "1", "{here:?}");
             assert_eq!((profile.name.as_str(), stand_in.memory_mib), ("sata-small", Some(700)));
+            let text = words(&here);
+            assert!(text.contains("sata-small, as --device says.") && !text.contains("fitted"), "{text}");
         }
         let several = chosen(found(EXT4, vec![disk]), "--device sata-small sata-generic").err().unwrap();
         assert!(several.to_string().contains("one --device"), "{several}");
+    }
+
+    #[test]
+    fn a_fitted_profile_says_so_and_whether_its_drive_is_of_this_model() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("my.toml");
+        let own = Profile::embedded_text("sata-generic").unwrap();
+        assert!(own.contains("\n[sources]\n") && !own.contains("\"cache.bytes\""));
+        let fitted =
+            own.replacen("\n[sources]\n", "\n[sources]\n\"cache.bytes\" = \"fitted: 1 [1, 1] 95 %\"\n", 1);
+        for (models, expected) in [
+            ("", "as --device says, fitted."),
+            ("models = [\"X 100\"]\n", "as --device says, fitted to a drive of this model."),
+            ("models = [\"Y\"]\n", "as --device says, fitted to a drive of another model."),
+        ] {
+            std::fs::write(&path, format!("{models}{fitted}")).unwrap();
+            let found = found(EXT4, vec![drive(Transport::Ata, "X 100", 100)]);
+            let (_, here, _) = chosen(found, &format!("--device {}", path.display())).unwrap();
+            assert!(words(&here).contains(expected), "{}", words(&here));
+        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::defaults;
 /// Arguments of `fit`.
 #[derive(Debug, Args)]
 #[command(
-    after_long_help = "Measures a drive for half a minute and writes a profile of it, for `compare --device my.toml`. \
+    mut_arg("force", |arg| arg.help("Replace the files of --out and --json if they exist")),
+    after_long_help = "Measures a drive for half a minute and writes a profile of it, for `compare --here PATH \
+    --device my.toml`. \
     Each value that a short bench shows has a 95 % interval; the others are those of a built-in profile, and say so. \
     Tests that nothing is fitted to show how well the profile predicts the drive.\n\n\
     Examples:\n  \
@@ -25,8 +27,8 @@ use crate::defaults;
     a built-in profile as if it were a drive: what does a fit find again?"
 )]
 pub struct FitArguments {
-    /// A directory or a file (written in a new file, or in one that is empty or confirmed), a block device, or
-    /// model:NAME; file:PATH and dev:PATH as with `bench`
+    /// A directory or file that exists (written in a new file, or in one that is empty or confirmed), a block device, or
+    /// model:NAME; file:PATH (also a new file) and dev:PATH as with `bench`
     #[arg(value_name = "DEV|FILE", value_parser = word)]
     pub target: String,
 
@@ -38,7 +40,7 @@ pub struct FitArguments {
     #[arg(long, short = 'o', value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// About how long to measure; models take it in virtual time
+    /// About how long to measure, 5 to 3600; models take it in virtual time
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u64>(5, 3600),
           allow_negative_numbers = true)]
     pub seconds: u64,
@@ -52,7 +54,7 @@ pub struct FitArguments {
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// With a new or empty file: its size [default: 1GiB]
+    /// With a new or empty file: its size, at least 64 MiB [default: 1GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
     pub size: Option<Bytes>,
 

@@ -18,7 +18,7 @@ use trimwise::units::SimDuration;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::fit::{self, Fitted, Measured, OnStep, Plan, Prediction};
 use trimwise_linux::block_on;
-use trimwise_linux::here::{Here, drives_of_device};
+use trimwise_linux::here::{Drive, Here, drives_of_device};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, Target};
 
@@ -53,8 +53,12 @@ pub struct FitReport {
     pub fitted: Vec<FittedSetting>,
     /// Tests that nothing was fitted to.
     pub held_back: Vec<Prediction>,
+    /// Whether their errors are larger than those of the base, on average.
+    pub predicts_worse_than_base: bool,
     /// A read while TRIMs follow each other, as a multiple of one alone.
     pub read_beside_trims: Option<f64>,
+    /// Why not to rely on the profile.
+    pub warnings: Vec<String>,
     /// What a reader should know.
     pub notes: Vec<String>,
     /// The profile, as `--out` writes it.
@@ -64,6 +68,9 @@ pub struct FitReport {
     /// Where the profile was written.
     #[serde(skip)]
     pub out: Option<PathBuf>,
+    /// A directory on the drive, if one is known.
+    #[serde(skip)]
+    pub directory: Option<PathBuf>,
 }
 
 /// A fitted setting.
@@ -100,7 +107,7 @@ pub fn run(
         destinations.expect_apart("--out", out)?;
     }
     let what = target(arguments)?;
-    let (base, chosen_by, drive_bytes) = base(arguments, &what)?;
+    let (base, chosen_by, drive) = base(arguments, &what)?;
     let stop = on_signal(OnInterrupt::Stop)?;
     let progress = Progress::of(1, "fits");
     let on_step = |step: &'static str, thousandths: u64| {
@@ -112,14 +119,27 @@ pub fn run(
         What::Real(real) => on_real(arguments, real, &stop, &on_step),
     };
     let (mut measured, plan, mut notes) = measured.inspect_err(|_| progress.finish())?;
-    measured.drive_bytes = drive_bytes;
+    if let Some(drive) = drive {
+        measured.drive_bytes = Some(drive.size.0).filter(|&bytes| bytes > 0);
+        measured.drive_model = Some(drive.model).filter(|model| !model.is_empty());
+    }
     on_step("fitting", 950);
     let name =
         arguments.out.as_deref().and_then(Path::file_stem).map_or("fitted".into(), |s| s.to_string_lossy());
     let name: String = name.chars().filter(|c| !c.is_control()).collect();
     let fitted = fit::fit(&measured, &base, &name, plan, &stop);
     progress.finish();
-    let Fitted { toml, fits, notes: of_fit, predictions, read_beside_trims, .. } = fitted?;
+    let Fitted {
+        toml, fits, notes: of_fit, warnings, predictions, predicts_worse, read_beside_trims, ..
+    } = fitted?;
+    if fits.is_empty() {
+        return Err(Failure::run(format!(
+            "{}: nothing was fitted: what was measured does not fit {}; expected another --from{}",
+            arguments.target,
+            base.name,
+            if arguments.read_only { ", or no --read-only" } else { "" }
+        )));
+    }
     notes.extend(of_fit);
     if let Some(out) = &arguments.out {
         destinations.write_result("--out", out, &toml)?;
@@ -141,11 +161,14 @@ pub fn run(
         measured,
         fitted: fitted.collect(),
         held_back: predictions,
+        predicts_worse_than_base: predicts_worse,
         read_beside_trims,
+        warnings,
         notes,
         profile_toml: toml,
         command: command(arguments),
         out: arguments.out.clone(),
+        directory: directory_here(&what),
     };
     destinations.deliver(&report, || table::render(&report))
 }
@@ -154,6 +177,11 @@ pub fn run(
 fn target(arguments: &FitArguments) -> Result<What, Failure> {
     let FitArguments { target, size, destroy, .. } = arguments;
     if let Some(name) = target.strip_prefix("model:") {
+        if name.is_empty() {
+            return Err(Failure::usage(
+                "model: without a name; expected model:NAME, a built-in profile (see `trimwise devices`) or a TOML file",
+            ));
+        }
         for (option, given) in [("--size", size.is_some()), ("--destroy", destroy.is_some())] {
             if given {
                 return Err(Failure::usage(format!(
@@ -163,6 +191,12 @@ fn target(arguments: &FitArguments) -> Result<What, Failure> {
         }
         let profile = input::profile(name, "device").map_err(input::as_argument)?;
         return Ok(What::Model(Box::new(profile)));
+    }
+    if let Some(size) = size.filter(|&size| size < fit::REGION_MIN) {
+        return Err(Failure::usage(format!(
+            "--size: {size} to measure on; expected at least {}",
+            fit::REGION_MIN
+        )));
     }
     let found = fs::metadata(target);
     let written = match &found {
@@ -184,15 +218,21 @@ fn target(arguments: &FitArguments) -> Result<What, Failure> {
                 "{target}: neither file nor device; expected model:{target}?"
             )));
         }
-        _ => format!("file:{target}"),
+        // A mistyped name must not become a file.
+        Err(error) => {
+            return Err(Failure::usage(format!(
+                "{target}: {error}; expected a file, directory or device that exists, or file:{target} for a new file"
+            )));
+        }
+        Ok(_) => format!("file:{target}"),
     };
     RealTarget::parse(&written, *size, destroy.as_ref())?.map(What::Real).ok_or_else(|| {
         Failure::usage(format!("{target}: expected a file, a directory, a device or model:NAME"))
     })
 }
 
-/// The profile of what is not measured, how it was chosen, and the size of the real drive.
-fn base(arguments: &FitArguments, what: &What) -> Result<(Profile, &'static str, Option<u64>), Failure> {
+/// The profile of what is not measured, how it was chosen, and the real drive.
+fn base(arguments: &FitArguments, what: &What) -> Result<(Profile, &'static str, Option<Drive>), Failure> {
     let drives = match what {
         What::Model(_) => Vec::new(),
         What::Real(real) => match &real.target {
@@ -204,9 +244,8 @@ fn base(arguments: &FitArguments, what: &What) -> Result<(Profile, &'static str,
             }
         },
     };
-    let drive = drives.first();
-    let bytes = drive.map(|drive| drive.size.0).filter(|&bytes| bytes > 0);
-    let (name, chosen_by) = match (&arguments.from, what, drive) {
+    let drive = drives.into_iter().next();
+    let (name, chosen_by) = match (&arguments.from, what, &drive) {
         (Some(from), ..) => (from.clone(), "given"),
         (None, What::Model(profile), _) => {
             return Err(Failure::usage(format!(
@@ -225,7 +264,15 @@ fn base(arguments: &FitArguments, what: &What) -> Result<(Profile, &'static str,
             )));
         }
     };
-    input::profile(&name, "from").map(|profile| (profile, chosen_by, bytes))
+    input::profile(&name, "from").map(|profile| (profile, chosen_by, drive))
+}
+
+/// Where `compare --here` can look.
+fn directory_here(what: &What) -> Option<PathBuf> {
+    match what {
+        What::Real(RealTarget { target: Target::File(path), .. }) => Some(directory_of(path)),
+        _ => None,
+    }
 }
 
 fn directory_of(path: &Path) -> PathBuf {
@@ -271,6 +318,18 @@ fn on_real(
     stop: &Arc<AtomicBool>,
     on_step: OnStep<'_>,
 ) -> Result<Found, Failure> {
+    if let Target::File(path) = &real.target {
+        // Before a file of a GiB is made there.
+        let here = Here::of(&HostRoot::default(), Path::new("/run/trimwise"), &directory_of(path));
+        let in_memory = |here: &Here| ["tmpfs", "ramfs", "devtmpfs"].contains(&here.mount.fs_type.as_str());
+        if let Some(here) = here.ok().filter(in_memory) {
+            return Err(Failure::usage(format!(
+                "{}: on {}, which lies in memory; expected a file on a drive",
+                path.display(),
+                here.mount.fs_type
+            )));
+        }
+    }
     let device = if arguments.read_only {
         let options =
             Options { queue_depth: QUEUE_DEPTH, interrupted: Arc::clone(stop), ..Options::default() };
@@ -281,17 +340,6 @@ fn on_real(
     let in_memory = device.notes().iter().find(|note| note.contains("refuses direct I/O"));
     if let Some(note) = in_memory {
         return Err(Failure::usage(format!("{note}; expected a file system that reads from its drive")));
-    }
-    if let Target::File(path) = &real.target {
-        let here = Here::of(&HostRoot::default(), Path::new("/run/trimwise"), &directory_of(path));
-        if let Some(here) = here.ok().filter(|here| ["tmpfs", "ramfs"].contains(&here.mount.fs_type.as_str()))
-        {
-            return Err(Failure::usage(format!(
-                "{}: on {}, which lies in memory; expected a file on a drive",
-                path.display(),
-                here.mount.fs_type
-            )));
-        }
     }
     let plan = plan(arguments, &device)?;
     if !is_quiet() {

@@ -51,9 +51,12 @@ pub fn render(report: &FitReport) -> String {
         })
         .collect();
     text += "\n";
-    let header = ["held back (nothing is fitted to these)", "per s", "predicted", "error", "base's"];
+    let header = ["held back (nothing is fitted to these)", "per s", "predicted", "error", "error of base"];
     text += &laid_out(&header, &rows);
     text += "\n";
+    for warning in &report.warnings {
+        text += &(bold(folded(&format!("Warning: {warning}."), 0).trim_end()) + "\n");
+    }
     if let Some(times) = report.read_beside_trims {
         let blocks = format!(
             "While TRIMs of 1 MiB follow each other, a read takes {} times as long as alone.",
@@ -65,7 +68,21 @@ pub fn render(report: &FitReport) -> String {
         &folded("Over-provisioning, collection and endurance are the base's: no short bench shows them.", 0);
     report.notes.iter().for_each(|note| text += &folded(&format!("Note: {note}."), 0));
     text += &match &report.out {
-        Some(out) => format!("\nProfile: {0}; use it with `compare --device {0}`\n", out.display()),
+        Some(out) => {
+            let here = report.directory.as_ref().map_or("PATH".into(), |d| d.to_string_lossy());
+            let path = if report.directory.is_some() { "" } else { "PATH is a directory on the drive. " };
+            format!(
+                "\nProfile: {0}; use it with:\n  trimwise compare --here {here} --device {0}\n{1}",
+                out.display(),
+                folded(
+                    &format!(
+                        "{path}--here scales the drive down: on a whole one a short run never collects garbage, so \
+                         TRIM could only cost time."
+                    ),
+                    0
+                )
+            )
+        }
         None => "\n--out FILE writes the profile\n".to_owned(),
     };
     text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.command)

@@ -33,6 +33,11 @@ fn what_cannot_be_measured_is_refused_with_what_can() {
         (format!("{full} --from vendor1 --read-only"), "1 MiB to measure on; expected at least 64 MiB"),
         (format!("{shown} --from vendor1 --read-only"), "--read-only needs something to read"),
         (format!("{shown} --from vendor1 --size 8MiB"), "8 MiB to measure on; expected at least 64 MiB"),
+        (format!("{shown} --from vendor1 --size 1KiB"), "1 KiB to measure on; expected at least 64 MiB"),
+        (format!("{shown}/nosuch --from vendor1"), "/nosuch for a new file"),
+        ("/dev/nosuch --from vendor1".to_owned(), "expected a file, directory or device that exists"),
+        ("file:/dev/nosuch --from vendor1".to_owned(), "/dev"),
+        ("model: --from vendor1".to_owned(), "expected model:NAME"),
         (format!("{shown} --from vendor1 --size 4000TiB"), "no room for a file"),
         ("dev:/dev/null --from vendor1".to_owned(), "/dev/null"),
         (format!("model:vendor1 --from vendor2 --out {full}"), "already exists"),
@@ -42,6 +47,7 @@ fn what_cannot_be_measured_is_refused_with_what_can() {
     }
     assert_eq!(fs::read(dir.path().join("full")).unwrap(), vec![7; 1 << 20], "nothing was written");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no file is left");
+    assert!(!Path::new("/dev/nosuch").exists());
 }
 
 #[test]
@@ -69,6 +75,7 @@ fn the_table_shows_values_intervals_and_what_was_held_back() {
             trim: true,
             region_bytes: 1 << 30,
             drive_bytes: Some(256 << 30),
+            drive_model: None,
             samples: Samples::default(),
             held: Vec::new(),
         },
@@ -88,13 +95,16 @@ fn the_table_shows_values_intervals_and_what_was_held_back() {
             measured_per_s: 1_440.0,
             predicted_per_s: 1_502.0,
             error_percent: 4.3,
-            base_error_percent: -62.0,
+            base_error_percent: -2.0,
         }],
+        predicts_worse_than_base: true,
         read_beside_trims: Some(1.9),
+        warnings: vec!["the fit predicts worse than sata-generic".to_owned()],
         notes: vec!["measured through a file system".to_owned()],
         profile_toml: String::new(),
         command: "trimwise fit /home --seconds 30 --seed 1".to_owned(),
         out: Some("my.toml".into()),
+        directory: Some("/home".into()),
     };
     let text = table::render(&report);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
