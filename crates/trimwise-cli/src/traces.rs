@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use trimwise::compare::result::Cell;
 use trimwise::trace::replay::{
-    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, run_cell,
+    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, run_cell,
 };
 use trimwise::trace::{self, Format, Source};
 use trimwise_lab::experiment::Report;
@@ -35,7 +35,7 @@ impl TraceFile {
             _ => (None, text),
         };
         if path.is_empty() {
-            return Err(Failure::usage(format!("'{text}' names no trace; expected [FORMAT:]FILE")));
+            return Err(Failure::usage(format!("{text}: names no trace; expected [FORMAT:]FILE")));
         }
         Ok(Self { path: path.into(), format, options: ReplayOptions::default() })
     }
@@ -49,11 +49,25 @@ impl TraceFile {
                 None => break,
                 Some(Ok(())) => rest = before,
                 Some(Err(expected)) => {
-                    return Err(Failure::usage(format!("{PREFIX}{text}: '{option}'; expected {expected}")));
+                    return Err(Failure::usage(format!("{text}: '{option}'; expected {expected}")));
                 }
             }
         }
-        Ok(Self { options, ..Self::parse(rest)? })
+        let file = Self { options, ..Self::parse(rest)? };
+        match file.unknown_option() {
+            None => Ok(file),
+            Some(option) => {
+                Err(Failure::usage(format!("{text}: '{option}' is not an option; expected {OPTIONS}")))
+            }
+        }
+    }
+
+    /// What stands behind the name of a file that exists, where there is no file of the whole name.
+    fn unknown_option(&self) -> Option<&str> {
+        let name = self.path.to_str().filter(|_| !self.path.exists())?;
+        let mut parts = name.match_indices(':');
+        let (colon, _) = parts.find(|&(colon, _)| Path::new(&name[..colon]).is_file())?;
+        name[colon + 1..].split(':').next()
     }
 
     /// The file.
@@ -66,6 +80,14 @@ impl TraceFile {
         let fail = |what: String| Failure::usage(format!("{}: {what}", self.path.display()));
         let input = trace_file::open(&self.path).map_err(|e| fail(e.to_string()))?;
         trace::open(input, self.format).map_err(|e| fail(e.to_string()))
+    }
+
+    /// Refuses a trace that cannot be read up to its recording. A pipe is not looked at, since it can be read only once.
+    pub fn expect_recording(&self) -> Result<(), Failure> {
+        if !trace_file::is_rereadable(&self.path) {
+            return Ok(());
+        }
+        expect_recording(&mut *self.open()?).map_err(|error| self.failed(&error))
     }
 
     /// Refuses a trace that cannot be read once for each run.

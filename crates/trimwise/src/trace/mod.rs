@@ -20,7 +20,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use on_device::{DeviceReplay, replay_on};
+pub use on_device::{DeviceReplay, PreludeReplay, replay_on};
 pub use open::{Format, open};
 pub use survey::{Converted, KindFigures, TraceInfo, convert, survey};
 
