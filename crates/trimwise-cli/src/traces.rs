@@ -202,10 +202,6 @@ mod tests {
 
     #[test]
     fn a_trace_is_compared_on_a_modelled_drive() {
-        use clap::Parser as _;
-
-        use crate::commands::{Command, CommandLine, compare};
-
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let lines = (0..200).map(|i| format!("{} a write {} 4096\n", i * 100, i * 8192));
@@ -214,12 +210,8 @@ mod tests {
         std::fs::write(&path, format!("fio version 3 iolog\n{text}")).unwrap();
         let run = |options: &str, policies: &[&str]| {
             let workload = format!("trace:{}{options}", path.display());
-            let words =
-                ["trimwise", "compare", "-w", &workload, "--reps", "1", "--utilization", "1", "--policy"];
-            let line =
-                CommandLine::try_parse_from(words.iter().chain(policies)).unwrap_or_else(|e| panic!("{e}"));
-            let Command::Compare(arguments) = line.command else { panic!("not compare") };
-            compare::run(&arguments, |_| Ok(std::sync::Arc::default()))
+            let words = ["-w", &workload, "--reps", "1", "--utilization", "1", "--policy"];
+            compared(&[&words, policies].concat())
         };
         let text = run(":open", &["off", "commit", "lazy"]).unwrap();
         let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -232,11 +224,56 @@ mod tests {
         assert!(run("", &["off"]).unwrap().contains("total"));
         let failure = run(":device=4", &["off"]).unwrap_err();
         assert!(failure.to_string().contains("no requests to device 4"), "{failure}");
-        let words = ["trimwise", "compare", "-w", "trace:/no/such/trace"];
-        let Command::Compare(arguments) = CommandLine::try_parse_from(words).unwrap().command else {
-            panic!()
+        for (workload, expected) in [
+            ("trace:/no/such/trace".to_owned(), "--workload trace:/no/such/trace: "),
+            (format!("trace:{}:foo=1:wrap", path.display()), "'foo=1' is not an option; expected open"),
+        ] {
+            let failure = compared(&["-w", &workload]).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn regression_a_trace_is_refused_without_its_recording_and_the_size_of_its_drive_is_told() {
+        use trimwise::trace::format::Writer;
+        use trimwise::trace::{Event, Header, Record, Request, RequestKind, TraceDevice};
+        use trimwise::units::{Lba, SectorRange, SimTime};
+
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, part) = (dir.path().join("whole"), dir.path().join("part"));
+        let disk = TraceDevice { capacity_bytes: Some(1 << 30), ..TraceDevice::default() };
+        let header = Header { devices: vec![disk], has_prelude: true, ..Header::default() };
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        for i in 0..21 {
+            let sectors = SectorRange::new(Lba(i * 8), 8);
+            let kind = RequestKind::Write;
+            let request = Request { kind, sectors, sync: false, fua: false, meta: false, latency: None };
+            let event = if i == 10 { Event::Begun } else { Event::Request(request) };
+            writer.write(&Record { at: SimTime(i * 1000), device: 0, event }).unwrap();
+        }
+        let bytes = writer.finish().unwrap();
+        std::fs::write(&whole, &bytes).unwrap();
+        std::fs::write(&part, &bytes[..bytes.len() / 2]).unwrap();
+        let of = |path: &Path| {
+            compared(&["-w", &format!("trace:{}", path.display()), "--policy", "off", "--reps", "1"])
         };
-        let missing = compare::run(&arguments, |_| Ok(std::sync::Arc::default())).expect_err("no such file");
-        assert!(missing.to_string().contains("/no/such/trace"), "{missing}");
+        let text = of(&whole).unwrap();
+        assert!(text.contains("recorded on a drive of 1 GiB, and sata-small has 8 GiB"), "{text}");
+        let failure = of(&part).unwrap_err();
+        assert!(
+            matches!(&failure, Failure::Usage(m) if m.contains("the recording is missing")),
+            "{failure:?}"
+        );
+    }
+
+    fn compared(arguments: &[&str]) -> Result<String, Failure> {
+        use clap::Parser as _;
+
+        use crate::commands::{Command, CommandLine, compare};
+
+        let words = ["trimwise", "compare"].iter().chain(arguments);
+        let line = CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}"));
+        let Command::Compare(arguments) = line.command else { panic!("not compare") };
+        compare::run(&arguments, |_| Ok(std::sync::Arc::default()))
     }
 }

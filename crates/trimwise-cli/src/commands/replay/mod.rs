@@ -187,7 +187,10 @@ mod tests {
         std::fs::write(&log, text).unwrap();
         let new = format!("file:{}", path("new"));
         let shown = run_line(&[&format!("{log}:open"), &new, "--size", "16MiB"]).unwrap();
-        assert!(shown.contains("open: 4 requests") && shown.contains("9 KiB written"), "{shown}");
+        assert!(
+            shown.contains("open: 4 requests and 1 discards") && shown.contains("9 KiB written"),
+            "{shown}"
+        );
         let full = path("full");
         std::fs::write(&full, vec![7; 1 << 20]).unwrap();
         for (words, expected) in [
