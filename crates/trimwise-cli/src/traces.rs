@@ -244,11 +244,11 @@ mod tests {
         let disk = TraceDevice { capacity_bytes: Some(1 << 30), ..TraceDevice::default() };
         let header = Header { devices: vec![disk], has_prelude: true, ..Header::default() };
         let mut writer = Writer::new(Vec::new(), &header).unwrap();
-        for i in 0..21 {
+        for i in 0..1001 {
             let sectors = SectorRange::new(Lba(i * 8), 8);
             let kind = RequestKind::Write;
             let request = Request { kind, sectors, sync: false, fua: false, meta: false, latency: None };
-            let event = if i == 10 { Event::Begun } else { Event::Request(request) };
+            let event = if i == 900 { Event::Begun } else { Event::Request(request) };
             writer.write(&Record { at: SimTime(i * 1000), device: 0, event }).unwrap();
         }
         let bytes = writer.finish().unwrap();
