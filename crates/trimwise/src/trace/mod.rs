@@ -159,7 +159,7 @@ pub enum TraceError {
         expected: String,
     },
     /// The trace ends within a record, or without its end mark: all records before were read.
-    #[error("{place}: the trace is cut off; what comes before it is usable")]
+    #[error("{place}: the trace is cut off")]
     Truncated {
         /// As above.
         place: String,
