@@ -1,5 +1,9 @@
 //! Programs of this computer, as the command line names them.
 
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
 use trimwise_lab::failure::Failure;
 
 /// What `--workload` begins with for a program.
@@ -34,11 +38,34 @@ impl Programs {
         Ok(Self { setup, run })
     }
 
+    /// Refuses programs that are not there: a name is looked up in these folders, as in `$PATH`. What the setup makes
+    /// may have a path that does not exist yet.
+    pub fn check(&self, folders: &OsStr) -> Result<(), String> {
+        for (command, may_be_made) in [(&self.setup, false), (&self.run, !self.setup.is_empty())] {
+            let Some(program) = command.first() else { continue };
+            let is_path = program.contains('/');
+            let is_found = match is_path {
+                true => may_be_made || is_program(Path::new(program)),
+                false => std::env::split_paths(folders).any(|folder| is_program(&folder.join(program))),
+            };
+            if !is_found {
+                let place = if is_path { "" } else { " in the folders of PATH" };
+                return Err(format!("{program}: no such program{place}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Both as a command on this computer, or in a guest, finds them.
     pub fn found(&self, is_in_guest: bool) -> Result<Self, Failure> {
         let found = |command: &Vec<String>| if is_in_guest { in_guest(command) } else { absolute(command) };
         Ok(Self { setup: found(&self.setup)?, run: found(&self.run)? })
     }
+}
+
+/// Whether this can be run.
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Splits into words at blanks, as a shell does: `'...'` is literal, in `"..."` and elsewhere a backslash makes the
@@ -83,7 +110,7 @@ fn absolute(given: &[String]) -> Result<Vec<String>, Failure> {
 pub fn in_guest(given: &[String]) -> Result<Vec<String>, Failure> {
     let command = absolute(given)?;
     match command.first() {
-        Some(program) if std::path::Path::new(program).starts_with("/tmp") => Err(Failure::usage(format!(
+        Some(program) if Path::new(program).starts_with("/tmp") => Err(Failure::usage(format!(
             "{program}: is below /tmp, but a guest has a /tmp of its own; expected a program elsewhere"
         ))),
         _ => Ok(command),
@@ -125,6 +152,17 @@ mod tests {
         }
         let found = parse("/tmp/a").unwrap().found(true).unwrap_err();
         assert!(found.to_string().contains("/tmp of its own"), "{found}");
+        let check = |text| parse(text).unwrap().check(OsStr::new("/no/such:/usr/bin:/bin"));
+        for (text, expected) in [
+            ("sh", Ok(())),
+            ("/bin/sh ;; /what/the/setup/makes", Ok(())),
+            ("nosuch", Err("nosuch: no such program in the folders of PATH")),
+            ("sh ;; nosuch", Err("nosuch: no such program in the folders of PATH")),
+            ("/no/such/program", Err("/no/such/program: no such program")),
+            ("/etc/passwd", Err("/etc/passwd: no such program")),
+        ] {
+            assert_eq!(check(text), expected.map_err(str::to_owned), "{text}");
+        }
         let here = std::env::current_dir().unwrap().join("b/c").display().to_string();
         assert_eq!(parse("b/c d").unwrap().found(false).unwrap().run, strings(&[&here, "d"]));
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use trimwise::compare::result::Cell;
 use trimwise::trace::replay::{
-    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, run_cell,
+    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, run_cell,
 };
 use trimwise::trace::{self, Format, Source};
 use trimwise_lab::experiment::Report;
@@ -35,7 +35,7 @@ impl TraceFile {
             _ => (None, text),
         };
         if path.is_empty() {
-            return Err(Failure::usage(format!("'{text}' names no trace; expected [FORMAT:]FILE")));
+            return Err(Failure::usage(format!("{text}: names no trace; expected [FORMAT:]FILE")));
         }
         Ok(Self { path: path.into(), format, options: ReplayOptions::default() })
     }
@@ -49,11 +49,25 @@ impl TraceFile {
                 None => break,
                 Some(Ok(())) => rest = before,
                 Some(Err(expected)) => {
-                    return Err(Failure::usage(format!("{PREFIX}{text}: '{option}'; expected {expected}")));
+                    return Err(Failure::usage(format!("{text}: '{option}'; expected {expected}")));
                 }
             }
         }
-        Ok(Self { options, ..Self::parse(rest)? })
+        let file = Self { options, ..Self::parse(rest)? };
+        match file.unknown_option() {
+            None => Ok(file),
+            Some(option) => {
+                Err(Failure::usage(format!("{text}: '{option}' is not an option; expected {OPTIONS}")))
+            }
+        }
+    }
+
+    /// What stands behind the name of a file that exists, where there is no file of the whole name.
+    fn unknown_option(&self) -> Option<&str> {
+        let name = self.path.to_str().filter(|_| !self.path.exists())?;
+        let mut parts = name.match_indices(':');
+        let (colon, _) = parts.find(|&(colon, _)| Path::new(&name[..colon]).is_file())?;
+        name[colon + 1..].split(':').next()
     }
 
     /// The file.
@@ -66,6 +80,14 @@ impl TraceFile {
         let fail = |what: String| Failure::usage(format!("{}: {what}", self.path.display()));
         let input = trace_file::open(&self.path).map_err(|e| fail(e.to_string()))?;
         trace::open(input, self.format).map_err(|e| fail(e.to_string()))
+    }
+
+    /// Refuses a trace that cannot be read up to its recording. A pipe is not looked at, since it can be read only once.
+    pub fn expect_recording(&self) -> Result<(), Failure> {
+        if !trace_file::is_rereadable(&self.path) {
+            return Ok(());
+        }
+        expect_recording(&mut *self.open()?).map_err(|error| self.failed(&error))
     }
 
     /// Refuses a trace that cannot be read once for each run.
@@ -180,10 +202,6 @@ mod tests {
 
     #[test]
     fn a_trace_is_compared_on_a_modelled_drive() {
-        use clap::Parser as _;
-
-        use crate::commands::{Command, CommandLine, compare};
-
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let lines = (0..200).map(|i| format!("{} a write {} 4096\n", i * 100, i * 8192));
@@ -192,12 +210,8 @@ mod tests {
         std::fs::write(&path, format!("fio version 3 iolog\n{text}")).unwrap();
         let run = |options: &str, policies: &[&str]| {
             let workload = format!("trace:{}{options}", path.display());
-            let words =
-                ["trimwise", "compare", "-w", &workload, "--reps", "1", "--utilization", "1", "--policy"];
-            let line =
-                CommandLine::try_parse_from(words.iter().chain(policies)).unwrap_or_else(|e| panic!("{e}"));
-            let Command::Compare(arguments) = line.command else { panic!("not compare") };
-            compare::run(&arguments, |_| Ok(std::sync::Arc::default()))
+            let words = ["-w", &workload, "--reps", "1", "--utilization", "1", "--policy"];
+            compared(&[&words, policies].concat())
         };
         let text = run(":open", &["off", "commit", "lazy"]).unwrap();
         let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -210,11 +224,56 @@ mod tests {
         assert!(run("", &["off"]).unwrap().contains("total"));
         let failure = run(":device=4", &["off"]).unwrap_err();
         assert!(failure.to_string().contains("no requests to device 4"), "{failure}");
-        let words = ["trimwise", "compare", "-w", "trace:/no/such/trace"];
-        let Command::Compare(arguments) = CommandLine::try_parse_from(words).unwrap().command else {
-            panic!()
+        for (workload, expected) in [
+            ("trace:/no/such/trace".to_owned(), "--workload trace:/no/such/trace: "),
+            (format!("trace:{}:foo=1:wrap", path.display()), "'foo=1' is not an option; expected open"),
+        ] {
+            let failure = compared(&["-w", &workload]).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn regression_a_trace_is_refused_without_its_recording_and_the_size_of_its_drive_is_told() {
+        use trimwise::trace::format::Writer;
+        use trimwise::trace::{Event, Header, Record, Request, RequestKind, TraceDevice};
+        use trimwise::units::{Lba, SectorRange, SimTime};
+
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, part) = (dir.path().join("whole"), dir.path().join("part"));
+        let disk = TraceDevice { capacity_bytes: Some(1 << 30), ..TraceDevice::default() };
+        let header = Header { devices: vec![disk], has_prelude: true, ..Header::default() };
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        for i in 0..1001 {
+            let sectors = SectorRange::new(Lba(i * 8), 8);
+            let kind = RequestKind::Write;
+            let request = Request { kind, sectors, sync: false, fua: false, meta: false, latency: None };
+            let event = if i == 900 { Event::Begun } else { Event::Request(request) };
+            writer.write(&Record { at: SimTime(i * 1000), device: 0, event }).unwrap();
+        }
+        let bytes = writer.finish().unwrap();
+        std::fs::write(&whole, &bytes).unwrap();
+        std::fs::write(&part, &bytes[..bytes.len() / 2]).unwrap();
+        let of = |path: &Path| {
+            compared(&["-w", &format!("trace:{}", path.display()), "--policy", "off", "--reps", "1"])
         };
-        let missing = compare::run(&arguments, |_| Ok(std::sync::Arc::default())).expect_err("no such file");
-        assert!(missing.to_string().contains("/no/such/trace"), "{missing}");
+        let text = of(&whole).unwrap();
+        assert!(text.contains("recorded on a drive of 1 GiB, and sata-small has 8 GiB"), "{text}");
+        let failure = of(&part).unwrap_err();
+        assert!(
+            matches!(&failure, Failure::Usage(m) if m.contains("the recording is missing")),
+            "{failure:?}"
+        );
+    }
+
+    fn compared(arguments: &[&str]) -> Result<String, Failure> {
+        use clap::Parser as _;
+
+        use crate::commands::{Command, CommandLine, compare};
+
+        let words = ["trimwise", "compare"].iter().chain(arguments);
+        let line = CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}"));
+        let Command::Compare(arguments) = line.command else { panic!("not compare") };
+        compare::run(&arguments, |_| Ok(std::sync::Arc::default()))
     }
 }

@@ -1,31 +1,37 @@
 //! A program of the user's as a workload of a real directory.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use trimwise::units::SimDuration;
 
 /// How soon an interrupt reaches the program.
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// What is kept of a program's output: its last lines are shown if it fails.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// How a program ended.
 #[derive(Clone, Debug)]
 pub struct CommandEnd {
     /// Its status; a program that was interrupted ended by SIGKILL.
     pub status: ExitStatus,
-    /// Its standard error.
+    /// The end of its standard output.
+    pub output: Vec<u8>,
+    /// The end of its standard error.
     pub errors: Vec<u8>,
-    /// From before its start until it was gone.
+    /// From before its start until it was gone, and all that it left in the background with its output.
     pub duration: SimDuration,
 }
 
-/// Runs a program in a directory, without input and output, until it ends or `interrupted` is set.
+/// Runs a program in a directory, without input, until it has ended and nothing in the background can write to its
+/// output any more, or until `interrupted` is set.
 ///
 /// # Errors
 /// If it cannot be started or watched.
@@ -36,42 +42,62 @@ pub fn run(directory: &Path, command: &[String], interrupted: &AtomicBool) -> io
         .args(arguments)
         .current_dir(directory)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    let said = watch(&mut child, interrupted);
+    let duration = SimDuration(begin.elapsed().as_nanos() as u64);
+    if said.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait();
+    let [output, errors] = said?;
+    Ok(CommandEnd { status: status?, output, errors, duration })
+}
+
+/// Reads what the program says until it is gone; returns the end of its output and of its errors.
+fn watch(child: &mut Child, interrupted: &AtomicBool) -> io::Result<[Vec<u8>; 2]> {
     // Unlike a number, this can mean no other process once the child is gone.
-    let handle = Pid::from_raw(child.id().cast_signed())
-        .ok_or(io::ErrorKind::NotFound.into())
-        .and_then(|pid| Ok::<_, io::Error>(pidfd_open(pid, PidfdFlags::empty())?));
-    let handle = match handle {
-        Ok(handle) => handle,
-        Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
-    };
-    let has_ended = AtomicBool::new(false);
-    let (mut stderr, mut errors) = (child.stderr.take(), Vec::new());
-    let (status, duration) = thread::scope(|scope| {
-        let errors = &mut errors;
-        scope.spawn(move || stderr.as_mut().map(|stderr| stderr.read_to_end(errors)));
-        let watcher = scope.spawn(|| {
-            while !has_ended.load(Ordering::SeqCst) {
-                if interrupted.load(Ordering::SeqCst) {
-                    // It may just have ended.
-                    let _ = pidfd_send_signal(&handle, Signal::KILL);
-                }
-                thread::park_timeout(POLL);
+    let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    let mut handle = Some(pidfd_open(pid, PidfdFlags::empty())?);
+    let mut pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+    let mut said = [Vec::new(), Vec::new()];
+    let mut buffer = vec![0; KEPT_BYTES];
+    loop {
+        if interrupted.load(Ordering::SeqCst) {
+            match &handle {
+                // It may just have ended.
+                Some(handle) => drop(pidfd_send_signal(handle, Signal::KILL)),
+                None => return Ok(said),
             }
-        });
-        let status = child.wait();
-        let duration = SimDuration(begin.elapsed().as_nanos() as u64);
-        has_ended.store(true, Ordering::SeqCst);
-        watcher.thread().unpark();
-        (status, duration)
-    });
-    Ok(CommandEnd { status: status?, errors, duration })
+        }
+        let open = || pipes.iter().chain([&handle]).flatten();
+        let mut fds: Vec<PollFd<'_>> = open().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        if fds.is_empty() {
+            return Ok(said);
+        }
+        match poll(&mut fds, Some(&POLL)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
+        for (pipe, said) in pipes.iter_mut().zip(&mut said) {
+            let Some(fd) = pipe.as_ref().filter(|_| ready.next() == Some(true)) else { continue };
+            match rustix::io::read(fd.as_fd(), &mut buffer)? {
+                0 => *pipe = None,
+                length => {
+                    said.extend_from_slice(&buffer[..length]);
+                    // Rarely, since all that is kept is moved.
+                    if said.len() > 4 * KEPT_BYTES {
+                        said.drain(..said.len() - KEPT_BYTES);
+                    }
+                }
+            }
+        }
+        if handle.is_some() && ready.next() == Some(true) {
+            handle = None;
+        }
+    }
 }
 
 /// Waits until a directory's file system holds on its device all that was written so far.
@@ -96,11 +122,16 @@ mod tests {
 
     #[test]
     fn a_program_runs_in_the_directory_until_it_ends_or_is_interrupted() {
-        let end = sh("echo text >file; cat file >&2; seq 100000; exit 3", false);
+        let end = sh("echo text >file; cat file >&2; seq 1000000; exit 3", false);
         assert_eq!((end.status.code(), &*end.errors), (Some(3), &b"text\n"[..]));
+        assert!(end.output.ends_with(b"999999\n1000000\n") && end.output.len() < 1 << 20);
         assert!(end.duration > SimDuration::ZERO);
         let end = sh("exec sleep 100", true);
         assert_eq!(end.status.signal(), Some(9), "{end:?}");
+        let end = sh("sh -c 'sleep 0.3; echo late' &", false);
+        assert_eq!(&*end.output, b"late\n", "what runs in the background is waited for");
+        let end = sh("sleep 100 & exec sleep 100", true);
+        assert!(end.duration < SimDuration::from_secs(50), "but not once interrupted: {end:?}");
         let missing = run(Path::new("/"), &["/no/such/program".to_owned()], &AtomicBool::new(false));
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }

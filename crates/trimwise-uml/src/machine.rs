@@ -47,7 +47,7 @@ const FREE_SPAN_MAX: SimDuration = SimDuration::from_secs(60);
 const TURNS_BETWEEN_CHECKS: u64 = 4096;
 
 /// Where a guest looks for programs: folders of the host, whose files it sees.
-pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The file that holds the guest's memory, which the kernel maps. It is on a file system in memory, mounted in the
 /// run's folder for this kernel alone: `/dev/shm` may be small, or forbid executable mappings.

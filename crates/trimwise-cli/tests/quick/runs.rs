@@ -78,7 +78,8 @@ fn a_program_runs_in_a_real_directory_and_not_in_the_model() {
     assert!(table.contains("total") && !table.contains("trans./s"), "{table}");
     for (target, workload, code, words) in [
         (&*target, "cmd:sh -c 'echo said >&2; exit 7'", 1, &["exit code 7", "said"][..]),
-        (&target, "cmd:./missing", 1, &["missing: No such file"]),
+        (&target, "cmd:sh -c 'seq 100000; exit 7'", 1, &["exit code 7", "\n  99999\n  100000\n"]),
+        (&target, "cmd:./missing", 2, &["--workload cmd:./missing: ", "missing: no such program"]),
         (&target, "cmd:a ;;", 2, &["names no program", "SETUP"]),
         ("model", "cmd:true", 2, &["--target kernel:VERSION:FS", "dir:PATH"]),
     ] {

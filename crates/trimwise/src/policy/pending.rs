@@ -191,6 +191,12 @@ impl PendingSet {
         }
     }
 
+    /// Enters an extent that was freed and issued without waiting in the set.
+    pub(crate) fn passed_on(&mut self, range: UnitRange) {
+        self.ledger.freed += range.units;
+        self.ledger.issued += range.units;
+    }
+
     /// Every extent that was dropped and not allocated since, in order.
     pub(crate) fn untrimmed(&self) -> impl Iterator<Item = UnitRange> + '_ {
         self.untrimmed.iter()

@@ -190,6 +190,11 @@ impl<'p> Hosted<'p> {
         self.freed.insert(range);
     }
 
+    /// The recording host's discard of these units goes to the drive as it was, past the policy.
+    pub fn passed_on(&mut self, range: UnitRange) {
+        self.policy.pending().passed_on(range);
+    }
+
     /// The running transaction is durable.
     pub fn committed(&mut self, now: SimTime) {
         let freed: Vec<UnitRange> =

@@ -20,7 +20,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use on_device::{DeviceReplay, replay_on};
+pub use on_device::{DeviceReplay, PreludeReplay, replay_on};
 pub use open::{Format, open};
 pub use survey::{Converted, KindFigures, TraceInfo, convert, survey};
 
@@ -159,7 +159,7 @@ pub enum TraceError {
         expected: String,
     },
     /// The trace ends within a record, or without its end mark: all records before were read.
-    #[error("{place}: the trace is cut off; what comes before it is usable")]
+    #[error("{place}: the trace is cut off")]
     Truncated {
         /// As above.
         place: String,

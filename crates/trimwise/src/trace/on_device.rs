@@ -28,8 +28,23 @@ pub struct DeviceReplay {
     /// The figures of the trace.
     #[serde(flatten)]
     pub figures: ReplayFigures,
+    /// Discards that were sent: those with whole units, if discards are sent at all.
+    pub discards_sent: u64,
+    /// What was replayed before the recording; the other figures leave it out.
+    pub prelude: Option<PreludeReplay>,
     /// Latencies on the device by kind of request.
     pub latency: BTreeMap<String, LatencySummary>,
+}
+
+/// The prelude of a trace on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PreludeReplay {
+    /// Requests, apart from discards.
+    pub requests: u64,
+    /// Discards that were sent.
+    pub discards_sent: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
 }
 
 /// A request in flight.
@@ -140,6 +155,8 @@ pub async fn replay_on<D: BlockDevice>(
     let mut aim = Aim::new(options, Bytes::from_units(device.size_units()));
     let mut figures = ReplayFigures::new(options.pace);
     let mut recorded = Latencies::default();
+    let mut is_prelude = source.header().has_prelude;
+    let (mut discards_sent, mut prelude) = (0, None);
     let mut begin = device.now();
     let mut recorded_begin = SimTime::ZERO;
     let mut run = OnDevice {
@@ -182,6 +199,10 @@ pub async fn replay_on<D: BlockDevice>(
                     run.complete_one().await.map_err(failed)?;
                 }
                 (begin, recorded_begin) = (device.now(), record.at);
+                let ReplayFigures { requests, written_bytes, .. } = figures;
+                let discards_sent = std::mem::take(&mut discards_sent);
+                prelude = Some(PreludeReplay { requests, discards_sent, written_bytes });
+                is_prelude = false;
                 figures = ReplayFigures::new(options.pace);
                 (recorded, run.latencies, run.done) = (Latencies::default(), Latencies::default(), begin);
                 continue;
@@ -211,6 +232,7 @@ pub async fn replay_on<D: BlockDevice>(
             device.submit(operation, number).map_err(failed)?;
         }
         figures.count(kind, sectors);
+        discards_sent += u64::from(kind == RequestKind::Discard);
         if let Some(latency) = request.latency {
             recorded.record(kind, latency);
             if options.pace == Pace::Closed {
@@ -224,11 +246,16 @@ pub async fn replay_on<D: BlockDevice>(
             source => ReplayError::Block { record: aim.records, source },
         })?;
     }
+    if is_prelude {
+        return Err(ReplayError::OnlyPrelude);
+    }
     if figures.requests + figures.recorded_discards == 0 {
         return Err(aim.nothing(source.header()));
     }
     figures.knows = if figures.recorded_discards > 0 { Knows::Discards } else { Knows::Nothing };
     figures.enter(&run.latencies, &recorded);
+    figures.recorded_drive_bytes = aim.recorded_bytes(source.header());
     let latency = run.latencies.summaries().map(|(kind, summary)| (kind.to_owned(), summary)).collect();
-    Ok(DeviceReplay { duration_ns: run.done.since(begin).as_nanos(), figures, latency })
+    let duration_ns = run.done.since(begin).as_nanos();
+    Ok(DeviceReplay { duration_ns, figures, discards_sent, prelude, latency })
 }

@@ -38,7 +38,7 @@ use self::course::{Begin, Replay, Replayed};
 pub use self::error::ReplayError;
 pub use self::figures::{Knows, ReplayFigures};
 use super::hosted::Hosted;
-use super::{RequestKind, Source};
+use super::{Event, Record, RequestKind, Source, TraceError};
 use crate::block::Port;
 use crate::compare::cell::SETTLING;
 use crate::compare::gauge::device_figures;
@@ -86,6 +86,25 @@ impl Default for ReplayOptions {
             addresses: Addresses::default(),
             devices: DeviceChoice::default(),
             queue_depth: 32,
+        }
+    }
+}
+
+/// Reads a trace up to where its recording begins, so that one without it is refused before anything is replayed.
+///
+/// # Errors
+///
+/// [`ReplayError::OnlyPrelude`], or why the prelude cannot be read.
+pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
+    if !source.header().has_prelude {
+        return Ok(());
+    }
+    loop {
+        match source.next() {
+            Ok(Some(Record { event: Event::Begun, .. })) => return Ok(()),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(TraceError::Truncated { .. }) => return Err(ReplayError::OnlyPrelude),
+            Err(error) => return Err(error.into()),
         }
     }
 }

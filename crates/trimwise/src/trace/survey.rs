@@ -103,6 +103,8 @@ pub struct TraceInfo {
     pub header: Header,
     /// Records that come before the recording and fill the drive; the other figures leave them out.
     pub prelude_records: u64,
+    /// Whether the trace ends within those, so that there is no recording.
+    pub recording_is_missing: bool,
     /// Records of all kinds.
     pub records: u64,
     /// Requests of each kind that occurs, by name.
@@ -173,18 +175,27 @@ impl Touched {
 /// by returning `false`.
 pub fn survey(source: &mut dyn Source, on_records: &mut dyn FnMut(u64) -> bool) -> TraceInfo {
     let mut survey = Survey::default();
+    let mut is_interrupted = false;
     let ended_early = loop {
         match source.next() {
+            Ok(Some(Record { at, event: Event::Begun, .. })) => survey.begin(Some(at)),
             Ok(Some(record)) => survey.observe(&record),
             Ok(None) => break None,
             Err(error) => break Some(error.to_string()),
         }
         let read = survey.info.prelude_records + survey.info.records;
         if read.is_multiple_of(RECORDS_PER_CALL) && !on_records(read) {
+            is_interrupted = true;
             break Some("interrupted".to_owned());
         }
     };
-    TraceInfo { header: source.header().clone(), ended_early, ..survey.finish() }
+    let header = source.header().clone();
+    let is_in_prelude = header.has_prelude && !survey.has_begun;
+    if is_in_prelude {
+        survey.begin(None);
+    }
+    let recording_is_missing = is_in_prelude && !is_interrupted;
+    TraceInfo { header, recording_is_missing, ended_early, ..survey.finish() }
 }
 
 #[derive(Debug, Default)]
@@ -193,21 +204,24 @@ struct Survey {
     kinds: [KindFigures; 4],
     latencies: Latencies,
     touched: Touched,
+    has_begun: bool,
     first: Option<SimTime>,
     last: SimTime,
 }
 
 impl Survey {
+    /// Counts what was read so far, and the mark at this time, as the prelude.
+    fn begin(&mut self, mark: Option<SimTime>) {
+        // A drive must have room for what comes before, too.
+        let TraceInfo { prelude_records, records, needed_bytes, .. } = self.info;
+        let prelude_records = prelude_records + records + u64::from(mark.is_some());
+        let info = TraceInfo { prelude_records, needed_bytes, ..TraceInfo::default() };
+        let last = mark.unwrap_or_default();
+        *self = Self { info, has_begun: true, first: mark, last, ..Self::default() };
+    }
+
     fn observe(&mut self, record: &Record) {
         let Record { at, device, event } = *record;
-        if event == Event::Begun {
-            // A drive must have room for what comes before, too.
-            let TraceInfo { prelude_records, records, needed_bytes, .. } = self.info;
-            let prelude_records = prelude_records + records + 1;
-            let info = TraceInfo { prelude_records, needed_bytes, ..TraceInfo::default() };
-            *self = Self { info, first: Some(at), last: at, ..Self::default() };
-            return;
-        }
         let info = &mut self.info;
         info.records += 1;
         if self.first.replace(self.first.unwrap_or(at)).is_some() {

@@ -108,7 +108,10 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
         }
         Kind::Program(program, _) => root.check_program(program).map_err(Failure::usage)?,
         Kind::Trace(_) => return Err(workload.has_no_files()),
-        Kind::Command(_) => {
+        Kind::Command(programs) => {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let missing = |e| Failure::usage(format!("--workload {argument}: {e}"));
+            programs.found(false)?.check(&path).map_err(missing)?;
             let own = directory.join(DIRECTORY);
             if own.symlink_metadata().is_ok() {
                 let what =
@@ -175,7 +178,7 @@ fn run_once(
             let own = directory.join(DIRECTORY);
             let failed = |e: std::io::Error| Failure::run(format!("{}: {e}", own.display()));
             std::fs::create_dir(&own).map_err(failed)?;
-            let duration = run_programs(&own, &programs.found(false)?, stop);
+            let duration = run_programs(&own, &workload.argument, &programs.found(false)?, stop);
             let removed = std::fs::remove_dir_all(&own).map_err(failed);
             let duration = duration?;
             removed.map(|()| Cell::new(id, duration, WorkloadFigures::Own(OwnFigures::default())))
@@ -184,17 +187,24 @@ fn run_once(
 }
 
 /// Runs what prepares, syncs, and runs what is measured; returns how long that took.
-fn run_programs(own: &Path, programs: &Programs, stop: &AtomicBool) -> Result<SimDuration, Failure> {
+fn run_programs(
+    own: &Path,
+    argument: &str,
+    programs: &Programs,
+    stop: &AtomicBool,
+) -> Result<SimDuration, Failure> {
     let run = |command: &[String]| {
-        let end = command::run(own, command, stop)
-            .map_err(|e| Failure::run(format!("{}: {e}", command.first().map_or("", String::as_str))))?;
+        let end = command::run(own, command, stop).map_err(|e| {
+            let program = command.first().map_or("", String::as_str);
+            Failure::run(format!("--workload {argument}: {program}: {e}"))
+        })?;
         if stop.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted);
         }
         let program = ProgramEnd {
             code: end.status.code(),
             signal: end.status.signal(),
-            output: Said::default(),
+            output: Said(end.output),
             errors: Said(end.errors),
         };
         expect_success(command, &program).map_err(Failure::run)?;

@@ -309,6 +309,11 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
     if let Some(ns) = trace.recorded_latency_mean_ns {
         notes.push(format!("Mean latency where it was recorded: {}.", figures::nanoseconds(ns as f64)));
     }
+    for run in runs {
+        let (WorkloadFigures::Replay(trace), Some(drive)) = (&run.workload, &run.drive) else { continue };
+        let note = size_note(trace.recorded_drive_bytes, &run.device, drive.capacity_bytes);
+        notes.extend(note.filter(|note| !notes.contains(note)));
+    }
     if trace.lost_events > 0 {
         notes.push(format!(
             "{} events were lost when the trace was recorded.",
@@ -323,6 +328,20 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
     }
     notes.extend(trace.cut_off.iter().map(|why| format!("The trace was replayed up to {why}.")));
     notes
+}
+
+/// Says that a trace was recorded on a drive of another size, if it was.
+fn size_note(recorded_bytes: Option<u64>, name: &str, bytes: u64) -> Option<String> {
+    const NEAR_PERCENT: u64 = 5;
+    let recorded =
+        recorded_bytes.filter(|recorded| recorded.abs_diff(bytes) > recorded / 100 * NEAR_PERCENT)?;
+    let (share, garbage) = if bytes > recorded { ("smaller", "less") } else { ("larger", "more") };
+    Some(format!(
+        "The trace was recorded on a drive of {}, and {name} has {}: the same requests are a {share} share of it, so it \
+         collects {garbage} garbage.",
+        Bytes(recorded),
+        Bytes(bytes)
+    ))
 }
 
 /// Explains what a workload's time covers, if that is only a part of it.

@@ -13,6 +13,7 @@ use trimwise::workload::timed::Timed;
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_uml::cell::KernelWorkload;
+use trimwise_uml::machine::SEARCH_PATH;
 
 use super::room::Room;
 use crate::commands::compare::arguments::CompareArguments;
@@ -78,10 +79,15 @@ impl Workload {
     fn named(argument: &str) -> Result<Self, Failure> {
         let of = |kind| Self { argument: argument.to_owned(), kind };
         if let Some(text) = argument.strip_prefix(traces::PREFIX) {
-            let file = TraceFile::parse_workload(text)?;
-            file.expect_rereadable()?;
-            file.open()?;
-            return Ok(of(Kind::Trace(file)));
+            let checked = || {
+                let file = TraceFile::parse_workload(text)?;
+                file.expect_rereadable()?;
+                file.expect_recording().map(|()| file)
+            };
+            return checked().map(|file| of(Kind::Trace(file))).map_err(|failure| match failure {
+                Failure::Usage(why) => Failure::usage(format!("--workload {}{why}", traces::PREFIX)),
+                other => other,
+            });
         }
         if let Some(text) = argument.strip_prefix(programs::PREFIX) {
             return Ok(of(Kind::Command(Programs::parse(text)?)));
@@ -212,7 +218,11 @@ impl Workload {
             Kind::Timed(timed) => Ok(KernelWorkload::Timed(timed.to_string())),
             Kind::Program(program, text) => Ok(KernelWorkload::Program(program.to_string(), text.clone())),
             Kind::Command(programs) => {
-                let Programs { setup, run } = programs.found(true)?;
+                let found = programs.found(true)?;
+                found
+                    .check(SEARCH_PATH.as_ref())
+                    .map_err(|e| Failure::usage(format!("--workload {}: {e}", self.argument)))?;
+                let Programs { setup, run } = found;
                 Ok(KernelWorkload::Command { setup, run })
             }
             Kind::Trace(_) => Err(self.has_no_files()),

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use serde::Serialize;
 use trimwise::block::BlockDevice as _;
-use trimwise::trace::{DeviceReplay, replay_on};
+use trimwise::trace::{DeviceReplay, PreludeReplay, replay_on};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
@@ -89,6 +89,7 @@ pub fn run(
         ))
     })?;
     let file = TraceFile::parse_workload(trace)?;
+    file.expect_recording()?;
     let mut source = file.open()?;
     let stop = on_signal(OnInterrupt::StopAfterRun)?;
     let device = real.open(true, QUEUE_DEPTH, &stop)?;
@@ -105,12 +106,20 @@ pub fn run(
     destinations.deliver(&replay, || text(&replay, device.notes()))
 }
 
+/// Counts requests, and the discards among them.
+fn counted(requests: u64, discards: u64) -> String {
+    match discards {
+        0 => format!("{} requests", grouped(requests)),
+        _ => format!("{} requests and {} discards", grouped(requests), grouped(discards)),
+    }
+}
+
 fn text(Replay { trace, target, discards, replay, .. }: &Replay, notes: &[String]) -> String {
-    let DeviceReplay { duration_ns, figures, latency } = replay;
+    let DeviceReplay { duration_ns, figures, discards_sent, prelude, latency } = replay;
     let mut text = format!(
-        "{trace} on {target}, {}: {} requests in {}, {} read, {} written\n\n",
+        "{trace} on {target}, {}: {} in {}, {} read, {} written\n\n",
         figures.pace,
-        grouped(figures.requests),
+        counted(figures.requests, *discards_sent),
         nanoseconds(*duration_ns as f64),
         Bytes(figures.read_bytes),
         Bytes(figures.written_bytes)
@@ -134,6 +143,12 @@ fn text(Replay { trace, target, discards, replay, .. }: &Replay, notes: &[String
         .collect();
     let header = ["latency", "n", "p50", "p99", "p99.9", "max", "recorded p50", "recorded p99"];
     text += &laid_out(&header, &rows);
+    if let Some(PreludeReplay { requests, discards_sent, written_bytes }) = *prelude {
+        let (prelude, written) = (counted(requests, discards_sent), Bytes(written_bytes));
+        let note =
+            format!("Before that, the trace's prelude: {prelude}, {written} written, not in these figures.");
+        text += &folded(&note, 0);
+    }
     if figures.recorded_discards > 0 && !discards {
         text += &folded(&format!("{} discards were left out.", grouped(figures.recorded_discards)), 0);
     }
@@ -172,7 +187,10 @@ mod tests {
         std::fs::write(&log, text).unwrap();
         let new = format!("file:{}", path("new"));
         let shown = run_line(&[&format!("{log}:open"), &new, "--size", "16MiB"]).unwrap();
-        assert!(shown.contains("open: 4 requests") && shown.contains("9 KiB written"), "{shown}");
+        assert!(
+            shown.contains("open: 4 requests and 1 discards") && shown.contains("9 KiB written"),
+            "{shown}"
+        );
         let full = path("full");
         std::fs::write(&full, vec![7; 1 << 20]).unwrap();
         for (words, expected) in [

@@ -102,6 +102,14 @@ fn text(Info { trace, info, .. }: &Info) -> String {
         let (size, free) = (Bytes(fs.size_bytes), Bytes(fs.free_bytes));
         text += &format!("File system: {} of {size}, {free} free when recording began\n", plain(&fs.kind));
     }
+    if info.recording_is_missing {
+        let note = format!(
+            "The recording is missing: the trace ends within its prelude, after {} of the records that fill the drive. It \
+             cannot be replayed.",
+            grouped(info.prelude_records)
+        );
+        return text + &folded(&note, 0) + &ended(info);
+    }
     if *has_prelude {
         text += &folded(
             &format!(
@@ -142,9 +150,14 @@ fn text(Info { trace, info, .. }: &Info) -> String {
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         text += &folded(&format!("{} {what}", grouped(count)), 0);
     }
+    text + &ended(info)
+}
+
+/// Says whether the trace was read to its end.
+fn ended(info: &TraceInfo) -> String {
     match &info.ended_early {
-        None => text + "Whole: it was read to its end.\n",
-        Some(why) => text + &folded(&format!("Partial: {}.", plain(why)), 0),
+        None => "Whole: it was read to its end.\n".to_owned(),
+        Some(why) => folded(&format!("Partial: {}.", plain(why)), 0),
     }
 }
 
@@ -157,9 +170,7 @@ fn convert_file(arguments: &ConvertArguments, stop: &AtomicBool) -> Result<Strin
         return Err(Failure::usage("-: a trace cannot be printed; expected a file"));
     }
     if !force && output.exists() {
-        return Err(Failure::usage(format!(
-            "{shown}: exists; expected a new file, or --force to replace it"
-        )));
+        return Err(Failure::usage(format!("{shown}: already exists; pass --force to replace it")));
     }
     let header = match is_rereadable(file.path()) {
         true => survey(&mut *file.open()?, &mut |_| !stop.load(Ordering::Relaxed)).header,

@@ -95,6 +95,16 @@ impl Aim {
         Ok((SectorRange::new(Lba(first), count), count < sectors.sectors))
     }
 
+    /// The size of the device that was recorded, if one was chosen and the trace says it.
+    pub fn recorded_bytes(&self, header: &Header) -> Option<u64> {
+        let device = match self.devices {
+            DeviceChoice::Only => self.device?,
+            DeviceChoice::Number(number) => number,
+            DeviceChoice::All => return None,
+        };
+        header.devices.get(device as usize)?.capacity_bytes
+    }
+
     /// The error of a trace without requests.
     pub fn nothing(&self, header: &Header) -> ReplayError {
         let of = match self.devices {

@@ -241,7 +241,9 @@ impl<'p> Replay<'p> {
         self.hosted.port().catch_up(self.now);
         self.begin = Begin::now(self.now, &mut self.hosted);
         (self.recorded_begin, self.is_prelude) = (recorded, false);
-        self.figures = ReplayFigures::new(self.options.pace);
+        // The batch that begins the recording may also be where the trace is cut off.
+        let cut_off = self.figures.cut_off.take();
+        self.figures = ReplayFigures { cut_off, ..ReplayFigures::new(self.options.pace) };
         (self.latencies, self.recorded) = (Latencies::default(), Latencies::default());
         self.known.clear();
         self.unknown.clear();
@@ -269,7 +271,12 @@ impl<'p> Replay<'p> {
                 self.hosted.used(sectors.units());
                 PortRequest::Write(sectors, CONTENT)
             }
-            RequestKind::Discard => PortRequest::Discard(vec![sectors]),
+            RequestKind::Discard => {
+                if let Some(range) = whole_units(sectors) {
+                    self.hosted.passed_on(range);
+                }
+                PortRequest::Discard(vec![sectors])
+            }
             RequestKind::Flush => PortRequest::Flush,
         };
         let record_number = self.aim.records;
@@ -296,6 +303,9 @@ impl<'p> Replay<'p> {
 
     /// The run ends with the last request, whatever the policy still has to do.
     pub fn finish(mut self, header: &Header) -> Result<Replayed, ReplayError> {
+        if self.is_prelude {
+            return Err(ReplayError::OnlyPrelude);
+        }
         if self.figures.requests + self.figures.recorded_discards == 0 {
             return Err(self.aim.nothing(header));
         }
@@ -318,6 +328,7 @@ impl<'p> Replay<'p> {
             false => Stale::default(),
         };
         self.figures.enter(&self.latencies, &self.recorded);
+        self.figures.recorded_drive_bytes = self.aim.recorded_bytes(header);
         Ok(Replayed {
             begin: self.begin,
             end,

@@ -54,6 +54,12 @@ pub enum ReplayError {
         /// Of which device, if one was chosen.
         of: String,
     },
+    /// A trace that was cut off before its recording began.
+    #[error(
+        "the recording is missing: the trace ends within its prelude, the requests that filled the drive before; \
+         expected a whole trace"
+    )]
+    OnlyPrelude,
     /// A policy on a trace without discards and frees.
     #[error(
         "policy {policy}: the trace has neither discards nor frees, so every policy does the same as off on it; expected \

@@ -46,6 +46,9 @@ pub struct ReplayFigures {
     pub recorded_latency_mean_ns: Option<u64>,
     /// Recorded latencies by kind of request.
     pub recorded_latency: BTreeMap<String, LatencySummary>,
+    /// Size of the drive on which it was recorded; `None` if the trace does not say, or if several are replayed at once.
+    #[serde(default)]
+    pub recorded_drive_bytes: Option<u64>,
     /// What drives the policy.
     pub knows: Knows,
     /// Discards in the trace.
@@ -68,6 +71,7 @@ impl ReplayFigures {
             latency_mean_ns: 0,
             recorded_latency_mean_ns: None,
             recorded_latency: BTreeMap::new(),
+            recorded_drive_bytes: None,
             knows: Knows::Nothing,
             recorded_discards: 0,
             lost_events: 0,

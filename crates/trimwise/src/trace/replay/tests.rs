@@ -230,7 +230,8 @@ fn discards_alone_are_a_queue_in_front_of_the_drive() {
     assert_eq!((off.trim_commands, ledger.freed, ledger.issued), (0, 8192, 0));
     assert_eq!(off.stale_units_end, Some(8192 - 2048), "what was written again is not stale");
     let (commit, ledger, cell) = of("commit");
-    assert_eq!((commit.trim_commands, commit.trimmed_units, ledger.freed), (64, 8192, 0));
+    assert_eq!((commit.trim_commands, commit.trimmed_units), (64, 8192));
+    assert_eq!((ledger.freed, ledger.issued), (8192, 8192));
     assert_eq!(cell.latency["discard"].count, 64);
     let (lazy, ledger, _) = of("lazy+reuse+backoff");
     assert!(ledger.reused > 0 && ledger.issued + ledger.reused + ledger.pending + ledger.in_tokens == 8192);
@@ -333,6 +334,7 @@ fn a_block_device_is_asked_for_the_same() {
         assert_eq!(replay.figures.written_bytes, 4 * 4096 + 18 * 512 + 4096);
         assert_eq!(replay.latency["write"].count, 3);
         assert_eq!(replay.latency.contains_key("discard"), discards);
+        assert_eq!((replay.discards_sent, replay.prelude), (u64::from(discards), None));
         assert_eq!(replay.duration_ns > 9_000_000, pace != Pace::Closed);
     }
 }
@@ -393,6 +395,8 @@ fn a_prelude_makes_the_drive_what_it_was_and_counts_for_nothing() {
     };
     let replay = replay.unwrap().unwrap();
     assert_eq!(replay.figures.requests, units / 2);
+    let prelude = replay.prelude.unwrap();
+    assert_eq!((prelude.requests, prelude.written_bytes), (units / 64, units * UNIT_BYTES));
     let recorded = units / 2 * 2_000_000;
     assert!(replay.duration_ns.abs_diff(recorded) < recorded / 100, "{} ns", replay.duration_ns);
 
@@ -400,6 +404,58 @@ fn a_prelude_makes_the_drive_what_it_was_and_counts_for_nothing() {
     assert_eq!((info.prelude_records, info.records), (units / 64 + 1, units / 2));
     assert_eq!(info.requests["write"].count, units / 2);
     assert_eq!(info.needed_bytes, Bytes::mib(128).0, "a drive must hold the prelude, too");
+}
+
+#[test]
+fn regression_a_part_of_a_prelude_is_no_recording() {
+    let events: Vec<(u64, Event)> = (0..20).map(|i| (i * 1_000_000, write(i, 1))).collect();
+    let written = |events: &[(u64, Event)]| {
+        let header = Header { devices: vec![TraceDevice::default()], has_prelude: true, ..Header::default() };
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        for &(at, event) in events {
+            writer.write(&Record { at: SimTime(at), device: 0, event }).unwrap();
+        }
+        writer.finish().unwrap()
+    };
+    let whole = written(&events);
+    for (part, records) in [(&whole[..], 20), (&whole[..whole.len() - 2], 19)] {
+        let error = run(&spec("off"), part).unwrap_err();
+        assert!(error.contains("the recording is missing"), "{error}");
+        let refused = expect_recording(&mut Reader::new(part).unwrap());
+        assert!(matches!(refused, Err(ReplayError::OnlyPrelude)), "{refused:?}");
+        let sim = Sim::new();
+        let drive = Drive::new(&spec("off").ssd, Faults::default(), 1).unwrap();
+        let device =
+            crate::block::ModelDevice::new(BlockQueue::new(&sim, drive, Default::default()), "small");
+        let part = part.to_vec();
+        let replay = sim.run(async move {
+            let mut source = Reader::new(&part[..]).unwrap();
+            let replay = replay_on(&device, &mut source, ReplayOptions::default(), true).await;
+            (replay, crate::trace::survey(&mut Reader::new(&part[..]).unwrap(), &mut |_| true))
+        });
+        let (replay, info) = replay.unwrap();
+        assert!(matches!(replay, Err(ReplayError::OnlyPrelude)), "{replay:?}");
+        assert!(info.recording_is_missing);
+        assert_eq!((info.prelude_records, info.records, info.requests.len()), (records, 0, 0));
+    }
+    let begun = [(30_000_000, Event::Begun), (31_000_000, write(0, 1)), (32_000_000, write(1, 1))];
+    let whole = written(&[&events[..], &begun].concat());
+    let cut = run(&spec("off"), &whole[..whole.len() - 2]).unwrap();
+    assert_eq!(figures(&cut).requests, 1);
+    assert!(figures(&cut).cut_off.is_some(), "cut off in the same batch in which the recording begins");
+    expect_recording(&mut Reader::new(&whole[..]).unwrap()).unwrap();
+    assert!(!crate::trace::survey(&mut Reader::new(&whole[..]).unwrap(), &mut |_| true).recording_is_missing);
+}
+
+#[test]
+fn regression_discards_passed_on_as_recorded_are_in_the_ledger() {
+    let events: Vec<(u64, Event)> =
+        (0..40).map(|i| (i * 1_000_000, if i % 4 == 3 { discard(i - 1, 2) } else { write(i, 1) })).collect();
+    let bytes = trace(false, &events);
+    let ledger = |policy: &str| run(&spec(policy), &bytes).unwrap().ledger.unwrap().units;
+    let commit = ledger("commit");
+    assert_eq!((commit.freed, commit.issued), (20, 20));
+    assert_eq!((ledger("off").freed, ledger("lazy").freed), (20, 20));
 }
 
 fn plain_write() -> Request {
