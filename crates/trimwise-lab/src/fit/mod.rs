@@ -40,7 +40,7 @@ pub const REGION_MIN: Bytes = Bytes::mib(64);
 /// From this error of a prediction on, a profile comes with a warning.
 const UNRELIABLE_PERCENT: f64 = 25.0;
 
-/// A fit whose errors are larger than the base's by this much, on average, predicts worse; less is no difference.
+/// An error that is larger than the base's by this much is worse; less is no difference.
 const WORSE_PERCENT: f64 = 1.0;
 
 /// What was measured on a drive.
@@ -98,7 +98,7 @@ pub struct Fitted {
     pub warnings: Vec<String>,
     /// How well held-back tests are predicted.
     pub predictions: Vec<Prediction>,
-    /// Whether their errors are larger than those of the base, on average.
+    /// Whether their errors are larger than those of the base, in most or on average.
     pub predicts_worse: bool,
     /// A read while TRIMs of 1 MiB follow each other takes this many times as long as one alone; `None` without TRIM.
     pub read_beside_trims: Option<f64>,
@@ -194,11 +194,13 @@ pub fn fit(
         predictions.iter().map(|p| of(p).abs()).sum::<f64>() / predictions.len().max(1) as f64
     };
     let (own, of_base) = (mean(|p| p.error_percent), mean(|p| p.base_error_percent));
-    // Neither is off by less than noise.
-    let predicts_worse = own > of_base + WORSE_PERCENT;
+    let is_worse = |p: &&Prediction| p.error_percent.abs() > p.base_error_percent.abs() + WORSE_PERCENT;
+    let (count, all) = (predictions.iter().filter(is_worse).count(), predictions.len());
+    let predicts_worse = 2 * count > all || own > of_base + WORSE_PERCENT;
     if predicts_worse {
         warnings.push(format!(
-            "the fit predicts worse than {}: the held-back errors are {own:.0} % on average, and {of_base:.0} % of {0}",
+            "the fit predicts worse than {}: in {count} of {all} held-back tests; its errors are {own:.0} % on average, \
+             those of {0} {of_base:.0} %",
             base.name
         ));
     }

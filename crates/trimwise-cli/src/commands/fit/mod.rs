@@ -53,7 +53,7 @@ pub struct FitReport {
     pub fitted: Vec<FittedSetting>,
     /// Tests that nothing was fitted to.
     pub held_back: Vec<Prediction>,
-    /// Whether their errors are larger than those of the base, on average.
+    /// Whether their errors are larger than those of the base, in most or on average.
     pub predicts_worse_than_base: bool,
     /// A read while TRIMs follow each other, as a multiple of one alone.
     pub read_beside_trims: Option<f64>,

@@ -3,6 +3,7 @@
 use trimwise::profile::SettingValue;
 use trimwise::units::Bytes;
 
+use crate::command_line::CommandText;
 use crate::commands::fit::FitReport;
 use crate::figures::{NONE, grouped, significant};
 use crate::table::{bold, folded, laid_out};
@@ -69,19 +70,17 @@ pub fn render(report: &FitReport) -> String {
     report.notes.iter().for_each(|note| text += &folded(&format!("Note: {note}."), 0));
     text += &match &report.out {
         Some(out) => {
-            let here = report.directory.as_ref().map_or("PATH".into(), |d| d.to_string_lossy());
-            let path = if report.directory.is_some() { "" } else { "PATH is a directory on the drive. " };
-            format!(
-                "\nProfile: {0}; use it with:\n  trimwise compare --here {here} --device {0}\n{1}",
-                out.display(),
-                folded(
-                    &format!(
-                        "{path}--here scales the drive down: on a whole one a short run never collects garbage, so \
-                         TRIM could only cost time."
-                    ),
-                    0
-                )
-            )
+            let known = report.directory.as_ref();
+            let mut command = CommandText::new("compare");
+            command.option("--here", known.map_or("PATH".into(), |directory| directory.to_string_lossy()));
+            command.option("--device", out.display());
+            let path = if known.is_some() { "" } else { "PATH is a directory on the drive. " };
+            let why = format!(
+                "{path}--here scales the drive down: on a whole one a short run never collects garbage, so TRIM could only \
+                 cost time."
+            );
+            let (out, command, why) = (out.display(), command.into_text(), folded(&why, 0));
+            format!("\nProfile: {out}; use it with:\n  {command}\n{why}")
         }
         None => "\n--out FILE writes the profile\n".to_owned(),
     };

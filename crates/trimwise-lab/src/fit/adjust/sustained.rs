@@ -22,7 +22,7 @@ impl Adjusting<'_> {
         let mut reached = predicted(self.model_sustained()?);
         if let (true, Some([(a, _), (b, _)])) = (self.is_unsteady(), self.numbers.tails) {
             self.notes.push(format!(
-                "the sustained write went from {} to {} MB/s at its end, as when a drive begins to collect: the size of the \
+                "the sustained write went from {} to {} MB/s, as when a drive begins to collect or a host is busy: the size of the \
                  cache was not told, and the rate hardly",
                 (a / 1e6).round(),
                 (b / 1e6).round()
