@@ -141,10 +141,7 @@ fn binary_blktrace_is_read_in_either_byte_order() {
         assert_eq!(devices, ["8,16"]);
         let expected = [(0, 0, "write", 800, 8, Some(1_000)), (500, 0, "discard", 8000, 2048, Some(1_500))];
         assert_eq!(records, expected);
-        assert_eq!(
-            error_of(None, &trace[..200]),
-            "record 4, byte 156: the trace is cut off"
-        );
+        assert_eq!(error_of(None, &trace[..200]), "record 4, byte 156: the trace is cut off");
     }
 }
 
