@@ -17,7 +17,7 @@
 //!
 //! **What the drive holds before.** As many units as `utilization_percent` says, from the first on, are written in order,
 //! and then as many are overwritten in random order. They count as in use until the trace frees them. A trace with a
-//! prelude brings the drive's state with it instead: its records up to [`Event::Begun`](super::Event::Begun) are replayed at their recorded
+//! prelude brings the drive's state with it instead: its records up to [`Event::Begun`] are replayed at their recorded
 //! times on the new drive, under the policy, and the figures count from there.
 //!
 //! A FUA write on a drive with a volatile cache is a write and a flush, as Linux does it where the drive has no FUA.
