@@ -461,7 +461,12 @@ fn what_cannot_run_is_refused_with_what_can() {
     refused("6.1:ext4 --linux 6.1", &["--linux"]);
     refused("6.1:ext4 --fill", &["--fill"]);
     fails(folder.path(), "kernel run 6.1:ext4", 2, &["PROGRAM"]);
-    fails(folder.path(), "kernel run 6.1:ext4 --trace t.txt -- true", 2, &["FILE.csv, FILE.json, or FILE.trace"]);
+    fails(
+        folder.path(),
+        "kernel run 6.1:ext4 --trace t.txt -- true",
+        2,
+        &["FILE.csv, FILE.json, or FILE.trace"],
+    );
     fails(folder.path(), "kernel run 6.1:ext4 --trace small.json -- /tmp/x", 2, &["below /tmp"]);
     fails(folder.path(), "kernel run 6.1:ext4 --memory 32 -- true", 2, &["at least 64 MiB"]);
     fails(folder.path(), "reproduce set-1a --target kernel:6.1:ext4", 2, &["set-1a", "postmark-vendors"]);
