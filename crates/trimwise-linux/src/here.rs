@@ -140,10 +140,15 @@ impl Here {
         })
     }
 
+    /// Whether the file system lies in memory.
+    pub fn is_in_memory(&self) -> bool {
+        ["tmpfs", "ramfs", "devtmpfs"].contains(&self.mount.fs_type.as_str())
+    }
+
     /// Why there is no drive below the directory.
     pub fn why_no_drive(&self) -> &'static str {
         match self.mount.fs_type.as_str() {
-            "tmpfs" | "ramfs" | "devtmpfs" => "it lies in memory",
+            _ if self.is_in_memory() => "it lies in memory",
             "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "9p" | "virtiofs" | "fuse.sshfs" => {
                 "it lies on another host"
             }

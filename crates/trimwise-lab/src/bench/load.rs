@@ -308,8 +308,7 @@ impl Running {
             }
             Order::Random => {
                 let places = (self.area_sectors / self.transfer_sectors).max(1);
-                // The high half of a product needs no division, and is as uniform as 64 bits allow.
-                let place = ((u128::from(rng.next_u64()) * u128::from(places)) >> 64) as u64;
+                let place = below(rng, places);
                 (place * self.transfer_sectors, self.transfer_sectors.min(self.area_sectors))
             }
         };
@@ -449,4 +448,9 @@ impl<D: BlockDevice> Bench<'_, D> {
             running.done.intervals.add(elapsed, bytes);
         }
     }
+}
+
+/// Draws a number below `n`: the high half of a product needs no division, and is as uniform as 64 bits allow.
+pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
+    ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
 }

@@ -8,7 +8,7 @@
 //! completed soon after its time is *saturated*: its latencies say only how long
 //! it ran, and none are given.
 
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use trimwise::block::{BlockDevice, BlockError, Operation};
@@ -16,7 +16,7 @@ use trimwise::content::{Content, ContentClass};
 use trimwise::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use trimwise::workload::latency::LatencySummary;
 
-use super::load::Tally;
+use super::load::{Tally, below};
 
 /// Units of each kind of request: read, write, TRIM.
 const UNITS: [u64; 3] = [1, 32, 256];
@@ -27,14 +27,14 @@ pub(super) const SHARES: [u64; 6] = [0, 20, 40, 60, 80, 95];
 pub(super) const TRIM_SHARES: [u64; 4] = [0, 10, 30, 60];
 /// Completions that are taken only when there are more than this: with fewer, none is waited for.
 const UNTAKEN: usize = 512;
-/// A point kept up if all was completed within this share of its time after its end, in percent, and the time of so many
-/// TRIMs more if there are any: one that is due at the end holds up others.
+/// A point kept up if everything was completed soon after its end: within this percentage of its length, plus, where
+/// there are TRIMs, the time that this many of them take, since one that is due at the end holds up the rest.
 const TAIL_PERCENT: u64 = 5;
 const TAIL_TRIMS: f64 = 2.5;
 /// Requests of all kinds that a point has at least, if it is offered any.
 const REQUESTS_MIN: u64 = 20;
-/// Requests per second above which a load is said to cost nothing; they are counted once so many are done. No drive comes
-/// near: of reads it would be 80 GB/s.
+/// A load that is faster than this many requests per second counts as free; `FREE_AFTER` requests decide. No drive comes
+/// near: reads would make 80 GB/s.
 const FREE_PER_S: f64 = 2e7;
 const FREE_AFTER: u64 = 1 << 17;
 
@@ -127,7 +127,8 @@ struct Mapping<'a, D> {
 /// Measures a map. `on_progress` is called with points done and all points.
 ///
 /// # Errors
-/// [`BlockError::Unsupported`] if a load costs no time; what the device says before the first point; later errors end the map, which says so.
+/// [`BlockError::Unsupported`] if a load costs no time; what the device says before the first point. Later errors end
+/// the map, which says so.
 pub async fn map<D: BlockDevice>(
     device: &D,
     plan: MapPlan,
@@ -186,8 +187,8 @@ impl<D: BlockDevice> Mapping<'_, D> {
         let [of_reads, of_writes] = self.halves();
         let units = UNITS[kind];
         if kind == 0 {
-            let place = (u128::from(self.rng.next_u64()) * u128::from(of_reads.units)) >> 64;
-            return Operation::read(UnitRange::new(of_reads.start.offset(place as u64), units));
+            let place = below(&mut self.rng, of_reads.units);
+            return Operation::read(UnitRange::new(of_reads.start.offset(place), units));
         }
         let at = &mut self.at[kind - 1];
         let range = UnitRange::new(of_writes.start.offset(*at), units.min(of_writes.units));
@@ -271,7 +272,7 @@ impl<D: BlockDevice> Mapping<'_, D> {
             for kind in 0..3 {
                 if due[kind].is_none() && periods[kind] > 0 {
                     let begin = counts[kind] * periods[kind];
-                    let within = ((u128::from(self.rng.next_u64()) * u128::from(periods[kind])) >> 64) as u64;
+                    let within = below(&mut self.rng, periods[kind]);
                     if begin < span.as_nanos() {
                         counts[kind] += 1;
                     }

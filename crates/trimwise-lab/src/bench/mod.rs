@@ -5,7 +5,8 @@
 //! drive's behaviour depends on its history: `erase fill torture:60 hdtach:reads trim hdtach:reads` measures a drive
 //! fresh, full, worn down, and after TRIM.
 //!
-//! `spec` is the syntax of tests, `share` that of parts of the region, `load` the engine that keeps queues full, `result` the results. Each family of tests
+//! `spec` is the syntax of tests, `share` that of parts of the region, `load` the engine that keeps queues full,
+//! `result` the results. Each family of tests
 //! has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO, `discard` erase, TRIM and its cost, `settling`
 //! throughput after TRIM, `steady` the steady state of the SNIA. `map` is no test among others: latency over the rates of
 //! reads, writes and TRIMs, open loop.
@@ -33,6 +34,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use thiserror::Error;
 
+pub(crate) use load::below;
 pub use result::{
     Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, TestResult, TrimTime,
 };

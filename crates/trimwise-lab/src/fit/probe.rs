@@ -9,7 +9,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::content::{Content, ContentClass};
-use trimwise::units::{Bytes, Lpn, SimDuration, SimTime, UnitRange};
+use trimwise::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+
+use crate::bench::below;
 
 /// Sizes of single reads and writes, in units of 4 KiB.
 const SIZES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -234,7 +236,7 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
                 held.push(Held {
                     test,
                     per_s,
-                    bytes_per_s: units.map(|units| per_s * (units * 4096) as f64),
+                    bytes_per_s: units.map(|units| per_s * (units * UNIT_BYTES) as f64),
                 });
             }
         };
@@ -263,7 +265,7 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
     /// A random place of that size, aligned to it.
     fn place(&mut self, units: u64) -> UnitRange {
         let places = (self.plan.region.units / units).max(1);
-        let place = ((u128::from(self.rng.next_u64()) * u128::from(places)) >> 64) as u64;
+        let place = below(&mut self.rng, places);
         let start = Lpn(self.plan.region.start.0 + place * units);
         UnitRange::new(start, units.min(self.plan.region.units))
     }
@@ -373,21 +375,16 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         limit: Option<SimDuration>,
         read_percent: u64,
     ) -> Result<Ends, BlockError> {
-        let region = self.plan.region;
-        let places = (region.units / units).max(1);
-        let (mut rng, mut version) = (self.rng.clone(), self.version);
-        self.rng.jump();
+        let mut after = self.rng.clone();
+        after.jump();
         let ends = closed(self.device, depth, count, limit, &mut |_| {
-            let place = ((u128::from(rng.next_u64()) * u128::from(places)) >> 64) as u64;
-            let range = UnitRange::new(Lpn(region.start.0 + place * units), units.min(region.units));
-            if ((rng.next_u64() >> 32) * 100) >> 32 < read_percent {
-                return Operation::read(range);
-            }
-            version = version.wrapping_add(1);
-            Operation::write(range, Content::new(ContentClass::Incompressible, version))
+            let range = self.place(units);
+            let is_read = ((self.rng.next_u64() >> 32) * 100) >> 32 < read_percent;
+            if is_read { Operation::read(range) } else { self.write(range) }
         })
         .await;
-        self.version = version;
+        // What is drawn next does not depend on how far the limit let this get.
+        self.rng = after;
         ends
     }
 
@@ -401,20 +398,13 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         limit: Option<SimDuration>,
     ) -> Result<Ends, BlockError> {
         let region = self.plan.region;
-        let mut version = self.version;
         let places = region.units.div_ceil(units);
-        let ends = closed(self.device, depth, count, limit, &mut |i| {
+        closed(self.device, depth, count, limit, &mut |i| {
             let at = i as u64 % places * units;
             let range = UnitRange::new(Lpn(region.start.0 + at), units.min(region.units - at));
-            if !is_write {
-                return Operation::read(range);
-            }
-            version = version.wrapping_add(1);
-            Operation::write(range, Content::new(ContentClass::Incompressible, version))
+            if is_write { self.write(range) } else { Operation::read(range) }
         })
-        .await;
-        self.version = version;
-        ends
+        .await
     }
 }
 

@@ -15,6 +15,8 @@ use trimwise::profile::Profile;
 use trimwise::ssd::{Ssd, SsdConfig};
 use trimwise::units::{Bytes, Lba, Lpn, SectorRange, SimDuration, SimTime, UnitRange};
 
+use crate::bench::below;
+
 pub use flat_array::FlatArray;
 
 /// Commands in a part.
@@ -129,11 +131,6 @@ impl PartReport {
         self.violation =
             Some(Violation { part, device, operation: self.operations.saturating_sub(1), command, what });
     }
-}
-
-/// Returns a random number below `most`.
-fn below(rng: &mut Xoshiro256PlusPlus, most: u64) -> u64 {
-    ((u128::from(rng.next_u64()) * u128::from(most)) >> 64) as u64
 }
 
 /// Draws a profile with a firmware, scaled down.

@@ -306,7 +306,7 @@ impl Search {
     }
 }
 
-/// At most so many of these, spread evenly.
+/// Keeps at most this many of the jobs, spread evenly.
 fn spread(jobs: Vec<Job>, most: usize) -> Vec<Job> {
     let all = jobs.len();
     if all <= most {

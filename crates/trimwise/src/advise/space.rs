@@ -124,7 +124,7 @@ const INTERVALS_S: [u64; 5] = [3600, 21_600, 43_200, 86_400, WEEK_S];
 const WEEK_S: u64 = 604_800;
 /// A run must contain this many sweeps to judge an interval...
 const SWEEPS_MIN: u64 = 2;
-/// ...and so many more are no choice that anybody has.
+/// ...and nobody sweeps more often than this.
 const SWEEPS_MAX: u64 = 400;
 /// TRIM commands at a time that a changed kernel's queue might issue; one is what trimwised does.
 const WORKERS: [u64; 4] = [2, 4, 8, 16];

@@ -18,7 +18,7 @@ use crate::workload::files::{FileError, Files as _};
 /// The word for the daemon among policies.
 pub const DAEMON: &str = "trimwised";
 
-/// Who trims over days.
+/// What does the trimming over days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trimmer {
     /// The file system, by a policy; `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
@@ -106,7 +106,7 @@ impl FromStr for Trimmer {
 pub struct DaysSpec {
     /// How the workload is spread.
     pub days: Days,
-    /// Who trims.
+    /// What does the trimming.
     pub trimmer: Trimmer,
     /// Whether space that ageing freed under a policy that sweeps, or under the daemon, is untrimmed at the start. If
     /// not, it has been trimmed, as it has been by the other policies.

@@ -141,7 +141,7 @@ impl<'a> PolicySummary<'a> {
         let time_s = Sample::new(seconds, exact)?;
         // On a real directory the name says what the mount does; it is not a policy.
         let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
-        // Over days the daemon itself runs; what only a changed kernel would do is no choice beside it.
+        // Over days the daemon itself runs, so a policy that needs a changed kernel is only a bound.
         let is_over_days = runs.iter().any(|c| c.days.is_some());
         let is_stock = |p: PolicySpec| p == PolicySpec::OFF || p == PolicySpec::COMMIT || p.batch().is_some();
         let bound = spec.is_some_and(|p| !p.is_usable() || is_over_days && !is_stock(p));

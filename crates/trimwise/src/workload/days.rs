@@ -3,8 +3,8 @@
 //! Any workload of files can be spread: before each operation of its own kind (a transaction, a put, a file of
 //! PostMark) its task waits until that operation is due ([`Pacer`]). By the hourly rates ([`DayShape`]) the work of all
 //! days is cut into n equal shares; operation k is due somewhere in share k, drawn at random, so that operations do not
-//! keep step with timers. It is a closed loop: an operation that comes late, because the one before it took long, starts at once, and its
-//! latency counts from that start. How many came late, and how late, is counted.
+//! keep step with timers. It is a closed loop: an operation that is late, because the one before it took long, starts
+//! at once, and its latency counts from that start. How many were late, and how late, is counted.
 //!
 //! Everything between two operations (the calls of one, and what it triggers) is done as fast as without days.
 //! Background tasks, such as the compactions of `lsm`, follow the operations.
@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use super::files::Files;
 use super::stage::lock;
 use super::week::DAY;
+use crate::content::mixed;
 use crate::units::{SimDuration, SimTime};
 
 const HOUR: SimDuration = SimDuration::from_secs(3_600);
@@ -187,7 +188,7 @@ impl Days {
         let (k, n) = (u128::from(k.min(n)), u128::from(n.max(1)));
         // Work before it, in units of weight and nanoseconds.
         let (share, rest) = (all / n, all % n);
-        let before = k * share + k * rest / n + share * u128::from(mixed(seed, k as u64)) / (1 << 16);
+        let before = k * share + k * rest / n + share * u128::from(drawn(seed, k as u64)) / (1 << 16);
         let hour = self.sums.partition_point(|&sum| u128::from(sum) * hour_ns <= before).max(1) - 1;
         let Some(weight) = self.sums.get(hour + 1).map(|end| u128::from(end - self.sums[hour])) else {
             return self.length();
@@ -204,12 +205,11 @@ impl Days {
     }
 }
 
-/// Sixteen random bits for a number (SplitMix64).
-fn mixed(seed: u64, number: u64) -> u16 {
-    let mut bits = (seed ^ number.rotate_left(32)).wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (bits >> 48) as u16
+/// Sixteen random bits for a number.
+fn drawn(seed: u64, number: u64) -> u16 {
+    // As far apart as the states of one generator.
+    let state = number.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed((seed ^ number.rotate_left(32)).wrapping_add(state)) >> 48) as u16
 }
 
 /// Lets the tasks of a workload wait until their operations are due.

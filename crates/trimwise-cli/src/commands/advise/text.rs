@@ -4,7 +4,6 @@ use trimwise::advise::{Cost, Difference, Gated, Means, NEGLIGIBLE_PERCENT, Place
 use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::Measure;
 use trimwise::compare::summary::Summary;
-use trimwise::units::Bytes;
 
 use super::hunt::{Searched, Tried};
 use super::{Advice, Changed, Nearby};
@@ -399,22 +398,7 @@ fn to_apply(advice: &Advice, wants_config: bool) -> String {
 
 fn footer(advice: &Advice) -> String {
     let settings = &advice.settings;
-    let mut text = String::new();
-    if let (Some(percent), Some(linux), Some(memory)) =
-        (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
-    {
-        text += &folded(
-            &format!(
-                "Modelled host: discard of Linux {} ({}), {} of memory; aged to {percent} % in use.",
-                linux.version,
-                linux.stands_for,
-                Bytes(memory)
-            ),
-            0,
-        );
-    }
-    text + &format!(
-        "trimwise {}, seed {}; repeat with:\n  {}\n",
-        advice.trimwise, advice.seed, settings.command
-    )
+    let repeat =
+        format!("trimwise {}, seed {}; repeat with:\n  {}\n", advice.trimwise, advice.seed, settings.command);
+    table::modelled_host(settings) + &repeat
 }

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use trimwise_lab::bench::{Part, TESTS};
-
-use crate::arguments::{region, some_bytes, whole, word};
-use crate::defaults;
 use trimwise::content::ContentClass;
 use trimwise::units::Bytes;
+use trimwise_lab::bench::{Part, TESTS};
+
+use crate::arguments::{OutputArguments, region, some_bytes, whole, word};
+use crate::command_line::CommandText;
+use crate::defaults;
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
@@ -67,6 +68,37 @@ pub struct BenchArguments {
     /// Replace existing files of --json and --report
     #[arg(long, short = 'f')]
     pub force: bool,
+}
+
+impl BenchArguments {
+    /// Where results go.
+    pub fn output(&self) -> OutputArguments {
+        OutputArguments {
+            jobs: None,
+            json: self.json.clone(),
+            report: self.report.clone(),
+            force: self.force,
+        }
+    }
+
+    /// The command that repeats this; `what` adds what is run on the target.
+    pub fn command(&self, what: impl FnOnce(&mut CommandText)) -> String {
+        let mut command = CommandText::new("bench");
+        command.argument(&self.target);
+        what(&mut command);
+        command.option("--content", self.content);
+        command.option("--seed", self.seed);
+        if let Some(region) = self.region {
+            command.option("--region", region);
+        }
+        if let Some(size) = self.size {
+            command.option("--size", size.0);
+        }
+        if let Some(word) = &self.destroy {
+            command.option("--destroy", word);
+        }
+        command.into_text()
+    }
 }
 
 /// Help below the options of `bench`: the tests, and examples.

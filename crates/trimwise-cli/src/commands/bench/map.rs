@@ -16,8 +16,6 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 
 use super::arguments::BenchArguments;
-use crate::arguments::OutputArguments;
-use crate::command_line::CommandText;
 use crate::figures::{NONE, nanoseconds, significant};
 use crate::input;
 use crate::interrupt::OnInterrupt;
@@ -59,12 +57,7 @@ pub fn run(
     real: Option<&RealTarget>,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check(&OutputArguments {
-        jobs: None,
-        json: arguments.json.clone(),
-        report: arguments.report.clone(),
-        force: arguments.force,
-    })?;
+    let destinations = Destinations::check(&arguments.output())?;
     let progress = Progress::of(1, "maps");
     let measured = match real {
         None => {
@@ -154,24 +147,12 @@ fn on_real(
 }
 
 fn command(arguments: &BenchArguments) -> String {
-    let mut command = CommandText::new("bench");
-    command.argument(&arguments.target);
-    command.argument("--map");
-    if let Some(seconds) = arguments.point {
-        command.option("--point", seconds);
-    }
-    command.option("--content", arguments.content);
-    command.option("--seed", arguments.seed);
-    if let Some(region) = arguments.region {
-        command.option("--region", region);
-    }
-    if let Some(size) = arguments.size {
-        command.option("--size", size.0);
-    }
-    if let Some(word) = &arguments.destroy {
-        command.option("--destroy", word);
-    }
-    command.into_text()
+    arguments.command(|command| {
+        command.argument("--map");
+        if let Some(seconds) = arguments.point {
+            command.option("--point", seconds);
+        }
+    })
 }
 
 /// A latency that a map shows: its name, of which load, and which quantile.

@@ -18,8 +18,6 @@ use trimwise_lab::bench::{self, Hooks, Results, Settings, Test};
 use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 
-use crate::arguments::OutputArguments;
-use crate::command_line::CommandText;
 use crate::commands::bench::arguments::BenchArguments;
 use crate::input;
 use crate::interrupt::OnInterrupt;
@@ -79,12 +77,7 @@ pub fn run(
     }
     let tests: Result<Vec<Test>, _> = arguments.tests.iter().map(|t| t.parse::<Test>()).collect();
     let tests = tests.map_err(Failure::usage)?;
-    let destinations = Destinations::check(&OutputArguments {
-        jobs: None,
-        json: arguments.json.clone(),
-        report: arguments.report.clone(),
-        force: arguments.force,
-    })?;
+    let destinations = Destinations::check(&arguments.output())?;
     let settings = Settings {
         content: arguments.content,
         seed: arguments.seed,
@@ -180,20 +173,6 @@ fn only_for_real_targets(arguments: &BenchArguments) -> Result<(), Failure> {
 impl BenchReport {
     /// Combines what `arguments` asked for with the results.
     pub fn new(arguments: &BenchArguments, tests: &[Test], settings: &Settings, results: Results) -> Self {
-        let mut command = CommandText::new("bench");
-        command.argument(&arguments.target);
-        tests.iter().for_each(|test| command.argument(test));
-        command.option("--content", settings.content);
-        command.option("--seed", settings.seed);
-        if let Some(region) = arguments.region {
-            command.option("--region", region);
-        }
-        if let Some(size) = arguments.size {
-            command.option("--size", size.0);
-        }
-        if let Some(word) = &arguments.destroy {
-            command.option("--destroy", word);
-        }
         Self {
             trimwise: trimwise::VERSION,
             settings: BenchSettings {
@@ -203,7 +182,7 @@ impl BenchReport {
                 seed: settings.seed,
                 region_start_percent: settings.region.start.value(),
                 region_length_percent: settings.region.length.value(),
-                command: command.into_text(),
+                command: arguments.command(|command| tests.iter().for_each(|test| command.argument(test))),
             },
             partial: results.broken.is_some(),
             results,

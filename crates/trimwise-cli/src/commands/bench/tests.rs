@@ -6,6 +6,7 @@ use trimwise_lab::bench::{
 use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
 
 use super::*;
+use crate::arguments::OutputArguments;
 use crate::commands::{Command, CommandLine};
 
 fn arguments(line: &str) -> BenchArguments {

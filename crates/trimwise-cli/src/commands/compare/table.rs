@@ -55,19 +55,7 @@ pub fn render(comparison: &Comparison) -> String {
     }
     text += &steps(comparison.verdict.policy.as_deref(), &comparison.verdict.apply);
     text.push('\n');
-    if let (Some(percent), Some(linux), Some(memory)) =
-        (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
-    {
-        text += &folded(
-            &format!(
-                "Modelled host: discard of Linux {} ({}), {} of memory; aged to {percent} % in use.",
-                linux.version,
-                linux.stands_for,
-                Bytes(memory)
-            ),
-            0,
-        );
-    }
+    text += &modelled_host(settings);
     let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
     if let (Some(kernel), Some(memory)) = (settings.kernel.as_ref().or(checked), settings.host_memory_bytes) {
         let aged = settings.utilization_percent.map_or("new".to_owned(), |p| format!("aged to {p} % in use"));
@@ -95,6 +83,22 @@ pub fn render(comparison: &Comparison) -> String {
 /// Why the verdict is as it is; empty if nothing explains it.
 fn explained(why: &str, indent: usize) -> String {
     if why.is_empty() { String::new() } else { folded(&format!("Why: {why}"), indent) }
+}
+
+/// What the modelled host is; empty if there is none.
+pub fn modelled_host(settings: &Settings) -> String {
+    let (Some(percent), Some(linux), Some(memory)) =
+        (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
+    else {
+        return String::new();
+    };
+    let said = format!(
+        "Modelled host: discard of Linux {} ({}), {} of memory; aged to {percent} % in use.",
+        linux.version,
+        linux.stands_for,
+        Bytes(memory)
+    );
+    folded(&said, 0)
 }
 
 /// The heading of the steps that apply a policy.

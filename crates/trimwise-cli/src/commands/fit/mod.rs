@@ -321,8 +321,7 @@ fn on_real(
     if let Target::File(path) = &real.target {
         // Before a file of a GiB is made there.
         let here = Here::of(&HostRoot::default(), Path::new("/run/trimwise"), &directory_of(path));
-        let in_memory = |here: &Here| ["tmpfs", "ramfs", "devtmpfs"].contains(&here.mount.fs_type.as_str());
-        if let Some(here) = here.ok().filter(in_memory) {
+        if let Some(here) = here.ok().filter(Here::is_in_memory) {
             return Err(Failure::usage(format!(
                 "{}: on {}, which lies in memory; expected a file on a drive",
                 path.display(),
