@@ -29,9 +29,19 @@ pub fn render(report: &KernelsReport) -> String {
     }
     if report.kernels.iter().any(|kernel| kernel.state == State::Outdated) {
         text += &folded(
-            "Outdated: built by another trimwise, with another configuration or recipe; not used.",
+            "Outdated: built by another trimwise, with another configuration or recipe, or from patches that have \
+             changed since; not used.",
             0,
         );
+    }
+    for kept in report.kept.iter().flatten() {
+        let source = kept.source.as_deref().unwrap_or("incomplete");
+        let line = format!(
+            "Kept for further builds: source and objects of {} ({source}), {}.",
+            kept.version,
+            Bytes(kept.size_bytes)
+        );
+        text += &folded(&line, 0);
     }
     text + &format!("Folder: {}\n", report.directory.display())
 }
@@ -55,7 +65,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
     };
     let rows: Vec<Vec<String>> = report.phases.iter().map(row).collect();
     let title =
-        format!("{}, {} of Linux {}", report.device, report.kernel.file_system, report.kernel.release);
+        format!("{}, {} of Linux {}", report.device, report.kernel.file_system, report.kernel.title());
     let header = ["", "virtual time", "reads", "writes", "flushes", "discards", "WA"];
     let table = laid_out(&header, &rows);
     let wall = figures::time(wall_s);
