@@ -16,8 +16,8 @@ use super::kept::{Kept, Objects};
 use super::run::Runner;
 use super::source::{self, Given, Tree};
 use super::{
-    BuiltSet, CONFIGURATION, Cache, Description, KernelError, KernelImage, KernelName, PRELOAD_SOURCE, PatchSet,
-    folder, recipe, tools,
+    BuiltSet, CONFIGURATION, Cache, Description, KernelError, KernelImage, KernelName, PRELOAD_SOURCE,
+    PatchSet, folder, recipe, tools,
 };
 
 /// Prefix of the folders in which builds work; such a folder is never taken for an image.

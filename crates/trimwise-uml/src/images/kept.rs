@@ -146,7 +146,9 @@ impl Kept {
             fs::rename(&tree.directory, &source).map_err(KernelError::io("keep", &tree.directory))?;
         } else {
             let mut copy = Command::new("cp");
-            copy.args(["-a", "--reflink=auto", "--no-preserve=ownership", "--"]).arg(&tree.directory).arg(&source);
+            copy.args(["-a", "--reflink=auto", "--no-preserve=ownership", "--"])
+                .arg(&tree.directory)
+                .arg(&source);
             runner.run("copying the source", &mut copy, |_| {})?;
         }
         let description = Description { release: tree.release.clone(), source: tree.origin.clone() };
@@ -370,7 +372,7 @@ fn apply(
             name.clone_into(&mut of_file);
         } else if line.starts_with("Hunk #") && line.contains("FAILED") {
             said.push(format!("{of_file}: {}", line.trim_end_matches('.')));
-        } else if line.contains("can't find file") || line.contains("FAILED") && !line.contains("hunk") {
+        } else if line.contains("FAILED") && !line.contains("hunk") {
             said.push(line.to_owned());
         }
     });
@@ -403,9 +405,7 @@ fn describe(directory: &Path) -> Option<Description> {
 }
 
 fn make_parent(path: &Path) -> Result<(), KernelError> {
-    path.parent().map_or(Ok(()), |parent| {
-        fs::create_dir_all(parent).map_err(KernelError::io("make", parent))
-    })
+    path.parent().map_or(Ok(()), |parent| fs::create_dir_all(parent).map_err(KernelError::io("make", parent)))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, KernelError> {

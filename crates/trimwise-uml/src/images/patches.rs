@@ -146,7 +146,9 @@ fn tree_path(name: &str) -> Result<Option<PathBuf>, String> {
     if name == "/dev/null" {
         return Ok(None);
     }
-    let refuse = || format!("'{name}': expected the path of a file inside the kernel's tree, such as a/fs/ext4/super.c");
+    let refuse = || {
+        format!("'{name}': expected the path of a file inside the kernel's tree, such as a/fs/ext4/super.c")
+    };
     let is_plain = !name.starts_with(['/', '"']) && !name.contains(' ');
     let (_, path) = name.split_once('/').filter(|_| is_plain).ok_or_else(refuse)?;
     let is_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
@@ -191,8 +193,9 @@ mod tests {
             ("b/fs/a.c", "b/fs/b.c", "line 6"),
             ("@@ -0,0 +1 @@", "@@ -0,0 @@", "line 13"),
             ("+int new;\n", "", "line 14"),
-            ("@@ -0,0 +1 @@", "@@ -0,0 +1,9 @@", "ends within a hunk"),
+            ("@@ -0,0 +1 @@", "@@ -0,0 +1,9 @@", "line 15"),
             ("From: somebody", "rename from x", "line 1"),
+            ("+int new;\n-- \n2.39\n", "", "ends within a hunk"),
         ] {
             let error = files(DIFF.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(line), "{to}: {error}");

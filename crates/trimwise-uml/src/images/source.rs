@@ -106,7 +106,11 @@ impl Given {
             }
             release_of(&path, version).map_err(refuse)?;
             let go_on = || {
-                if stop.load(Ordering::SeqCst) { Err(io::Error::from(ErrorKind::Interrupted)) } else { Ok(()) }
+                if stop.load(Ordering::SeqCst) {
+                    Err(io::Error::from(ErrorKind::Interrupted))
+                } else {
+                    Ok(())
+                }
             };
             match walk::hash(&path, go_on) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => return Err(KernelError::Interrupted),

@@ -110,7 +110,8 @@ fn all_that_is_missing_is_named_at_once_with_the_command_that_installs_it() {
         fs::write(&path, "").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    let check = |download, keyring: &str| tools::check(dir.path().as_os_str(), download, true, Path::new(keyring));
+    let check =
+        |download, keyring: &str| tools::check(dir.path().as_os_str(), download, true, Path::new(keyring));
     let all = check(true, "/nonexistent.gpg").unwrap_err().to_string();
     let words = "gcc, make, flex, bison, bc, tar, xz, patch, apt-get, dpkg-deb, /nonexistent.gpg; to install them: apt-get install \
                  gcc libc6-dev make flex bison bc tar xz-utils patch apt dpkg debian-archive-keyring";

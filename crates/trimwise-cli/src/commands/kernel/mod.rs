@@ -13,7 +13,9 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_uml::images::{Built, BuiltSet, CATALOGUE, Cache, KernelError, KernelImage, KernelName, Order, Step};
+use trimwise_uml::images::{
+    Built, BuiltSet, CATALOGUE, Cache, KernelError, KernelImage, KernelName, Order, Step,
+};
 
 use crate::arguments::JsonArguments;
 use crate::commands::kernel::arguments::{

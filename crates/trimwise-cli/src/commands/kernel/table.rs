@@ -91,11 +91,16 @@ fn row(kernel: &Kernel) -> Vec<String> {
     vec![
         kernel.version.clone(),
         state.to_owned(),
-        or_none(kernel.release.clone()),
-        or_none(kernel.source.clone()),
+        // The name has what was added; JSON has the hash of a given source.
+        or_none(kernel.release.as_deref().map(|release| up_to(release, "+"))),
+        or_none(kernel.source.as_deref().map(|source| up_to(source, " ("))),
         or_none(kernel.size_bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))),
         or_none(kernel.built.as_ref().map(|built| built.replace('T', " ").chars().take(16).collect())),
     ]
+}
+
+fn up_to(text: &str, end: &str) -> String {
+    text.split(end).next().unwrap_or(text).to_owned()
 }
 
 #[cfg(test)]

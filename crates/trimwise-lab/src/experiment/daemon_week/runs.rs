@@ -125,7 +125,11 @@ pub(super) fn run(
     let runs = request.boot(MEMORY_OF_RUN, &cases, |case| run_case(request, &image, case, &week))?;
     let mut result = super::evaluate(experiment, &week, &runs, request.reps, request.seed);
     if let Some(target) = &request.target {
-        result.finding = format!("On kernel:{target} ({}): {}", images::title(&image.release, &image.recipe), result.finding);
+        result.finding = format!(
+            "On kernel:{target} ({}): {}",
+            images::title(&image.release, &image.recipe),
+            result.finding
+        );
     }
     Ok(result)
 }
