@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod on_kernel;
+mod soak;
 pub mod table;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `trimwise crashtest --target kernel:...`: power cuts on a real kernel.
+//! `trimwise crashtest --target kernel:...`: power cuts on a real kernel. What it has in common with `--soak` is here.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,14 +7,14 @@ use serde::Serialize;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
 use trimwise_lab::crash::CrashReport;
-use trimwise_lab::crash::kernel::{self, CUTS_PER_RUN, KernelCrashTest};
+use trimwise_lab::crash::kernel::{self, CUTS_PER_RUN, KernelCrashTest, Soak};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
 use trimwise_lab::pool;
 use trimwise_uml::cell::KernelTarget;
 
 use super::arguments::CrashtestArguments;
-use super::table;
+use super::{soak, table};
 use crate::command_line::CommandText;
 use crate::defaults;
 use crate::input;
@@ -24,6 +24,8 @@ use crate::progress::Progress;
 
 /// Memory of a guest: enough for the four file systems, and little, so that pages are written back early.
 const MEMORY: Bytes = Bytes::mib(96);
+/// Memory of a guest that soaks: sanitizers take a part of it.
+const MEMORY_OF_SOAK: Bytes = Bytes::mib(256);
 /// Memory of this computer that one run takes besides its guest: what was recorded, and the images of its cuts.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(400);
 
@@ -76,11 +78,19 @@ pub fn run(
     kernel::check_programs(file_system)?;
     let image = guests::image(&parsed)?;
     let stop = on_signal(OnInterrupt::StopAndShow)?;
-    let guest = guests::guest(&image, MEMORY, &Bounds { limits: arguments.limits.limits(), stop })?;
+    let bounds = Bounds { limits: arguments.limits.limits(), stop };
+    if let Some(duration) = arguments.soak {
+        let guest = guests::guest(&image, MEMORY_OF_SOAK, &bounds)?;
+        let remounts = &arguments.remounts;
+        let soak = Soak { guest: &guest, target: &parsed, device: &device, seed: arguments.seed, remounts };
+        return soak::run(arguments, target, &image, &soak, duration, &destinations);
+    }
+    let guest = guests::guest(&image, MEMORY, &bounds)?;
     let test = KernelCrashTest { guest: &guest, target: &parsed, device: &device, seed: arguments.seed };
 
     let runs: Vec<(u64, std::ops::Range<u64>)> = match arguments.cut {
         Some(cut) => vec![(cut / CUTS_PER_RUN, cut % CUTS_PER_RUN..cut % CUTS_PER_RUN + 1)],
+        None if arguments.run.is_some() => arguments.run.iter().map(|&run| (run, 0..CUTS_PER_RUN)).collect(),
         None => {
             let cuts = arguments.cuts.unwrap_or(defaults::CUTS);
             let of = |run: u64| (run, 0..(cuts - run * CUTS_PER_RUN).min(CUTS_PER_RUN));
@@ -107,11 +117,7 @@ pub fn run(
     let mut report = CrashReport::default();
     reports.into_iter().for_each(|other| report.add(other));
     let command = |name: &str, number: u64| {
-        let mut command = CommandText::new("crashtest");
-        command.option("--target", target);
-        arguments.device.iter().for_each(|device| command.option("--device", device));
-        arguments.fault.iter().for_each(|fault| command.option("--fault", fault.name()));
-        command.option("--seed", arguments.seed);
+        let mut command = begun(arguments, target);
         command.option(name, number);
         command.into_text()
     };
@@ -125,9 +131,10 @@ pub fn run(
         fault: arguments.fault.map(|fault| fault.name()),
         cuts_per_run: CUTS_PER_RUN,
         interrupted,
-        command: match arguments.cut {
-            Some(cut) => command("--cut", cut),
-            None => command("--cuts", arguments.cuts.unwrap_or(defaults::CUTS)),
+        command: match (arguments.cut, arguments.run) {
+            (Some(cut), _) => command("--cut", cut),
+            (None, Some(run)) => command("--run", run),
+            (None, None) => command("--cuts", arguments.cuts.unwrap_or(defaults::CUTS)),
         },
         again: report.details.iter().map(|v| command("--cut", v.run * CUTS_PER_RUN + v.cut)).collect(),
         report,
@@ -141,6 +148,16 @@ pub fn run(
         0 => Err(Failure::Interrupted),
         _ => Err(Failure::run(format!("a power cut breaks the file system of {parsed}"))),
     }
+}
+
+/// Begins a command line with what all runs have in common.
+pub(super) fn begun(arguments: &CrashtestArguments, target: &str) -> CommandText {
+    let mut command = CommandText::new("crashtest");
+    command.option("--target", target);
+    arguments.device.iter().for_each(|device| command.option("--device", device));
+    arguments.fault.iter().for_each(|fault| command.option("--fault", fault.name()));
+    command.option("--seed", arguments.seed);
+    command
 }
 
 fn parse(target: &str) -> Result<KernelTarget, Failure> {

@@ -1,6 +1,7 @@
 //! Results of power cuts, policy by policy.
 
 use crate::commands::crashtest::on_kernel::KernelCrashTests;
+use crate::commands::crashtest::soak::SoakTests;
 use crate::commands::crashtest::{CrashTests, PolicyReport};
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out};
@@ -93,4 +94,39 @@ pub fn of_kernel(tests: &KernelCrashTests) -> String {
         0,
     );
     text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
+}
+
+/// Renders the results of a soak.
+pub fn of_soak(tests: &SoakTests) -> String {
+    const HEADER: [&str; 8] =
+        ["target", "runs", "operations", "failed", "no space", "requests", "discards", "violations"];
+    let report = &tests.report;
+    let counts = [
+        report.runs,
+        report.operations,
+        report.failed,
+        report.no_space,
+        report.requests,
+        report.discards,
+        report.violations,
+    ];
+    let [runs, operations, failed, no_space, requests, discards, violations] = counts.map(grouped);
+    let row = [tests.target.clone(), runs, operations, failed, no_space, requests, discards, violations];
+    let mut text = format!("{}\n", laid_out(&HEADER, &[row]));
+    for (violation, again) in report.details.iter().zip(&tests.again) {
+        text += &format!("run {}: {}\n", violation.run, violation.machine);
+        for broken in &violation.broken {
+            text += &format!("  {broken}\n");
+        }
+        text += &format!("repeat with:\n  {again}\n\n");
+    }
+    if tests.interrupted {
+        text += "Interrupted: these are the runs that were complete.\n";
+    }
+    text += &folded(
+        "Failed: operations that the kernel refused, most because the file was not there; no space: those among them \
+         that found the drive full.",
+        0,
+    );
+    text + &format!("\nLinux {}, trimwise {}, seed {}\n", tests.kernel.release, tests.trimwise, tests.seed)
 }

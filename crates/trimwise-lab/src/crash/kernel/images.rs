@@ -191,7 +191,7 @@ pub(super) fn checker(file_system: FileSystem) -> (&'static str, &'static [&'sta
 }
 
 /// Runs the checker on a disk's bytes; returns what it said if it found anything.
-fn check(file_system: FileSystem, disk: &File) -> io::Result<Option<String>> {
+pub(super) fn check(file_system: FileSystem, disk: &File) -> io::Result<Option<String>> {
     let (program, arguments, _) = checker(file_system);
     let path = format!("/proc/{}/fd/{}", std::process::id(), disk.as_raw_fd());
     let output = Command::new(program)

@@ -12,6 +12,7 @@
 mod check;
 mod history;
 mod images;
+mod soak;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -34,6 +35,7 @@ use crate::failure::Failure;
 use crate::guests;
 use history::History;
 use images::Examiner;
+pub use soak::{Soak, SoakReport, SoakViolation};
 
 /// Cuts per run.
 pub const CUTS_PER_RUN: u64 = 200;
@@ -115,11 +117,9 @@ impl KernelCrashTest<'_> {
         let KernelTarget { file_system, options, .. } = self.target;
         let drawn = Plan::draw(seed);
         let plan = Plan { operations: OPERATIONS / drawn.tasks, ..drawn };
-        let mkfs =
-            if *file_system == FileSystem::Ext4 { vec!["-b".to_owned(), "4096".to_owned()] } else { vec![] };
         let job = Job {
             steps: vec![
-                Step::Mkfs { file_system: *file_system, options: mkfs },
+                Step::Mkfs { file_system: *file_system, options: mkfs_options(*file_system) },
                 Step::Mount { file_system: *file_system, options: options.clone() },
                 Step::Tagged { plan: plan.clone() },
                 Step::Unmount,
@@ -221,13 +221,21 @@ impl KernelCrashTest<'_> {
                         survived: survival.to_string(),
                         machine: describe(plan),
                         broken_count: finding.broken.len(),
+                        history: last_operations(log, now, &finding.broken),
                         broken: finding.broken.into_iter().take(BROKEN_MAX).collect(),
-                        history: last_operations(log, now),
                     });
                 }
             }
         }
         Ok(report)
+    }
+}
+
+/// Returns further arguments for mkfs: ext4 would use blocks of 1 KiB on so small a drive.
+fn mkfs_options(file_system: FileSystem) -> Vec<String> {
+    match file_system {
+        FileSystem::Ext4 => vec!["-b".to_owned(), "4096".to_owned()],
+        FileSystem::Xfs | FileSystem::Btrfs | FileSystem::F2fs => Vec::new(),
     }
 }
 
@@ -238,13 +246,21 @@ fn describe(plan: &Plan) -> String {
     )
 }
 
-/// Describes the last operations before a mark.
-fn last_operations(log: &[Logged], now: usize) -> Vec<String> {
-    const LINES: usize = 6;
+/// Describes the last operations before a mark on the files that `broken` names, and the last of all.
+fn last_operations(log: &[Logged], now: usize, broken: &[Broken]) -> Vec<String> {
+    const LINES: usize = 8;
+    let named: Vec<String> = broken.iter().map(Broken::to_string).collect();
+    let is_named = |path: &str| named.iter().any(|text| text.contains(&format!("'{path}'")));
     let mut begun: Vec<&Logged> = log.iter().filter(|logged| logged.begin < now).collect();
     begun.sort_by_key(|logged| logged.begin);
+    let last = begun.last().map(|logged| logged.id);
+    begun.retain(|logged| Some(logged.id) == last || logged.operation.paths().any(is_named));
     let line = |logged: &&Logged| {
-        let state = if logged.end < now { "returned" } else { "not returned" };
+        let state = match &logged.error {
+            _ if logged.end >= now => "not returned".to_owned(),
+            Some(error) => format!("failed: {error}"),
+            None => "returned".to_owned(),
+        };
         format!("operation {}: {:?}, {state}", logged.id, logged.operation)
     };
     begun[begun.len().saturating_sub(LINES)..].iter().map(line).collect()

@@ -109,6 +109,26 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// Returns the files or directories that it names.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let (first, second) = match self {
+            Self::Create { path, .. }
+            | Self::Write { path, .. }
+            | Self::Read { path }
+            | Self::Truncate { path, .. }
+            | Self::Punch { path, .. }
+            | Self::Fsync { path, .. }
+            | Self::Unlink { path }
+            | Self::Mkdir { path }
+            | Self::Rmdir { path } => (Some(path), None),
+            Self::Rename { from, to } => (Some(from), Some(to)),
+            Self::Sync | Self::Trim | Self::Remount { .. } | Self::Sleep { .. } => (None, None),
+        };
+        [first, second].into_iter().flatten().map(String::as_str)
+    }
+}
+
 /// An operation that was carried out. The two marks are points of the log of the drive: what the drive did before the
 /// first came before the operation, what it did after the second came after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
