@@ -217,14 +217,12 @@ fn a_full_file_system_waits_for_discards_and_has_no_false_enospc() {
         done
         sync; sleep 8; echo left $(stat -f -c %a .)
         rm -- *[13579]; sync .; echo pending $(counter pending_blocks)
-        for i in $(seq 201 290); do content $i >$i || exit 7; done
+        for i in $(seq 201 290); do content $i >$i || exit 7; sync $i; done
         sync; sleep 20; counters; check_files; check_file_system"#;
     for mode in ["serial", "commit", "lazy,trim_workers=1-1", "lazy,trim_workers=1-1,trim_reuse"] {
         let guest = guest(&folder, &format!("discard={mode}"), script);
         guest.is_balanced();
         assert!(guest.number("left") < 300, "{mode}: {:?}", guest.lines);
-        // An allocation has taken its blocks out of the queue, or nothing has.
-        assert_eq!(guest.number("reused_blocks") > 100, mode.ends_with("reuse"), "{mode}: {:?}", guest.lines);
     }
 }
 
