@@ -28,7 +28,7 @@ use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
 use crate::images;
-use crate::job::{FileSystem, Guest, Job, JobError, Outcome, ProgramEnd, Said, Step, StepReport};
+use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Part, ProgramEnd, Said, Step, StepReport};
 use trimwise_linux::sparse_store::SparseStore;
 
 /// The smallest memory in which the four file systems run a workload.
@@ -373,7 +373,7 @@ impl KernelCell<'_> {
         steps.push(match self.workload {
             KernelWorkload::Postmark(config) => Step::Postmark { config: config.clone(), rep: self.rep },
             KernelWorkload::Timed(spec) => {
-                Step::Timed { spec: spec.clone(), rep: self.rep, seed: self.draw_seed() }
+                Step::Timed { spec: spec.clone(), part: Part::Whole, rep: self.rep, seed: self.draw_seed() }
             }
             KernelWorkload::Program(argument, text) => Step::Workload {
                 argument: argument.clone(),

@@ -166,8 +166,21 @@ pub enum Step {
     Timed {
         /// As on the command line.
         spec: String,
+        /// How much of it.
+        part: Part,
         /// The number of the run.
         rep: u32,
+        /// Seed of the random choices.
+        seed: u64,
+    },
+    /// From now on, writes zeros instead of the data of PostMark and of benchmarks. Long runs of them take no memory of
+    /// this computer, and no drive that does not look at its content can tell.
+    WriteZeros,
+    /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; 100: until none fits. It takes
+    /// up the files that earlier steps left, perhaps in another guest.
+    Adjust {
+        /// Percent in use at the end.
+        utilization_percent: u64,
         /// Seed of the random choices.
         seed: u64,
     },
@@ -271,6 +284,18 @@ pub enum Step {
         /// Its standard input.
         input: Said,
     },
+}
+
+/// Which part of a benchmark a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// All of it; nothing is left behind.
+    Whole,
+    /// Everything up to the operation that is timed.
+    Prepare,
+    /// That operation, on what [`Part::Prepare`] has left, perhaps in another guest. The rest is left behind.
+    Measure,
 }
 
 /// An extent of metadata, and its purpose, as GETFSMAP reports it.
@@ -431,6 +456,8 @@ impl Step {
             Self::Unmount => "unmount".to_owned(),
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
             Self::Postmark { .. } => "PostMark".to_owned(),
+            Self::WriteZeros => "writing zeros".to_owned(),
+            Self::Adjust { utilization_percent, .. } => format!("going to {utilization_percent} % in use"),
             Self::Timed { spec, .. } | Self::Workload { argument: spec, .. } => format!("workload {spec}"),
             Self::Scene { name, .. } => format!("scene {name}"),
             Self::Scatter { file, .. } => format!("making {file}"),

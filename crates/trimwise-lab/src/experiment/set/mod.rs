@@ -4,8 +4,11 @@
 //! are drawn without numbers, so only their shape is checked. Both use one drive, one host and one way of ageing;
 //! [`Setting`] and the READMEs document what the source leaves open.
 
+mod on_kernel;
 pub mod one_a;
+mod one_a_on_kernel;
 pub mod one_b;
+mod one_b_on_kernel;
 
 use trimwise::block::BlockQueue;
 use trimwise::compare::cell::{CellError, SETTLING, commit_phase};
