@@ -27,18 +27,19 @@ use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
 use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
-use crate::images;
+use crate::images::{KernelError, KernelName};
 use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Part, ProgramEnd, Said, Step, StepReport};
 use trimwise_linux::sparse_store::SparseStore;
 
 /// The smallest memory in which the four file systems run a workload.
 pub const MEMORY_MIN: Bytes = Bytes::mib(64);
 
-/// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`.
+/// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`,
+/// `6.12+ext4-trim+kasan:ext4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTarget {
     /// The kernel, as `trimwise kernel list` names it.
-    pub version: String,
+    pub kernel: KernelName,
     /// The file system.
     pub file_system: FileSystem,
     /// Mount options as in mount(8), separated by commas; those of discard come with the policy.
@@ -46,14 +47,9 @@ pub struct KernelTarget {
 }
 
 impl KernelTarget {
-    /// Returns the series of its kernel, without patches: `6.12`.
-    pub fn series(&self) -> &str {
-        self.version.split('+').next().unwrap_or_default()
-    }
-
     /// Whether its file system is an ext4 with the patches of [`EXT4_TRIM`].
     pub fn has_ext4_trim(&self) -> bool {
-        self.file_system == FileSystem::Ext4 && self.version.split('+').skip(1).any(|set| set == EXT4_TRIM)
+        self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
     }
 
     /// Rejects options that a policy sets.
@@ -88,9 +84,8 @@ impl FromStr for KernelTarget {
                  where FS is one of {names}"
             ));
         }
-        images::check(version).map_err(|e| e.to_string())?;
         Ok(Self {
-            version: version.to_owned(),
+            kernel: version.parse().map_err(|e: KernelError| e.to_string())?,
             file_system: file_system.parse()?,
             options: parts.next().unwrap_or_default().to_owned(),
         })
@@ -99,7 +94,7 @@ impl FromStr for KernelTarget {
 
 impl fmt::Display for KernelTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.version, self.file_system.name())?;
+        write!(f, "{}:{}", self.kernel, self.file_system.name())?;
         if self.options.is_empty() { Ok(()) } else { write!(f, ":{}", self.options) }
     }
 }
@@ -130,6 +125,8 @@ fn patched_options(policy: PolicySpec) -> Option<String> {
     for term in text.split('+') {
         let mut fields = term.split(':');
         match (fields.next()?, fields.collect::<Vec<_>>().as_slice()) {
+            // Zero turns the gate off there.
+            ("set", [_, "0"]) => return None,
             ("set", [low, high]) => gate = format!(",trim_low={low},trim_high={high}"),
             ("commit", []) => {}
             ("serial", []) => way = "discard=serial",
@@ -194,10 +191,10 @@ impl KernelPolicy {
             return Ok(Self::Patched(spec));
         }
         let with = if patched.is_some() && file_system == FileSystem::Ext4 {
-            let series = target.series();
+            let version = target.kernel.version();
             format!(
-                "; or kernel:{series}+{EXT4_TRIM}:ext4, which has it once it is built: \
-                 trimwise kernel build --version {series} --with {EXT4_TRIM}"
+                "; or kernel:{version}+{EXT4_TRIM}:ext4, which has it once it is built: \
+                 trimwise kernel build --version {version} --with kernel/{EXT4_TRIM}"
             )
         } else {
             String::new()
@@ -461,7 +458,13 @@ mod tests {
 
     #[test]
     fn a_target_is_written_as_it_is_read() {
-        for text in ["6.1:ext4", "5.10:btrfs:compress=zstd:3,noatime", "6.12:xfs", "6.6.30:f2fs"] {
+        for text in [
+            "6.1:ext4",
+            "5.10:btrfs:compress=zstd:3,noatime",
+            "6.12:xfs",
+            "6.6.30:f2fs",
+            "6.12+ext4-overtrim+ext4-trim+kasan:ext4:noatime",
+        ] {
             assert_eq!(text.parse::<KernelTarget>().unwrap().to_string(), text);
         }
         let options = "6.1:btrfs:compress=zstd:3".parse::<KernelTarget>().unwrap().options;
@@ -471,15 +474,18 @@ mod tests {
             (":ext4", "VERSION:FS"),
             ("6.1:ntfs", "ext4, xfs, btrfs, f2fs"),
             ("new:ext4", "numbers"),
+            ("6.1+:ext4", "patch set ''"),
+            ("6.1+../x:ext4", "patch set '../x'"),
+            ("6.1+kasan+a:ext4", "is the name of a variant"),
+            ("6.1+a+a:ext4", "twice"),
         ] {
             let error = text.parse::<KernelTarget>().unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }
 
-    /// A target, patched or not; this crate's parser of versions is not under test here.
     fn target(version: &str, file_system: FileSystem) -> KernelTarget {
-        KernelTarget { version: version.to_owned(), file_system, options: String::new() }
+        KernelTarget { kernel: version.parse().unwrap(), file_system, options: String::new() }
     }
 
     #[test]
@@ -532,7 +538,7 @@ mod tests {
         }
         for text in ["serial", "lazy+reuse", "set:40:90"] {
             let error = KernelPolicy::parse(text, &target("6.12", FileSystem::Ext4)).unwrap_err();
-            assert!(error.contains("kernel build --version 6.12 --with ext4-trim"), "{error}");
+            assert!(error.contains("kernel build --version 6.12 --with kernel/ext4-trim"), "{error}");
             let error = KernelPolicy::parse(text, &target("6.12", FileSystem::Xfs)).unwrap_err();
             assert!(!error.contains("build"), "{error}");
         }

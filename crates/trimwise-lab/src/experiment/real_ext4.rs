@@ -51,7 +51,7 @@ impl RealExt4 {
                 "--on kernel:{target}: the experiment is about ext4; expected kernel:VERSION:ext4"
             )));
         }
-        let linux = target.series().parse().map_err(Failure::usage)?;
+        let linux = target.kernel.version().parse().map_err(Failure::usage)?;
         Ok(Self {
             image: guests::image(target)?,
             target: target.clone(),
@@ -183,7 +183,11 @@ mod tests {
     use super::*;
 
     fn target(version: &str) -> KernelTarget {
-        KernelTarget { version: version.to_owned(), file_system: FileSystem::Ext4, options: String::new() }
+        KernelTarget {
+            kernel: version.parse().unwrap(),
+            file_system: FileSystem::Ext4,
+            options: String::new(),
+        }
     }
 
     #[test]
