@@ -178,6 +178,8 @@ impl RealKernel {
     pub fn invented() -> Self {
         let text = |text: &str| text.to_owned();
         Self {
+            name: text("6.12"),
+            patches: Vec::new(),
             release: text("6.12.1"),
             source: text("none"),
             recipe: text("none"),

@@ -155,6 +155,8 @@ pub struct Request {
     pub jobs: Option<usize>,
     /// Which parts of it; empty: all.
     pub only: Vec<String>,
+    /// Whether experiments that are sampled on a real kernel run whole there.
+    pub full: bool,
     /// The kernel to run it on, if not its usual host.
     pub target: Option<KernelTarget>,
     /// Limits of the guests, for experiments that boot kernels.
@@ -248,7 +250,16 @@ mod tests {
             told.fetch_add(1, Ordering::Relaxed);
         });
         let bounds = Bounds::default();
-        let request = Request { reps: 1, seed: 1, jobs: Some(2), only: vec![], target: None, bounds, report };
+        let request = Request {
+            reps: 1,
+            seed: 1,
+            jobs: Some(2),
+            only: vec![],
+            full: false,
+            target: None,
+            bounds,
+            report,
+        };
         let run = |i: usize, step: &dyn Fn()| {
             step();
             step();

@@ -28,7 +28,7 @@ pub struct ReproduceArguments {
 
     /// Where to run: model; or kernel or kernel:VERSION:FS[:MOUNT_OPTIONS] for an experiment whose policies a kernel
     /// has
-    #[arg(long, alias = "target", short = 't', value_name = "HOST", default_value = "model", value_parser = word,
+    #[arg(long, alias = "target", short_alias = 't', value_name = "HOST", default_value = "model", value_parser = word,
           conflicts_with = "list")]
     pub on: String,
 
@@ -39,6 +39,10 @@ pub struct ReproduceArguments {
     /// `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
     #[arg(long, value_name = "PART", num_args = 1.., value_parser = word, conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
+
+    /// With --on kernel: the whole drive and all points of `set-1a` and `set-1b`, which are sampled otherwise
+    #[arg(long, conflicts_with = "list")]
+    pub full: bool,
 
     /// Repetitions [default: as many as in the source]
     #[arg(long, short = 'n', value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,

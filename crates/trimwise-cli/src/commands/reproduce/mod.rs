@@ -45,6 +45,11 @@ fn run_of(
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
     let on = parse_host(arguments)?;
+    if arguments.full && on == On::Usual {
+        return Err(Failure::usage(
+            "--full: only runs on a real kernel are sampled; expected --on kernel with it",
+        ));
+    }
     let destinations = Destinations::check(&arguments.output)?;
     if arguments.list {
         if arguments.output.json.is_some() || arguments.output.report.is_some() {
@@ -107,6 +112,7 @@ fn run_of(
             seed: defaults::SEED,
             jobs: arguments.output.jobs.map(usize::from),
             only: arguments.only.clone(),
+            full: arguments.full,
             target,
             bounds: Bounds { limits: arguments.limits.limits(), stop: Arc::clone(&stop) },
             report: progress.report(i),
@@ -170,6 +176,9 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
     }
     if arguments.on != "model" {
         command.option("--on", &arguments.on);
+    }
+    if arguments.full {
+        command.argument("--full");
     }
     arguments.only.iter().for_each(|part| command.option("--only", part));
     if let Some(reps) = arguments.reps {

@@ -67,6 +67,18 @@ impl Setting {
             turnovers: (5, 20),
         }
     }
+
+    /// Returns a sixteenth of this setting in everything that has a size.
+    #[must_use]
+    pub fn sixteenth(mut self) -> Self {
+        self.ssd.capacity_bytes /= 16;
+        let geometry = &mut self.ssd.geometry;
+        geometry.blocks_per_plane = geometry.blocks_per_plane.map(|blocks| blocks / 16 + 2);
+        self.workload.number /= 16;
+        self.workload.transactions /= 16;
+        self.host.memory.0 /= 16;
+        self
+    }
 }
 
 /// A full file system, with the files that fill it and the drive below.

@@ -16,18 +16,18 @@ use crate::plot::{Axis, PlotKind};
 /// The source's policies.
 const POLICIES: [&str; 2] = ["off", "commit"];
 
-/// What runs if `--only` names nothing: enough for every claim. All of them: `--only` with all their numbers.
+/// What runs unless more is asked for: enough for every claim.
 const SAMPLE: [u64; 5] = [40, 50, 80, 90, 100];
 
 /// Rejects utilizations that there are not, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
     let Some(target) = target else { return real_ext4::whole_in_model(only) };
-    choice(only)?;
-    on_kernel::ext4(target).map(drop)
+    choice(only, false)?;
+    on_kernel::ext4(target, false).map(drop)
 }
 
-fn choice(only: &[String]) -> Result<Vec<u64>, Failure> {
-    if only.is_empty() {
+fn choice(only: &[String], full: bool) -> Result<Vec<u64>, Failure> {
+    if only.is_empty() && !full {
         return Ok(SAMPLE.to_vec());
     }
     chosen(&UTILIZATIONS, ToString::to_string, only, "a utilization in percent")
@@ -38,7 +38,7 @@ type Both = [Run; 2];
 
 /// Runs PostMark under both policies at each utilization, on the kernel and in the model.
 pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<ExperimentResult, Failure> {
-    let utilizations = choice(&request.only)?;
+    let utilizations = choice(&request.only, request.full)?;
     let sides = on_kernel::age_both(request, target)?;
     let policies = RealExt4::policies_of(target, &POLICIES);
     let steps = policies.len() as u32;
@@ -46,7 +46,8 @@ pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<Experiment
         run_at(request, &sides, &policies, utilizations[i], step)
     })?;
     let names = policies.iter().map(|policy| policy.name.clone()).collect();
-    Ok(evaluate(sides.ext4.named()?, names, &utilizations, &runs, request.seed))
+    let result = evaluate(sides.ext4.named()?, names, &utilizations, &runs, request.seed);
+    Ok(on_kernel::with_size(result, request.full))
 }
 
 fn run_at(
@@ -100,7 +101,8 @@ fn evaluate(
         };
         policies.iter().enumerate().map(pair).collect()
     };
-    let shown: [(&str, Axis, fn(&Run) -> f64); 4] = [
+    type Shown = (&'static str, Axis, fn(&Run) -> f64);
+    let shown: [Shown; 4] = [
         ("PostMark", Axis::linear("execution_time_s", "execution time", "s"), |run| run.total_s),
         ("What the drive writes", Axis::linear("write_amplification", "write amplification", ""), |run| {
             run.write_amplification
@@ -153,8 +155,8 @@ mod tests {
 
     #[test]
     fn parts_are_utilizations_and_only_of_the_kernel() {
-        assert_eq!(choice(&["95".to_owned(), "10".to_owned()]).ok(), Some(vec![10, 95]));
-        assert!(matches!(choice(&["15".to_owned()]), Err(Failure::Usage(m)) if m.contains("10, 20")));
+        assert_eq!(choice(&["95".to_owned(), "10".to_owned()], false).ok(), Some(vec![10, 95]));
+        assert!(matches!(choice(&["15".to_owned()], true), Err(Failure::Usage(m)) if m.contains("10, 20")));
         assert!(check(&["95".to_owned()], None).is_err() && check(&[], None).is_ok());
     }
 }

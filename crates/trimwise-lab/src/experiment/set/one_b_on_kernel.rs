@@ -16,7 +16,7 @@ use crate::plot::{Axis, PlotKind};
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
     let Some(target) = target else { return real_ext4::whole_in_model(only) };
     choice(only, target)?;
-    on_kernel::ext4(target).map(drop)
+    on_kernel::ext4(target, false).map(drop)
 }
 
 fn choice(only: &[String], target: &KernelTarget) -> Result<Vec<Policy>, Failure> {
@@ -35,7 +35,7 @@ pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<Experiment
         run_policy(request, &sides, &policies[i]).inspect(|_| step())
     })?;
     let names = policies.iter().map(|policy| policy.name.clone()).collect();
-    Ok(evaluate(sides.ext4.named()?, names, &runs, request.seed))
+    Ok(on_kernel::with_size(evaluate(sides.ext4.named()?, names, &runs, request.seed), request.full))
 }
 
 fn run_policy(request: &Request, sides: &Sides, policy: &Policy) -> Result<Both, Failure> {
