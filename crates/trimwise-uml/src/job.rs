@@ -388,6 +388,8 @@ pub struct Examined {
     pub files: Vec<FoundFile>,
     /// Faults that the kernel reported meanwhile.
     pub complaints: Vec<String>,
+    /// The first lines of what it said meanwhile.
+    pub log: Vec<String>,
 }
 
 /// A file that was found.
