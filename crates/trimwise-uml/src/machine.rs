@@ -36,7 +36,7 @@ use trimwise::units::{Bytes, SimDuration, SimTime};
 use crate::calendar::Calendar;
 use crate::disk::Disk;
 use crate::vhost::{Event, FrontEnd};
-pub(super) use console::{complaints, last_lines};
+pub(super) use console::{complains, complaints, last_lines};
 use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 

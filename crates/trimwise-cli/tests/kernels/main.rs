@@ -2,8 +2,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod crashtest;
 mod daemon_guests;
 mod daemon_week;
+mod ext4_trim;
 mod guest_daemon;
 mod guest_faults;
 mod guests;
