@@ -5,6 +5,7 @@
 //! the first step and after each step, so that the host knows the drive's requests and work in between. `run` boots the
 //! guest and collects the reports.
 
+mod boot;
 mod folder;
 mod run;
 
@@ -20,6 +21,7 @@ use trimwise::workload::tagged::{Logged, Plan};
 use trimwise::workload::week::{Week, WeekDone};
 
 use crate::machine::SEARCH_PATH;
+pub use boot::BootOptions;
 pub use run::{Guest, JobError, JobReport};
 
 /// The job's file in the run's folder.
