@@ -149,7 +149,7 @@ impl Fault {
 }
 
 /// A pending request: when it completes, its number, and for the ring its head and how much was written.
-type Pending = (SimTime, u64, u16, u32);
+pub(crate) type Pending = (SimTime, u64, u16, u32);
 
 /// A disk of the guest.
 pub struct Disk {
@@ -229,9 +229,9 @@ impl Disk {
         config
     }
 
-    /// Returns when the next request completes.
-    pub(crate) fn next_completion(&self) -> Option<SimTime> {
-        self.pending.peek().map(|Reverse((at, ..))| *at)
+    /// Returns the requests that wait for their completion, in no order.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Pending> {
+        self.pending.iter().map(|Reverse(pending)| *pending)
     }
 
     /// Returns the number of requests so far.

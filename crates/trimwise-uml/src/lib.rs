@@ -15,11 +15,11 @@
 //! - [`cell`]: one run of a comparison, as in the model, on a kernel;
 //! - [`job`]: a guest's steps and their results, as data; [`guest`]: how they are carried out.
 
-mod calendar;
 pub mod cell;
 pub mod disk;
 pub mod guest;
 pub mod images;
 pub mod job;
+mod line;
 pub mod machine;
 mod vhost;
