@@ -24,6 +24,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -78,7 +79,7 @@ struct completion {
 	uint32_t unused;
 };
 
-/* A virtqueue's used ring, at its address in the kernel. */
+/* A virtqueue's used ring, at its address in the guest's memory. */
 struct used_ring {
 	uint64_t address;
 	uint64_t size;
@@ -231,7 +232,7 @@ static void run_until(uint64_t event)
 
 /* Disks. */
 
-enum { SET_BACKEND_REQ_FD = 21, VRING_KICK = 35 };
+enum { SET_MEM_TABLE = 5, SET_BACKEND_REQ_FD = 21, VRING_KICK = 35 };
 enum { BACKEND_VRING_CALL = 4 };
 enum { FLAG_VERSION = 1, FLAG_REPLY = 4, FLAG_NEED_REPLY = 8 };
 
@@ -305,20 +306,50 @@ static int is_unread(const struct unread *unread)
 	return unread->at < unread->end;
 }
 
+/* A region of the guest's memory as vhost-user tells it. */
+struct region {
+	uint64_t guest, size, user, offset;
+};
+
+/* The guest's memory, mapped once more: where the kernel has it is not known here. There is more than one region only
+ * in guests of 32 bits. */
+static struct region region;
+static char *guest_memory;
+
+static void map_guest_memory(const struct msghdr *message)
+{
+	const struct cmsghdr *rights = CMSG_FIRSTHDR(message);
+	const char *payload = (const char *)message->msg_iov->iov_base + 12;
+	int file;
+
+	if (guest_memory || !rights || message->msg_iov->iov_len < 12 + 8 + sizeof(region))
+		return;
+	memcpy(&region, payload + 8, sizeof(region));
+	memcpy(&file, CMSG_DATA(rights), sizeof(file));
+	void *memory = mmap(NULL, region.size, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)region.offset);
+	if (memory != MAP_FAILED)
+		guest_memory = memory;
+}
+
 /* Passes the kernel what a disk completes by now, and raises its interrupt. */
 static void complete(void)
 {
-	uint32_t disk = line->completions[line->passed].disk % DISKS_MAX;
+	uint32_t disk = line->completions[line->passed].disk;
+	uint64_t at = line->rings[disk].address - region.user;
+	if (!guest_memory || at >= region.size) {
+		fprintf(stderr, "trimwise: a disk's queue is not in the guest's memory\n");
+		abort();
+	}
 	/* struct vring_used: flags, index, and elements of a head and a length. */
-	volatile uint16_t *used = (volatile uint16_t *)(uintptr_t)line->rings[disk].address;
+	volatile uint16_t *used = (volatile uint16_t *)(guest_memory + at);
 	volatile uint32_t *elements = (volatile uint32_t *)(used + 2);
 
 	while (next_completion() <= line->now && line->completions[line->passed].disk == disk) {
 		const struct completion *completion = &line->completions[line->passed++];
 		uint16_t index = used[1];
-		uint64_t at = index % line->rings[disk].size;
-		elements[2 * at] = completion->head;
-		elements[2 * at + 1] = completion->written;
+		uint64_t element = index % line->rings[disk].size;
+		elements[2 * element] = completion->head;
+		elements[2 * element + 1] = completion->written;
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		used[1] = (uint16_t)(index + 1);
 	}
@@ -538,6 +569,8 @@ ssize_t sendmsg(int descriptor, const struct msghdr *message, int flags)
 			put(&disk->acknowledgement, VRING_KICK, FLAG_REPLY);
 		return (ssize_t)length;
 	}
+	if (head.request == SET_MEM_TABLE)
+		map_guest_memory(message);
 	const struct cmsghdr *rights = CMSG_FIRSTHDR(message);
 	if (head.request == SET_BACKEND_REQ_FD && rights && !memcmp(CMSG_DATA(rights), &new_channel.far, sizeof(int)))
 		disk->channel = new_channel;

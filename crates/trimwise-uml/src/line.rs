@@ -167,7 +167,7 @@ impl Line {
         Ok(self.list[..passed].last().map(|last| last.at))
     }
 
-    /// Tells where a disk's used ring is in the kernel, and its length.
+    /// Tells where a disk's used ring is in the guest's memory, and its length.
     pub(crate) fn set_ring(&self, disk: usize, address: u64, size: u16) -> io::Result<()> {
         self.store(at::RINGS + 16 * disk, address)?;
         self.store(at::RINGS + 16 * disk + 8, u64::from(size))

@@ -62,7 +62,7 @@ pub struct FrontEnd {
     /// length.
     regions: Vec<(u64, u64, u64)>,
     queue: Queue,
-    /// Address of the queue's used ring, in the kernel's own addresses.
+    /// Address of the queue's used ring, as the kernel told it.
     used_ring: u64,
     features: u64,
     config: Vec<u8>,
@@ -92,7 +92,7 @@ impl FrontEnd {
         }
     }
 
-    /// Returns the address of the queue's used ring, in the kernel's own addresses, and its length.
+    /// Returns the address of the queue's used ring, as the kernel told it, and its length.
     pub(crate) fn used_ring(&self) -> (u64, u16) {
         (self.used_ring, self.queue.size())
     }
