@@ -1,6 +1,6 @@
 //! The line to a kernel: memory that this process shares with a library inside the kernel's own process.
 //!
-//! The library (line.c, which has the story) is the kernel's calendar and passes completions on when their time has
+//! The library (preload/line.c, which has the story) is the kernel's calendar and passes completions on when their time has
 //! come. It speaks when a disk must act, and then waits until it is told that this is done. So only one of the two
 //! runs at any time, and what is in the memory needs no lock.
 //!
@@ -203,4 +203,45 @@ impl Line {
 
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line::new(tempfile::tempdir().unwrap().path(), SimTime(1000)).unwrap()
+    }
+
+    fn completion(at: u64, disk: usize, number: u64) -> Completion {
+        Completion { at: SimTime(at), disk, number, head: number as u16, written: 1 }
+    }
+
+    #[test]
+    fn completions_are_passed_on_by_time_then_disk_then_request() {
+        let mut line = line();
+        let order = [(5, 1, 2), (5, 0, 9), (3, 1, 3), (5, 0, 4)];
+        line.set_list(order.into_iter().map(|(at, disk, number)| completion(at, disk, number))).unwrap();
+        let head = |index: usize| line.load::<u32>(at::COMPLETIONS + 24 * index + 12).unwrap();
+        assert_eq!([0, 1, 2, 3].map(head), [3, 4, 9, 2]);
+        assert_eq!(line.passed().unwrap(), None);
+        line.store(at::PASSED, 2_u32).unwrap();
+        assert_eq!(line.passed().unwrap(), Some(SimTime(5)));
+    }
+
+    #[test]
+    fn what_a_kernel_cannot_have_said_is_an_error() {
+        let mut line = line();
+        line.set_list([completion(1, 0, 1)].into_iter()).unwrap();
+        line.store(at::PASSED, 2_u32).unwrap();
+        assert!(line.passed().unwrap_err().to_string().contains("2 of 1"));
+        assert_eq!(line.wait(Duration::ZERO).unwrap(), None, "it is the kernel's turn");
+        line.store(at::TURN, 1_u32).unwrap();
+        line.store(at::WORD, 77_u32).unwrap();
+        assert!(line.wait(Duration::ZERO).unwrap_err().to_string().contains("77"));
+        line.store(at::WORD, 2_u32).unwrap();
+        assert_eq!(line.wait(Duration::ZERO).unwrap(), Some(Word::Kicked(0)));
+        line.go_on().unwrap();
+        assert_eq!(line.wait(Duration::ZERO).unwrap(), None);
+    }
 }

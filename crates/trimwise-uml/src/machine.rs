@@ -96,17 +96,6 @@ pub struct Machine {
     pub interrupted: Arc<AtomicBool>,
 }
 
-/// A run that ended with the guest powering off.
-#[derive(Debug)]
-pub struct Ended {
-    /// How long the guest ran, in its own time.
-    pub virtual_time: SimTime,
-    /// How often the kernel waited for this process.
-    pub messages: u64,
-    /// Block requests.
-    pub requests: u64,
-}
-
 /// Why a run has no result.
 #[derive(Debug, Error)]
 pub enum MachineError {
@@ -173,7 +162,7 @@ fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
 
 impl Machine {
     /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off.
-    pub fn run(&self, disks: &mut [Disk]) -> Result<Ended, MachineError> {
+    pub fn run(&self, disks: &mut [Disk]) -> Result<(), MachineError> {
         let folder =
             File::open(&self.folder).map_err(host(format!("cannot use {}", self.folder.display())))?;
         // A socket's path has at most 107 bytes, and the folder's may be longer.
@@ -206,7 +195,7 @@ impl Machine {
         run.guest.end();
         let console = || last_lines(&console);
         match outcome {
-            Ok(ended) => Ok(ended),
+            Ok(()) => Ok(()),
             Err(Stop::BrokeOff) => {
                 Err(MachineError::BrokeOff { how: run.guest.how_it_ended(), console: console() })
             }
@@ -347,7 +336,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Serves the kernel until its process has ended.
-    fn finish(&mut self) -> Result<Ended, Stop> {
+    fn finish(&mut self) -> Result<(), Stop> {
         let (mut words, mut beats, mut beat) = (0_u64, 0, Instant::now());
         loop {
             let word = self.line.wait(STEP)?;
@@ -379,20 +368,11 @@ impl Run<'_> {
             }
             self.line.go_on()?;
         }
-        // A kernel that breaks off ends too.
-        if !self.has_powered_off() {
-            return Err(Stop::BrokeOff);
+        // A kernel that breaks off ends too, but not with success.
+        match self.guest.wait(Duration::from_secs(30)) {
+            Some(status) if status.success() => Ok(()),
+            _ => Err(Stop::BrokeOff),
         }
-        Ok(Ended {
-            virtual_time: self.line.now()?,
-            messages: words,
-            requests: self.disks.iter().map(Disk::requests).sum(),
-        })
-    }
-
-    /// Whether the kernel's process ends by itself, with success.
-    fn has_powered_off(&mut self) -> bool {
-        self.guest.wait(Duration::from_secs(30)).is_some_and(|status| status.success())
     }
 
     fn check_limits(&self) -> Result<(), Stop> {
@@ -437,7 +417,8 @@ impl Run<'_> {
         };
         disk.take_requests(front, self.line.now()?)?;
         let of_disk = |(disk, pending): (usize, &Disk)| {
-            let completion = move |(at, number, head, written)| Completion { at, disk, number, head, written };
+            let completion =
+                move |(at, number, head, written)| Completion { at, disk, number, head, written };
             pending.pending().map(completion).collect::<Vec<_>>()
         };
         self.line.set_list(self.disks.iter().enumerate().flat_map(of_disk))?;

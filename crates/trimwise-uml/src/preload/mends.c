@@ -1,4 +1,5 @@
-/* Preloaded into a User-Mode Linux kernel, to mend what it takes from the host.
+/* Preloaded into a User-Mode Linux kernel, to mend what it takes from the host. (Its calendar, line.c,
+ * is compiled together with this.)
  *
  * From 6.1 on such a kernel seeds its random numbers from the host's getrandom(2); with the same bytes each time, the
  * same run gives the same result. No secret may ever come from it.
@@ -73,12 +74,17 @@ static struct {
 
 static int are_as_read(pid_t process, const struct iovec *given)
 {
-	return process == as_read.process && given->iov_len == as_read.bytes
+	return process == as_read.process && given->iov_len >= as_read.bytes
 		&& !memcmp(as_read.registers, given->iov_base, as_read.bytes);
 }
 
 static long get_vector_registers(ptrace_function *real, pid_t process, void *kind, struct iovec *wanted)
 {
+	if (process == as_read.process && wanted->iov_len >= as_read.bytes) {
+		memcpy(wanted->iov_base, as_read.registers, as_read.bytes);
+		wanted->iov_len = as_read.bytes;
+		return 0;
+	}
 	long done = real(PTRACE_GETREGSET, process, kind, wanted);
 	as_read.process = 0;
 	if (!done && wanted->iov_len <= sizeof(as_read.registers)) {
