@@ -12,7 +12,7 @@ use trimwise::units::Bytes;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
 use trimwise_uml::disk::{Mark, TraceEntry};
-use trimwise_uml::images::{self, KernelImage};
+use trimwise_uml::images::{self, BuiltSet, KernelImage};
 use trimwise_uml::job::{FileExtent, FileSystem, Guest, Job, JobError, Outcome, Step, StepReport};
 use trimwise_uml::machine::{Limits, MachineError};
 
@@ -24,7 +24,7 @@ use crate::failure::Failure;
 /// A missing kernel or program.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     target.file_system.check_mkfs().map_err(Failure::usage)?;
-    images::find(&target.version)
+    images::find(&target.kernel.to_string())
         .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
 }
 
@@ -110,14 +110,34 @@ pub fn program_hash() -> Result<String, Failure> {
     Ok(HASH.get_or_init(|| hash).clone())
 }
 
+/// A patch set, as results name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AppliedSet {
+    /// Its name.
+    pub name: String,
+    /// Hash of its patches and their order.
+    pub hash: String,
+}
+
+impl AppliedSet {
+    fn of(set: &BuiltSet) -> Self {
+        Self { name: set.name.clone(), hash: set.hash.clone() }
+    }
+}
+
 /// A real kernel, in virtual time, as results name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RealKernel {
+    /// Its name, as in the target: `6.12+ext4-trim`.
+    pub name: String,
     /// What `uname -r` says in it.
     pub release: String,
     /// The package of its source, or where else that came from.
     pub source: String,
-    /// Hash of configuration and build recipe.
+    /// The patch sets applied to it, with their hashes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<AppliedSet>,
+    /// Hash of patches, configuration and build recipe.
     pub recipe: String,
     /// The file system.
     pub file_system: String,
@@ -129,13 +149,20 @@ pub struct RealKernel {
 }
 
 impl RealKernel {
+    /// Returns how tables name it: the release and, where that does not say everything, the hash of what it is made from.
+    pub fn title(&self) -> String {
+        images::title(&self.release, &self.recipe)
+    }
+
     /// Returns the kernel of a target.
     ///
     /// # Errors
     /// As [`program_hash`].
     pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
         Ok(Self {
+            name: image.name.to_string(),
             release: image.release.clone(),
+            patches: image.patches.iter().map(AppliedSet::of).collect(),
             source: image.source.clone(),
             recipe: image.recipe.clone(),
             file_system: target.file_system.name().to_owned(),

@@ -27,18 +27,19 @@ use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
 use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
-use crate::images;
+use crate::images::{KernelError, KernelName};
 use crate::job::{FileSystem, Guest, Job, JobError, Outcome, ProgramEnd, Said, Step, StepReport};
 use trimwise_linux::sparse_store::SparseStore;
 
 /// The smallest memory in which the four file systems run a workload.
 pub const MEMORY_MIN: Bytes = Bytes::mib(64);
 
-/// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`.
+/// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`,
+/// `6.12+ext4-trim+kasan:ext4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTarget {
     /// The kernel, as `trimwise kernel list` names it.
-    pub version: String,
+    pub kernel: KernelName,
     /// The file system.
     pub file_system: FileSystem,
     /// Mount options as in mount(8), separated by commas; those of discard come with the policy.
@@ -77,9 +78,8 @@ impl FromStr for KernelTarget {
                  where FS is one of {names}"
             ));
         }
-        images::check(version).map_err(|e| e.to_string())?;
         Ok(Self {
-            version: version.to_owned(),
+            kernel: version.parse().map_err(|e: KernelError| e.to_string())?,
             file_system: file_system.parse()?,
             options: parts.next().unwrap_or_default().to_owned(),
         })
@@ -88,7 +88,7 @@ impl FromStr for KernelTarget {
 
 impl fmt::Display for KernelTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.version, self.file_system.name())?;
+        write!(f, "{}:{}", self.kernel, self.file_system.name())?;
         if self.options.is_empty() { Ok(()) } else { write!(f, ":{}", self.options) }
     }
 }
@@ -395,7 +395,13 @@ mod tests {
 
     #[test]
     fn a_target_is_written_as_it_is_read() {
-        for text in ["6.1:ext4", "5.10:btrfs:compress=zstd:3,noatime", "6.12:xfs", "6.6.30:f2fs"] {
+        for text in [
+            "6.1:ext4",
+            "5.10:btrfs:compress=zstd:3,noatime",
+            "6.12:xfs",
+            "6.6.30:f2fs",
+            "6.12+ext4-overtrim+ext4-trim+kasan:ext4:noatime",
+        ] {
             assert_eq!(text.parse::<KernelTarget>().unwrap().to_string(), text);
         }
         let options = "6.1:btrfs:compress=zstd:3".parse::<KernelTarget>().unwrap().options;
@@ -405,6 +411,10 @@ mod tests {
             (":ext4", "VERSION:FS"),
             ("6.1:ntfs", "ext4, xfs, btrfs, f2fs"),
             ("new:ext4", "numbers"),
+            ("6.1+:ext4", "patch set ''"),
+            ("6.1+../x:ext4", "patch set '../x'"),
+            ("6.1+kasan+a:ext4", "is the name of a variant"),
+            ("6.1+a+a:ext4", "twice"),
         ] {
             let error = text.parse::<KernelTarget>().unwrap_err();
             assert!(error.contains(expected), "{error}");

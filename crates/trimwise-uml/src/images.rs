@@ -1,8 +1,10 @@
-//! User-Mode Linux kernels: built from the distribution's source package, kept in a cache, found by version.
+//! User-Mode Linux kernels: built from the distribution's source package, kept in a cache, found by name.
 //!
-//! An *image* is a folder of the cache, named after its version and a hash of what it is made from: our configuration
-//! (`um.config`), the source of the preloaded library, and how `make` is called. An image that a different trimwise
-//! built differently is therefore never used by mistake. It contains
+//! An *image* is a folder of the cache, named after the kernel and a hash of what it is made from: our configuration
+//! (`um.config`, and the fragment of a variant), the patches, the source of the preloaded library, and how `make` is
+//! called. An image that a different trimwise built differently is therefore never used by mistake. One made with
+//! patches remembers the folders that they were read from; if one of these has changed since, the image is outdated
+//! too. There is one image of a name: a build removes the others. An image contains
 //!
 //! - `linux`, the kernel, an ordinary program;
 //! - `preload.so`, to be preloaded into it: from 6.1 on, a kernel seeds itself from the host's getrandom(2), and two
@@ -14,17 +16,25 @@
 //! same image waits, and then finds it done. The kernel releases the lock of a process that dies; the next build
 //! removes its folder.
 //!
-//! `catalogue` lists the known kernels, `tools` what a build needs, `source` where the source comes from, `build` is
-//! the sequence of a build, `run` runs one program at a time that can be stopped.
+//! A kernel with patches or of a variant is built from a source that stays, with its objects, in a hidden folder of the
+//! cache ([`KeptSource`]), so that the next build compiles only what has changed.
+//!
+//! `name` says what kernels are called, `catalogue` lists the known ones, `tools` what a build needs, `source` where the
+//! source comes from, `patches` reads patch sets, `kept` has the sources that stay and applies patches to them, `build`
+//! is the sequence of a build, `run` runs one program at a time that can be stopped.
 
 mod build;
 mod catalogue;
 mod error;
+mod kept;
+mod name;
+mod patches;
 mod run;
 mod source;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod walk;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -39,6 +49,10 @@ use sha2::{Digest, Sha256};
 pub use build::{Built, Order, Step};
 pub use catalogue::{CATALOGUE, Series};
 pub use error::KernelError;
+pub use kept::KeptSource;
+pub use name::{KernelName, VARIANTS, Variant};
+pub use patches::BuiltSet;
+use patches::PatchSet;
 
 /// Our part of the kernel's configuration, over `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
@@ -64,15 +78,17 @@ const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
 /// A kernel that can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelImage {
-    /// The version that names it: `6.1`.
-    pub version: String,
-    /// What `uname -r` says in it: `6.1.192`.
+    /// Its name: `6.1`, `6.12+ext4-trim`.
+    pub name: KernelName,
+    /// What `uname -r` says in it: `6.1.192`, `6.12.117+ext4-trim`.
     pub release: String,
-    /// The source: a package and its version, or the given path.
+    /// The source: a package and its version, or the given path and a hash of its contents.
     pub source: String,
+    /// The patch sets that were applied to it, in this order.
+    pub patches: Vec<BuiltSet>,
     /// The compiler's own first line.
     pub compiler: String,
-    /// Hash of configuration and recipe, as in the folder's name.
+    /// Hash of patches, configuration and recipe, as in the folder's name.
     pub recipe: String,
     /// The folder of the image.
     pub directory: PathBuf,
@@ -89,9 +105,12 @@ pub struct KernelImage {
 /// `image.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Description {
+    /// The kernel's whole name.
     version: String,
     release: String,
     source: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    patches: Vec<BuiltSet>,
     compiler: String,
     recipe: String,
 }
@@ -102,13 +121,13 @@ pub struct Cache {
     directory: PathBuf,
 }
 
-/// Finds the image of this version (`6.1`) in the user's cache.
+/// Finds the image of this name (`6.1`, `6.12+ext4-trim`) in the user's cache.
 ///
 /// # Errors
 ///
-/// [`KernelError::NotBuilt`] names the command that builds it.
-pub fn find(version: &str) -> Result<KernelImage, KernelError> {
-    Cache::of_user()?.find(version)
+/// [`KernelError::NotBuilt`] and [`KernelError::Outdated`] name the command that builds it.
+pub fn find(name: &str) -> Result<KernelImage, KernelError> {
+    Cache::of_user()?.find(name)
 }
 
 impl Cache {
@@ -139,25 +158,57 @@ impl Cache {
         &self.directory
     }
 
-    /// Finds the image of this version that this trimwise would build.
+    /// Finds the image of this name that this trimwise would build.
     ///
     /// # Errors
     ///
-    /// If there is none, or only one that a different trimwise built differently; if it cannot be read.
-    pub fn find(&self, version: &str) -> Result<KernelImage, KernelError> {
-        check(version)?;
-        match self.read(&self.directory.join(folder(version)))? {
-            Some(image) => Ok(image),
-            None => Err(KernelError::NotBuilt {
-                version: version.to_owned(),
-                directory: self.directory.clone(),
-                otherwise: self.list()?.iter().any(|image| image.version == version),
-                source_needed: catalogue::series(version).is_none(),
+    /// If there is none, or only one that a different trimwise built differently; if a patch set has changed since; if
+    /// it cannot be read.
+    pub fn find(&self, name: &str) -> Result<KernelImage, KernelError> {
+        let name: KernelName = name.parse()?;
+        let candidates =
+            if name.is_plain() { vec![folder(&name, &recipe(None, &[]))] } else { self.names(&name)? };
+        let mut found = None;
+        for candidate in candidates {
+            let image = self.read(&self.directory.join(candidate))?;
+            found = image.filter(|image| image.name == name && image.is_current()).or(found);
+        }
+        let Some(image) = found else { return Err(self.not_built(&name)?) };
+        match image.changed_set() {
+            None => Ok(image),
+            Some(set) => Err(KernelError::Outdated {
+                name: name.to_string(),
+                folder: set.folder.clone(),
+                command: name.command(&image.folders()),
             }),
         }
     }
 
-    /// Returns all images by version, including those that a different trimwise built.
+    /// Returns the error that says how to build this kernel.
+    fn not_built(&self, name: &KernelName) -> Result<KernelError, KernelError> {
+        let other = self.list()?.into_iter().find(|image| image.name == *name);
+        let guess = |set: &String| {
+            let usual = format!("kernel/{set}");
+            if Path::new(&usual).join("series").is_file() { usual } else { format!("DIR/{set}") }
+        };
+        let folders =
+            other.as_ref().map_or_else(|| name.patches().iter().map(guess).collect(), KernelImage::folders);
+        let mut command = name.command(&folders);
+        if catalogue::series(name.version()).is_none() {
+            command += " --source DIR|TARBALL";
+        }
+        if folders.iter().any(|folder| folder.starts_with("DIR/")) {
+            let _ = write!(command, " (DIR/NAME is a patch set's folder; variants: {})", name::variants());
+        }
+        Ok(KernelError::NotBuilt {
+            name: name.to_string(),
+            directory: self.directory.clone(),
+            otherwise: other.is_some(),
+            command,
+        })
+    }
+
+    /// Returns all images by name, including those that a different trimwise built.
     pub fn list(&self) -> Result<Vec<KernelImage>, KernelError> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -172,44 +223,39 @@ impl Cache {
                 images.extend(self.read(&path)?);
             }
         }
-        images.sort_by_key(|image| (numbers(&image.version), image.recipe.clone()));
+        images.sort_by_key(|image| (image.name.sort_key(), image.recipe.clone()));
         Ok(images)
     }
 
-    /// Removes all images of this version, and logs of failed builds; returns the number of images.
+    /// Removes all images of this name, and logs of failed builds; returns the number of images.
     ///
     /// # Errors
     ///
     /// If there is none, or if one cannot be removed.
-    pub fn remove(&self, version: &str) -> Result<usize, KernelError> {
-        check(version)?;
-        let images: Vec<_> = self.list()?.into_iter().filter(|image| image.version == version).collect();
+    pub fn remove(&self, name: &str) -> Result<usize, KernelError> {
+        let name: KernelName = name.parse()?;
+        let images: Vec<_> = self.list()?.into_iter().filter(|image| image.name == name).collect();
         images.iter().try_for_each(|image| self.remove_image(image))?;
-        let log_removed = fs::remove_file(self.log(version)).is_ok();
-        if images.is_empty() && !log_removed {
-            return Err(KernelError::NotBuilt {
-                version: version.to_owned(),
-                directory: self.directory.clone(),
-                otherwise: false,
-                source_needed: catalogue::series(version).is_none(),
-            });
+        let mut is_log_removed = false;
+        for log in self.entries(&name, ".log")? {
+            is_log_removed |= fs::remove_file(self.directory.join(log)).is_ok();
+        }
+        if images.is_empty() && !is_log_removed {
+            return Err(self.not_built(&name)?);
         }
         Ok(images.len())
     }
 
-    /// Removes the images of this version made by another recipe; returns how many bytes that frees.
+    /// Removes the images of this name other than that of this recipe; returns how many bytes that frees.
     ///
-    /// Only folders that are named like an image of this version and hold its description count. A guest that runs from
+    /// Only folders that are named like an image of this kernel and hold its description count. A guest that runs from
     /// one continues: its program keeps its blocks until it ends.
-    fn remove_outdated(&self, version: &str) -> Result<u64, KernelError> {
+    fn remove_outdated(&self, name: &KernelName, recipe: &str) -> Result<u64, KernelError> {
         let mut freed = 0;
-        for name in self.names(version)? {
+        for entry in self.names(name)? {
             // A damaged image does not keep the others from being removed; `kernel remove` reports it.
-            let Ok(Some(image)) = self.read(&self.directory.join(&name)) else { continue };
-            let is_ours = image.version == version
-                && is_recipe(&image.recipe)
-                && name == format!("{version}-{}", image.recipe);
-            if !is_ours || image.is_current() {
+            let Ok(Some(image)) = self.read(&self.directory.join(&entry)) else { continue };
+            if image.name != *name || entry != folder(name, &image.recipe) || image.recipe == recipe {
                 continue;
             }
             let bytes = image.allocated_bytes()?;
@@ -219,19 +265,32 @@ impl Cache {
         Ok(freed)
     }
 
-    /// Returns the names of folders that may be images of this version.
-    fn names(&self, version: &str) -> Result<Vec<String>, KernelError> {
-        let entries = fs::read_dir(&self.directory).map_err(KernelError::io("read", &self.directory))?;
+    /// Returns the names of folders that may be images of this kernel.
+    fn names(&self, name: &KernelName) -> Result<Vec<String>, KernelError> {
+        let mut names = self.entries(name, "")?;
+        // A link leads outside the cache.
+        names.retain(|name| fs::symlink_metadata(self.directory.join(name)).is_ok_and(|meta| meta.is_dir()));
+        Ok(names)
+    }
+
+    /// Returns the names of entries that are this kernel's, a recipe's hash, and this end.
+    fn entries(&self, name: &KernelName, end: &str) -> Result<Vec<String>, KernelError> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(KernelError::io("read", &self.directory)(e)),
+        };
+        let begin = format!("{name}-");
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(KernelError::io("read", &self.directory))?;
-            // A link leads outside the cache.
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if is_folder && name.strip_prefix(version).is_some_and(|rest| rest.starts_with('-')) {
-                names.push(name);
+            let entry = entry.file_name().to_string_lossy().into_owned();
+            let hash = entry.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(end));
+            if hash.is_some_and(is_recipe) {
+                names.push(entry);
             }
         }
+        names.sort();
         Ok(names)
     }
 
@@ -245,8 +304,8 @@ impl Cache {
     }
 
     /// Returns the log of a build that is running or has failed; a finished image contains its own.
-    fn log(&self, version: &str) -> PathBuf {
-        self.directory.join(format!("{}.log", folder(version)))
+    fn log(&self, name: &KernelName, recipe: &str) -> PathBuf {
+        self.directory.join(format!("{}.log", folder(name, recipe)))
     }
 
     /// Reads an image; `None` if there is none.
@@ -264,10 +323,12 @@ impl Cache {
         let kernel = there(&linux)?;
         there(&preload)?;
         let built = kernel.modified().map_err(KernelError::io("read", &linux))?;
+        let name = d.version.parse().map_err(|e: KernelError| damaged(format!("image.json: {e}")))?;
         Ok(Some(KernelImage {
-            version: d.version,
+            name,
             release: d.release,
             source: d.source,
+            patches: d.patches,
             compiler: d.compiler,
             recipe: d.recipe,
             directory: directory.to_owned(),
@@ -280,9 +341,24 @@ impl Cache {
 }
 
 impl KernelImage {
-    /// Whether this trimwise would build it the same way.
+    /// Whether this trimwise would build it the same way from the same patches.
     pub fn is_current(&self) -> bool {
-        self.recipe == recipe()
+        self.recipe == recipe(self.name.variant(), &self.patches)
+    }
+
+    /// Returns the first patch set whose folder is there and now has other patches. What a folder that is gone had is in
+    /// the image.
+    pub fn changed_set(&self) -> Option<&BuiltSet> {
+        let differs = |set: &&BuiltSet| {
+            set.folder.exists()
+                && !PatchSet::read(&set.folder).is_ok_and(|found| found.as_built.hash == set.hash)
+        };
+        self.patches.iter().find(differs)
+    }
+
+    /// Returns the folders of its patch sets.
+    fn folders(&self) -> Vec<String> {
+        self.patches.iter().map(|set| set.folder.display().to_string()).collect()
     }
 
     /// Returns the disk space of the files in its folder.
@@ -297,12 +373,17 @@ impl KernelImage {
 }
 
 /// Hashes everything that an image is made from, except the kernel's source and the compiler.
-fn recipe() -> String {
+fn recipe(variant: Option<Variant>, patches: &[BuiltSet]) -> String {
+    let options = |configuration: &str| {
+        // Comments do not change the kernel.
+        let is_option = |line: &&str| line.starts_with("CONFIG_") || line.ends_with(" is not set");
+        configuration.lines().filter(is_option).collect::<Vec<&str>>().join("\n")
+    };
+    let mut parts = vec![RECIPE.to_owned(), options(CONFIGURATION), PRELOAD_SOURCE.to_owned()];
+    parts.extend(variant.map(|variant| format!("{}\n{}", variant.name, options(variant.configuration))));
+    parts.extend(patches.iter().map(|set| format!("{} {}", set.name, set.hash)));
     let mut hash = Sha256::new();
-    // Comments do not change the kernel.
-    let is_option = |line: &&str| line.starts_with("CONFIG_") || line.ends_with(" is not set");
-    let options: Vec<&str> = CONFIGURATION.lines().filter(is_option).collect();
-    for part in [RECIPE, &options.join("\n"), PRELOAD_SOURCE] {
+    for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
@@ -328,22 +409,22 @@ fn is_recipe(text: &str) -> bool {
     text.len() == 2 * RECIPE_BYTES && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Returns how tables name a kernel: its release and, if something was added to it, the hash of what it is made from.
+pub fn title(release: &str, recipe: &str) -> String {
+    if release.contains('+') { format!("{release} ({recipe})") } else { release.to_owned() }
+}
+
 /// The name of an image's folder.
-fn folder(version: &str) -> String {
-    format!("{version}-{}", recipe())
+fn folder(name: &KernelName, recipe: &str) -> String {
+    format!("{name}-{recipe}")
 }
 
 /// Checks a version such as `6.1` or `6.1.192`. Versions become file names, so nothing else is accepted.
-pub(crate) fn check(version: &str) -> Result<(), KernelError> {
+fn check(version: &str) -> Result<(), KernelError> {
     let parts: Vec<&str> = version.split('.').collect();
     let number = |part: &&str| (1..=5).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
     if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
         return Ok(());
     }
     Err(KernelError::NoVersion { version: version.to_owned() })
-}
-
-/// Parses for sorting: 5.10 is later than 5.4.
-fn numbers(version: &str) -> Vec<u32> {
-    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }

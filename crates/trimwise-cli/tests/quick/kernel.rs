@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use trimwise_testing::skipped;
 
 /// A machine on which only the shell is real: programs, a home, a kernel's source of version 6.6.30, a cache.
 struct Machine(TempDir);
 
 /// Copies its configuration, "compiles", and does what `$HOME/compile` says.
 const MAKE: &str = r#"#!/bin/sh
-for word; do case $word in O=*) out=${word#O=};; esac; done
+for word; do case $word in O=*) out=${word#O=};; LOCALVERSION=*) added=${word#*=};; esac; done
+cd "$2"
 case "$*" in
 *allnoconfig*) cp "$KCONFIG_ALLCONFIG" "$out/.config"; . "$HOME/configure";;
 *) echo "make" >>"$HOME/calls"; echo "  CC      init/main.o"; . "$HOME/compile"; echo kernel >"$out/linux";;
@@ -114,13 +116,13 @@ impl Machine {
     }
 
     /// Starts a build that runs until it is stopped; returns it and a process that its `make` has started.
-    fn endless(&self) -> (Child, u32) {
+    fn endless(&self, line: &str) -> (Child, u32) {
         self.write(
             "compile",
-            "sleep 1000 & echo $! >\"$HOME/sleeper.new\"; mv \"$HOME/sleeper.new\" \"$HOME/sleeper\"; \
+            "echo cut >\"$out/cut.o\"; sleep 1000 & echo $! >\"$HOME/sleeper.new\"; mv \"$HOME/sleeper.new\" \"$HOME/sleeper\"; \
                                while :; do echo '  CC      a.o'; sleep 0.1; done",
         );
-        let child = self.command(BUILD).spawn().unwrap();
+        let child = self.command(line).spawn().unwrap();
         until(|| self.path("home/sleeper").exists());
         let sleeper = fs::read_to_string(self.path("home/sleeper")).unwrap();
         (child, sleeper.trim().parse().unwrap())
@@ -175,8 +177,11 @@ fn a_kernel_is_built_once_and_found_from_then_on() {
     assert_eq!(machine.json(&format!("{BUILD} --force"))["kernels"][0]["state"], "new");
     fs::rename(machine.path("linux-6.6.30"), machine.path("other")).unwrap();
     let other = machine.json("kernel build --version 6.6 --source other");
-    assert!(other["kernels"][0]["source"].as_str().unwrap().ends_with("/other"), "{other}");
+    assert!(other["kernels"][0]["source"].as_str().unwrap().contains("/other (tree "), "{other}");
     assert_eq!((machine.calls(), machine.cached().len()), (3, 1));
+    fs::write(machine.path("other/README"), "changed").unwrap();
+    assert_eq!(machine.json("kernel build --version 6.6 --source other")["kernels"][0]["state"], "new");
+    assert_eq!(machine.json("kernel build --version 6.6 --source other")["kernels"][0]["state"], "built");
 
     assert!(machine.run("kernel remove 6.6").status.success());
     assert_eq!(machine.cached(), [""; 0]);
@@ -286,7 +291,7 @@ fn two_builds_at_once_are_one() {
 #[test]
 fn an_interrupted_build_ends_all_that_it_has_started() {
     let machine = Machine::new();
-    let (build, sleeper) = machine.endless();
+    let (build, sleeper) = machine.endless(BUILD);
     signal(build.id(), "INT");
     let output = build.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
@@ -297,7 +302,7 @@ fn an_interrupted_build_ends_all_that_it_has_started() {
 #[test]
 fn what_a_killed_build_leaves_goes_with_the_next_one() {
     let machine = Machine::new();
-    let (mut build, sleeper) = machine.endless();
+    let (mut build, sleeper) = machine.endless(BUILD);
     signal(build.id(), "KILL");
     assert_eq!(build.wait().unwrap().signal(), Some(9));
     assert!(machine.cached().iter().any(|name| name.starts_with(".building-")), "{:?}", machine.cached());
@@ -340,8 +345,178 @@ fn what_cannot_be_built_is_refused_with_what_can() {
     }
     fs::write(machine.path("linux-6.6.30/.config"), "").unwrap();
     expect(BUILD, 2, &[".config", "clean tree"]);
+    fs::remove_file(machine.path("linux-6.6.30/.config")).unwrap();
     fs::remove_file(machine.path("bin/flex")).unwrap();
     let output = machine.command(BUILD).env("PATH", machine.path("bin")).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && message.contains("flex, tar"), "{message}");
+}
+
+/// A machine with a file `fs/a.c` of five lines, and patch sets that change its last.
+fn with_sets() -> Option<Machine> {
+    if !Command::new("patch").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        skipped("`patch` is not installed");
+        return None;
+    }
+    let machine = Machine::new();
+    fs::create_dir(machine.path("linux-6.6.30/fs")).unwrap();
+    for (file, text) in [("a.c", A), ("b.c", "other\n")] {
+        fs::write(machine.path("linux-6.6.30/fs").join(file), text).unwrap();
+    }
+    machine.write(
+        "compile",
+        "cp fs/a.c \"$out/saw\"; cat fs/new.c >>\"$out/saw\"; echo \"$added\" >>\"$out/saw\"; true",
+    );
+    machine.set("one", &diff("five", "5"));
+    machine.set("two", "--- /dev/null\n+++ b/fs/new.c\n@@ -0,0 +1 @@\n+new\n");
+    Some(machine)
+}
+
+const A: &str = "one\ntwo\nthree\nfour\nfive\n";
+
+fn diff(from: &str, to: &str) -> String {
+    format!("--- a/fs/a.c\n+++ b/fs/a.c\n@@ -4,2 +4,2 @@\n four\n-{from}\n+{to}\n")
+}
+
+impl Machine {
+    /// Writes a set of one patch.
+    fn set(&self, name: &str, patch: &str) {
+        fs::create_dir_all(self.path(name)).unwrap();
+        fs::write(self.path(name).join("series"), "the.patch\n").unwrap();
+        fs::write(self.path(name).join("the.patch"), patch).unwrap();
+    }
+
+    /// Builds with these sets, and returns the state and what the compiler saw.
+    #[track_caller]
+    fn build_with(&self, sets: &str) -> (String, String) {
+        let report = self.json(&format!("{BUILD} --with {sets}"));
+        (report["kernels"][0]["state"].as_str().unwrap().to_owned(), self.kept("objects-plain/saw").unwrap())
+    }
+
+    /// Reads a file of the kept source or of its objects.
+    fn kept(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.path("cache/.kept-6.6").join(name)).ok()
+    }
+}
+
+#[test]
+fn a_changed_patch_compiles_only_what_it_changes() {
+    let Some(machine) = with_sets() else { return };
+    let (state, saw) = machine.build_with("one two");
+    assert_eq!((state.as_str(), saw.as_str()), ("new", "one\ntwo\nthree\nfour\n5\nnew\n+one+two\n"));
+    let list = machine.json("kernel list");
+    let built = list["kernels"].as_array().unwrap().iter().find(|k| k["state"] == "built").unwrap();
+    assert_eq!((&built["version"], &built["release"]), (&"6.6+one+two".into(), &"6.6.30+one+two".into()));
+    assert_eq!((&built["patches"][1]["name"], &list["kept"][0]["version"]), (&"two".into(), &"6.6".into()));
+    assert_eq!(
+        fs::read_to_string(machine.path("linux-6.6.30/fs/a.c")).unwrap(),
+        A,
+        "the given tree is only read"
+    );
+    assert_eq!(machine.build_with("one two").0, "built");
+
+    let time = |file: &str| {
+        fs::metadata(machine.path("cache/.kept-6.6/source/fs").join(file)).unwrap().modified().unwrap()
+    };
+    let before = [time("a.c"), time("b.c"), time("new.c")];
+    machine.set("one", &diff("five", "V"));
+    let message = machine.fails("kernel run 6.6+one+two:ext4 -- true", 2);
+    let command = format!(
+        "to build it again: trimwise kernel build --version 6.6 --with {} --with {}",
+        machine.path("one").display(),
+        machine.path("two").display()
+    );
+    assert!(message.contains("6.6+one+two is outdated") && message.contains(&command), "{message}");
+    assert!(machine.json("kernel list")["kernels"].to_string().contains("\"outdated\""));
+    assert_eq!(machine.build_with("one two").1, "one\ntwo\nthree\nfour\nV\nnew\n+one+two\n");
+    let after = [time("a.c"), time("b.c"), time("new.c")];
+    assert_eq!([0, 1, 2].map(|i| before[i] == after[i]), [false, true, true]);
+    let images = machine.cached().into_iter().filter(|name| name.starts_with("6.6+one+two-"));
+    assert_eq!(images.count(), 1);
+
+    // Fewer patches: what they changed is again as it came.
+    assert_eq!(machine.build_with("two").1, format!("{A}new\n+two\n"));
+    assert_eq!(machine.build_with("one").1, "one\ntwo\nthree\nfour\nV\n+one\n");
+    assert_eq!(machine.calls(), 4);
+
+    // The same patches elsewhere are the same kernel, which from then on follows that folder. One that is gone cannot
+    // differ.
+    fs::create_dir(machine.path("moved")).unwrap();
+    fs::rename(machine.path("one"), machine.path("moved/one")).unwrap();
+    let refused = machine.fails("kernel run 6.6+one:ext4 --memory 1 -- true", 2);
+    assert!(!refused.contains("outdated"), "{refused}");
+    assert_eq!(machine.build_with("moved/one").0, "built");
+    machine.set("moved/one", &diff("five", "VI"));
+    assert!(machine.json("kernel list")["kernels"].to_string().contains("\"outdated\""));
+
+    assert!(machine.run("kernel remove --source 6.6").status.success());
+    assert!(machine.cached().iter().all(|name| name.starts_with("6.6+")), "{:?}", machine.cached());
+    assert!(machine.fails("kernel remove --source 6.6", 2).contains("no source of 6.6 is kept"));
+}
+
+#[test]
+fn a_patch_that_does_not_apply_changes_nothing() {
+    let Some(machine) = with_sets() else { return };
+    machine.set("bad", &format!("{}{}", diff("5", "6"), "@@ -1,2 +1,2 @@\n uno\n-two\n+2\n"));
+    let message = machine.fails(&format!("{BUILD} --with one bad"), 2);
+    let words = ["bad: the.patch does not apply to Linux 6.6.30", "fs/a.c: Hunk #2 FAILED at 1"];
+    assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    assert_eq!(machine.kept("source/fs/a.c").unwrap(), A);
+    assert_eq!(machine.calls(), 0);
+    machine.set("bad", &diff("five", "6").replace("fs/a.c", "fs/none.c"));
+    assert!(machine.fails(&format!("{BUILD} --with one bad"), 2).contains("fs/none.c: is not there"));
+    assert_eq!(machine.build_with("one two").1, "one\ntwo\nthree\nfour\n5\nnew\n+one+two\n");
+
+    // Refused before anything is done.
+    let refused = |line: &str, word: &str| {
+        let message = machine.fails(&format!("{BUILD} {line}"), 2);
+        assert!(message.contains(word), "{line}: {message}");
+    };
+    machine.set("bad", &diff("five", "6").replace("b/fs/a.c", "b/../../x"));
+    refused("--with bad", "the.patch: line 2: 'b/../../x'");
+    machine.set("bad", &diff("five", "6").replace("a/fs/a.c", "/etc/passwd"));
+    refused("--with bad", "'/etc/passwd'");
+    fs::remove_file(machine.path("bad/series")).unwrap();
+    refused("--with bad", "series");
+    refused("--variant kasna", "expected one of kasan");
+    let message = machine.fails("kernel run 6.6+one+kasan:ext4 -- true", 2);
+    assert!(message.contains("kernel build --version 6.6 --with DIR/one --variant kasan"), "{message}");
+    assert_eq!(machine.calls(), 1);
+
+    // Links lead out of the tree.
+    std::os::unix::fs::symlink("/etc", machine.path("linux-6.6.30/out")).unwrap();
+    machine.set("bad", &diff("five", "6").replace("fs/a.c", "out/passwd"));
+    refused("--with bad", "out/passwd: a part of the path is no folder");
+}
+
+#[test]
+fn after_an_interrupted_or_killed_build_the_next_one_succeeds_and_trusts_no_object_of_it() {
+    let Some(machine) = with_sets() else { return };
+    let compile = fs::read_to_string(machine.path("home/compile")).unwrap();
+    machine.build_with("one");
+    fs::write(machine.path("cache/.kept-6.6/objects-plain/old.o"), "whole").unwrap();
+    for name in ["INT", "KILL"] {
+        machine.set("one", &diff("five", name));
+        let _ = fs::remove_file(machine.path("home/sleeper"));
+        let (mut build, sleeper) = machine.endless(&format!("{BUILD} --with one"));
+        signal(build.id(), name);
+        build.wait().unwrap();
+        if is_alive(sleeper) {
+            signal(sleeper, "KILL");
+        }
+        assert_eq!(machine.kept("objects-plain/cut.o").as_deref(), Some("cut\n"));
+        machine.write("compile", &compile);
+        assert_eq!(machine.build_with("one").1, format!("one\ntwo\nthree\nfour\n{name}\n+one\n"));
+        assert_eq!(machine.kept("objects-plain/cut.o"), None);
+        assert_eq!(machine.kept("objects-plain/old.o").as_deref(), Some("whole"));
+        assert!(!machine.cached().iter().any(|name| name.starts_with(".building")), "{:?}", machine.cached());
+    }
+
+    // A compiler's error is an end like any other: what was compiled stays.
+    machine.set("one", &diff("five", "bad"));
+    machine.write("compile", "echo whole >\"$out/new.o\"; exit 2");
+    machine.fails(&format!("{BUILD} --with one"), 1);
+    machine.write("compile", &compile);
+    machine.build_with("one");
+    assert_eq!(machine.kept("objects-plain/new.o").as_deref(), Some("whole\n"));
 }

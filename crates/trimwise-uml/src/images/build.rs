@@ -11,11 +11,13 @@ use std::time::Duration;
 use rustix::fs::{CWD, RenameFlags};
 use tempfile::TempDir;
 
+use super::catalogue::{self, Series};
+use super::kept::{Kept, Objects};
 use super::run::Runner;
-use super::source::{self, Tree};
+use super::source::{self, Given, Tree};
 use super::{
-    CONFIGURATION, Cache, Description, KernelError, KernelImage, PRELOAD_SOURCE, catalogue, check, folder,
-    recipe, tools,
+    BuiltSet, CONFIGURATION, Cache, Description, KernelError, KernelImage, KernelName, PRELOAD_SOURCE,
+    PatchSet, folder, recipe, tools,
 };
 
 /// Prefix of the folders in which builds work; such a folder is never taken for an image.
@@ -23,6 +25,9 @@ pub(super) const WORK_PREFIX: &str = ".building-";
 
 /// The most that source (1.3 GiB), objects (0.6 GiB) and package need, with a margin.
 const ROOM_BYTES: u64 = 2560 << 20;
+
+/// The most that objects alone need, of the variant with the most debug information.
+const ROOM_FOR_OBJECTS_BYTES: u64 = 1280 << 20;
 
 /// How often a waiting build checks again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -35,6 +40,10 @@ const MAKE_LINES: u64 = 1400;
 pub struct Order {
     /// `6.1`, from the catalogue; or the version of `source`.
     pub version: String,
+    /// Folders of patch sets, applied in this order.
+    pub with: Vec<PathBuf>,
+    /// The name of a variant.
+    pub variant: Option<String>,
     /// A kernel's source: a tree, which is not changed, or a tarball. Without it, the distribution's package.
     pub source: Option<PathBuf>,
     /// Compilers at a time; `None`: one for each core.
@@ -48,6 +57,8 @@ pub struct Order {
 pub enum Step {
     /// Waiting for another process that builds the same image.
     Wait,
+    /// Reading the given source, to see whether it has changed.
+    Read,
     /// Downloading the package.
     Download,
     /// Unpacking the source.
@@ -77,82 +88,154 @@ pub enum Built {
     },
 }
 
+/// An order, with everything read that decides what the image is.
+struct Plan<'a> {
+    order: &'a Order,
+    name: KernelName,
+    sets: Vec<PatchSet>,
+    recipe: String,
+    series: Option<&'static Series>,
+}
+
 impl Order {
-    /// Checks that there is something to build: a version, and a source for it.
+    /// Checks that there is something to build: a version, a source for it, patch sets and a variant.
     pub fn check(&self) -> Result<(), KernelError> {
-        check(&self.version)?;
-        if self.source.is_none() && catalogue::series(&self.version).is_none() {
+        self.plan().map(drop)
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> Result<KernelName, KernelError> {
+        self.plan().map(|plan| plan.name)
+    }
+
+    fn plan(&self) -> Result<Plan<'_>, KernelError> {
+        // The version is what a user is likeliest to mistype.
+        KernelName::new(&self.version, Vec::new(), self.variant.as_deref())?;
+        let series = catalogue::series(&self.version);
+        if self.source.is_none() && series.is_none() {
             return Err(KernelError::UnknownVersion { version: self.version.clone() });
         }
-        Ok(())
+        let sets: Vec<PatchSet> =
+            self.with.iter().map(|folder| PatchSet::read(folder)).collect::<Result<_, _>>()?;
+        let names = sets.iter().map(|set| set.as_built.name.clone()).collect();
+        let name = KernelName::new(&self.version, names, self.variant.as_deref())?;
+        let mut plan = Plan { order: self, name, sets, recipe: String::new(), series };
+        plan.recipe = recipe(plan.name.variant(), &plan.built_sets());
+        Ok(plan)
+    }
+}
+
+impl Plan<'_> {
+    fn built_sets(&self) -> Vec<BuiltSet> {
+        self.sets.iter().map(|set| set.as_built.clone()).collect()
+    }
+
+    fn folder(&self) -> String {
+        folder(&self.name, &self.recipe)
+    }
+
+    /// Whether something made from this source is what is wanted.
+    fn is_of_source(&self, origin: &str, given: Option<&Given>) -> bool {
+        match (given, self.series) {
+            (Some(given), _) => origin == given.origin,
+            (None, Some(series)) => origin.split(' ').next() == Some(series.package),
+            (None, None) => false,
+        }
     }
 }
 
 impl Cache {
     /// Builds an image unless it is in the cache. `step` receives the progress; setting `stop` ends the build.
     ///
+    /// The source of a plain kernel goes with the build; that of any other is kept, with its objects.
+    ///
     /// # Errors
     ///
-    /// Whatever is missing or fails; then nothing is left but the log, which the error names.
+    /// Whatever is missing or fails; then nothing new is left but the log, which the error names, and what is kept.
     pub fn build(
         &self,
         order: &Order,
         stop: &AtomicBool,
         step: &mut dyn FnMut(Step),
     ) -> Result<Built, KernelError> {
-        order.check()?;
-        let version = order.version.as_str();
-        let series = catalogue::series(version);
-        if let Some(image) = self.fitting(order)? {
+        let plan = order.plan()?;
+        let given = match &order.source {
+            Some(path) => {
+                step(Step::Read);
+                Some(Given::read(path, &order.version, stop)?)
+            }
+            None => None,
+        };
+        if let Some(image) = self.fitting(&plan, given.as_ref())? {
             return Ok(Built::Found(image));
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
-        tools::check(&path, order.source.is_none(), Path::new(tools::KEYRING))?;
+        tools::check(&path, order.source.is_none(), !plan.sets.is_empty(), Path::new(tools::KEYRING))?;
         fs::create_dir_all(self.directory()).map_err(KernelError::io("make", self.directory()))?;
-        let log_path = self.log(version);
-        let log = lock(&log_path, stop, step)?;
-        if let Some(image) = self.fitting(order)? {
+        let log_path = self.log(&plan.name, &plan.recipe);
+        let log = wait_for_lock(&log_path, stop, step, || {
+            OpenOptions::new().create(true).append(true).open(&log_path)
+        })?;
+        if let Some(image) = self.fitting(&plan, given.as_ref())? {
             // The build that we waited for has made it; its log is inside, and ours is empty.
             fs::remove_file(&log_path).map_err(KernelError::io("remove", &log_path))?;
             return Ok(Built::Found(image));
         }
-        self.sweep(&folder(version));
-        self.check_room()?;
+        self.sweep(&plan.folder());
+        let kept =
+            if plan.name.is_plain() { None } else { Some(Kept::take(self, &order.version, stop, step)?) };
         log.set_len(0).map_err(KernelError::io("write", &log_path))?;
 
         let work = tempfile::Builder::new()
-            .prefix(&format!("{WORK_PREFIX}{}.", folder(version)))
+            .prefix(&format!("{WORK_PREFIX}{}.", plan.folder()))
             .tempdir_in(self.directory())
             .map_err(KernelError::io("make a folder in", self.directory()))?;
-        let runner = Runner { version, log: &log, log_path: log_path.clone(), stop };
-        let image = Making { order, work: &work, runner: &runner }.image(series, step)?;
-        self.put(&image, order, &log_path)
+        let runner = Runner { version: &plan.name.to_string(), log: &log, log_path: log_path.clone(), stop };
+        let image =
+            Making { cache: self, plan: &plan, given, kept: kept.as_ref(), work: &work, runner: &runner }
+                .image(step)?;
+        self.put(&image, &plan, &log_path)
     }
 
     /// Returns the image in the cache, if it fits the order.
-    fn fitting(&self, order: &Order) -> Result<Option<KernelImage>, KernelError> {
-        if order.again {
+    fn fitting(&self, plan: &Plan<'_>, given: Option<&Given>) -> Result<Option<KernelImage>, KernelError> {
+        if plan.order.again {
             return Ok(None);
         }
-        let image = match self.find(&order.version) {
-            Ok(image) => image,
-            Err(KernelError::NotBuilt { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let directory = self.directory().join(plan.folder());
         // A kernel from another source is a different one.
-        let same = match (&order.source, catalogue::series(&order.version)) {
-            (Some(path), _) => {
-                path.canonicalize().is_ok_and(|path| image.source == path.display().to_string())
-            }
-            (None, Some(series)) => image.source.split(' ').next() == Some(series.package),
-            (None, None) => true,
+        let image = self.read(&directory)?.filter(|image| plan.is_of_source(&image.source, given));
+        let Some(mut image) = image else { return Ok(None) };
+        let sets = plan.built_sets();
+        if image.patches != sets {
+            // The same patches in another folder, which is the one to watch from now on.
+            image.patches = sets;
+            self.describe(&image)?;
+        }
+        Ok(Some(image))
+    }
+
+    /// Writes the description of an image that is in place.
+    fn describe(&self, image: &KernelImage) -> Result<(), KernelError> {
+        let file = image.directory.join("image.json");
+        let description = Description {
+            version: image.name.to_string(),
+            release: image.release.clone(),
+            source: image.source.clone(),
+            patches: image.patches.clone(),
+            compiler: image.compiler.clone(),
+            recipe: image.recipe.clone(),
         };
-        Ok(same.then_some(image))
+        let next = tempfile::NamedTempFile::new_in(self.directory())
+            .map_err(KernelError::io("make a file in", self.directory()))?;
+        write_description(next.path(), &description)?;
+        next.persist(&file).map_err(|e| KernelError::io("write", &file)(e.error))?;
+        Ok(())
     }
 
     /// Moves a finished image into place in one step, and then its log into it.
-    fn put(&self, image: &Path, order: &Order, log_path: &Path) -> Result<Built, KernelError> {
-        let place = self.directory().join(folder(&order.version));
+    fn put(&self, image: &Path, plan: &Plan<'_>, log_path: &Path) -> Result<Built, KernelError> {
+        let place = self.directory().join(plan.folder());
         let failed = |e: rustix::io::Errno| KernelError::io("put an image at", &place)(e.into());
         if place.exists() {
             // The old image is removed with the work folder.
@@ -162,9 +245,10 @@ impl Cache {
         }
         // Only now: the log is the lock as long as it is outside.
         fs::rename(log_path, place.join("build.log")).map_err(KernelError::io("move", log_path))?;
-        let image = self.find(&order.version)?;
+        let missing = || KernelError::io("find", &place)(std::io::ErrorKind::NotFound.into());
+        let image = self.read(&place)?.ok_or_else(missing)?;
         // The image is built: if the old ones cannot be removed, the build has not failed.
-        let freed_bytes = self.remove_outdated(&order.version).map_err(|error| error.to_string());
+        let freed_bytes = self.remove_outdated(&plan.name, &plan.recipe).map_err(|error| error.to_string());
         Ok(Built::New { image, freed_bytes })
     }
 
@@ -185,28 +269,32 @@ impl Cache {
         }
     }
 
-    fn check_room(&self) -> Result<(), KernelError> {
+    fn check_room(&self, needed_bytes: u64) -> Result<(), KernelError> {
         let room = rustix::fs::statvfs(self.directory())
             .map_err(|e| KernelError::io("see how much is free in", self.directory())(e.into()))?;
         let available = room.f_bavail.saturating_mul(room.f_frsize);
-        if available >= ROOM_BYTES {
+        if available >= needed_bytes {
             return Ok(());
         }
         Err(KernelError::NoRoom {
-            needed_mib: ROOM_BYTES >> 20,
+            needed_mib: needed_bytes >> 20,
             available_mib: available >> 20,
             directory: self.directory().to_owned(),
         })
     }
 }
 
-/// Locks the log. The previous holder may have moved it away; then there is a new one to lock.
-fn lock(path: &Path, stop: &AtomicBool, step: &mut dyn FnMut(Step)) -> Result<File, KernelError> {
+/// Opens and locks a file. The previous holder may have moved or removed it; then there is a new one to lock.
+pub(super) fn wait_for_lock(
+    path: &Path,
+    stop: &AtomicBool,
+    step: &mut dyn FnMut(Step),
+    open: impl Fn() -> std::io::Result<File>,
+) -> Result<File, KernelError> {
     loop {
-        let open = OpenOptions::new().create(true).append(true).open(path);
-        let log = open.map_err(KernelError::io("open", path))?;
+        let file = open().map_err(KernelError::io("open", path))?;
         loop {
-            match log.try_lock() {
+            match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) => step(Step::Wait),
                 Err(TryLockError::Error(e)) => return Err(KernelError::io("lock", path)(e)),
@@ -216,59 +304,109 @@ fn lock(path: &Path, stop: &AtomicBool, step: &mut dyn FnMut(Step)) -> Result<Fi
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        let locked = log.metadata().map_err(KernelError::io("look at", path))?;
+        let locked = file.metadata().map_err(KernelError::io("look at", path))?;
         if fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
-            return Ok(log);
+            return Ok(file);
         }
     }
 }
 
 /// One build in its folder.
 struct Making<'a> {
-    order: &'a Order,
+    cache: &'a Cache,
+    plan: &'a Plan<'a>,
+    given: Option<Given>,
+    /// Where source and objects stay.
+    kept: Option<&'a Kept>,
     work: &'a TempDir,
     runner: &'a Runner<'a>,
 }
 
 impl Making<'_> {
     /// Makes the image and returns its folder.
-    fn image(
-        &self,
-        series: Option<&'static catalogue::Series>,
-        step: &mut dyn FnMut(Step),
-    ) -> Result<PathBuf, KernelError> {
-        let version = self.order.version.as_str();
-        let work = self.work.path();
-        let image = work.join("image");
+    fn image(&self, step: &mut dyn FnMut(Step)) -> Result<PathBuf, KernelError> {
+        let image = self.work.path().join("image");
         fs::create_dir(&image).map_err(KernelError::io("make", &image))?;
         // The shortest step first: it shows at once whether the compiler works at all.
         let compiler = self.preload(&image)?;
-        let tree = match (&self.order.source, series) {
-            (Some(path), _) => source::given(path, version, work, self.runner, step)?,
-            (None, Some(series)) => source::package(series, work, self.runner, step)?,
-            (None, None) => return Err(KernelError::UnknownVersion { version: version.to_owned() }),
+        let tree = self.tree(step)?;
+        let objects = match self.kept {
+            Some(kept) => {
+                kept.patch(&self.plan.sets, &tree.release, self.work.path(), self.runner)?;
+                kept.begin_objects(self.plan.name.variant())?
+            }
+            None => Objects::in_work(self.work.path())?,
         };
+        let compiled = self.compile(&tree, &objects.directory, step);
+        let is_cut_short = match &compiled {
+            // Another status means that `make` itself was killed.
+            Err(KernelError::Failed { how, .. }) => !how.starts_with("exit"),
+            Err(KernelError::Interrupted) => true,
+            _ => false,
+        };
+        if !is_cut_short {
+            objects.end()?;
+        }
+        compiled?;
 
+        // A unique name for what holds the source: `linux` and `vmlinux` are one file with two names.
+        for (from, to) in [("linux", "linux"), (".config", "config")] {
+            let from = objects.directory.join(from);
+            fs::copy(&from, image.join(to)).map_err(KernelError::io("copy", &from))?;
+        }
+        let description = Description {
+            version: self.plan.name.to_string(),
+            release: format!("{}{}", tree.release, self.plan.name.added()),
+            source: tree.origin,
+            patches: self.plan.built_sets(),
+            compiler,
+            recipe: self.plan.recipe.clone(),
+        };
+        write_description(&image.join("image.json"), &description)?;
+        Ok(image)
+    }
+
+    /// Gets the source: what is kept, or a new one, which is then kept if anything is.
+    fn tree(&self, step: &mut dyn FnMut(Step)) -> Result<Tree, KernelError> {
+        let Plan { order, series, .. } = *self.plan;
+        let given = self.given.as_ref();
+        let there = self.kept.and_then(|kept| kept.tree(|origin| self.plan.is_of_source(origin, given)));
+        if let Some(tree) = there.filter(|_| !order.again) {
+            self.cache.check_room(ROOM_FOR_OBJECTS_BYTES)?;
+            return Ok(tree);
+        }
+        self.cache.check_room(ROOM_BYTES)?;
+        let work = self.work.path();
+        let tree = match (given, series) {
+            (Some(given), _) => given.tree(&order.version, work, self.runner, step)?,
+            (None, Some(series)) => source::package(series, work, self.runner, step)?,
+            (None, None) => return Err(KernelError::UnknownVersion { version: order.version.clone() }),
+        };
+        self.kept.map_or(Ok(tree.clone()), |kept| kept.replace(tree, work, self.runner))
+    }
+
+    /// Configures and compiles.
+    fn compile(&self, tree: &Tree, objects: &Path, step: &mut dyn FnMut(Step)) -> Result<(), KernelError> {
         step(Step::Configure);
-        let objects = work.join("objects");
-        fs::create_dir(&objects).map_err(KernelError::io("make", &objects))?;
-        let fragment = work.join("um.config");
-        fs::write(&fragment, CONFIGURATION).map_err(KernelError::io("write", &fragment))?;
-        let mut configure = self.make(&tree, &objects);
+        let variant = self.plan.name.variant().map_or("", |variant| variant.configuration);
+        let configuration = format!("{CONFIGURATION}\n{variant}");
+        let fragment = self.work.path().join("um.config");
+        fs::write(&fragment, &configuration).map_err(KernelError::io("write", &fragment))?;
+        let mut configure = self.make(tree, objects);
         configure.env("KCONFIG_ALLCONFIG", &fragment).arg("allnoconfig");
         self.runner.run("the configuration", &mut configure, |_| {})?;
         let configured = objects.join(".config");
         let text = fs::read_to_string(&configured).map_err(KernelError::io("read", &configured))?;
-        let options = not_as_written(CONFIGURATION, &text);
+        let options = not_as_written(&configuration, &text);
         if !options.is_empty() {
             let log = self.runner.log_path.clone();
-            return Err(KernelError::Options { version: version.to_owned(), options, log });
+            return Err(KernelError::Options { version: self.plan.name.to_string(), options, log });
         }
 
-        let expected = series.map_or(MAKE_LINES, |series| series.make_lines);
+        let expected = self.plan.series.map_or(MAKE_LINES, |series| series.make_lines);
         let mut done = 0;
         step(Step::Compile { done, expected });
-        let mut compile = self.make(&tree, &objects);
+        let mut compile = self.make(tree, objects);
         compile.arg(format!("-j{}", self.jobs())).arg("linux");
         self.runner.run("the compilation", &mut compile, |line| {
             if line.starts_with("  ") {
@@ -276,24 +414,7 @@ impl Making<'_> {
                 step(Step::Compile { done, expected: expected.max(done) });
             }
         })?;
-
-        // A unique name for what holds the source: `linux` and `vmlinux` are one file with two names.
-        for (from, to) in [("linux", "linux"), (".config", "config")] {
-            let from = objects.join(from);
-            fs::copy(&from, image.join(to)).map_err(KernelError::io("copy", &from))?;
-        }
-        let description = Description {
-            version: version.to_owned(),
-            release: tree.release,
-            source: tree.origin,
-            compiler,
-            recipe: recipe(),
-        };
-        let file = image.join("image.json");
-        let text = serde_json::to_string_pretty(&description)
-            .map_err(|e| KernelError::io("write", &file)(e.into()))?;
-        fs::write(&file, text + "\n").map_err(KernelError::io("write", &file))?;
-        Ok(image)
+        Ok(())
     }
 
     /// Compiles the library to preload; returns the compiler used.
@@ -333,14 +454,25 @@ impl Making<'_> {
             .env("KBUILD_BUILD_USER", "trimwise")
             .env("KBUILD_BUILD_HOST", "trimwise");
         command.arg("-C").arg(&tree.directory).arg(format!("O={}", objects.display())).arg("ARCH=um");
+        let added = self.plan.name.added();
+        if !added.is_empty() {
+            // `uname -r` and the kernel's log say what it is.
+            command.arg(format!("LOCALVERSION={added}"));
+        }
         command
     }
 
     fn jobs(&self) -> u16 {
         let cores =
             || std::thread::available_parallelism().map_or(1, |n| n.get().try_into().unwrap_or(u16::MAX));
-        self.order.jobs.map_or_else(cores, NonZero::get)
+        self.plan.order.jobs.map_or_else(cores, NonZero::get)
     }
+}
+
+fn write_description(file: &Path, description: &Description) -> Result<(), KernelError> {
+    let text =
+        serde_json::to_string_pretty(description).map_err(|e| KernelError::io("write", file)(e.into()))?;
+    fs::write(file, text + "\n").map_err(KernelError::io("write", file))
 }
 
 /// Returns the lines of our configuration that the kernel's lacks. An unknown option counts as not set.

@@ -26,18 +26,79 @@ pub enum KernelError {
         version: String,
     },
     /// There is no such image in the cache.
-    #[error("kernel {version} is not built{} (looked in {}); to build it: trimwise kernel build --version {version}{}",
-            if *otherwise { " for this trimwise, only for another" } else { "" }, directory.display(),
-            if *source_needed { " --source DIR|TARBALL" } else { "" })]
+    #[error("kernel {name} is not built{} (looked in {}); to build it: {command}",
+            if *otherwise { " for this trimwise, only for another" } else { "" }, directory.display())]
     NotBuilt {
-        /// The requested version.
-        version: String,
+        /// The requested kernel.
+        name: String,
         /// The cache.
         directory: PathBuf,
         /// Whether there is an image built by a different trimwise.
         otherwise: bool,
-        /// Whether the source must be given.
-        source_needed: bool,
+        /// The command that builds it.
+        command: String,
+    },
+    /// The patches have changed since the image was built.
+    #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
+            folder.display())]
+    Outdated {
+        /// The requested kernel.
+        name: String,
+        /// The folder of the patches.
+        folder: PathBuf,
+        /// The command that builds it.
+        command: String,
+    },
+    /// There is no such variant.
+    #[error("--variant {variant}: expected one of {}", super::name::variants())]
+    UnknownVariant {
+        /// The given name.
+        variant: String,
+    },
+    /// A patch set's name cannot be part of a kernel's.
+    #[error("patch set '{set}': {what}")]
+    SetName {
+        /// The name.
+        set: String,
+        /// What is wrong, and what was expected.
+        what: String,
+    },
+    /// The folder is not a patch set.
+    #[error("--with {}: {what}", folder.display())]
+    Set {
+        /// The given folder.
+        folder: PathBuf,
+        /// What is wrong, and what was expected.
+        what: String,
+    },
+    /// A patch does not fit the source. The source is as before.
+    #[error("--with {}: {patch} does not apply to Linux {release}: {}", folder.display(), said.join("; "))]
+    Patch {
+        /// The patch set's folder.
+        folder: PathBuf,
+        /// The patch.
+        patch: String,
+        /// The source's release.
+        release: String,
+        /// The file and the hunks, as patch(1) says.
+        said: Vec<String>,
+    },
+    /// There is no kept source of this version.
+    #[error("no source of {version} is kept in {}{}", directory.display(), if there.is_empty() { String::new() } else {
+            format!("; there are those of {}", there.join(", ")) })]
+    NoSource {
+        /// The requested version.
+        version: String,
+        /// The cache.
+        directory: PathBuf,
+        /// The versions whose source is kept.
+        there: Vec<String>,
+    },
+    /// Another process builds from the kept source.
+    #[error("the source of {version} is in use by a build; try again when it has ended")]
+    SourceInUse {
+        /// The version.
+        version: String,
     },
     /// The image is incomplete or changed.
     #[error("the image in {} is damaged: {what}; to build it again: trimwise kernel build --force", directory.display())]
@@ -132,6 +193,12 @@ impl KernelError {
             Self::NoVersion { .. }
                 | Self::UnknownVersion { .. }
                 | Self::NotBuilt { .. }
+                | Self::Outdated { .. }
+                | Self::UnknownVariant { .. }
+                | Self::SetName { .. }
+                | Self::Set { .. }
+                | Self::Patch { .. }
+                | Self::NoSource { .. }
                 | Self::NoCache
                 | Self::NoFolder { .. }
                 | Self::Source { .. }

@@ -5,19 +5,21 @@
 //! the proxies come from this machine's configuration.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::catalogue::Series;
 use super::run::Runner;
 use super::tools::KEYRING;
-use super::{KernelError, Step};
+use super::{KernelError, RECIPE_BYTES, Step, file_hash, walk};
 
 /// Where packages are; a suite moves from the first to the second when its support ends.
 const MIRRORS: [&str; 2] = ["http://deb.debian.org", "http://archive.debian.org"];
 
 /// A kernel's source, ready to be built in a separate folder.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) directory: PathBuf,
     /// The image's description of it.
@@ -78,45 +80,85 @@ fn origin(file_name: &str) -> String {
     format!("{package} {}", version.replace("%3a", ":").replace("%7e", "~"))
 }
 
-/// Uses a tree or tarball named by the user, and checks that it is of this version.
-pub(super) fn given(
-    path: &Path,
-    version: &str,
-    work: &Path,
-    runner: &Runner<'_>,
-    step: &mut dyn FnMut(Step),
-) -> Result<Tree, KernelError> {
-    let refuse = |what: String| KernelError::Source { path: path.to_owned(), what };
-    let path = path.canonicalize().map_err(|e| refuse(e.to_string()))?;
-    let directory = if path.is_dir() {
-        for left in [".config", "include/config", "arch/um/include/generated"] {
-            if path.join(left).exists() {
-                return Err(refuse(format!(
-                    "it was built in (there is {left}); expected a clean tree, such as a tarball has, or as `make \
-                     mrproper ARCH=um` leaves it"
-                )));
+/// A tree or tarball that the user named.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    given: PathBuf,
+    path: PathBuf,
+    /// The image's description of it: the path, and a hash of the contents.
+    pub(super) origin: String,
+}
+
+impl Given {
+    /// Checks what can be checked at once, and hashes the contents.
+    pub(super) fn read(path: &Path, version: &str, stop: &AtomicBool) -> Result<Self, KernelError> {
+        let given = path.to_owned();
+        let refuse = |what: String| KernelError::Source { path: path.to_owned(), what };
+        let path = path.canonicalize().map_err(|e| refuse(e.to_string()))?;
+        let hash = if path.is_dir() {
+            for left in [".config", "include/config", "arch/um/include/generated"] {
+                if path.join(left).exists() {
+                    return Err(refuse(format!(
+                        "it was built in (there is {left}); expected a clean tree, such as a tarball has, or as `make \
+                         mrproper ARCH=um` leaves it"
+                    )));
+                }
             }
-        }
-        path.clone()
-    } else if path.is_file() {
-        step(Step::Unpack);
-        unpack_tarball(&path, work, runner).map_err(|error| match error {
-            KernelError::Failed { last_lines, .. } if !is_archive(&path) => {
-                let why = last_lines.first().map_or(String::new(), |line| format!(" ({line})"));
-                refuse(format!("tar cannot unpack it{why}; expected a tarball or a tree"))
+            release_of(&path, version).map_err(refuse)?;
+            let go_on = || {
+                if stop.load(Ordering::SeqCst) {
+                    Err(io::Error::from(ErrorKind::Interrupted))
+                } else {
+                    Ok(())
+                }
+            };
+            match walk::hash(&path, go_on) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => return Err(KernelError::Interrupted),
+                other => other,
             }
-            other => other,
-        })?
-    } else {
-        return Err(refuse("is not a regular file; expected a tarball or a tree".to_owned()));
-    };
-    let release = release(&directory).map_err(refuse)?;
+        } else if path.is_file() {
+            file_hash(&path).map(|hash| hash[..2 * RECIPE_BYTES].to_owned())
+        } else {
+            return Err(refuse("is not a regular file; expected a tarball or a tree".to_owned()));
+        };
+        let hash = hash.map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        let kind = if path.is_dir() { "tree" } else { "file" };
+        let origin = format!("{} ({kind} {hash})", path.display());
+        Ok(Self { given, path, origin })
+    }
+
+    /// Unpacks it if it is a tarball, and checks that it is of this version.
+    pub(super) fn tree(
+        &self,
+        version: &str,
+        work: &Path,
+        runner: &Runner<'_>,
+        step: &mut dyn FnMut(Step),
+    ) -> Result<Tree, KernelError> {
+        let refuse = |what: String| KernelError::Source { path: self.given.clone(), what };
+        let directory = if self.path.is_dir() {
+            self.path.clone()
+        } else {
+            step(Step::Unpack);
+            unpack_tarball(&self.path, work, runner).map_err(|error| match error {
+                KernelError::Failed { last_lines, .. } if !is_archive(&self.path) => {
+                    let why = last_lines.first().map_or(String::new(), |line| format!(" ({line})"));
+                    refuse(format!("tar cannot unpack it{why}; expected a tarball or a tree"))
+                }
+                other => other,
+            })?
+        };
+        let release = release_of(&directory, version).map_err(refuse)?;
+        Ok(Tree { directory, origin: self.origin.clone(), release })
+    }
+}
+
+/// Reads the release of a tree, and checks that it is of this version.
+fn release_of(directory: &Path, version: &str) -> Result<String, String> {
+    let release = release(directory)?;
     let of_version =
         release.strip_prefix(version).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
-    if !of_version {
-        return Err(refuse(format!("this is the source of {release}, not of {version}")));
-    }
-    Ok(Tree { directory, origin: path.display().to_string(), release })
+    if of_version { Ok(release) } else { Err(format!("this is the source of {release}, not of {version}")) }
 }
 
 /// Reads the version of a kernel's source from a tree's Makefile, before anything else is done with it.

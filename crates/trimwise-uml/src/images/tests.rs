@@ -17,6 +17,7 @@ fn cache_with(images: &[(&str, &str)]) -> (TempDir, Cache) {
             version: (*version).to_owned(),
             release: format!("{version}.7"),
             source: format!("linux-source-{version} {version}.7-1"),
+            patches: Vec::new(),
             compiler: "gcc".to_owned(),
             recipe: (*recipe).to_owned(),
         };
@@ -28,15 +29,19 @@ fn cache_with(images: &[(&str, &str)]) -> (TempDir, Cache) {
     (dir, cache)
 }
 
+fn folder_of(name: &str) -> String {
+    folder(&name.parse().unwrap(), &recipe(None, &[]))
+}
+
 #[test]
 fn an_image_is_found_by_its_version() {
-    let ours = recipe();
+    let ours = recipe(None, &[]);
     let (dir, cache) = cache_with(&[("6.1", &ours), ("5.10", &ours), ("6.12", "0123456789ab")]);
     let image = cache.find("6.1").unwrap();
     assert_eq!((image.release.as_str(), image.size_bytes, image.is_current()), ("6.1.7", 6, true));
     assert_eq!(image.linux, dir.path().join(format!("6.1-{ours}/linux")));
     let listed: Vec<_> =
-        cache.list().unwrap().into_iter().map(|i| (i.version.clone(), i.is_current())).collect();
+        cache.list().unwrap().into_iter().map(|i| (i.name.to_string(), i.is_current())).collect();
     assert_eq!(listed, [("5.10", true), ("6.1", true), ("6.12", false)].map(|(v, c)| (v.to_owned(), c)));
 }
 
@@ -65,13 +70,14 @@ fn only_numbers_are_versions() {
     for version in ["6.1", "5.10", "6.6.30"] {
         check(version).unwrap();
     }
-    assert!(numbers("5.4") < numbers("5.10"));
+    let key = |name: &str| name.parse::<KernelName>().unwrap().sort_key();
+    assert!(key("5.4") < key("5.10") && key("5.10") < key("5.10+a") && key("5.10+a") < key("5.11"));
 }
 
 #[test]
 fn a_damaged_image_is_told_and_not_run() {
-    let (dir, cache) = cache_with(&[("6.1", &recipe())]);
-    let folder = dir.path().join(folder("6.1"));
+    let (dir, cache) = cache_with(&[("6.1", &recipe(None, &[]))]);
+    let folder = dir.path().join(folder_of("6.1"));
     fs::remove_file(folder.join("linux")).unwrap();
     let error = cache.find("6.1").unwrap_err().to_string();
     assert!(error.contains("linux") && error.contains("--force"), "{error}");
@@ -81,19 +87,19 @@ fn a_damaged_image_is_told_and_not_run() {
 
 #[test]
 fn a_kernel_is_removed_with_all_its_images_and_nothing_else() {
-    let ours = recipe();
+    let ours = recipe(None, &[]);
     let (dir, cache) = cache_with(&[("6.1", &ours), ("6.1", "0123456789ab"), ("6.12", &ours)]);
-    fs::write(cache.log("6.1"), "").unwrap();
+    fs::write(cache.log(&"6.1".parse().unwrap(), &recipe(None, &[])), "").unwrap();
     assert_eq!(cache.remove("6.1").unwrap(), 2);
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left, [OsString::from(folder("6.12"))]);
+    assert_eq!(left, [OsString::from(folder_of("6.12"))]);
     assert!(matches!(cache.remove("6.1"), Err(KernelError::NotBuilt { .. })));
 }
 
 #[test]
 fn whatever_changes_a_kernel_changes_the_name_of_its_folder() {
     // The hash in existing caches: change it whenever a kernel changes, and only then.
-    assert_eq!(recipe(), "79dda1ea87f0");
+    assert_eq!(recipe(None, &[]), "79dda1ea87f0");
 }
 
 #[test]
@@ -104,13 +110,14 @@ fn all_that_is_missing_is_named_at_once_with_the_command_that_installs_it() {
         fs::write(&path, "").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    let check = |download, keyring: &str| tools::check(dir.path().as_os_str(), download, Path::new(keyring));
+    let check =
+        |download, keyring: &str| tools::check(dir.path().as_os_str(), download, true, Path::new(keyring));
     let all = check(true, "/nonexistent.gpg").unwrap_err().to_string();
-    let words = "gcc, make, flex, bison, bc, tar, xz, apt-get, dpkg-deb, /nonexistent.gpg; to install them: apt-get install \
-                 gcc libc6-dev make flex bison bc tar xz-utils apt dpkg debian-archive-keyring";
+    let words = "gcc, make, flex, bison, bc, tar, xz, patch, apt-get, dpkg-deb, /nonexistent.gpg; to install them: apt-get install \
+                 gcc libc6-dev make flex bison bc tar xz-utils patch apt dpkg debian-archive-keyring";
     assert!(all.contains(words), "{all}");
 
-    for name in ["gcc", "make", "flex", "bison", "tar", "dnf"] {
+    for name in ["gcc", "make", "flex", "bison", "tar", "dnf", "patch"] {
         program(name, 0o755);
     }
     program("bc", 0o644); // there, and no program

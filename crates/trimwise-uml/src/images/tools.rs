@@ -19,6 +19,8 @@ const TO_BUILD: [Tool; 7] = [
     ("xz", "xz-utils", "xz"),
 ];
 
+const TO_PATCH: [Tool; 1] = [("patch", "patch", "patch")];
+
 const TO_DOWNLOAD: [Tool; 2] = [("apt-get", "apt", "apt"), ("dpkg-deb", "dpkg", "dpkg")];
 
 /// The keys that sign Debian's packages.
@@ -33,7 +35,7 @@ const MANAGERS: [(&str, &str); 4] = [
 ];
 
 /// Checks that everything is in the folders of `path` (as in `$PATH`); the error names everything missing.
-pub(super) fn check(path: &OsStr, download: bool, keyring: &Path) -> Result<(), KernelError> {
+pub(super) fn check(path: &OsStr, download: bool, patch: bool, keyring: &Path) -> Result<(), KernelError> {
     let debian = MANAGERS.iter().find(|(program, _)| is_there(path, program));
     let (manager, install) = debian.copied().unwrap_or(MANAGERS[0]);
     let mut missing = Vec::new();
@@ -42,7 +44,10 @@ pub(super) fn check(path: &OsStr, download: bool, keyring: &Path) -> Result<(), 
         missing.push(what);
         packages.push(package);
     };
-    let needed = TO_BUILD.iter().chain(TO_DOWNLOAD.iter().filter(|_| download));
+    let needed = TO_BUILD
+        .iter()
+        .chain(TO_PATCH.iter().filter(|_| patch))
+        .chain(TO_DOWNLOAD.iter().filter(|_| download));
     for (program, package, elsewhere) in needed.filter(|(program, ..)| !is_there(path, program)) {
         lack((*program).to_owned(), if manager == "apt-get" { package } else { elsewhere });
     }

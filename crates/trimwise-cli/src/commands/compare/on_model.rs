@@ -103,7 +103,7 @@ impl Plan {
         }
         // The model that is checked on a kernel models that kernel, with as much memory.
         let (option, linux) = match (&given_linux, &target) {
-            (None, Some(target)) => ("--check", target.version.as_str()),
+            (None, Some(target)) => ("--check", target.kernel.version()),
             (linux, _) => ("--linux", linux.as_deref().unwrap_or(defaults::LINUX)),
         };
         let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("{option}: {e}")))?;

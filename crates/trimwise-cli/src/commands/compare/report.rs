@@ -147,7 +147,7 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
         shown.push(("memory of the guest", "the same".to_owned()));
     }
     if let Some(kernel) = settings.kernel.as_ref().or(checked) {
-        shown.push(("kernel", format!("Linux {}, built from {}", kernel.release, kernel.source)));
+        shown.push(("kernel", format!("Linux {}, built from {}", kernel.title(), kernel.source)));
         shown.push(("file system", kernel.file_system.clone()));
         if !kernel.mount_options.is_empty() {
             shown.push(("mounted with", kernel.mount_options.clone()));

@@ -66,7 +66,7 @@ pub fn render(comparison: &Comparison) -> String {
         text += &folded(
             &format!(
                 "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Computing takes no time.",
-                kernel.release,
+                kernel.title(),
                 kernel.file_system,
                 Bytes(memory)
             ),
@@ -125,7 +125,7 @@ pub fn steps(policy: Option<&str>, steps: &[Apply]) -> String {
 /// Names a device in titles: its name, or the directory with its file system and mount point.
 pub fn place(settings: &Settings, device: &str) -> String {
     if let Some(kernel) = &settings.kernel {
-        return format!("{device}, {} of Linux {}", kernel.file_system, kernel.release);
+        return format!("{device}, {} of Linux {}", kernel.file_system, kernel.title());
     }
     let Some(directory) = settings.target.strip_prefix("dir:") else { return device.to_string() };
     match settings.mount.as_ref().map(|m| (&m.file_system, &m.point)) {

@@ -46,12 +46,24 @@ pub enum KernelCommand {
     trimwise kernel build --version 6.1\n  \
     trimwise kernel build --version 5.10 6.12 --jobs 2\n  \
     trimwise kernel build --version 6.6 --source linux-6.6.30.tar.xz\n      \
-    a kernel of your own choice, or one whose Debian package is out of reach\n\n\
+    a kernel of your own choice, or one whose Debian package is out of reach\n  \
+    trimwise kernel build --version 6.12 --with kernel/ext4-trim --variant kasan\n      \
+    makes 6.12+ext4-trim+kasan, as in kernel run 6.12+ext4-trim+kasan:ext4\n\n\
     Exit codes: 0 done, 1 a build failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelBuildArguments {
     /// Kernel series to build; one or more [default: all that `trimwise kernel list` describes]
     #[arg(long = "version", value_name = "V", num_args = 1..)]
     pub versions: Vec<String>,
+
+    /// Apply the patches of these folders, in this order: the file `series` in a folder names its patches. Source and
+    /// objects are kept for the next build, about 2 GiB a version (`trimwise kernel remove --source` removes them)
+    #[arg(long, value_name = "DIR", num_args = 1.., requires = "versions")]
+    pub with: Vec<PathBuf>,
+
+    /// Build with this configuration as well, and keep source and objects: kasan (KASAN, UBSAN, lockdep, and the checks
+    /// of ext4 and JBD2)
+    #[arg(long, value_name = "NAME", requires = "versions")]
+    pub variant: Option<String>,
 
     /// Build from this source: a clean tree (which is not changed) or a tarball
     #[arg(long, value_name = "DIR|TARBALL", requires = "versions")]
@@ -95,7 +107,7 @@ pub struct KernelListArguments {
     Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelRunArguments {
     /// Kernel, file system (ext4, xfs, btrfs or f2fs) and mount options as in mount(8)
-    #[arg(value_name = "VERSION:FS[:MOUNT_OPTIONS]")]
+    #[arg(value_name = "KERNEL:FS[:MOUNT_OPTIONS]")]
     pub target: String,
 
     /// The program and its arguments
@@ -139,11 +151,18 @@ pub struct KernelRunArguments {
 
 /// Arguments of `kernel remove`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Examples:\n  trimwise kernel remove 6.12")]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel remove 6.12\n  \
+    trimwise kernel remove 6.12+ext4-trim+kasan\n  \
+    trimwise kernel remove --source 6.12")]
 pub struct KernelRemoveArguments {
     /// Which kernel, as `trimwise kernel list` names it
-    #[arg(value_name = "VERSION")]
-    pub version: String,
+    #[arg(value_name = "KERNEL", required_unless_present = "source")]
+    pub kernel: Option<String>,
+
+    /// Remove the source and objects that are kept for this version; kernels stay
+    #[arg(long, value_name = "VERSION", conflicts_with = "kernel")]
+    pub source: Option<String>,
 }
 
 fn jobs(text: &str) -> Result<NonZero<u16>, String> {

@@ -13,7 +13,9 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_uml::images::{Built, CATALOGUE, Cache, KernelError, KernelImage, Order, Step};
+use trimwise_uml::images::{
+    Built, BuiltSet, CATALOGUE, Cache, KernelError, KernelImage, KernelName, Order, Step,
+};
 
 use crate::arguments::JsonArguments;
 use crate::commands::kernel::arguments::{
@@ -40,12 +42,28 @@ pub struct KernelsReport {
     pub directory: PathBuf,
     /// One entry per kernel.
     pub kernels: Vec<Kernel>,
+    /// The sources that are kept for further builds; `None` if they were not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Vec<Kept>>,
+}
+
+/// A source that is kept, with its objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// The version that it is kept for.
+    pub version: String,
+    /// Where it came from; `null` if it is incomplete.
+    pub source: Option<String>,
+    /// Its folder.
+    pub directory: PathBuf,
+    /// Disk space.
+    pub size_bytes: u64,
 }
 
 /// One kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// The version that names it.
+    /// Its name: the version, and what was added to it.
     pub version: String,
     /// Whether it is built.
     pub state: State,
@@ -55,9 +73,12 @@ pub struct Kernel {
     pub release: Option<String>,
     /// Where its source came from.
     pub source: Option<String>,
+    /// The patch sets that it was built with, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<BuiltSet>,
     /// The compiler's own first line.
     pub compiler: Option<String>,
-    /// Hash of configuration and build recipe.
+    /// Hash of patches, configuration and build recipe.
     pub recipe: Option<String>,
     /// The kernel program.
     pub linux: Option<PathBuf>,
@@ -75,7 +96,8 @@ pub enum State {
     New,
     /// Already built.
     Built,
-    /// Built by another trimwise, with another configuration or recipe; it is not used.
+    /// Built by another trimwise, with another configuration or recipe, or from patches that have changed since; it is
+    /// not used.
     Outdated,
     /// Can be built.
     NotBuilt,
@@ -117,12 +139,14 @@ fn build(
         .into_iter()
         .map(|version| Order {
             version,
+            with: arguments.with.clone(),
+            variant: arguments.variant.clone(),
             source: arguments.source.clone(),
             jobs: arguments.jobs,
             again: arguments.force,
         })
         .collect();
-    orders.iter().try_for_each(Order::check).map_err(failure)?;
+    let names: Vec<KernelName> = orders.iter().map(Order::name).collect::<Result<_, _>>().map_err(failure)?;
 
     let stop = on_signal(OnInterrupt::Stop)?;
     let progress = Progress::of(orders.len(), "kernels");
@@ -131,12 +155,13 @@ fn build(
         let built = cache.build(order, &stop, &mut |step| {
             let (done, what) = at(step);
             progress.update(index, done, STEPS);
-            progress.say(format!("{}: {what}", order.version));
+            progress.say(format!("{}: {what}", names[index]));
         });
         progress.done(index);
         kernels.push(match built {
             Ok(Built::New { image, freed_bytes }) => {
-                told.extend(removed(&image.version, freed_bytes));
+                told.extend(removed(&image.name, freed_bytes));
+                told.extend(kept(cache, &image.name));
                 Kernel::of(&image, State::New)
             }
             Ok(Built::Found(image)) => Kernel::of(&image, State::Built),
@@ -149,24 +174,39 @@ fn build(
     }
     progress.finish();
     told.iter().for_each(|line| eprintln!("{line}"));
-    show(cache, kernels, &destinations)
+    show(cache, kernels, None, &destinations)
 }
 
 /// Reports what became of the outdated images that the new one replaces, if there were any.
-fn removed(version: &str, freed_bytes: Result<u64, String>) -> Option<String> {
+fn removed(name: &KernelName, freed_bytes: Result<u64, String>) -> Option<String> {
     match freed_bytes {
         Ok(0) => None,
-        Ok(bytes) => Some(format!("note: removed outdated images of {version}: {} freed", Bytes(bytes))),
+        Ok(bytes) => Some(format!("note: removed outdated images of {name}: {} freed", Bytes(bytes))),
         Err(error) => Some(format!(
-            "note: outdated images of {version} are still there: {error}; `trimwise kernel list` names them"
+            "note: outdated images of {name} are still there: {error}; `trimwise kernel list` names them"
         )),
     }
+}
+
+/// Says what a build has left for the next one.
+fn kept(cache: &Cache, name: &KernelName) -> Option<String> {
+    let kept = cache.kept().ok()?.into_iter().find(|kept| kept.version == name.version())?;
+    (!name.is_plain()).then(|| {
+        format!(
+            "note: kept source and objects of {version} for further builds: {} in {}; `trimwise kernel remove --source \
+             {version}` removes them",
+            Bytes(kept.size_bytes),
+            kept.directory.display(),
+            version = name.version()
+        )
+    })
 }
 
 /// Returns how far a build is, and its current step.
 fn at(step: Step) -> (u64, String) {
     match step {
         Step::Wait => (0, "waiting for another build of it".to_owned()),
+        Step::Read => (0, "reading the source".to_owned()),
         Step::Download => (0, "download".to_owned()),
         Step::Unpack => (UNPACK_AT, "unpacking".to_owned()),
         Step::Configure => (CONFIGURE_AT, "configuration".to_owned()),
@@ -182,7 +222,10 @@ fn list(cache: &Cache, arguments: &KernelListArguments) -> Result<String, Failur
     let images = cache.list().map_err(failure)?;
     let mut kernels: Vec<Kernel> = images
         .iter()
-        .map(|image| Kernel::of(image, if image.is_current() { State::Built } else { State::Outdated }))
+        .map(|image| {
+            let is_current = image.is_current() && image.changed_set().is_none();
+            Kernel::of(image, if is_current { State::Built } else { State::Outdated })
+        })
         .collect();
     for series in &CATALOGUE {
         let is_built = |kernel: &Kernel| kernel.version == series.version && kernel.state == State::Built;
@@ -190,21 +233,36 @@ fn list(cache: &Cache, arguments: &KernelListArguments) -> Result<String, Failur
             kernels.push(Kernel::not_built(series.version));
         }
     }
-    kernels.sort_by_key(|kernel| {
-        kernel.version.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>()
+    kernels.sort_by_key(|kernel| kernel.version.parse().map(|name: KernelName| name.sort_key()).ok());
+    let kept = cache.kept().map_err(failure)?.into_iter().map(|kept| Kept {
+        version: kept.version,
+        source: kept.source,
+        directory: kept.directory,
+        size_bytes: kept.size_bytes,
     });
-    show(cache, kernels, &destinations)
+    show(cache, kernels, Some(kept.collect()), &destinations)
 }
 
 fn remove(cache: &Cache, arguments: &KernelRemoveArguments) -> Result<String, Failure> {
-    let removed = cache.remove(&arguments.version).map_err(failure)?;
+    let folder = cache.directory().display();
+    if let Some(version) = &arguments.source {
+        let freed = cache.remove_kept(version).map_err(failure)?;
+        return Ok(format!("removed source and objects of {version} in {folder}: {} freed\n", Bytes(freed)));
+    }
+    let kernel = arguments.kernel.as_deref().unwrap_or_default();
+    let removed = cache.remove(kernel).map_err(failure)?;
     let what = if removed == 0 { "the log of a build that failed" } else { "the kernel" };
-    Ok(format!("removed {what}: {} in {}\n", arguments.version, cache.directory().display()))
+    Ok(format!("removed {what}: {kernel} in {folder}\n"))
 }
 
-fn show(cache: &Cache, kernels: Vec<Kernel>, destinations: &Destinations) -> Result<String, Failure> {
-    let report =
-        KernelsReport { trimwise: trimwise::VERSION, directory: cache.directory().to_owned(), kernels };
+fn show(
+    cache: &Cache,
+    kernels: Vec<Kernel>,
+    kept: Option<Vec<Kept>>,
+    destinations: &Destinations,
+) -> Result<String, Failure> {
+    let directory = cache.directory().to_owned();
+    let report = KernelsReport { trimwise: trimwise::VERSION, directory, kernels, kept };
     destinations.deliver(&report, || table::render(&report))
 }
 
@@ -217,6 +275,7 @@ impl Kernel {
             stands_for: series.map(|series| series.stands_for),
             release: None,
             source: None,
+            patches: Vec::new(),
             compiler: None,
             recipe: None,
             linux: None,
@@ -230,12 +289,13 @@ impl Kernel {
             state,
             release: Some(image.release.clone()),
             source: Some(image.source.clone()),
+            patches: image.patches.clone(),
             compiler: Some(image.compiler.clone()),
             recipe: Some(image.recipe.clone()),
             linux: Some(image.linux.clone()),
             size_bytes: Some(image.size_bytes),
             built: Some(humantime::format_rfc3339_seconds(image.built).to_string()),
-            ..Self::not_built(&image.version)
+            ..Self::not_built(&image.name.to_string())
         }
     }
 }

@@ -29,9 +29,19 @@ pub fn render(report: &KernelsReport) -> String {
     }
     if report.kernels.iter().any(|kernel| kernel.state == State::Outdated) {
         text += &folded(
-            "Outdated: built by another trimwise, with another configuration or recipe; not used.",
+            "Outdated: built by another trimwise, with another configuration or recipe, or from patches that have \
+             changed since; not used.",
             0,
         );
+    }
+    for kept in report.kept.iter().flatten() {
+        let source = kept.source.as_deref().unwrap_or("incomplete");
+        let line = format!(
+            "Kept for further builds: source and objects of {} ({source}), {}.",
+            kept.version,
+            Bytes(kept.size_bytes)
+        );
+        text += &folded(&line, 0);
     }
     text + &format!("Folder: {}\n", report.directory.display())
 }
@@ -55,7 +65,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
     };
     let rows: Vec<Vec<String>> = report.phases.iter().map(row).collect();
     let title =
-        format!("{}, {} of Linux {}", report.device, report.kernel.file_system, report.kernel.release);
+        format!("{}, {} of Linux {}", report.device, report.kernel.file_system, report.kernel.title());
     let header = ["", "virtual time", "reads", "writes", "flushes", "discards", "WA"];
     let table = laid_out(&header, &rows);
     let wall = figures::time(wall_s);
@@ -81,11 +91,16 @@ fn row(kernel: &Kernel) -> Vec<String> {
     vec![
         kernel.version.clone(),
         state.to_owned(),
-        or_none(kernel.release.clone()),
-        or_none(kernel.source.clone()),
+        // The name has what was added; JSON has the hash of a given source.
+        or_none(kernel.release.as_deref().map(|release| up_to(release, "+"))),
+        or_none(kernel.source.as_deref().map(|source| up_to(source, " ("))),
         or_none(kernel.size_bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))),
         or_none(kernel.built.as_ref().map(|built| built.replace('T', " ").chars().take(16).collect())),
     ]
+}
+
+fn up_to(text: &str, end: &str) -> String {
+    text.split(end).next().unwrap_or(text).to_owned()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
 use trimwise_uml::cell::KernelTarget;
-use trimwise_uml::images::KernelImage;
+use trimwise_uml::images::{self, KernelImage};
 use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Outcome, ProgramEnd, Said, Step};
 
 use super::{AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases};
@@ -35,7 +35,7 @@ pub(super) fn choice(
         }
         if !target.options.is_empty() {
             let what = "each way of trimming has its mount options; expected none";
-            return refused(format!("{what}, as in kernel:{}:{}", target.version, target.file_system.name()));
+            return refused(format!("{what}, as in kernel:{}:{}", target.kernel, target.file_system.name()));
         }
     }
     let names = |case: &Case| {
@@ -50,11 +50,14 @@ pub(super) fn choice(
         )));
     }
     cases.retain(|case| only.is_empty() || names(case).iter().any(|name| only.contains(name)));
-    let version = target.map_or(KERNEL, |target| &target.version);
+    let kernel = match target {
+        Some(target) => target.kernel.clone(),
+        None => KERNEL.parse().map_err(Failure::run)?,
+    };
     let mut image = None;
     for of_one in cases.chunk_by(|a, b| a.file_system == b.file_system) {
         let file_system = file_system(of_one[0])?;
-        let target = KernelTarget { version: version.to_owned(), file_system, options: String::new() };
+        let target = KernelTarget { kernel: kernel.clone(), file_system, options: String::new() };
         image = Some(guests::image(&target)?);
     }
     if cases.iter().any(|case| case.trimming == Trimming::Daemon) {
@@ -122,7 +125,11 @@ pub(super) fn run(
     let runs = request.boot(MEMORY_OF_RUN, &cases, |case| run_case(request, &image, case, &week))?;
     let mut result = super::evaluate(experiment, &week, &runs, request.reps, request.seed);
     if let Some(target) = &request.target {
-        result.finding = format!("On kernel:{target} ({}): {}", image.release, result.finding);
+        result.finding = format!(
+            "On kernel:{target} ({}): {}",
+            images::title(&image.release, &image.recipe),
+            result.finding
+        );
     }
     Ok(result)
 }

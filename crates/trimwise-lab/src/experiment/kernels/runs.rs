@@ -38,7 +38,7 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
 
 /// Runs one case on one kernel.
 fn run_case(request: &Request, image: &KernelImage, case: Case) -> Result<Measured, Failure> {
-    let kernel = image.version.clone();
+    let kernel = image.name.to_string();
     let guest = guests::guest(image, MEMORY, &request.bounds)?;
     let done = |steps| Ran::new(&guest, DEVICE, CAPACITY, request.seed, steps);
     let mut measured = Measured::default();
@@ -302,7 +302,7 @@ impl Choice {
 
     fn kernels(&self) -> Vec<Kernel> {
         let kernel = |(image, _): &(KernelImage, Vec<Case>)| Kernel {
-            version: image.version.clone(),
+            version: image.name.to_string(),
             release: image.release.clone(),
         };
         self.images.iter().map(kernel).collect()

@@ -311,8 +311,9 @@ fn run_on_kernel(request: &Request, target: &KernelTarget) -> Result<ExperimentR
         Ok::<_, Failure>(Means::of(&cells.collect::<Result<Vec<_>, _>>()?))
     })?;
     let mut result = evaluate(&columns, &means, seed);
+    let title = trimwise_uml::images::title(&image.release, &image.recipe);
     result.finding =
-        format!("On kernel:{target} ({}), where computing takes no time: {}", image.release, result.finding);
+        format!("On kernel:{target} ({}), where computing takes no time: {}", title, result.finding);
     Ok(result)
 }
 

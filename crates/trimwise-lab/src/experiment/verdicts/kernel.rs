@@ -17,7 +17,7 @@ use crate::guests::{self, Ran};
 const MEMORY_OF_RUN: Bytes = Bytes(CAPACITY.0 + MEMORY.0 + (1 << 30));
 
 fn target(version: &str) -> KernelTarget {
-    KernelTarget { version: version.to_owned(), file_system: FileSystem::Ext4, options: String::new() }
+    format!("{version}:ext4").parse().expect("it is written here")
 }
 
 /// Returns the kernels and the cells that `--only` names: those of these workloads, drives, kernels, policies or
@@ -51,7 +51,7 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let rows = request.spread_in(MEMORY_OF_RUN, cases.len(), reps, |i, step| {
         let case = cases[i];
-        let image = images.iter().find(|image| image.version == case.linux);
+        let image = images.iter().find(|image| image.name.to_string() == case.linux);
         let image = image.ok_or_else(|| Failure::run(format!("kernel {} is missing", case.linux)))?;
         let (mut kernel, mut model) = (Vec::new(), Vec::new());
         for rep in 0..reps {

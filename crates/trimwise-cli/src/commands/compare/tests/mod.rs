@@ -397,9 +397,10 @@ fn a_real_directory_is_told_to_clean_up_and_then_no_result_is_written() {
 
 fn kernel_of(target: &KernelTarget) -> RealKernel {
     let image = KernelImage {
-        version: target.version.clone(),
-        release: format!("{}.7", target.version),
+        name: target.kernel.clone(),
+        release: format!("{}.7", target.kernel),
         source: String::new(),
+        patches: Vec::new(),
         compiler: String::new(),
         recipe: "f00d".to_owned(),
         directory: PathBuf::new(),

@@ -1,0 +1,149 @@
+//! The names of kernels: a version, what is added to it, and how it is checked.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{KernelError, check};
+
+/// A configuration fragment, merged over the configuration that all kernels have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name, as in `--variant` and at the end of a kernel's name.
+    pub name: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    pub(super) configuration: &'static str,
+}
+
+/// All variants.
+pub const VARIANTS: [Variant; 1] = [Variant {
+    name: "kasan",
+    about: "KASAN, UBSAN, lockdep, and the checks of ext4 and JBD2",
+    configuration: include_str!("../kasan.config"),
+}];
+
+/// Longest name of a patch set, in bytes; names become part of file names and of `uname -r`.
+const SET_BYTES_MAX: usize = 24;
+
+/// Longest text that all additions may take: Linux cuts `uname -r` at 64 bytes, of which the version takes up to 15.
+const ADDED_BYTES_MAX: usize = 48;
+
+/// A kernel's name: the version, its patch sets in the order in which they are applied, then its variant, joined by
+/// `+`: `6.12`, `6.12+ext4-trim`, `6.12+ext4-overtrim+ext4-trim+kasan`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelName {
+    version: String,
+    patches: Vec<String>,
+    variant: Option<Variant>,
+}
+
+impl KernelName {
+    /// Makes a name.
+    ///
+    /// # Errors
+    /// A version that is none, a patch set whose name is unfit or taken, or an unknown variant.
+    pub fn new(version: &str, patches: Vec<String>, variant: Option<&str>) -> Result<Self, KernelError> {
+        check(version)?;
+        for (i, set) in patches.iter().enumerate() {
+            check_set(set)?;
+            if patches[..i].contains(set) {
+                let what = "is there twice; expected each patch set once";
+                return Err(KernelError::SetName { set: set.clone(), what: what.to_owned() });
+            }
+        }
+        let variant = variant.map(parse_variant).transpose()?;
+        let name = Self { version: version.to_owned(), patches, variant };
+        let added = name.added();
+        if added.len() > ADDED_BYTES_MAX {
+            return Err(KernelError::SetName {
+                set: added,
+                what: format!("is longer than {ADDED_BYTES_MAX} bytes; expected shorter names of patch sets"),
+            });
+        }
+        Ok(name)
+    }
+
+    /// The version alone: `6.12`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The names of its patch sets, in order.
+    pub fn patches(&self) -> &[String] {
+        &self.patches
+    }
+
+    /// Its variant.
+    pub fn variant(&self) -> Option<Variant> {
+        self.variant
+    }
+
+    /// Whether it is a distribution's kernel with the configuration that all have.
+    pub fn is_plain(&self) -> bool {
+        self.patches.is_empty() && self.variant.is_none()
+    }
+
+    /// Returns what sorts names: 5.10 is later than 5.4, and a plain kernel comes before what is made from it.
+    pub fn sort_key(&self) -> (Vec<u32>, String) {
+        (self.version.split('.').map(|part| part.parse().unwrap_or(0)).collect(), self.added())
+    }
+
+    /// What follows the version: `+ext4-trim+kasan`; empty if it is plain.
+    pub(super) fn added(&self) -> String {
+        let variant = self.variant.iter().map(|variant| variant.name);
+        self.patches.iter().map(String::as_str).chain(variant).map(|part| format!("+{part}")).collect()
+    }
+
+    /// Returns the command that builds it, with these folders as patch sets.
+    pub(super) fn command(&self, folders: &[String]) -> String {
+        let with: String = folders.iter().map(|folder| format!(" --with {folder}")).collect();
+        let variant = self.variant.map_or_else(String::new, |variant| format!(" --variant {}", variant.name));
+        format!("trimwise kernel build --version {}{with}{variant}", self.version)
+    }
+}
+
+impl FromStr for KernelName {
+    type Err = KernelError;
+
+    fn from_str(text: &str) -> Result<Self, KernelError> {
+        let mut parts = text.split('+');
+        let version = parts.next().unwrap_or_default();
+        let mut patches: Vec<String> = parts.map(str::to_owned).collect();
+        let is_variant = |last: &String| VARIANTS.iter().any(|variant| variant.name == last);
+        let variant = if patches.last().is_some_and(is_variant) { patches.pop() } else { None };
+        Self::new(version, patches, variant.as_deref())
+    }
+}
+
+impl fmt::Display for KernelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}{}", self.version, self.added()))
+    }
+}
+
+/// Lists the variants' names.
+pub(super) fn variants() -> String {
+    VARIANTS.map(|variant| variant.name).join(", ")
+}
+
+fn parse_variant(text: &str) -> Result<Variant, KernelError> {
+    let found = VARIANTS.into_iter().find(|variant| variant.name == text);
+    found.ok_or_else(|| KernelError::UnknownVariant { variant: text.to_owned() })
+}
+
+/// Checks the name of a patch set.
+pub(super) fn check_set(set: &str) -> Result<(), KernelError> {
+    let refuse = |what: &str| Err(KernelError::SetName { set: set.to_owned(), what: what.to_owned() });
+    let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
+    let begins_well = set.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+    if !begins_well || !set.bytes().all(is_fit) || set.len() > SET_BYTES_MAX {
+        return refuse(&format!(
+            "expected a lower-case letter, then lower-case letters, digits, - and _, together at most \
+             {SET_BYTES_MAX}"
+        ));
+    }
+    if VARIANTS.iter().any(|variant| variant.name == set) {
+        return refuse("is the name of a variant, which goes last in a kernel's name; expected another name");
+    }
+    Ok(())
+}

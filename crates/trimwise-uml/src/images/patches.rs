@@ -1,0 +1,231 @@
+//! Patch sets: folders whose file `series` names patches, in the order in which they are applied.
+//!
+//! A set is read once, whole, and everything afterwards works on what was read. A line of `series` is the name of a
+//! patch; empty lines and those that begin with `#` are skipped. The patches are unified diffs that patch(1) applies with
+//! `-p1`. Here they are only read as far as needed to know which files they change.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::name::check_set;
+use super::{KernelError, RECIPE_BYTES, hex};
+
+/// Most bytes of a patch: they are held in memory.
+const PATCH_BYTES_MAX: u64 = 16 << 20;
+
+/// A patch set as an image remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuiltSet {
+    /// Its name.
+    pub name: String,
+    /// Hash of its patches and their order.
+    pub hash: String,
+    /// The folder that it was read from.
+    pub folder: PathBuf,
+}
+
+/// A patch set, read.
+#[derive(Clone, Debug)]
+pub(super) struct PatchSet {
+    pub(super) as_built: BuiltSet,
+    pub(super) patches: Vec<Patch>,
+}
+
+/// One patch.
+#[derive(Clone, Debug)]
+pub(super) struct Patch {
+    pub(super) name: String,
+    pub(super) text: Vec<u8>,
+    /// The files that it changes, adds or removes, relative to the tree.
+    pub(super) files: Vec<PathBuf>,
+}
+
+impl PatchSet {
+    /// Reads the set in this folder, and checks everything that can be checked without a kernel's source.
+    pub(super) fn read(folder: &Path) -> Result<Self, KernelError> {
+        let refuse = |what: String| KernelError::Set { folder: folder.to_owned(), what };
+        let at = folder.canonicalize().map_err(|e| refuse(e.to_string()))?;
+        let name = at.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        check_set(&name)?;
+        let series = fs::read_to_string(at.join("series"))
+            .map_err(|e| refuse(format!("series: {e}; expected a file that names the patches in order")))?;
+        let mut hash = Sha256::new();
+        let mut patches = Vec::new();
+        for line in series.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let in_folder = Path::new(line).components().all(|part| matches!(part, Component::Normal(_)));
+            if !in_folder {
+                return Err(refuse(format!("series: '{line}' is outside the folder; expected a file in it")));
+            }
+            let path = at.join(line);
+            let size = fs::metadata(&path).map_err(|e| refuse(format!("{line}: {e}")))?.len();
+            if size > PATCH_BYTES_MAX {
+                return Err(refuse(format!("{line}: is larger than {} MiB", PATCH_BYTES_MAX >> 20)));
+            }
+            let text = fs::read(&path).map_err(|e| refuse(format!("{line}: {e}")))?;
+            let files = files(&text).map_err(|what| refuse(format!("{line}: {what}")))?;
+            for part in [line.as_bytes(), &text] {
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+            patches.push(Patch { name: line.to_owned(), text, files });
+        }
+        if patches.is_empty() {
+            return Err(refuse("series: names no patch".to_owned()));
+        }
+        let hash = hex(&hash.finalize()[..RECIPE_BYTES]);
+        Ok(Self { as_built: BuiltSet { name, hash, folder: at }, patches })
+    }
+}
+
+/// Returns the files that a unified diff changes, each once.
+///
+/// # Errors
+/// Anything other than hunks below a pair of `---` and `+++` lines with names inside the tree. patch(1) understands
+/// more, such as ed scripts, which it would run.
+fn files(text: &[u8]) -> Result<Vec<PathBuf>, String> {
+    let text = String::from_utf8_lossy(text);
+    let mut files: Vec<PathBuf> = Vec::new();
+    let (mut old_name, mut has_file) = (None, false);
+    let mut left = (0_u64, 0_u64);
+    for (i, line) in text.lines().enumerate() {
+        let at = |what: String| format!("line {}: {what}", i + 1);
+        if left != (0, 0) {
+            let (old, new) = match line.bytes().next() {
+                Some(b' ') | None => (1, 1),
+                Some(b'-') => (1, 0),
+                Some(b'+') => (0, 1),
+                Some(b'\\') => (0, 0),
+                _ => return Err(at(format!("'{line}': expected a line of the hunk, which is cut short"))),
+            };
+            let rest = left.0.checked_sub(old).zip(left.1.checked_sub(new));
+            left = rest.ok_or_else(|| at("the hunk is longer than its @@ line says".to_owned()))?;
+        } else if let Some(name) = line.strip_prefix("--- ") {
+            // In the message of a mailed patch, such a line is text.
+            old_name = Some(name);
+            has_file = false;
+        } else if let (Some(new), Some(old)) = (line.strip_prefix("+++ "), old_name.take()) {
+            let names = [tree_path(old).map_err(at)?, tree_path(new).map_err(at)?];
+            let path = match names {
+                [Some(old), Some(new)] if old != new => {
+                    return Err(at(format!(
+                        "from {} to {}: expected the same file, or /dev/null",
+                        old.display(),
+                        new.display()
+                    )));
+                }
+                [old, new] => new.or(old).ok_or_else(|| at("names no file".to_owned()))?,
+            };
+            if !files.contains(&path) {
+                files.push(path);
+            }
+            has_file = true;
+        } else if line.starts_with("@@ ") {
+            left = counts(line).filter(|_| has_file).ok_or_else(|| {
+                at(format!("'{line}': expected '@@ -LINE,COUNT +LINE,COUNT @@' below a pair of --- and +++"))
+            })?;
+        } else if let Some(what) = ["rename from", "copy from", "GIT binary patch", "new file mode 12"]
+            .into_iter()
+            .find(|prefix| line.starts_with(prefix))
+        {
+            return Err(at(format!("'{what}': expected a unified diff of regular files, without renames")));
+        }
+    }
+    match (left, files.is_empty()) {
+        ((0, 0), false) => Ok(files),
+        ((0, 0), true) => Err("changes no file; expected a unified diff".to_owned()),
+        _ => Err("ends within a hunk".to_owned()),
+    }
+}
+
+/// Parses the name in a `---` or `+++` line, without its first part (`-p1`); `None` is /dev/null.
+fn tree_path(name: &str) -> Result<Option<PathBuf>, String> {
+    let name = name.split('\t').next().unwrap_or_default().trim_end();
+    if name == "/dev/null" {
+        return Ok(None);
+    }
+    let refuse = || {
+        format!("'{name}': expected the path of a file inside the kernel's tree, such as a/fs/ext4/super.c")
+    };
+    let is_plain = !name.starts_with(['/', '"']) && !name.contains(' ');
+    let (_, path) = name.split_once('/').filter(|_| is_plain).ok_or_else(refuse)?;
+    let is_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    // `components` skips `.` and doubled slashes, which patch(1) would not.
+    let is_normal = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if is_inside && is_normal { Ok(Some(PathBuf::from(path))) } else { Err(refuse()) }
+}
+
+/// Parses `@@ -12,3 +12,4 @@` as the numbers of lines: (3, 4).
+fn counts(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.strip_prefix("@@ ")?.split(' ');
+    let mut count = |sign| {
+        let range = words.next()?.strip_prefix(sign)?;
+        let (begin, count) = range.split_once(',').unwrap_or((range, "1"));
+        begin.parse::<u64>().ok()?;
+        count.parse().ok()
+    };
+    let both = (count('-')?, count('+')?);
+    (words.next() == Some("@@")).then_some(both)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIFF: &str = "From: somebody\n---\n a.c | 2 +-\n\n--- a/fs/a.c\n+++ b/fs/a.c\t2026\n@@ -1,2 +1,2 @@ f()\n one\n\
+                        --- two\n+++ three\n--- /dev/null\n+++ b/fs/new.c\n@@ -0,0 +1 @@\n+int new;\n-- \n2.39\n";
+
+    #[test]
+    fn a_patch_says_which_files_it_changes() {
+        assert_eq!(files(DIFF.as_bytes()).unwrap(), [Path::new("fs/a.c"), Path::new("fs/new.c")]);
+    }
+
+    #[test]
+    fn what_leaves_the_tree_or_is_no_plain_diff_is_refused_with_its_line() {
+        for (from, to, line) in [
+            ("b/fs/new.c", "b/../../etc/passwd", "line 12"),
+            ("b/fs/new.c", "/etc/passwd", "line 12"),
+            ("b/fs/new.c", "b/./x", "line 12"),
+            ("b/fs/new.c", "b//x", "line 12"),
+            ("b/fs/new.c", "new.c", "line 12"),
+            ("b/fs/a.c", "b/fs/b.c", "line 6"),
+            ("@@ -0,0 +1 @@", "@@ -0,0 @@", "line 13"),
+            ("+int new;\n", "", "line 14"),
+            ("@@ -0,0 +1 @@", "@@ -0,0 +1,9 @@", "line 15"),
+            ("From: somebody", "rename from x", "line 1"),
+            ("+int new;\n-- \n2.39\n", "", "ends within a hunk"),
+        ] {
+            let error = files(DIFF.replace(from, to).as_bytes()).unwrap_err();
+            assert!(error.contains(line), "{to}: {error}");
+        }
+        // An ed script, which patch(1) would run.
+        assert!(files(b"--- a/fs/a.c\n1d\n.\n").unwrap_err().contains("changes no file"));
+    }
+
+    #[test]
+    fn a_set_is_hashed_by_its_patches_and_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = dir.path().join("set");
+        fs::create_dir(&set).unwrap();
+        let error = PatchSet::read(&set).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("series"), "{error}");
+        fs::write(set.join("a.patch"), DIFF).unwrap();
+        fs::write(set.join("b.patch"), DIFF.replace("int new", "int other")).unwrap();
+        let hash = |series: &str| {
+            fs::write(set.join("series"), series).unwrap();
+            PatchSet::read(&set).map(|set| (set.as_built.hash, set.patches.len()))
+        };
+        let both = hash("a.patch\nb.patch\n").unwrap();
+        assert_eq!(hash("# both\na.patch\n\nb.patch").unwrap(), both, "comments do not count");
+        assert_ne!(hash("b.patch\na.patch\n").unwrap().0, both.0);
+        assert_eq!(hash("a.patch\n").unwrap().1, 1);
+        for (series, words) in [("", "names no patch"), ("../a.patch", "outside"), ("c.patch", "c.patch")] {
+            let error = hash(series).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        fs::write(set.join("a.patch"), DIFF.replace("int new", "int another")).unwrap();
+        assert_ne!(hash("a.patch\nb.patch\n").unwrap().0, both.0);
+    }
+}
