@@ -32,6 +32,7 @@ mod request {
     pub(crate) const SET_VRING_ERR: u32 = 14;
     pub(crate) const GET_PROTOCOL_FEATURES: u32 = 15;
     pub(crate) const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub(crate) const GET_QUEUE_NUM: u32 = 17;
     pub(crate) const SET_VRING_ENABLE: u32 = 18;
     pub(crate) const SET_BACKEND_REQ_FD: u32 = 21;
     pub(crate) const GET_CONFIG: u32 = 24;
@@ -124,6 +125,7 @@ impl FrontEnd {
         let answer = match code {
             request::GET_FEATURES => Some(self.features.to_ne_bytes().to_vec()),
             request::GET_PROTOCOL_FEATURES => Some(PROTOCOL_FEATURES.to_ne_bytes().to_vec()),
+            request::GET_QUEUE_NUM => Some(1_u64.to_ne_bytes().to_vec()),
             request::GET_CONFIG => {
                 let (offset, length) = (fields.u32(0)? as usize, fields.u32(4)? as usize);
                 let mut answer = fields.take::<HEAD_BYTES>(0)?.to_vec();
