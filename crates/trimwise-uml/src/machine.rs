@@ -368,6 +368,7 @@ impl Run<'_> {
             }
             self.line.go_on()?;
         }
+        self.note_completions()?;
         // A kernel that breaks off ends too, but not with success.
         match self.guest.wait(Duration::from_secs(30)) {
             Some(status) if status.success() => Ok(()),
@@ -403,15 +404,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn take_requests(&mut self, index: usize) -> Result<(), Stop> {
-        // What the library has passed on is still pending here. Done again, it changes nothing in the guest's memory.
-        if let Some(passed) = self.line.passed()? {
-            for (disk, front) in self.disks.iter_mut().zip(&mut self.fronts) {
-                if let Some(front) = front {
-                    disk.complete(front, passed)?;
-                }
+    /// Completes what the library has passed on to the kernel since the list was set. In the guest's memory it is done
+    /// already, and done again the same.
+    fn note_completions(&mut self) -> Result<(), Stop> {
+        let Some(passed) = self.line.passed()? else { return Ok(()) };
+        for (disk, front) in self.disks.iter_mut().zip(&mut self.fronts) {
+            if let Some(front) = front {
+                disk.complete(front, passed)?;
             }
         }
+        Ok(())
+    }
+
+    fn take_requests(&mut self, index: usize) -> Result<(), Stop> {
+        self.note_completions()?;
         let (Some(Some(front)), Some(disk)) = (self.fronts.get_mut(index), self.disks.get_mut(index)) else {
             return Err(no_disk(index));
         };
