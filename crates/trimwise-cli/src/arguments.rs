@@ -114,3 +114,10 @@ pub fn some_bytes(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse().map_err(|e: trimwise::units::SizeError| e.to_string())?;
     if bytes.0 == 0 { Err("expected a size above 0".to_string()) } else { Ok(bytes) }
 }
+
+/// Parses a time above 0.
+pub fn some_time(text: &str) -> Result<Duration, String> {
+    let expected = "expected a time above 0, such as 90s, 10min, 1h30min or 7days";
+    let time = humantime::parse_duration(text).map_err(|_| expected.to_owned())?;
+    if time.is_zero() { Err(expected.to_owned()) } else { Ok(time) }
+}

@@ -6,8 +6,10 @@
 //!
 //! Requests: virtio 1.2, 5.2 "Block Device".
 
+mod recording;
+
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
@@ -15,11 +17,14 @@ use serde::{Deserialize, Serialize};
 use trimwise::block::{Port, PortCounts, PortRequest};
 use trimwise::content::{Content, ContentClass, classify_write};
 use trimwise::ssd::SsdStats;
-use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
+use trimwise::units::{
+    Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange,
+};
 use virtio_queue::{DescriptorChain, QueueT, Reader, Writer};
 use vm_memory::GuestMemoryMmap;
 
 use crate::vhost::FrontEnd;
+pub use recording::{Changed, Recording, UnitBytes};
 use trimwise_linux::sparse_store::SparseStore;
 
 /// Features, by their bits.
@@ -148,6 +153,10 @@ impl Fault {
     }
 }
 
+/// Called at each mark with its number, before the guest goes on: may look at the bytes of the disk and exchange them.
+/// The units are those that were written or trimmed since the mark before.
+pub type AtMark = Box<dyn FnMut(usize, &SparseStore, Changed) -> io::Result<()>>;
+
 /// A pending request: when it completes, its number, and for the ring its head and how much was written.
 pub(crate) type Pending = (SimTime, u64, u16, u32);
 
@@ -167,6 +176,10 @@ pub struct Disk {
     faults: Vec<(Range<usize>, Fault)>,
     /// Why requests failed on this host: the first reason.
     failure: Option<String>,
+    recording: Option<Recording>,
+    /// The recorded commands of requests that wait for their completion, by the number of the request.
+    recorded: BTreeMap<u64, Vec<usize>>,
+    at_mark: Option<(AtMark, Changed)>,
 }
 
 impl Disk {
@@ -183,7 +196,27 @@ impl Disk {
             marks: Vec::new(),
             faults: Vec::new(),
             failure: None,
+            recording: None,
+            recorded: BTreeMap::new(),
+            at_mark: None,
         }
+    }
+
+    /// Records all that the disk is told from now on, with the bytes.
+    #[must_use]
+    pub fn recorded(self) -> Self {
+        Self { recording: Some(Recording::new(self.port.limits().volatile_cache)), ..self }
+    }
+
+    /// Calls `at_mark` at each mark.
+    #[must_use]
+    pub fn with_exchange(self, at_mark: AtMark) -> Self {
+        Self { at_mark: Some((at_mark, Changed::new())), ..self }
+    }
+
+    /// Returns what was recorded, if anything was.
+    pub fn take_recording(&mut self) -> Option<Recording> {
+        self.recording.take()
     }
 
     /// Adds faults, each active while the number of marks is in its range: `2..4` covers the second and third step of a
@@ -283,18 +316,19 @@ impl Disk {
         Ok(())
     }
 
-    /// Passes the kernel all requests that complete by `now`; returns whether there were any, so an interrupt is due.
-    pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<bool> {
-        let mut any = false;
-        while let Some(&Reverse((at, _, head, written))) = self.pending.peek()
+    /// Completes all requests whose time has come by `now`.
+    pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<()> {
+        while let Some(&Reverse((at, number, head, written))) = self.pending.peek()
             && at <= now
         {
             self.pending.pop();
+            if let (Some(recording), Some(commands)) = (&mut self.recording, self.recorded.remove(&number)) {
+                commands.into_iter().for_each(|command| recording.acknowledged(command));
+            }
             let (memory, queue) = front.queue()?;
             queue.add_used(memory, head, written).map_err(io::Error::other)?;
-            any = true;
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Carries out a request; returns when it completes and how many bytes were written to the guest.
@@ -356,13 +390,18 @@ impl Disk {
                 let range = run(bytes.len());
                 let class =
                     if self.looks_at_content { classify_write(&bytes) } else { ContentClass::default() };
-                let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;
+                // First, since a late TRIM is carried out after the write that it follows, and may destroy it.
                 self.keep(sector * SECTOR_BYTES, &bytes)?;
+                self.record_write(range)?;
+                let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;
                 self.trace(now, done, Traced::Write, range);
                 Ok(done)
             }
             kind::FLUSH => {
                 let done = self.submit(now, &PortRequest::Flush)?;
+                if !self.port.drive().faults().ignores_flush {
+                    self.record(Recording::flushed);
+                }
                 self.trace(now, done, Traced::Flush, SectorRange::new(Lba(0), 0));
                 Ok(done)
             }
@@ -375,6 +414,12 @@ impl Disk {
                 self.port.catch_up(now);
                 let (counts, ssd) = (self.port.counts(), self.port.drive().ssd());
                 let (stats, mapped_units) = (*ssd.stats(), ssd.mapped_units());
+                if let Some(recording) = &mut self.recording {
+                    recording.marked();
+                }
+                if let Some((at_mark, changed)) = &mut self.at_mark {
+                    at_mark(self.marks.len(), &self.store, std::mem::take(changed))?;
+                }
                 self.marks.push(Mark { at: now, counts, stats, mapped_units, traced });
                 Ok(now)
             }
@@ -393,6 +438,7 @@ impl Disk {
                     done = done.max(self.submit(now, &PortRequest::WriteZeroes { sectors, may_unmap })?);
                     let is_trim = self.port.counts().discards > discards;
                     self.store.punch(sectors.first.0 * SECTOR_BYTES, sectors.bytes())?;
+                    self.record_write(sectors)?;
                     self.trace(now, done, Traced::WriteZeroes, sectors);
                     if let Some(entry) = self.trace.as_mut().and_then(|trace| trace.last_mut()) {
                         entry.is_trim = is_trim;
@@ -416,10 +462,43 @@ impl Disk {
     /// Submits a request to the drive, and drops the bytes that it destroys.
     fn submit(&mut self, now: SimTime, request: &PortRequest) -> io::Result<SimTime> {
         let done = self.port.submit(now, request).map_err(io::Error::other)?;
-        for units in self.port.take_destroyed() {
+        let destroyed = self.port.take_destroyed();
+        for &units in &destroyed {
             self.store.punch_units(units)?;
+            self.note_changed(units);
+        }
+        if !destroyed.is_empty() {
+            self.record(|recording| recording.trimmed(destroyed));
         }
         Ok(done)
+    }
+
+    /// Records a command of the current request.
+    fn record(&mut self, add: impl FnOnce(&mut Recording) -> usize) {
+        if let Some(recording) = &mut self.recording {
+            let command = add(recording);
+            self.recorded.entry(self.requests).or_default().push(command);
+        }
+    }
+
+    /// Records a write that has been carried out.
+    fn record_write(&mut self, sectors: SectorRange) -> io::Result<()> {
+        let first = sectors.first.0 * SECTOR_BYTES / UNIT_BYTES;
+        let end = (sectors.first.0 * SECTOR_BYTES + sectors.bytes().0).div_ceil(UNIT_BYTES);
+        let units = UnitRange::new(Lpn(first), end - first);
+        self.note_changed(units);
+        if self.recording.is_some() {
+            let mut bytes = vec![0; Bytes::from_units(units.units).0 as usize];
+            self.store.read(Bytes::from_units(first).0, &mut bytes)?;
+            self.record(|recording| recording.written(units.start, &bytes));
+        }
+        Ok(())
+    }
+
+    fn note_changed(&mut self, units: UnitRange) {
+        if let Some((_, changed)) = &mut self.at_mark {
+            changed.extend(units.iter().map(|unit| unit.0));
+        }
     }
 
     fn trace(&mut self, now: SimTime, done: SimTime, kind: Traced, range: SectorRange) {

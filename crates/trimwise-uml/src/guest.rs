@@ -7,6 +7,7 @@
 //! Whatever happens, the guest powers off at the end: if init returned, the kernel would panic.
 
 mod daemon;
+mod tagged;
 mod week;
 
 use std::ffi::CString;
@@ -126,6 +127,8 @@ fn carry_out() -> Result<(), Failed> {
         }
     }
     reports.marks = MARKS.lock().map_err(|e| e.to_string())?.clone();
+    // Threads that mark at the same time may note their marks in another order.
+    reports.marks.sort_unstable();
     let text = serde_json::to_vec(&reports)?;
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
@@ -140,14 +143,14 @@ fn carry_out() -> Result<(), Failed> {
 static MARKS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 /// Tells the host that a step is over: reading the disk's serial number reaches it at exactly this moment. The answer
-/// ends with the mark's number.
-fn mark() -> Result<(), Failed> {
+/// ends with the mark's number, which is returned.
+fn mark() -> Result<usize, Failed> {
     let wrong = |e: &dyn std::fmt::Display| format!("cannot mark the disk: {e}");
     let serial = fs::read_to_string("/sys/block/vda/serial").map_err(|e| wrong(&e))?;
     let number = serial.rsplit('-').next().and_then(|number| number.trim().parse().ok());
     let number = number.ok_or_else(|| wrong(&format!("its serial number is '{serial}'")))?;
     MARKS.lock().map_err(|e| wrong(&e))?.push(number);
-    Ok(())
+    Ok(number)
 }
 
 /// What runs during the steps.
@@ -201,6 +204,10 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         }
         Step::PrepareWeek { week } => week::prepare(week)?,
         Step::Week { week } => return week::run(week).map(Outcome::Week),
+        Step::Tagged { plan } => return tagged::run(plan).map(Outcome::Logged),
+        Step::Examine { file_system, options } => {
+            return Ok(Outcome::Examined(tagged::examine(*file_system, options)));
+        }
         Step::Daemon { config } => {
             if background.daemon.is_some() {
                 return Err("a daemon is already running".into());

@@ -15,6 +15,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize, Serializer};
 use trimwise::compare::result::Cell;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::tagged::bytes::Run;
+use trimwise::workload::tagged::{Logged, Plan};
 use trimwise::workload::week::{Week, WeekDone};
 
 use crate::machine::SEARCH_PATH;
@@ -251,6 +253,20 @@ pub enum Step {
         /// Which.
         week: Week,
     },
+    /// Random operations whose bytes can be attributed. In addition to the marks of every step, the disk is marked at
+    /// the begin and the end of each.
+    Tagged {
+        /// Which.
+        plan: Plan,
+    },
+    /// Mounts the file system that is on the disk, reads every file of [`Step::Tagged`], and unmounts it. What goes
+    /// wrong is part of the result; the step does not fail.
+    Examine {
+        /// Which.
+        file_system: FileSystem,
+        /// Options as in mount(8), separated by commas.
+        options: String,
+    },
     /// From now on, runs `trimwised` during the following steps, until [`Step::StopDaemon`] or the end.
     Daemon {
         /// Its configuration: the text of trimwise.toml.
@@ -323,6 +339,10 @@ pub enum Outcome {
     Extents(Vec<FileExtent>),
     /// The completed work of a week.
     Week(WeekDone),
+    /// The operations of [`Step::Tagged`], each task's in order.
+    Logged(Vec<Logged>),
+    /// The result of [`Step::Examine`].
+    Examined(Examined),
     /// A file was removed.
     Removed {
         /// How long the unlink took.
@@ -332,6 +352,28 @@ pub enum Outcome {
     },
     /// It failed, and the remaining steps did not run.
     Failed(String),
+}
+
+/// What [`Step::Examine`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Examined {
+    /// Why it could not be mounted, read or unmounted.
+    pub error: Option<String>,
+    /// Its files, in the order of their paths.
+    pub files: Vec<FoundFile>,
+    /// Faults that the kernel reported meanwhile.
+    pub complaints: Vec<String>,
+}
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundFile {
+    /// Its path, relative to the root of the file system.
+    pub path: String,
+    /// What is in it.
+    pub runs: Vec<Run>,
+    /// Why it could not be read, or not to its end.
+    pub error: Option<String>,
 }
 
 /// How a program of [`Step::Program`] ended.
@@ -446,6 +488,8 @@ impl Step {
             Self::PrepareWeek { .. } => "preparing the week".to_owned(),
             Self::Week { .. } => "a week".to_owned(),
             Self::Daemon { .. } | Self::StopDaemon | Self::KillDaemon => "trimwised".to_owned(),
+            Self::Tagged { .. } => "random operations".to_owned(),
+            Self::Examine { .. } => "examining the files".to_owned(),
             Self::TrustRandomness => "crediting random numbers".to_owned(),
             Self::Program { command, .. } => command.first().cloned().unwrap_or_default(),
         }

@@ -140,9 +140,7 @@ pub fn run(command: Command) -> Result<String, Failure> {
         Command::Compare(arguments) => compare::run(&arguments, interrupt::install),
         Command::Advise(arguments) => advise::run(&arguments, interrupt::install),
         Command::Reproduce(arguments) => reproduce::run(&arguments, interrupt::install),
-        Command::Crashtest(arguments) => {
-            crashtest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
-        }
+        Command::Crashtest(arguments) => crashtest::run(&arguments, interrupt::install),
         Command::Bench(arguments) => bench::run(&arguments, interrupt::install),
         Command::Fit(arguments) => fit::run(&arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod crashtest;
 mod daemon_guests;
 mod daemon_week;
 mod guest_daemon;

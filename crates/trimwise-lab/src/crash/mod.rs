@@ -15,6 +15,7 @@
 //! it and takes that back again.
 
 mod check;
+pub mod kernel;
 mod power;
 mod recovery;
 #[cfg(test)]
@@ -22,7 +23,7 @@ mod tests;
 mod violation;
 mod workload;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use rand_core::{Rng, SeedableRng};
@@ -76,6 +77,9 @@ pub struct CrashReport {
     pub trims: u64,
     /// Blocks in those TRIMs.
     pub trimmed_units: u64,
+    /// Number of cuts after which each kind of thing did not hold.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<&'static str, u64>,
     /// The first violations.
     pub details: Vec<Violation>,
 }
@@ -148,6 +152,9 @@ impl CrashReport {
         self.files_checked += other.files_checked;
         self.trims += other.trims;
         self.trimmed_units += other.trimmed_units;
+        for (kind, cuts) in other.kinds {
+            *self.kinds.entry(kind).or_default() += cuts;
+        }
         let room = DETAILS_MAX.saturating_sub(self.details.len());
         self.details.extend(other.details.into_iter().take(room));
     }
@@ -160,7 +167,7 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
     let contested = contested(record);
     let mut points: Vec<(usize, u64)> =
-        (0..cuts).map(|cut| (cut_point(record, &contested, cut, &mut rng_of(cut)), cut)).collect();
+        (0..cuts).map(|cut| (cut_point(record, 0, &contested, cut, &mut rng_of(cut)), cut)).collect();
     points.sort_unstable();
     let trims = record.ops.iter().filter(|op| op.is_trim());
     let mut report = CrashReport {
@@ -232,10 +239,10 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     report
 }
 
-/// Returns after how many events the power is cut: half of the cuts at any event, a quarter shortly before a flush
-/// ends, when most is at stake, a quarter shortly after a TRIM was sent to the device, or where something is
-/// `contested`.
-fn cut_point(record: &Record, contested: &[usize], cut: u64, rng: &mut impl Rng) -> usize {
+/// Returns after how many events the power is cut, more than `first`: half of the cuts at any event, a quarter shortly
+/// before a flush ends, when most is at stake, a quarter shortly after a TRIM was sent to the device, or where
+/// something is `contested`.
+fn cut_point(record: &Record, first: usize, contested: &[usize], cut: u64, rng: &mut impl Rng) -> usize {
     let events = &record.events;
     if cut % 4 == 3 && !contested.is_empty() {
         return contested[(cut / 4) as usize % contested.len()];
@@ -245,10 +252,10 @@ fn cut_point(record: &Record, contested: &[usize], cut: u64, rng: &mut impl Rng)
         (3, Event::Dispatched(op)) => record.ops[op].is_trim(),
         (remainder, _) => remainder.is_multiple_of(2),
     };
-    let any = below(rng, events.len() as u64) as usize;
-    let near = (any..events.len()).chain(0..any).find(|&at| is_near(at)).unwrap_or(any);
+    let any = first + below(rng, (events.len() - first) as u64) as usize;
+    let near = (any..events.len()).chain(first..any).find(|&at| is_near(at)).unwrap_or(any);
     match cut % 4 {
-        1 => near.saturating_sub(below(rng, 3) as usize).max(1),
+        1 => near.saturating_sub(below(rng, 3) as usize).max(first + 1),
         3 => (near + 1 + below(rng, 3) as usize).min(events.len()),
         _ => any + 1,
     }

@@ -118,9 +118,85 @@ pub enum Broken {
         /// The file or directory.
         path: String,
     },
+    /// What is left cannot be mounted, read or unmounted.
+    Unusable {
+        /// Why.
+        error: String,
+    },
+    /// The file system's own checker finds faults after the recovery.
+    CheckerFound {
+        /// The program, and what it said.
+        said: String,
+    },
+    /// The kernel reports faults, or breaks off.
+    KernelComplains {
+        /// What it said.
+        said: String,
+    },
+    /// A file cannot be read.
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        error: String,
+    },
+    /// A file has a length that it cannot have.
+    WrongLength {
+        /// The file.
+        path: String,
+        /// Its length.
+        found_bytes: u64,
+        /// The shortest possible.
+        shortest: u64,
+        /// The longest possible.
+        longest: u64,
+    },
+    /// A file holds what it cannot hold.
+    WrongBytes {
+        /// The file.
+        path: String,
+        /// Where.
+        offset_bytes: u64,
+        /// What is there.
+        found: String,
+        /// What may be there.
+        expected: String,
+    },
+    /// A file has a name that it cannot have.
+    UnexpectedFile {
+        /// The file.
+        path: String,
+    },
 }
 
 impl Broken {
+    /// Returns its name in JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoJournal { .. } => "no-journal",
+            Self::LogBlockMissing { .. } => "log-block-missing",
+            Self::MetadataLost { .. } => "metadata-lost",
+            Self::DirectoryLost { .. } => "directory-lost",
+            Self::NameWithoutInode { .. } => "name-without-inode",
+            Self::Trimmed { .. } => "trimmed",
+            Self::NotItsOwn { .. } => "not-its-own",
+            Self::TwoOwners { .. } => "two-owners",
+            Self::OwnedButFree { .. } => "owned-but-free",
+            Self::SyncedFileMissing { .. } => "synced-file-missing",
+            Self::SyncedFileShort { .. } => "synced-file-short",
+            Self::SyncedPageMissing { .. } => "synced-page-missing",
+            Self::SyncedPageOld { .. } => "synced-page-old",
+            Self::RemovedFileIsBack { .. } => "removed-file-is-back",
+            Self::Unusable { .. } => "unusable",
+            Self::CheckerFound { .. } => "checker-found",
+            Self::KernelComplains { .. } => "kernel-complains",
+            Self::Unreadable { .. } => "unreadable",
+            Self::WrongLength { .. } => "wrong-length",
+            Self::WrongBytes { .. } => "wrong-bytes",
+            Self::UnexpectedFile { .. } => "unexpected-file",
+        }
+    }
+
     /// Returns the block concerned, if there is one.
     pub fn block(&self) -> Option<u64> {
         match self {
@@ -137,7 +213,14 @@ impl Broken {
             | Self::SyncedFileMissing { .. }
             | Self::SyncedFileShort { .. }
             | Self::SyncedPageMissing { .. }
-            | Self::RemovedFileIsBack { .. } => None,
+            | Self::RemovedFileIsBack { .. }
+            | Self::Unusable { .. }
+            | Self::CheckerFound { .. }
+            | Self::KernelComplains { .. }
+            | Self::Unreadable { .. }
+            | Self::WrongLength { .. }
+            | Self::WrongBytes { .. }
+            | Self::UnexpectedFile { .. } => None,
         }
     }
 }
@@ -185,6 +268,20 @@ impl fmt::Display for Broken {
                 write!(f, "page {page} of '{path}' (block {block}) is older than at its fsync")
             }
             Self::RemovedFileIsBack { path } => write!(f, "'{path}' is back after its removal was durable"),
+            Self::Unusable { error } => write!(f, "what is left cannot be used: {error}"),
+            Self::CheckerFound { said } => write!(f, "the checker finds: {said}"),
+            Self::KernelComplains { said } => write!(f, "the kernel says: {said}"),
+            Self::Unreadable { path, error } => write!(f, "'{path}' cannot be read: {error}"),
+            Self::WrongLength { path, found_bytes, shortest, longest } if shortest == longest => {
+                write!(f, "'{path}' has {found_bytes} bytes, expected {shortest}")
+            }
+            Self::WrongLength { path, found_bytes, shortest, longest } => {
+                write!(f, "'{path}' has {found_bytes} bytes, expected {shortest} to {longest}")
+            }
+            Self::WrongBytes { path, offset_bytes, found, expected } => {
+                write!(f, "'{path}' holds at {offset_bytes} {found}, expected {expected}")
+            }
+            Self::UnexpectedFile { path } => write!(f, "'{path}' exists, though no file had that name"),
         }
     }
 }

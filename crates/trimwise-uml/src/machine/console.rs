@@ -24,12 +24,21 @@ const COMPLAINTS: [&str; 15] = [
     "I/O error",
 ];
 
+/// Whether this line of a kernel's log reports a fault.
+pub(crate) fn complains(line: &str) -> bool {
+    COMPLAINTS.iter().any(|words| line.contains(words))
+}
+
 /// Returns the first few lines of the console that report a fault.
 pub(crate) fn complaints(console: &Path) -> Vec<String> {
     let text = std::fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let complains = |line: &&str| COMPLAINTS.iter().any(|words| line.contains(words));
-    text.lines().map(str::trim_end).filter(complains).take(LAST_LINES).map(str::to_owned).collect()
+    text.lines()
+        .map(str::trim_end)
+        .filter(|line| complains(line))
+        .take(LAST_LINES)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the console's last meaningful lines, without the dump of stack and registers after a panic.

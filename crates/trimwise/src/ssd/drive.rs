@@ -1,4 +1,4 @@
-//! A drive as it is sold: the device, and what its firmware does wrong with TRIM.
+//! A drive as it is sold: the device, and what its firmware does wrong with TRIM and flush.
 //!
 //! The wrapper changes which units a TRIM command frees, and when; never what the command costs, and nothing inside
 //! the device. A sound drive passes everything on.
@@ -70,7 +70,12 @@ impl Drive {
         &self.ssd
     }
 
-    /// The same, to change it past its commands.
+    /// What the firmware does wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The device behind the firmware, to change it past its commands.
     pub(crate) fn ssd_mut(&mut self) -> &mut Ssd {
         &mut self.ssd
     }
@@ -108,6 +113,9 @@ impl Drive {
 
     /// See [`Ssd::flush`].
     pub fn flush(&mut self, now: SimTime) -> SimTime {
+        if self.faults.ignores_flush {
+            return now;
+        }
         self.ssd.flush(now)
     }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::config::{ConfigError, ReadAfterTrim, TrimConfig, count, require};
 
-/// What a firmware does wrong with TRIM.
+/// What a firmware does wrong with TRIM, or with flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Faults {
@@ -22,6 +22,8 @@ pub struct Faults {
     pub queued_trim_late_writes: u32,
     /// The device promises zeros after TRIM ([`ReadAfterTrim::Zeros`]) and returns what was there before.
     pub breaks_zeros_promise: bool,
+    /// A flush is acknowledged at once, and what is in the cache stays there: a power cut may lose it.
+    pub ignores_flush: bool,
 }
 
 impl Default for Faults {
@@ -32,6 +34,7 @@ impl Default for Faults {
             trim_shift_units: 0,
             queued_trim_late_writes: 0,
             breaks_zeros_promise: false,
+            ignores_flush: false,
         }
     }
 }

@@ -13,5 +13,6 @@ pub mod postmark;
 pub mod program;
 pub mod scene;
 pub mod stage;
+pub mod tagged;
 pub mod timed;
 pub mod week;

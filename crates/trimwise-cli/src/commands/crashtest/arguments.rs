@@ -1,8 +1,11 @@
 //! Arguments of `crashtest`.
 
+use std::time::Duration;
+
 use clap::Args;
 
-use crate::arguments::{JsonArguments, whole};
+use crate::arguments::{GuestLimits, JsonArguments, some_time, whole};
+use crate::commands::verify::arguments::Plant;
 use crate::defaults;
 
 /// Arguments of `crashtest`.
@@ -20,7 +23,39 @@ pub struct CrashtestArguments {
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1..)]
     pub policies: Vec<String>,
 
-    /// Power cuts for each policy; each run of the workload serves 100 of them [default: 1000]
+    /// A real kernel in virtual time instead of the model: a kernel, a file system (ext4, xfs, btrfs or f2fs) and mount
+    /// options as in mount(8)
+    #[arg(long, value_name = "kernel:VERSION:FS[:MOUNT_OPTIONS]", conflicts_with = "policies")]
+    pub target: Option<String>,
+
+    /// With --target: the drive, scaled down to 64 MiB (xfs: 300 MiB; btrfs, f2fs: 128 MiB): built-in name (see
+    /// `trimwise devices`) or TOML file [default: sata-small]
+    #[arg(long, short = 'd', value_name = "NAME|FILE", requires = "target")]
+    pub device: Option<String>,
+
+    /// With --target: plant this fault in the drive, to see what it breaks
+    #[arg(long, value_enum, value_name = "FAULT", requires = "target")]
+    pub fault: Option<Plant>,
+
+    /// With --target: make only the cut with this number, counted from 0 over all runs, to repeat a finding
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 9_999_999), allow_negative_numbers = true,
+          requires = "target", conflicts_with_all = ["cuts", "run"])]
+    pub cut: Option<u64>,
+
+    /// With --target: cut no power, but repeat random operations for this long (this computer's time, such as 10m or 1h),
+    /// until the drive is full and beyond; for kernels with sanitizers
+    #[arg(long, value_name = "DURATION", value_parser = some_time, requires = "target",
+          conflicts_with_all = ["cuts", "cut", "fault"])]
+    pub soak: Option<Duration>,
+
+    /// With --soak: remount the file system on the way, with any of these options; one or more
+    #[arg(long = "remount", value_name = "MOUNT_OPTIONS", num_args = 1.., requires = "soak")]
+    pub remounts: Vec<String>,
+
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
+    /// Power cuts for each policy; each run of the workload serves 100 of them, on a kernel 200 [default: 1000]
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1, 10_000_000), allow_negative_numbers = true,
           conflicts_with = "run")]
     pub cuts: Option<u64>,
@@ -30,7 +65,7 @@ pub struct CrashtestArguments {
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// Make only the run with this number, counted from 0, with its 100 cuts, to repeat a finding
+    /// Make only the run with this number, counted from 0, with all of its cuts, to repeat a finding
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999), allow_negative_numbers = true)]
     pub run: Option<u64>,
 

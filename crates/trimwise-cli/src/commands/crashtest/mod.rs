@@ -1,7 +1,12 @@
 //! `trimwise crashtest`: power cuts under policies, in parallel, and what they break.
 
 pub mod arguments;
+mod on_kernel;
+mod soak;
 pub mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::policy::PolicySpec;
@@ -10,10 +15,12 @@ use trimwise_lab::crash::{CUTS_PER_RUN, CrashReport, CrashTest};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
+use crate::arguments::GUEST_LIMITS;
 use crate::command_line::CommandText;
 use crate::commands::crashtest::arguments::CrashtestArguments;
 use crate::defaults;
 use crate::input::{self, named};
+use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
 
@@ -52,11 +59,17 @@ pub struct PolicyReport {
 /// Runs the command and returns what to print; a violation is a failed run (exit code 1).
 pub fn run(
     arguments: &CrashtestArguments,
-    on_signal: impl FnOnce() -> Result<(), Failure>,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
+    if let Some(target) = &arguments.target {
+        return on_kernel::run(arguments, target, on_signal);
+    }
+    if arguments.limits.are_given() {
+        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected them with --target")));
+    }
     let destinations = Destinations::check_json(&arguments.json)?;
     let plan = Plan::of(arguments)?;
-    on_signal()?;
+    on_signal(OnInterrupt::Exit)?;
     let (seed, cuts) = (arguments.seed, plan.cuts);
     let runs = plan.runs();
     let jobs = arguments.jobs.map_or_else(|| pool::default_jobs(MEMORY_OF_RUN), usize::from);

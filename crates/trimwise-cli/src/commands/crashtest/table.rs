@@ -1,5 +1,7 @@
 //! Results of power cuts, policy by policy.
 
+use crate::commands::crashtest::on_kernel::KernelCrashTests;
+use crate::commands::crashtest::soak::SoakTests;
 use crate::commands::crashtest::{CrashTests, PolicyReport};
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out};
@@ -47,4 +49,84 @@ pub fn render(tests: &CrashTests) -> String {
         0,
     );
     text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
+}
+
+/// Renders the results of a real kernel.
+pub fn of_kernel(tests: &KernelCrashTests) -> String {
+    const HEADER: [&str; 6] = ["target", "cuts", "violations", "files checked", "not durable", "TRIMs"];
+    let report = &tests.report;
+    let row = [
+        tests.target.clone(),
+        grouped(report.cuts),
+        grouped(report.violations),
+        grouped(report.files_checked),
+        grouped(report.not_durable),
+        grouped(report.trims),
+    ];
+    let mut text = format!("{}\n", laid_out(&HEADER, &[row]));
+    let kinds: Vec<String> =
+        report.kinds.iter().map(|(kind, cuts)| format!("{kind} {}", grouped(*cuts))).collect();
+    if !kinds.is_empty() {
+        text += &folded(&format!("Cuts after which this did not hold: {}.", kinds.join(", ")), 0);
+        text += "\n\n";
+    }
+    for (violation, again) in report.details.iter().zip(&tests.again) {
+        text += &format!("{violation}repeat with:\n  {again}\n\n");
+    }
+    let verdict = match report.violations {
+        0 => format!("{} power cuts, no violation.", grouped(report.cuts)),
+        violations => {
+            format!("{} power cuts, {} of them break it.", grouped(report.cuts), grouped(violations))
+        }
+    };
+    text += &bold(&verdict);
+    text += "\n";
+    if tests.interrupted {
+        text += "Interrupted: these are the runs that were complete.\n";
+    }
+    text += &folded(
+        &format!(
+            "Linux {}, drive {} with {}. Each cut was mounted, read and checked with the file system's own checker.",
+            tests.kernel.release,
+            tests.device,
+            trimwise::units::Bytes(tests.capacity_bytes)
+        ),
+        0,
+    );
+    text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
+}
+
+/// Renders the results of a soak.
+pub fn of_soak(tests: &SoakTests) -> String {
+    const HEADER: [&str; 8] =
+        ["target", "runs", "operations", "failed", "no space", "requests", "discards", "violations"];
+    let report = &tests.report;
+    let counts = [
+        report.runs,
+        report.operations,
+        report.failed,
+        report.no_space,
+        report.requests,
+        report.discards,
+        report.violations,
+    ];
+    let [runs, operations, failed, no_space, requests, discards, violations] = counts.map(grouped);
+    let row = [tests.target.clone(), runs, operations, failed, no_space, requests, discards, violations];
+    let mut text = format!("{}\n", laid_out(&HEADER, &[row]));
+    for (violation, again) in report.details.iter().zip(&tests.again) {
+        text += &format!("run {}: {}\n", violation.run, violation.machine);
+        for broken in &violation.broken {
+            text += &format!("  {broken}\n");
+        }
+        text += &format!("repeat with:\n  {again}\n\n");
+    }
+    if tests.interrupted {
+        text += "Interrupted: these are the runs that were complete.\n";
+    }
+    text += &folded(
+        "Failed: operations that the kernel refused, most because the file was not there; no space: those among them \
+         that found the drive full.",
+        0,
+    );
+    text + &format!("\nLinux {}, trimwise {}, seed {}\n", tests.kernel.release, tests.trimwise, tests.seed)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use trimwise::units::Bytes;
 
-use crate::arguments::JsonArguments;
+use crate::arguments::{JsonArguments, some_time};
 
 /// Arguments of `record`.
 #[derive(Debug, Args)]
@@ -47,13 +47,6 @@ pub struct RecordArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
-}
-
-/// Parses a time above 0.
-fn some_time(text: &str) -> Result<Duration, String> {
-    let expected = "expected a time above 0, such as 90s, 10min, 1h30min or 7days";
-    let time = humantime::parse_duration(text).map_err(|_| expected.to_owned())?;
-    if time.is_zero() { Err(expected.to_owned()) } else { Ok(time) }
 }
 
 /// Parses a size; the error names the accepted range.

@@ -83,6 +83,8 @@ pub enum Plant {
     Late,
     /// Zeros are promised after TRIM, but reads return old data
     BrokenPromise,
+    /// Flushes are acknowledged and ignored; only a power cut shows it
+    IgnoresFlush,
 }
 
 impl Plant {
@@ -94,6 +96,7 @@ impl Plant {
             Self::WrongRange => Faults { trim_shift_units: 24, ..faults },
             Self::Late => Faults { queued_trim_late_writes: 100, ..faults },
             Self::BrokenPromise => Faults { breaks_zeros_promise: true, ..faults },
+            Self::IgnoresFlush => Faults { ignores_flush: true, ..faults },
         }
     }
 
@@ -105,6 +108,7 @@ impl Plant {
             Self::WrongRange => "wrong-range",
             Self::Late => "late",
             Self::BrokenPromise => "broken-promise",
+            Self::IgnoresFlush => "ignores-flush",
         }
     }
 }

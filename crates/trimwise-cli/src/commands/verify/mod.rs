@@ -23,7 +23,7 @@ use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 
 use crate::command_line::CommandText;
-use crate::commands::verify::arguments::VerifyArguments;
+use crate::commands::verify::arguments::{Plant, VerifyArguments};
 use crate::defaults;
 use crate::input;
 use crate::interrupt::OnInterrupt;
@@ -102,6 +102,10 @@ pub fn run(
     let (found, notes) = match real {
         None => {
             refuse(arguments, "is a model", &[("--destroy", arguments.destroy.is_some())])?;
+            if arguments.fault == Some(Plant::IgnoresFlush) {
+                let why = "--fault ignores-flush: only a power cut shows it; expected trimwise crashtest --target ...";
+                return Err(Failure::usage(why));
+            }
             let modelled = Modelled::of(arguments)?;
             let stop = on_signal(OnInterrupt::StopAndShow)?;
             modelled.verify(&settings, &torture, &stop, on_progress)

@@ -1,0 +1,267 @@
+//! Power cuts on real kernels.
+//!
+//! A run boots a guest on a small drive that records what it is told, with the bytes; random operations run there
+//! ([`trimwise::workload::tagged`]). Then, for each of many cuts,
+//!
+//! 1. `power` determines what the drive holds, as for the model: what was flushed, and any subset of the writes and
+//!    TRIMs since;
+//! 2. a second guest mounts that, reads every file and unmounts it, and the file system's own checker looks at the
+//!    result (`images`);
+//! 3. `check` compares the files with what `history` says they may hold.
+
+mod check;
+mod history;
+mod images;
+mod soak;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use rand_core::SeedableRng as _;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use trimwise::profile::Profile;
+use trimwise::ssd::ReadAfterTrim;
+use trimwise::units::Bytes;
+use trimwise::workload::tagged::{Logged, Plan};
+use trimwise_uml::cell::{KernelTarget, new_disk};
+use trimwise_uml::disk::Recording;
+use trimwise_uml::job::{FileSystem, Guest, Job, Outcome, Step};
+
+use super::power::Platter;
+use super::{
+    BROKEN_MAX, Broken, CrashReport, DETAILS_MAX, Survival, Violation, below, contested, cut_point, seed_of,
+};
+use crate::failure::Failure;
+use crate::guests;
+use history::History;
+use images::Examiner;
+pub use soak::{Soak, SoakReport, SoakViolation};
+
+/// Cuts per run.
+pub const CUTS_PER_RUN: u64 = 200;
+/// Cuts that one guest examines.
+const CUTS_PER_GUEST: usize = 100;
+/// Operations of all tasks of a run together.
+const OPERATIONS: u32 = 360;
+/// The smallest drive.
+const DRIVE: Bytes = Bytes::mib(64);
+/// What trimmed units hold in every second run, if the drive promises nothing.
+const GARBAGE: u8 = 0xdb;
+
+/// A crash test of one kernel, file system and mount options.
+pub struct KernelCrashTest<'a> {
+    /// Boots its guests.
+    pub guest: &'a Guest,
+    /// The kernel, the file system and its options.
+    pub target: &'a KernelTarget,
+    /// The drive; see [`device`].
+    pub device: &'a Profile,
+    /// Seed of everything drawn at random.
+    pub seed: u64,
+}
+
+/// Returns the drive of a test: the same scaled down to the least that the file system needs.
+///
+/// # Errors
+/// If no drive of that size can be like this one.
+pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Failure> {
+    let size = Bytes(file_system.least().0.max(DRIVE.0));
+    guests::check_size(&profile, file_system)?;
+    let config = profile.config.shrunk(size.0).map_err(Failure::usage)?;
+    Ok(Profile { config, ..profile })
+}
+
+/// Checks that the programs are there which examine a file system.
+///
+/// # Errors
+/// The missing program, and its package.
+pub fn check_programs(file_system: FileSystem) -> Result<(), Failure> {
+    let (program, _, package) = images::checker(file_system);
+    let folders = trimwise_uml::machine::SEARCH_PATH.split(':');
+    if folders.into_iter().any(|folder| std::path::Path::new(folder).join(program).is_file()) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{program} is not in {}, and checks {}; to install it: apt-get install {package}",
+        trimwise_uml::machine::SEARCH_PATH,
+        file_system.name()
+    )))
+}
+
+/// A run of the workload.
+struct Made {
+    plan: Plan,
+    log: Vec<Logged>,
+    recording: Rc<Recording>,
+    complaints: Vec<String>,
+}
+
+impl KernelCrashTest<'_> {
+    /// Makes the run with this number (from 0) and these of its cuts.
+    ///
+    /// # Errors
+    /// If the run cannot be made.
+    pub fn one_run(
+        &self,
+        run: u64,
+        cuts: std::ops::Range<u64>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CrashReport, Failure> {
+        let seed = seed_of(self.seed, run);
+        let made = self.work(seed)?;
+        self.attack(&made, run, cuts, progress)
+    }
+
+    /// Runs the workload.
+    fn work(&self, seed: u64) -> Result<Made, Failure> {
+        let KernelTarget { file_system, options, .. } = self.target;
+        let drawn = Plan::draw(seed);
+        let plan = Plan { operations: OPERATIONS / drawn.tasks, ..drawn };
+        let job = Job {
+            steps: vec![
+                Step::Mkfs { file_system: *file_system, options: mkfs_options(*file_system) },
+                Step::Mount { file_system: *file_system, options: options.clone() },
+                Step::Tagged { plan: plan.clone() },
+                Step::Unmount,
+            ],
+        };
+        let mut disks = [new_disk(self.device, seed, false).map_err(guests::failure)?.recorded()];
+        let report = self.guest.run_in_any_case(&job, &mut disks).map_err(guests::job_failure)?;
+        let [mut disk] = disks;
+        let recording = disk.take_recording().ok_or_else(|| Failure::run("the drive recorded nothing"))?;
+        let log = report.steps.into_iter().find_map(|step| match step.outcome {
+            Outcome::Logged(log) => Some(log),
+            _ => None,
+        });
+        let log = log.ok_or_else(|| Failure::run("the guest did not report what it did"))?;
+        Ok(Made { plan, log, recording: Rc::new(recording), complaints: report.complaints })
+    }
+
+    /// Cuts the power of a finished run.
+    fn attack(
+        &self,
+        made: &Made,
+        run: u64,
+        cuts: std::ops::Range<u64>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CrashReport, Failure> {
+        let Made { plan, log, recording, complaints } = made;
+        let seed = plan.seed;
+        let record = &recording.record;
+        // Before the first operation there is only the making of the file system.
+        let first = log.iter().map(|logged| logged.begin).min();
+        let first = first.and_then(|mark| recording.marks.get(mark)).copied().unwrap_or(0);
+        let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
+        let mut contested = contested(record);
+        contested.retain(|&at| at > first);
+        let mut points: Vec<(usize, u64)> =
+            cuts.map(|cut| (cut_point(record, first, &contested, cut, &mut rng_of(cut)), cut)).collect();
+        points.sort_unstable();
+
+        let units = self.device.config.capacity_bytes / trimwise::units::UNIT_BYTES;
+        let mut platter = Platter::new(record, units);
+        let mut cut_now = Vec::new();
+        let mut next = points.into_iter().peekable();
+        for (at, &event) in record.events.iter().enumerate() {
+            platter.advance(event);
+            while let Some((_, cut)) = next.next_if(|&(point, _)| point == at + 1) {
+                let mut rng = rng_of(cut);
+                rng.jump(); // its first numbers chose the point
+                let survival = Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize];
+                let not_durable = platter.cut(survival, &mut rng);
+                cut_now.push((cut, at + 1, survival, not_durable, platter.units().to_vec()));
+                platter.restore();
+            }
+        }
+
+        let history = History::of(log);
+        let trims = record.ops.iter().filter(|op| op.is_trim());
+        let mut report = CrashReport {
+            runs: 1,
+            events: (record.events.len() - first) as u64,
+            trims: trims.clone().count() as u64,
+            trimmed_units: trims.flat_map(|op| op.ranges()).map(|range| range.units).sum(),
+            ..CrashReport::default()
+        };
+        let live = complaints.iter().map(|said| Broken::KernelComplains { said: said.clone() });
+        let live: Vec<Broken> = live.chain(history.wrong_reads.iter().cloned()).collect();
+        let promises = self.device.config.trim.read_after == ReadAfterTrim::Zeros;
+        let trimmed = if promises || seed % 2 == 0 { 0 } else { GARBAGE };
+        let examiner = Examiner { guest: self.guest, target: self.target, device: self.device, trimmed };
+        for group in cut_now.chunks(CUTS_PER_GUEST) {
+            let images = group.iter().map(|(.., units)| units.clone()).collect();
+            progress(report.cuts + 1, cut_now.len() as u64 + 1);
+            let findings = examiner.examine(recording, images)?;
+            for ((cut, events, survival, not_durable, _), mut finding) in group.iter().zip(findings) {
+                let now = recording.marks.partition_point(|mark| mark <= events);
+                let expected = history.at(now, None);
+                if let Some(examined) = &finding.examined {
+                    report.files_checked += check::files(&expected, &examined.files, &mut finding.broken);
+                }
+                report.cuts += 1;
+                report.not_durable += *not_durable as u64;
+                // What went wrong while the power was on counts once.
+                if report.cuts == 1 {
+                    finding.broken.extend(live.iter().cloned());
+                }
+                if finding.broken.is_empty() {
+                    continue;
+                }
+                report.violations += 1;
+                let kinds: BTreeSet<&str> = finding.broken.iter().map(Broken::kind).collect();
+                kinds.into_iter().for_each(|kind| *report.kinds.entry(kind).or_default() += 1);
+                let first = report.first_violation.unwrap_or(u64::MAX);
+                report.first_violation = Some(first.min(cut + 1));
+                if report.details.len() < DETAILS_MAX {
+                    report.details.push(Violation {
+                        run,
+                        cut: *cut,
+                        events: *events,
+                        not_durable: *not_durable,
+                        survived: survival.to_string(),
+                        machine: describe(plan),
+                        broken_count: finding.broken.len(),
+                        history: last_operations(log, now, &finding.broken),
+                        broken: finding.broken.into_iter().take(BROKEN_MAX).collect(),
+                    });
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Returns further arguments for mkfs: ext4 would use blocks of 1 KiB on so small a drive.
+fn mkfs_options(file_system: FileSystem) -> Vec<String> {
+    match file_system {
+        FileSystem::Ext4 => vec!["-b".to_owned(), "4096".to_owned()],
+        FileSystem::Xfs | FileSystem::Btrfs | FileSystem::F2fs => Vec::new(),
+    }
+}
+
+fn describe(plan: &Plan) -> String {
+    format!(
+        "{} tasks, {} files each, {} directories, writes up to {} bytes, {} % of the space taken",
+        plan.tasks, plan.files, plan.directories, plan.write_bytes_max, plan.ballast_percent
+    )
+}
+
+/// Describes the last operations before a mark on the files that `broken` names, and the last of all.
+fn last_operations(log: &[Logged], now: usize, broken: &[Broken]) -> Vec<String> {
+    const LINES: usize = 8;
+    let named: Vec<String> = broken.iter().map(Broken::to_string).collect();
+    let is_named = |path: &str| named.iter().any(|text| text.contains(&format!("'{path}'")));
+    let mut begun: Vec<&Logged> = log.iter().filter(|logged| logged.begin < now).collect();
+    begun.sort_by_key(|logged| logged.begin);
+    let last = begun.last().map(|logged| logged.id);
+    begun.retain(|logged| Some(logged.id) == last || logged.operation.paths().any(is_named));
+    let line = |logged: &&Logged| {
+        let state = match &logged.error {
+            _ if logged.end >= now => "not returned".to_owned(),
+            Some(error) => format!("failed: {error}"),
+            None => "returned".to_owned(),
+        };
+        format!("operation {}: {:?}, {state}", logged.id, logged.operation)
+    };
+    begun[begun.len().saturating_sub(LINES)..].iter().map(line).collect()
+}

@@ -1,0 +1,165 @@
+//! Random operations on a real kernel for a long time, with the power on: what is read must be what was written, the
+//! kernel must not complain, and at the end the file system must be sound and every file whole.
+//!
+//! Unlike before cuts, the file system gets full, and may be remounted with other options on the way. It is meant for
+//! kernels with sanitizers, whose reports are complaints.
+
+use serde::Serialize;
+use trimwise::profile::Profile;
+use trimwise::workload::tagged::Plan;
+use trimwise_uml::cell::{KernelTarget, new_disk};
+use trimwise_uml::job::{Guest, Job, JobError, Outcome, Step};
+use trimwise_uml::machine::MachineError;
+
+use super::history::History;
+use super::images;
+use super::{Broken, check, describe, mkfs_options, seed_of};
+use crate::failure::Failure;
+use crate::guests;
+
+/// Operations of all tasks of a run together.
+const OPERATIONS: u32 = 3_000;
+/// Runs that went wrong are described up to this number.
+const DETAILS_MAX: usize = 5;
+
+/// Long random operations on one kernel, file system and mount options.
+pub struct Soak<'a> {
+    /// Boots its guests.
+    pub guest: &'a Guest,
+    /// The kernel, the file system and its options.
+    pub target: &'a KernelTarget,
+    /// The drive; see [`super::device`].
+    pub device: &'a Profile,
+    /// Seed of everything drawn at random.
+    pub seed: u64,
+    /// Mount options to change between.
+    pub remounts: &'a [String],
+}
+
+/// Results of a soak.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SoakReport {
+    /// Runs made.
+    pub runs: u64,
+    /// Operations carried out.
+    pub operations: u64,
+    /// Those of them that failed; most name a file that is not there.
+    pub failed: u64,
+    /// Those that found no space.
+    pub no_space: u64,
+    /// Requests to the drive.
+    pub requests: u64,
+    /// Discards among them.
+    pub discards: u64,
+    /// How long the guests ran, in their own time.
+    pub virtual_ns: u64,
+    /// Runs in which something did not hold.
+    pub violations: u64,
+    /// The first of them.
+    pub details: Vec<SoakViolation>,
+}
+
+/// A run in which something did not hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct SoakViolation {
+    /// Number of the run.
+    pub run: u64,
+    /// What its tasks did.
+    pub machine: String,
+    /// What did not hold.
+    pub broken: Vec<Broken>,
+}
+
+impl Soak<'_> {
+    /// Makes the run with this number.
+    ///
+    /// # Errors
+    /// If it cannot be made; not if the kernel breaks off.
+    pub fn one_run(&self, run: u64) -> Result<SoakReport, Failure> {
+        let seed = seed_of(self.seed, run);
+        let drawn = Plan::draw(seed);
+        let ballast_percent = [60, 85, 95, 99][(seed % 4) as usize];
+        let plan = Plan {
+            operations: OPERATIONS / drawn.tasks,
+            ballast_percent,
+            remounts: self.remounts.to_vec(),
+            ..drawn
+        };
+        let KernelTarget { file_system, options, .. } = self.target;
+        let (file_system, mut options) = (*file_system, options.clone());
+        if let (true, Some(first)) = (options.is_empty(), self.remounts.first()) {
+            options.clone_from(first);
+        }
+        let steps = vec![
+            Step::Mkfs { file_system, options: mkfs_options(file_system) },
+            Step::Mount { file_system, options: options.clone() },
+            Step::Tagged { plan: plan.clone() },
+            Step::Unmount,
+            Step::Examine { file_system, options },
+        ];
+        let mut disks = [new_disk(self.device, seed, false).map_err(guests::failure)?];
+        let mut report = SoakReport { runs: 1, ..SoakReport::default() };
+        let mut broken = Vec::new();
+        match self.guest.run_in_any_case(&Job { steps }, &mut disks) {
+            Ok(job) => {
+                broken.extend(job.complaints.into_iter().map(|said| Broken::KernelComplains { said }));
+                (report.requests, report.virtual_ns) = (job.ended.requests, job.ended.virtual_time.0);
+                let mut history = History::default();
+                for step in job.steps {
+                    match step.outcome {
+                        Outcome::Logged(log) => {
+                            report.operations = log.len() as u64;
+                            let errors = log.iter().filter_map(|logged| logged.error.as_deref());
+                            report.failed = errors.clone().count() as u64;
+                            report.no_space =
+                                errors.filter(|error| error.contains("os error 28")).count() as u64;
+                            history = History::of(&log);
+                            broken.append(&mut history.wrong_reads);
+                        }
+                        Outcome::Examined(found) => {
+                            broken.extend(found.error.map(|error| Broken::Unusable { error }));
+                            // Everything has ended, and an unmount makes it durable.
+                            let expected = history.at(usize::MAX, Some(usize::MAX));
+                            check::files(&expected, &found.files, &mut broken);
+                        }
+                        _ => {}
+                    }
+                }
+                let [disk] = disks;
+                let (port, store, ..) = disk.into_parts();
+                report.discards = port.counts().discards;
+                let said = images::check(file_system, store.file());
+                let said = said.map_err(|e| Failure::run(format!("cannot check the file system: {e}")))?;
+                broken.extend(said.map(|said| Broken::CheckerFound { said }));
+            }
+            Err(JobError::Machine(
+                error @ (MachineError::BrokeOff { .. }
+                | MachineError::Silent { .. }
+                | MachineError::SleepsForEver { .. }),
+            )) => broken.push(Broken::KernelComplains { said: error.to_string() }),
+            Err(error @ JobError::Step { .. }) => broken.push(Broken::Unusable { error: error.to_string() }),
+            Err(error) => return Err(guests::job_failure(error)),
+        }
+        if !broken.is_empty() {
+            report.violations = 1;
+            report.details.push(SoakViolation { run, machine: describe(&plan), broken });
+        }
+        Ok(report)
+    }
+}
+
+impl SoakReport {
+    /// Adds the results of another run; add runs in order.
+    pub fn add(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.operations += other.operations;
+        self.failed += other.failed;
+        self.no_space += other.no_space;
+        self.requests += other.requests;
+        self.discards += other.discards;
+        self.virtual_ns += other.virtual_ns;
+        self.violations += other.violations;
+        let room = DETAILS_MAX.saturating_sub(self.details.len());
+        self.details.extend(other.details.into_iter().take(room));
+    }
+}

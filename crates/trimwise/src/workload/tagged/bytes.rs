@@ -1,0 +1,113 @@
+//! Bytes that say which operation wrote them, and where in a file they belong.
+//!
+//! A file is a row of cells of 16 bytes. A cell holds the number of the operation that wrote it, its own number in the
+//! file, and a checksum of both. Writes may begin and end within a cell, which then has parts of two: those bytes are
+//! reported as they are, and whoever knows the candidates compares them ([`byte`]).
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a cell.
+pub const CELL_BYTES: u64 = 16;
+/// Bytes that are reported as they are at most; more of them in a row are no mixture of cells, but garbage.
+const RAW_BYTES_MAX: usize = 4096;
+
+/// What a part of a file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Run {
+    /// This many zeros.
+    Zeros(u64),
+    /// Whole cells of an operation: its number, and bytes.
+    Of(u32, u64),
+    /// Bytes that are neither.
+    Raw(Vec<u8>),
+    /// So many of them that they are not reported.
+    Garbage(u64),
+}
+
+impl Run {
+    /// Its length in bytes.
+    pub fn length_bytes(&self) -> u64 {
+        match self {
+            Self::Zeros(bytes) | Self::Of(_, bytes) | Self::Garbage(bytes) => *bytes,
+            Self::Raw(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// Returns the cell with this number in a file, as this operation writes it.
+fn cell(operation: u32, number: u32) -> [u8; CELL_BYTES as usize] {
+    let tag = u64::from(operation) << 32 | u64::from(number);
+    // The finalizer of SplitMix64, so that no cell consists of zeros or looks like another.
+    let mut hash = tag.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^= hash >> 31;
+    (u128::from(hash) << 64 | u128::from(tag)).to_le_bytes()
+}
+
+/// Returns the byte at an offset in a file, as this operation writes it.
+pub fn byte(operation: u32, offset_bytes: u64) -> u8 {
+    cell(operation, (offset_bytes / CELL_BYTES) as u32)[(offset_bytes % CELL_BYTES) as usize]
+}
+
+/// Returns what an operation writes at an offset in a file.
+pub fn written(operation: u32, offset_bytes: u64, length_bytes: u64) -> Vec<u8> {
+    let first = offset_bytes / CELL_BYTES;
+    let last = (offset_bytes + length_bytes).div_ceil(CELL_BYTES);
+    let mut bytes: Vec<u8> = (first..last).flat_map(|number| cell(operation, number as u32)).collect();
+    bytes.drain(..(offset_bytes % CELL_BYTES) as usize);
+    bytes.truncate(length_bytes as usize);
+    bytes
+}
+
+/// Returns where the bytes of a file come from.
+pub fn attribute(bytes: &[u8]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (number, found) in (0..).zip(bytes.chunks(CELL_BYTES as usize)) {
+        let length = found.len() as u64;
+        let operation = match found {
+            [a, b, c, d, e, f, g, h, ..] if found.len() == CELL_BYTES as usize => {
+                let operation = u32::from_le_bytes([*e, *f, *g, *h]);
+                let is_here = u32::from_le_bytes([*a, *b, *c, *d]) == number;
+                (is_here && found == cell(operation, number)).then_some(operation)
+            }
+            _ => None,
+        };
+        let is_zero = found.iter().all(|&byte| byte == 0);
+        match (runs.last_mut(), operation) {
+            (Some(Run::Zeros(bytes)), None) if is_zero => *bytes += length,
+            (Some(Run::Of(last, bytes)), Some(operation)) if *last == operation => *bytes += length,
+            (Some(Run::Raw(bytes)), None) if !is_zero => bytes.extend_from_slice(found),
+            (_, Some(operation)) => runs.push(Run::Of(operation, length)),
+            (_, None) if is_zero => runs.push(Run::Zeros(length)),
+            (_, None) => runs.push(Run::Raw(found.to_vec())),
+        }
+    }
+    for run in &mut runs {
+        if let Run::Raw(bytes) = run
+            && bytes.len() > RAW_BYTES_MAX
+        {
+            *run = Run::Garbage(bytes.len() as u64);
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_attributed_and_what_lies_elsewhere_is_not() {
+        let mut file = vec![0; 100];
+        file[20..90].copy_from_slice(&written(7, 20, 70));
+        let raw = |range: std::ops::Range<usize>| Run::Raw(file[range].to_vec());
+        let expected = [Run::Zeros(16), raw(16..32), Run::Of(7, 48), raw(80..96), Run::Zeros(4)];
+        assert_eq!(attribute(&file), expected);
+        assert!((20..90).all(|at| file[at as usize] == byte(7, at)));
+        let moved: Vec<u8> = file[32..].to_vec();
+        assert!(matches!(attribute(&moved)[0], Run::Raw(_)), "the same bytes at another place");
+        assert_eq!(attribute(&vec![0xdb; 9_000]), [Run::Garbage(9_000)]);
+    }
+}
