@@ -304,7 +304,7 @@ fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
 fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
     let (flags, data) = mount_options(options)?;
     mount(DISK, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str()))
-        .map_err(|errno| format!("{errno}; the kernel says why in its last lines, below").into())
+        .map_err(|errno| errno.to_string().into())
 }
 
 /// Unmounts it as soon as it is not in use.

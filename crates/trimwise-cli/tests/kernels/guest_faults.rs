@@ -181,9 +181,12 @@ fn a_step_that_fails_is_named_with_what_it_said() {
     let Some(kernel) = image("6.1") else { return };
     let file = "nothing".to_owned();
     let error = guest(&kernel).run(&job([Step::Remove { file }]), &mut [disk()]).unwrap_err();
-    let JobError::Step { step, what } = &error else { panic!("{error}") };
+    let JobError::Step { step, what, console } = &error else { panic!("{error}") };
     assert_eq!(step, "removing nothing");
-    assert!(what.contains("No such file or directory"), "{what}");
+    assert!(
+        what.contains("No such file or directory") && console.contains("EXT4-fs (vda): mounted"),
+        "{error}"
+    );
 }
 
 #[test]

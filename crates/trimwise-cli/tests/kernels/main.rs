@@ -5,6 +5,7 @@ mod common;
 mod crashtest;
 mod daemon_guests;
 mod daemon_week;
+mod ext4_trim;
 mod guest_daemon;
 mod guest_faults;
 mod guests;

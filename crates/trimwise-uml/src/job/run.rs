@@ -64,12 +64,14 @@ pub enum JobError {
         what: String,
     },
     /// A step failed in the guest.
-    #[error("in the guest, {step}: {what}")]
+    #[error("in the guest, {step}: {what}; its last lines:\n{console}")]
     Step {
         /// The step.
         step: String,
         /// The guest's message.
         what: String,
+        /// The guest's last lines: for a mount, the kernel says there why.
+        console: String,
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
     #[error("the guest's kernel complains, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
@@ -145,7 +147,8 @@ impl Guest {
         if let (Some(StepReport { outcome: Outcome::Failed(what), .. }), Some(step)) =
             (steps.last(), steps.len().checked_sub(1).and_then(|last| job.steps.get(last)))
         {
-            return Err(JobError::Step { step: step.name(), what: what.clone() });
+            let console = last_lines(&console);
+            return Err(JobError::Step { step: step.name(), what: what.clone(), console });
         }
         if steps.len() != job.steps.len() {
             return Err(no_report(format!("{} of {} steps were reported", steps.len(), job.steps.len())));

@@ -1,0 +1,251 @@
+//! The patch set `kernel/ext4-trim`: SeT, Lazy TRIM and Reuse TRIM in the real ext4 of Linux 6.12.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use trimwise_testing::skipped;
+use trimwise_uml::job::FileSystem;
+
+use crate::common::command_in as trimwise;
+use crate::reproduction::{error, image};
+
+/// The kernel of these tests: `trimwise kernel build --version 6.12 --with kernel/ext4-trim`.
+const KERNEL: &str = "6.12+ext4-trim";
+
+/// What the scripts below share. `write_files` leaves files that lie next to each other, each with the numbers from its
+/// name on; `check_files` reads them from the drive.
+const HELPERS: &str = r#"
+    mount_point=$PWD; options=$1
+    device=$(awk -v at="$PWD" '$2 == at { print $1 }' /proc/self/mounts)
+    content() { seq "$1" 99999 | head -c 65536; }
+    write_files() { for i in $(seq "$1" "$2"); do content "$i" >"$i"; done; sync; sleep 8; }
+    check_files() {
+        sync; echo 3 >/proc/sys/vm/drop_caches
+        for i in [0-9]*; do content "$i" | cmp - "$i" || exit 3; done
+    }
+    check_file_system() {
+        cd /; umount "$mount_point" || exit 4; e2fsck -fn "$device" >&2 || exit 5
+        mount -t ext4 -o "$options" "$device" "$mount_point" && cd "$mount_point" || exit 6
+    }
+    counters() { for f in /sys/fs/ext4/*/trim_*; do echo "${f##*/trim_} $(cat "$f")"; done; }
+    counter() { cat /sys/fs/ext4/*/trim_"$1"; }
+"#;
+
+/// A guest's run: its script's lines, and its block requests.
+struct Guest {
+    lines: Vec<String>,
+    requests: BTreeMap<String, Value>,
+}
+
+impl Guest {
+    /// Returns what the script printed after this word: a counter, above all.
+    #[track_caller]
+    fn number(&self, word: &str) -> u64 {
+        let line = self.lines.iter().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no '{word}' in {:?}", self.lines)).trim().parse().unwrap()
+    }
+
+    /// Asserts that each block handed over went exactly one way, and that none is left.
+    #[track_caller]
+    fn is_balanced(&self) {
+        let [queued, issued, reused, dropped] =
+            ["queued_blocks", "issued_blocks", "reused_blocks", "dropped_blocks"]
+                .map(|name| self.number(name));
+        assert_eq!(queued, issued + reused + dropped, "{:?}", self.lines);
+        assert_eq!((self.number("pending_blocks"), self.number("queue_length")), (0, 0), "{:?}", self.lines);
+    }
+
+    fn discarded_bytes(&self, phase: &str) -> u64 {
+        self.requests[phase]["discarded_bytes"].as_u64().unwrap()
+    }
+}
+
+/// A folder with a drive of 1 GiB; `None` if the kernel of these tests is not built.
+fn folder() -> Option<TempDir> {
+    if let Err(why) = FileSystem::Ext4.check_mkfs() {
+        skipped(&why);
+        return None;
+    }
+    image(KERNEL)?;
+    let folder = tempfile::tempdir().unwrap();
+    let drive =
+        include_str!("../../../../profiles/sata-small.toml").replace("= 8_589_934_592", "= 1_073_741_824");
+    fs::write(folder.path().join("drive.toml"), drive).unwrap();
+    Some(folder)
+}
+
+fn run(folder: &TempDir, options: &str, script: &str) -> Output {
+    let line =
+        format!("kernel run {KERNEL}:ext4:{options} --device drive.toml --memory 256 --json - -- sh -ec");
+    let script = format!("{HELPERS}\n{script}");
+    trimwise(folder.path(), &line).args([&script, "sh", options]).output().unwrap()
+}
+
+#[track_caller]
+fn guest(folder: &TempDir, options: &str, script: &str) -> Guest {
+    let output = run(folder, options, script);
+    let result: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{options}: {e}: {}", error(&output)));
+    assert!(output.status.success(), "{options}: {}\n{}", error(&output), result["program"]);
+    let phases = result["phases"].as_array().unwrap().iter();
+    Guest {
+        lines: result["program"]["output"].as_str().unwrap().lines().map(str::to_owned).collect(),
+        requests: phases.map(|p| (p["phase"].as_str().unwrap().to_owned(), p["requests"].clone())).collect(),
+    }
+}
+
+#[test]
+fn options_are_shown_and_can_be_changed() {
+    let Some(folder) = folder() else { return };
+    let script = r#"
+        shown() { awk -v at="$PWD" '$2 == at { print $4 }' /proc/self/mounts; }
+        shown
+        for options in discard=serial discard=commit,trim_low=20,trim_high=80 discard=lazy,trim_reuse discard nodiscard
+        do mount -o remount,"$options" "$PWD"; shown; done"#;
+    let lines = guest(&folder, "discard=lazy,trim_workers=2-5,trim_drain=70", script).lines;
+    let expected = [
+        "rw,relatime,discard=lazy,trim_workers=2-5,notrim_reuse,trim_drain=70",
+        "rw,relatime,discard=serial",
+        "rw,relatime,discard=commit,trim_low=20,trim_high=80",
+        "rw,relatime,discard=lazy,trim_workers=2-5,trim_reuse,trim_drain=70,trim_low=20,trim_high=80",
+        "rw,relatime,discard,trim_low=20,trim_high=80",
+        "rw,relatime",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn bad_options_refuse_the_mount_and_the_log_says_why() {
+    let Some(folder) = folder() else { return };
+    for (options, why) in [
+        ("discard=later", "discard=later: must be async, serial, commit or lazy"),
+        ("discard=lazy,trim_workers=0-3", "trim_workers=0-3: must be MIN-MAX with 1 <= MIN <= MAX <= 64"),
+        ("discard=lazy,trim_workers=5-4", "trim_workers=5-4: must be MIN-MAX"),
+        ("discard=lazy,trim_workers=1-65", "trim_workers=1-65: must be MIN-MAX"),
+        ("discard=lazy,trim_workers=8", "trim_workers=8: must be MIN-MAX"),
+        ("discard=lazy,trim_drain=600001", "a number of milliseconds from 0 to 600000"),
+        ("discard,trim_high=101", "trim_high=101: must be a number of percent from 0 to 100"),
+        ("discard,trim_low=-1,trim_high=9", "trim_low=-1: must be a number of percent"),
+        ("discard,trim_low=50,trim_high=40", "trim_low=50 is above trim_high=40"),
+        ("discard,trim_low=50", "trim_low=50 is above trim_high=0"),
+        ("trim_high=50", "trim_low and trim_high need discard"),
+        ("discard=serial,trim_reuse", "trim_workers, trim_reuse and trim_drain need discard=lazy"),
+        ("noload,ro,discard=lazy", "discard=lazy needs a journal"),
+    ] {
+        let output = run(&folder, options, "true");
+        let message = error(&output);
+        assert_eq!(output.status.code(), Some(1), "{options}: {message}");
+        assert!(message.contains(why), "{options}: {message}");
+    }
+}
+
+/// 100 of 200 files that lie next to each other are removed: as many extents.
+const REMOVE_EVERY_SECOND: &str =
+    "write_files 1 200; rm -- *[13579]; sync .; echo after_commit $(counter pending_blocks);
+    sleep 20; counters; check_files; check_file_system";
+
+#[test]
+fn what_was_freed_is_discarded_and_nothing_else() {
+    let Some(folder) = folder() else { return };
+    for (mode, in_commit) in [("serial", true), ("commit", true), ("lazy", false)] {
+        let guest = guest(&folder, &format!("discard={mode}"), REMOVE_EVERY_SECOND);
+        guest.is_balanced();
+        let issued = guest.number("issued_blocks");
+        assert!(issued >= 1600 && issued == guest.number("queued_blocks"), "{mode}: {issued}");
+        assert_eq!(guest.discarded_bytes("program"), issued * 4096, "{mode}");
+        assert!(guest.number("commands") >= 100 && guest.number("time_ns") > 0, "{mode}: {:?}", guest.lines);
+        // Within the commit, or after it.
+        assert_eq!(guest.number("after_commit") == 0, in_commit, "{mode}");
+    }
+}
+
+#[test]
+fn selective_trim_is_off_when_there_is_room_and_on_when_there_is_none() {
+    let Some(folder) = folder() else { return };
+    for mode in ["async", "serial", "commit", "lazy", "lazy,trim_reuse"] {
+        let options = format!("discard={mode},trim_low=90,trim_high=95");
+        let closed = guest(&folder, &options, REMOVE_EVERY_SECOND);
+        closed.is_balanced();
+        assert_eq!((closed.discarded_bytes("program"), closed.number("open")), (0, 0), "{mode}");
+        assert!(closed.number("dropped_blocks") >= 1600, "{mode}: {:?}", closed.lines);
+        let open = guest(&folder, &format!("discard={mode},trim_high=1"), REMOVE_EVERY_SECOND);
+        assert!(open.discarded_bytes("program") >= 1600 * 4096 && open.number("open") == 1, "{mode}");
+    }
+}
+
+/// 1 % of this drive is 10.5 MB, 160 files.
+#[test]
+fn between_the_watermarks_the_direction_decides() {
+    let Some(folder) = folder() else { return };
+    let script = "mkdir d; cd d; write_files 1 5; write_files 6 200; echo rising $(counter open); cd ..
+        sleep 20; rm -r d; sync; sleep 1; echo falling $(counter open)
+        write_files 1 20; sync; sleep 30; write_files 21 40; sync; echo steady $(counter open)";
+    let guest = guest(&folder, "discard=commit,trim_low=0,trim_high=100", script);
+    assert_eq!(
+        ["rising", "falling", "steady"].map(|when| guest.number(when)),
+        [0, 1, 1],
+        "{:?}",
+        guest.lines
+    );
+}
+
+#[test]
+fn unmounting_drains_the_queue_within_its_bound_or_drops_it() {
+    let Some(folder) = folder() else { return };
+    let script = "write_files 1 400; rm -- *[13579]; sync .; echo pending $(counter pending_blocks)";
+    let mut at_unmount = [0; 2];
+    for (at_unmount, drain) in at_unmount.iter_mut().zip([0, 60_000]) {
+        let guest = guest(&folder, &format!("discard=lazy,trim_workers=1-1,trim_drain={drain}"), script);
+        let pending = guest.number("pending") * 4096;
+        *at_unmount = guest.discarded_bytes("unmount") * 100 / pending;
+    }
+    // Of what was pending, in percent: next to nothing, then all but what went out before the unmount began.
+    assert!(at_unmount[0] < 50 && at_unmount[1] >= 90, "{at_unmount:?}");
+}
+
+#[test]
+fn a_full_file_system_waits_for_discards_and_has_no_false_enospc() {
+    let Some(folder) = folder() else { return };
+    let script = r#"
+        write_files 1 200
+        step=1073741824; at=0
+        while [ $step -ge 4096 ]; do
+            if fallocate -o $at -l $step fill 2>/dev/null; then at=$((at + step)); else step=$((step / 2)); fi
+        done
+        sync; sleep 8; echo left $(stat -f -c %a .)
+        rm -- *[13579]; sync .; echo pending $(counter pending_blocks)
+        for i in $(seq 201 290); do content $i >$i || exit 7; done
+        sync; sleep 20; counters; check_files; check_file_system"#;
+    for mode in ["serial", "commit", "lazy,trim_workers=1-1", "lazy,trim_workers=1-1,trim_reuse"] {
+        let guest = guest(&folder, &format!("discard={mode}"), script);
+        guest.is_balanced();
+        assert!(guest.number("left") < 300, "{mode}: {:?}", guest.lines);
+        // An allocation has taken its blocks out of the queue, or nothing has.
+        assert_eq!(guest.number("reused_blocks") > 100, mode.ends_with("reuse"), "{mode}: {:?}", guest.lines);
+    }
+}
+
+/// Every change of options in turn, while files come and go; and a freeze, in which nothing is discarded.
+#[test]
+fn options_change_under_load_without_harm() {
+    let Some(folder) = folder() else { return };
+    let script = r#"
+        discards() { awk '{ print $12 }' /sys/block/"${device#/dev/}"/stat; }
+        first=1
+        for to in nodiscard discard=lazy,trim_reuse discard=lazy,notrim_reuse discard=serial discard=commit discard \
+                discard=lazy,trim_low=1,trim_high=2 discard=lazy,trim_low=0,trim_high=0,trim_reuse ro rw,"$options"; do
+            mount -o remount,"$to" "$mount_point"
+            [ "$to" = ro ] && continue
+            for i in $(seq $first $((first + 23))); do content $i >$i; done; sync
+            rm -- *[147]; sync .; first=$((first + 24))
+            # Plain discard goes on while frozen, as ever.
+            fsfreeze -f .; before=$(discards); sleep 3
+            [ "$to" = discard ] || [ "$before" = "$(discards)" ] || exit 8
+            fsfreeze -u .
+        done
+        sleep 20; counters; check_files; check_file_system; check_files"#;
+    guest(&folder, "discard=lazy", script).is_balanced();
+}
