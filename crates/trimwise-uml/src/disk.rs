@@ -267,6 +267,11 @@ impl Disk {
         self.pending.iter().map(|Reverse(pending)| *pending)
     }
 
+    /// Returns the number of requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// Returns why the first failed request failed.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()

@@ -96,6 +96,15 @@ pub struct Machine {
     pub interrupted: Arc<AtomicBool>,
 }
 
+/// A run that ended with the guest powering off.
+#[derive(Debug)]
+pub struct Ended {
+    /// How long the guest ran, in its own time.
+    pub virtual_time: SimTime,
+    /// Block requests.
+    pub requests: u64,
+}
+
 /// Why a run has no result.
 #[derive(Debug, Error)]
 pub enum MachineError {
@@ -162,7 +171,7 @@ fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
 
 impl Machine {
     /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off.
-    pub fn run(&self, disks: &mut [Disk]) -> Result<(), MachineError> {
+    pub fn run(&self, disks: &mut [Disk]) -> Result<Ended, MachineError> {
         let folder =
             File::open(&self.folder).map_err(host(format!("cannot use {}", self.folder.display())))?;
         // A socket's path has at most 107 bytes, and the folder's may be longer.
@@ -195,7 +204,7 @@ impl Machine {
         run.guest.end();
         let console = || last_lines(&console);
         match outcome {
-            Ok(()) => Ok(()),
+            Ok(ended) => Ok(ended),
             Err(Stop::BrokeOff) => {
                 Err(MachineError::BrokeOff { how: run.guest.how_it_ended(), console: console() })
             }
@@ -336,7 +345,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Serves the kernel until its process has ended.
-    fn finish(&mut self) -> Result<(), Stop> {
+    fn finish(&mut self) -> Result<Ended, Stop> {
         let (mut words, mut beats, mut beat) = (0_u64, 0, Instant::now());
         loop {
             let word = self.line.wait(STEP)?;
@@ -371,7 +380,10 @@ impl Run<'_> {
         self.note_completions()?;
         // A kernel that breaks off ends too, but not with success.
         match self.guest.wait(Duration::from_secs(30)) {
-            Some(status) if status.success() => Ok(()),
+            Some(status) if status.success() => Ok(Ended {
+                virtual_time: self.line.now()?,
+                requests: self.disks.iter().map(Disk::requests).sum(),
+            }),
             _ => Err(Stop::BrokeOff),
         }
     }

@@ -13,7 +13,7 @@ use trimwise::units::Bytes;
 use super::folder::{RunFolder, open_regular};
 use super::{INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, StepReport};
 use crate::disk::Disk;
-use crate::machine::{CONSOLE, Limits, Machine, MachineError, complaints, last_lines};
+use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines};
 
 /// How to run a job.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Guest {
 pub struct JobReport {
     /// One for each step.
     pub steps: Vec<StepReport>,
+    /// The run of the kernel.
+    pub ended: Ended,
     /// Faults in the kernel's log: warnings, reports of sanitizers, errors of file systems and disks.
     pub complaints: Vec<String>,
 }
@@ -132,7 +134,7 @@ impl Guest {
         if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
             return Err(JobError::Disk { what: what.to_owned() });
         }
-        outcome?;
+        let ended = outcome?;
         let console = place.join(CONSOLE);
         let no_report = |what: String| JobError::NoReport { what, console: last_lines(&console) };
         let mut bytes = Vec::new();
@@ -153,6 +155,6 @@ impl Guest {
         if steps.len() != job.steps.len() {
             return Err(no_report(format!("{} of {} steps were reported", steps.len(), job.steps.len())));
         }
-        Ok(JobReport { steps, complaints: complaints(&console) })
+        Ok(JobReport { steps, ended, complaints: complaints(&console) })
     }
 }
