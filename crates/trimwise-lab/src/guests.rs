@@ -11,7 +11,7 @@ use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
-use trimwise_uml::disk::{Mark, TraceEntry};
+use trimwise_uml::disk::{Disk, Mark, TraceEntry};
 use trimwise_uml::images::{self, BuiltSet, KernelImage};
 use trimwise_uml::job::{FileExtent, FileSystem, Guest, Job, JobError, Outcome, Step, StepReport};
 use trimwise_uml::machine::{Limits, MachineError};
@@ -172,6 +172,24 @@ impl RealKernel {
     }
 }
 
+#[cfg(test)]
+impl RealKernel {
+    /// A kernel for tests that judge invented figures.
+    pub fn invented() -> Self {
+        let text = |text: &str| text.to_owned();
+        Self {
+            name: text("6.12"),
+            patches: Vec::new(),
+            release: text("6.12.1"),
+            source: text("none"),
+            recipe: text("none"),
+            file_system: text("ext4"),
+            mount_options: String::new(),
+            guest_program: text("none"),
+        }
+    }
+}
+
 /// Returns `trimwised`, which guests run as their daemon: the program next to this one.
 ///
 /// # Errors
@@ -215,7 +233,15 @@ impl Ran {
     ) -> Result<Self, Failure> {
         let mut device = Profile::embedded(device).ok_or_else(|| Failure::run("a drive is missing"))?;
         device.config = device.config.shrunk(capacity.0).map_err(Failure::run)?;
-        let mut disks = [new_disk(&device, seed, true).map_err(failure)?];
+        Self::on(guest, new_disk(&device, seed, true).map_err(failure)?, steps)
+    }
+
+    /// Does a job on this disk, and audits its drive.
+    ///
+    /// # Errors
+    /// A failed guest, or a defect of the drive.
+    pub fn on(guest: &Guest, disk: Disk, steps: Vec<Step>) -> Result<Self, Failure> {
+        let mut disks = [disk];
         let job = Job { steps };
         let report = guest.run(&job, &mut disks).map_err(job_failure)?;
         let [disk] = disks;
@@ -223,6 +249,17 @@ impl Ran {
         let audited = port.drive().ssd().audit();
         audited.map_err(|e| Failure::run(format!("the audit of the drive failed: {e}")))?;
         Ok(Self { steps: job.steps.into_iter().zip(report.steps).collect(), trace, marks, port, store })
+    }
+
+    /// Returns a disk in the state that the job left, for another guest. The drive's clock goes on, so that guest's first
+    /// request waits until the drive has come to that time.
+    ///
+    /// # Errors
+    /// If there is no memory for the drive's bytes.
+    pub fn another(&self, is_traced: bool) -> Result<Disk, Failure> {
+        let store =
+            self.store.duplicate().map_err(|e| Failure::run(format!("cannot copy a drive's bytes: {e}")))?;
+        Ok(Disk::new(self.port.clone(), store, "trimwise", is_traced))
     }
 
     /// Returns the steps that satisfy `wanted`.

@@ -46,6 +46,8 @@ pub struct RealDirectory {
     given: PathBuf,
     begin: Instant,
     interrupted: Arc<AtomicBool>,
+    /// Whether zeros are written instead of the workload's data.
+    writes_zeros: bool,
     /// Parents below the root, at most [`PARENTS_MAX`].
     parents: RefCell<BTreeMap<String, Rc<OwnedFd>>>,
     /// Memory for [`Files::charge_user_copy`], which copies one half to the other.
@@ -93,9 +95,15 @@ impl RealDirectory {
             given: std::path::absolute(path).map_err(at(path))?,
             begin: Instant::now(),
             interrupted,
+            writes_zeros: false,
             parents: RefCell::default(),
             copy: RefCell::new([[0; COPY_BYTES]; 2]),
         })
+    }
+
+    /// The same directory, to which every write writes zeros.
+    pub fn with_zeros(self) -> Self {
+        Self { writes_zeros: true, ..self }
     }
 
     /// The directory's absolute path, without symbolic links.
@@ -257,6 +265,8 @@ impl Files for RealDirectory {
 
     async fn write(&self, file: &mut RealFile, data: &[u8]) -> Result<(), FileError> {
         self.check_interrupt()?;
+        let zeros = self.writes_zeros.then(|| vec![0; data.len()]);
+        let data = zeros.as_deref().unwrap_or(data);
         let mut written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
         // The kernel may write less, for instance when the disk fills up; the next call returns the reason.
         while written < data.len() {
@@ -281,6 +291,8 @@ impl Files for RealDirectory {
 
     async fn pwrite(&self, file: &mut RealFile, offset: u64, data: &[u8]) -> Result<(), FileError> {
         self.check_interrupt()?;
+        let zeros = self.writes_zeros.then(|| vec![0; data.len()]);
+        let data = zeros.as_deref().unwrap_or(data);
         let RealFile { descriptor, path, aligned } = file;
         let data = match aligned {
             None => data,

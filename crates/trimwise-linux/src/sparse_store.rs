@@ -10,7 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, fallocate, flock, memfd_create};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, MemfdFlags, SeekFrom, fallocate, flock, memfd_create, seek,
+};
 use rustix::io::Errno;
 use trimwise::units::{Bytes, UnitRange};
 use vm_memory::{FileOffset, MmapRegion, VolatileMemory};
@@ -35,6 +37,31 @@ impl SparseStore {
         // It also works without a mapping (a 32-bit address space).
         let mapped = usize::try_from(size.0).ok().and_then(|size| MmapRegion::from_file(ours, size).ok());
         Ok(Self { file, size, mapped })
+    }
+
+    /// Copies it into a new store in memory; what takes no room here takes none there.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        const COPIED_AT_ONCE: u64 = 1 << 20;
+        let copy = Self::in_memory(self.size)?;
+        let mut piece = vec![0; COPIED_AT_ONCE as usize];
+        let mut end = 0;
+        loop {
+            let mut at = match seek(&self.file, SeekFrom::Data(end)) {
+                Ok(at) => at,
+                Err(Errno::NXIO) => return Ok(copy), // no data behind it
+                Err(error) => return Err(error.into()),
+            };
+            end = seek(&self.file, SeekFrom::Hole(at))?;
+            while at < end {
+                let part = &mut piece[..(end - at).min(COPIED_AT_ONCE) as usize];
+                self.read(at, part)?;
+                copy.write(at, part)?;
+                at += part.len() as u64;
+            }
+        }
     }
 
     /// A store in a file, which is created if missing; an existing one keeps its contents.
@@ -169,6 +196,24 @@ mod tests {
             assert_eq!(bytes, [0; 8192]);
             assert_eq!(store.file().metadata().unwrap().blocks(), 0, "no room is taken");
         }
+    }
+
+    #[test]
+    fn a_copy_has_the_same_bytes_in_as_much_room_and_goes_its_own_way() {
+        let store = SparseStore::in_memory(Bytes::gib(100)).unwrap();
+        let written = [(0, 4096), (Bytes::gib(50).0 + 12288, 3 << 20), (Bytes::gib(100).0 - 4096, 4096)];
+        for (at, length) in written {
+            store.write(at, &vec![at as u8 + 7; length]).unwrap();
+        }
+        let copy = store.duplicate().unwrap();
+        store.write(0, &[1]).unwrap();
+        for (at, length) in written {
+            let mut bytes = vec![0; length];
+            copy.read(at, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|&byte| byte == at as u8 + 7));
+        }
+        let room = |store: &SparseStore| store.file().metadata().unwrap().blocks();
+        assert_eq!((copy.size(), room(&copy)), (store.size(), room(&store)));
     }
 
     #[test]

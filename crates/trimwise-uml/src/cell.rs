@@ -28,7 +28,7 @@ use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
 use crate::images::{KernelError, KernelName};
-use crate::job::{FileSystem, Guest, Job, JobError, Outcome, ProgramEnd, Said, Step, StepReport};
+use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Part, ProgramEnd, Said, Step, StepReport};
 use trimwise_linux::sparse_store::SparseStore;
 
 /// The smallest memory in which the four file systems run a workload.
@@ -47,19 +47,25 @@ pub struct KernelTarget {
 }
 
 impl KernelTarget {
+    /// Whether its file system is an ext4 with the patches of [`EXT4_TRIM`].
+    pub fn has_ext4_trim(&self) -> bool {
+        self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
+    }
+
     /// Rejects options that a policy sets.
     ///
     /// # Errors
     /// The option, and what sets it.
     pub fn check_for_policies(&self) -> Result<(), String> {
-        let is_discard = |option: &&str| {
-            option.split('=').next().is_some_and(|name| matches!(name, "discard" | "nodiscard"))
-        };
+        const OF_POLICIES: [&str; 7] =
+            ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
+        let is_discard =
+            |option: &&str| option.split('=').next().is_some_and(|name| OF_POLICIES.contains(&name));
         match self.options.split(',').find(is_discard) {
             None => Ok(()),
             Some(option) => Err(format!(
                 "mount option '{option}' is set by --policy; give it there: {}",
-                KernelPolicy::forms(self.file_system)
+                KernelPolicy::forms(self)
             )),
         }
     }
@@ -105,44 +111,99 @@ pub enum KernelPolicy {
     Async,
     /// `nodiscard`, and FITRIM over the whole file system at intervals.
     Batch(BatchConfig),
+    /// One that only [`EXT4_TRIM`] adds to ext4; always one with options of its own.
+    Patched(PolicySpec),
+}
+
+/// The patches that add policies to ext4, as a target names them: `6.12+ext4-trim:ext4`.
+pub const EXT4_TRIM: &str = "ext4-trim";
+
+/// Returns the mount options that make the patched ext4 follow a policy; `None` if it cannot.
+fn patched_options(policy: PolicySpec) -> Option<String> {
+    let text = policy.to_string();
+    let (mut gate, mut way, mut workers, mut reuses) = (String::new(), "discard", None, false);
+    for term in text.split('+') {
+        let mut fields = term.split(':');
+        match (fields.next()?, fields.collect::<Vec<_>>().as_slice()) {
+            // Zero turns the gate off there.
+            ("set", [_, "0"]) => return None,
+            ("set", [low, high]) => gate = format!(",trim_low={low},trim_high={high}"),
+            ("commit", []) => {}
+            ("serial", []) => way = "discard=serial",
+            ("together", []) => way = "discard=commit",
+            ("lazy", []) => (way, workers) = ("discard=lazy", Some(PolicySpec::LAZY_WORKERS)),
+            ("lazy", [min, max]) => {
+                (way, workers) = ("discard=lazy", Some([min.parse().ok()?, max.parse().ok()?]));
+            }
+            ("reuse", []) => reuses = true,
+            _ => return None,
+        }
+    }
+    let reuse = if reuses { "trim_reuse" } else { "notrim_reuse" };
+    let queue = workers.map(|[min, max]| format!(",trim_workers={min}-{max},{reuse}"));
+    Some(format!("{way}{}{gate}", queue.unwrap_or_default()))
 }
 
 impl KernelPolicy {
-    /// Returns the file system's own policies.
-    pub fn all_of(file_system: FileSystem) -> Vec<Self> {
-        match file_system {
-            FileSystem::Btrfs => vec![Self::Off, Self::Commit, Self::Async],
-            FileSystem::Ext4 | FileSystem::Xfs | FileSystem::F2fs => vec![Self::Off, Self::Commit],
+    /// Returns policies of the target's own file system that need no settings.
+    pub fn all_of(target: &KernelTarget) -> Vec<Self> {
+        let mut all = vec![Self::Off, Self::Commit];
+        all.extend((target.file_system == FileSystem::Btrfs).then_some(Self::Async));
+        if target.has_ext4_trim() {
+            let own = ["serial", "lazy", "lazy+reuse"];
+            all.extend(own.iter().filter_map(|policy| policy.parse().ok()).map(Self::Patched));
         }
+        all
     }
 
     /// Lists the possible values of `--policy` with their mount options.
-    pub fn forms(file_system: FileSystem) -> String {
-        let own = Self::all_of(file_system);
-        let own =
-            own.iter().map(|policy| format!("{policy} (mount option {})", policy.mount_option(file_system)));
-        own.collect::<Vec<_>>().join(", ") + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals)"
+    pub fn forms(target: &KernelTarget) -> String {
+        let own = Self::all_of(target);
+        let own = own
+            .iter()
+            .map(|policy| format!("{policy} (mount option {})", policy.mount_option(target.file_system)));
+        let mut forms = own.collect::<Vec<_>>().join(", ");
+        if target.has_ext4_trim() {
+            forms += ", together, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
+        }
+        forms + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals)"
     }
 
-    /// Parses a policy for a file system.
+    /// Parses a policy for a target.
     ///
     /// # Errors
-    /// The policies that this file system has.
-    pub fn parse(text: &str, file_system: FileSystem) -> Result<Self, String> {
-        let own = Self::all_of(file_system).into_iter().find(|policy| policy.to_string() == text);
-        if let Some(policy) = own {
-            return Ok(policy);
+    /// The policies that this target has; and how to make the kernel that has this one.
+    pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, String> {
+        let file_system = target.file_system;
+        let own = [Self::Off, Self::Commit, Self::Async].into_iter().find(|own| own.to_string() == text);
+        if let Some(own) = own.filter(|own| *own != Self::Async || file_system == FileSystem::Btrfs) {
+            return Ok(own);
         }
+        let spec = text.parse::<PolicySpec>();
         if text.starts_with("batch") {
-            let spec: PolicySpec = text.parse().map_err(|e: trimwise::policy::PolicyError| e.to_string())?;
+            let spec = spec.as_ref().map_err(ToString::to_string)?;
             if let Some(batch) = spec.batch() {
                 return Ok(Self::Batch(batch));
             }
         }
+        let patched = spec.ok().filter(|spec| patched_options(*spec).is_some());
+        if let Some(spec) = patched.filter(|_| target.has_ext4_trim()) {
+            return Ok(Self::Patched(spec));
+        }
+        let with = if patched.is_some() && file_system == FileSystem::Ext4 {
+            let version = target.kernel.version();
+            format!(
+                "; or kernel:{version}+{EXT4_TRIM}:ext4, which has it once it is built: \
+                 trimwise kernel build --version {version} --with kernel/{EXT4_TRIM}"
+            )
+        } else {
+            String::new()
+        };
+        let kind = if target.has_ext4_trim() { "the patched kernel" } else { "a real kernel" };
         Err(format!(
-            "'{text}' is not a policy that {} of a real kernel has; expected {}",
+            "'{text}' is not a policy that {} of {kind} has; expected {}{with}",
             file_system.name(),
-            Self::forms(file_system)
+            Self::forms(target)
         ))
     }
 
@@ -154,13 +215,14 @@ impl KernelPolicy {
         Some(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes })
     }
 
-    /// Returns its option of mount(8).
-    pub fn mount_option(self, file_system: FileSystem) -> &'static str {
+    /// Returns its options of mount(8).
+    pub fn mount_option(self, file_system: FileSystem) -> String {
         match (self, file_system) {
-            (Self::Off | Self::Batch(_), _) => "nodiscard",
-            (Self::Commit, FileSystem::Btrfs) => "discard=sync",
-            (Self::Commit, _) => "discard",
-            (Self::Async, _) => "discard=async",
+            (Self::Off | Self::Batch(_), _) => "nodiscard".to_owned(),
+            (Self::Commit, FileSystem::Btrfs) => "discard=sync".to_owned(),
+            (Self::Commit, _) => "discard".to_owned(),
+            (Self::Async, _) => "discard=async".to_owned(),
+            (Self::Patched(policy), _) => patched_options(policy).unwrap_or_default(),
         }
     }
 }
@@ -172,6 +234,7 @@ impl fmt::Display for KernelPolicy {
             Self::Commit => f.pad("commit"),
             Self::Async => f.pad("async"),
             Self::Batch(config) => PolicySpec::from(*config).fmt(f),
+            Self::Patched(policy) => policy.fmt(f),
         }
     }
 }
@@ -275,7 +338,7 @@ impl KernelCell<'_> {
     pub fn mount_options(&self) -> String {
         let of_policy = self.policy.mount_option(self.target.file_system);
         match self.target.options.as_str() {
-            "" => of_policy.to_owned(),
+            "" => of_policy,
             others => format!("{others},{of_policy}"),
         }
     }
@@ -307,7 +370,7 @@ impl KernelCell<'_> {
         steps.push(match self.workload {
             KernelWorkload::Postmark(config) => Step::Postmark { config: config.clone(), rep: self.rep },
             KernelWorkload::Timed(spec) => {
-                Step::Timed { spec: spec.clone(), rep: self.rep, seed: self.draw_seed() }
+                Step::Timed { spec: spec.clone(), part: Part::Whole, rep: self.rep, seed: self.draw_seed() }
             }
             KernelWorkload::Program(argument, text) => Step::Workload {
                 argument: argument.clone(),
@@ -421,20 +484,64 @@ mod tests {
         }
     }
 
+    fn target(version: &str, file_system: FileSystem) -> KernelTarget {
+        KernelTarget { kernel: version.parse().unwrap(), file_system, options: String::new() }
+    }
+
     #[test]
     fn each_file_system_has_its_own_policies() {
-        let parse = |text: &str, fs| KernelPolicy::parse(text, fs).map(|policy| policy.mount_option(fs));
-        assert_eq!(parse("off", FileSystem::Ext4), Ok("nodiscard"));
-        assert_eq!(parse("commit", FileSystem::F2fs), Ok("discard"));
-        assert_eq!(parse("commit", FileSystem::Btrfs), Ok("discard=sync"));
-        assert_eq!(parse("async", FileSystem::Btrfs), Ok("discard=async"));
-        assert_eq!(parse("batch:10s:64KiB", FileSystem::Xfs), Ok("nodiscard"));
+        let parse = |text: &str, fs| {
+            KernelPolicy::parse(text, &target("6.12", fs)).map(|policy| policy.mount_option(fs))
+        };
+        for (text, file_system, option) in [
+            ("off", FileSystem::Ext4, "nodiscard"),
+            ("commit", FileSystem::F2fs, "discard"),
+            ("commit", FileSystem::Btrfs, "discard=sync"),
+            ("async", FileSystem::Btrfs, "discard=async"),
+            ("batch:10s:64KiB", FileSystem::Xfs, "nodiscard"),
+        ] {
+            assert_eq!(parse(text, file_system).as_deref(), Ok(option), "{text}");
+        }
         for text in ["async", "lazy", "set:40:90", "set:40:90+batch:10s", "batch"] {
             let error = parse(text, FileSystem::Ext4).unwrap_err();
             assert!(error.contains("expected"), "{error}");
         }
-        let batch = KernelPolicy::parse("batch:90s:64KiB", FileSystem::Ext4).unwrap();
+        let batch = KernelPolicy::parse("batch:90s:64KiB", &target("6.12", FileSystem::Ext4)).unwrap();
         assert_eq!(batch.to_string(), "batch:90s:64KiB");
+    }
+
+    #[test]
+    fn the_patched_ext4_has_the_papers_policies_and_others_name_it() {
+        let patched = target("6.12+ext4-trim", FileSystem::Ext4);
+        for (text, option) in [
+            ("commit", "discard"),
+            ("serial", "discard=serial"),
+            ("together", "discard=commit"),
+            ("lazy", "discard=lazy,trim_workers=1-8,notrim_reuse"),
+            ("lazy:2:4+reuse", "discard=lazy,trim_workers=2-4,trim_reuse"),
+            ("set:40:90", "discard,trim_low=40,trim_high=90"),
+            ("set:40:80+serial", "discard=serial,trim_low=40,trim_high=80"),
+            ("set:0:60+lazy+reuse", "discard=lazy,trim_workers=1-8,trim_reuse,trim_low=0,trim_high=60"),
+        ] {
+            let policy = KernelPolicy::parse(text, &patched).unwrap();
+            assert_eq!(policy.mount_option(FileSystem::Ext4), option);
+            assert_eq!(policy.to_string(), text);
+        }
+        for text in
+            ["judicious", "ideal", "lazy+merge", "set:40:90:5s", "set:40:90+catchup", "kernel515", "?"]
+        {
+            let error = KernelPolicy::parse(text, &patched).unwrap_err();
+            assert!(
+                error.contains("serial (mount option discard=serial)") && !error.contains("build"),
+                "{error}"
+            );
+        }
+        for text in ["serial", "lazy+reuse", "set:40:90"] {
+            let error = KernelPolicy::parse(text, &target("6.12", FileSystem::Ext4)).unwrap_err();
+            assert!(error.contains("kernel build --version 6.12 --with kernel/ext4-trim"), "{error}");
+            let error = KernelPolicy::parse(text, &target("6.12", FileSystem::Xfs)).unwrap_err();
+            assert!(!error.contains("build"), "{error}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
 use trimwise::compare::result::{Cell, CellId};
-use trimwise::workload::ageing;
+use trimwise::workload::ageing::{self, Population};
 use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::program::Program;
@@ -35,7 +35,7 @@ use trimwise::workload::scene::Scene;
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
-    FOLDER, FileExtent, FileSystem, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, ProgramEnd,
+    FOLDER, FileExtent, FileSystem, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, Part, ProgramEnd,
     REPORT_FILE, Report, Said, Step, StepReport,
 };
 use daemon::Daemon;
@@ -158,9 +158,16 @@ fn mark() -> Result<usize, Failed> {
 struct Background {
     trims: Option<Trims>,
     daemon: Option<Daemon>,
+    writes_zeros: bool,
 }
 
 impl Background {
+    /// Opens the root for PostMark or a benchmark.
+    fn workload_root(&self) -> Result<RealDirectory, Failed> {
+        let root = root()?;
+        Ok(if self.writes_zeros { root.with_zeros() } else { root })
+    }
+
     fn stop(&mut self) -> Result<(), Failed> {
         self.daemon.take().map_or(Ok(()), |daemon| daemon.stop().map(drop))?;
         self.trims.take().map_or(Ok(()), Trims::stop)
@@ -182,12 +189,19 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         Step::Age { utilization_percent, seed } => {
             block_on(ageing::age(&root()?, *utilization_percent, *seed))??;
         }
-        Step::Postmark { config, rep } => return run_postmark(config, *rep),
+        Step::Adjust { utilization_percent, seed } => {
+            let (root, mut files) = (root()?, population(*seed)?);
+            block_on(files.adjust_to(&root, *utilization_percent))??;
+        }
+        Step::WriteZeros => background.writes_zeros = true,
+        Step::Postmark { config, rep } => return run_postmark(&background.workload_root()?, config, *rep),
         Step::Scene { name, seed } => {
             let lasted = block_on(name.parse::<Scene>()?.run(&root()?, *seed))??;
             return Ok(Outcome::Lasted { duration_ns: lasted.as_nanos() });
         }
-        Step::Timed { spec, rep, seed } => return run_timed(spec, *rep, *seed),
+        Step::Timed { spec, part, rep, seed } => {
+            return run_timed(&background.workload_root()?, spec, *part, (*rep, *seed));
+        }
         Step::Workload { argument, text, rep, seed } => return run_program(argument, text, *rep, *seed),
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
             scatter(file, *extents, *extent_bytes, *keeps_gaps)?;
@@ -353,29 +367,56 @@ fn cell_id(rep: u32) -> CellId {
     CellId { device: String::new(), policy: String::new(), target: String::new(), rep }
 }
 
-fn run_postmark(text: &str, rep: u32) -> Result<Outcome, Failed> {
+/// Returns the files of earlier ageing, or of none yet.
+fn population(seed: u64) -> Result<Population, Failed> {
+    let entries = match fs::read_dir(in_mount(ageing::DIRECTORY)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(block_on(Population::new(&root()?, seed))??);
+        }
+        entries => entries?,
+    };
+    let number = |entry: io::Result<fs::DirEntry>| {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse().ok());
+        number.ok_or_else(|| Failed::from(format!("{}/{name:?} is no file of an ageing", ageing::DIRECTORY)))
+    };
+    Ok(Population::of_existing(entries.map(number).collect::<Result<_, _>>()?, seed))
+}
+
+fn run_postmark(root: &RealDirectory, text: &str, rep: u32) -> Result<Outcome, Failed> {
     let parsed = PostmarkConfig::parse(text, "job")?;
     let run = parsed.runs.first().ok_or("the configuration runs nothing")?;
-    let root = root()?;
     let config = root.plan(&run.config)?;
-    let outcome = block_on(postmark::run(&root, &config, &mut |_| ()))??;
+    let outcome = block_on(postmark::run(root, &config, &mut |_| ()))??;
     let mut cell = Cell::of_postmark(cell_id(rep), &outcome, run.config.report);
     let report = std::mem::take(&mut cell.postmark_report);
     Ok(Outcome::Cell(Box::new(cell), report))
 }
 
-fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
+fn run_timed(
+    root: &RealDirectory,
+    spec: &str,
+    part: Part,
+    (rep, seed): (u32, u64),
+) -> Result<Outcome, Failed> {
     let timed: Timed = spec.parse()?;
-    let root = root()?;
     let run = async {
         let begin = root.now();
-        let mut prepared = timed.prepare(&root, seed).await?;
-        let timing = prepared.measure(&root).await?;
+        let mut prepared = match part {
+            Part::Measure => timed.resume(root, seed).await?,
+            Part::Whole | Part::Prepare => timed.prepare(root, seed).await?,
+        };
+        if part == Part::Prepare {
+            return Ok(None);
+        }
+        let timing = prepared.measure(root).await?;
         let end = root.now();
-        prepared.remove(&root).await?;
-        Ok::<_, FileError>((timing, end.since(begin)))
+        if part == Part::Whole {
+            prepared.remove(root).await?;
+        }
+        Ok::<_, FileError>(Some((timing, end.since(begin))))
     };
-    let (timing, duration) = block_on(run)??;
+    let Some((timing, duration)) = block_on(run)?? else { return Ok(Outcome::Done) };
     Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
 }
 

@@ -5,6 +5,7 @@
 //! the first step and after each step, so that the host knows the drive's requests and work in between. `run` boots the
 //! guest and collects the reports.
 
+mod boot;
 mod folder;
 mod run;
 
@@ -20,6 +21,7 @@ use trimwise::workload::tagged::{Logged, Plan};
 use trimwise::workload::week::{Week, WeekDone};
 
 use crate::machine::SEARCH_PATH;
+pub use boot::BootOptions;
 pub use run::{Guest, JobError, JobReport};
 
 /// The job's file in the run's folder.
@@ -168,8 +170,21 @@ pub enum Step {
     Timed {
         /// As on the command line.
         spec: String,
+        /// How much of it.
+        part: Part,
         /// The number of the run.
         rep: u32,
+        /// Seed of the random choices.
+        seed: u64,
+    },
+    /// From now on, writes zeros instead of the data of PostMark and of benchmarks. Long runs of them take no memory of
+    /// this computer, and no drive that does not look at its content can tell.
+    WriteZeros,
+    /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; 100: until none fits. It takes
+    /// up the files that earlier steps left, perhaps in another guest.
+    Adjust {
+        /// Percent in use at the end.
+        utilization_percent: u64,
         /// Seed of the random choices.
         seed: u64,
     },
@@ -289,6 +304,18 @@ pub enum Step {
     },
 }
 
+/// Which part of a benchmark a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// All of it; nothing is left behind.
+    Whole,
+    /// Everything up to the operation that is timed.
+    Prepare,
+    /// That operation, on what [`Part::Prepare`] has left, perhaps in another guest. The rest is left behind.
+    Measure,
+}
+
 /// An extent of metadata, and its purpose, as GETFSMAP reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataExtent {
@@ -363,6 +390,8 @@ pub struct Examined {
     pub files: Vec<FoundFile>,
     /// Faults that the kernel reported meanwhile.
     pub complaints: Vec<String>,
+    /// The first lines of what it said meanwhile.
+    pub log: Vec<String>,
 }
 
 /// A file that was found.
@@ -473,6 +502,8 @@ impl Step {
             Self::Unmount => "unmount".to_owned(),
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
             Self::Postmark { .. } => "PostMark".to_owned(),
+            Self::WriteZeros => "writing zeros".to_owned(),
+            Self::Adjust { utilization_percent, .. } => format!("going to {utilization_percent} % in use"),
             Self::Timed { spec, .. } | Self::Workload { argument: spec, .. } => format!("workload {spec}"),
             Self::Scene { name, .. } => format!("scene {name}"),
             Self::Scatter { file, .. } => format!("making {file}"),

@@ -45,5 +45,5 @@ fn what_there_is_not_is_refused_with_what_there_is() {
     refused("daemon-week", &["trimwise kernel build --version 6.1"]);
     refused("daemon-day --target kernel:5.10:ext4", &["trimwise kernel build --version 5.10"]);
     refused("daemon-day --target kernel:6.1:xfs:noatime", &["expected none, as in kernel:6.1:xfs"]);
-    refused("daemon-week --target kernel:6.1:xfs --only ext4", &["--only ext4", "FS one of xfs"]);
+    refused("daemon-week --on kernel:6.1:xfs --only ext4", &["--only ext4", "FS one of xfs"]);
 }

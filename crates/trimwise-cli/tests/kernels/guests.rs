@@ -469,7 +469,7 @@ fn what_cannot_run_is_refused_with_what_can() {
     );
     fails(folder.path(), "kernel run 6.1:ext4 --trace small.json -- /tmp/x", 2, &["below /tmp"]);
     fails(folder.path(), "kernel run 6.1:ext4 --memory 32 -- true", 2, &["at least 64 MiB"]);
-    fails(folder.path(), "reproduce set-1a --target kernel:6.1:ext4", 2, &["set-1a", "postmark-vendors"]);
+    fails(folder.path(), "reproduce capacity --on kernel:6.1:ext4", 2, &["capacity", "postmark-vendors"]);
     fails(folder.path(), "reproduce postmark-vendors --only vendor7", 2, &["vendor7", "vendor1, vendor2"]);
 
     let mut command = trimwise(folder.path(), "compare --target kernel:6.1:ext4");

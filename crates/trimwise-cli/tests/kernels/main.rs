@@ -12,6 +12,7 @@ mod guests;
 mod kernel;
 mod kernels_experiment;
 mod model_ext4;
+mod papers;
 mod programs;
 mod reproduction;
 mod verdicts;

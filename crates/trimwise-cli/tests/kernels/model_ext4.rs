@@ -1,6 +1,5 @@
-//! `trimwise reproduce model-ext4`, one shape of it, and `lazy-3-kernel`, one append size (with the feature
-//! `kernel-5-10-tests`, since it needs another kernel); all of both with `KERNELS=full`. Also checks what is refused
-//! before anything boots.
+//! `trimwise reproduce model-ext4`, one shape of it; all of it with `KERNELS=full`. Also checks what is refused before
+//! anything boots.
 
 use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
 use serde_json::Value;
@@ -50,16 +49,7 @@ fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
 const KEPT: [&str; 3] = ["model-data", "model-metadata", "model-duration"];
 
 #[test]
-#[cfg(feature = "kernel-5-10-tests")]
-fn fsync_behind_a_removal_takes_as_long_in_the_model_as_on_the_real_ext4() {
-    let Some(result) = result("5.10", "lazy-3-kernel", "1024") else { return };
-    assert!(is_met(&result, "lazy-kernel-model"), "{:#}", result["claims"]);
-}
-
-#[test]
 fn what_there_is_not_is_refused_with_what_there_is() {
     refused("model-ext4 --only tiny", &["--only tiny", "small, large, mixed"]);
     refused("model-ext4", &["trimwise kernel build --version 6.1"]);
-    refused("lazy-3-kernel --only 48", &["--only 48", "64, 128"]);
-    refused("lazy-3-kernel", &["trimwise kernel build --version 5.10"]);
 }

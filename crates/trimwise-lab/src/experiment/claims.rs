@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::Experiment;
 use super::result::{Basis, Claim, ExperimentResult, ExperimentRows, Figure, Role};
+use crate::guests::RealKernel;
 
 /// Measurements of an experiment, by name.
 #[derive(Clone, Debug, Default)]
@@ -51,14 +52,49 @@ impl Experiment {
         reps: u32,
         seed: u64,
     ) -> ExperimentResult {
+        self.judged(figures, rows, (reps, seed), None)
+    }
+
+    /// Judges all claims on a real kernel's figures, where some have another role and some are made only there.
+    ///
+    /// # Panics
+    ///
+    /// If the built-in file of claims is wrong.
+    pub(super) fn judge_on(
+        &self,
+        kernel: RealKernel,
+        figures: &Figures,
+        rows: ExperimentRows,
+        reps: u32,
+        seed: u64,
+    ) -> ExperimentResult {
+        self.judged(figures, rows, (reps, seed), Some(kernel))
+    }
+
+    fn judged(
+        &self,
+        figures: &Figures,
+        rows: ExperimentRows,
+        (reps, seed): (u32, u64),
+        kernel: Option<RealKernel>,
+    ) -> ExperimentResult {
         let Self { name, question, claims, .. } = *self;
-        let document: Document = toml::from_str(claims).unwrap_or_else(|e| panic!("claims of {name}: {e}"));
+        let mut document: Document =
+            toml::from_str(claims).unwrap_or_else(|e| panic!("claims of {name}: {e}"));
+        document.claim.retain_mut(|entry| entry.is_made_on(kernel.is_some()));
         let (claims, finding) = document.judge(figures);
+        let finding = match &kernel {
+            None => finding,
+            Some(RealKernel { release, .. }) => {
+                format!("On the ext4 of Linux {release}, where computing takes no time: {finding}")
+            }
+        };
         ExperimentResult {
             experiment: name.to_owned(),
             question: question.to_owned(),
             source: document.source,
             finding,
+            kernel,
             trimwise: trimwise::VERSION.to_owned(),
             seed,
             reps,
@@ -93,6 +129,11 @@ struct Entry {
     role: Option<Role>,
     /// Why it is not a check.
     because: Option<String>,
+    /// Its role on a real kernel, if another; then `because` is only about the model.
+    role_on_kernel: Option<Role>,
+    /// Whether it is only about real kernels.
+    #[serde(default)]
+    kernel_only: bool,
     text: String,
     published: Option<Figure>,
     /// Conditions, all of which must hold.
@@ -106,6 +147,14 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether it is made on that host; takes its role there.
+    fn is_made_on(&mut self, is_kernel: bool) -> bool {
+        if let Some(role) = self.role_on_kernel.filter(|_| is_kernel) {
+            self.role = Some(role);
+        }
+        is_kernel || !self.kernel_only
+    }
+
     fn expanded(&self) -> Vec<Self> {
         let of = |word: &String| {
             let put = |text: &String| text.replace('$', word);

@@ -8,6 +8,7 @@ pub mod kernels;
 pub mod lazy;
 pub mod model_ext4;
 pub mod postmark_vendors;
+mod real_ext4;
 pub mod result;
 pub mod sandforce;
 pub mod set;
@@ -29,7 +30,7 @@ use crate::pool;
 use result::ExperimentResult;
 
 /// All experiments, in the order of the list.
-pub static ALL: [&Experiment; 15] = [
+pub static ALL: [&Experiment; 14] = [
     &postmark_vendors::EXPERIMENT,
     &set::one_a::EXPERIMENT,
     &set::one_b::EXPERIMENT,
@@ -40,7 +41,6 @@ pub static ALL: [&Experiment; 15] = [
     &capacity::EXPERIMENT,
     &settling::EXPERIMENT,
     &kernels::EXPERIMENT,
-    &lazy::FIGURE_3_KERNEL,
     &model_ext4::EXPERIMENT,
     &verdicts::EXPERIMENT,
     &daemon_week::WEEK,
@@ -66,12 +66,23 @@ pub struct Experiment {
 /// Checks whether this computer can run parts of an experiment, on a kernel if one is named, before anything runs.
 pub type Check = fn(&[String], Option<&KernelTarget>) -> Result<(), Failure>;
 
+/// Where the user wants experiments to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    /// Each on its usual host.
+    Usual,
+    /// On a kernel of the experiment's choice.
+    Kernel,
+    /// On this one.
+    This(KernelTarget),
+}
+
 /// Where an experiment runs. One that has parts to choose from checks the choice.
 pub enum Host {
     /// In the model.
     Model,
-    /// In the model, or on a kernel if one is named: it has the experiment's policies too.
-    ModelOrKernel(Check),
+    /// In the model, or on a kernel that has the experiment's policies too: on this one if none is named.
+    ModelOrKernel(&'static str, Check),
     /// On kernels of its own choice.
     Kernels(Check),
     /// On a kernel of its own choice, or on the one that is named.
@@ -85,7 +96,30 @@ impl Experiment {
     }
 
     fn takes_kernel(&self) -> bool {
-        matches!(self.host, Host::ModelOrKernel(_) | Host::AnyKernel(_))
+        matches!(self.host, Host::ModelOrKernel(..) | Host::AnyKernel(_))
+    }
+
+    /// Returns the kernel to name to it if it is to run there; `None` if it runs on its usual host.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] if it cannot run there.
+    pub fn target(&self, on: &On) -> Result<Option<KernelTarget>, Failure> {
+        let named = match (on, &self.host) {
+            (On::Usual, _) | (On::Kernel, Host::Kernels(_) | Host::AnyKernel(_)) => return Ok(None),
+            (On::Kernel, Host::ModelOrKernel(kernel, _)) => {
+                return kernel.parse().map(Some).map_err(Failure::usage);
+            }
+            (On::This(target), _) if self.takes_kernel() => return Ok(Some(target.clone())),
+            (On::This(target), _) => format!("kernel:{target}"),
+            (On::Kernel, Host::Model) => "kernel".to_owned(),
+        };
+        let able = ALL.iter().filter(|e| e.takes_kernel()).map(|e| e.name);
+        Err(Failure::usage(format!(
+            "{} --on {named}: it uses policies or a host that no real kernel has, or boots kernels by itself; \
+             expected --on model, or one of {} on a kernel",
+            self.name,
+            able.collect::<Vec<_>>().join(", ")
+        )))
     }
 
     /// Rejects parts and kernels that it does not have, or that this computer cannot run.
@@ -93,17 +127,8 @@ impl Experiment {
     /// # Errors
     /// [`Failure::Usage`].
     pub fn check(&self, only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
-        if let Some(target) = target.filter(|_| !self.takes_kernel()) {
-            let able = ALL.iter().filter(|e| e.takes_kernel()).map(|e| e.name);
-            return Err(Failure::usage(format!(
-                "{} --target kernel:{target}: it uses policies or a host that no real kernel has, or boots kernels \
-                 by itself; expected --target model, or one of {} on a kernel",
-                self.name,
-                able.collect::<Vec<_>>().join(", ")
-            )));
-        }
         match self.host {
-            Host::ModelOrKernel(check) | Host::Kernels(check) | Host::AnyKernel(check) => {
+            Host::ModelOrKernel(_, check) | Host::Kernels(check) | Host::AnyKernel(check) => {
                 check(only, target)?
             }
             Host::Model if only.is_empty() => {}
@@ -112,7 +137,7 @@ impl Experiment {
             }
         }
         let Some(target) = target else { return Ok(()) };
-        target.check_for_policies().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
+        target.check_for_policies().map_err(|e| Failure::usage(format!("--on kernel:{target}: {e}")))?;
         guests::image(target).map(drop)
     }
 }
@@ -130,6 +155,8 @@ pub struct Request {
     pub jobs: Option<usize>,
     /// Which parts of it; empty: all.
     pub only: Vec<String>,
+    /// Whether experiments that are sampled on a real kernel run whole there.
+    pub full: bool,
     /// The kernel to run it on, if not its usual host.
     pub target: Option<KernelTarget>,
     /// Limits of the guests, for experiments that boot kernels.
@@ -223,7 +250,16 @@ mod tests {
             told.fetch_add(1, Ordering::Relaxed);
         });
         let bounds = Bounds::default();
-        let request = Request { reps: 1, seed: 1, jobs: Some(2), only: vec![], target: None, bounds, report };
+        let request = Request {
+            reps: 1,
+            seed: 1,
+            jobs: Some(2),
+            only: vec![],
+            full: false,
+            target: None,
+            bounds,
+            report,
+        };
         let run = |i: usize, step: &dyn Fn()| {
             step();
             step();

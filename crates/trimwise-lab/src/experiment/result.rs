@@ -6,6 +6,7 @@ use super::daemon_week::WeekRows;
 use super::kernels::KernelRows;
 use super::model_ext4::Pair;
 use super::verdicts::Row;
+use crate::guests::RealKernel;
 use crate::plot::Plot;
 
 /// The result of a repeated experiment.
@@ -19,6 +20,9 @@ pub struct ExperimentResult {
     pub source: String,
     /// The result in a sentence or two, and how many claims of each role are met.
     pub finding: String,
+    /// The real kernel that it ran on, if the model was not its host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<RealKernel>,
     /// The version of trimwise.
     pub trimwise: String,
     /// The seed of all its runs.

@@ -15,17 +15,10 @@ fn is_full() -> bool {
 
 /// The published setting, or one that is a sixteenth of it in everything that has a size.
 fn setting() -> Setting {
-    let mut setting = Setting::published();
-    if !is_full() {
-        setting.ssd.capacity_bytes /= 16;
-        let geometry = &mut setting.ssd.geometry;
-        geometry.blocks_per_plane = geometry.blocks_per_plane.map(|blocks| blocks / 16 + 2);
-        setting.workload.number /= 16;
-        setting.workload.transactions /= 16;
-        setting.host.memory.0 /= 16;
-        setting.turnovers.0 = 1;
+    if is_full() {
+        return Setting::published();
     }
-    setting
+    Setting { turnovers: (1, 20), ..Setting::published().sixteenth() }
 }
 
 fn policies(written: &[&str]) -> Vec<PolicySpec> {

@@ -19,6 +19,8 @@ use crate::machine::complains;
 
 /// Alignment of the buffers of direct writes: a page.
 const PAGE: usize = 4096;
+/// Lines of the kernel's log that are reported.
+const LOG_LINES: usize = 8;
 /// The file that takes up space and is never touched.
 const BALLAST: &str = "ballast";
 
@@ -131,15 +133,19 @@ fn write(file: &File, bytes: &[u8], mut at: u64, length_bytes: &mut u64) -> io::
 pub fn examine(file_system: FileSystem, options: &str) -> Examined {
     let mut examined = Examined::default();
     // The first call leaves out what the kernel said before.
-    let earlier = kernel_complaints();
+    let earlier = kernel_log();
     let mut outcome = earlier.map(drop).and_then(|()| attach(file_system, options));
     if outcome.is_ok() {
         outcome = list(Path::new(MOUNT_POINT), Path::new(""), &mut examined.files);
         let detached = detach().map_err(|errno| Failed::from(format!("cannot unmount it: {errno}")));
         outcome = outcome.and(detached);
     }
-    match kernel_complaints() {
-        Ok(complaints) => examined.complaints = complaints,
+    match kernel_log() {
+        Ok(mut log) => {
+            examined.complaints = log.iter().filter(|line| complains(line)).cloned().collect();
+            log.truncate(LOG_LINES);
+            examined.log = log;
+        }
         Err(error) => outcome = outcome.and(Err(error)),
     }
     examined.error = outcome.err().map(|error| error.to_string());
@@ -173,8 +179,8 @@ fn list(root: &Path, folder: &Path, files: &mut Vec<FoundFile>) -> Result<(), Fa
 /// The kernel's log, read up to what was returned last.
 static LOG: Mutex<Option<File>> = Mutex::new(None);
 
-/// Returns the faults that the kernel has reported since this was called last; none at the first call.
-fn kernel_complaints() -> Result<Vec<String>, Failed> {
+/// Returns what the kernel has said since this was called last; nothing at the first call.
+fn kernel_log() -> Result<Vec<String>, Failed> {
     let mut log = LOG.lock().map_err(|e| e.to_string())?;
     let log = match &mut *log {
         Some(log) => log,
@@ -185,19 +191,16 @@ fn kernel_complaints() -> Result<Vec<String>, Failed> {
             none.insert(file)
         }
     };
-    let mut complaints = Vec::new();
+    let mut lines = Vec::new();
     let mut record = [0; 8192];
     loop {
         match log.read(&mut record) {
             Ok(length) => {
                 let text = String::from_utf8_lossy(&record[..length]);
                 let line = text.split_once(';').map_or("", |(_, said)| said);
-                let line = line.lines().next().unwrap_or_default();
-                if complains(line) {
-                    complaints.push(line.to_owned());
-                }
+                lines.push(line.lines().next().unwrap_or_default().to_owned());
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(complaints),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(lines),
             // EPIPE: older records were overwritten; the next read continues behind them.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(error) => return Err(format!("/dev/kmsg: {error}").into()),

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use thiserror::Error;
 use trimwise::units::Bytes;
 
+use super::boot::BootOptions;
 use super::folder::{RunFolder, open_regular};
 use super::{INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, StepReport};
 use crate::disk::Disk;
@@ -107,6 +108,17 @@ impl Guest {
 
     /// Does the same, but leaves the kernel's complaints to the caller.
     pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
+        self.run_logged(job, disks, &BootOptions::default(), &mut Vec::new())
+    }
+
+    /// Does the same with options of the kernel's command line; `log` receives the kernel's log even if the run fails.
+    pub fn run_logged(
+        &self,
+        job: &Job,
+        disks: &mut [Disk],
+        boot: &BootOptions,
+        log: &mut Vec<u8>,
+    ) -> Result<JobReport, JobError> {
         let folder_error = |what: &str| {
             let what = what.to_owned();
             move |source| JobError::Folder { what, source }
@@ -125,11 +137,14 @@ impl Guest {
             preload: self.preload.clone(),
             memory: self.memory,
             folder: place.to_owned(),
-            arguments: vec![INIT_COMMAND.to_owned()],
+            arguments: std::iter::once(INIT_COMMAND.to_owned())
+                .chain(boot.words().map(str::to_owned))
+                .collect(),
             limits: self.limits,
             interrupted: Arc::clone(&self.interrupted),
         };
         let outcome = machine.run(disks);
+        *log = fs::read(place.join(CONSOLE)).unwrap_or_default();
         // How the guest handles a failed request is up to it: an error somewhere, or silence.
         if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
             return Err(JobError::Disk { what: what.to_owned() });

@@ -1,8 +1,9 @@
-//! `commit` and `kernel515`: every commit tells the device what it freed (Linux's `discard`).
+//! `commit`, `kernel515`, `serial` and `together`: every commit tells the device what it freed (Linux's `discard`).
 //!
-//! The kernel's way of doing so changed three times. `commit` does what the host's kernel does; `kernel515` does what
-//! Linux 5.15 to 6.0 does, on any host: one background worker, one extent at a time, blocks allocatable at once
-//! (`ext4_discard_work`; a block that was allocated again meanwhile is not sent).
+//! The kernel's way of doing so changed three times. `commit` does what the host's kernel does; the others do what one
+//! generation does, on any host. `kernel515` is Linux 5.15 to 6.0: one background worker, one extent at a time, blocks
+//! allocatable at once (`ext4_discard_work`; a block that was allocated again meanwhile is not sent). `serial` and
+//! `together` discard inside the commit, as Linux did before.
 
 use super::spec::term::{LiveUse, Term};
 use super::{Availability, Decision, DiscardGeneration, Governor, PolicyEvent, Shape, View};
@@ -22,6 +23,20 @@ pub(super) const KERNEL515: Term = Term::plain(
     "as in Linux 5.15 to 6.0: one background worker after the commit",
     &["kernel515"],
     |_| Box::new(Commit::of(DiscardGeneration::Worker)),
+);
+
+pub(super) const SERIAL: Term = Term::plain(
+    "serial",
+    "as in Linux up to 4.12: inside the commit, one at a time and waited for",
+    &["serial"],
+    |_| Box::new(Commit::of(DiscardGeneration::CommitSerial)),
+);
+
+pub(super) const TOGETHER: Term = Term::plain(
+    "together",
+    "as in Linux 4.13 to 5.14: submitted together inside the commit",
+    &["together"],
+    |_| Box::new(Commit::of(DiscardGeneration::CommitBatched)),
 );
 
 /// Issues whatever a commit freed, as the host's kernel does or as `pinned` says.

@@ -25,7 +25,7 @@ const EXTENTS_PER_WORKER: u64 = 16;
 const BACK_OFF: SimDuration = SimDuration::from_millis(10);
 
 /// Default minimum and maximum of workers: one, and the cores of the paper's phone.
-const WORKERS: Arguments = [1, 8];
+pub(super) const WORKERS: Arguments = [1, 8];
 
 pub(super) const TERM: Term = Term {
     options: &[

@@ -20,10 +20,12 @@ pub(crate) use term::LiveUse;
 pub use grammar::PolicyError;
 
 /// The policies. A new one is its file and its line here.
-const TERMS: [&Term; 10] = [
+const TERMS: [&Term; 12] = [
     &off::TERM,
     &commit::COMMIT,
     &commit::KERNEL515,
+    &commit::SERIAL,
+    &commit::TOGETHER,
     &lazy::TERM,
     &batch::TERM,
     &btrfs::TERM,
@@ -65,6 +67,9 @@ impl PolicySpec {
     pub const JUDICIOUS: Self = Self::plain(&judicious::TERM);
     /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(&ideal::TERM);
+
+    /// The bounds of lazy TRIM's workers where the policy does not give them.
+    pub const LAZY_WORKERS: [u64; 2] = lazy::WORKERS;
 
     const fn plain(term: &'static Term) -> Self {
         Self { gate: None, issuer: Issuer::new(term, [0; 2]) }
@@ -190,6 +195,8 @@ mod tests {
             "off",
             "commit",
             "kernel515",
+            "serial",
+            "set:40:90+together",
             "set:0:100",
             "set:40:90",
             "set:40:90:1m",
@@ -218,7 +225,7 @@ mod tests {
 
     #[test]
     fn every_example_is_there() {
-        assert_eq!(PolicySpec::examples().len(), 15);
+        assert_eq!(PolicySpec::examples().len(), 17);
     }
 
     #[test]

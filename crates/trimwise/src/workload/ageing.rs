@@ -65,6 +65,14 @@ impl Population {
         Ok(Self { rng, present: Vec::new(), written: 0, deleted: 0 })
     }
 
+    /// The files that an earlier population left on the file system, by their numbers.
+    pub fn of_existing(mut present: Vec<u64>, seed: u64) -> Self {
+        // Which are deleted depends on the order.
+        present.sort_unstable();
+        let written = present.last().map_or(0, |last| last + 1);
+        Self { rng: Xoshiro256PlusPlus::seed_from_u64(seed), present, written, deleted: 0 }
+    }
+
     /// Uses `seed` from now on, so that clones of one population diverge.
     pub fn reseed(&mut self, seed: u64) {
         self.rng = Xoshiro256PlusPlus::seed_from_u64(seed);

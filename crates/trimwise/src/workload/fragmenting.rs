@@ -125,6 +125,15 @@ impl<F: Files> Note<F> {
         }
     }
 
+    /// Opens the one that [`Note::create`] has left there.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system.
+    pub async fn reopen(fs: &F) -> Result<Self, FileError> {
+        Ok(Self { file: fs.open(NOTE, OpenMode::CreateKeep).await? })
+    }
+
     /// Overwrites its one block, which needs no allocation.
     ///
     /// # Errors

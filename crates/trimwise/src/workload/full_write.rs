@@ -65,6 +65,26 @@ pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Res
     }
 }
 
+/// Opens what [`fill`] has left there.
+///
+/// # Errors
+///
+/// Errors of the file system.
+pub async fn reopen<F: Files>(fs: &F, files_max: u64) -> Result<Full<F>, FileError> {
+    let note = Note::reopen(fs).await?;
+    let probe = Some(fs.open(PROBE, OpenMode::CreateKeep).await?);
+    let mut files = Vec::new();
+    for number in 0..files_max {
+        match fs.open(&path_of(number), OpenMode::Read).await {
+            Ok(file) => fs.close(file).await?,
+            Err(FileError::NotFound { .. }) => break,
+            Err(other) => return Err(other),
+        }
+        files.push(number);
+    }
+    Ok(Full { note, probe, files })
+}
+
 /// Writes one file until no block is left.
 async fn write_rest<F: Files>(fs: &F, rest: &mut F::File) -> Result<(), FileError> {
     let mut end = 0;

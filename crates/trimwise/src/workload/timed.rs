@@ -114,6 +114,21 @@ impl Timed {
             }
         }))
     }
+
+    /// Takes up what [`Timed::prepare`] left on the file system, perhaps in another mount.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system.
+    pub async fn resume<F: Files>(self, fs: &F, seed: u64) -> Result<Prepared<F>, FileError> {
+        Ok(Prepared(match self {
+            Self::Append(_) => Stage::Append(Note::reopen(fs).await?, true),
+            Self::FullWrite { fsync, .. } => {
+                let full = full_write::reopen(fs, full_write::FILES_MAX).await?;
+                Stage::FullWrite { full, fsync, seed }
+            }
+        }))
+    }
 }
 
 impl<F: Files> Prepared<F> {

@@ -95,15 +95,15 @@ impl<'a> Planned<'a> {
     ) -> Result<Self, Failure> {
         let (mut checked, mut left_out) = (Vec::new(), Vec::new());
         for policy in policies {
-            match KernelPolicy::parse(policy, target.file_system) {
+            match KernelPolicy::parse(policy, target) {
                 Ok(parsed) => checked.push((policy.clone(), parsed)),
                 Err(reason) => left_out.push(LeftOut { policy: policy.clone(), reason }),
             }
         }
         if checked.is_empty() {
             return Err(Failure::usage(format!(
-                "--check kernel:{target}: a stock kernel has none of these policies; expected at least one --policy of {}",
-                KernelPolicy::forms(target.file_system)
+                "--check kernel:{target}: this kernel has none of these policies; expected at least one --policy of {}",
+                KernelPolicy::forms(target)
             )));
         }
         let image = guests::image(target).map_err(|failure| failure.to_string());

@@ -44,13 +44,12 @@ impl Plan {
         if arguments.fill {
             return Err(Failure::usage(NO_FILL));
         }
-        let file_system = target.file_system;
         let mut policy_arguments = arguments.policies.clone();
         if policy_arguments.is_empty() {
-            policy_arguments.extend(KernelPolicy::all_of(file_system).iter().map(ToString::to_string));
+            policy_arguments.extend(KernelPolicy::all_of(target).iter().map(ToString::to_string));
         }
         let policies = named(&policy_arguments, "--policy", |text| {
-            let policy = KernelPolicy::parse(&input::usual_name(text), file_system)
+            let policy = KernelPolicy::parse(&input::usual_name(text), target)
                 .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
             Ok((policy.to_string(), policy))
         })?;

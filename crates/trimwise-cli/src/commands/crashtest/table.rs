@@ -118,6 +118,9 @@ pub fn of_soak(tests: &SoakTests) -> String {
         for broken in &violation.broken {
             text += &format!("  {broken}\n");
         }
+        for line in &violation.history {
+            text += &format!("    {line}\n");
+        }
         text += &format!("repeat with:\n  {again}\n\n");
     }
     if tests.interrupted {

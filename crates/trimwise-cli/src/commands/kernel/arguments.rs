@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use trimwise_uml::job::BootOptions;
 
 use crate::arguments::{GuestLimits, JsonArguments, whole, word};
 use crate::defaults;
@@ -135,6 +136,15 @@ pub struct KernelRunArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
+    /// Add these words, separated by spaces, to the kernel's command line; not those that decide about time, or that the
+    /// guest needs as they are
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub boot: Option<BootOptions>,
+
+    /// Write the guest's kernel log to a new file, even if the run fails
+    #[arg(long, value_name = "FILE")]
+    pub kernel_log: Option<PathBuf>,
+
     /// Write each block request since the program's start, with its times, to a new file; FILE.trace (or
     /// FILE.trace.zst, compressed) is a trace for `trimwise trace`, `replay` and `compare --workload trace:FILE`
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace")]
@@ -144,7 +154,7 @@ pub struct KernelRunArguments {
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
-    /// Replace existing files of --json and --trace
+    /// Replace existing files of --json, --trace and --kernel-log
     #[arg(long, short = 'f')]
     pub force: bool,
 }

@@ -44,6 +44,9 @@ pub struct RunReport {
     pub device: String,
     /// Memory of the guest.
     pub memory_bytes: u64,
+    /// Options added to the kernel's command line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub boot: Vec<String>,
     /// How much of the file system was in use after ageing; `None` if it was new.
     pub aged_percent: Option<u8>,
     /// The program and its arguments.
@@ -79,6 +82,16 @@ pub fn run(
         Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
     let trace_to =
         arguments.trace.as_deref().map(|path| TraceFile::check(path, arguments.force)).transpose()?;
+    if let Some(path) = &arguments.kernel_log {
+        Destinations::check_file("--kernel-log", path, arguments.force)?;
+        destinations.expect_apart("--kernel-log", path)?;
+        if arguments.trace.as_ref() == Some(path) {
+            return Err(Failure::usage(format!(
+                "--trace and --kernel-log {}: expected two different files",
+                path.display()
+            )));
+        }
+    }
     let command = programs::in_guest(&arguments.command)?;
     let device = input::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
     let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
@@ -103,10 +116,20 @@ pub fn run(
     let mut disks = [new_disk(&device, arguments.seed, trace_to.is_some()).map_err(guests::failure)?];
     let progress = Progress::new(1);
     let begin = Instant::now();
-    let report = guest.run_in_any_case(&Job { steps }, &mut disks);
+    let boot = arguments.boot.clone().unwrap_or_default();
+    let mut log = Vec::new();
+    let report = guest.run_logged(&Job { steps }, &mut disks, &boot, &mut log);
     let wall_s = begin.elapsed().as_secs_f64();
     progress.finish();
-    let report = report.map_err(guests::job_failure)?;
+    let logged = arguments.kernel_log.as_deref().map_or(Ok(()), |path| {
+        destinations.write_result("--kernel-log", path, &String::from_utf8_lossy(&log).replace('\r', ""))
+    });
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => {
+            return output::both(logged, Err(guests::job_failure(error))).map(|()| String::new());
+        }
+    };
     let [disk] = disks;
     if let Some(failure) = disk.failure() {
         return Err(Failure::run(format!("a block request failed: {failure}")));
@@ -130,6 +153,7 @@ pub fn run(
         kernel,
         device: device.name.clone(),
         memory_bytes: memory.0,
+        boot: boot.words().map(str::to_owned).collect(),
         aged_percent: arguments.aged,
         command,
         program,
@@ -148,7 +172,7 @@ pub fn run(
     };
     let delivered = destinations.deliver(&report, || table::run(&report, wall_s));
     let delivered = delivered.and_then(|text| output::print(&text));
-    output::both(traced, output::both(printed, delivered))?;
+    output::both(logged, output::both(traced, output::both(printed, delivered)))?;
     if !report.complaints.is_empty() {
         return Err(guests::job_failure(JobError::Complains { complaints: report.complaints }));
     }

@@ -10,6 +10,7 @@ use crate::arguments::{OutputArguments, whole, word};
 #[command(after_long_help = "Examples:\n  \
     trimwise reproduce --list\n  \
     trimwise reproduce postmark-vendors\n  \
+    trimwise reproduce lazy-3 --on kernel --only 64 1024\n  \
     trimwise reproduce --all --json results.json\n\n\
     A claim that is not met is shown as such; the run still succeeds (exit code 0).")]
 pub struct ReproduceArguments {
@@ -25,16 +26,23 @@ pub struct ReproduceArguments {
     #[arg(long)]
     pub all: bool,
 
-    /// Where to run: model, or kernel:VERSION:FS[:MOUNT_OPTIONS] if a kernel has the experiment's policies
-    #[arg(long, short = 't', value_name = "TARGET", default_value = "model", value_parser = word, conflicts_with = "list")]
-    pub target: String,
+    /// Where to run: model; or kernel or kernel:VERSION:FS[:MOUNT_OPTIONS] for an experiment whose policies a kernel
+    /// has
+    #[arg(long, alias = "target", short_alias = 't', value_name = "HOST", default_value = "model", value_parser = word,
+          conflicts_with = "list")]
+    pub on: String,
 
     /// Only these parts: for `kernels`, kernels and file systems (6.1, 6.1:ext4); for `postmark-vendors`, drives
-    /// (vendor1); for `model-ext4`, workloads (small); for `lazy-3-kernel`, append sizes in KiB (64); for
+    /// (vendor1); for `model-ext4`, workloads (small); with --on kernel for `lazy-3` and `lazy-4`,
+    /// append sizes in KiB (64), for `lazy-table2` and `set-1b`, policies (commit), for `set-1a`, utilizations (80); for
     /// `verdicts-ext4`, workloads, drives, kernels, policies and degrees of use (mid 6.12 80%); for `daemon-week` and
     /// `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
     #[arg(long, value_name = "PART", num_args = 1.., value_parser = word, conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
+
+    /// With --on kernel: the whole drive and all points of `set-1a` and `set-1b`, which are sampled otherwise
+    #[arg(long, conflicts_with = "list")]
+    pub full: bool,
 
     /// Repetitions [default: as many as in the source]
     #[arg(long, short = 'n', value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,

@@ -9,10 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise_lab::experiment::result::ExperimentResult;
-use trimwise_lab::experiment::{ALL, Experiment, Request};
+use trimwise_lab::experiment::{ALL, Experiment, On, Request};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds};
-use trimwise_uml::cell::KernelTarget;
 
 use crate::arguments::GUEST_LIMITS;
 use crate::command_line::CommandText;
@@ -45,7 +44,12 @@ fn run_of(
     arguments: &ReproduceArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let target = parse_target(arguments)?;
+    let on = parse_host(arguments)?;
+    if arguments.full && on == On::Usual {
+        return Err(Failure::usage(
+            "--full: only runs on a real kernel are sampled; expected --on kernel with it",
+        ));
+    }
     let destinations = Destinations::check(&arguments.output)?;
     if arguments.list {
         if arguments.output.json.is_some() || arguments.output.report.is_some() {
@@ -60,33 +64,39 @@ fn run_of(
             Failure::usage(format!("there is no experiment '{name}'; expected one of {known}"))
         })?],
     };
-    let boots = |experiment: &Experiment| target.is_some() || experiment.boots();
+    let boots = |experiment: &Experiment| on != On::Usual || experiment.boots();
     let any_boots = experiments.iter().any(|e| boots(e));
     if !any_boots && arguments.limits.are_given() {
         return Err(Failure::usage(format!(
-            "{GUEST_LIMITS}; expected an experiment that boots kernels, or --target kernel:..."
+            "{GUEST_LIMITS}; expected an experiment that boots kernels, or --on kernel"
         )));
     }
     let guest_program = any_boots.then(guests::program_hash).transpose()?;
     let on_interrupt = if any_boots { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit };
     let mut refused = Ok(());
-    experiments.retain(|experiment| match experiment.check(&arguments.only, target.as_ref()) {
-        Ok(()) => true,
-        Err(failure) => {
+    let mut targets = Vec::new();
+    experiments.retain(|experiment| {
+        let target = experiment.target(&on);
+        let checked = target.and_then(|target| {
+            experiment.check(&arguments.only, target.as_ref())?;
+            Ok(target)
+        });
+        match checked {
+            Ok(target) => targets.push(target),
             // With --all, skip the experiments that cannot run here.
-            if arguments.all {
+            Err(failure) if arguments.all => {
                 eprintln!("note: {} is skipped: {failure}", experiment.name);
-            } else {
-                refused = Err(failure);
+                return false;
             }
-            false
+            Err(failure) => refused = Err(failure),
         }
+        refused.is_ok()
     });
     refused?;
     if experiments.is_empty() {
         return Err(Failure::usage(format!(
-            "--all --target {}: no experiment can run there; the notes above say why",
-            arguments.target
+            "--all --on {}: no experiment can run there; the notes above say why",
+            arguments.on
         )));
     }
     let stop = on_signal(on_interrupt)?;
@@ -94,7 +104,7 @@ fn run_of(
     // One experiment after another: each spreads its own cells over the jobs.
     let mut failure = None;
     let mut results: Vec<ExperimentResult> = Vec::new();
-    for (i, experiment) in experiments.iter().enumerate() {
+    for (i, (experiment, target)) in experiments.iter().zip(targets).enumerate() {
         // Runs of a guest differ only in the phase of its commit timer, so one stands for all.
         let reps = if target.is_some() { 1 } else { experiment.reps };
         let request = Request {
@@ -102,7 +112,8 @@ fn run_of(
             seed: defaults::SEED,
             jobs: arguments.output.jobs.map(usize::from),
             only: arguments.only.clone(),
-            target: target.clone(),
+            full: arguments.full,
+            target,
             bounds: Bounds { limits: arguments.limits.limits(), stop: Arc::clone(&stop) },
             report: progress.report(i),
         };
@@ -141,15 +152,16 @@ fn run_of(
     }
 }
 
-/// Parses the kernel to run on; `None` for the model.
-fn parse_target(arguments: &ReproduceArguments) -> Result<Option<KernelTarget>, Failure> {
-    let text = &arguments.target;
-    let refused = |what: String| Failure::usage(format!("--target {text}: {what}"));
+/// Parses the host to run on.
+fn parse_host(arguments: &ReproduceArguments) -> Result<On, Failure> {
+    let text = &arguments.on;
+    let refused = |what: String| Failure::usage(format!("--on {text}: {what}"));
     match text.split_once(':') {
-        _ if text == "model" => Ok(None),
-        Some(("kernel", target)) => target.parse().map(Some).map_err(refused),
+        None if text == "model" => Ok(On::Usual),
+        None if text == "kernel" => Ok(On::Kernel),
+        Some(("kernel", target)) => target.parse().map(On::This).map_err(refused),
         _ => Err(refused(
-            "expected `model` or `kernel:VERSION:FS[:MOUNT_OPTIONS]`; an experiment sets up its own host"
+            "expected `model`, `kernel` or `kernel:VERSION:FS[:MOUNT_OPTIONS]`; an experiment sets up its own host"
                 .to_owned(),
         )),
     }
@@ -162,8 +174,11 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
         Some(name) => command.argument(name),
         None => command.argument("--all"),
     }
-    if arguments.target != "model" {
-        command.option("--target", &arguments.target);
+    if arguments.on != "model" {
+        command.option("--on", &arguments.on);
+    }
+    if arguments.full {
+        command.argument("--full");
     }
     arguments.only.iter().for_each(|part| command.option("--only", part));
     if let Some(reps) = arguments.reps {

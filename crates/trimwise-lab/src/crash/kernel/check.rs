@@ -1,5 +1,7 @@
 //! Compares the files that were found after a cut with what they may hold.
 
+use std::ops::Range;
+
 use trimwise::workload::tagged::bytes::{Run, byte};
 use trimwise_uml::job::FoundFile;
 
@@ -68,13 +70,13 @@ pub(super) fn content(path: &str, expected: &Expected, found: &[Run]) -> Option<
         let end = at + run.length_bytes();
         match run {
             Run::Of(operation, _) => {
-                let allowed = sources(expected, Some(*operation));
-                if let Some(at) = first_outside(at, end, allowed) {
+                let held = |at| byte(*operation, at);
+                if let Some(at) = first_foreign(expected, at..end, Some(*operation), held) {
                     return wrong(at, format!("what operation {operation} wrote"));
                 }
             }
             Run::Zeros(_) => {
-                if let Some(at) = first_outside(at, end, sources(expected, None)) {
+                if let Some(at) = first_foreign(expected, at..end, None, |_| 0) {
                     return wrong(at, "zeros".to_owned());
                 }
             }
@@ -142,15 +144,23 @@ fn sources(expected: &Expected, operation: Option<u32>) -> Vec<(u64, u64)> {
     parts
 }
 
-/// Returns the first place of a range that no part covers; the parts are in the order of their starts.
-fn first_outside(mut at: u64, end: u64, parts: Vec<(u64, u64)>) -> Option<u64> {
-    for (start, stop) in parts {
-        if at >= end || start > at {
-            break;
+/// Returns the first place of a range that cannot hold what it does: bytes of this operation, or zeros if it is `None`.
+fn first_foreign(
+    expected: &Expected,
+    range: Range<u64>,
+    operation: Option<u32>,
+    held: impl Fn(u64) -> u8,
+) -> Option<u64> {
+    let mut at = range.start;
+    for (start, stop) in sources(expected, operation).into_iter().chain([(range.end, range.end)]) {
+        // A byte here may be another operation's that has the same value.
+        let gap = at..start.min(range.end);
+        if let Some(wrong) = gap.into_iter().find(|&at| !may_be(expected, at, held(at))) {
+            return Some(wrong);
         }
         at = at.max(stop);
     }
-    (at < end).then_some(at)
+    None
 }
 
 /// Whether the file may hold this byte at this place.
@@ -267,6 +277,20 @@ mod tests {
         }
         assert_eq!(kinds(&wrong(16, &[("b", second())])), ["removed-file-is-back"]);
         assert_eq!(wrong(16, &[]), []);
+    }
+
+    /// Where two operations write the same byte, a part of a cell looks like a whole one of the older.
+    #[test]
+    fn regression_a_byte_that_two_operations_share_is_of_either() {
+        let shared = (2..).find(|&newer| byte(newer, 16) == byte(1, 16)).unwrap();
+        let mut expected = Expected::default();
+        expected.base.apply(Change::Write { operation: 1, offset: 0, length: 64 });
+        expected.base.apply(Change::Write { operation: shared, offset: 0, length: 17 });
+        let mut bytes = written(1, 0, 64);
+        bytes[..17].copy_from_slice(&written(shared, 0, 17));
+        assert_eq!(content("a", &expected, &attribute(&bytes)), None);
+        bytes[..16].copy_from_slice(&written(1, 0, 16));
+        assert_eq!(content("a", &expected, &attribute(&bytes)).unwrap().kind(), "wrong-bytes");
     }
 
     #[test]

@@ -68,8 +68,8 @@ pub(super) struct History {
     files: Vec<File>,
     /// Syncs of everything.
     syncs: Vec<At<Sync>>,
-    /// Reads that did not find what the file held: the path and what was wrong.
-    pub(super) wrong_reads: Vec<super::Broken>,
+    /// Reads that did not find what the file held: the mark after each, and what was wrong.
+    pub(super) wrong_reads: Vec<(usize, super::Broken)>,
 }
 
 /// What is expected of a file after a cut.
@@ -195,7 +195,8 @@ impl History {
             Operation::Read { path } if !failed => {
                 if let Some(&file) = names.get(path.as_str()) {
                     let now = self.expected_of(&self.files[file], logged.end, Some(logged.begin));
-                    self.wrong_reads.extend(super::check::content(path, &now, &logged.found));
+                    let wrong = super::check::content(path, &now, &logged.found);
+                    self.wrong_reads.extend(wrong.map(|wrong| (logged.end, wrong)));
                 }
             }
             _ => {}
@@ -328,6 +329,6 @@ pub(super) mod tests {
         assert_eq!(read(written(2, 0, 5000)), []);
         let mut stale = written(2, 0, 5000);
         stale[16..32].fill(0);
-        assert!(matches!(&read(stale)[..], [Broken::WrongBytes { offset_bytes: 16, .. }]));
+        assert!(matches!(&read(stale)[..], [(5, Broken::WrongBytes { offset_bytes: 16, .. })]));
     }
 }

@@ -184,7 +184,8 @@ impl KernelCrashTest<'_> {
             ..CrashReport::default()
         };
         let live = complaints.iter().map(|said| Broken::KernelComplains { said: said.clone() });
-        let live: Vec<Broken> = live.chain(history.wrong_reads.iter().cloned()).collect();
+        let live: Vec<Broken> =
+            live.chain(history.wrong_reads.iter().map(|(_, wrong)| wrong.clone())).collect();
         let promises = self.device.config.trim.read_after == ReadAfterTrim::Zeros;
         let trimmed = if promises || seed % 2 == 0 { 0 } else { GARBAGE };
         let examiner = Examiner { guest: self.guest, target: self.target, device: self.device, trimmed };
@@ -221,7 +222,11 @@ impl KernelCrashTest<'_> {
                         survived: survival.to_string(),
                         machine: describe(plan),
                         broken_count: finding.broken.len(),
-                        history: last_operations(log, now, &finding.broken),
+                        history: {
+                            let mut lines = last_operations(log, now, &finding.broken);
+                            lines.extend(finding.examined.into_iter().flat_map(|examined| examined.log));
+                            lines
+                        },
                         broken: finding.broken.into_iter().take(BROKEN_MAX).collect(),
                     });
                 }
@@ -248,7 +253,7 @@ fn describe(plan: &Plan) -> String {
 
 /// Describes the last operations before a mark on the files that `broken` names, and the last of all.
 fn last_operations(log: &[Logged], now: usize, broken: &[Broken]) -> Vec<String> {
-    const LINES: usize = 8;
+    const LINES: usize = 12;
     let named: Vec<String> = broken.iter().map(Broken::to_string).collect();
     let is_named = |path: &str| named.iter().any(|text| text.contains(&format!("'{path}'")));
     let mut begun: Vec<&Logged> = log.iter().filter(|logged| logged.begin < now).collect();

@@ -13,7 +13,7 @@ use trimwise_uml::machine::MachineError;
 
 use super::history::History;
 use super::images;
-use super::{Broken, check, describe, mkfs_options, seed_of};
+use super::{Broken, check, describe, last_operations, mkfs_options, seed_of};
 use crate::failure::Failure;
 use crate::guests;
 
@@ -68,6 +68,8 @@ pub struct SoakViolation {
     pub machine: String,
     /// What did not hold.
     pub broken: Vec<Broken>,
+    /// The last operations on the file that the first of them names.
+    pub history: Vec<String>,
 }
 
 impl Soak<'_> {
@@ -99,7 +101,7 @@ impl Soak<'_> {
         ];
         let mut disks = [new_disk(self.device, seed, false).map_err(guests::failure)?];
         let mut report = SoakReport { runs: 1, ..SoakReport::default() };
-        let mut broken = Vec::new();
+        let (mut broken, mut operations, mut until) = (Vec::new(), Vec::new(), usize::MAX);
         match self.guest.run_in_any_case(&Job { steps }, &mut disks) {
             Ok(job) => {
                 broken.extend(job.complaints.into_iter().map(|said| Broken::KernelComplains { said }));
@@ -114,7 +116,9 @@ impl Soak<'_> {
                             report.no_space =
                                 errors.filter(|error| error.contains("os error 28")).count() as u64;
                             history = History::of(&log);
-                            broken.append(&mut history.wrong_reads);
+                            until = history.wrong_reads.first().map_or(until, |(end, _)| end + 1);
+                            broken.extend(history.wrong_reads.drain(..).map(|(_, wrong)| wrong));
+                            operations = log;
                         }
                         Outcome::Examined(found) => {
                             broken.extend(found.error.map(|error| Broken::Unusable { error }));
@@ -142,7 +146,8 @@ impl Soak<'_> {
         }
         if !broken.is_empty() {
             report.violations = 1;
-            report.details.push(SoakViolation { run, machine: describe(&plan), broken });
+            let history = last_operations(&operations, until, &broken[..1]);
+            report.details.push(SoakViolation { run, machine: describe(&plan), broken, history });
         }
         Ok(report)
     }

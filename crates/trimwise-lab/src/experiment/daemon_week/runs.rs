@@ -29,7 +29,7 @@ pub(super) fn choice(
     let mut cases = cases();
     if let Some(target) = target {
         cases.retain(|case| case.file_system == target.file_system.name());
-        let refused = |what: String| Err(Failure::usage(format!("--target kernel:{target}: {what}")));
+        let refused = |what: String| Err(Failure::usage(format!("--on kernel:{target}: {what}")));
         if cases.is_empty() {
             return refused(format!("expected one of {} as the file system", FILE_SYSTEMS.join(", ")));
         }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_target_is_one_file_system_without_options() {
         for (target, only, words) in [
-            ("6.1:f2fs", None, "--target kernel:6.1:f2fs: expected one of ext4, xfs, btrfs"),
+            ("6.1:f2fs", None, "--on kernel:6.1:f2fs: expected one of ext4, xfs, btrfs"),
             (
                 "6.1:xfs:nodiscard",
                 None,

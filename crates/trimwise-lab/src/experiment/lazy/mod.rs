@@ -10,8 +10,8 @@
 mod on_kernel;
 mod sizes;
 mod table2;
+mod table2_on_kernel;
 
-pub use on_kernel::FIGURE_3_KERNEL;
 pub use sizes::{
     FIGURE_3, FIGURE_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4, run_size, sizes,
 };

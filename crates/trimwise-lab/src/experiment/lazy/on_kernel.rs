@@ -1,204 +1,272 @@
-//! Figure 3 on a real ext4: the append benchmark on Linux 5.10 in virtual time, which discards inside the commit as the
-//! source's kernel did, next to the model of that kernel.
-//!
-//! The source's 4.4 waited for each discard before it sent the next; 5.10 sends those of a commit together and waits at
-//! its end (a015434480dc). No kernel has lazy TRIM. At best it equals a commit without discards, which every kernel
-//! has: `nodiscard`.
+//! Figures 3 and 4 on a real ext4 in virtual time, next to the model of that guest. Both come from the same runs.
 
 use trimwise::compare::result::WorkloadFigures;
-use trimwise::fs::host::HostConfig;
-use trimwise::policy::PolicySpec;
-use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::timed::Timed;
-use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
-use trimwise_uml::images::KernelImage;
+use trimwise_uml::cell::{KernelTarget, new_disk};
+use trimwise_uml::job::{Outcome, Part, Step};
 
 use super::sizes::run_size_on;
-use super::{DEVICE, REPS, device, milliseconds, sizes};
+use super::{DEVICE, Issue, device, milliseconds, sizes};
 use crate::experiment::claims::Figures;
+use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::{Experiment, Host, Request};
+use crate::experiment::{Experiment, Request};
 use crate::failure::Failure;
-use crate::guests;
-use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::guests::{self, Ran, RealKernel};
+use crate::plot::{Axis, PlotKind};
+use trimwise::compare::cell::commit_phase;
+use trimwise::profile::Profile;
 
-/// The experiment.
-pub static FIGURE_3_KERNEL: Experiment = Experiment {
-    name: "lazy-3-kernel",
-    question: "How long does fsync take after the removal of a fragmented file on a real ext4 that discards in the commit?",
-    reps: REPS,
-    claims: include_str!("../../../../../experiments/lazy-3-kernel/claims.toml"),
-    host: Host::Kernels(|only, _| choice(only).map(drop)),
-    run,
-};
-
-/// The kernel: the last series that discards inside the commit.
-const KERNEL: &str = "5.10";
+/// The papers' policies that a kernel can have, and `off`, for which every kernel's commit sends no TRIM.
+pub(super) const POLICIES: [&str; 4] = ["commit", "lazy", "lazy+reuse", "off"];
 
 /// The guest's memory: room for the largest append, 64 MiB, besides ext4 and its journal.
-const GUEST_MEMORY: Bytes = Bytes::mib(512);
+pub(super) const GUEST_MEMORY: Bytes = Bytes::mib(512);
 
-/// Memory of this computer that one run takes: guest, the drive's model, and the file's bytes.
-const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
+/// Memory of this computer that one run takes: guest, the drive's model, and the bytes of the file system.
+pub(super) const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
 
-/// One run on the kernel and in the model.
+/// How long to wait until every TRIM is issued: several times as long as the slowest policy takes.
+pub(super) const DRAIN: SimDuration = SimDuration::from_secs(20);
+
+/// What both sides measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct KernelCase {
-    /// Bytes of an append.
+struct Side {
+    fsync: SimDuration,
+    issue: Issue,
+}
+
+/// A policy at an append size, on the kernel and in the model.
+#[derive(Clone, Debug)]
+struct SizePair {
+    policy: String,
     append: Bytes,
-    /// Whether the mount discards.
-    discard: bool,
+    kernel: Side,
+    model: Side,
 }
 
-impl KernelCase {
-    /// Returns the policy, which both have under the same name.
-    fn policy(&self) -> PolicySpec {
-        if self.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }
-    }
+fn kib(size: &Bytes) -> String {
+    (size.0 >> 10).to_string()
 }
 
-/// Returns all cases: with discard, then without, each over all sizes.
-fn kernel_cases() -> Vec<KernelCase> {
-    let of = |discard| sizes().map(move |append| KernelCase { append, discard });
-    of(true).chain(of(false)).collect()
+/// Rejects append sizes that there are not, and kernels that this computer does not have.
+pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
+    let Some(target) = target else { return real_ext4::whole_in_model(only) };
+    choice(only)?;
+    RealExt4::new(target, GUEST_MEMORY).map(drop)
 }
 
-/// The measurements of both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct KernelRun {
-    /// The case.
-    case: KernelCase,
-    /// The fsync on the kernel.
-    kernel: SimDuration,
-    /// The fsync in the model.
-    model: SimDuration,
+fn choice(only: &[String]) -> Result<Vec<Bytes>, Failure> {
+    chosen(&sizes().collect::<Vec<_>>(), kib, only, "an append size in KiB")
 }
 
-fn target() -> KernelTarget {
-    format!("{KERNEL}:ext4").parse().expect("it is written here")
+/// What a figure shows of the runs.
+pub(super) struct Shown {
+    pub title: &'static str,
+    pub y: Axis,
+    of: fn(&Side) -> SimDuration,
 }
 
-/// Returns the kernel and the cases that `--only` names by their append size in KiB; all if it names none.
-fn choice(only: &[String]) -> Result<(KernelImage, Vec<KernelCase>), Failure> {
-    let name = |case: &KernelCase| (case.append.0 >> 10).to_string();
-    let mut cases = kernel_cases();
-    if let Some(part) = only.iter().find(|part| !cases.iter().any(|case| name(case) == **part)) {
-        let names: Vec<String> = cases[..cases.len() / 2].iter().map(name).collect();
-        return Err(Failure::usage(format!(
-            "--only {part}: expected an append size in KiB, one of {}",
-            names.join(", ")
+/// Figure 3.
+pub(super) const FSYNC: Shown = Shown {
+    title: "fsync after the removal of a 1 GiB file",
+    y: Axis::log("fsync_ms", "fsync latency", "ms"),
+    of: |side| side.fsync,
+};
+
+/// Figure 4.
+pub(super) const ISSUE: Shown = Shown {
+    title: "Time until all TRIMs of the file are acknowledged",
+    y: Axis::log("issue_ms", "time to issue all TRIMs", "ms"),
+    of: |side| side.issue.time,
+};
+
+/// Runs each policy that the kernel has at each append size, and in the model.
+pub(super) fn run(
+    request: &Request,
+    target: &KernelTarget,
+    experiment: &Experiment,
+    shown: &Shown,
+) -> Result<ExperimentResult, Failure> {
+    let ext4 = RealExt4::new(target, GUEST_MEMORY)?;
+    let sizes = choice(&request.only)?;
+    let policies = RealExt4::policies_of(target, &POLICIES);
+    let cases: Vec<(&Policy, Bytes)> =
+        policies.iter().flat_map(|policy| sizes.iter().map(move |size| (policy, *size))).collect();
+    let runs =
+        request.boot(MEMORY_OF_RUN, &cases, |(policy, append)| run_case(request, &ext4, policy, append))?;
+    Ok(evaluate(experiment, shown, ext4.named()?, &runs, request.seed))
+}
+
+fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) -> Result<SizePair, Failure> {
+    let seed = request.seed;
+    let file = Fragmenting::of_append(append);
+    let part = |part| Step::Timed { spec: Timed::Append(file).to_string(), part, rep: 0, seed };
+    let device = Profile::embedded(DEVICE).expect("the device is built in");
+    let steps = vec![
+        mkfs(),
+        ext4.mount(policy.kernel),
+        Step::WriteZeros,
+        Step::Sleep { ns: commit_phase(0).as_nanos() },
+        part(Part::Prepare),
+        part(Part::Measure),
+        Step::Sleep { ns: DRAIN.as_nanos() },
+    ];
+    let [measure, drain] = [5, 6];
+    let ran = ext4.run(request, new_disk(&device, seed, true).map_err(guests::failure)?, steps)?;
+    let fsync = ran.outcome(measure, |outcome| match outcome {
+        Outcome::Cell(cell, _) => match &cell.workload {
+            WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
+            _ => None,
+        },
+        _ => None,
+    })?;
+    let kernel = Side { fsync, issue: issued(&ran, measure, drain, policy, file)? };
+    let of_model =
+        run_size_on(ext4.host, &self::device(), policy.model, append, 0, seed).map_err(Failure::run)?;
+    let model = Side { fsync: of_model.fsync, issue: of_model.issue };
+    Ok(SizePair { policy: policy.name.clone(), append, kernel, model })
+}
+
+/// Returns how the discards of a removed file were issued between two steps; all must have been.
+pub(super) fn issued(
+    ran: &Ran,
+    first: usize,
+    last: usize,
+    policy: &Policy,
+    file: Fragmenting,
+) -> Result<Issue, Failure> {
+    let requests = ran.requests(first, last);
+    let discarded: u64 = requests.iter().filter(|r| r.is_trim).map(|r| r.length_bytes).sum();
+    let freed = file.pieces() * file.append.0;
+    // With reuse, a few blocks are allocated again first.
+    if policy.model.needs_trim() && discarded < freed - freed / 100 {
+        return Err(Failure::run(format!(
+            "policy {}: of {} that the removal freed, the kernel discarded {} within {} s; expected all of it",
+            policy.kernel,
+            Bytes(freed),
+            Bytes(discarded),
+            DRAIN.as_secs_f64()
         )));
     }
-    cases.retain(|case| only.is_empty() || only.contains(&name(case)));
-    Ok((guests::image(&target())?, cases))
-}
-
-/// Runs each append size, with and without discard, in one boot and in the model.
-fn run(request: &Request) -> Result<ExperimentResult, Failure> {
-    let (image, cases) = choice(&request.only)?;
-    let runs = request.boot(MEMORY_OF_RUN, &cases, |case| run_case(request, &image, case))?;
-    Ok(evaluate_on_kernel(&runs, request.seed))
-}
-
-fn run_case(request: &Request, image: &KernelImage, case: KernelCase) -> Result<KernelRun, Failure> {
-    let seed = request.seed;
-    let timed = Timed::Append(Fragmenting::of_append(case.append));
-    let cell = KernelCell {
-        device: &Profile::embedded(DEVICE).expect("the device is built in"),
-        target: &target(),
-        policy: if case.discard { KernelPolicy::Commit } else { KernelPolicy::Off },
-        workload: &KernelWorkload::Timed(timed.to_string()),
-        utilization_percent: None,
-        rep: 0,
-        seed,
-    };
-    let cell = cell.run(&guests::guest(image, GUEST_MEMORY, &request.bounds)?).map_err(guests::failure)?;
-    let WorkloadFigures::Append(figures) = cell.workload else {
-        return Err(Failure::run("the guest ran a different workload"));
-    };
-    let host = HostConfig::in_guest(KERNEL.parse().expect("it is a version"), GUEST_MEMORY);
-    let model = run_size_on(host, &device(), case.policy(), case.append, 0, seed).map_err(Failure::run)?;
-    Ok(KernelRun { case, kernel: SimDuration(figures.fsync_ns), model: model.fsync })
+    Ok(real_ext4::issue(requests))
 }
 
 /// Makes the figure and its claims.
-fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
-    let of = |discard, side: fn(&KernelRun) -> SimDuration| -> Vec<(Bytes, f64)> {
-        let runs = runs.iter().filter(|run| run.case.discard == discard);
-        runs.map(|run| (run.case.append, milliseconds(side(run)))).collect()
+fn evaluate(
+    experiment: &Experiment,
+    shown: &Shown,
+    kernel: RealKernel,
+    runs: &[SizePair],
+    seed: u64,
+) -> ExperimentResult {
+    let pairs = |of: &dyn Fn(&Side) -> f64| -> Vec<Pair> {
+        let of_policy = |runs: &[SizePair]| Pair {
+            name: runs[0].policy.clone(),
+            points: runs
+                .iter()
+                .map(|run| (((run.append.0 >> 10) as f64).into(), of(&run.kernel), of(&run.model)))
+                .collect(),
+        };
+        runs.chunk_by(|a, b| a.policy == b.policy).map(of_policy).collect()
     };
-    let kernel = |run: &KernelRun| run.kernel;
-    let model = |run: &KernelRun| run.model;
-    let (with, without) = (of(true, kernel), of(false, kernel));
-    let (model_with, model_without) = (of(true, model), of(false, model));
     let mut figures = Figures::default();
-    let sides = [
-        ("discard", &with),
-        ("nodiscard", &without),
-        ("model.discard", &model_with),
-        ("model.nodiscard", &model_without),
-    ];
-    for (name, points) in sides {
-        figures.set(name, points.iter().map(|point| point.1));
-        let smallest = points.iter().find(|point| point.0 == Bytes::kib(64));
-        figures.set(format!("{name}.64k"), smallest.map(|point| point.1));
+    let times = pairs(&|side| milliseconds((shown.of)(side)));
+    for pair in &times {
+        figures.set(&pair.name, pair.points.iter().map(|point| point.1));
+        let smallest = runs.iter().find(|run| run.policy == pair.name && run.append == Bytes::kib(64));
+        figures.set(format!("{}.64k", pair.name), smallest.map(|run| milliseconds((shown.of)(&run.kernel))));
     }
-    let series = |name: &str, points: &[(Bytes, f64)]| Series {
-        name: name.to_owned(),
-        points: points.iter().map(|&(size, ms)| Point::new((size.0 >> 10) as f64, ms)).collect(),
-    };
-    let plot = Plot {
-        title: format!("fsync after the removal of a 1 GiB file, ext4 of Linux {KERNEL} on {DEVICE}"),
-        kind: PlotKind::Lines,
-        x: Axis::log("append_kib", "append size", "KiB"),
-        y: Axis::log("fsync_ms", "fsync latency", "ms"),
-        series: vec![
-            series("real, discard", &with),
-            series("model, discard", &model_with),
-            series("real, nodiscard", &without),
-            series("model, nodiscard", &model_without),
-        ],
-    };
-    FIGURE_3_KERNEL.judge(&figures, ExperimentRows::Plots(vec![plot]), 1, seed)
+    // What sends no TRIM takes no time to issue them.
+    let timed: Vec<Pair> =
+        times.into_iter().filter(|pair| pair.points.iter().any(|point| point.1 > 0.0)).collect();
+    real_ext4::name_sides(&mut figures, &timed);
+    let x = Axis::log("append_kib", "append size", "KiB");
+    let mut plots = real_ext4::plots(shown.title, PlotKind::Lines, &x, &shown.y, &timed);
+    let commands = pairs(&|side| side.issue.commands as f64);
+    let y = Axis::log("trim_commands", "TRIM commands", "");
+    plots.extend(real_ext4::plots("TRIM commands for the removed file", PlotKind::Lines, &x, &y, &commands));
+    experiment.judge_on(kernel, &figures, ExperimentRows::Plots(plots), 1, seed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::lazy::{FIGURE_3, FIGURE_4};
 
-    fn runs(each_us: u64, model_percent: u64) -> Vec<KernelRun> {
-        let run = |case: KernelCase| {
-            let pieces = if case.discard { (1 << 30) / case.append.0 } else { 0 };
-            let us = 2_000 + each_us * pieces;
-            let kernel = SimDuration::from_micros(us);
-            KernelRun { case, kernel, model: SimDuration::from_micros(us * model_percent / 100) }
+    /// Invents runs on a kernel that takes `each_us` for a TRIM one by one and `share_percent` of it in parallel; the
+    /// model takes `model_percent` of that.
+    fn runs(each_us: u64, share_percent: u64, model_percent: u64) -> Vec<SizePair> {
+        let run = |policy: &str, append: Bytes| {
+            let serial = each_us * Fragmenting::of_append(append).pieces();
+            let parallel = serial * share_percent / 100;
+            let (fsync, issue, commands) = match policy {
+                "commit" => (2_000 + serial, serial, 1),
+                "off" => (2_000, 0, 0),
+                _ => (2_000, parallel, 1),
+            };
+            let side = |percent: u64| Side {
+                fsync: SimDuration::from_micros(fsync * percent / 100),
+                issue: Issue { commands, time: SimDuration::from_micros(issue * percent / 100) },
+            };
+            SizePair { policy: policy.to_owned(), append, kernel: side(100), model: side(model_percent) }
         };
-        kernel_cases().into_iter().map(run).collect()
+        POLICIES.iter().flat_map(|policy| sizes().map(move |size| run(policy, size))).collect()
     }
 
-    fn met(runs: &[KernelRun]) -> Vec<String> {
-        evaluate_on_kernel(runs, 1)
-            .claims
-            .into_iter()
-            .filter(|claim| claim.met)
-            .map(|claim| claim.id)
-            .collect()
+    fn met(experiment: &Experiment, shown: &Shown, runs: &[SizePair]) -> Vec<String> {
+        let result = evaluate(experiment, shown, RealKernel::invented(), runs, 1);
+        assert!(result.finding.starts_with("On the ext4 of Linux 6.12.1"), "{}", result.finding);
+        result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+    }
+
+    const NEAR_3: [&str; 4] =
+        ["lazy-3-model-commit", "lazy-3-model-lazy", "lazy-3-model-lazy+reuse", "lazy-3-model-off"];
+
+    #[test]
+    fn claims_are_judged_on_the_kernel_and_the_model_by_how_near_it_is() {
+        let papers = ["lazy-fsync-64k", "lazy-fsync-all-sizes", "lazy-fsync-spread"];
+        let of_kernel = [&papers[..], &["lazy-3-grows", "lazy-3-off-64k"]].concat();
+        assert_eq!(met(&FIGURE_3, &FSYNC, &runs(130, 40, 110)), [&of_kernel[..], &NEAR_3].concat());
+        assert_eq!(met(&FIGURE_3, &FSYNC, &runs(130, 40, 80)), of_kernel, "the model is far");
+        assert_eq!(met(&FIGURE_3, &FSYNC, &runs(0, 40, 110)), NEAR_3, "TRIMs cost nothing");
+        let near = ["lazy-4-model-commit", "lazy-4-model-lazy", "lazy-4-model-lazy+reuse"];
+        let all = [&["lazy-issue-time"], &near[..]].concat();
+        assert_eq!(met(&FIGURE_4, &ISSUE, &runs(130, 40, 90)), all);
+        assert_eq!(met(&FIGURE_4, &ISSUE, &runs(130, 100, 90)), near, "they do not overlap");
+        assert_eq!(met(&FIGURE_4, &ISSUE, &runs(130, 40, 120)), all[..1]);
     }
 
     #[test]
-    fn claims_hold_where_discards_rule_and_the_model_is_near_and_fail_otherwise() {
-        let all = ["lazy-kernel-grows", "lazy-kernel-64k", "lazy-kernel-model", "lazy-kernel-model-off"];
-        assert_eq!(met(&runs(50, 110)), all);
-        assert_eq!(met(&runs(50, 80)), all[..2]);
-        assert_eq!(met(&runs(0, 100)), all[2..]);
-        assert!(met(&[]).is_empty());
+    fn on_a_real_kernel_less_is_built_in() {
+        use crate::experiment::result::Role;
+        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), &runs(130, 40, 100), 1);
+        let checks = result.claims.iter().filter(|claim| claim.role == Role::Check).count();
+        assert_eq!((checks, result.claims.len()), (8, 9));
+        assert!(result.claims.iter().all(|claim| claim.because.is_none() == (claim.role == Role::Check)));
+    }
+
+    #[test]
+    fn a_stock_kernel_is_asked_nothing_about_lazy() {
+        let runs: Vec<SizePair> =
+            runs(130, 40, 100).into_iter().filter(|run| !run.policy.contains("lazy")).collect();
+        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), &runs, 1);
+        assert!(result.claims.iter().all(|claim| claim.met), "{:#?}", result.claims);
+        assert!(
+            result.finding.contains("Not tried: lazy-fsync-64k, lazy-fsync-all-sizes"),
+            "{}",
+            result.finding
+        );
     }
 
     #[test]
     fn what_there_is_not_is_refused() {
         let refused = choice(&["48".to_owned()]);
         assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("64, 128") && m.contains("65536")));
+        assert!(
+            matches!(check(&["64".to_owned()], None), Err(Failure::Usage(m)) if m.contains("--on kernel"))
+        );
     }
 }

@@ -8,10 +8,10 @@ use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting, Note};
 
-use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds};
+use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds, on_kernel};
 use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::{Experiment, Host, Request, policies};
+use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
@@ -21,8 +21,11 @@ pub static FIGURE_3: Experiment = Experiment {
     question: "How long does fsync take after the removal of a fragmented file?",
     reps: REPS,
     claims: include_str!("../../../../../experiments/lazy-3/claims.toml"),
-    host: Host::Model,
-    run: |request| Ok(evaluate_figure_3(&run(request)?, request.seed)),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
+    run: |request| match &request.target {
+        None => Ok(evaluate_figure_3(&run(request)?, request.seed)),
+        Some(target) => on_kernel::run(request, target, &FIGURE_3, &on_kernel::FSYNC),
+    },
 };
 
 /// Figure 4.
@@ -31,8 +34,11 @@ pub static FIGURE_4: Experiment = Experiment {
     question: "How long does it take to issue all TRIMs of a removed file?",
     reps: REPS,
     claims: include_str!("../../../../../experiments/lazy-4/claims.toml"),
-    host: Host::Model,
-    run: |request| Ok(evaluate_figure_4(&run(request)?, request.seed)),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
+    run: |request| match &request.target {
+        None => Ok(evaluate_figure_4(&run(request)?, request.seed)),
+        Some(target) => on_kernel::run(request, target, &FIGURE_4, &on_kernel::ISSUE),
+    },
 };
 
 /// Both figures come from the same runs: every policy at every append size.

@@ -2,16 +2,17 @@
 
 use trimwise::compare::cell::CellError;
 use trimwise::compare::statistics;
+use trimwise::fs::host::HostConfig;
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
-use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds};
+use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds, table2_on_kernel};
 use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::{Experiment, Host, Request, policies};
+use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
@@ -21,21 +22,24 @@ pub static TABLE_2: Experiment = Experiment {
     question: "How long does a write wait that needs a block on a full file system?",
     reps: REPS,
     claims: include_str!("../../../../../experiments/lazy-table2/claims.toml"),
-    host: Host::Model,
-    run,
+    host: Host::ModelOrKernel(real_ext4::KERNEL, table2_on_kernel::check),
+    run: |request| match &request.target {
+        None => run(request),
+        Some(target) => table2_on_kernel::run(request, target),
+    },
 };
 
 /// The published figures, as printed. They do not say whether an fsync preceded the write.
 const PUBLISHED: &str = include_str!("../../../../../experiments/lazy-table2/published.csv");
 
 /// Returns the published latency of a policy, in milliseconds.
-fn published_ms(policy: &str) -> Option<f64> {
+pub(super) fn published_ms(policy: &str) -> Option<f64> {
     let mut rows = PUBLISHED.lines().filter_map(|line| line.split_once(','));
     rows.find(|(name, _)| *name == policy)?.1.parse().ok()
 }
 
 /// The files, of which one is removed; assumed to be those of the append benchmark at its smallest append.
-const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
+pub(super) const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
 
 /// With and without an fsync between removal and write.
 pub const FSYNC: [bool; 2] = [true, false];
@@ -65,7 +69,23 @@ pub fn run_write(
     rep: u32,
     seed: u64,
 ) -> Result<WriteRun, CellError> {
-    Setup { host: host(), ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
+    run_write_on(host(), ssd, policy, fsync, rep, seed)
+}
+
+/// Does the same on another host.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub(super) fn run_write_on(
+    host: HostConfig,
+    ssd: &SsdConfig,
+    policy: PolicySpec,
+    fsync: bool,
+    rep: u32,
+    seed: u64,
+) -> Result<WriteRun, CellError> {
+    Setup { host, ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
         let draw = seed ^ u64::from(rep) << 32;
         let mut full = full_write::fill(&fs, &FILE, full_write::FILES_MAX).await?;
         fs.drain_discards().await;

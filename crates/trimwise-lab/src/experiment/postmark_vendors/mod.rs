@@ -32,7 +32,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "Does ext4's discard cost PostMark anything, on six vendors' drives of 2010?",
     reps: 10,
     claims: include_str!("../../../../../experiments/postmark-vendors/claims.toml"),
-    host: Host::ModelOrKernel(check),
+    host: Host::ModelOrKernel("6.12:ext4", check),
     run: |request| match &request.target {
         None => run(request),
         Some(target) => run_on_kernel(request, target),

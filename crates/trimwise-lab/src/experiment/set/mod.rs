@@ -4,8 +4,11 @@
 //! are drawn without numbers, so only their shape is checked. Both use one drive, one host and one way of ageing;
 //! [`Setting`] and the READMEs document what the source leaves open.
 
+mod on_kernel;
 pub mod one_a;
+mod one_a_on_kernel;
 pub mod one_b;
+mod one_b_on_kernel;
 
 use trimwise::block::BlockQueue;
 use trimwise::compare::cell::{CellError, SETTLING, commit_phase};
@@ -63,6 +66,18 @@ impl Setting {
             },
             turnovers: (5, 20),
         }
+    }
+
+    /// Returns a sixteenth of this setting in everything that has a size.
+    #[must_use]
+    pub fn sixteenth(mut self) -> Self {
+        self.ssd.capacity_bytes /= 16;
+        let geometry = &mut self.ssd.geometry;
+        geometry.blocks_per_plane = geometry.blocks_per_plane.map(|blocks| blocks / 16 + 2);
+        self.workload.number /= 16;
+        self.workload.transactions /= 16;
+        self.host.memory.0 /= 16;
+        self
     }
 }
 

@@ -8,10 +8,10 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Lpn, UnitRange};
 
-use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
+use super::{Aged, DEVICE, Run, Setting, one_a_on_kernel, plot, postmark_on};
 use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::{Experiment, Host, Request, policies};
+use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, PlotKind};
 
@@ -21,8 +21,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "How full must a drive be before TRIM at every commit is worth its time to PostMark?",
     reps: 1,
     claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
-    host: Host::Model,
-    run: run_all,
+    host: Host::ModelOrKernel(real_ext4::KERNEL, one_a_on_kernel::check),
+    run: |request| match &request.target {
+        None => run_all(request),
+        Some(target) => one_a_on_kernel::run(request, target),
+    },
 };
 
 /// Utilizations of the drive, in percent.
@@ -122,7 +125,7 @@ impl Measured {
 
     /// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark
     /// takes under `commit` with each step of utilization.
-    fn figures(&self) -> Figures {
+    pub(super) fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         let both = |u: u64| Some((self.time_s("commit", u)?, self.time_s("off", u)?));
         let longer = |u: u64| both(u).map(|(on, off)| on - off);

@@ -5,10 +5,10 @@ use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
 use trimwise::policy::PolicySpec;
 
-use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
+use super::{Aged, DEVICE, Run, Setting, one_b_on_kernel, plot, postmark_on};
 use crate::experiment::claims::Figures;
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::{Experiment, Host, Request, policies};
+use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind};
 
@@ -18,8 +18,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?",
     reps: 1,
     claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
-    host: Host::Model,
-    run: run_all,
+    host: Host::ModelOrKernel(real_ext4::KERNEL, one_b_on_kernel::check),
+    run: |request| match &request.target {
+        None => run_all(request),
+        Some(target) => one_b_on_kernel::run(request, target),
+    },
 };
 
 /// Utilizations of the file system in percent, one after another.
@@ -138,7 +141,7 @@ impl Measured {
     }
 
     /// Returns the figures that the claims are about: the time of PostMark, without and with the adjusting.
-    fn figures(&self) -> Figures {
+    pub(super) fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for policy in &self.policies {
             figures.set(policy, self.postmark_s(policy));

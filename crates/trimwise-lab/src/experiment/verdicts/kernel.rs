@@ -67,11 +67,11 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
 fn run_kernel(request: &Request, image: &KernelImage, case: Case, rep: u32) -> Result<Side, Failure> {
     let guest = guests::guest(image, MEMORY, &request.bounds)?;
     let file_system = FileSystem::Ext4;
-    let policy = KernelPolicy::parse(case.policy, file_system).map_err(Failure::run)?;
+    let policy = KernelPolicy::parse(case.policy, &target(case.linux)).map_err(Failure::run)?;
     let draw = Case::draw_seed(request.seed, rep);
     let mut steps = vec![
         Step::Mkfs { file_system, options: Vec::new() },
-        Step::Mount { file_system, options: policy.mount_option(file_system).to_owned() },
+        Step::Mount { file_system, options: policy.mount_option(file_system) },
     ];
     steps.extend(policy.trim_every());
     steps.extend([

@@ -1,7 +1,7 @@
 //! Bytes that say which operation wrote them, and where in a file they belong.
 //!
 //! A file is a row of cells of 16 bytes. A cell holds the number of the operation that wrote it, its own number in the
-//! file, and a checksum of both. Writes may begin and end within a cell, which then has parts of two: those bytes are
+//! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes may begin and end within a cell, which then has parts of two: those bytes are
 //! reported as they are, and whoever knows the candidates compares them ([`byte`]).
 
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ fn cell(operation: u32, number: u32) -> [u8; CELL_BYTES as usize] {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^= hash >> 31;
-    (u128::from(hash) << 64 | u128::from(tag)).to_le_bytes()
+    (u128::from(hash) << 64 | u128::from(tag ^ hash)).to_le_bytes()
 }
 
 /// Returns the byte at an offset in a file, as this operation writes it.
@@ -66,14 +66,11 @@ pub fn attribute(bytes: &[u8]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (number, found) in (0..).zip(bytes.chunks(CELL_BYTES as usize)) {
         let length = found.len() as u64;
-        let operation = match found {
-            [a, b, c, d, e, f, g, h, ..] if found.len() == CELL_BYTES as usize => {
-                let operation = u32::from_le_bytes([*e, *f, *g, *h]);
-                let is_here = u32::from_le_bytes([*a, *b, *c, *d]) == number;
-                (is_here && found == cell(operation, number)).then_some(operation)
-            }
-            _ => None,
-        };
+        let operation = found.try_into().ok().map(|cell: [u8; CELL_BYTES as usize]| {
+            let cell = u128::from_le_bytes(cell);
+            (((cell >> 64) ^ cell) as u64 >> 32) as u32
+        });
+        let operation = operation.filter(|&operation| found == cell(operation, number));
         let is_zero = found.iter().all(|&byte| byte == 0);
         match (runs.last_mut(), operation) {
             (Some(Run::Zeros(bytes)), None) if is_zero => *bytes += length,
@@ -106,6 +103,7 @@ mod tests {
         let expected = [Run::Zeros(16), raw(16..32), Run::Of(7, 48), raw(80..96), Run::Zeros(4)];
         assert_eq!(attribute(&file), expected);
         assert!((20..90).all(|at| file[at as usize] == byte(7, at)));
+        assert_ne!(byte(7, 32), byte(8, 32), "also the first byte of a cell tells them apart");
         let moved: Vec<u8> = file[32..].to_vec();
         assert!(matches!(attribute(&moved)[0], Run::Raw(_)), "the same bytes at another place");
         assert_eq!(attribute(&vec![0xdb; 9_000]), [Run::Garbage(9_000)]);

@@ -253,7 +253,7 @@ fn a_check_refuses_what_is_no_check_of_the_model() {
         ("--check kernel:6.1:ext4:discard", "--policy"),
         ("--check kernel:6.1:ext4 --target kernel:6.1:ext4", "--check does not go with --target"),
         ("--check kernel:6.1:ext4 --target dir:/mnt/x", "--check does not go with --target"),
-        ("--check kernel:6.1:ext4 --policy lazy ideal", "a stock kernel has none of these"),
+        ("--check kernel:6.1:ext4 --policy lazy ideal", "this kernel has none of these"),
     ] {
         let failure = run(&arguments(line), |_| panic!("it began")).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");

@@ -1,0 +1,246 @@
+//! The papers' policies on a real ext4, next to the model of that guest: what their experiments share.
+//!
+//! A patched kernel has all of them, with discards inside the commit, one at a time, as the papers' kernels had. A
+//! stock kernel has `off` and its own `commit`. The guest's processor takes no time, so the model's takes none either.
+
+use std::fmt::Display;
+
+use trimwise::fs::host::HostConfig;
+use trimwise::policy::PolicySpec;
+use trimwise::units::Bytes;
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::disk::{Disk, TraceEntry, Traced};
+use trimwise_uml::images::KernelImage;
+use trimwise_uml::job::{FileSystem, Step};
+
+use super::Request;
+use super::claims::Figures;
+use crate::failure::Failure;
+use crate::guests::{self, Ran, RealKernel};
+use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
+use trimwise::compare::watch::Issue;
+use trimwise::units::SimDuration;
+
+/// The kernel that has the papers' policies.
+pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";
+
+/// A policy on both sides.
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    /// Its name in figures and claims, where `commit` is what the papers call traditional.
+    pub name: String,
+    /// The kernel's.
+    pub kernel: KernelPolicy,
+    /// The model's.
+    pub model: PolicySpec,
+}
+
+/// A kernel, and the host that models it.
+pub(super) struct RealExt4 {
+    pub image: KernelImage,
+    pub target: KernelTarget,
+    pub memory: Bytes,
+    pub host: HostConfig,
+}
+
+impl RealExt4 {
+    /// Finds the kernel of a target. Its guests have this much memory.
+    pub fn new(target: &KernelTarget, memory: Bytes) -> Result<Self, Failure> {
+        if target.file_system != FileSystem::Ext4 {
+            return Err(Failure::usage(format!(
+                "--on kernel:{target}: the experiment is about ext4; expected kernel:VERSION:ext4"
+            )));
+        }
+        let linux = target.kernel.version().parse().map_err(Failure::usage)?;
+        Ok(Self {
+            image: guests::image(target)?,
+            target: target.clone(),
+            memory,
+            host: HostConfig::in_guest(linux, memory),
+        })
+    }
+
+    /// Returns those of an experiment's policies that a target's kernel has.
+    pub fn policies_of(target: &KernelTarget, names: &[&str]) -> Vec<Policy> {
+        let policy = |name: &&str| {
+            let text = match *name {
+                "commit" if target.has_ext4_trim() => "serial".to_owned(),
+                gate if gate.starts_with("set:") && !gate.contains('+') => format!("{gate}+serial"),
+                other => other.to_owned(),
+            };
+            let kernel = KernelPolicy::parse(&text, target).ok()?;
+            Some(Policy { name: (*name).to_owned(), kernel, model: text.parse().ok()? })
+        };
+        names.iter().filter_map(policy).collect()
+    }
+
+    /// Returns the kernel as results name it.
+    pub fn named(&self) -> Result<RealKernel, Failure> {
+        RealKernel::of(&self.image, &self.target)
+    }
+
+    /// Returns the step that mounts the file system under a policy.
+    pub fn mount(&self, policy: KernelPolicy) -> Step {
+        let file_system = FileSystem::Ext4;
+        let own = policy.mount_option(file_system);
+        let options = match self.target.options.as_str() {
+            "" => own,
+            others => format!("{others},{own}"),
+        };
+        Step::Mount { file_system, options }
+    }
+
+    /// Does a job on a disk.
+    pub fn run(&self, request: &Request, disk: Disk, steps: Vec<Step>) -> Result<Ran, Failure> {
+        Ran::on(&guests::guest(&self.image, self.memory, &request.bounds)?, disk, steps)
+    }
+}
+
+/// The step that makes an ext4, which the papers' experiments all begin with.
+pub(super) fn mkfs() -> Step {
+    Step::Mkfs { file_system: FileSystem::Ext4, options: Vec::new() }
+}
+
+/// Chooses the parts that `--only` names; all if it names none.
+pub(super) fn chosen<T: Clone>(
+    all: &[T],
+    name: impl Fn(&T) -> String,
+    only: &[String],
+    what: &str,
+) -> Result<Vec<T>, Failure> {
+    let names: Vec<String> = all.iter().map(&name).collect();
+    if let Some(part) = only.iter().find(|part| !names.contains(part)) {
+        return Err(Failure::usage(format!("--only {part}: expected {what}: {}", names.join(", "))));
+    }
+    Ok(all.iter().filter(|one| only.is_empty() || only.contains(&name(one))).cloned().collect())
+}
+
+/// Refuses parts where the whole takes seconds.
+pub(super) fn whole_in_model(only: &[String]) -> Result<(), Failure> {
+    match only.first() {
+        None => Ok(()),
+        Some(part) => Err(Failure::usage(format!(
+            "--only {part}: the model runs all of it in seconds; expected no --only, or --on kernel"
+        ))),
+    }
+}
+
+/// Returns how discards were issued, from the kernel's requests since the removal of what they free.
+pub(super) fn issue(requests: &[TraceEntry]) -> Issue {
+    let discards = || requests.iter().filter(|request| request.kind == Traced::Discard);
+    let (Some(first), Some(acknowledged)) = (discards().next(), discards().map(|d| d.done_ns).max()) else {
+        return Issue::default();
+    };
+    // As in the model: since the last flush before it, which made the removal durable.
+    let flushes = requests.iter().filter(|r| r.kind == Traced::Flush && r.done_ns <= first.at_ns);
+    let durable = flushes.map(|flush| flush.done_ns).max().unwrap_or(first.at_ns);
+    Issue { commands: discards().count() as u64, time: SimDuration(acknowledged - durable) }
+}
+
+/// A figure of one policy on both sides, at each place of the x axis.
+pub(super) struct Pair {
+    pub name: String,
+    /// Place, kernel, model.
+    pub points: Vec<(Place, f64, f64)>,
+}
+
+/// Draws both sides, and how far the model is off.
+pub(super) fn plots(title: &str, kind: PlotKind, x: &Axis, y: &Axis, pairs: &[Pair]) -> Vec<Plot> {
+    let plot = |title: String, y: Axis, series: Vec<Series>| Plot {
+        title,
+        kind: if kind == PlotKind::StackedBars { PlotKind::Bars } else { kind },
+        x: x.clone(),
+        y,
+        series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
+    };
+    let series = |pair: &Pair, side: &dyn Display, of: fn(f64, f64) -> f64| {
+        let points = pair.points.iter().map(|(at, kernel, model)| (at, of(*kernel, *model)));
+        let points = points.filter(|(_, value)| value.is_finite() && (!y.log || *value > 0.0));
+        let points = points.map(|(at, value)| Point { x: at.clone(), y: value, range: None }).collect();
+        Series { name: format!("{}{side}", pair.name), points }
+    };
+    let sides = pairs.iter().flat_map(|pair| {
+        [series(pair, &", kernel", |kernel, _| kernel), series(pair, &", model", |_, model| model)]
+    });
+    let ratio = Axis::linear("model_over_kernel", "ratio", "");
+    let ratios = pairs.iter().map(|pair| series(pair, &"", |kernel, model| model / kernel));
+    vec![
+        plot(title.to_owned(), y.clone(), sides.collect()),
+        plot(format!("{title}: model over kernel"), ratio, ratios.collect()),
+    ]
+}
+
+/// Names the model's figures and the kernel's, for claims about how near they are.
+pub(super) fn name_sides(figures: &mut Figures, pairs: &[Pair]) {
+    for Pair { name, points } in pairs {
+        figures.set(format!("kernel.{name}"), points.iter().map(|point| point.1));
+        figures.set(format!("model.{name}"), points.iter().map(|point| point.2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(version: &str) -> KernelTarget {
+        KernelTarget {
+            kernel: version.parse().unwrap(),
+            file_system: FileSystem::Ext4,
+            options: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_the_papers_call_traditional_is_in_the_commit_one_by_one_where_the_kernel_has_that() {
+        let names = |version: &str| -> Vec<(String, String, String)> {
+            let names = ["off", "commit", "lazy", "set:40:80", "judicious"];
+            let policies = RealExt4::policies_of(&target(version), &names).into_iter();
+            policies.map(|p| (p.name, p.kernel.to_string(), p.model.to_string())).collect()
+        };
+        let same = |name: &str| (name.to_owned(), name.to_owned(), name.to_owned());
+        let serial = |name: &str, own: &str| (name.to_owned(), own.to_owned(), own.to_owned());
+        assert_eq!(
+            names("6.12+ext4-trim"),
+            [same("off"), serial("commit", "serial"), same("lazy"), serial("set:40:80", "set:40:80+serial")]
+        );
+        assert_eq!(names("6.12"), [same("off"), same("commit")]);
+    }
+
+    fn entry(kind: Traced, at_ns: u64, done_ns: u64) -> TraceEntry {
+        TraceEntry { at_ns, done_ns, kind, offset_bytes: 0, length_bytes: 4096, is_trim: false }
+    }
+
+    #[test]
+    fn discards_are_timed_from_the_end_of_their_commit() {
+        assert_eq!(issue(&[entry(Traced::Flush, 0, 5)]), Issue::default());
+        let requests = [
+            entry(Traced::Flush, 0, 5),
+            entry(Traced::Write, 5, 6),
+            entry(Traced::Flush, 6, 10),
+            entry(Traced::Discard, 12, 40),
+            entry(Traced::Discard, 13, 30),
+            entry(Traced::Flush, 14, 60),
+        ];
+        assert_eq!(issue(&requests), Issue { commands: 2, time: SimDuration(30) });
+    }
+
+    #[test]
+    fn a_figure_has_both_sides_and_their_ratio() {
+        let pairs =
+            [Pair { name: "off".to_owned(), points: vec![(10.0.into(), 2.0, 3.0), (20.0.into(), 0.0, 0.0)] }];
+        let x = Axis::linear("x", "x", "");
+        let plots = plots("t", PlotKind::Lines, &x, &Axis::log("y", "y", "s"), &pairs);
+        let ys = |plot: &Plot| -> Vec<Vec<f64>> {
+            plot.series.iter().map(|s| s.points.iter().map(|p| p.y).collect()).collect()
+        };
+        assert_eq!((ys(&plots[0]), ys(&plots[1])), (vec![vec![2.0], vec![3.0]], vec![vec![1.5]]));
+        assert_eq!(plots[0].series[1].name, "off, model");
+    }
+
+    #[test]
+    fn an_unknown_part_names_the_known_ones() {
+        let only = |part: &str| chosen(&[10, 20], ToString::to_string, &[part.to_owned()], "a utilization");
+        assert_eq!(only("20").ok(), Some(vec![20]));
+        assert!(matches!(only("30"), Err(Failure::Usage(m)) if m.contains("a utilization: 10, 20")));
+    }
+}

@@ -1,0 +1,106 @@
+//! `set-1a` and `set-1b` on a real ext4 in virtual time, next to the model of that guest.
+//!
+//! A run of PostMark on the whole drive takes some three minutes of this computer, so unless all of it is asked for,
+//! drive, files, transactions and memory are a sixteenth of the published ones, as in the tests of the model.
+//!
+//! The drive is aged once on each side. Every run begins on a copy: of the drive with its clock, and of the bytes. The
+//! guest's workloads write zeros, which take no memory here.
+
+use trimwise::compare::cell::{SETTLING, commit_phase};
+use trimwise::units::{Bytes, SimDuration};
+use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
+use trimwise_uml::job::{Outcome, Step};
+
+use super::{Aged, DEVICE, Run, Setting, age};
+use crate::experiment::Request;
+use crate::experiment::real_ext4::{RealExt4, mkfs};
+use crate::experiment::result::ExperimentResult;
+use crate::failure::Failure;
+use crate::guests::{self, Ran};
+use trimwise::profile::Profile;
+
+/// The machine's memory, as in the published setting; a sixteenth of that for a sixteenth of the drive.
+fn guest_memory(full: bool) -> Bytes {
+    if full { Bytes::gib(2) } else { Bytes::mib(128) }
+}
+
+/// Memory of this computer that one run takes: guest, both drives' models, and the metadata and small files.
+pub(super) const MEMORY_OF_RUN: Bytes = Bytes::mib(4_500);
+
+/// An aged drive on both sides.
+pub(super) struct Sides {
+    pub ext4: RealExt4,
+    /// The setting on the model of the guest.
+    pub setting: Setting,
+    pub kernel: Ran,
+    pub model: Aged,
+}
+
+/// Finds the kernel.
+pub(super) fn ext4(target: &KernelTarget, full: bool) -> Result<RealExt4, Failure> {
+    RealExt4::new(target, guest_memory(full))
+}
+
+/// Adds to a finding on what size it was made.
+pub(super) fn with_size(mut result: ExperimentResult, full: bool) -> ExperimentResult {
+    if !full {
+        result.finding += " On a sixteenth of the drive, with a sixteenth of the files, of the transactions and of the \
+                           memory; --full runs it whole.";
+    }
+    result
+}
+
+/// Ages a new drive on both sides.
+pub(super) fn age_both(request: &Request, target: &KernelTarget) -> Result<Sides, Failure> {
+    let ext4 = ext4(target, request.full)?;
+    let setting = if request.full { Setting::published() } else { Setting::published().sixteenth() };
+    let setting = Setting { host: ext4.host, ..setting };
+    let model = age(&setting, request.seed).map_err(Failure::run)?;
+    let mut device = Profile::embedded(DEVICE).expect("the drive is built in");
+    device.config = setting.ssd.clone();
+    let disk = new_disk(&device, request.seed, false).map_err(guests::failure)?;
+    let (times, percent) = setting.turnovers;
+    let mut steps = vec![mkfs(), ext4.mount(KernelPolicy::Off), Step::WriteZeros, adjust(100, request.seed)];
+    for turnover in 1..=u64::from(times) {
+        // Each step draws anew.
+        let seed = request.seed.wrapping_add(turnover << 40);
+        steps.extend([adjust(100 - percent.min(100), seed), adjust(100, !seed)]);
+    }
+    let kernel = ext4.run(request, disk, steps)?;
+    Ok(Sides { ext4, setting, kernel, model })
+}
+
+/// The step that deletes or creates files until this much is in use.
+pub(super) fn adjust(utilization_percent: u64, seed: u64) -> Step {
+    Step::Adjust { utilization_percent, seed }
+}
+
+/// The steps of a rest and of PostMark, as in the model; PostMark is the last.
+pub(super) fn postmark(setting: &Setting, rep: u32) -> [Step; 2] {
+    let rest = SETTLING + commit_phase(rep);
+    [Step::Sleep { ns: rest.as_nanos() }, Step::Postmark { config: setting.workload.to_text(), rep }]
+}
+
+/// Reads what a step of PostMark did.
+pub(super) fn run_of(ran: &Ran, step: usize) -> Result<Run, Failure> {
+    let total_s = ran.outcome(step, |outcome| match outcome {
+        Outcome::Cell(cell, _) => Some(cell.postmark()?.total_s),
+        _ => None,
+    })?;
+    let [before, after] = ran.marks.get(step..step + 2).unwrap_or_default() else {
+        return Err(Failure::run("the guest did not report when PostMark ran"));
+    };
+    let stats = after.stats.since(&before.stats);
+    let capacity = ran.port.drive().ssd().capacity_units();
+    Ok(Run {
+        device_utilization_percent: 100.0 * before.mapped_units as f64 / capacity as f64,
+        total_s,
+        write_amplification: stats.write_amplification(),
+        copied_gib: Bytes::from_units(stats.nand_units.gc).0 as f64 / Bytes::gib(1).0 as f64,
+        trim_commands: stats.trim.commands,
+        trim_s: SimDuration::from_nanos(stats.busy_ns.trim).as_secs_f64(),
+        // Neither is known of the kernel.
+        stale_percent: 0.0,
+        p99_ms: 0.0,
+    })
+}

@@ -1,0 +1,162 @@
+//! `set-1a` on a real ext4.
+
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::job::Step;
+
+use super::Run;
+use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
+use super::one_a::{self, EXPERIMENT, Measured, UTILIZATIONS};
+use crate::experiment::Request;
+use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::failure::Failure;
+use crate::guests::RealKernel;
+use crate::plot::{Axis, PlotKind};
+
+/// The source's policies.
+const POLICIES: [&str; 2] = ["off", "commit"];
+
+/// What runs unless more is asked for: enough for every claim.
+const SAMPLE: [u64; 5] = [40, 50, 80, 90, 100];
+
+/// Rejects utilizations that there are not, and kernels that this computer does not have.
+pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
+    let Some(target) = target else { return real_ext4::whole_in_model(only) };
+    choice(only, false)?;
+    on_kernel::ext4(target, false).map(drop)
+}
+
+fn choice(only: &[String], full: bool) -> Result<Vec<u64>, Failure> {
+    if only.is_empty() && !full {
+        return Ok(SAMPLE.to_vec());
+    }
+    chosen(&UTILIZATIONS, ToString::to_string, only, "a utilization in percent")
+}
+
+/// Both sides of a policy at a utilization.
+type Both = [Run; 2];
+
+/// Runs PostMark under both policies at each utilization, on the kernel and in the model.
+pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<ExperimentResult, Failure> {
+    let utilizations = choice(&request.only, request.full)?;
+    let sides = on_kernel::age_both(request, target)?;
+    let policies = RealExt4::policies_of(target, &POLICIES);
+    let steps = policies.len() as u32;
+    let runs = request.spread_in(MEMORY_OF_RUN, utilizations.len(), steps, |i, step| {
+        run_at(request, &sides, &policies, utilizations[i], step)
+    })?;
+    let names = policies.iter().map(|policy| policy.name.clone()).collect();
+    let result = evaluate(sides.ext4.named()?, names, &utilizations, &runs, request.seed);
+    Ok(on_kernel::with_size(result, request.full))
+}
+
+fn run_at(
+    request: &Request,
+    sides: &Sides,
+    policies: &[Policy],
+    utilization: u64,
+    after_each: &dyn Fn(),
+) -> Result<Vec<Both>, Failure> {
+    let Sides { ext4, setting, kernel, model } = sides;
+    let specs: Vec<_> = policies.iter().map(|policy| policy.model).collect();
+    let modelled =
+        one_a::run(setting, model, &specs, utilization, 0, request.seed, &|| ()).map_err(Failure::run)?;
+    // Trimmed, and with a new file system whose mkfs does not trim.
+    let prepare = vec![
+        ext4.mount(KernelPolicy::Off),
+        adjust(utilization, request.seed ^ utilization),
+        Step::Fitrim { minlen_bytes: 0 },
+        Step::Unmount,
+        mkfs(),
+    ];
+    let prepared = ext4.run(request, kernel.another(false)?, prepare)?;
+    let mut runs = Vec::new();
+    for (policy, model) in policies.iter().zip(modelled) {
+        let mut steps = vec![ext4.mount(policy.kernel), Step::WriteZeros];
+        steps.extend(postmark(setting, 0));
+        let last = steps.len() - 1;
+        let ran = ext4.run(request, prepared.another(false)?, steps)?;
+        runs.push([run_of(&ran, last)?, model]);
+        after_each();
+    }
+    Ok(runs)
+}
+
+/// Makes figures and claims; the claims are about the kernel.
+fn evaluate(
+    kernel: RealKernel,
+    policies: Vec<String>,
+    utilizations: &[u64],
+    runs: &[Vec<Both>],
+    seed: u64,
+) -> ExperimentResult {
+    let pairs = |of: fn(&Run) -> f64| -> Vec<Pair> {
+        let pair = |(policy, name): (usize, &String)| Pair {
+            name: name.clone(),
+            points: utilizations
+                .iter()
+                .zip(runs)
+                .map(|(&at, run)| ((at as f64).into(), of(&run[policy][0]), of(&run[policy][1])))
+                .collect(),
+        };
+        policies.iter().enumerate().map(pair).collect()
+    };
+    type Shown = (&'static str, Axis, fn(&Run) -> f64);
+    let shown: [Shown; 4] = [
+        ("PostMark", Axis::linear("execution_time_s", "execution time", "s"), |run| run.total_s),
+        ("What the drive writes", Axis::linear("write_amplification", "write amplification", ""), |run| {
+            run.write_amplification
+        }),
+        ("TRIM", Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"), |run| run.trim_s),
+        (
+            "The drive at the begin",
+            Axis::linear("valid_percent", "space that is valid in the drive", "%"),
+            |run| run.device_utilization_percent,
+        ),
+    ];
+    let x = Axis::linear("device_utilization_percent", "device utilization", "%");
+    let plots =
+        shown.iter().flat_map(|(title, y, of)| real_ext4::plots(title, PlotKind::Lines, &x, y, &pairs(*of)));
+    let plots = ExperimentRows::Plots(plots.collect());
+    let measured = Measured {
+        utilizations: utilizations.to_vec(),
+        policies: policies.clone(),
+        runs: runs.iter().map(|run| vec![run.iter().map(|both| both[0].clone()).collect()]).collect(),
+    };
+    let mut figures = measured.figures();
+    real_ext4::name_sides(&mut figures, &pairs(|run| run.total_s));
+    EXPERIMENT.judge_on(kernel, &figures, plots, 1, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Invents times of `off` and `commit` at the sample's utilizations; the model takes `model_percent` of them.
+    fn met(off: [f64; 5], commit: [f64; 5], model_percent: f64) -> Vec<String> {
+        let run = |total_s| Run { total_s, ..Run::default() };
+        let both = |s: f64| [run(s), run(s * model_percent / 100.0)];
+        let runs: Vec<Vec<Both>> =
+            off.iter().zip(commit).map(|(&off, on)| vec![both(off), both(on)]).collect();
+        let policies = POLICIES.map(str::to_owned).to_vec();
+        let result = evaluate(RealKernel::invented(), policies, &SAMPLE, &runs, 1);
+        result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+    }
+
+    #[test]
+    fn a_sample_tries_every_claim_on_the_kernel() {
+        let (off, commit) = ([330.0, 350.0, 530.0, 660.0, 980.0], [490.0, 500.0, 600.0, 660.0, 800.0]);
+        let all = ["set-1a-low", "set-1a-slope", "set-1a-gain", "set-1a-model-off", "set-1a-model-commit"];
+        assert_eq!(met(off, commit, 90.0), all);
+        assert_eq!(met(off, commit, 120.0), all[..3], "the model is far");
+        assert_eq!(met(off, [300.0, 310.0, 400.0, 450.0, 600.0], 100.0), all[1..], "TRIM costs nothing");
+        assert_eq!(met(off, [490.0; 5], 120.0), all[..1], "flat");
+    }
+
+    #[test]
+    fn parts_are_utilizations_and_only_of_the_kernel() {
+        assert_eq!(choice(&["95".to_owned(), "10".to_owned()], false).ok(), Some(vec![10, 95]));
+        assert!(matches!(choice(&["15".to_owned()], true), Err(Failure::Usage(m)) if m.contains("10, 20")));
+        assert!(check(&["95".to_owned()], None).is_err() && check(&[], None).is_ok());
+    }
+}

@@ -1,0 +1,145 @@
+//! `set-1b` on a real ext4.
+
+use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::job::Step;
+
+use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
+use super::one_b::{self, EXPERIMENT, Measured, PUBLISHED, Stage, UTILIZATIONS};
+use crate::experiment::Request;
+use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::failure::Failure;
+use crate::guests::RealKernel;
+use crate::plot::{Axis, PlotKind};
+
+/// Rejects policies that a kernel does not have, and kernels that this computer does not have.
+pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
+    let Some(target) = target else { return real_ext4::whole_in_model(only) };
+    choice(only, target)?;
+    on_kernel::ext4(target, false).map(drop)
+}
+
+fn choice(only: &[String], target: &KernelTarget) -> Result<Vec<Policy>, Failure> {
+    let all = RealExt4::policies_of(target, &PUBLISHED);
+    chosen(&all, |policy| policy.name.clone(), only, "a policy of the figure that the kernel has")
+}
+
+/// Both sides of a policy: all stages on the kernel, and in the model.
+type Both = [Vec<Stage>; 2];
+
+/// Takes the aged file system through all utilizations under each policy, on the kernel and in the model.
+pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<ExperimentResult, Failure> {
+    let policies = choice(&request.only, target)?;
+    let sides = on_kernel::age_both(request, target)?;
+    let runs = request.spread_in(MEMORY_OF_RUN, policies.len(), 1, |i, step| {
+        run_policy(request, &sides, &policies[i]).inspect(|_| step())
+    })?;
+    let names = policies.iter().map(|policy| policy.name.clone()).collect();
+    Ok(on_kernel::with_size(evaluate(sides.ext4.named()?, names, &runs, request.seed), request.full))
+}
+
+fn run_policy(request: &Request, sides: &Sides, policy: &Policy) -> Result<Both, Failure> {
+    let Sides { ext4, setting, kernel, model } = sides;
+    let modelled = one_b::run(setting, model, policy.model, 0, request.seed).map_err(Failure::run)?;
+    let mut steps = vec![ext4.mount(policy.kernel), Step::WriteZeros];
+    let mut stages = Vec::new();
+    for (stage, percent) in UTILIZATIONS.into_iter().enumerate() {
+        // Each step draws anew.
+        steps.push(adjust(percent, request.seed.wrapping_add((stage as u64) << 48)));
+        let adjusting = steps.len() - 1;
+        steps.extend(postmark(setting, 0));
+        stages.push((adjusting, steps.len() - 1));
+    }
+    let ran = ext4.run(request, kernel.another(false)?, steps)?;
+    let stage = |&(adjusting, postmark): &(usize, usize)| {
+        let adjusting_s = ran.duration_ns(adjusting) as f64 / 1e9;
+        Ok(Stage { adjusting_s, run: run_of(&ran, postmark)? })
+    };
+    Ok([stages.iter().map(stage).collect::<Result<_, Failure>>()?, modelled])
+}
+
+/// Makes figures and claims; the claims are about the kernel.
+fn evaluate(kernel: RealKernel, policies: Vec<String>, runs: &[Both], seed: u64) -> ExperimentResult {
+    let of_stage = |stage: usize, of: fn(&Stage) -> f64| Pair {
+        name: format!("{}: {} %", stage + 1, UTILIZATIONS[stage]),
+        points: policies
+            .iter()
+            .zip(runs)
+            .map(|(name, [kernel, model])| (name.clone().into(), of(&kernel[stage]), of(&model[stage])))
+            .collect(),
+    };
+    let by_stage = |of| -> Vec<Pair> { (0..UTILIZATIONS.len()).map(|stage| of_stage(stage, of)).collect() };
+    let sum = |stages: &[Stage], of: fn(&Stage) -> f64| stages.iter().map(of).sum::<f64>();
+    let of_all = |name: &str, of: fn(&Stage) -> f64| Pair {
+        name: name.to_owned(),
+        points: policies
+            .iter()
+            .zip(runs)
+            .map(|(policy, [kernel, model])| (policy.clone().into(), sum(kernel, of), sum(model, of)))
+            .collect(),
+    };
+    let x = Axis::linear("policy", "policy", "");
+    let time = Axis::linear("execution_time_s", "execution time", "s");
+    let whole = [
+        of_all("PostMark", |stage| stage.run.total_s),
+        of_all("with adjusting", |stage| stage.run.total_s + stage.adjusting_s),
+    ];
+    let plot = |title: &str, y: &Axis, pairs: &[Pair]| real_ext4::plots(title, PlotKind::Bars, &x, y, pairs);
+    let write_amplification = Axis::linear("write_amplification", "write amplification", "");
+    let plots = [
+        plot("The whole sequence", &time, &whole),
+        plot("PostMark at each utilization", &time, &by_stage(|stage| stage.run.total_s)),
+        plot(
+            "What the drive writes during PostMark",
+            &write_amplification,
+            &by_stage(|stage| stage.run.write_amplification),
+        ),
+        plot(
+            "TRIM during PostMark",
+            &Axis::linear("trim_time_s", "time of the drive", "s"),
+            &by_stage(|stage| stage.run.trim_s),
+        ),
+    ];
+    let measured = Measured {
+        policies: policies.clone(),
+        runs: runs.iter().map(|[kernel, _]| vec![kernel.clone()]).collect(),
+    };
+    let mut figures = measured.figures();
+    let [postmark, _] = &whole;
+    let by_policy: Vec<Pair> = postmark
+        .points
+        .iter()
+        .zip(&policies)
+        .map(|(point, name)| Pair { name: name.clone(), points: vec![point.clone()] })
+        .collect();
+    real_ext4::name_sides(&mut figures, &by_policy);
+    let rows = ExperimentRows::Plots(plots.into_iter().flatten().collect());
+    EXPERIMENT.judge_on(kernel, &figures, rows, 1, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::set::Run;
+
+    /// Invents totals of the published policies, in their order; the model takes `model_percent` of them.
+    fn met(totals: [f64; 8], model_percent: f64) -> Vec<String> {
+        let stages = |total: f64| {
+            let run = Run { total_s: total / 4.0, ..Run::default() };
+            vec![Stage { adjusting_s: 1.0, run }; UTILIZATIONS.len()]
+        };
+        let runs = totals.map(|total| [stages(total), stages(total * model_percent / 100.0)]);
+        let policies = PUBLISHED.map(str::to_owned).to_vec();
+        let result = evaluate(RealKernel::invented(), policies, &runs, 1);
+        result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+    }
+
+    #[test]
+    fn claims_are_judged_on_the_kernel_and_the_model_by_how_near_it_is() {
+        let totals = [900.0, 500.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0];
+        let papers = ["set-1b-on-beats-off", "set-1b-set-beats-on", "set-1b-high-watermark"];
+        assert_eq!(met(totals, 120.0), papers);
+        assert_eq!(met(totals, 110.0).len(), papers.len() + PUBLISHED.len());
+        assert_eq!(met([600.0, 500.0, 500.0, 510.0, 510.0, 550.0, 590.0, 700.0], 120.0), papers[1..]);
+    }
+}

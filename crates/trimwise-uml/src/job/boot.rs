@@ -1,0 +1,104 @@
+//! Options of the kernel's command line that a user adds.
+
+use std::str::FromStr;
+
+/// Options, apart from those that a guest cannot do without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BootOptions(Vec<String>);
+
+/// What decides how a guest runs: its memory, what it boots from, its console, its randomness, its environment.
+const OURS: [&str; 17] = [
+    "mem",
+    "root",
+    "rootfstype",
+    "rootflags",
+    "ro",
+    "rw",
+    "init",
+    "rdinit",
+    "initrd",
+    "panic",
+    "norandmaps",
+    "hostfs",
+    "umid",
+    "uml_dir",
+    "PATH",
+    "LC_ALL",
+    "noreboot",
+];
+
+/// The same by how a name begins: consoles, host devices and networks, randomness.
+const OURS_BEGIN: [&str; 10] =
+    ["con", "ssl", "stderr", "ubd", "eth", "vec", "random.", "virtio_uml.", "virtio_mmio.", "LD_"];
+
+/// What keeps a guest from stopping where virtual time stops, or from hearing of it.
+const OF_TIME: [&str; 8] = [
+    "time-travel",
+    "time-travel-start",
+    "clocksource",
+    "clock",
+    "nohz",
+    "highres",
+    "notsc",
+    "initcall_debug",
+];
+
+impl BootOptions {
+    /// Returns the words.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl FromStr for BootOptions {
+    type Err = String;
+
+    /// Parses words separated by spaces.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        if words.is_empty() {
+            return Err("expected options such as ext4.mballoc_debug=1, separated by spaces".to_owned());
+        }
+        for word in &words {
+            let name = word.split('=').next().unwrap_or_default();
+            let why = if OF_TIME.contains(&name) {
+                "decides what time is in the guest, which here is the drive's"
+            } else if OURS.contains(&name) || OURS_BEGIN.iter().any(|begin| name.starts_with(begin)) {
+                "is set by trimwise, which cannot run the guest otherwise"
+            } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !word.is_ascii() {
+                "is no option of a kernel's command line; expected NAME or NAME=VALUE"
+            } else {
+                continue;
+            };
+            return Err(format!("'{word}' {why}"));
+        }
+        Ok(Self(words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_cannot_do_without_is_refused() {
+        let parse = |text: &str| text.parse::<BootOptions>();
+        let options = parse(" loglevel=7  scsi_mod.use_blk_mq=1 slub_debug ").unwrap();
+        assert_eq!(
+            options.words().collect::<Vec<_>>(),
+            ["loglevel=7", "scsi_mod.use_blk_mq=1", "slub_debug"]
+        );
+        for (text, word) in [
+            ("quiet time-travel=inf-cpu", "'time-travel=inf-cpu' decides"),
+            ("clocksource=tsc", "'clocksource=tsc' decides"),
+            ("init=/bin/sh", "'init=/bin/sh' is set"),
+            ("con0=fd:0,fd:1", "is set by trimwise"),
+            ("random.trust_cpu=on", "is set by trimwise"),
+            ("--help", "is no option"),
+            ("=1", "is no option"),
+            (" ", "separated by spaces"),
+        ] {
+            assert!(parse(text).unwrap_err().contains(word), "{text}");
+        }
+    }
+}
