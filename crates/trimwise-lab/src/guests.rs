@@ -79,7 +79,7 @@ pub struct Bounds {
 pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Guest, Failure> {
     Ok(Guest {
         linux: image.linux.clone(),
-        preload: Some(image.preload.clone()),
+        preload: image.preload.clone(),
         daemon: None,
         init: this_program()?,
         memory,

@@ -158,7 +158,7 @@ impl Fault {
 pub type AtMark = Box<dyn FnMut(usize, &SparseStore, Changed) -> io::Result<()>>;
 
 /// A pending request: when it completes, its number, and for the ring its head and how much was written.
-type Pending = (SimTime, u64, u16, u32);
+pub(crate) type Pending = (SimTime, u64, u16, u32);
 
 /// A disk of the guest.
 pub struct Disk {
@@ -262,9 +262,9 @@ impl Disk {
         config
     }
 
-    /// Returns when the next request completes.
-    pub(crate) fn next_completion(&self) -> Option<SimTime> {
-        self.pending.peek().map(|Reverse((at, ..))| *at)
+    /// Returns the requests that wait for their completion, in no order.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Pending> {
+        self.pending.iter().map(|Reverse(pending)| *pending)
     }
 
     /// Returns the number of requests so far.
@@ -321,9 +321,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Passes the kernel all requests that complete by `now`; returns whether there were any, so an interrupt is due.
-    pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<bool> {
-        let mut any = false;
+    /// Completes all requests whose time has come by `now`.
+    pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<()> {
         while let Some(&Reverse((at, number, head, written))) = self.pending.peek()
             && at <= now
         {
@@ -333,9 +332,8 @@ impl Disk {
             }
             let (memory, queue) = front.queue()?;
             queue.add_used(memory, head, written).map_err(io::Error::other)?;
-            any = true;
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Carries out a request; returns when it completes and how many bytes were written to the guest.

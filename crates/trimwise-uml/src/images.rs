@@ -57,8 +57,14 @@ use patches::PatchSet;
 /// Our part of the kernel's configuration, over `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
 
-/// The library that replaces the host's randomness.
-const PRELOAD_SOURCE: &str = include_str!("preload.c");
+/// The library to preload: mends of what the kernel takes from the host, and its side of the line.
+const PRELOAD_SOURCE: &str = concat!(
+    include_str!("preload/mends.c"),
+    "\n",
+    include_str!("preload/line.c"),
+    "\n",
+    include_str!("preload/calls.c")
+);
 
 /// Targets, variables and their order, as `build` passes them to `make`; part of the hash.
 const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, USER, HOST fixed; 1";

@@ -1,16 +1,14 @@
 //! Boots a kernel in virtual time, advances time until it powers off, and ends it in every case.
 //!
-//! The order of events: while the kernel runs, it may send messages, which are served one by one. When it waits, the
-//! earlier of two things happens: the disk's next completion, or the time at which the kernel wants to run again. If
-//! both come at the same time, the completion is first. Nothing else advances time.
-//!
-//! Kernel and calendar take turns and never run at once. They stay on one processor, where a turn is a switch between
-//! two threads; on two, each turn wakes a sleeping processor, which on a virtual machine takes ten times as long.
+//! Time advances in the kernel's own process, where a library is its calendar (`line`). This process acts when the
+//! kernel has requests for a disk; meanwhile the kernel waits. So the two take turns and never run at once. They stay on
+//! one processor, where a turn is a switch between two threads; on two, each turn wakes a sleeping processor, which on a
+//! virtual machine takes ten times as long.
 //!
 //! # What ends a run
 //!
 //! The kernel powers off (its init has ended), or one of these happens, each an error with the guest's last lines: it
-//! panics or is killed (the connection breaks), it is silent for [`Limits::silence`], it sleeps for ever, or it exceeds
+//! panics or is killed (its process ends), it is silent for [`Limits::silence`], it sleeps for ever, or it exceeds
 //! [`Limits::wall`] or [`Limits::virtual_time`]. In each case the kernel's process group is killed before the result is
 //! returned; if this process is killed, so is the kernel's.
 
@@ -19,8 +17,8 @@ mod processor;
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,20 +29,20 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use thiserror::Error;
-use trimwise::units::{Bytes, SimDuration, SimTime};
+use trimwise::units::{Bytes, SimTime};
 
-use crate::calendar::Calendar;
 use crate::disk::Disk;
-use crate::vhost::{Event, FrontEnd};
+use crate::line::{Completion, DISKS_MAX, Line, Word};
+use crate::vhost::FrontEnd;
 pub(super) use console::{complains, complaints, last_lines};
 use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
-/// How far a kernel may run without a message, in its own time; a guest that only sleeps would never send another one.
-const FREE_SPAN_MAX: SimDuration = SimDuration::from_secs(60);
+/// How often this process looks after a kernel that says nothing: whether it lives, and its limits.
+const STEP: Duration = Duration::from_millis(50);
 
-/// Turns of a run between checks of its limits; a turn takes some 50 us.
-const TURNS_BETWEEN_CHECKS: u64 = 4096;
+/// Words of the kernel between checks of its limits; a word takes some 20 us.
+const WORDS_BETWEEN_CHECKS: u64 = 4096;
 
 /// Where a guest looks for programs: folders of the host, whose files it sees.
 pub const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -59,7 +57,7 @@ pub(super) const CONSOLE: &str = "console";
 /// How long a run may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Without any message from the kernel: it computes, or hangs. Default: two minutes.
+    /// Without any word from the kernel: it computes, or hangs. Default: two minutes.
     pub silence: Duration,
     /// In all, real time. Default: one hour.
     pub wall: Duration,
@@ -82,8 +80,8 @@ impl Default for Limits {
 pub struct Machine {
     /// The kernel: a User-Mode Linux program.
     pub linux: PathBuf,
-    /// A library that is preloaded into its process and makes the host's randomness constant.
-    pub preload: Option<PathBuf>,
+    /// The library that is preloaded into its process: its calendar.
+    pub preload: PathBuf,
     /// The guest's memory.
     pub memory: Bytes,
     /// A folder of its own: sockets, console, and the files that guest and host exchange. The guest's init is the
@@ -103,12 +101,8 @@ pub struct Machine {
 pub struct Ended {
     /// How long the guest ran, in its own time.
     pub virtual_time: SimTime,
-    /// Messages between kernel, calendar and disks.
-    pub messages: u64,
     /// Block requests.
     pub requests: u64,
-    /// Whether the calendar was in shared memory.
-    pub shared_calendar: bool,
 }
 
 /// Why a run has no result.
@@ -185,7 +179,12 @@ impl Machine {
             UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
                 .map_err(host(format!("cannot make the socket {name}")))
         };
-        let calendar = bind("time")?;
+        if disks.len() > DISKS_MAX {
+            let refused = io::Error::from(ErrorKind::InvalidInput);
+            return Err(host(format!("{} disks, expected at most {DISKS_MAX}", disks.len()))(refused));
+        }
+        let line = Line::new(&self.folder, self.limits.virtual_time)
+            .map_err(host(format!("cannot share memory in {}", self.folder.display())))?;
         let listeners: Vec<UnixListener> =
             (0..disks.len()).map(|i| bind(&format!("disk{i}"))).collect::<Result<_, _>>()?;
         let console = self.folder.join(CONSOLE);
@@ -196,9 +195,8 @@ impl Machine {
             machine: self,
             begin: Instant::now(),
             guest,
+            line,
             listeners,
-            calendar_listener: calendar,
-            calendar: None,
             fronts: disks.iter().map(|_| None).collect(),
             disks,
         };
@@ -207,7 +205,7 @@ impl Machine {
         let console = || last_lines(&console);
         match outcome {
             Ok(ended) => Ok(ended),
-            Err(Stop::Io(error)) if is_a_broken_connection(&error) => {
+            Err(Stop::BrokeOff) => {
                 Err(MachineError::BrokeOff { how: run.guest.how_it_ended(), console: console() })
             }
             Err(Stop::Io(source)) => {
@@ -226,10 +224,7 @@ impl Machine {
         let mut command = Command::new(&self.linux);
         command.current_dir(&self.folder);
         // The host's environment would reach only the kernel's own process, which needs none of it.
-        command.env_clear().env("HOME", ".").env("TMPDIR", MEMORY);
-        if let Some(preload) = &self.preload {
-            command.env("LD_PRELOAD", preload);
-        }
+        command.env_clear().env("HOME", ".").env("TMPDIR", MEMORY).env("LD_PRELOAD", &self.preload);
         command.arg(format!("mem={}M", self.memory.0 >> 20));
         command.args([
             "rootfstype=hostfs",
@@ -324,6 +319,7 @@ impl Guest {
 /// Why a run ends early.
 enum Stop {
     Io(io::Error),
+    BrokeOff,
     Silent,
     SleepsForEver(SimTime),
     TooLong(String),
@@ -336,85 +332,60 @@ impl From<io::Error> for Stop {
     }
 }
 
-fn is_a_broken_connection(error: &io::Error) -> bool {
-    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-}
-
 /// A run in progress.
 struct Run<'a> {
     machine: &'a Machine,
     begin: Instant,
     guest: Guest,
-    calendar_listener: UnixListener,
+    line: Line,
     listeners: Vec<UnixListener>,
-    calendar: Option<Calendar>,
     fronts: Vec<Option<FrontEnd>>,
     disks: &'a mut [Disk],
 }
 
 impl Run<'_> {
+    /// Serves the kernel until its process has ended.
     fn finish(&mut self) -> Result<Ended, Stop> {
-        self.calendar = Some(Calendar::new(self.accept_calendar()?)?);
-        match self.carry_on() {
-            // A kernel that powers off closes its connections; so does one that breaks off.
-            Err(Stop::Io(error)) if is_a_broken_connection(&error) && self.has_powered_off() => {}
-            Err(stop) => return Err(stop),
-            Ok(never) => match never {},
-        }
-        let calendar = self.calendar.as_ref().ok_or(Stop::Silent)?;
-        let fronts = self.fronts.iter().flatten().map(FrontEnd::messages).sum::<u64>();
-        Ok(Ended {
-            virtual_time: calendar.now()?,
-            messages: calendar.messages() + fronts,
-            requests: self.disks.iter().map(Disk::requests).sum(),
-            shared_calendar: calendar.shares_memory(),
-        })
-    }
-
-    /// Whether the kernel's process ends by itself, with success.
-    fn has_powered_off(&mut self) -> bool {
-        self.guest.wait(Duration::from_secs(30)).is_some_and(|status| status.success())
-    }
-
-    fn accept_calendar(&mut self) -> Result<UnixStream, Stop> {
-        let waiting = [&self.calendar_listener.as_fd(), &self.guest.exit.as_fd()]
-            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
-        let ready = self.poll(waiting)?;
-        if !ready[0] {
-            return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
-        }
-        Ok(self.calendar_listener.accept()?.0)
-    }
-
-    /// Carries out one event after another; ends with the kernel's connection.
-    fn carry_on(&mut self) -> Result<std::convert::Infallible, Stop> {
-        for turn in 0_u64.. {
-            if turn % TURNS_BETWEEN_CHECKS == 0 {
+        let (mut words, mut beats, mut beat) = (0_u64, 0, Instant::now());
+        loop {
+            let word = self.line.wait(STEP)?;
+            if word.is_none() || words % WORDS_BETWEEN_CHECKS == 0 {
                 self.check_limits()?;
             }
-            while !self.calendar()?.is_waiting() {
-                self.serve(None)?;
+            let Some(word) = word else {
+                if self.guest.wait(Duration::ZERO).is_some() {
+                    break;
+                }
+                if self.line.beats()? != beats {
+                    (beats, beat) = (self.line.beats()?, Instant::now());
+                } else if beat.elapsed() >= self.machine.limits.silence {
+                    return Err(Stop::Silent);
+                }
+                continue;
+            };
+            words += 1;
+            match word {
+                Word::Beyond(at) if at >= Line::NEVER => return Err(Stop::SleepsForEver(self.line.now()?)),
+                Word::Beyond(_) => {
+                    let seconds = self.machine.limits.virtual_time.0 / 1_000_000_000;
+                    return Err(Stop::TooLong(format!("{seconds} s of virtual time")));
+                }
+                Word::Connected(disk) => self.connect(disk)?,
+                Word::Message(disk) => self.set_up(disk)?,
+                Word::Kicked(disk) => self.take_requests(disk)?,
+                Word::Ended => break,
             }
-            let request = self.calendar()?.request()?;
-            let completion = self.next_completion();
-            let at = completion.min(request);
-            if at >= Calendar::NEVER {
-                return Err(Stop::SleepsForEver(self.calendar()?.now()?));
-            }
-            if at > self.machine.limits.virtual_time {
-                let seconds = self.machine.limits.virtual_time.0 / 1_000_000_000;
-                return Err(Stop::TooLong(format!("{seconds} s of virtual time")));
-            }
-            self.calendar()?.advance(at)?;
-            if completion <= request {
-                self.complete()?;
-            } else {
-                let next = self.next_completion().min(at + FREE_SPAN_MAX);
-                self.calendar()?.run(next)?;
-            }
+            self.line.go_on()?;
         }
-        unreachable!("a counter of 64 bits does not end")
+        self.note_completions()?;
+        // A kernel that breaks off ends too, but not with success.
+        match self.guest.wait(Duration::from_secs(30)) {
+            Some(status) if status.success() => Ok(Ended {
+                virtual_time: self.line.now()?,
+                requests: self.disks.iter().map(Disk::requests).sum(),
+            }),
+            _ => Err(Stop::BrokeOff),
+        }
     }
 
     fn check_limits(&self) -> Result<(), Stop> {
@@ -428,99 +399,51 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn calendar(&mut self) -> Result<&mut Calendar, Stop> {
-        self.calendar.as_mut().ok_or(Stop::Silent)
-    }
-
-    fn next_completion(&self) -> SimTime {
-        self.disks.iter().filter_map(Disk::next_completion).min().unwrap_or(Calendar::NEVER)
-    }
-
-    /// Gives the waiting kernel what completes now, disk by disk.
-    fn complete(&mut self) -> Result<(), Stop> {
-        let now = self.calendar()?.now()?;
-        for index in 0..self.disks.len() {
-            let Some(front) = &mut self.fronts[index] else { continue };
-            if self.disks[index].complete(front, now)? {
-                front.call()?;
-                while !self.serve(Some(index))? {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for one message and serves it. Returns whether it answered an interrupt of the disk `called`.
-    fn serve(&mut self, called: Option<usize>) -> Result<bool, Stop> {
-        // Descriptors to wait for: the calendar, each disk's connection or listener, the kernel's end, then the called
-        // disk's channel for interrupts.
-        let calendar = self.calendar.as_ref().ok_or(Stop::Silent)?;
-        let mut waiting = Vec::with_capacity(self.disks.len() + 3);
-        waiting.push(calendar.as_fd());
-        for (front, listener) in self.fronts.iter().zip(&self.listeners) {
-            waiting.push(front.as_ref().map_or(listener.as_fd(), AsFd::as_fd));
-        }
-        waiting.push(self.guest.exit.as_fd());
-        waiting.extend(called.and_then(|index| self.fronts[index].as_ref()).and_then(FrontEnd::backend));
-        let ready = self.poll(waiting.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)))?;
-        if ready[0] {
-            self.calendar()?.take_message()?;
-            return Ok(false);
-        }
-        for index in 0..self.disks.len() {
-            if ready[1 + index] {
-                self.serve_disk(index)?;
-                return Ok(false);
-            }
-        }
-        let ended = 1 + self.disks.len();
-        if let (Some(index), Some(true)) = (called, ready.get(ended + 1))
-            && let Some(front) = &mut self.fronts[index]
-        {
-            front.take_call_answer()?;
-            return Ok(true);
-        }
-        if ready[ended] {
-            // A process started by the kernel may outlive it and hold its connections open.
-            return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
-        }
-        Ok(false)
-    }
-
-    fn serve_disk(&mut self, index: usize) -> Result<(), Stop> {
-        let disk = &mut self.disks[index];
-        let Some(front) = &mut self.fronts[index] else {
-            let (socket, _) = self.listeners[index].accept()?;
-            self.fronts[index] = Some(FrontEnd::new(socket, disk.features(), disk.config())?);
-            return Ok(());
+    fn connect(&mut self, index: usize) -> Result<(), Stop> {
+        let (Some(listener), Some(disk)) = (self.listeners.get(index), self.disks.get(index)) else {
+            return Err(no_disk(index));
         };
-        if front.take_message()? == Event::Kick {
-            let calendar = self.calendar.as_mut().ok_or(Stop::Silent)?;
-            disk.take_requests(front, calendar.now()?)?;
-            let next = self.next_completion();
-            self.calendar()?.limit(next)?;
-            if let Some(front) = &mut self.fronts[index] {
-                front.acknowledge()?;
+        let (socket, _) = listener.accept()?;
+        self.fronts[index] = Some(FrontEnd::new(socket, disk.features(), disk.config())?);
+        Ok(())
+    }
+
+    fn set_up(&mut self, index: usize) -> Result<(), Stop> {
+        let Some(Some(front)) = self.fronts.get_mut(index) else { return Err(no_disk(index)) };
+        front.take_message()?;
+        let (address, size) = front.used_ring();
+        self.line.set_ring(index, address, size)?;
+        Ok(())
+    }
+
+    /// Completes what the library has passed on to the kernel since the list was set. In the guest's memory it is done
+    /// already, and done again the same.
+    fn note_completions(&mut self) -> Result<(), Stop> {
+        let Some(passed) = self.line.passed()? else { return Ok(()) };
+        for (disk, front) in self.disks.iter_mut().zip(&mut self.fronts) {
+            if let Some(front) = front {
+                disk.complete(front, passed)?;
             }
         }
         Ok(())
     }
 
-    /// Waits until one of these is readable, and returns which.
-    fn poll<'f>(&self, waiting: impl IntoIterator<Item = PollFd<'f>>) -> Result<Vec<bool>, Stop> {
-        let mut waiting: Vec<PollFd<'_>> = waiting.into_iter().collect();
-        let begin = Instant::now();
-        loop {
-            // In short steps, so that a stop request is noticed.
-            let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-            match poll(&mut waiting, Some(&step)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(waiting.iter().map(|fd| !fd.revents().is_empty()).collect()),
-                Err(errno) => return Err(io::Error::from(errno).into()),
-            }
-            self.check_limits()?;
-            if begin.elapsed() >= self.machine.limits.silence {
-                return Err(Stop::Silent);
-            }
-        }
+    fn take_requests(&mut self, index: usize) -> Result<(), Stop> {
+        self.note_completions()?;
+        let (Some(Some(front)), Some(disk)) = (self.fronts.get_mut(index), self.disks.get_mut(index)) else {
+            return Err(no_disk(index));
+        };
+        disk.take_requests(front, self.line.now()?)?;
+        let of_disk = |(disk, pending): (usize, &Disk)| {
+            let completion =
+                move |(at, number, head, written)| Completion { at, disk, number, head, written };
+            pending.pending().map(completion).collect::<Vec<_>>()
+        };
+        self.line.set_list(self.disks.iter().enumerate().flat_map(of_disk))?;
+        Ok(())
     }
+}
+
+fn no_disk(index: usize) -> Stop {
+    io::Error::new(ErrorKind::InvalidData, format!("the kernel has no disk {index}")).into()
 }

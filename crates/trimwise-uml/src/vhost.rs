@@ -1,15 +1,16 @@
 //! The kernel's side of a disk: vhost-user messages, guest memory, virtqueues.
 //!
-//! The kernel is the front end, like QEMU for a virtual machine. Queues are kicked and interrupts raised by messages in
-//! band (VHOST_USER_PROTOCOL_F_INBAND_NOTIFICATIONS) that are answered (REPLY_ACK), so that everything is part of one
-//! conversation. The crates `vhost` and `vhost-user-backend` notify by eventfd from threads of their own, which no
-//! calendar could order. Memory and queues are from rust-vmm (`vm-memory`, `virtio-queue`).
+//! The kernel is the front end, like QEMU for a virtual machine. It kicks queues and is interrupted by messages in band
+//! (VHOST_USER_PROTOCOL_F_INBAND_NOTIFICATIONS) that are answered (REPLY_ACK); these the library in its process keeps
+//! to itself (`line`), and only those that set up the disk arrive here. The crates `vhost` and `vhost-user-backend`
+//! notify by eventfd from threads of their own, which no calendar could order. Memory and queues are from rust-vmm
+//! (`vm-memory`, `virtio-queue`).
 //!
 //! Messages: <https://qemu-project.gitlab.io/qemu/interop/vhost-user.html>.
 
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -31,15 +32,12 @@ mod request {
     pub(crate) const SET_VRING_ERR: u32 = 14;
     pub(crate) const GET_PROTOCOL_FEATURES: u32 = 15;
     pub(crate) const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub(crate) const GET_QUEUE_NUM: u32 = 17;
     pub(crate) const SET_VRING_ENABLE: u32 = 18;
     pub(crate) const SET_BACKEND_REQ_FD: u32 = 21;
     pub(crate) const GET_CONFIG: u32 = 24;
     pub(crate) const SET_CONFIG: u32 = 25;
-    pub(crate) const VRING_KICK: u32 = 35;
 }
-
-/// To the kernel: this queue has completions.
-const BACKEND_VRING_CALL: u32 = 4;
 
 const FLAG_VERSION: u32 = 1;
 const FLAG_REPLY: u32 = 4;
@@ -55,28 +53,20 @@ const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 14;
 /// The most that the kernel's driver can ask for (MAX_SUPPORTED_QUEUE_SIZE in its virtio_uml.c).
 const QUEUE_SIZE_MAX: u16 = 256;
 
-/// What the disk must do after a message.
-#[derive(PartialEq, Eq)]
-pub enum Event {
-    /// There are new requests; call [`FrontEnd::acknowledge`] when they are taken.
-    Kick,
-    /// Nothing; the message was handled here.
-    Nothing,
-}
-
 /// One disk's connection.
 pub struct FrontEnd {
     socket: UnixStream,
-    /// The connection to the kernel for interrupts.
-    backend: Option<UnixStream>,
+    /// The connection for interrupts. The library keeps them to itself, but to the kernel it must not look broken.
+    _backend: Option<OwnedFd>,
     memory: Option<GuestMemoryMmap>,
     /// Each region's start in the kernel's own addresses, which rings use, its start in the guest's addresses, and its
     /// length.
     regions: Vec<(u64, u64, u64)>,
     queue: Queue,
+    /// Address of the queue's used ring, as the kernel told it.
+    used_ring: u64,
     features: u64,
     config: Vec<u8>,
-    messages: u64,
 }
 
 impl FrontEnd {
@@ -85,13 +75,13 @@ impl FrontEnd {
     pub fn new(socket: UnixStream, features: u64, config: Vec<u8>) -> io::Result<Self> {
         Ok(Self {
             socket,
-            backend: None,
+            _backend: None,
             memory: None,
             regions: Vec::new(),
             queue: Queue::new(QUEUE_SIZE_MAX).map_err(io::Error::other)?,
+            used_ring: 0,
             features: features | TRANSPORT_FEATURES,
             config,
-            messages: 0,
         })
     }
 
@@ -103,61 +93,24 @@ impl FrontEnd {
         }
     }
 
-    /// Returns the socket on which interrupts are acknowledged.
-    pub(crate) fn backend(&self) -> Option<BorrowedFd<'_>> {
-        self.backend.as_ref().map(AsFd::as_fd)
+    /// Returns the address of the queue's used ring, as the kernel told it, and its length.
+    pub(crate) fn used_ring(&self) -> (u64, u16) {
+        (self.used_ring, self.queue.size())
     }
 
-    /// Returns the messages so far, both ways.
-    pub fn messages(&self) -> u64 {
-        self.messages
-    }
-
-    /// Receives one message, which must be available.
-    pub(crate) fn take_message(&mut self) -> io::Result<Event> {
+    /// Receives one message, which must be available, and answers it.
+    pub(crate) fn take_message(&mut self) -> io::Result<()> {
         let (head, descriptors) = self.receive_head()?;
-        self.messages += 1;
         let [code, flags, length] = head;
         if length as usize > PAYLOAD_BYTES_MAX {
             return Err(invalid(format!("a vhost-user message of {length} bytes")));
         }
         let mut payload = vec![0; length as usize];
         self.socket.read_exact(&mut payload)?;
-        if code == request::VRING_KICK {
-            self.queue_of(&Fields(&payload))?;
-            return Ok(Event::Kick);
-        }
         match self.answer(code, &payload, descriptors)? {
-            Some(answer) => self.reply(code, &answer)?,
-            None if flags & FLAG_NEED_REPLY != 0 => self.reply(code, &0_u64.to_ne_bytes())?,
-            None => {}
-        }
-        Ok(Event::Nothing)
-    }
-
-    /// Answers a kick after its requests were taken.
-    pub(crate) fn acknowledge(&mut self) -> io::Result<()> {
-        self.reply(request::VRING_KICK, &0_u64.to_ne_bytes())
-    }
-
-    /// Raises the queue's interrupt. The kernel answers on [`FrontEnd::backend`]; meanwhile it may send other
-    /// messages.
-    pub fn call(&mut self) -> io::Result<()> {
-        self.messages += 1;
-        let Some(backend) = &mut self.backend else {
-            return Err(invalid("the kernel gave no channel for interrupts".to_owned()));
-        };
-        let words = [BACKEND_VRING_CALL, FLAG_VERSION | FLAG_NEED_REPLY, 8, 0, 0];
-        backend.write_all(&words.map(u32::to_ne_bytes).concat())
-    }
-
-    /// Receives the answer to [`FrontEnd::call`], which must be available.
-    pub(crate) fn take_call_answer(&mut self) -> io::Result<()> {
-        self.messages += 1;
-        let mut answer = [0; HEAD_BYTES + 8];
-        match &mut self.backend {
-            Some(backend) => backend.read_exact(&mut answer),
-            None => Err(invalid("an answer to no interrupt".to_owned())),
+            Some(answer) => self.reply(code, &answer),
+            None if flags & FLAG_NEED_REPLY != 0 => self.reply(code, &0_u64.to_ne_bytes()),
+            None => Ok(()),
         }
     }
 
@@ -172,6 +125,7 @@ impl FrontEnd {
         let answer = match code {
             request::GET_FEATURES => Some(self.features.to_ne_bytes().to_vec()),
             request::GET_PROTOCOL_FEATURES => Some(PROTOCOL_FEATURES.to_ne_bytes().to_vec()),
+            request::GET_QUEUE_NUM => Some(1_u64.to_ne_bytes().to_vec()),
             request::GET_CONFIG => {
                 let (offset, length) = (fields.u32(0)? as usize, fields.u32(4)? as usize);
                 let mut answer = fields.take::<HEAD_BYTES>(0)?.to_vec();
@@ -194,6 +148,7 @@ impl FrontEnd {
             request::SET_VRING_ADDR => {
                 let address = |at| -> io::Result<GuestAddress> { self.guest_address(fields.u64(at)?) };
                 let (descriptors, used, avail) = (address(8)?, address(16)?, address(24)?);
+                self.used_ring = fields.u64(16)?;
                 let queue = self.queue_of(&fields)?;
                 queue.try_set_desc_table_address(descriptors).map_err(io::Error::other)?;
                 queue.try_set_used_ring_address(used).map_err(io::Error::other)?;
@@ -215,11 +170,7 @@ impl FrontEnd {
                 Some([index, queue.next_avail().into()].map(u32::to_ne_bytes).concat())
             }
             request::SET_BACKEND_REQ_FD => {
-                let socket =
-                    descriptors.pop().ok_or_else(|| invalid("no descriptor came along".to_owned()))?;
-                let socket = UnixStream::from(socket);
-                socket.set_nonblocking(false)?;
-                self.backend = Some(socket);
+                self._backend = descriptors.pop();
                 None
             }
             request::SET_FEATURES
@@ -290,15 +241,8 @@ impl FrontEnd {
     }
 
     fn reply(&mut self, code: u32, payload: &[u8]) -> io::Result<()> {
-        self.messages += 1;
         let head = [code, FLAG_VERSION | FLAG_REPLY, payload.len() as u32].map(u32::to_ne_bytes).concat();
         self.socket.write_all(&[&head, payload].concat())
-    }
-}
-
-impl AsFd for FrontEnd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

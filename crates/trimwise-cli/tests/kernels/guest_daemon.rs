@@ -168,7 +168,7 @@ impl Script {
         let disk = new_disk(&profile, seed, true).unwrap().with_faults(self.faults);
         let guest = Guest {
             linux: kernel.linux.clone(),
-            preload: Some(kernel.preload.clone()),
+            preload: kernel.preload.clone(),
             init: env!("CARGO_BIN_EXE_trimwise").into(),
             daemon: trimwised(),
             memory: Bytes::mib(256),

@@ -43,7 +43,7 @@ fn machine(kernel: &KernelImage, folder: &Path, init: &str) -> Machine {
     }
     Machine {
         linux: kernel.linux.clone(),
-        preload: Some(kernel.preload.clone()),
+        preload: kernel.preload.clone(),
         memory: Bytes::mib(128),
         folder: folder.to_owned(),
         arguments: Vec::new(),
@@ -145,7 +145,7 @@ fn what_is_no_kernel_is_refused_plainly() {
     fs::write(&kernel, "no program").unwrap();
     let machine = Machine {
         linux: kernel.clone(),
-        preload: None,
+        preload: PathBuf::new(),
         memory: Bytes::mib(128),
         folder: folder.path().to_owned(),
         arguments: Vec::new(),
@@ -159,7 +159,7 @@ fn what_is_no_kernel_is_refused_plainly() {
 fn guest(kernel: &KernelImage) -> Guest {
     Guest {
         linux: kernel.linux.clone(),
-        preload: Some(kernel.preload.clone()),
+        preload: kernel.preload.clone(),
         init: env!("CARGO_BIN_EXE_trimwise").into(),
         daemon: None,
         memory: Bytes::mib(128),

@@ -38,7 +38,7 @@ pub const CATALOGUE: [Series; 3] = [
     Series {
         version: "6.12",
         package: "linux-source-6.12",
-        stands_for: "as 6.1, and the first of these whose calendar of virtual time can be shared memory",
+        stands_for: "as 6.1; Debian 13's kernel",
         suites: &["debian-security bookworm-security"],
         make_lines: 1380,
     },

@@ -22,7 +22,7 @@ pub struct Guest {
     /// The kernel.
     pub linux: PathBuf,
     /// See [`Machine::preload`].
-    pub preload: Option<PathBuf>,
+    pub preload: PathBuf,
     /// The program that is the guest's init: this one, with the command [`INIT_COMMAND`].
     pub init: PathBuf,
     /// The program `trimwised`, for jobs with a [`Step::Daemon`](super::Step::Daemon).

@@ -1,0 +1,247 @@
+//! The line to a kernel: memory that this process shares with a library inside the kernel's own process.
+//!
+//! The library (preload/line.c, which has the story) is the kernel's calendar and passes completions on when their time has
+//! come. It speaks when a disk must act, and then waits until it is told that this is done. So only one of the two
+//! runs at any time, and what is in the memory needs no lock.
+//!
+//! The guest's own root could write here, since the library's process is the guest's kernel: nothing read from this
+//! memory is trusted.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+use rustix::time::Timespec;
+use trimwise::units::SimTime;
+use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
+
+/// The file of the line in the run's folder, until the library has opened it.
+const NAME: &str = "line";
+/// The most disks of a kernel.
+pub(crate) const DISKS_MAX: usize = 16;
+/// The most completions in the list: every disk's full queue.
+const COMPLETIONS_MAX: usize = DISKS_MAX * 256;
+
+/// Where things are in the memory: `struct line`, after `struct um_timetravel_schedshm` of the kernel.
+mod at {
+    pub(crate) const BOARD_VERSION: usize = 0;
+    pub(crate) const BOARD_LENGTH: usize = 4;
+    pub(crate) const BOARD_RUNNING: usize = 24;
+    pub(crate) const BOARD_CLIENTS: usize = 26;
+    /// What the calendar can do, as the first client.
+    pub(crate) const BOARD_CALENDAR: usize = 4096;
+    pub(crate) const TURN: usize = 8192;
+    pub(crate) const WORD: usize = TURN + 4;
+    pub(crate) const DISK: usize = TURN + 8;
+    pub(crate) const BEATS: usize = TURN + 12;
+    pub(crate) const NOW: usize = TURN + 16;
+    pub(crate) const NEXT: usize = TURN + 24;
+    pub(crate) const LATEST: usize = TURN + 32;
+    pub(crate) const PASSED: usize = TURN + 40;
+    pub(crate) const COUNT: usize = TURN + 44;
+    pub(crate) const RINGS: usize = TURN + 64;
+    pub(crate) const COMPLETIONS: usize = RINGS + super::DISKS_MAX * 16;
+    pub(crate) const END: usize = COMPLETIONS + super::COMPLETIONS_MAX * 24;
+}
+
+/// `struct um_timetravel_schedshm`: its version, and its length with two clients, in whole pages.
+const BOARD_VERSION: u32 = 2;
+const BOARD_BYTES: u32 = 8192;
+/// The calendar and the kernel.
+const BOARD_CLIENTS: u16 = 2;
+const BOARD_KERNEL: u16 = 1;
+/// UM_TIMETRAVEL_SCHEDSHM_CAP_TIME_SHARE.
+const BOARD_CAN_SHARE: u32 = 1;
+
+const KERNELS_TURN: u32 = 0;
+
+/// What the library says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// The kernel has connected to this disk.
+    Connected(usize),
+    /// It has sent this disk a message that sets it up.
+    Message(usize),
+    /// It has put requests into this disk's queue.
+    Kicked(usize),
+    /// What comes next is beyond the limit of virtual time, at this time.
+    Beyond(SimTime),
+    /// The kernel's process ends.
+    Ended,
+}
+
+/// A request that will complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Completion {
+    pub(crate) at: SimTime,
+    pub(crate) disk: usize,
+    /// Its place in the order of the disk's requests.
+    pub(crate) number: u64,
+    /// Its head in the descriptor table.
+    pub(crate) head: u16,
+    /// Bytes written to the guest.
+    pub(crate) written: u32,
+}
+
+/// The line to one kernel.
+pub(crate) struct Line {
+    memory: MmapRegion,
+    /// The completions that the library has, sorted.
+    list: Vec<Completion>,
+}
+
+impl Line {
+    /// A time that never comes.
+    pub(crate) const NEVER: SimTime = SimTime(i64::MAX as u64);
+
+    /// Lays a line in the run's folder, to a kernel that may run until the time `latest`.
+    pub(crate) fn new(folder: &Path, latest: SimTime) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create_new(true).open(folder.join(NAME))?;
+        let bytes = at::END.next_multiple_of(4096);
+        file.set_len(bytes as u64)?;
+        let memory = MmapRegion::from_file(FileOffset::new(file, 0), bytes).map_err(io::Error::other)?;
+        let line = Self { memory, list: Vec::new() };
+        line.store(at::BOARD_VERSION, BOARD_VERSION)?;
+        line.store(at::BOARD_LENGTH, BOARD_BYTES)?;
+        line.store(at::BOARD_CLIENTS, BOARD_CLIENTS)?;
+        line.store(at::BOARD_RUNNING, BOARD_KERNEL)?;
+        line.store(at::BOARD_CALENDAR, BOARD_CAN_SHARE)?;
+        line.store(at::LATEST, latest.0)?;
+        Ok(line)
+    }
+
+    /// Waits for the library's next word, up to `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> io::Result<Option<Word>> {
+        let memory = self.memory.as_volatile_slice();
+        let turn: &AtomicU32 = memory.get_atomic_ref(at::TURN).map_err(io::Error::other)?;
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+        if turn.load(Ordering::SeqCst) == KERNELS_TURN {
+            match futex::wait(turn, futex::Flags::empty(), KERNELS_TURN, Some(&patience)) {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        if turn.load(Ordering::SeqCst) == KERNELS_TURN {
+            return Ok(None);
+        }
+        let disk = self.load::<u32>(at::DISK)? as usize;
+        Ok(Some(match self.load::<u32>(at::WORD)? {
+            0 => Word::Connected(disk),
+            1 => Word::Message(disk),
+            2 => Word::Kicked(disk),
+            3 => Word::Beyond(SimTime(self.load(at::NEXT)?)),
+            4 => Word::Ended,
+            unknown => return Err(invalid(format!("the kernel's library said {unknown}"))),
+        }))
+    }
+
+    /// Lets the kernel go on.
+    pub(crate) fn go_on(&self) -> io::Result<()> {
+        let memory = self.memory.as_volatile_slice();
+        let turn: &AtomicU32 = memory.get_atomic_ref(at::TURN).map_err(io::Error::other)?;
+        turn.store(KERNELS_TURN, Ordering::SeqCst);
+        futex::wake(turn, futex::Flags::empty(), 1)?;
+        Ok(())
+    }
+
+    /// Returns the current time, as of the last word.
+    pub(crate) fn now(&self) -> io::Result<SimTime> {
+        Ok(SimTime(self.load(at::NOW)?))
+    }
+
+    /// Returns a number that changes as long as the kernel waits and speaks.
+    pub(crate) fn beats(&self) -> io::Result<u32> {
+        self.load(at::BEATS)
+    }
+
+    /// Returns up to which time the library has passed completions on since the list was set, if any.
+    pub(crate) fn passed(&self) -> io::Result<Option<SimTime>> {
+        let passed = self.load::<u32>(at::PASSED)? as usize;
+        if passed > self.list.len() {
+            return Err(invalid(format!("{passed} of {} requests have completed", self.list.len())));
+        }
+        Ok(self.list[..passed].last().map(|last| last.at))
+    }
+
+    /// Tells where a disk's used ring is in the guest's memory, and its length.
+    pub(crate) fn set_ring(&self, disk: usize, address: u64, size: u16) -> io::Result<()> {
+        self.store(at::RINGS + 16 * disk, address)?;
+        self.store(at::RINGS + 16 * disk + 8, u64::from(size))
+    }
+
+    /// Sets the list of what will complete.
+    pub(crate) fn set_list(&mut self, completions: impl Iterator<Item = Completion>) -> io::Result<()> {
+        self.list.clear();
+        self.list.extend(completions);
+        self.list.sort_unstable();
+        if self.list.len() > COMPLETIONS_MAX {
+            return Err(invalid(format!("{} requests at a time", self.list.len())));
+        }
+        for (index, completion) in self.list.iter().enumerate() {
+            let entry = at::COMPLETIONS + 24 * index;
+            self.store(entry, completion.at.0)?;
+            self.store(entry + 8, completion.disk as u32)?;
+            self.store(entry + 12, u32::from(completion.head))?;
+            self.store(entry + 16, completion.written)?;
+        }
+        self.store(at::PASSED, 0_u32)?;
+        self.store(at::COUNT, self.list.len() as u32)
+    }
+
+    fn store<T: AtomicAccess>(&self, at: usize, value: T) -> io::Result<()> {
+        self.memory.as_volatile_slice().store(value, at, Ordering::Relaxed).map_err(io::Error::other)
+    }
+
+    fn load<T: AtomicAccess>(&self, at: usize) -> io::Result<T> {
+        self.memory.as_volatile_slice().load(at, Ordering::Relaxed).map_err(io::Error::other)
+    }
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line::new(tempfile::tempdir().unwrap().path(), SimTime(1000)).unwrap()
+    }
+
+    fn completion(at: u64, disk: usize, number: u64) -> Completion {
+        Completion { at: SimTime(at), disk, number, head: number as u16, written: 1 }
+    }
+
+    #[test]
+    fn completions_are_passed_on_by_time_then_disk_then_request() {
+        let mut line = line();
+        let order = [(5, 1, 2), (5, 0, 9), (3, 1, 3), (5, 0, 4)];
+        line.set_list(order.into_iter().map(|(at, disk, number)| completion(at, disk, number))).unwrap();
+        let head = |index: usize| line.load::<u32>(at::COMPLETIONS + 24 * index + 12).unwrap();
+        assert_eq!([0, 1, 2, 3].map(head), [3, 4, 9, 2]);
+        assert_eq!(line.passed().unwrap(), None);
+        line.store(at::PASSED, 2_u32).unwrap();
+        assert_eq!(line.passed().unwrap(), Some(SimTime(5)));
+    }
+
+    #[test]
+    fn what_a_kernel_cannot_have_said_is_an_error() {
+        let mut line = line();
+        line.set_list([completion(1, 0, 1)].into_iter()).unwrap();
+        line.store(at::PASSED, 2_u32).unwrap();
+        assert!(line.passed().unwrap_err().to_string().contains("2 of 1"));
+        assert_eq!(line.wait(Duration::ZERO).unwrap(), None, "it is the kernel's turn");
+        line.store(at::TURN, 1_u32).unwrap();
+        line.store(at::WORD, 77_u32).unwrap();
+        assert!(line.wait(Duration::ZERO).unwrap_err().to_string().contains("77"));
+        line.store(at::WORD, 2_u32).unwrap();
+        assert_eq!(line.wait(Duration::ZERO).unwrap(), Some(Word::Kicked(0)));
+        line.go_on().unwrap();
+        assert_eq!(line.wait(Duration::ZERO).unwrap(), None);
+    }
+}
