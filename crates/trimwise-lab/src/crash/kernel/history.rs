@@ -9,7 +9,7 @@
 //! - those that began after the cut: they cannot be there.
 //!
 //! What fsync promises besides the data: the file is found under the name that it had, also if it is new, and after a
-//! rename before the fsync under the new one. POSIX requires less. ext4, XFS, Btrfs and F2FS keep it: see
+//! rename before the fsync under the new one. POSIX requires less. ext4, XFS and Btrfs keep it: see
 //! docs/model.md, "Power cuts on real kernels".
 
 use std::collections::BTreeMap;
