@@ -179,24 +179,21 @@ impl Cache {
             Some(set) => Err(KernelError::Outdated {
                 name: name.to_string(),
                 folder: set.folder.clone(),
-                command: name.command(&image.folders()),
+                command: self.command(&name, &image.folders())?,
             }),
         }
     }
 
     /// Returns the error that says how to build this kernel.
     fn not_built(&self, name: &KernelName) -> Result<KernelError, KernelError> {
-        let other = self.list()?.into_iter().find(|image| image.name == *name);
+        let other = self.list().unwrap_or_default().into_iter().find(|image| image.name == *name);
         let guess = |set: &String| {
             let usual = format!("kernel/{set}");
             if Path::new(&usual).join("series").is_file() { usual } else { format!("DIR/{set}") }
         };
         let folders =
             other.as_ref().map_or_else(|| name.patches().iter().map(guess).collect(), KernelImage::folders);
-        let mut command = name.command(&folders);
-        if catalogue::series(name.version()).is_none() {
-            command += " --source DIR|TARBALL";
-        }
+        let mut command = self.command(name, &folders)?;
         if folders.iter().any(|folder| folder.starts_with("DIR/")) {
             let _ = write!(command, " (DIR/NAME is a patch set's folder; variants: {})", name::variants());
         }
@@ -206,6 +203,16 @@ impl Cache {
             otherwise: other.is_some(),
             command,
         })
+    }
+
+    /// Returns the command that builds this kernel, with these folders as patch sets.
+    fn command(&self, name: &KernelName, folders: &[String]) -> Result<String, KernelError> {
+        let mut command = name.command(folders);
+        let is_kept = !name.is_plain() && self.kept()?.iter().any(|kept| kept.version == name.version());
+        if catalogue::series(name.version()).is_none() && !is_kept {
+            command += " --source DIR|TARBALL";
+        }
+        Ok(command)
     }
 
     /// Returns all images by name, including those that a different trimwise built.
@@ -234,16 +241,23 @@ impl Cache {
     /// If there is none, or if one cannot be removed.
     pub fn remove(&self, name: &str) -> Result<usize, KernelError> {
         let name: KernelName = name.parse()?;
-        let images: Vec<_> = self.list()?.into_iter().filter(|image| image.name == name).collect();
-        images.iter().try_for_each(|image| self.remove_image(image))?;
+        let mut removed = 0;
+        for entry in self.names(&name)? {
+            let directory = self.directory.join(entry);
+            // A damaged image goes too: its folder's name says whose it is.
+            if !matches!(self.read(&directory), Ok(None)) {
+                self.remove_image(&directory)?;
+                removed += 1;
+            }
+        }
         let mut is_log_removed = false;
         for log in self.entries(&name, ".log")? {
             is_log_removed |= fs::remove_file(self.directory.join(log)).is_ok();
         }
-        if images.is_empty() && !is_log_removed {
+        if removed == 0 && !is_log_removed {
             return Err(self.not_built(&name)?);
         }
-        Ok(images.len())
+        Ok(removed)
     }
 
     /// Removes the images of this name other than that of this recipe; returns how many bytes that frees.
@@ -253,13 +267,13 @@ impl Cache {
     fn remove_outdated(&self, name: &KernelName, recipe: &str) -> Result<u64, KernelError> {
         let mut freed = 0;
         for entry in self.names(name)? {
-            // A damaged image does not keep the others from being removed; `kernel remove` reports it.
+            // A damaged image does not keep the others from being removed; `kernel remove` removes it.
             let Ok(Some(image)) = self.read(&self.directory.join(&entry)) else { continue };
             if image.name != *name || entry != folder(name, &image.recipe) || image.recipe == recipe {
                 continue;
             }
             let bytes = image.allocated_bytes()?;
-            self.remove_image(&image)?;
+            self.remove_image(&image.directory)?;
             freed += bytes;
         }
         Ok(freed)
@@ -294,13 +308,13 @@ impl Cache {
         Ok(names)
     }
 
-    fn remove_image(&self, image: &KernelImage) -> Result<(), KernelError> {
+    fn remove_image(&self, directory: &Path) -> Result<(), KernelError> {
         // Hide it in one step, so that no incomplete image is ever found.
-        let name = image.directory.file_name().unwrap_or_default().to_string_lossy();
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
         let hidden = self.directory.join(format!("{}{name}.removed", build::WORK_PREFIX));
-        fs::rename(&image.directory, &hidden)
+        fs::rename(directory, &hidden)
             .and_then(|()| fs::remove_dir_all(&hidden))
-            .map_err(KernelError::io("remove", &image.directory))
+            .map_err(KernelError::io("remove", directory))
     }
 
     /// Returns the log of a build that is running or has failed; a finished image contains its own.
@@ -417,6 +431,12 @@ pub fn title(release: &str, recipe: &str) -> String {
 /// The name of an image's folder.
 fn folder(name: &KernelName, recipe: &str) -> String {
     format!("{name}-{recipe}")
+}
+
+/// Returns the kernel's name from that of its image's folder.
+fn kernel_of(directory: &Path) -> String {
+    let folder = directory.file_name().unwrap_or_default().to_string_lossy();
+    folder.rsplit_once('-').map_or(folder.as_ref(), |(name, _)| name).to_owned()
 }
 
 /// Checks a version such as `6.1` or `6.1.192`. Versions become file names, so nothing else is accepted.

@@ -491,8 +491,8 @@ pub struct Job {
 }
 
 impl Step {
-    /// A few words for errors.
-    fn name(&self) -> String {
+    /// A few words for errors; those in `JobError::Step`.
+    pub fn name(&self) -> String {
         match self {
             Self::Mkfs { file_system, .. } => file_system.mkfs().0.to_owned(),
             Self::Mount { file_system, options } => {

@@ -50,7 +50,7 @@ pub enum KernelError {
         command: String,
     },
     /// There is no such variant.
-    #[error("--variant {variant}: expected one of {}", super::name::variants())]
+    #[error("--variant {variant}: there is no such variant; expected {}", super::name::variants())]
     UnknownVariant {
         /// The given name.
         variant: String,
@@ -101,7 +101,8 @@ pub enum KernelError {
         version: String,
     },
     /// The image is incomplete or changed.
-    #[error("the image in {} is damaged: {what}; to build it again: trimwise kernel build --force", directory.display())]
+    #[error("the image in {} is damaged: {what}; to remove it: trimwise kernel remove {}", directory.display(),
+            super::kernel_of(directory))]
     Damaged {
         /// The image's folder.
         directory: PathBuf,

@@ -126,11 +126,11 @@ fn files(text: &[u8]) -> Result<Vec<PathBuf>, String> {
             left = counts(line).filter(|_| has_file).ok_or_else(|| {
                 at(format!("'{line}': expected '@@ -LINE,COUNT +LINE,COUNT @@' below a pair of --- and +++"))
             })?;
-        } else if let Some(what) = ["rename from", "copy from", "GIT binary patch", "new file mode 12"]
-            .into_iter()
-            .find(|prefix| line.starts_with(prefix))
+        } else if ["rename from", "copy from", "GIT binary patch", "new file mode 12"]
+            .iter()
+            .any(|prefix| line.starts_with(prefix))
         {
-            return Err(at(format!("'{what}': expected a unified diff of regular files, without renames")));
+            return Err(at(format!("'{line}': expected a unified diff of regular files, without renames")));
         }
     }
     match (left, files.is_empty()) {

@@ -75,14 +75,17 @@ fn only_numbers_are_versions() {
 }
 
 #[test]
-fn a_damaged_image_is_told_and_not_run() {
-    let (dir, cache) = cache_with(&[("6.1", &recipe(None, &[]))]);
+fn a_damaged_image_is_told_and_not_run_but_removed() {
+    let ours = recipe(None, &[]);
+    let (dir, cache) = cache_with(&[("6.1", &ours), ("6.12", &ours)]);
     let folder = dir.path().join(folder_of("6.1"));
     fs::remove_file(folder.join("linux")).unwrap();
     let error = cache.find("6.1").unwrap_err().to_string();
-    assert!(error.contains("linux") && error.contains("--force"), "{error}");
+    assert!(error.contains("linux") && error.ends_with("trimwise kernel remove 6.1"), "{error}");
     fs::write(folder.join("image.json"), "{").unwrap();
     assert!(matches!(cache.find("6.1"), Err(KernelError::Damaged { .. })));
+    assert_eq!((cache.remove("6.12").unwrap(), cache.remove("6.1").unwrap()), (1, 1));
+    assert_eq!(cache.list().unwrap(), []);
 }
 
 #[test]

@@ -16,8 +16,12 @@ use crate::defaults;
     trimwise crashtest --policy set:40:90+lazy+reuse --cuts 10000 --seed 7\n      \
     one policy, thoroughly\n  \
     trimwise crashtest --policy lazy --seed 7 --run 12\n      \
-    repeat one run and show what the device was told about the blocks concerned\n\n\
-    Exit code 1 if a cut loses anything. What is cut, and what must hold: docs/guide.md")]
+    repeat one run and show what the device was told about the blocks concerned\n  \
+    trimwise crashtest --target kernel:6.12:ext4:discard\n      \
+    a real ext4 in virtual time; `trimwise kernel list` names the kernels\n  \
+    trimwise crashtest --target kernel:6.12+ext4-trim+kasan:ext4 --soak 1h --remount discard nodiscard\n      \
+    no cuts: random operations under a kernel with sanitizers\n\n\
+    Exit code 1 if a cut loses anything, or --soak finds anything. What is cut, and what must hold: docs/guide.md")]
 pub struct CrashtestArguments {
     /// TRIM policy; one or more [default: one of every kind]
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1..)]
@@ -42,7 +46,7 @@ pub struct CrashtestArguments {
           requires = "target", conflicts_with_all = ["cuts", "run"])]
     pub cut: Option<u64>,
 
-    /// With --target: cut no power, but repeat random operations for this long (this computer's time, such as 10m or 1h),
+    /// With --target: cut no power, but repeat random operations for this long (this computer's time, such as 10min or 1h),
     /// until the drive is full and beyond; for kernels with sanitizers
     #[arg(long, value_name = "DURATION", value_parser = some_time, requires = "target",
           conflicts_with_all = ["cuts", "cut", "fault"])]

@@ -13,10 +13,12 @@ const HEADER: [&str; 6] = ["kernel", "state", "uname -r", "source", "size", "bui
 pub fn render(report: &KernelsReport) -> String {
     let rows: Vec<Vec<String>> = report.kernels.iter().map(row).collect();
     let mut text = laid_out(&HEADER, &rows);
-    text.push('\n');
     let mut told = Vec::new();
     for kernel in &report.kernels {
         if let (Some(stands_for), false) = (kernel.stands_for, told.contains(&&kernel.version)) {
+            if told.is_empty() {
+                text.push('\n');
+            }
             text += &folded(&format!("{}: {stands_for}.", kernel.version), 0);
             told.push(&kernel.version);
         }
@@ -35,7 +37,7 @@ pub fn render(report: &KernelsReport) -> String {
         );
     }
     for kept in report.kept.iter().flatten() {
-        let source = kept.source.as_deref().unwrap_or("incomplete");
+        let source = kept.source.as_deref().map_or("incomplete".to_owned(), origin);
         let line = format!(
             "Kept for further builds: source and objects of {} ({source}), {}.",
             kept.version,
@@ -93,10 +95,18 @@ fn row(kernel: &Kernel) -> Vec<String> {
         state.to_owned(),
         // The name has what was added; JSON has the hash of a given source.
         or_none(kernel.release.as_deref().map(|release| up_to(release, "+"))),
-        or_none(kernel.source.as_deref().map(|source| up_to(source, " ("))),
+        or_none(kernel.source.as_deref().map(origin)),
         or_none(kernel.size_bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))),
         or_none(kernel.built.as_ref().map(|built| built.replace('T', " ").chars().take(16).collect())),
     ]
+}
+
+/// Shortens the source to what the columns have room for: a package to its version, a tree to its path.
+fn origin(source: &str) -> String {
+    match source.strip_prefix("linux-source-").and_then(|package| package.split_once(' ')) {
+        Some((_, version)) => format!("Debian's {version}"),
+        None => up_to(source, " ("),
+    }
 }
 
 fn up_to(text: &str, end: &str) -> String {

@@ -92,9 +92,10 @@ impl Soak<'_> {
         if let (true, Some(first)) = (options.is_empty(), self.remounts.first()) {
             options.clone_from(first);
         }
+        let mount = Step::Mount { file_system, options: options.clone() };
         let steps = vec![
             Step::Mkfs { file_system, options: mkfs_options(file_system) },
-            Step::Mount { file_system, options: options.clone() },
+            mount.clone(),
             Step::Tagged { plan: plan.clone() },
             Step::Unmount,
             Step::Examine { file_system, options },
@@ -141,8 +142,13 @@ impl Soak<'_> {
                 | MachineError::Silent { .. }
                 | MachineError::SleepsForEver { .. }),
             )) => broken.push(Broken::KernelComplains { said: error.to_string() }),
-            Err(error @ JobError::Step { .. }) => broken.push(Broken::Unusable { error: error.to_string() }),
-            Err(error) => return Err(guests::job_failure(error)),
+            Err(error) => match &error {
+                // That the kernel refuses the options of a new file system is no finding.
+                JobError::Step { step, .. } if *step != mount.name() => {
+                    broken.push(Broken::Unusable { error: error.to_string() });
+                }
+                _ => return Err(guests::job_failure(error)),
+            },
         }
         if !broken.is_empty() {
             report.violations = 1;
