@@ -126,6 +126,10 @@ pub fn of_soak(tests: &SoakTests) -> String {
     if tests.interrupted {
         text += "Interrupted: these are the runs that were complete.\n";
     }
+    if !tests.remounts.is_empty() {
+        let (done, refused) = (grouped(report.remounts), grouped(report.remounts_refused));
+        text += &format!("{done} remounts took effect; the kernel refused {refused}.\n");
+    }
     text += &folded(
         "Failed: operations that the kernel refused, most because the file was not there; no space: those among them \
          that found the drive full.",

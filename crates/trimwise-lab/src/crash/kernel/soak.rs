@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use trimwise::profile::Profile;
-use trimwise::workload::tagged::Plan;
+use trimwise::workload::tagged::{Operation, Plan};
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::job::{Guest, Job, JobError, Outcome, Step};
 use trimwise_uml::machine::MachineError;
@@ -47,6 +47,10 @@ pub struct SoakReport {
     pub failed: u64,
     /// Those that found no space.
     pub no_space: u64,
+    /// Remounts that took effect.
+    pub remounts: u64,
+    /// Remounts that the kernel refused.
+    pub remounts_refused: u64,
     /// Requests to the drive.
     pub requests: u64,
     /// Discards among them.
@@ -116,6 +120,14 @@ impl Soak<'_> {
                             report.failed = errors.clone().count() as u64;
                             report.no_space =
                                 errors.filter(|error| error.contains("os error 28")).count() as u64;
+                            let remounts = log
+                                .iter()
+                                .filter(|logged| matches!(logged.operation, Operation::Remount { .. }));
+                            for remount in remounts {
+                                let is_refused = remount.error.is_some();
+                                report.remounts += u64::from(!is_refused);
+                                report.remounts_refused += u64::from(is_refused);
+                            }
                             history = History::of(&log);
                             until = history.wrong_reads.first().map_or(until, |(end, _)| end + 1);
                             broken.extend(history.wrong_reads.drain(..).map(|(_, wrong)| wrong));
@@ -166,6 +178,8 @@ impl SoakReport {
         self.operations += other.operations;
         self.failed += other.failed;
         self.no_space += other.no_space;
+        self.remounts += other.remounts;
+        self.remounts_refused += other.remounts_refused;
         self.requests += other.requests;
         self.discards += other.discards;
         self.virtual_ns += other.virtual_ns;
