@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 use trimwise::block::Port;
+use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_linux::sparse_store::SparseStore;
@@ -284,6 +285,17 @@ impl Ran {
         let (_, report) = self.steps.get(step).ok_or_else(|| Failure::run("the guest did not answer"))?;
         of(&report.outcome).ok_or_else(|| {
             Failure::run(format!("the guest answered {:?} to a different question", report.outcome))
+        })
+    }
+
+    /// Returns what the workload of a step measured, as `of` reads it.
+    ///
+    /// # Errors
+    /// As [`Self::outcome`].
+    pub fn workload<T>(&self, step: usize, of: impl Fn(&WorkloadFigures) -> Option<T>) -> Result<T, Failure> {
+        self.outcome(step, |outcome| match outcome {
+            Outcome::Cell(cell, _) => of(&cell.workload),
+            _ => None,
         })
     }
 

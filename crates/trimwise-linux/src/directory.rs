@@ -9,6 +9,7 @@
 //! Once the interrupt flag is set, calls that create, read or write return [`FileError::Interrupted`]. Calls that
 //! remove or close still work, so that a workload can clean up.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -104,6 +105,11 @@ impl RealDirectory {
     /// The same directory, to which every write writes zeros.
     pub fn with_zeros(self) -> Self {
         Self { writes_zeros: true, ..self }
+    }
+
+    /// Returns what to write for these bytes.
+    fn written<'a>(&self, data: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.writes_zeros { Cow::Owned(vec![0; data.len()]) } else { Cow::Borrowed(data) }
     }
 
     /// The directory's absolute path, without symbolic links.
@@ -265,8 +271,7 @@ impl Files for RealDirectory {
 
     async fn write(&self, file: &mut RealFile, data: &[u8]) -> Result<(), FileError> {
         self.check_interrupt()?;
-        let zeros = self.writes_zeros.then(|| vec![0; data.len()]);
-        let data = zeros.as_deref().unwrap_or(data);
+        let data = &*self.written(data);
         let mut written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
         // The kernel may write less, for instance when the disk fills up; the next call returns the reason.
         while written < data.len() {
@@ -291,8 +296,7 @@ impl Files for RealDirectory {
 
     async fn pwrite(&self, file: &mut RealFile, offset: u64, data: &[u8]) -> Result<(), FileError> {
         self.check_interrupt()?;
-        let zeros = self.writes_zeros.then(|| vec![0; data.len()]);
-        let data = zeros.as_deref().unwrap_or(data);
+        let data = &*self.written(data);
         let RealFile { descriptor, path, aligned } = file;
         let data = match aligned {
             None => data,

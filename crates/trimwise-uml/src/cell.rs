@@ -52,6 +52,15 @@ impl KernelTarget {
         self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
     }
 
+    /// Returns the options to mount the file system with under a policy.
+    pub fn mount_options(&self, policy: KernelPolicy) -> String {
+        let of_policy = policy.mount_option(self.file_system);
+        match self.options.as_str() {
+            "" => of_policy,
+            others => format!("{others},{of_policy}"),
+        }
+    }
+
     /// Rejects options that a policy sets.
     ///
     /// # Errors
@@ -334,15 +343,6 @@ pub fn expect_success(command: &[String], end: &ProgramEnd) -> Result<(), String
 }
 
 impl KernelCell<'_> {
-    /// Returns the options to mount the file system with.
-    pub fn mount_options(&self) -> String {
-        let of_policy = self.policy.mount_option(self.target.file_system);
-        match self.target.options.as_str() {
-            "" => of_policy,
-            others => format!("{others},{of_policy}"),
-        }
-    }
-
     fn draw_seed(&self) -> u64 {
         self.seed ^ (u64::from(self.rep) << 32)
     }
@@ -352,7 +352,7 @@ impl KernelCell<'_> {
         let file_system = self.target.file_system;
         let mut steps = vec![
             Step::Mkfs { file_system, options: Vec::new() },
-            Step::Mount { file_system, options: self.mount_options() },
+            Step::Mount { file_system, options: self.target.mount_options(self.policy) },
         ];
         steps.extend(self.policy.trim_every());
         if let Some(percent) = self.utilization_percent {

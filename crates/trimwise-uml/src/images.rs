@@ -217,15 +217,9 @@ impl Cache {
 
     /// Returns all images by name, including those that a different trimwise built.
     pub fn list(&self) -> Result<Vec<KernelImage>, KernelError> {
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(KernelError::io("read", &self.directory)(e)),
-        };
         let mut images = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(KernelError::io("read", &self.directory))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for name in self.all_entries()? {
+            let path = self.directory.join(&name);
             if name.starts_with(|c: char| c.is_ascii_digit()) && path.is_dir() {
                 images.extend(self.read(&path)?);
             }
@@ -289,21 +283,24 @@ impl Cache {
 
     /// Returns the names of entries that are this kernel's, a recipe's hash, and this end.
     fn entries(&self, name: &KernelName, end: &str) -> Result<Vec<String>, KernelError> {
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(KernelError::io("read", &self.directory)(e)),
-        };
         let begin = format!("{name}-");
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(KernelError::io("read", &self.directory))?;
-            let entry = entry.file_name().to_string_lossy().into_owned();
-            let hash = entry.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(end));
-            if hash.is_some_and(is_recipe) {
-                names.push(entry);
-            }
-        }
+        let mut names = self.all_entries()?;
+        names.retain(|entry| {
+            entry.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(end)).is_some_and(is_recipe)
+        });
+        Ok(names)
+    }
+
+    /// Returns the names of all entries of the folder, in order; none if there is no folder yet.
+    fn all_entries(&self) -> Result<Vec<String>, KernelError> {
+        let failed = KernelError::io("read", &self.directory);
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(failed)?,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failed(e)),
+        };
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let mut names: Vec<String> = entries.into_iter().map(name).collect();
         names.sort();
         Ok(names)
     }

@@ -86,15 +86,7 @@ impl FileSystem {
     }
 
     fn check_mkfs_in(self, folders: &str) -> Result<(), String> {
-        let (program, package) = self.mkfs();
-        let is_there = |folder| Path::new(folder).join(program).is_file();
-        if folders.split(':').any(is_there) {
-            return Ok(());
-        }
-        Err(format!(
-            "{program} is not in {folders}, but a guest needs it to make {}; to install it: apt-get install {package}",
-            self.name()
-        ))
+        check_program(self.mkfs(), folders, &format!("but a guest needs it to make {}", self.name()))
     }
 
     /// The smallest device that its current mkfs accepts.
@@ -106,6 +98,17 @@ impl FileSystem {
             Self::F2fs => Bytes::mib(128),
         }
     }
+}
+
+/// Checks that a program is in one of these folders, which are separated by colons; `why` follows in the error.
+///
+/// # Errors
+/// The missing program, and its Debian package.
+pub fn check_program((program, package): (&str, &str), folders: &str, why: &str) -> Result<(), String> {
+    if folders.split(':').any(|folder| Path::new(folder).join(program).is_file()) {
+        return Ok(());
+    }
+    Err(format!("{program} is not in {folders}, {why}; to install it: apt-get install {package}"))
 }
 
 impl FromStr for FileSystem {

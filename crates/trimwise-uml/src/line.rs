@@ -1,7 +1,7 @@
 //! The line to a kernel: memory that this process shares with a library inside the kernel's own process.
 //!
-//! The library (preload/line.c, which has the story) is the kernel's calendar and passes completions on when their time has
-//! come. It speaks when a disk must act, and then waits until it is told that this is done. So only one of the two
+//! The library (preload/line.c, which has the story) is the kernel's calendar and passes completions on when their time
+//! has come. It speaks when a disk must act, and then waits until it is told that this is done. So only one of the two
 //! runs at any time, and what is in the memory needs no lock.
 //!
 //! The guest's own root could write here, since the library's process is the guest's kernel: nothing read from this

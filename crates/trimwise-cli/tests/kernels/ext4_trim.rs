@@ -1,16 +1,13 @@
 //! The patch set `kernel/ext4-trim`: SeT, Lazy TRIM and Reuse TRIM in the real ext4 of Linux 6.12.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use trimwise_testing::skipped;
-use trimwise_uml::job::FileSystem;
 
 use crate::common::command_in as trimwise;
-use crate::reproduction::{error, image};
+use crate::reproduction::{error, folder_with_drive};
 
 /// The kernel of these tests: `trimwise kernel build --version 6.12 --with kernel/ext4-trim`.
 const KERNEL: &str = "6.12+ext4-trim";
@@ -63,20 +60,6 @@ impl Guest {
     }
 }
 
-/// A folder with a drive of 1 GiB; `None` if the kernel of these tests is not built.
-fn folder() -> Option<TempDir> {
-    if let Err(why) = FileSystem::Ext4.check_mkfs() {
-        skipped(&why);
-        return None;
-    }
-    image(KERNEL)?;
-    let folder = tempfile::tempdir().unwrap();
-    let drive =
-        include_str!("../../../../profiles/sata-small.toml").replace("= 8_589_934_592", "= 1_073_741_824");
-    fs::write(folder.path().join("drive.toml"), drive).unwrap();
-    Some(folder)
-}
-
 fn run(folder: &TempDir, options: &str, script: &str) -> Output {
     let line =
         format!("kernel run {KERNEL}:ext4:{options} --device drive.toml --memory 256 --json - -- sh -ec");
@@ -99,7 +82,7 @@ fn guest(folder: &TempDir, options: &str, script: &str) -> Guest {
 
 #[test]
 fn options_are_shown_and_can_be_changed() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     let script = r#"
         shown() { awk -v at="$PWD" '$2 == at { print $4 }' /proc/self/mounts; }
         shown
@@ -119,7 +102,7 @@ fn options_are_shown_and_can_be_changed() {
 
 #[test]
 fn bad_options_refuse_the_mount_and_the_log_says_why() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     for (options, why) in [
         ("discard=later", "discard=later: must be async, serial, commit or lazy"),
         ("discard=lazy,trim_workers=0-3", "trim_workers=0-3: must be MIN-MAX with 1 <= MIN <= MAX <= 64"),
@@ -149,7 +132,7 @@ const REMOVE_EVERY_SECOND: &str =
 
 #[test]
 fn what_was_freed_is_discarded_and_nothing_else() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     for (mode, in_commit) in [("serial", true), ("commit", true), ("lazy", false)] {
         let guest = guest(&folder, &format!("discard={mode}"), REMOVE_EVERY_SECOND);
         guest.is_balanced();
@@ -164,7 +147,7 @@ fn what_was_freed_is_discarded_and_nothing_else() {
 
 #[test]
 fn selective_trim_is_off_when_there_is_room_and_on_when_there_is_none() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     for mode in ["async", "serial", "commit", "lazy", "lazy,trim_reuse"] {
         let options = format!("discard={mode},trim_low=90,trim_high=95");
         let closed = guest(&folder, &options, REMOVE_EVERY_SECOND);
@@ -179,7 +162,7 @@ fn selective_trim_is_off_when_there_is_room_and_on_when_there_is_none() {
 /// 1 % of this drive is 10.5 MB, 160 files.
 #[test]
 fn between_the_watermarks_the_direction_decides() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     let script = "mkdir d; cd d; write_files 1 5; write_files 6 200; echo rising $(counter open); cd ..
         sleep 20; rm -r d; sync; sleep 1; echo falling $(counter open)
         write_files 1 20; sync; sleep 30; write_files 21 40; sync; echo steady $(counter open)";
@@ -194,7 +177,7 @@ fn between_the_watermarks_the_direction_decides() {
 
 #[test]
 fn unmounting_drains_the_queue_within_its_bound_or_drops_it() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     let script = "write_files 1 400; rm -- *[13579]; sync .; echo pending $(counter pending_blocks)";
     let mut at_unmount = [0; 2];
     for (at_unmount, drain) in at_unmount.iter_mut().zip([0, 60_000]) {
@@ -208,7 +191,7 @@ fn unmounting_drains_the_queue_within_its_bound_or_drops_it() {
 
 #[test]
 fn a_full_file_system_waits_for_discards_and_has_no_false_enospc() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     let script = r#"
         write_files 1 200
         step=1073741824; at=0
@@ -229,7 +212,7 @@ fn a_full_file_system_waits_for_discards_and_has_no_false_enospc() {
 /// Every change of options in turn, while files come and go; and a freeze, in which nothing is discarded.
 #[test]
 fn options_change_under_load_without_harm() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     let script = r#"
         discards() { awk '{ print $12 }' /sys/block/"${device#/dev/}"/stat; }
         first=1

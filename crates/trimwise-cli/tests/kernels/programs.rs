@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use tempfile::TempDir;
 use trimwise::compare::cell::{CellSpec, run_cell};
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::fs::host::HostConfig;
@@ -15,10 +14,9 @@ use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::program::Program;
 use trimwise_testing::skipped;
-use trimwise_uml::job::FileSystem;
 
 use crate::common::command_in as trimwise;
-use crate::reproduction::{image, is_full};
+use crate::reproduction::{folder_with_drive, is_full};
 
 /// The kernel of these tests.
 const KERNEL: &str = "6.1";
@@ -26,20 +24,6 @@ const KERNEL: &str = "6.1";
 /// Files that are written, made durable, and in part removed.
 const SCRIPT: &str = "for i in 1 2 3 4 5 6 7 8; do dd if=/dev/urandom of=$i bs=1M count=4 conv=fsync 2>/dev/null; done; \
                       rm 2 4 6; sync; sleep 8; dd if=/dev/urandom of=9 bs=1M count=8 conv=fsync 2>/dev/null";
-
-/// A folder with a drive of 1 GiB; `None` if the kernel of these tests is not built.
-fn folder() -> Option<TempDir> {
-    if let Err(why) = FileSystem::Ext4.check_mkfs() {
-        skipped(&why);
-        return None;
-    }
-    image(KERNEL)?;
-    let folder = tempfile::tempdir().unwrap();
-    let drive =
-        include_str!("../../../../profiles/sata-small.toml").replace("= 8_589_934_592", "= 1_073_741_824");
-    fs::write(folder.path().join("drive.toml"), drive).unwrap();
-    Some(folder)
-}
 
 fn run(folder: &Path, line: &str, more: &[&str]) -> Output {
     trimwise(folder, line).args(more).output().unwrap()
@@ -59,7 +43,7 @@ fn near(what: &str, found: f64, expected: f64, within: f64) {
 
 #[test]
 fn a_program_is_a_workload_under_each_policy() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     let line = &format!("compare --target kernel:{KERNEL}:ext4 --device drive.toml --memory 128 --reps 1");
     let workload = format!("cmd:mkdir a ;; sh -c 'cd a && {SCRIPT}'");
     let result = json(folder.path(), line, &["--json", "-", "--workload", &workload]);
@@ -89,7 +73,7 @@ fn a_program_is_a_workload_under_each_policy() {
 /// All that the drive did must be the same again: the replay is on the same model, from the same new drive on.
 #[test]
 fn what_an_aged_ext4_asked_of_its_drive_is_recorded_and_replayed() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     let line = format!(
         "kernel run {KERNEL}:ext4:discard --aged 40 --device drive.toml --memory 128 --trace t.trace.zst --json - --"
     );
@@ -190,7 +174,7 @@ fn of_model(folder: &Path, job: &str, percent: u8) -> Speed {
 /// Both are in virtual time, in which computing takes no time.
 #[test]
 fn fio_itself_and_the_model_agree_about_jobs_with_fsync() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
     if !Path::new("/usr/bin/fio").exists() {
         return skipped("fio is missing: apt-get install fio");
     }

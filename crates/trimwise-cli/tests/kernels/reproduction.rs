@@ -3,8 +3,10 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tempfile::TempDir;
 use trimwise_testing::skipped;
 use trimwise_uml::images::{self, KernelImage};
+use trimwise_uml::job::FileSystem;
 
 /// Returns the command.
 pub fn reproduce(arguments: &str) -> Command {
@@ -16,6 +18,21 @@ pub fn reproduce(arguments: &str) -> Command {
 /// Finds a kernel of this version; `None` if none is built, which skips the test.
 pub fn image(version: &str) -> Option<KernelImage> {
     images::find(version).map_err(|error| skipped(&error.to_string())).ok()
+}
+
+/// A folder with a drive of 1 GiB, `drive.toml`, for an ext4 on this kernel; `None` if it is not built, which skips the
+/// test.
+pub fn folder_with_drive(kernel: &str) -> Option<TempDir> {
+    if let Err(why) = FileSystem::Ext4.check_mkfs() {
+        skipped(&why);
+        return None;
+    }
+    image(kernel)?;
+    let folder = tempfile::tempdir().unwrap();
+    let drive =
+        include_str!("../../../../profiles/sata-small.toml").replace("= 8_589_934_592", "= 1_073_741_824");
+    std::fs::write(folder.path().join("drive.toml"), drive).unwrap();
+    Some(folder)
 }
 
 /// Returns its standard error.

@@ -24,6 +24,7 @@ mod violation;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use rand_core::{Rng, SeedableRng};
@@ -139,6 +140,27 @@ impl CrashTest {
 }
 
 impl CrashReport {
+    /// Begins the report of a run, whose power is cut after more than `first` events.
+    fn of_run(record: &Record, first: usize) -> Self {
+        let trims = record.ops.iter().filter(|op| op.is_trim());
+        Self {
+            runs: 1,
+            events: (record.events.len() - first) as u64,
+            trims: trims.clone().count() as u64,
+            trimmed_units: trims.flat_map(|op| op.ranges()).map(|range| range.units).sum(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts a violation; describes it if it is one of the first.
+    fn note(&mut self, cut: u64, violation: impl FnOnce() -> Violation) {
+        self.violations += 1;
+        self.first_violation = Some(self.first_violation.unwrap_or(u64::MAX).min(cut + 1));
+        if self.details.len() < DETAILS_MAX {
+            self.details.push(violation());
+        }
+    }
+
     /// Adds the results of another run; add runs in order.
     pub fn add(&mut self, other: Self) {
         if let (None, Some(first)) = (self.first_violation, other.first_violation) {
@@ -163,24 +185,11 @@ impl CrashReport {
 /// Cuts the power of a finished run.
 fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     let record = &made.record;
-    // Each cut is independent, so it is the same however many there are; the device advances in time order.
-    let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
-    let contested = contested(record);
-    let mut points: Vec<(usize, u64)> =
-        (0..cuts).map(|cut| (cut_point(record, 0, &contested, cut, &mut rng_of(cut)), cut)).collect();
-    points.sort_unstable();
-    let trims = record.ops.iter().filter(|op| op.is_trim());
-    let mut report = CrashReport {
-        runs: 1,
-        events: record.events.len() as u64,
-        trims: trims.clone().count() as u64,
-        trimmed_units: trims.flat_map(|op| op.ranges()).map(|range| range.units).sum(),
-        ..CrashReport::default()
-    };
+    let mut report = CrashReport::of_run(record, 0);
     let tables = inode_tables(record);
     let mut platter = power::Platter::new(record, made.layout.total_units());
     let mut told = check::Told::default();
-    let mut points = points.into_iter().peekable();
+    let mut points = cut_points(record, 0, 0..cuts, seed).into_iter().peekable();
     for (at, &event) in record.events.iter().enumerate() {
         platter.advance(event);
         match event {
@@ -193,9 +202,7 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
             Event::Dispatched(_) | Event::Completed(_) => {}
         }
         while let Some((_, cut)) = points.next_if(|&(point, _)| point == at + 1) {
-            let mut rng = rng_of(cut);
-            rng.jump(); // its first numbers chose the point
-            let survival = Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize];
+            let (survival, mut rng) = survival(seed, cut);
             let not_durable = platter.cut(survival, &mut rng);
             let mut broken = Vec::new();
             let recoveries_cut = below(&mut rng, 3);
@@ -211,12 +218,9 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
             report.not_durable += not_durable as u64;
             report.files_checked += told.promises.len() as u64;
             if !broken.is_empty() {
-                report.violations += 1;
-                let first = report.first_violation.unwrap_or(u64::MAX);
-                report.first_violation = Some(first.min(cut + 1));
-                if report.details.len() < DETAILS_MAX {
+                report.note(cut, || {
                     let block = broken.iter().find_map(Broken::block);
-                    report.details.push(Violation {
+                    Violation {
                         run,
                         cut,
                         events: at + 1,
@@ -230,13 +234,36 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
                         broken_count: broken.len(),
                         broken: broken.into_iter().take(BROKEN_MAX).collect(),
                         history: block.map(|block| platter.history(block)).unwrap_or_default(),
-                    });
-                }
+                    }
+                });
             }
             platter.restore();
         }
     }
     report
+}
+
+/// Returns the generator of a cut. Each cut is independent, so it is the same however many there are.
+fn rng_of(seed: u64, cut: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut))
+}
+
+/// Returns after how many events each of these cuts is made, more than `first`, in the order of time, in which the
+/// device advances.
+fn cut_points(record: &Record, first: usize, cuts: Range<u64>, seed: u64) -> Vec<(usize, u64)> {
+    let mut contested = contested(record);
+    contested.retain(|&at| at > first);
+    let point = |cut| (cut_point(record, first, &contested, cut, &mut rng_of(seed, cut)), cut);
+    let mut points: Vec<(usize, u64)> = cuts.map(point).collect();
+    points.sort_unstable();
+    points
+}
+
+/// Draws what survives a cut; returns also the generator for what is drawn afterwards.
+fn survival(seed: u64, cut: u64) -> (Survival, Xoshiro256PlusPlus) {
+    let mut rng = rng_of(seed, cut);
+    rng.jump(); // its first numbers chose the point
+    (Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize], rng)
 }
 
 /// Returns after how many events the power is cut, more than `first`: half of the cuts at any event, a quarter shortly

@@ -5,9 +5,10 @@
 
 use std::fmt::Display;
 
+use trimwise::compare::watch::Issue;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::PolicySpec;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, SimDuration};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::disk::{Disk, TraceEntry, Traced};
 use trimwise_uml::images::KernelImage;
@@ -18,8 +19,6 @@ use super::claims::Figures;
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
-use trimwise::compare::watch::Issue;
-use trimwise::units::SimDuration;
 
 /// The kernel that has the papers' policies.
 pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";
@@ -81,13 +80,7 @@ impl RealExt4 {
 
     /// Returns the step that mounts the file system under a policy.
     pub fn mount(&self, policy: KernelPolicy) -> Step {
-        let file_system = FileSystem::Ext4;
-        let own = policy.mount_option(file_system);
-        let options = match self.target.options.as_str() {
-            "" => own,
-            others => format!("{others},{own}"),
-        };
-        Step::Mount { file_system, options }
+        Step::Mount { file_system: FileSystem::Ext4, options: self.target.mount_options(policy) }
     }
 
     /// Does a job on a disk.

@@ -54,15 +54,9 @@ struct Description {
 impl Cache {
     /// Returns the sources that are kept.
     pub fn kept(&self) -> Result<Vec<KeptSource>, KernelError> {
-        let entries = match fs::read_dir(self.directory()) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(KernelError::io("read", self.directory())(e)),
-        };
         let mut kept = Vec::new();
-        for entry in entries {
-            let directory = entry.map_err(KernelError::io("read", self.directory()))?.path();
-            let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for name in self.all_entries()? {
+            let directory = self.directory().join(&name);
             let Some(version) = name.strip_prefix(PREFIX).filter(|_| directory.is_dir()) else { continue };
             if check(version).is_err() {
                 continue;

@@ -92,6 +92,20 @@ pub enum JobError {
     },
 }
 
+impl JobError {
+    /// Whether the kernel itself broke off, hung or fell asleep for ever.
+    pub fn is_of_the_kernel(&self) -> bool {
+        matches!(
+            self,
+            Self::Machine(
+                MachineError::BrokeOff { .. }
+                    | MachineError::Silent { .. }
+                    | MachineError::SleepsForEver { .. }
+            )
+        )
+    }
+}
+
 impl Guest {
     /// Boots a guest with these disks, has it do a job, and returns the result. Everything that the run needed on the
     /// host is removed by then.

@@ -140,14 +140,22 @@ pub fn run(
         report,
     };
     let text = destinations.deliver(&tests, || table::of_kernel(&tests))?;
-    if tests.report.violations == 0 && !interrupted {
+    let broken = || format!("a power cut breaks the file system of {parsed}");
+    concluded(text, tests.report.violations, interrupted, broken)
+}
+
+/// Returns the text of a run without violations that was not stopped; prints any other, which has failed.
+pub(super) fn concluded(
+    text: String,
+    violations: u64,
+    interrupted: bool,
+    broken: impl FnOnce() -> String,
+) -> Result<String, Failure> {
+    if violations == 0 && !interrupted {
         return Ok(text);
     }
     output::print(&text)?;
-    match tests.report.violations {
-        0 => Err(Failure::Interrupted),
-        _ => Err(Failure::run(format!("a power cut breaks the file system of {parsed}"))),
-    }
+    Err(if violations == 0 { Failure::Interrupted } else { Failure::run(broken()) })
 }
 
 /// Begins a command line with what all runs have in common.

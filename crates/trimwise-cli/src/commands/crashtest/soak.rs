@@ -11,9 +11,9 @@ use trimwise_lab::pool;
 use trimwise_uml::images::KernelImage;
 
 use super::arguments::CrashtestArguments;
-use super::on_kernel::begun;
+use super::on_kernel::{begun, concluded};
 use super::table;
-use crate::output::{self, Destinations};
+use crate::output::Destinations;
 use crate::progress::Progress;
 
 /// What `--json` writes; the order of the keys is part of the format. How many runs there were depends on this
@@ -96,12 +96,6 @@ pub fn run(
         report,
     };
     let text = destinations.deliver(&tests, || table::of_soak(&tests))?;
-    if tests.report.violations == 0 && !interrupted {
-        return Ok(text);
-    }
-    output::print(&text)?;
-    match tests.report.violations {
-        0 => Err(Failure::Interrupted),
-        _ => Err(Failure::run(format!("random operations break {}", tests.target))),
-    }
+    let broken = || format!("random operations break {}", tests.target);
+    concluded(text, tests.report.violations, interrupted, broken)
 }

@@ -37,18 +37,21 @@ pub fn render(tests: &CrashTests) -> String {
     }
     let violations: u64 = tests.policies.iter().map(|p| p.report.violations).sum();
     let cuts: u64 = tests.policies.iter().map(|p| p.report.cuts).sum();
-    let verdict = match violations {
-        0 => format!("{} power cuts, no violation.", grouped(cuts)),
-        _ => format!("{} power cuts, {} of them break the file system.", grouped(cuts), grouped(violations)),
-    };
-    text += &bold(&verdict);
-    text += "\n";
+    text += &verdict(cuts, violations, "the file system");
     text += &folded(
         "Not durable: writes and TRIMs that the device had yet to make durable, over all cuts; any subset of \
          them survives. Files checked: those whose fsync had returned.",
         0,
     );
     text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
+}
+
+fn verdict(cuts: u64, violations: u64, what: &str) -> String {
+    let verdict = match violations {
+        0 => format!("{} power cuts, no violation.", grouped(cuts)),
+        _ => format!("{} power cuts, {} of them break {what}.", grouped(cuts), grouped(violations)),
+    };
+    format!("{}\n", bold(&verdict))
 }
 
 /// Renders the results of a real kernel.
@@ -73,14 +76,7 @@ pub fn of_kernel(tests: &KernelCrashTests) -> String {
     for (violation, again) in report.details.iter().zip(&tests.again) {
         text += &format!("{violation}repeat with:\n  {again}\n\n");
     }
-    let verdict = match report.violations {
-        0 => format!("{} power cuts, no violation.", grouped(report.cuts)),
-        violations => {
-            format!("{} power cuts, {} of them break it.", grouped(report.cuts), grouped(violations))
-        }
-    };
-    text += &bold(&verdict);
-    text += "\n";
+    text += &verdict(report.cuts, report.violations, "it");
     if tests.interrupted {
         text += "Interrupted: these are the runs that were complete.\n";
     }

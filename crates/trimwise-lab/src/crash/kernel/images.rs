@@ -17,8 +17,7 @@ use trimwise::units::{Lpn, UNIT_BYTES, UnitRange};
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::disk::{Changed, Recording};
-use trimwise_uml::job::{Examined, FileSystem, Guest, Job, JobError, Outcome, Step};
-use trimwise_uml::machine::MachineError;
+use trimwise_uml::job::{Examined, FileSystem, Guest, Job, Outcome, Step};
 
 use super::Broken;
 use crate::failure::Failure;
@@ -146,11 +145,7 @@ impl Examiner<'_> {
         }));
         let report = match self.guest.run_in_any_case(&job, &mut [disk]) {
             Ok(report) => report,
-            Err(JobError::Machine(
-                error @ (MachineError::BrokeOff { .. }
-                | MachineError::Silent { .. }
-                | MachineError::SleepsForEver { .. }),
-            )) => {
+            Err(error) if error.is_of_the_kernel() => {
                 let put = shelf.borrow().put;
                 return match put.checked_sub(1) {
                     Some(at) => Ok(Err((at, error.to_string()))),

@@ -17,20 +17,17 @@ mod soak;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use rand_core::SeedableRng as _;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use trimwise::profile::Profile;
 use trimwise::ssd::ReadAfterTrim;
 use trimwise::units::Bytes;
 use trimwise::workload::tagged::{Logged, Plan};
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::disk::Recording;
-use trimwise_uml::job::{FileSystem, Guest, Job, Outcome, Step};
+use trimwise_uml::job::{FileSystem, Guest, Job, Outcome, Step, check_program};
+use trimwise_uml::machine::SEARCH_PATH;
 
 use super::power::Platter;
-use super::{
-    BROKEN_MAX, Broken, CrashReport, DETAILS_MAX, Survival, Violation, below, contested, cut_point, seed_of,
-};
+use super::{BROKEN_MAX, Broken, CrashReport, Violation, cut_points, seed_of, survival};
 use crate::failure::Failure;
 use crate::guests;
 use history::History;
@@ -77,15 +74,8 @@ pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Fail
 /// The missing program, and its package.
 pub fn check_programs(file_system: FileSystem) -> Result<(), Failure> {
     let (program, _, package) = images::checker(file_system);
-    let folders = trimwise_uml::machine::SEARCH_PATH.split(':');
-    if folders.into_iter().any(|folder| std::path::Path::new(folder).join(program).is_file()) {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "{program} is not in {}, and checks {}; to install it: apt-get install {package}",
-        trimwise_uml::machine::SEARCH_PATH,
-        file_system.name()
-    )))
+    check_program((program, package), SEARCH_PATH, &format!("and checks {}", file_system.name()))
+        .map_err(Failure::usage)
 }
 
 /// A run of the workload.
@@ -151,23 +141,14 @@ impl KernelCrashTest<'_> {
         // Before the first operation there is only the making of the file system.
         let first = log.iter().map(|logged| logged.begin).min();
         let first = first.and_then(|mark| recording.marks.get(mark)).copied().unwrap_or(0);
-        let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
-        let mut contested = contested(record);
-        contested.retain(|&at| at > first);
-        let mut points: Vec<(usize, u64)> =
-            cuts.map(|cut| (cut_point(record, first, &contested, cut, &mut rng_of(cut)), cut)).collect();
-        points.sort_unstable();
-
         let units = self.device.config.capacity_bytes / trimwise::units::UNIT_BYTES;
         let mut platter = Platter::new(record, units);
         let mut cut_now = Vec::new();
-        let mut next = points.into_iter().peekable();
+        let mut points = cut_points(record, first, cuts, seed).into_iter().peekable();
         for (at, &event) in record.events.iter().enumerate() {
             platter.advance(event);
-            while let Some((_, cut)) = next.next_if(|&(point, _)| point == at + 1) {
-                let mut rng = rng_of(cut);
-                rng.jump(); // its first numbers chose the point
-                let survival = Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize];
+            while let Some((_, cut)) = points.next_if(|&(point, _)| point == at + 1) {
+                let (survival, mut rng) = survival(seed, cut);
                 let not_durable = platter.cut(survival, &mut rng);
                 cut_now.push((cut, at + 1, survival, not_durable, platter.units().to_vec()));
                 platter.restore();
@@ -175,14 +156,7 @@ impl KernelCrashTest<'_> {
         }
 
         let history = History::of(log);
-        let trims = record.ops.iter().filter(|op| op.is_trim());
-        let mut report = CrashReport {
-            runs: 1,
-            events: (record.events.len() - first) as u64,
-            trims: trims.clone().count() as u64,
-            trimmed_units: trims.flat_map(|op| op.ranges()).map(|range| range.units).sum(),
-            ..CrashReport::default()
-        };
+        let mut report = CrashReport::of_run(record, first);
         let live = complaints.iter().map(|said| Broken::KernelComplains { said: said.clone() });
         let live: Vec<Broken> =
             live.chain(history.wrong_reads.iter().map(|(_, wrong)| wrong.clone())).collect();
@@ -208,13 +182,12 @@ impl KernelCrashTest<'_> {
                 if finding.broken.is_empty() {
                     continue;
                 }
-                report.violations += 1;
                 let kinds: BTreeSet<&str> = finding.broken.iter().map(Broken::kind).collect();
                 kinds.into_iter().for_each(|kind| *report.kinds.entry(kind).or_default() += 1);
-                let first = report.first_violation.unwrap_or(u64::MAX);
-                report.first_violation = Some(first.min(cut + 1));
-                if report.details.len() < DETAILS_MAX {
-                    report.details.push(Violation {
+                report.note(*cut, || {
+                    let mut history = last_operations(log, now, &finding.broken);
+                    history.extend(finding.examined.into_iter().flat_map(|examined| examined.log));
+                    Violation {
                         run,
                         cut: *cut,
                         events: *events,
@@ -222,14 +195,10 @@ impl KernelCrashTest<'_> {
                         survived: survival.to_string(),
                         machine: describe(plan),
                         broken_count: finding.broken.len(),
-                        history: {
-                            let mut lines = last_operations(log, now, &finding.broken);
-                            lines.extend(finding.examined.into_iter().flat_map(|examined| examined.log));
-                            lines
-                        },
+                        history,
                         broken: finding.broken.into_iter().take(BROKEN_MAX).collect(),
-                    });
-                }
+                    }
+                });
             }
         }
         Ok(report)

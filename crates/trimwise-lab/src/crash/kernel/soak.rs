@@ -9,7 +9,6 @@ use trimwise::profile::Profile;
 use trimwise::workload::tagged::{Operation, Plan};
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::job::{Guest, Job, JobError, Outcome, Step};
-use trimwise_uml::machine::MachineError;
 
 use super::history::History;
 use super::images;
@@ -149,11 +148,9 @@ impl Soak<'_> {
                 let said = said.map_err(|e| Failure::run(format!("cannot check the file system: {e}")))?;
                 broken.extend(said.map(|said| Broken::CheckerFound { said }));
             }
-            Err(JobError::Machine(
-                error @ (MachineError::BrokeOff { .. }
-                | MachineError::Silent { .. }
-                | MachineError::SleepsForEver { .. }),
-            )) => broken.push(Broken::KernelComplains { said: error.to_string() }),
+            Err(error) if error.is_of_the_kernel() => {
+                broken.push(Broken::KernelComplains { said: error.to_string() });
+            }
             Err(error) => match &error {
                 // That the kernel refuses the options of a new file system is no finding.
                 JobError::Step { step, .. } if *step != mount.name() => {

@@ -1,11 +1,13 @@
 //! Figures 3 and 4 on a real ext4 in virtual time, next to the model of that guest. Both come from the same runs.
 
+use trimwise::compare::cell::commit_phase;
 use trimwise::compare::result::WorkloadFigures;
+use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::timed::Timed;
 use trimwise_uml::cell::{KernelTarget, new_disk};
-use trimwise_uml::job::{Outcome, Part, Step};
+use trimwise_uml::job::{Part, Step};
 
 use super::sizes::run_size_on;
 use super::{DEVICE, Issue, device, milliseconds, sizes};
@@ -16,8 +18,6 @@ use crate::experiment::{Experiment, Request};
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::{Axis, PlotKind};
-use trimwise::compare::cell::commit_phase;
-use trimwise::profile::Profile;
 
 /// The papers' policies that a kernel can have, and `off`, for which every kernel's commit sends no TRIM.
 pub(super) const POLICIES: [&str; 4] = ["commit", "lazy", "lazy+reuse", "off"];
@@ -116,11 +116,8 @@ fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) 
     ];
     let [measure, drain] = [5, 6];
     let ran = ext4.run(request, new_disk(&device, seed, true).map_err(guests::failure)?, steps)?;
-    let fsync = ran.outcome(measure, |outcome| match outcome {
-        Outcome::Cell(cell, _) => match &cell.workload {
-            WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
-            _ => None,
-        },
+    let fsync = ran.workload(measure, |figures| match figures {
+        WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
         _ => None,
     })?;
     let kernel = Side { fsync, issue: issued(&ran, measure, drain, policy, file)? };

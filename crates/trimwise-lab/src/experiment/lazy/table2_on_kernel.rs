@@ -2,11 +2,13 @@
 //!
 //! The file system is filled once; each run begins on a copy of that disk.
 
+use trimwise::compare::cell::commit_phase;
 use trimwise::compare::result::WorkloadFigures;
+use trimwise::profile::Profile;
 use trimwise::units::SimDuration;
 use trimwise::workload::timed::Timed;
-use trimwise_uml::cell::{KernelTarget, new_disk};
-use trimwise_uml::job::{Outcome, Part, Step};
+use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
+use trimwise_uml::job::{Part, Step};
 
 use super::on_kernel::{DRAIN, GUEST_MEMORY, MEMORY_OF_RUN, issued};
 use super::table2::{FILE, FSYNC, TABLE_2, published_ms, run_write_on};
@@ -18,9 +20,6 @@ use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::{Axis, PlotKind, Point, Series};
-use trimwise::compare::cell::commit_phase;
-use trimwise::profile::Profile;
-use trimwise_uml::cell::KernelPolicy;
 
 /// The table's policies.
 const POLICIES: [&str; 3] = ["commit", "lazy", "lazy+reuse"];
@@ -93,11 +92,8 @@ fn run_case(
     ];
     let [measure, drain] = [3, 4];
     let ran = ext4.run(request, full.another(true)?, steps)?;
-    let write = ran.outcome(measure, |outcome| match outcome {
-        Outcome::Cell(cell, _) => match &cell.workload {
-            WorkloadFigures::FullWrite(figures) => Some(SimDuration(figures.write_ns)),
-            _ => None,
-        },
+    let write = ran.workload(measure, |figures| match figures {
+        WorkloadFigures::FullWrite(figures) => Some(SimDuration(figures.write_ns)),
         _ => None,
     })?;
     let kernel = Side { write, issue: issued(&ran, measure, drain, policy, FILE)? };

@@ -7,9 +7,11 @@
 //! guest's workloads write zeros, which take no memory here.
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
+use trimwise::compare::result::WorkloadFigures;
+use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
-use trimwise_uml::job::{Outcome, Step};
+use trimwise_uml::job::Step;
 
 use super::{Aged, DEVICE, Run, Setting, age};
 use crate::experiment::Request;
@@ -17,7 +19,6 @@ use crate::experiment::real_ext4::{RealExt4, mkfs};
 use crate::experiment::result::ExperimentResult;
 use crate::failure::Failure;
 use crate::guests::{self, Ran};
-use trimwise::profile::Profile;
 
 /// The machine's memory, as in the published setting; a sixteenth of that for a sixteenth of the drive.
 fn guest_memory(full: bool) -> Bytes {
@@ -83,8 +84,8 @@ pub(super) fn postmark(setting: &Setting, rep: u32) -> [Step; 2] {
 
 /// Reads what a step of PostMark did.
 pub(super) fn run_of(ran: &Ran, step: usize) -> Result<Run, Failure> {
-    let total_s = ran.outcome(step, |outcome| match outcome {
-        Outcome::Cell(cell, _) => Some(cell.postmark()?.total_s),
+    let total_s = ran.workload(step, |figures| match figures {
+        WorkloadFigures::Postmark(postmark) => Some(postmark.total_s),
         _ => None,
     })?;
     let [before, after] = ran.marks.get(step..step + 2).unwrap_or_default() else {

@@ -1,10 +1,13 @@
 //! Bytes that say which operation wrote them, and where in a file they belong.
 //!
 //! A file is a row of cells of 16 bytes. A cell holds the number of the operation that wrote it, its own number in the
-//! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes may begin and end within a cell, which then has parts of two: those bytes are
-//! reported as they are, and whoever knows the candidates compares them ([`byte`]).
+//! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes may begin and end
+//! within a cell, which then has parts of two: those bytes are reported as they are, and whoever knows the candidates
+//! compares them ([`byte`]).
 
 use serde::{Deserialize, Serialize};
+
+use crate::content::mixed;
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u64 = 16;
@@ -38,11 +41,8 @@ impl Run {
 /// Returns the cell with this number in a file, as this operation writes it.
 fn cell(operation: u32, number: u32) -> [u8; CELL_BYTES as usize] {
     let tag = u64::from(operation) << 32 | u64::from(number);
-    // The finalizer of SplitMix64, so that no cell consists of zeros or looks like another.
-    let mut hash = tag.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^= hash >> 31;
+    // So no cell consists of zeros or looks like another.
+    let hash = mixed(tag);
     (u128::from(hash) << 64 | u128::from(tag ^ hash)).to_le_bytes()
 }
 
