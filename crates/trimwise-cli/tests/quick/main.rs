@@ -14,4 +14,5 @@ mod device;
 mod kernel;
 mod runs;
 mod scripts;
+mod sweep;
 mod trim;
