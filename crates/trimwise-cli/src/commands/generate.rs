@@ -110,7 +110,8 @@ fn for_completion() -> clap::Command {
 /// be accepted.
 fn with_names(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|argument| {
-        let value = argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        let value =
+            argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
         let names: Vec<String> = match (argument.get_id().as_str(), value) {
             (_, "NAME|FILE") => Profile::embedded_names().map(String::from).collect(),
             ("policies", _) => PolicySpec::examples().iter().map(ToString::to_string).collect(),
