@@ -51,6 +51,15 @@ bench *ARGUMENTS:
 dist:
     cargo build --profile dist -p trimwise-cli -p trimwised
 
+# the Debian package, tried in a clean Debian as root
+deb:
+    scripts/build-deb
+    scripts/test-deb
+
+# programs without libraries, compared with the host's own
+static:
+    scripts/test-static
+
 # `trimwise bench` and fio side by side on a file in a directory; the machine must be idle
 against-fio *DIRECTORY:
     scripts/bench-against-fio.sh {{DIRECTORY}}

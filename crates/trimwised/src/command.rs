@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use crate::metrics::listen;
 use crate::service::{Options, PATIENCE, ServiceError, run};
@@ -51,6 +51,11 @@ struct Arguments {
     /// Patience with a helper, shorter for tests
     #[arg(long, value_name = "SECONDS", hide = true, default_value_t = PATIENCE.as_secs())]
     helper_patience_s: u64,
+}
+
+/// The daemon's arguments, for its man page.
+pub fn definition() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs one of the daemon's processes; `None` if the argument does not name one.

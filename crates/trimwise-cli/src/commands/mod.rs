@@ -9,6 +9,7 @@ pub mod device;
 pub mod devices;
 pub mod doctor;
 pub mod fit;
+pub mod generate;
 pub mod kernel;
 pub mod policies;
 pub mod record;
@@ -35,6 +36,7 @@ use device::arguments::DeviceArguments;
 use devices::arguments::DevicesArguments;
 use doctor::arguments::DoctorArguments;
 use fit::arguments::FitArguments;
+use generate::GenerateArguments;
 use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
 use record::arguments::RecordArguments;
@@ -136,6 +138,8 @@ pub enum Command {
     Workloads(WorkloadsArguments),
     /// Compare the device models with a flat array under random commands, and audit their accounting
     Selftest(SelftestArguments),
+    /// Make man pages and shell completions
+    Generate(GenerateArguments),
 }
 
 /// Runs the command and returns what is left to print.
@@ -168,6 +172,7 @@ pub fn run(command: Command) -> Result<String, Failure> {
         Command::Config(arguments) => daemon::config(&arguments.command),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Device(arguments) => device::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::GuestInit => {
             trimwise_uml::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)

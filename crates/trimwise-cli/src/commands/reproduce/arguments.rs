@@ -15,7 +15,7 @@ use crate::arguments::{OutputArguments, whole, word};
     A claim that is not met is shown as such; the run still succeeds (exit code 0).")]
 pub struct ReproduceArguments {
     /// Name of the experiment
-    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"], conflicts_with_all = ["list", "all"])]
+    #[arg(value_name = "EXPERIMENT", required_unless_present_any = ["list", "all"], conflicts_with_all = ["list", "all"])]
     pub name: Option<String>,
 
     /// List the experiments

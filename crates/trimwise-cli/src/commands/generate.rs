@@ -1,0 +1,125 @@
+//! `trimwise generate`: man pages and shell completions, made from the command line's own definition.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, CommandFactory as _, Subcommand};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+use trimwise::workload::apps;
+use trimwise_lab::experiment;
+use trimwise_lab::failure::Failure;
+
+use super::CommandLine;
+
+/// Arguments of `generate`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise generate man ~/.local/share/man/man1\n      \
+    then `man trimwise-compare`\n  \
+    trimwise generate completions bash >~/.local/share/bash-completion/completions/trimwise\n  \
+    trimwise generate completions zsh >~/.zfunc/_trimwise\n  \
+    trimwise generate completions fish >~/.config/fish/completions/trimwise.fish")]
+pub struct GenerateArguments {
+    /// What to make
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What can be made.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// Write a man page for every command to DIR, which is made if missing; pages of trimwise in it are replaced
+    Man {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Print a shell's completions: of commands, options, and the names of devices, policies, workloads and experiments
+    Completions {
+        /// The shell
+        #[arg(value_parser = ["bash", "zsh", "fish"])]
+        shell: String,
+    },
+}
+
+/// Runs the command and returns what to print.
+pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
+    match &arguments.what {
+        What::Man { directory } => {
+            let pages = man_pages(directory)
+                .map_err(|e| Failure::run(format!("generate man {}: {e}", directory.display())))?;
+            Ok(format!("{pages} man pages in {}\n", directory.display()))
+        }
+        What::Completions { shell } => {
+            let shell: Shell = shell.parse().map_err(Failure::usage)?;
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut for_completion(), "trimwise", &mut script);
+            String::from_utf8(script).map_err(Failure::run)
+        }
+    }
+}
+
+/// Writes the pages of the whole command and of each of its commands; returns how many.
+fn man_pages(directory: &Path) -> std::io::Result<usize> {
+    fn write(command: &clap::Command, directory: &Path) -> std::io::Result<usize> {
+        let page = Man::new(command.clone());
+        fs::write(directory.join(page.get_filename()), man_page(&page, command)?)?;
+        let visible = command.get_subcommands().filter(|c| !c.is_hide_set());
+        visible.map(|c| write(c, directory)).sum::<std::io::Result<usize>>().map(|below| below + 1)
+    }
+    fs::create_dir_all(directory)?;
+    let mut command = CommandLine::command().disable_help_subcommand(true);
+    command.build();
+    write(&command, directory)
+}
+
+/// As [`Man::render`], but the text below the options keeps its lines, as examples need.
+fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    page.render_title(&mut text)?;
+    page.render_name_section(&mut text)?;
+    page.render_synopsis_section(&mut text)?;
+    page.render_description_section(&mut text)?;
+    page.render_options_section(&mut text)?;
+    if command.get_subcommands().any(|c| !c.is_hide_set()) {
+        page.render_subcommands_section(&mut text)?;
+    }
+    if let Some(below) = command.get_after_long_help() {
+        let mut section = Roff::new();
+        section.control("SH", ["NOTES"]).control("nf", []);
+        section.text(below.to_string().lines().map(|line| roman(format!("{line}\n"))).collect::<Vec<_>>());
+        section.control("fi", []).to_writer(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// The command as its completions know it: what is hidden is not offered, and names are.
+fn for_completion() -> clap::Command {
+    let whole = CommandLine::command();
+    let shown = whole.get_subcommands().filter(|c| !c.is_hide_set());
+    let command = clap::Command::new("trimwise").version(trimwise::VERSION).propagate_version(true);
+    command.args(whole.get_arguments()).subcommands(shown.cloned().map(with_names))
+}
+
+/// The same command, whose arguments that take a name know all built-in ones. Only for completion: files would no longer
+/// be accepted.
+fn with_names(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let value =
+            argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        let names: Vec<String> = match (argument.get_id().as_str(), value) {
+            (_, "NAME|FILE") => Profile::embedded_names().map(String::from).collect(),
+            ("policies", _) => PolicySpec::examples().iter().map(ToString::to_string).collect(),
+            ("workload", _) => apps::ALL.iter().map(|w| w.name.to_string()).collect(),
+            ("name", "EXPERIMENT") => experiment::ALL.iter().map(|e| e.name.to_string()).collect(),
+            _ => return argument,
+        };
+        argument.value_parser(PossibleValuesParser::new(names))
+    });
+    command.mut_subcommands(with_names)
+}
