@@ -103,7 +103,7 @@ impl<'a, F: Files> Town<'a, F> {
 
     fn below(&mut self, n: u64) -> u64 {
         // Multiply and shift: the bias is below 2^-32.
-        (u128::from(self.draw.next_u64()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.draw.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
     fn size(&mut self) -> u64 {
@@ -111,7 +111,7 @@ impl<'a, F: Files> Town<'a, F> {
             Workload::Media => (4 + self.below(13)) * MIB,
             // Small ones are many: the bounds are powers of two.
             Workload::Files | Workload::Swing | Workload::Database => {
-                let most = 32 * KIB << self.below(6);
+                let most = (32 * KIB) << self.below(6);
                 most / 2 + self.below(most / 8 / KIB) * 4 * KIB
             }
         }
@@ -216,7 +216,7 @@ impl<'a, F: Files> Town<'a, F> {
                 observer.ended(Call::Create(number, bytes), self.fs.now().since(started), self.used_bytes);
                 bytes
             };
-            due = due + SimDuration::from_nanos(written_bytes * 1_000_000_000 / rate_bytes_per_s.max(1));
+            due += SimDuration::from_nanos(written_bytes * 1_000_000_000 / rate_bytes_per_s.max(1));
         }
     }
 }

@@ -452,8 +452,7 @@ mod tests {
                 assert_eq!(sim.now(), SimTime(at));
             }
             sim.stop();
-            let passed = log.borrow().iter().copied().filter(|(at, _)| *at < 1_000).collect::<Vec<_>>();
-            passed
+            log.borrow().iter().copied().filter(|(at, _)| *at < 1_000).collect::<Vec<_>>()
         };
         let whole = course(&[1_001]);
         assert!(whole.len() > 300, "{}", whole.len());
