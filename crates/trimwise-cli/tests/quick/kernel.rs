@@ -21,7 +21,7 @@ for word; do case $word in O=*) out=${word#O=};; LOCALVERSION=*) added=${word#*=
 cd "$2"
 case "$*" in
 *allnoconfig*) cp "$KCONFIG_ALLCONFIG" "$out/.config"; . "$HOME/configure";;
-*) echo "make" >>"$HOME/calls"; echo "  CC      init/main.o"; . "$HOME/compile"; echo kernel >"$out/linux";;
+*) echo "make" >>"$HOME/calls"; echo "  CC      init/main.o"; . "$HOME/compile"; echo kernel >"$out/linux"; chmod +x "$out/linux";;
 esac
 "#;
 

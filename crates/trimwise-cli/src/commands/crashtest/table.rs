@@ -146,3 +146,16 @@ pub fn of_soak(tests: &SoakTests) -> String {
     );
     text + &format!("\nLinux {}, trimwise {}, seed {}\n", tests.kernel.release, tests.trimwise, tests.seed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_not_plural_and_nothing_is_no_result() {
+        assert!(verdict(1, 0, "it").contains("1 power cut, no violation."));
+        assert!(verdict(1, 1, "it").contains("1 power cut, 1 of them breaks it."));
+        assert!(verdict(1_000, 2, "it").contains("1,000 power cuts, 2 of them break it."));
+        assert_eq!(nothing_ran(true), "Interrupted before the first run was complete: nothing was tested.\n");
+    }
+}
