@@ -17,6 +17,7 @@ pub mod record;
 pub mod replay;
 pub mod reproduce;
 pub mod selftest;
+pub mod sweep;
 pub mod trace;
 pub mod trim;
 pub mod verify;
@@ -44,6 +45,7 @@ use record::arguments::RecordArguments;
 use replay::ReplayArguments;
 use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
+use sweep::arguments::SweepArguments;
 use trace::arguments::TraceArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
@@ -87,6 +89,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Run a workload under several TRIM policies and say which one to use
     Compare(CompareArguments),
+    /// Run a grid of devices, policies, workloads, utilizations and seeds, and write one Parquet data set
+    Sweep(SweepArguments),
     /// Search policies and their settings for a workload and a drive, and say what to set and what it gains
     Advise(AdviseArguments),
     /// Repeat a published experiment and show its figures next to ours
@@ -146,6 +150,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<String, Failure> {
     match command {
         Command::Compare(arguments) => compare::run(&arguments, interrupt::install),
+        Command::Sweep(arguments) => sweep::run(&arguments, interrupt::install),
         Command::Advise(arguments) => advise::run(&arguments, interrupt::install),
         Command::Reproduce(arguments) => reproduce::run(&arguments, interrupt::install),
         Command::Crashtest(arguments) => crashtest::run(&arguments, interrupt::install),

@@ -100,7 +100,7 @@ fn wrong_words_are_refused() {
     refused("verify sata-small --rest -1", &["--rest", "'-1'", "from 0 to 86400"]);
     refused("verify sata-small --size 0", &["--size", "above 0"]);
     refused("verify sata-small --content soft", &["soft", "compressible"]);
-    refused("reproduce", &["NAME"]);
+    refused("reproduce", &["EXPERIMENT"]);
     refused("reproduce x --all", &["cannot be used with"]);
 }
 
@@ -297,6 +297,7 @@ fn the_guide_names_every_option_of_compare_and_others() {
         "compare --help",
         "advise --help",
         "bench --help",
+        "sweep --help",
         "trim --help",
         "device attach --help",
         "device serve --help",

@@ -15,4 +15,5 @@ mod generate;
 mod kernel;
 mod runs;
 mod scripts;
+mod sweep;
 mod trim;

@@ -214,7 +214,7 @@ impl Cell {
     }
 
     /// The time by which policies are judged.
-    pub(crate) fn measured_ns(&self) -> u64 {
+    pub fn measured_ns(&self) -> u64 {
         if let Some(Measure::Latency(quantile, operation)) = self.judged
             && let Some(latency) = self.latency.get(operation.name())
         {

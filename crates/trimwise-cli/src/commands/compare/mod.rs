@@ -11,7 +11,7 @@ pub(in crate::commands) mod room;
 pub(in crate::commands) mod table;
 #[cfg(test)]
 pub mod tests;
-mod workload;
+pub(in crate::commands) mod workload;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -239,9 +239,15 @@ fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
 
 impl Plan {
     /// Runs one cell: deterministic, and the same on any thread.
-    pub fn run_cell(
+    pub fn run_cell(&self, pair: (&Profile, Trimmer), rep: u32, report: Report) -> Result<Cell, Failure> {
+        self.run_seeded(pair, self.seed, rep, report)
+    }
+
+    /// Runs one cell with another seed.
+    pub fn run_seeded(
         &self,
         (device, trimmer): (&Profile, Trimmer),
+        seed: u64,
         rep: u32,
         report: Report,
     ) -> Result<Cell, Failure> {
@@ -258,7 +264,7 @@ impl Plan {
                 linux: self.linux,
                 utilization_percent: self.utilization_percent.into(),
                 rep,
-                seed: self.seed,
+                seed,
                 options: file.options,
             };
             return file.run_cell(&spec, &report);
@@ -274,7 +280,7 @@ impl Plan {
             format: FormatOptions::TODAY,
             utilization_percent: Some(self.utilization_percent.into()),
             rep,
-            seed: self.seed,
+            seed,
         };
         let ran = run_cell(&spec, Box::new(move |progress| report_phase(&report, progress)));
         ran.map_err(|e| self.failure(device, &spec, &e))

@@ -76,7 +76,8 @@ impl Workload {
         Ok(workload)
     }
 
-    fn named(argument: &str) -> Result<Self, Failure> {
+    /// Finds the workload of this name, or in this file.
+    pub fn named(argument: &str) -> Result<Self, Failure> {
         let of = |kind| Self { argument: argument.to_owned(), kind };
         if let Some(text) = argument.strip_prefix(traces::PREFIX) {
             let checked = || {

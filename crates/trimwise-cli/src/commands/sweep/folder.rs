@@ -1,0 +1,235 @@
+//! The folder of a sweep.
+//!
+//! `_sweep.json` says which sweep it is. `_cells` has a file for each finished cell, which is written whole under
+//! another name, synced and then renamed. The file begins with a line that names the sweep and the cell and has a hash
+//! of the rest, so half a file, or one that belongs elsewhere, is never taken for a result. `part-*.parquet` are made
+//! from the cells. Readers of Parquet data sets skip names that begin with `_` or `.`.
+
+use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use trimwise::compare::result::Cell;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::files::give_name;
+
+use super::grid::{Description, Grid, hash};
+
+/// The file that says which sweep it is.
+const DESCRIPTION: &str = "_sweep.json";
+/// The finished cells.
+const CELLS: &str = "_cells";
+/// Ends the name of a file that is being written.
+const UNFINISHED: &str = ".new";
+
+/// What became of a cell.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Its figures.
+    Result(Box<Cell>),
+    /// Why there are none.
+    Error(String),
+}
+
+/// What the folder has of a cell.
+pub enum Found {
+    /// Nothing.
+    Missing,
+    /// A file that is not this cell's, or not whole.
+    Broken,
+    /// What became of it.
+    Done(Outcome),
+}
+
+/// A folder that belongs to a sweep.
+pub struct Folder {
+    path: PathBuf,
+    /// Identifies the sweep.
+    pub sweep: String,
+    cells_per_part: u64,
+}
+
+impl Folder {
+    /// Makes the folder, or opens one of the same sweep.
+    pub fn open(path: &Path, grid: &Grid) -> Result<Self, Failure> {
+        let text = grid.description.text()?;
+        let groups_per_part = (CELLS_PER_PART / grid.cells_per_group()).max(1);
+        let folder = Self {
+            path: path.to_owned(),
+            sweep: hash(text.as_bytes()),
+            cells_per_part: groups_per_part * grid.cells_per_group(),
+        };
+        folder.expect_same(&text, &grid.description)?;
+        Ok(folder)
+    }
+
+    fn expect_same(&self, text: &str, description: &Description) -> Result<(), Failure> {
+        let out = self.path.display();
+        let refuse = |why: String| Failure::usage(format!("--out {out}: {why}"));
+        let failed = |error: io::Error| refuse(error.to_string());
+        fs::create_dir_all(&self.path).map_err(failed)?;
+        let path = self.path.join(DESCRIPTION);
+        if !fs::exists(&path).map_err(failed)? {
+            for entry in fs::read_dir(&self.path).map_err(failed)? {
+                let name = entry.map_err(failed)?.file_name();
+                let name = name.to_string_lossy();
+                if !(name.starts_with('.') || name == DESCRIPTION) {
+                    return Err(refuse(format!(
+                        "holds {name} and is not the folder of a sweep; expected a new or empty folder, or one of this \
+                         grid"
+                    )));
+                }
+            }
+            match write_whole(&path, text.as_bytes(), false) {
+                Ok(()) => return Ok(()),
+                // Another shard was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let there = fs::read_to_string(&path).map_err(failed)?;
+        if there == text {
+            return Ok(());
+        }
+        let Ok(there) = serde_json::from_str::<Description>(&there) else {
+            return Err(refuse(format!("its {DESCRIPTION} is not one that this version of trimwise writes")));
+        };
+        let difference = difference(&there, description);
+        Err(refuse(format!(
+            "holds the results of another sweep: {difference}; expected another folder, or the grid and version that \
+             made it"
+        )))
+    }
+
+    /// How many parts the data set has.
+    pub fn parts(&self, cells: u64) -> u64 {
+        cells.div_ceil(self.cells_per_part)
+    }
+
+    /// The cells of a part.
+    pub fn cells_of(&self, part: u64, cells: u64) -> std::ops::Range<u64> {
+        let begin = part * self.cells_per_part;
+        begin..(begin + self.cells_per_part).min(cells)
+    }
+
+    fn cells_folder(&self, part: u64) -> PathBuf {
+        self.path.join(CELLS).join(format!("{part:05}"))
+    }
+
+    fn cell_path(&self, cell: u64) -> PathBuf {
+        self.cells_folder(cell / self.cells_per_part).join(format!("{cell:08}"))
+    }
+
+    fn head(&self, cell: u64, body: &str) -> String {
+        format!("trimwise sweep {}, cell {cell}, sha256 {}", self.sweep, hash(body.as_bytes()))
+    }
+
+    /// Looks for a cell.
+    pub fn look(&self, cell: u64) -> Result<Found, Failure> {
+        let path = self.cell_path(cell);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Missing),
+            Err(error) => return Err(Failure::run(format!("{}: {error}", path.display()))),
+        };
+        let outcome = String::from_utf8(bytes).ok().and_then(|text| {
+            let (head, body) = text.split_once('\n')?;
+            (head == self.head(cell, body)).then(|| serde_json::from_str(body).ok())?
+        });
+        Ok(outcome.map_or(Found::Broken, Found::Done))
+    }
+
+    /// Enters a finished cell.
+    pub fn enter(&self, cell: u64, outcome: &Outcome) -> Result<(), Failure> {
+        let path = self.cell_path(cell);
+        let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
+        let body = serde_json::to_string(outcome).map_err(Failure::run)?;
+        let text = format!("{}\n{body}", self.head(cell, &body));
+        fs::create_dir_all(self.cells_folder(cell / self.cells_per_part)).map_err(failed)?;
+        match write_whole(&path, text.as_bytes(), true) {
+            // Two that run the same cell have the same result.
+            Err(_) if matches!(self.look(cell), Ok(Found::Done(_))) => Ok(()),
+            written => written.map_err(failed),
+        }
+    }
+
+    /// How many cells there are, whole or not.
+    pub fn count(&self, cells: u64) -> u64 {
+        let of = |part| {
+            let entries = fs::read_dir(self.cells_folder(part)).into_iter().flatten().flatten();
+            entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count() as u64
+        };
+        (0..self.parts(cells)).map(of).sum()
+    }
+
+    /// Removes what killed runs left half written. Only once every cell is there: then nobody writes any.
+    pub fn clean(&self, cells: u64) {
+        for part in 0..self.parts(cells) {
+            for entry in fs::read_dir(self.cells_folder(part)).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                if name.starts_with('.') && name.ends_with(UNFINISHED) {
+                    drop(fs::remove_file(entry.path()));
+                }
+            }
+        }
+    }
+
+    /// Writes a part of the data set, unless it is there already; returns its name.
+    pub fn write_part(&self, part: u64, bytes: &[u8]) -> Result<String, Failure> {
+        let name = format!("part-{part:05}.parquet");
+        let path = self.path.join(&name);
+        if fs::read(&path).is_ok_and(|there| there == bytes) {
+            return Ok(name);
+        }
+        let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
+        write_whole(&path, bytes, true).map_err(failed)?;
+        Ok(name)
+    }
+}
+
+/// About how many cells a part has: few enough to be held in memory, enough for a file of some size.
+const CELLS_PER_PART: u64 = 1000;
+
+/// Writes a file under another name, syncs it and gives it its own.
+fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
+    // Process ids repeat where several computers share a folder.
+    let number = RandomState::new().build_hasher().finish();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{number:016x}{UNFINISHED}"));
+    let written = OpenOptions::new().write(true).create_new(true).open(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        give_name(&temporary, path, replace)
+    });
+    if written.is_err() {
+        drop(fs::remove_file(&temporary));
+    }
+    written
+}
+
+/// The first difference, in words.
+fn difference(there: &Description, here: &Description) -> String {
+    let values = |description| serde_json::to_value(description).unwrap_or_default();
+    let (there, here) = (values(there), values(here));
+    let keys = here.as_object().into_iter().flat_map(|keys| keys.keys());
+    let key = keys.filter(|key| *key != "cells").find(|key| there[*key] != here[*key]);
+    let Some(key) = key else { return "they differ".to_owned() };
+    let shown = |value: &serde_json::Value| {
+        let text = value.to_string();
+        if text.chars().count() > 60 { text.chars().take(57).chain("...".chars()).collect() } else { text }
+    };
+    let names = |value: &serde_json::Value| -> Option<Vec<serde_json::Value>> {
+        value.as_array()?.iter().map(|named| Some(named.get("name")?.clone())).collect()
+    };
+    if let (Some(old), Some(new)) = (names(&there[key]), names(&here[key])) {
+        if let (true, Some(at)) = (old == new, (0..old.len()).find(|&i| there[key][i] != here[key][i])) {
+            return format!("{key}: {} has other contents than it had", new[at]);
+        }
+        return format!("{key} was {}, now {}", shown(&old.into()), shown(&new.into()));
+    }
+    format!("{key} was {}, now {}", shown(&there[key]), shown(&here[key]))
+}

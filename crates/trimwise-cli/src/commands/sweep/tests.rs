@@ -1,0 +1,151 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+
+use super::*;
+
+/// The default drive with a sixteenth of its capacity, so that it is aged quickly; and a small PostMark.
+fn grid(folder: &Path, rest: &str) -> Result<Grid, Failure> {
+    let text =
+        include_str!("../../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let drive = file("small.toml", &text);
+    let mail = file("small.pmrc", "set number 20\nset transactions 50\nset size 1000 20000\nrun\n");
+    let log = file(
+        "log",
+        "fio version 3 iolog\n0 a write 0 4096\n10 a read 0 4096\n20 a trim 0 4096\n30 a write 8192 4096\n",
+    );
+    let rest = rest.replace("DRIVE", &drive).replace("MAIL", &mail).replace("LOG", &log);
+    Grid::parse(&rest, "grid.toml")
+}
+
+/// The paths of all figures in a row.
+fn leaves(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(entries) => {
+            entries.iter().for_each(|(key, value)| leaves(value, &format!("{path}/{key}"), into));
+        }
+        Value::Array(entries) if entries.is_empty() => {}
+        _ => drop(into.insert(path.to_owned())),
+    }
+}
+
+#[test]
+fn every_figure_of_a_cell_has_a_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = Vec::new();
+    for rest in [
+        "workloads = ['MAIL', 'append:64KiB:4MiB', 'fullwrite:64KiB:4MiB', 'lsm:operations=200', 'trace:LOG']",
+        "workloads = ['MAIL']\ndays = 1\nday = 'flat'",
+    ] {
+        let rest =
+            format!("devices = ['DRIVE']\npolicies = ['off', 'commit']\nutilizations_percent = [10]\n{rest}");
+        let grid = grid(folder.path(), &rest).unwrap_or_else(|e| panic!("{e}"));
+        for cell in 0..grid.description.cells {
+            let Outcome::Result(result) = run_cell(&grid.place(cell), Arc::new(|_, _| ())).unwrap() else {
+                panic!("cell {cell} failed")
+            };
+            rows.push(row(&grid, cell, Ok(*result)).unwrap());
+        }
+    }
+    let columns = columns::columns();
+    let names: BTreeSet<&str> = columns.iter().map(|column| &*column.name).collect();
+    assert_eq!(names.len(), columns.len(), "a name twice");
+    let known: BTreeSet<&str> = columns.iter().map(columns::Column::pointer).collect();
+    // The grid has these.
+    let others = ["device", "policy", "target", "rep"].map(|name| format!("/result/{name}"));
+    for row in &rows {
+        let mut found = BTreeSet::new();
+        leaves(row, "", &mut found);
+        for path in found.iter().filter(|path| !others.contains(path)) {
+            assert!(known.contains(&**path), "{path} has no column");
+        }
+        let lost: Vec<_> = columns.iter().filter(|column| column.loses(row)).collect();
+        assert!(lost.is_empty(), "{lost:?} in {row}");
+    }
+
+    let bytes = columns::parquet(&rows).unwrap();
+    assert_eq!(bytes, columns::parquet(&rows).unwrap());
+    let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let read: Vec<_> = file.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(read.len(), rows.len());
+    for (read, row) in read.iter().zip(&rows) {
+        let of = |name: &str| read.get_column_iter().find(|(n, _)| *n == name).unwrap().1.clone();
+        assert_eq!(of("policy"), Field::Str(row["policy"].as_str().unwrap().to_owned()));
+        assert_eq!(of("duration_ns"), Field::Long(row["result"]["duration_ns"].as_i64().unwrap()));
+        let amplification = row["result"]["device_stats"]["write_amplification"].as_f64().unwrap();
+        assert_eq!(of("device_stats_write_amplification"), Field::Double(amplification));
+        assert_eq!(of("error"), Field::Null);
+    }
+}
+
+#[test]
+fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['MAIL']\n";
+    assert_eq!(grid(folder.path(), good).map_err(|e| e.to_string()).map(|g| g.description.cells), Ok(1));
+    for (text, expected) in [
+        (
+            "devices = ['nosuch']\npolicies = ['off']\nworkloads = ['MAIL']",
+            &["grid.toml:1: devices: nosuch: ", "sata-small"][..],
+        ),
+        (
+            "devices = ['DRIVE']\npolicies = ['off',\n'lasy']\nworkloads = ['MAIL']",
+            &["grid.toml:3: policies: ", "lasy", "lazy"],
+        ),
+        (
+            "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['nosuch']",
+            &["grid.toml:3: workloads: nosuch: ", "lsm"],
+        ),
+        ("devices = ['DRIVE']\npolicies = ['off']\n", &["missing field `workloads`"]),
+        (
+            &format!("{good}size = 3"),
+            &["grid.toml:4: size = 3: unknown field `size`", "utilizations_percent"],
+        ),
+        (
+            &format!("{good}seeds = ['9-3']"),
+            &["grid.toml:4: seeds: '9-3' is not accepted", "such as \"1-100\""],
+        ),
+        (&format!("{good}seeds = [1.5]"), &["grid.toml:4: ", "1.5", "expected a whole number"]),
+        (&format!("{good}seeds = [3, '1-5']"), &["grid.toml:4: seeds: 3 is given twice"]),
+        (
+            &format!("{good}utilizations_percent = [20, 101]"),
+            &["grid.toml:4: utilizations_percent: 101", "from 0 to 100"],
+        ),
+        (&format!("{good}utilizations_percent = []"), &["utilizations_percent: is empty"]),
+        (&format!("{good}linux = 'x'"), &["grid.toml:", "'x'"]),
+        (&format!("{good}seeds = ['1-9999999']\nreps = 1000"), &["at most 10000000 cells"]),
+        (&format!("{good}day = 'flat'"), &["grid.toml:4: day: needs days"]),
+        (
+            "devices = ['DRIVE', 'DRIVE']\npolicies = ['off']\nworkloads = ['MAIL']",
+            &["devices: sata-small is given twice"],
+        ),
+        (
+            "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['append:64KiB:1GiB']",
+            &["grid.toml:3: ", "its file needs 963.8 MiB"],
+        ),
+    ] {
+        let Err(failure) = grid(folder.path(), text) else { panic!("accepted: {text}") };
+        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        for words in expected {
+            assert!(failure.to_string().contains(words), "'{words}' is not in: {failure}");
+        }
+    }
+}
+
+#[test]
+fn a_shard_is_a_number_of_some() {
+    assert_eq!("3/64".parse(), Ok(Shard { number: 3, of: 64 }));
+    for text in ["0/3", "4/3", "3", "a/b", "1/0", "-1/3"] {
+        assert!(text.parse::<Shard>().is_err(), "{text}");
+    }
+    for group in 0..20 {
+        assert_eq!((1..=7).filter(|&number| Shard { number, of: 7 }.has(group)).count(), 1);
+    }
+}
