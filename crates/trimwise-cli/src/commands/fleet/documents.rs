@@ -223,8 +223,10 @@ impl Fleet {
             return Err("is empty; did the command on the host fail?".to_owned());
         }
         let document: Value = serde_json::from_slice(&bytes).map_err(|e| format!("is no JSON: {e}"))?;
-        let (Some(version), Some(schema)) = (document["trimwise"].as_str(), document["schema"].as_u64()) else {
-            let keys = "expected the JSON of `trimwise status`, `doctor` or `verify`, with `schema` and `trimwise`";
+        let (Some(version), Some(schema)) = (document["trimwise"].as_str(), document["schema"].as_u64())
+        else {
+            let keys =
+                "expected the JSON of `trimwise status`, `doctor` or `verify`, with `schema` and `trimwise`";
             return Err(keys.to_owned());
         };
         if schema != u64::from(SCHEMA) {
@@ -238,7 +240,11 @@ impl Fleet {
             () if has("uptime_ns") && has("file_systems") => "status",
             () if has("kernel") && has("file_systems") => "doctor",
             () if has("judgement") || has("verdict") && has("sentence") => "verify",
-            () => return Err("is JSON of another command; expected that of status, doctor or verify".to_owned()),
+            () => {
+                return Err(
+                    "is JSON of another command; expected that of status, doctor or verify".to_owned()
+                );
+            }
         };
         let target = document["settings"]["target"].as_str().unwrap_or_default();
         if let Some(other) = told.insert((host.clone(), format!("{kind} {target}")), file.to_owned()) {
@@ -342,7 +348,8 @@ impl Fleet {
     /// Sum of the stale bytes that are known, and the number of hosts that have some.
     pub fn stale(&self) -> (Bytes, usize) {
         let stale = |one: &&FileSystem| one.stale_bytes.is_some_and(|bytes| bytes > 0);
-        let hosts: BTreeSet<&str> = self.file_systems.iter().filter(stale).map(|one| one.host.as_str()).collect();
+        let hosts: BTreeSet<&str> =
+            self.file_systems.iter().filter(stale).map(|one| one.host.as_str()).collect();
         let sum = self.file_systems.iter().filter_map(|one| one.stale_bytes);
         (Bytes(sum.fold(0, u64::saturating_add)), hosts.len())
     }
@@ -393,7 +400,9 @@ fn host_of(file: &Path) -> Result<String, String> {
         _ => stem,
     };
     if host.is_empty() {
-        return Err("does not say which host it is about; expected HOST.json, or a folder called HOST".to_owned());
+        return Err(
+            "does not say which host it is about; expected HOST.json, or a folder called HOST".to_owned()
+        );
     }
     Ok(host.to_owned())
 }

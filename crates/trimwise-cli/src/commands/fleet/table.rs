@@ -19,7 +19,10 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     let online = fleet.file_systems.iter().filter(|one| one.stale_bytes.is_none()).count();
     let online = match online {
         0 => String::new(),
-        n => format!(" On {}, mounted with `discard`, nobody knows.", counted(n, "file system", "file systems")),
+        n => format!(
+            " On {}, mounted with `discard`, nobody knows.",
+            counted(n, "file system", "file systems")
+        ),
     };
     text += &folded(
         &format!(
