@@ -51,6 +51,10 @@ bench *ARGUMENTS:
 dist:
     cargo build --profile dist -p trimwise-cli -p trimwised
 
+# the Python package: builds the wheel and tests it in an environment of its own; needs PyPI
+python *ARGUMENTS:
+    scripts/test-python {{ARGUMENTS}}
+
 # the Debian package, tried in a clean Debian as root
 deb:
     scripts/build-deb

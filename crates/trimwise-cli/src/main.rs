@@ -1,51 +1,7 @@
-//! The `trimwise` command: reads its arguments, runs what they ask for, and shows the result.
-//!
-//! The work itself is done by the libraries; this crate holds what needs files and a terminal. [`commands`] has a module
-//! for each command.
+//! The `trimwise` command.
 
-mod arguments;
-mod command_line;
-mod commands;
-mod defaults;
-mod figures;
-mod input;
-mod interrupt;
-mod output;
-mod programs;
-mod progress;
-mod real_target;
-mod report;
-mod table;
-mod traces;
-
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser;
-use trimwise_lab::failure::Failure;
-
-use crate::commands::CommandLine;
-
 fn main() -> ExitCode {
-    let command_line = CommandLine::parse(); // exits with code 2 on wrong arguments
-    if command_line.quiet {
-        output::be_quiet();
-    }
-    match commands::run(command_line.command).and_then(|text| output::print(&text)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();
-            // Nobody may be reading, and that must not change the exit code.
-            let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
-            ExitCode::from(exit_code(&failure))
-        }
-    }
-}
-
-fn exit_code(failure: &Failure) -> u8 {
-    match failure {
-        Failure::Run(_) => 1,
-        Failure::Usage(_) => 2,
-        Failure::Interrupted => interrupt::EXIT_CODE,
-    }
+    trimwise_cli::main()
 }

@@ -265,6 +265,11 @@ struct Versioned<'a, T> {
     document: &'a T,
 }
 
+/// A document as text, with the number of its schema in front.
+pub fn document<T: Serialize>(document: &T) -> Result<String, Failure> {
+    serde_json::to_string_pretty(&Versioned { schema: SCHEMA, document }).map_err(Failure::run)
+}
+
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Stops all text and progress from being printed (`--quiet`).

@@ -23,6 +23,9 @@ pub mod trim;
 pub mod verify;
 pub mod workloads;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use clap::{Parser, Subcommand};
 use trimwise_lab::failure::Failure;
 
@@ -51,7 +54,7 @@ use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
 use workloads::WorkloadsArguments;
 
-use crate::interrupt::{self, OnInterrupt};
+use crate::interrupt::OnInterrupt;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -147,27 +150,29 @@ pub enum Command {
 }
 
 /// Runs the command and returns what is left to print.
-pub fn run(command: Command) -> Result<String, Failure> {
+/// `install` installs the handler for Ctrl-C and returns the flag that it raises.
+pub fn run(
+    command: Command,
+    install: impl Fn(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
     match command {
-        Command::Compare(arguments) => compare::run(&arguments, interrupt::install),
-        Command::Sweep(arguments) => sweep::run(&arguments, interrupt::install),
-        Command::Advise(arguments) => advise::run(&arguments, interrupt::install),
-        Command::Reproduce(arguments) => reproduce::run(&arguments, interrupt::install),
-        Command::Crashtest(arguments) => crashtest::run(&arguments, interrupt::install),
-        Command::Bench(arguments) => bench::run(&arguments, interrupt::install),
-        Command::Fit(arguments) => fit::run(&arguments, interrupt::install),
-        Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
-        Command::Trace(arguments) => trace::run(&arguments.command, interrupt::install),
-        Command::Replay(arguments) => replay::run(&arguments, interrupt::install),
-        Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, interrupt::install),
-        Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
-        Command::Record(arguments) => record::run(&arguments, interrupt::install),
-        Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
+        Command::Compare(arguments) => compare::run(&arguments, install),
+        Command::Sweep(arguments) => sweep::run(&arguments, install),
+        Command::Advise(arguments) => advise::run(&arguments, install),
+        Command::Reproduce(arguments) => reproduce::run(&arguments, install),
+        Command::Crashtest(arguments) => crashtest::run(&arguments, install),
+        Command::Bench(arguments) => bench::run(&arguments, install),
+        Command::Fit(arguments) => fit::run(&arguments, install),
+        Command::Verify(arguments) => verify::run(&arguments, install),
+        Command::Trace(arguments) => trace::run(&arguments.command, install),
+        Command::Replay(arguments) => replay::run(&arguments, install),
+        Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, install),
+        Command::Trim(arguments) => trim::run(&arguments, install),
+        Command::Record(arguments) => record::run(&arguments, install),
+        Command::Kernel(arguments) => kernel::run(&arguments.command, install),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Workloads(arguments) => workloads::run(&arguments),
-        Command::Selftest(arguments) => {
-            selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
-        }
+        Command::Selftest(arguments) => selftest::run(&arguments, || install(OnInterrupt::Exit).map(drop)),
         Command::Status(arguments) => daemon::status(&arguments),
         Command::Explain(arguments) => daemon::explain(&arguments),
         Command::History(arguments) => daemon::history(&arguments),

@@ -5,10 +5,10 @@ pub(in crate::commands) mod check;
 pub(in crate::commands) mod here;
 mod on_directory;
 mod on_kernel;
-pub(in crate::commands) mod on_model;
+pub(crate) mod on_model;
 pub(in crate::commands) mod report;
 pub(in crate::commands) mod room;
-pub(in crate::commands) mod table;
+pub(crate) mod table;
 #[cfg(test)]
 pub mod tests;
 pub(in crate::commands) mod workload;

@@ -8,6 +8,7 @@ use trimwise::compare::days::{DaysSpec, Trimmer};
 use trimwise::compare::result::Cell;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
+use trimwise::policy::{Policy, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::trace::replay::ReplaySpec;
 use trimwise::units::Bytes;
@@ -211,6 +212,57 @@ pub fn run(
     Ok(comparison)
 }
 
+/// Does the same for a program that embeds this one: also under policies of its own, which run on this thread one after
+/// the other. With these, and no `--policy`, no others run. `stop` ends it between two runs;
+/// `tick` is called all the time during runs under own policies.
+pub fn run_own(
+    arguments: &CompareArguments,
+    own: &[Policy],
+    stop: &AtomicBool,
+    tick: &Report,
+) -> Result<Comparison, Failure> {
+    let mut plan = Plan::of(arguments)?;
+    if plan.days.is_some() && !own.is_empty() {
+        return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
+    }
+    if let Some((name, _)) =
+        plan.policies.iter().find(|(name, _)| own.iter().any(|own| own.to_string() == *name))
+    {
+        return Err(Failure::usage(format!(
+            "{name} is the name of two policies; expected another for your own"
+        )));
+    }
+    if arguments.policies.is_empty() && !own.is_empty() {
+        plan.policies.clear();
+    }
+    let is_going = || if stop.load(Ordering::SeqCst) { Err(Failure::Interrupted) } else { Ok(()) };
+    let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: arguments.reps };
+    let (mut cells, mut ended_by) =
+        grid.run(arguments.output.jobs, pool::memory_of_run, |_, _, pair, rep| {
+            is_going()?;
+            // What reports nothing can be stopped only between two runs.
+            plan.run_cell(pair, rep, Arc::new(|_, _| ()))
+        });
+    let runs = plan.devices.iter().flat_map(|(_, device)| own.iter().map(move |policy| (device, policy)));
+    for (device, policy) in runs {
+        for rep in 0..arguments.reps {
+            if ended_by.is_none() {
+                let pair = (device, policy.clone());
+                let trimmer = Trimmer::Kernel(PolicySpec::OFF);
+                let ran = is_going()
+                    .and_then(|()| plan.run_policy(pair, trimmer, (plan.seed, rep), Arc::clone(tick)));
+                match ran {
+                    Ok(cell) => cells.push(cell),
+                    Err(failure) => ended_by = Some(failure),
+                }
+            }
+        }
+    }
+    // Half a comparison has no use for a program.
+    ended_by.map_or(Ok(()), Err)?;
+    finish(arguments, plan.settings.clone(), (cells, None))
+}
+
 /// The days over which the workload is spread, if it is.
 fn days(arguments: &CompareArguments) -> Result<Option<Days>, Failure> {
     let Some(days) = arguments.days else { return Ok(None) };
@@ -255,6 +307,17 @@ impl Plan {
             (None, Trimmer::Kernel(policy)) => policy.into(),
             _ => trimmer.policy(),
         };
+        self.run_policy((device, policy), trimmer, (seed, rep), report)
+    }
+
+    /// Runs one cell under any policy; over days, `trimmer` trims from outside.
+    pub fn run_policy(
+        &self,
+        (device, policy): (&Profile, Policy),
+        trimmer: Trimmer,
+        (seed, rep): (u64, u32),
+        report: Report,
+    ) -> Result<Cell, Failure> {
         if let Kind::Trace(file) = &self.workload.kind {
             let spec = ReplaySpec {
                 device: device.name.clone(),

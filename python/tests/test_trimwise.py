@@ -1,0 +1,300 @@
+"""The package as a user meets it."""
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import pytest
+
+import trimwise
+from trimwise import Decision, Event
+
+SMALL = "small.toml"
+
+
+class Heap(trimwise.Policy):
+    """Waits until 1 MiB is freed, then issues one command at a time until all is trimmed."""
+
+    availability = "reuse"
+
+    def __init__(self):
+        self.is_emptying = False
+
+    def on_event(self, event, view):
+        self.is_emptying = view.pending_units >= (1 if self.is_emptying else 256)
+        if self.is_emptying and view.in_flight == 0:
+            return Decision.Issue()
+
+
+def test_three_lines_give_a_table_and_the_same_every_time(small):
+    comparison = trimwise.compare(["off", "commit"], devices=SMALL, reps=2, **small)
+    assert "commit" in str(comparison) and "sata-small" in str(comparison)
+    assert [(cell.policy, cell.rep) for cell in comparison.cells] == [("off", 0), ("off", 1), ("commit", 0), ("commit", 1)]
+    assert comparison.cells[0].device_stats["trim_commands"] == 0
+    assert {row.policy for row in comparison.summary} == {"off", "commit"}
+    again = trimwise.compare(["off", "commit"], devices=SMALL, reps=2, jobs=1, **small)
+    assert again.json["cells"] == comparison.json["cells"]
+
+
+def test_frames_have_the_columns_of_a_sweep(small):
+    comparison = trimwise.compare(["off", "lazy"], devices=SMALL, reps=1, **small)
+    frame = comparison.to_pandas()
+    assert list(frame.policy) == ["off", "lazy"] and (frame.duration_ns > 0).all()
+    assert (frame.device_stats_write_amplification >= 1).all()
+    assert comparison.to_arrow().column("ledger_freed_units").to_pylist() == list(frame.ledger_freed_units)
+
+
+def test_what_is_built_in_is_listed():
+    names = {str(profile) for profile in trimwise.profiles()}
+    assert "sata-small" in names
+    assert any(term.term == "commit" and term.meaning for term in trimwise.policies())
+    lsm = next(workload for workload in trimwise.workloads() if workload.name == "lsm")
+    assert str(lsm(reads=90, operations=1000)) == "lsm:reads=90,operations=1000"
+    trace = trimwise.Trace("a.csv", ("open=200", "wrap"), format="msr")
+    assert str(trace) == "trace:msr:a.csv:open=200:wrap"
+
+
+def test_a_trace_is_a_workload(small):
+    lines = "".join(f"{i * 100} a write {i * 8192} 4096\n" for i in range(50))
+    pathlib.Path("log").write_text("fio version 3 iolog\n" + lines)
+    trace = trimwise.Trace("log")
+    assert isinstance(trace.info(), dict)
+    cell = trimwise.run("off", trace, SMALL, utilization_percent=1)
+    assert cell.json["replay"]["requests"] == 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"policies": "lasy"}, ["lasy", "lazy"]),
+        ({"devices": "nosuch"}, ["nosuch", "sata-small"]),
+        ({"workload": "nosuch"}, ["nosuch", "lsm"]),
+        ({"reps": 0}, ["--reps", "from 1 to 1000"]),
+        ({"policies": [3]}, ["policy 3", "expected a name"]),
+    ],
+)
+def test_a_wrong_argument_is_a_usage_error_that_says_what_is_accepted(arguments, words):
+    with pytest.raises(trimwise.UsageError) as caught:
+        trimwise.compare(**arguments)
+    assert isinstance(caught.value, ValueError)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_policy_in_python_is_compared_with_others(small):
+    comparison = trimwise.compare(["off", Heap], devices=SMALL, reps=2, **small)
+    heap = [cell for cell in comparison.cells if cell.policy == "Heap"]
+    assert len(heap) == 2 and all(cell.device_stats["trim_commands"] > 0 for cell in heap)
+    ledger = heap[0].ledger
+    parts = ("issued_units", "reused_units", "dropped_units", "pending_units", "in_flight_units")
+    # Pending units may be older than the workload.
+    assert 0 < ledger["freed_units"] <= sum(ledger[part] for part in parts)
+    assert "Heap" in str(comparison)
+    again = trimwise.run(Heap, device=SMALL, **small)
+    assert again.json["duration_ns"] == heap[0].duration_ns
+
+
+def test_it_sees_every_kind_of_event_and_the_present(small):
+    seen = []
+
+    class Curious(trimwise.Policy):
+        def on_event(self, event, view):
+            seen.append((event, view.now_ns))
+            match event:
+                case Event.Hosted(total_units=total):
+                    assert total == view.total_units > 0
+                    return [Decision.WakeAt(view.now_ns + 1_000_000), Decision.TrimFree()]
+                case Event.Committed(freed_units=freed) if freed > 0:
+                    return [Decision.Issue(), Decision.Issue(units_min=1 << 40)]
+            return None
+
+    trimwise.run(Curious, device=SMALL, **small)
+    kinds = {type(event) for event, _ in seen}
+    assert kinds == {Event.Hosted, Event.Committed, Event.Issued, Event.PassOver, Event.Trimmed, Event.Woken}
+    assert [now for _, now in seen] == sorted(now for _, now in seen)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda event, view: 1 / 0,
+        lambda event, view: "trim all",
+        lambda event, view: [Decision.Issue(), 7],
+        lambda event, view: view.no_such_figure,
+        lambda event, view: Decision.WakeAt(view.now_ns),
+        lambda event, view: Decision.Issue(units_min=5, units_max=4),
+        lambda event, view: Decision.Issue(ranges_max=-1),
+    ],
+)
+def test_a_mistake_ends_the_run_with_the_traceback_and_the_instant(small, mistake):
+    class Wrong(trimwise.Policy):
+        def on_event(self, event, view):
+            if isinstance(event, Event.Committed) and view.now_ns > 5_000_000_000:
+                return mistake(event, view)
+
+    with pytest.raises(trimwise.PolicyError) as caught:
+        trimwise.run(Wrong, device=SMALL, **small)
+    message = str(caught.value)
+    assert "policy Wrong at " in message and " s of virtual time, on Event.Committed" in message, message
+    cause = caught.value.__cause__
+    assert cause is not None and type(cause).__name__ in message
+    # The next run is not affected.
+    assert trimwise.run(Heap, device=SMALL, **small).duration_ns > 0
+
+
+def test_the_traceback_leads_to_the_line_of_the_policy(small):
+    class Wrong(trimwise.Policy):
+        def on_event(self, event, view):
+            raise KeyError("the line")
+
+    with pytest.raises(trimwise.PolicyError) as caught:
+        trimwise.run(Wrong, device=SMALL, **small)
+    text = "".join(traceback.format_exception(caught.value))
+    assert 'raise KeyError("the line")' in text and "on Event.Hosted" in text
+
+
+def test_a_policy_that_cannot_be_made_and_one_that_never_decides(small):
+    class Unmade(trimwise.Policy):
+        def __init__(self, needed):
+            pass
+
+    with pytest.raises(trimwise.PolicyError, match="policy Unmade cannot be made: TypeError"):
+        trimwise.run(Unmade, device=SMALL, **small)
+
+    class Idle(trimwise.Policy):
+        availability = "after_issue"
+
+        def on_event(self, event, view):
+            return None
+
+    # What it withholds is never given back, so a task waits for it for ever.
+    with pytest.raises(trimwise.PolicyError, match="it decided nothing for an hour, while [0-9]+ freed units wait"):
+        trimwise.run(Idle, device=SMALL, **small)
+
+    class Misnamed(Heap):
+        availability = "soon"
+
+    with pytest.raises(ValueError, match="expected 'after_commit', 'after_issue' or 'reuse'"):
+        trimwise.run(Misnamed, device=SMALL, **small)
+
+
+def test_no_blocks_can_be_invented_or_trimmed_twice(small):
+    """It asks for far more than there is: the host has nothing left to send, and its audits find nothing wrong."""
+
+    class Greedy(trimwise.Policy):
+        def on_event(self, event, view):
+            if isinstance(event, Event.Committed):
+                return [Decision.CatchUp(), *[Decision.Issue(ranges_max=64)] * 20]
+
+    assert trimwise.run(Greedy, device=SMALL, **small).ledger["issued_units"] > 0
+    with pytest.raises(TypeError):
+        Event.Issued(units=1)
+    with pytest.raises(TypeError):
+        Decision()
+
+
+def test_other_threads_run_meanwhile(small):
+    count, is_done = 0, threading.Event()
+
+    def work():
+        nonlocal count
+        while not is_done.is_set():
+            count += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begin = count
+    trimwise.compare(["off", "commit"], devices=SMALL, reps=4, jobs=1, **small)
+    is_done.set()
+    thread.join()
+    assert count > begin
+
+
+SCRIPT = """
+import sys, time, threading, os, signal
+import trimwise
+class Idle(trimwise.Policy):
+    def on_event(self, event, view):
+        return trimwise.Decision.Issue() if view.pending_units else None
+class Spinning(trimwise.Policy):
+    def on_event(self, event, view):
+        return trimwise.Decision.WakeAt(view.now_ns + 1)
+def interrupt():
+    time.sleep(1)
+    sys.stderr.write(f"{time.monotonic()}\\n")
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    trimwise.compare(POLICIES, reps=1000)
+except KeyboardInterrupt:
+    print(time.monotonic())
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("policies", ['["off"]', "[Idle]", "[Spinning]"])
+def test_an_interrupt_ends_it(policies):
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT.replace("POLICIES", policies)], capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 7, ended.stderr
+    # Within a second on an idle machine; the figure is for the reader of a failure.
+    print("seconds until it ended:", float(ended.stdout) - float(ended.stderr.split()[0]))
+
+
+def grid(folder):
+    text = (
+        "devices = ['small.toml']\npolicies = ['off', 'lazy+reuse']\nworkloads = ['small.pmrc']\n"
+        "utilizations_percent = [10, 30]\nseeds = ['1-3']\nmemory_mib = 64\n"
+    )
+    path = pathlib.Path("grid.toml")
+    path.write_text(text)
+    return path
+
+
+def parts(folder):
+    return {path.name: path.read_bytes() for path in sorted(pathlib.Path(folder).glob("*.parquet"))}
+
+
+def test_a_sweep_has_the_same_bytes_on_every_executor(small, tmp_path):
+    path = grid(tmp_path)
+    summary = trimwise.sweep(path, "one")
+    assert (summary.cells, summary.run_cells, summary.failed_cells, summary.missing_cells) == (12, 12, 0, 0)
+    frame = summary.to_pandas()
+    assert len(frame) == 12 and frame.cell.is_unique and frame.error.isna().all()
+    expected = parts("one")
+    assert expected
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        assert trimwise.sweep(path, "threads", executor=executor, shards=3).found_cells == 12
+    with concurrent.futures.ProcessPoolExecutor(2) as executor:
+        assert trimwise.sweep(path, "processes", executor=executor, shards=3).found_cells == 12
+    assert parts("threads") == expected and parts("processes") == expected
+    # The command itself, if it was built.
+    command = os.environ.get("TRIMWISE")
+    if command:
+        subprocess.run([command, "sweep", str(path), "--out", "command"], check=True)
+        assert parts("command") == expected
+
+
+def test_a_sweep_on_dask(small, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    path = grid(tmp_path)
+    trimwise.sweep(path, "one")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with distributed.Client(cluster) as client:
+            trimwise.sweep(path, "dask", executor=client, shards=4)
+    assert parts("dask") == parts("one")
+
+
+def test_a_wrong_grid_is_a_usage_error(small, tmp_path):
+    path = grid(tmp_path)
+    path.write_text(path.read_text().replace("'off'", "'of'"))
+    with pytest.raises(trimwise.UsageError, match="grid.toml:2: policies: "):
+        trimwise.sweep(path, "one")

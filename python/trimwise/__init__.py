@@ -1,0 +1,417 @@
+"""To TRIM or not to TRIM: answered for one SSD, file system and workload, with numbers.
+
+Three lines give a table::
+
+    import trimwise
+    comparison = trimwise.compare(["off", "commit", "lazy+reuse"], workload="oltp", reps=3)
+    print(comparison)
+
+Devices, policies and workloads are written as for the command ``trimwise compare``; a policy may also be a class of your
+own, a :class:`Policy`. Everything runs in virtual time: the same seed gives the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterable, Sequence, Union
+
+from . import _native
+from ._native import Decision, Event, PolicyError, RunError, UsageError, View
+
+__version__: str = _native.__version__
+
+__all__ = [
+    "Cell",
+    "Comparison",
+    "Decision",
+    "Event",
+    "Policy",
+    "PolicyError",
+    "PolicyTerm",
+    "Profile",
+    "RunError",
+    "SummaryRow",
+    "SweepSummary",
+    "Trace",
+    "UsageError",
+    "Verdict",
+    "View",
+    "Workload",
+    "compare",
+    "policies",
+    "profiles",
+    "run",
+    "sweep",
+    "workloads",
+]
+
+
+class Policy:
+    """A policy of your own: a class with one method, :meth:`on_event`.
+
+    Each run makes a new object, without arguments, so a policy may keep what it likes in ``self``. Everything that it
+    decides must follow from the events: then a run repeats exactly.
+
+    A policy never holds blocks. It decides when a TRIM is sent and how large it may be; the host takes the blocks out of
+    the set of those that may be trimmed. So no policy, however wrong, can lose data or trim a block twice.
+    """
+
+    #: Its name in tables; that of the class if this is empty.
+    name: str = ""
+    #: When freed blocks may be allocated again: ``after_commit``, ``after_issue`` (of their TRIM), or ``reuse``: after
+    #: the commit, and in preference to others.
+    availability: str = "after_commit"
+    #: Whether freed extents of different commits merge where they touch.
+    merges: bool = True
+
+    def on_event(self, event: Event, view: View) -> Union[None, Decision, Iterable[Decision]]:
+        """Returns what to do about an event: None, a decision, or several in order.
+
+        Whatever else it returns, or raises, ends the run with a :class:`PolicyError`.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.on_event")
+
+
+PolicyLike = Union[str, Callable[[], Policy]]
+
+
+def _flat(value: Any, path: str, into: dict[str, Any]) -> None:
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            if key not in ("timeline", "latency_quantiles_ns"):
+                _flat(entry, f"{path}_{key}" if path else key, into)
+    else:
+        into[path] = value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a device, a policy, a repetition. ``json`` has all that ``trimwise compare --json`` has of it."""
+
+    device: str
+    policy: str
+    rep: int
+    #: Duration of the workload in virtual time; over days, the time that its tasks waited in their operations.
+    duration_ns: int
+    #: Figures of the device: ``write_amplification``, ``erases``, ``trim_commands``...
+    device_stats: dict[str, Any]
+    #: Where freed units went, and what TRIM cost and saved.
+    ledger: dict[str, Any]
+    #: ``count``, ``p50_ns``, ``p99_ns``, ``p999_ns`` and ``max_ns`` of each operation.
+    latency: dict[str, dict[str, int]]
+    json: dict[str, Any] = field(repr=False)
+
+    @staticmethod
+    def _of(json: dict[str, Any]) -> Cell:
+        return Cell(
+            device=json["device"],
+            policy=json["policy"],
+            rep=json["rep"],
+            duration_ns=json["duration_ns"],
+            device_stats=json["device_stats"] or {},
+            ledger=json["ledger"] or {},
+            latency=json["latency"],
+            json=json,
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """All figures but series in one row, named as the columns of a sweep."""
+        row: dict[str, Any] = {}
+        _flat(self.json, "", row)
+        return row
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """The medians of a policy on a device. ``json`` has all that the command's JSON has."""
+
+    device: str
+    policy: str
+    reps: int
+    #: What policies are judged by: ``total``, ``fsync``...
+    measure: str
+    median_s: float
+    low_s: float
+    high_s: float
+    #: Change against the baseline; None for the baseline itself.
+    vs_baseline_percent: float | None
+    json: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which policy to use."""
+
+    #: None if the runs cannot tell.
+    policy: str | None
+    #: How many times as fast as the baseline, with its confidence interval.
+    speedup: float
+    low: float
+    high: float
+    text: str
+    why: str
+    json: dict[str, Any] = field(repr=False)
+
+
+def _picked(kind: Any, json: dict[str, Any]) -> Any:
+    names = [name for name in kind.__dataclass_fields__ if name != "json"]
+    return kind(**{name: json.get(name) for name in names}, json=json)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Policies compared; ``print`` shows the table of the command."""
+
+    cells: list[Cell]
+    summary: list[SummaryRow]
+    verdict: Verdict
+    seed: int
+    text: str = field(repr=False)
+    json: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for each run, and the columns of a sweep."""
+        import pandas
+
+        return pandas.DataFrame([cell.to_row() for cell in self.cells])
+
+    def to_arrow(self) -> Any:
+        """The same as a ``pyarrow.Table``."""
+        import pyarrow
+
+        rows = [cell.to_row() for cell in self.cells]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A built-in profile of an SSD; its ``name`` is a device. So is the path of a file with a profile of yours."""
+
+    name: str
+    description: str
+    capacity_bytes: int
+    json: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class PolicyTerm:
+    """A term of policies: how it is written, and what it does. Terms are joined with ``+``."""
+
+    term: str
+    meaning: str
+    json: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.term
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A named workload, with parameters: ``str(workload("lsm", reads=90))`` is ``lsm:reads=90``."""
+
+    name: str
+    about: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    json: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __call__(self, **parameters: Any) -> Workload:
+        """The same with these parameters."""
+        return Workload(self.name, self.about, {**self.parameters, **parameters}, self.json)
+
+    def __str__(self) -> str:
+        given = ",".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"{self.name}:{given}" if given else self.name
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A block trace as a workload: a file, and how it is replayed (``open``, ``closed``, ``depth=8``, ``wrap``...)."""
+
+    path: Union[str, os.PathLike[str]]
+    options: tuple[str, ...] = ()
+    format: str = ""
+
+    def __str__(self) -> str:
+        parts = [part for part in (self.format, os.fspath(self.path), *self.options) if part]
+        return ":".join(["trace", *parts])
+
+    def info(self) -> dict[str, Any]:
+        """What is in it, as ``trimwise trace info --json`` says."""
+        path = os.fspath(self.path)
+        return _document(["trace", "info", f"{self.format}:{path}" if self.format else path])
+
+
+def _document(words: list[str]) -> dict[str, Any]:
+    """Runs a command and reads its JSON."""
+    with tempfile.TemporaryDirectory(prefix="trimwise-") as folder:
+        path = os.path.join(folder, "result.json")
+        failure: RunError | None = None
+        try:
+            _native.command([*words, "--json", path])
+        except RunError as error:
+            # A command that failed in part has written what it has.
+            failure = error
+        if not os.path.exists(path):
+            raise failure if failure is not None else RunError("no result")
+        with open(path, encoding="utf-8") as file:
+            document: dict[str, Any] = json.load(file)
+        return document
+
+
+def _listed(value: Any) -> list[Any]:
+    is_one = isinstance(value, (str, os.PathLike, Profile, PolicyTerm, type)) or not isinstance(value, Iterable)
+    return [value] if is_one else list(value)
+
+
+def _words(options: dict[str, Any]) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None]
+
+
+def compare(
+    policies: Union[PolicyLike, Sequence[PolicyLike], None] = None,
+    workload: Any = "default",
+    devices: Any = "sata-small",
+    *,
+    utilization_percent: int | None = None,
+    reps: int = 6,
+    seed: int | None = None,
+    linux: str | None = None,
+    memory_mib: int | None = None,
+    judge: str | None = None,
+    days: int | None = None,
+    day: str | None = None,
+    jobs: int | None = None,
+) -> Comparison:
+    """Runs a workload under each policy on each device, and says which policy to use.
+
+    The arguments are those of ``trimwise compare``, and have its defaults. Policies that are classes of your own run one
+    run at a time, others on ``jobs`` cores; meanwhile other Python threads go on. Ctrl-C ends it.
+
+    Raises UsageError if an argument is wrong, RunError if a run fails, PolicyError if a policy of your own fails.
+    """
+    chosen = [] if policies is None else _listed(policies)
+    own = [policy for policy in chosen if not isinstance(policy, (str, PolicyTerm))]
+    named = [str(policy) for policy in chosen if isinstance(policy, (str, PolicyTerm))]
+    for policy in own:
+        if not callable(policy):
+            raise UsageError(f"policy {policy!r}: expected a name, or a class or function that makes a trimwise.Policy")
+    options = {
+        "workload": workload,
+        "utilization": utilization_percent,
+        "reps": reps,
+        "seed": seed,
+        "linux": linux,
+        "memory": memory_mib,
+        "judge": judge,
+        "days": days,
+        "day": day,
+        "jobs": jobs,
+    }
+    words = ["compare", *_words(options)]
+    for device in _listed(devices):
+        words += ["--device", os.fspath(device) if isinstance(device, os.PathLike) else str(device)]
+    for policy in named:
+        words += ["--policy", policy]
+    written, text = _native.compare(words, [_own(policy) for policy in own])
+    document = json.loads(written)
+    return Comparison(
+        cells=[Cell._of(cell) for cell in document["cells"]],
+        summary=[_picked(SummaryRow, row) for row in document["summary"]],
+        verdict=_picked(Verdict, document["verdict"]),
+        seed=document["seed"],
+        text=text,
+        json=document,
+    )
+
+
+def _own(policy: Any) -> tuple[str, Any, str, bool]:
+    name = getattr(policy, "name", "") or getattr(policy, "__name__", "own")
+    return (name, policy, getattr(policy, "availability", "after_commit"), bool(getattr(policy, "merges", True)))
+
+
+def run(policy: PolicyLike, workload: Any = "default", device: Any = "sata-small", **options: Any) -> Cell:
+    """Runs a workload once under one policy. Options are those of :func:`compare`, without ``reps``."""
+    if "reps" in options:
+        raise UsageError("run: reps is 1; expected compare for several repetitions")
+    return compare([policy], workload, [device], reps=1, **options).cells[0]
+
+
+def profiles() -> list[Profile]:
+    """The built-in profiles of SSDs."""
+    return [_picked(Profile, entry) for entry in _document(["devices"])["devices"]]
+
+
+def policies() -> list[PolicyTerm]:
+    """The terms of policies."""
+    return [_picked(PolicyTerm, entry) for entry in _document(["policies"])["terms"]]
+
+
+def workloads() -> list[Workload]:
+    """The named workloads."""
+    return [Workload(entry["name"], entry["about"], {}, entry) for entry in _document(["workloads"])["workloads"]]
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """What a sweep did. ``out`` is the folder of the data set."""
+
+    out: str
+    cells: int
+    run_cells: int
+    found_cells: int
+    failed_cells: int
+    missing_cells: int
+    #: The failed cells, each with its place in the grid and its ``error``.
+    failures: list[dict[str, Any]]
+    json: dict[str, Any] = field(repr=False)
+
+    def to_pandas(self) -> Any:
+        """The data set as a data frame."""
+        import pandas
+
+        return pandas.read_parquet(self.out)
+
+
+def _shard(grid: str, out: str, number: int, of: int, _token: str) -> dict[str, Any]:
+    return _document(["sweep", grid, "--out", out, "--shard", f"{number}/{of}", "--jobs", "1"])
+
+
+def sweep(
+    grid: Union[str, os.PathLike[str]],
+    out: Union[str, os.PathLike[str]],
+    *,
+    executor: Any = None,
+    shards: int | None = None,
+    jobs: int | None = None,
+) -> SweepSummary:
+    """Runs all cells of a grid that ``out`` does not have yet: ``trimwise sweep``, with the same bytes.
+
+    Without an executor it runs on ``jobs`` cores of this computer. With one, it is cut into ``shards``, each a task:
+    any executor of ``concurrent.futures``, or a ``distributed.Client``. All workers must see the same files.
+    """
+    grid, out = os.path.abspath(grid), os.path.abspath(out)
+    if executor is not None:
+        count = shards or 4 * (os.cpu_count() or 1)
+        # Dask would take equal calls for the same.
+        token = uuid.uuid4().hex
+        futures = [executor.submit(_shard, grid, out, number, count, token) for number in range(1, count + 1)]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+    summary: SweepSummary = _picked(SweepSummary, _document(["sweep", grid, "--out", out, *_words({"jobs": jobs})]))
+    return summary
