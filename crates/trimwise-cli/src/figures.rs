@@ -15,6 +15,11 @@ pub const NONE: &str = "-";
 /// The minus sign, as wide as a plus.
 const MINUS: &str = "\u{2212}";
 
+/// A number with what it counts: `1 cut`, `1,000 cuts`.
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// About four significant digits, without an exponent.
 pub fn significant(f: f64) -> String {
     match f.abs() {

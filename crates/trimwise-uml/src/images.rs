@@ -187,12 +187,7 @@ impl Cache {
     /// Returns the error that says how to build this kernel.
     fn not_built(&self, name: &KernelName) -> Result<KernelError, KernelError> {
         let other = self.list().unwrap_or_default().into_iter().find(|image| image.name == *name);
-        let guess = |set: &String| {
-            let usual = format!("kernel/{set}");
-            if Path::new(&usual).join("series").is_file() { usual } else { format!("DIR/{set}") }
-        };
-        let folders =
-            other.as_ref().map_or_else(|| name.patches().iter().map(guess).collect(), KernelImage::folders);
+        let folders = other.as_ref().map_or_else(|| usual_folders(name), KernelImage::folders);
         let mut command = self.command(name, &folders)?;
         if folders.iter().any(|folder| folder.starts_with("DIR/")) {
             let _ = write!(command, " (DIR/NAME is a patch set's folder; variants: {})", name::variants());
@@ -332,6 +327,9 @@ impl Cache {
         let (linux, preload) = (directory.join("linux"), directory.join("preload.so"));
         let there = |path: &Path| fs::metadata(path).map_err(|e| damaged(format!("{}: {e}", path.display())));
         let kernel = there(&linux)?;
+        if !kernel.is_file() || kernel.mode() & 0o111 == 0 {
+            return Err(damaged(format!("{}: expected a program that can be run", linux.display())));
+        }
         there(&preload)?;
         let built = kernel.modified().map_err(KernelError::io("read", &linux))?;
         let name = d.version.parse().map_err(|e: KernelError| damaged(format!("image.json: {e}")))?;
@@ -430,10 +428,21 @@ fn folder(name: &KernelName, recipe: &str) -> String {
     format!("{name}-{recipe}")
 }
 
-/// Returns the kernel's name from that of its image's folder.
-fn kernel_of(directory: &Path) -> String {
+/// Returns where the patch sets of a kernel probably are.
+fn usual_folders(name: &KernelName) -> Vec<String> {
+    let guess = |set: &String| {
+        let usual = format!("kernel/{set}");
+        if Path::new(&usual).join("series").is_file() { usual } else { format!("DIR/{set}") }
+    };
+    name.patches().iter().map(guess).collect()
+}
+
+/// Returns the commands that replace an image, whose folder's name says which kernel it is.
+fn replacement(directory: &Path) -> String {
     let folder = directory.file_name().unwrap_or_default().to_string_lossy();
-    folder.rsplit_once('-').map_or(folder.as_ref(), |(name, _)| name).to_owned()
+    let name = folder.rsplit_once('-').map_or(folder.as_ref(), |(name, _)| name);
+    let build = name.parse().map(|name: KernelName| format!(" && {}", name.command(&usual_folders(&name))));
+    format!("trimwise kernel remove {name}{}", build.unwrap_or_default())
 }
 
 /// Checks a version such as `6.1` or `6.1.192`. Versions become file names, so nothing else is accepted.

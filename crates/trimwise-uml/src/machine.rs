@@ -34,7 +34,7 @@ use trimwise::units::{Bytes, SimTime};
 use crate::disk::Disk;
 use crate::line::{Completion, DISKS_MAX, Line, Word};
 use crate::vhost::FrontEnd;
-pub(super) use console::{complains, complaints, last_lines};
+pub(super) use console::{complains, complaints, last_lines, refusal};
 use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 

@@ -336,3 +336,18 @@ fn regression_a_program_that_asks_for_the_serial_number_makes_no_mark() {
     let error = guest(&kernel).run(&ask(), &mut faulty).unwrap_err().to_string();
     assert!(error.contains("a program asked for the serial number"), "{error}");
 }
+
+#[test]
+fn a_mount_that_is_refused_has_the_kernel_s_reason() {
+    if image("6.1").is_none() {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_trimwise"))
+        .args(["kernel", "run", "6.1:ext4:bogus", "--memory", "128", "--", "true"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = crate::reproduction::error(&output);
+    assert!(said.lines().next().unwrap().contains("Unknown parameter 'bogus'"), "{said}");
+}

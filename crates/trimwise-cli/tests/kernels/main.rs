@@ -1,11 +1,13 @@
 //! Real kernels in virtual time: needs a kernel from `trimwise kernel build`, and the programs that make file systems.
 
+mod blktrace;
 #[path = "../common/mod.rs"]
 mod common;
 mod crashtest;
 mod daemon_guests;
 mod daemon_week;
 mod ext4_trim;
+mod f2fs;
 mod guest_daemon;
 mod guest_faults;
 mod guests;

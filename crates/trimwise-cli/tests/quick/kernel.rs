@@ -21,7 +21,7 @@ for word; do case $word in O=*) out=${word#O=};; LOCALVERSION=*) added=${word#*=
 cd "$2"
 case "$*" in
 *allnoconfig*) cp "$KCONFIG_ALLCONFIG" "$out/.config"; . "$HOME/configure";;
-*) echo "make" >>"$HOME/calls"; echo "  CC      init/main.o"; . "$HOME/compile"; echo kernel >"$out/linux";;
+*) echo "make" >>"$HOME/calls"; echo "  CC      init/main.o"; . "$HOME/compile"; echo kernel >"$out/linux"; chmod +x "$out/linux";;
 esac
 "#;
 
@@ -199,6 +199,7 @@ fn a_new_image_takes_the_place_of_those_that_another_recipe_made() {
         });
         fs::write(folder.join("image.json"), text.to_string()).unwrap();
         fs::write(folder.join("linux"), vec![1; 1 << 20]).unwrap();
+        fs::set_permissions(folder.join("linux"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.join("preload.so"), "library").unwrap();
     };
     image("6.6-0123456789ab", "6.6", "0123456789ab");

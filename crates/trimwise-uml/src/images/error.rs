@@ -101,8 +101,8 @@ pub enum KernelError {
         version: String,
     },
     /// The image is incomplete or changed.
-    #[error("the image in {} is damaged: {what}; to remove it: trimwise kernel remove {}", directory.display(),
-            super::kernel_of(directory))]
+    #[error("the image in {} is damaged: {what}; to replace it: {}", directory.display(),
+            super::replacement(directory))]
     Damaged {
         /// The image's folder.
         directory: PathBuf,

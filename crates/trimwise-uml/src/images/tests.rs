@@ -23,6 +23,7 @@ fn cache_with(images: &[(&str, &str)]) -> (TempDir, Cache) {
         };
         fs::write(folder.join("image.json"), serde_json::to_string(&description).unwrap()).unwrap();
         fs::write(folder.join("linux"), "kernel").unwrap();
+        fs::set_permissions(folder.join("linux"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.join("preload.so"), "").unwrap();
     }
     let cache = Cache::at(dir.path().to_owned());
@@ -81,7 +82,16 @@ fn a_damaged_image_is_told_and_not_run_but_removed() {
     let folder = dir.path().join(folder_of("6.1"));
     fs::remove_file(folder.join("linux")).unwrap();
     let error = cache.find("6.1").unwrap_err().to_string();
-    assert!(error.contains("linux") && error.ends_with("trimwise kernel remove 6.1"), "{error}");
+    let replace = "trimwise kernel remove 6.1 && trimwise kernel build --version 6.1";
+    assert!(error.contains("linux") && error.ends_with(replace), "{error}");
+    // What cannot be run is no kernel: a folder, or a file without that permission.
+    fs::create_dir(folder.join("linux")).unwrap();
+    let error = cache.find("6.1").unwrap_err().to_string();
+    assert!(error.contains("linux: expected a program that can be run"), "{error}");
+    fs::remove_dir(folder.join("linux")).unwrap();
+    fs::write(folder.join("linux"), "kernel").unwrap();
+    fs::set_permissions(folder.join("linux"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(cache.find("6.1"), Err(KernelError::Damaged { .. })));
     fs::write(folder.join("image.json"), "{").unwrap();
     assert!(matches!(cache.find("6.1"), Err(KernelError::Damaged { .. })));
     assert_eq!((cache.remove("6.12").unwrap(), cache.remove("6.1").unwrap()), (1, 1));

@@ -12,9 +12,9 @@ use trimwise::units::Bytes;
 
 use super::boot::BootOptions;
 use super::folder::{RunFolder, open_regular};
-use super::{INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, StepReport};
+use super::{INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, Step, StepReport};
 use crate::disk::Disk;
-use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines};
+use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines, refusal};
 
 /// How to run a job.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ pub enum JobError {
     Step {
         /// The step.
         step: String,
-        /// The guest's message.
+        /// The guest's message; for a mount, also the kernel's, which says why.
         what: String,
-        /// The guest's last lines: for a mount, the kernel says there why.
+        /// The guest's last lines.
         console: String,
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
@@ -178,12 +178,29 @@ impl Guest {
         if let (Some(StepReport { outcome: Outcome::Failed(what), .. }), Some(step)) =
             (steps.last(), steps.len().checked_sub(1).and_then(|last| job.steps.get(last)))
         {
+            let what = match mounts(&job.steps[..steps.len()]).and_then(|name| refusal(&console, name)) {
+                Some(reason) => format!("{what}: {reason}"),
+                None => what.clone(),
+            };
             let console = last_lines(&console);
-            return Err(JobError::Step { step: step.name(), what: what.clone(), console });
+            return Err(JobError::Step { step: step.name(), what, console });
         }
         if steps.len() != job.steps.len() {
             return Err(no_report(format!("{} of {} steps were reported", steps.len(), job.steps.len())));
         }
         Ok(JobReport { steps, ended, complaints: complaints(&console) })
+    }
+}
+
+/// The name of the file system that the last of these steps mounts or remounts; `None` if it does neither.
+fn mounts(steps: &[Step]) -> Option<&'static str> {
+    let (last, before) = steps.split_last()?;
+    let of = |step: &Step| match step {
+        Step::Mount { file_system, .. } => Some(file_system.name()),
+        _ => None,
+    };
+    match last {
+        Step::Remount { .. } => before.iter().rev().find_map(of),
+        _ => of(last),
     }
 }

@@ -41,6 +41,30 @@ pub(crate) fn complaints(console: &Path) -> Vec<String> {
         .collect()
 }
 
+/// Returns what a file system of this name said last, without its successes and the kernel's times: why it was not mounted.
+pub(crate) fn refusal(console: &Path, file_system: &str) -> Option<String> {
+    /// Lines kept: Btrfs and XFS give a reason, and then say that they did not mount.
+    const LINES: usize = 2;
+    let text = std::fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let says_why = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        let is_news =
+            ["mounted filesystem", "mounting", " info ", " loaded"].iter().any(|news| line.contains(news));
+        line.starts_with(file_system) && !is_news
+    };
+    let lines: Vec<&str> = text.lines().map(without_time).filter(says_why).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    (!last.is_empty()).then(|| last.join("; "))
+}
+
+/// A line of the kernel's log without the time in front of it.
+fn without_time(line: &str) -> &str {
+    let line = line.trim();
+    let rest = line.strip_prefix('[').and_then(|line| line.split_once("] "));
+    rest.filter(|(time, _)| time.trim().parse::<f64>().is_ok()).map_or(line, |(_, rest)| rest.trim_start())
+}
+
 /// Returns the console's last meaningful lines, without the dump of stack and registers after a panic.
 pub(crate) fn last_lines(console: &Path) -> String {
     let text = std::fs::read(console).unwrap_or_default();
@@ -59,6 +83,29 @@ pub(crate) fn last_lines(console: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_mount_has_its_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join("console");
+        let reason = |log: &str, file_system| {
+            std::fs::write(&console, log).unwrap();
+            refusal(&console, file_system)
+        };
+        let boot = "Btrfs loaded, zoned=no\nSGI XFS with security attributes\n[    0.1] EXT4-fs (vda): mounted filesystem \
+                    00000000 r/w\n[    0.2] EXT4-fs (vda): unmounting filesystem 00000000.\n";
+        for none in ["ext4", "xfs", "btrfs", "f2fs"] {
+            assert_eq!(reason(boot, none), None);
+        }
+        let ext4 = format!(
+            "{boot}[    0.300000] EXT4-fs: Unknown parameter 'x'\ntrimwise: EINVAL\nreboot: Power down\n"
+        );
+        assert_eq!(reason(&ext4, "ext4").unwrap(), "EXT4-fs: Unknown parameter 'x'");
+        let btrfs = "BTRFS info (device vda): using crc32c\nBTRFS error (device vda): bad\nBTRFS error (device vda): \
+                     open_ctree failed\n";
+        let both = "BTRFS error (device vda): bad; BTRFS error (device vda): open_ctree failed";
+        assert_eq!(reason(btrfs, "btrfs").unwrap(), both);
+    }
 
     #[test]
     fn only_faults_are_complaints() {

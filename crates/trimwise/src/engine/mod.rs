@@ -199,6 +199,31 @@ impl Sim {
         outcome.map(|()| result.borrow_mut().take().expect("`run_until` ends well when there is a result"))
     }
 
+    /// Runs every task that is due until `until`, and keeps the tasks: for callers who look at the simulation on the
+    /// way. Where a run is cut in this way changes nothing in it. [`Sim::stop`] ends it.
+    ///
+    /// # Errors
+    ///
+    /// [`Stalled`] if the [`Budget`] is used up.
+    pub fn advance_to(&self, until: SimTime) -> Result<(), Stalled> {
+        if until <= self.now() {
+            return Ok(());
+        }
+        // A task that only charges time would not stop for a clock, but it does for a timer.
+        let (alarm, rings) = (self.sleep_until(until), Rc::new(Cell::new(false)));
+        let rung = Rc::clone(&rings);
+        self.spawn(async move {
+            alarm.await;
+            rung.set(true);
+        });
+        self.run_until(&|| rings.get())
+    }
+
+    /// Drops every task where it stands; whoever uses [`Sim::advance_to`] must, or what they hold is never freed.
+    pub fn stop(&self) {
+        self.drop_tasks();
+    }
+
     /// The loop of [`Sim::run`], compiled once rather than for every type of result.
     fn run_until(&self, is_over: &dyn Fn() -> bool) -> Result<(), Stalled> {
         let stalled = |why| Err(Stalled { at: self.now(), events: self.0.events.get(), why });
@@ -401,6 +426,38 @@ mod tests {
         })
         .unwrap();
         assert_eq!(*log.borrow(), [(10, "charge"), (20, "charge"), (25, "timer"), (30, "charge")]);
+    }
+
+    /// Two tasks, one of which charges time and never yields by itself.
+    #[test]
+    fn where_a_run_is_cut_changes_nothing() {
+        let course = |steps: &[u64]| {
+            let (sim, log) = (Sim::new(), log());
+            for (name, ns) in [("charges", 7), ("sleeps", 5)] {
+                let (sim2, log) = (sim.clone(), Rc::clone(&log));
+                sim.spawn(async move {
+                    loop {
+                        let duration = SimDuration::from_nanos(ns);
+                        if name == "sleeps" {
+                            sim2.sleep(duration).await
+                        } else {
+                            sim2.charge(duration).await
+                        }
+                        log.borrow_mut().push((sim2.now().as_nanos(), name));
+                    }
+                });
+            }
+            for &at in steps {
+                sim.advance_to(SimTime(at)).unwrap();
+                assert_eq!(sim.now(), SimTime(at));
+            }
+            sim.stop();
+            log.borrow().iter().copied().filter(|(at, _)| *at < 1_000).collect::<Vec<_>>()
+        };
+        let whole = course(&[1_001]);
+        assert!(whole.len() > 300, "{}", whole.len());
+        assert_eq!(course(&[3, 4, 70, 71, 500, 1_001]), whole);
+        assert_eq!(course(&(1..=1_001).collect::<Vec<_>>()), whole);
     }
 
     #[test]

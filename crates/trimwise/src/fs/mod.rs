@@ -438,6 +438,19 @@ impl Ext4 {
         self.0.state.borrow().disk.stale.units()
     }
 
+    /// The same by superblock of the device ([`Ssd::superblocks`](crate::ssd::Ssd::superblocks)): how many of its valid
+    /// units are free in the file system. Looks at every stale unit.
+    pub fn stale_units_by_superblock(&self) -> Vec<u32> {
+        self.queue().with_ssd(|ssd| {
+            let mut units = vec![0; ssd.superblocks().len()];
+            let state = self.0.state.borrow();
+            for superblock in state.disk.stale.each().filter_map(|unit| ssd.superblock_of(Lpn(unit))) {
+                units[superblock as usize] += 1;
+            }
+            units
+        })
+    }
+
     /// Resets the maximum and mean of stale units, for a workload that begins now.
     pub fn restart_stale(&self) {
         let now = self.0.sim.now();

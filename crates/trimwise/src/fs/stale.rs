@@ -61,6 +61,13 @@ impl StaleTracker {
         self.now_units
     }
 
+    /// The stale units, by rising number.
+    pub fn each(&self) -> impl Iterator<Item = u64> + '_ {
+        self.bits.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(|(word, &bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u64 * 64 + bit)
+        })
+    }
+
     /// Resets maximum and mean, for a workload that begins now.
     pub fn restart(&mut self, now: SimTime) {
         self.max_units = 0;
@@ -125,7 +132,7 @@ mod tests {
         let r = UnitRange::new(Lpn(60), 10);
         s.freed(SimTime(5), r, |_| true);
         s.told(SimTime(6), r, |unit| unit < 63);
-        assert_eq!(s.units(), 3);
+        assert_eq!((s.units(), s.each().collect::<Vec<_>>()), (3, vec![60, 61, 62]));
     }
 
     #[test]

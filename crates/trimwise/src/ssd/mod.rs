@@ -45,7 +45,9 @@ pub use config::{
 pub use drive::Drive;
 pub use faults::Faults;
 pub(crate) use stats::counters;
-pub use stats::{BusyTime, MapCacheStats, NandUnits, SsdStats, TrimStats, Wear};
+pub use stats::{
+    BusyTime, MapCacheStats, NandUnits, SsdStats, SuperblockState, SuperblockUse, TrimStats, Wear,
+};
 
 use crate::content::Content;
 use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
@@ -466,6 +468,17 @@ impl Ssd {
             true => self.mapping.tag(lpn),
             false => self.trimmed_tags.at(lpn).copied().flatten(),
         }
+    }
+
+    /// What each superblock is and holds, by its number; empty for a block-mapped device.
+    pub fn superblocks(&self) -> Vec<SuperblockState> {
+        self.mapping.superblocks()
+    }
+
+    /// The number of the superblock that holds a unit's data, for what [`Ssd::superblocks`] lists; `None` if the unit
+    /// is unmapped, or its data are not in one.
+    pub fn superblock_of(&self, lpn: Lpn) -> Option<u32> {
+        if lpn < self.end { self.mapping.superblock_of(lpn) } else { None }
     }
 
     /// What was counted so far.

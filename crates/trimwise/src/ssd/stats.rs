@@ -176,6 +176,32 @@ impl SsdStats {
     }
 }
 
+/// What a superblock is used for at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuperblockUse {
+    /// Holds nothing, and can be filled.
+    Free,
+    /// Being filled.
+    Open,
+    /// Full.
+    Full,
+    /// Being collected: what is valid in it is being copied elsewhere.
+    Victim,
+}
+
+/// What a superblock is and holds. Its other units, `written_units - valid_units`, are invalid until it is erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuperblockState {
+    /// What it is used for.
+    pub use_now: SuperblockUse,
+    /// Units that hold data as far as the device knows.
+    pub valid_units: u32,
+    /// Units written since the last erase.
+    pub written_units: u32,
+    /// How often it was erased.
+    pub erases: u32,
+}
+
 /// How worn the flash is, in erases of superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Wear {

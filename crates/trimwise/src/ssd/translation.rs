@@ -8,7 +8,7 @@ use std::fmt::Debug;
 
 use super::audit::AuditError;
 use super::flash::Flash;
-use super::stats::Wear;
+use super::stats::{SuperblockState, Wear};
 use crate::content::Content;
 use crate::units::{Lpn, SimTime, UnitRange};
 
@@ -73,6 +73,16 @@ pub(super) trait Translation: Debug + Send + Sync {
     fn tag(&self, lpn: Lpn) -> Option<u32>;
 
     fn wear(&self) -> Wear;
+
+    /// What each superblock is and holds; empty if the mapping does not tell.
+    fn superblocks(&self) -> Vec<SuperblockState> {
+        Vec::new()
+    }
+
+    /// The number of the superblock that holds a unit; `None` if it is unmapped, or the mapping does not tell.
+    fn superblock_of(&self, _: Lpn) -> Option<u32> {
+        None
+    }
 
     #[cfg(test)]
     fn free_superblocks(&self) -> u32;

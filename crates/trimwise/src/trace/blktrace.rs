@@ -16,15 +16,22 @@
 //! 65,536 requests and the last minute; a request without one has no latency. A request that is requeued (R) is issued
 //! again later. Other actions say nothing of what a drive is asked for; commands of other kinds than read, write, discard
 //! and flush (zones, pass-through) are left out. The summary that blkparse prints at the end ends the trace.
+//!
+//! [`Writer`] makes such records of any trace.
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{BufRead, Read as _};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::io::{self, BufRead, Read as _, Write};
 
 use super::input::{Lines, Names, Parser, Sorted, Wrong, field, malformed, sectors, sectors_of_bytes};
 use super::oracle::record;
 use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
-use crate::units::{Lba, SectorRange, SimDuration, SimTime};
+use crate::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 
+/// Bits of a device number below its major number.
+const MINOR_BITS: u32 = 20;
+/// Major number of devices in a written trace: virtio's, as most kernels assign it.
+const MAJOR: u32 = 254;
 /// First 32 bits of a binary record: the magic number and the version.
 pub(super) const MAGIC: u32 = 0x6561_7407;
 const RECORD_BYTES: usize = 48;
@@ -372,9 +379,13 @@ impl Numbers<'_> {
 
 /// Categories of an action.
 mod category {
+    pub const READ: u64 = 1 << 0;
     pub const WRITE: u64 = 1 << 1;
     pub const FLUSH: u64 = 1 << 2;
     pub const SYNC: u64 = 1 << 3;
+    pub const QUEUE: u64 = 1 << 4;
+    pub const ISSUE: u64 = 1 << 6;
+    pub const COMPLETE: u64 = 1 << 7;
     pub const FS: u64 = 1 << 8;
     pub const PC: u64 = 1 << 9;
     pub const NOTIFY: u64 = 1 << 10;
@@ -383,16 +394,24 @@ mod category {
     pub const FUA: u64 = 1 << 15;
 }
 
+/// What happened to a request.
+mod code {
+    pub const QUEUED: u64 = 1;
+    pub const REQUEUED: u64 = 6;
+    pub const ISSUED: u64 = 7;
+    pub const COMPLETED: u64 = 8;
+}
+
 fn parse_record(numbers: &Numbers) -> Parsed<u64> {
     let action = numbers.at::<4>(28);
     let is = |bit: u64| (action >> 16) & bit != 0;
     // Bit 8 says that a control group follows.
     let stage = match action & 0xff {
         _ if is(category::NOTIFY) => return Ok(None),
-        1 => Stage::Queued,
-        6 => Stage::Requeued,
-        7 => Stage::Issued,
-        8 => Stage::Completed,
+        code::QUEUED => Stage::Queued,
+        code::REQUEUED => Stage::Requeued,
+        code::ISSUED => Stage::Issued,
+        code::COMPLETED => Stage::Completed,
         _ => return Ok(None),
     };
     let bytes = numbers.at::<4>(24);
@@ -426,7 +445,6 @@ impl<R: BufRead> Parser for Binary<R> {
     const MADE_BY: &'static str = "blktrace";
 
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Action)>, TraceError> {
-        const MINOR_BITS: u32 = 20;
         loop {
             self.records += 1;
             self.bytes.0 = self.bytes.1;
@@ -467,4 +485,110 @@ impl<R: BufRead> Parser for Binary<R> {
 
 fn place(record: u64, byte: u64) -> String {
     format!("record {record}, byte {byte}")
+}
+
+/// Writes blktrace's binary records, little endian, all of one processor, as `blktrace -o -` would in order of time.
+///
+/// blkparse and btt read them (`blkparse -i - <FILE`, `btt -i FILE`); a file whose name ends in `.blktrace.0` is also
+/// what `blkparse -i NAME` looks for. Each request has three: queued, issued and completed. A trace does not know when
+/// a request was queued, so that has the time of its issue; no process is named. Other events are left out.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    sequence: u32,
+    /// Requests in flight, by the time of their completion and then by their number.
+    open: BinaryHeap<Reverse<(SimTime, u64, Row)>>,
+    requests: u64,
+}
+
+/// What the three records of a request have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    first: Lba,
+    bytes: u32,
+    device: u32,
+    categories: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a trace; the format has no header.
+    pub fn new(out: W) -> Self {
+        Self { out, sequence: 0, open: BinaryHeap::new(), requests: 0 }
+    }
+
+    /// Writes a request, after the completions before it. Pass records in the order of their time.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output, and `InvalidInput` for a request of 4 GiB or more, or a device beyond 65,535: the records
+    /// have no room for them.
+    pub fn write(&mut self, record: &Record) -> io::Result<()> {
+        let Event::Request(request) = record.event else { return Ok(()) };
+        let too_large = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+        let sectors = request.sectors.sectors;
+        let bytes = sectors.checked_mul(SECTOR_BYTES).and_then(|bytes| u32::try_from(bytes).ok());
+        let Some(bytes) = bytes else {
+            return Err(too_large(format!(
+                "a request of {sectors} sectors; expected less than 4 GiB for blktrace"
+            )));
+        };
+        if record.device > 0xffff {
+            return Err(too_large(format!("device {}; expected at most 65535 for blktrace", record.device)));
+        }
+        self.complete_until(record.at)?;
+        let flags =
+            [(request.sync, category::SYNC), (request.meta, category::META), (request.fua, category::FUA)];
+        let kind = match request.kind {
+            RequestKind::Read => category::READ,
+            RequestKind::Write => category::WRITE,
+            RequestKind::Discard => category::WRITE | category::DISCARD,
+            RequestKind::Flush => category::READ | category::FLUSH,
+        };
+        let categories =
+            flags.iter().filter(|(is_set, _)| *is_set).fold(kind | category::FS, |all, (_, bit)| all | bit);
+        // blktrace's device numbers are those of disks, which have 16 minor numbers each.
+        let device = MAJOR << MINOR_BITS | record.device << 4;
+        let row = Row { first: request.sectors.first, bytes, device, categories };
+        self.put(record.at, row, code::QUEUED, category::QUEUE)?;
+        self.put(record.at, row, code::ISSUED, category::ISSUE)?;
+        if let Some(latency) = request.latency {
+            self.open.push(Reverse((record.at + latency, self.requests, row)));
+        }
+        self.requests += 1;
+        Ok(())
+    }
+
+    /// Writes the completions that are left, and returns the output.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.complete_until(SimTime(u64::MAX))?;
+        Ok(self.out)
+    }
+
+    fn complete_until(&mut self, now: SimTime) -> io::Result<()> {
+        while let Some(&Reverse((at, _, row))) = self.open.peek().filter(|Reverse((at, ..))| *at <= now) {
+            self.open.pop();
+            self.put(at, row, code::COMPLETED, category::COMPLETE)?;
+        }
+        Ok(())
+    }
+
+    /// Writes `struct blk_io_trace`.
+    fn put(&mut self, at: SimTime, row: Row, code: u64, stage: u64) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let action = ((row.categories | stage) << 16 | code) as u32;
+        self.out.write_all(&MAGIC.to_le_bytes())?;
+        self.out.write_all(&self.sequence.to_le_bytes())?;
+        self.out.write_all(&at.0.to_le_bytes())?;
+        self.out.write_all(&row.first.0.to_le_bytes())?;
+        self.out.write_all(&row.bytes.to_le_bytes())?;
+        self.out.write_all(&action.to_le_bytes())?;
+        self.out.write_all(&0u32.to_le_bytes())?; // process
+        self.out.write_all(&row.device.to_le_bytes())?;
+        self.out.write_all(&0u32.to_le_bytes())?; // processor
+        self.out.write_all(&[0; 4]) // no error, no data
+    }
 }

@@ -6,7 +6,7 @@
 //!
 //! A trace holds no file names and no contents, only addresses, sizes and times.
 
-mod blktrace;
+pub mod blktrace;
 mod fio;
 pub mod format;
 mod hosted;

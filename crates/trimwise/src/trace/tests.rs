@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::units::Lba;
 
 type Read = (Vec<Record>, Header, Option<String>);
 
@@ -357,4 +358,76 @@ proptest! {
         let (records, ..) = read_as(Some(Format::Blkparse), &BLKPARSE.as_bytes()[..cut]);
         prop_assert!(records.len() <= whole.len() + 1);
     }
+}
+
+/// Requests in order of time, each of its own sectors, since blktrace tells requests apart by where they begin.
+fn requests() -> impl Strategy<Value = Vec<Record>> {
+    let kind = prop_oneof![
+        Just(RequestKind::Read),
+        Just(RequestKind::Write),
+        Just(RequestKind::Discard),
+        Just(RequestKind::Flush)
+    ];
+    let one = (kind, 0..2_000_000_u64, 1..u64::from(u32::MAX) / 512, any::<[bool; 3]>(), 0..1_000_000_u64);
+    proptest::collection::vec(one, 1..100).prop_map(|all| {
+        let mut at = 0;
+        type Drawn = (usize, (RequestKind, u64, u64, [bool; 3], u64));
+        let of = |(index, (kind, pause, sectors, [sync, fua, meta], latency)): Drawn| {
+            at += if index == 0 { 0 } else { pause };
+            let is_flush = kind == RequestKind::Flush;
+            let range = SectorRange::new(Lba((index as u64 + 1) << 32), sectors);
+            let request = Request {
+                kind,
+                sectors: if is_flush { SectorRange::new(Lba(0), 0) } else { range },
+                sync: sync || kind == RequestKind::Read,
+                fua: fua && kind == RequestKind::Write,
+                meta,
+                latency: Some(SimDuration(if is_flush { 1_000 } else { latency })),
+            };
+            Record { at: SimTime(at), device: 0, event: Event::Request(request) }
+        };
+        all.into_iter().enumerate().map(of).collect()
+    })
+}
+
+fn as_blktrace(records: &[Record]) -> std::io::Result<Vec<u8>> {
+    let mut writer = blktrace::Writer::new(Vec::new());
+    records.iter().try_for_each(|record| writer.write(record))?;
+    writer.finish()
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_as_blktrace_is_read_back_the_same(records in requests()) {
+        let (read, header, error) = read_as(None, &as_blktrace(&records).unwrap());
+        prop_assert_eq!((read, error), (records, None));
+        prop_assert_eq!(&header.devices[0].name, "254,0");
+    }
+}
+
+#[test]
+fn what_blktrace_has_no_room_for_is_an_error() {
+    let write = plain_write(SectorRange::new(Lba(0), 1 << 23));
+    let record = |device, event| Record { at: SimTime(0), device, event };
+    let error = as_blktrace(&[record(0, Event::Request(write))]).unwrap_err();
+    assert!(error.to_string().starts_with("a request of 8388608 sectors"), "{error}");
+    let write = plain_write(SectorRange::new(Lba(0), 8));
+    let error = as_blktrace(&[record(65_536, Event::Request(write))]).unwrap_err();
+    assert!(error.to_string().starts_with("device 65536"), "{error}");
+    // What is no request is left out.
+    assert!(as_blktrace(&[record(0, Event::Committed)]).unwrap().is_empty());
+}
+
+#[test]
+fn a_request_that_never_completes_is_written_without_a_completion() {
+    let record = |request| Record { at: SimTime(0), device: 3, event: Event::Request(request) };
+    let open = record(plain_write(SectorRange::new(Lba(8), 8)));
+    let bytes = as_blktrace(&[open]).unwrap();
+    assert_eq!(bytes.len(), 2 * 48);
+    let (read, header, _) = read_as(None, &bytes);
+    assert_eq!((read, header.devices[0].name.as_str()), (vec![Record { device: 0, ..open }], "254,48"));
+}
+
+fn plain_write(sectors: SectorRange) -> Request {
+    input::plain(RequestKind::Write, sectors)
 }

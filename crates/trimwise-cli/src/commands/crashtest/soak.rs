@@ -13,6 +13,7 @@ use trimwise_uml::images::KernelImage;
 use super::arguments::CrashtestArguments;
 use super::on_kernel::{begun, concluded};
 use super::table;
+use crate::figures::counted;
 use crate::output::Destinations;
 use crate::progress::Progress;
 
@@ -71,7 +72,8 @@ pub fn run(
         }
         next += numbers.len() as u64;
         progress.update(0, begin.elapsed().as_secs(), duration.as_secs().max(1));
-        progress.say(format!("{next} runs, {} violations", report.violations));
+        let (runs, violations) = (counted(next, "run"), counted(report.violations, "violation"));
+        progress.say(format!("{runs}, {violations}"));
     }
     progress.finish();
     let again = report.details.iter().map(|violation| {

@@ -3,7 +3,7 @@
 use crate::commands::crashtest::on_kernel::KernelCrashTests;
 use crate::commands::crashtest::soak::SoakTests;
 use crate::commands::crashtest::{CrashTests, PolicyReport};
-use crate::figures::{NONE, grouped};
+use crate::figures::{NONE, counted, grouped};
 use crate::table::{bold, folded, laid_out};
 
 /// Renders the whole text.
@@ -48,16 +48,26 @@ pub fn render(tests: &CrashTests) -> String {
 
 fn verdict(cuts: u64, violations: u64, what: &str) -> String {
     let verdict = match violations {
-        0 => format!("{} power cuts, no violation.", grouped(cuts)),
-        _ => format!("{} power cuts, {} of them break {what}.", grouped(cuts), grouped(violations)),
+        0 => format!("{}, no violation.", counted(cuts, "power cut")),
+        1 => format!("{}, 1 of them breaks {what}.", counted(cuts, "power cut")),
+        _ => format!("{}, {} of them break {what}.", counted(cuts, "power cut"), grouped(violations)),
     };
     format!("{}\n", bold(&verdict))
+}
+
+/// What to say if no run was complete: a table of zeros would look like a result.
+fn nothing_ran(interrupted: bool) -> String {
+    let why = if interrupted { "Interrupted before the first run was complete" } else { "No run was made" };
+    format!("{why}: nothing was tested.\n")
 }
 
 /// Renders the results of a real kernel.
 pub fn of_kernel(tests: &KernelCrashTests) -> String {
     const HEADER: [&str; 6] = ["target", "cuts", "violations", "files checked", "not durable", "TRIMs"];
     let report = &tests.report;
+    if report.runs == 0 {
+        return nothing_ran(tests.interrupted);
+    }
     let row = [
         tests.target.clone(),
         grouped(report.cuts),
@@ -97,6 +107,9 @@ pub fn of_soak(tests: &SoakTests) -> String {
     const HEADER: [&str; 8] =
         ["target", "runs", "operations", "failed", "no space", "requests", "discards", "violations"];
     let report = &tests.report;
+    if report.runs == 0 {
+        return nothing_ran(tests.interrupted);
+    }
     let counts = [
         report.runs,
         report.operations,
@@ -123,8 +136,8 @@ pub fn of_soak(tests: &SoakTests) -> String {
         text += "Interrupted: these are the runs that were complete.\n";
     }
     if !tests.remounts.is_empty() {
-        let (done, refused) = (grouped(report.remounts), grouped(report.remounts_refused));
-        text += &format!("{done} remounts took effect; the kernel refused {refused}.\n");
+        let (done, refused) = (counted(report.remounts, "remount"), grouped(report.remounts_refused));
+        text += &format!("{done} took effect; the kernel refused {refused}.\n");
     }
     text += &folded(
         "Failed: operations that the kernel refused, most because the file was not there; no space: those among them \
@@ -132,4 +145,17 @@ pub fn of_soak(tests: &SoakTests) -> String {
         0,
     );
     text + &format!("\nLinux {}, trimwise {}, seed {}\n", tests.kernel.release, tests.trimwise, tests.seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_not_plural_and_nothing_is_no_result() {
+        assert!(verdict(1, 0, "it").contains("1 power cut, no violation."));
+        assert!(verdict(1, 1, "it").contains("1 power cut, 1 of them breaks it."));
+        assert!(verdict(1_000, 2, "it").contains("1,000 power cuts, 2 of them break it."));
+        assert_eq!(nothing_ran(true), "Interrupted before the first run was complete: nothing was tested.\n");
+    }
 }

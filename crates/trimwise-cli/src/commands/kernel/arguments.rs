@@ -146,8 +146,9 @@ pub struct KernelRunArguments {
     pub kernel_log: Option<PathBuf>,
 
     /// Write each block request since the program's start, with its times, to a new file; FILE.trace (or
-    /// FILE.trace.zst, compressed) is a trace for `trimwise trace`, `replay` and `compare --workload trace:FILE`
-    #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace")]
+    /// FILE.trace.zst, compressed) is a trace for `trimwise trace`, `replay` and `compare --workload trace:FILE`;
+    /// FILE.blktrace is one for `btt -i FILE.blktrace` and `blkparse -i -`, and FILE.blktrace.0 for `blkparse -i FILE`
+    #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace")]
     pub trace: Option<PathBuf>,
 
     /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the program's output

@@ -1,4 +1,4 @@
-//! The requests of `kernel run` as a trace: a table, or trimwise's own format.
+//! The requests of `kernel run` as a trace: a table, blktrace's records, or trimwise's own format.
 
 use std::fmt::Write as _;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use trimwise::profile::Profile;
 use trimwise::trace::format::Writer;
-use trimwise::trace::{Event, Header, Record, Request, RequestKind, TraceDevice};
+use trimwise::trace::{Event, Header, Record, Request, RequestKind, TraceDevice, blktrace};
 use trimwise::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 use trimwise_lab::failure::Failure;
 use trimwise_linux::trace_file::NewTrace;
@@ -26,6 +26,8 @@ pub struct TraceFile {
 enum Form {
     Csv,
     Json,
+    /// blktrace's binary records.
+    Blktrace,
     /// trimwise's own.
     Own,
 }
@@ -36,10 +38,12 @@ impl TraceFile {
         let form = match () {
             () if name.ends_with(".json") => Form::Json,
             () if name.ends_with(".csv") => Form::Csv,
+            () if name.ends_with(".blktrace") || name.ends_with(".blktrace.0") => Form::Blktrace,
             () if name.ends_with(".trace") || name.ends_with(".trace.zst") => Form::Own,
             () => {
                 let what = format!(
-                    "--trace {}: expected FILE.csv, FILE.json, or FILE.trace or FILE.trace.zst for `trimwise trace`",
+                    "--trace {}: expected FILE.csv, FILE.json, FILE.blktrace (or FILE.blktrace.0) for blkparse and btt, or \
+                     FILE.trace or FILE.trace.zst for `trimwise trace`",
                     path.display()
                 );
                 return Err(Failure::usage(what));
@@ -64,11 +68,10 @@ impl TraceFile {
             ..*entry
         };
         let counted = || trace[begin.traced..].iter().map(since);
+        let failed = |e| Failure::run(format!("--trace {}: {e}", self.path.display()));
         let text = match self.form {
-            Form::Own => {
-                let written = self.write_own(report, device, (trace, begin));
-                return written.map_err(|e| Failure::run(format!("--trace {}: {e}", self.path.display())));
-            }
+            Form::Own => return self.write_own(report, device, (trace, begin)).map_err(failed),
+            Form::Blktrace => return self.write_blktrace(counted()).map_err(failed),
             Form::Json => {
                 let trace: Vec<TraceEntry> = counted().collect();
                 serde_json::to_string(&trace).map_err(Failure::run)? + "\n"
@@ -82,6 +85,12 @@ impl TraceFile {
             }
         };
         to.write_result("--trace", &self.path, &text)
+    }
+
+    fn write_blktrace(&self, mut entries: impl Iterator<Item = TraceEntry>) -> io::Result<()> {
+        let mut writer = blktrace::Writer::new(NewTrace::create(&self.path, self.force)?);
+        entries.try_for_each(|entry| writer.write(&record(&entry)))?;
+        writer.finish()?.finish()
     }
 
     fn write_own(
@@ -111,7 +120,7 @@ impl TraceFile {
     }
 }
 
-/// A request in trimwise's own format, which has no writes of zeros: they are what the drive made of them.
+/// A request as traces have it. They have no writes of zeros: these are what the drive made of them.
 fn record(entry: &TraceEntry) -> Record {
     let TraceEntry { at_ns, done_ns, kind, offset_bytes, length_bytes, is_trim } = *entry;
     let kind = match kind {

@@ -5,7 +5,7 @@ use trimwise_lab::bench::verify::{Judgement, Verdict};
 
 use crate::commands::verify::VerifyReport;
 use crate::commands::verify::directory::{DirectoryReport, Units};
-use crate::figures::{NONE, grouped, significant};
+use crate::figures::{NONE, counted, grouped, significant};
 use crate::table::{bold, folded, laid_out};
 
 /// Renders the whole text for a drive.
@@ -134,10 +134,6 @@ pub fn render_directory(report: &DirectoryReport) -> String {
 /// Formats a list item, folded.
 fn item(line: &str) -> String {
     folded(line, 2).replacen("  ", "- ", 1)
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 fn capitalised(text: &str) -> String {

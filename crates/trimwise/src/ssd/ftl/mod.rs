@@ -30,7 +30,7 @@ use super::audit::AuditError;
 use super::config::SsdConfig;
 use super::flash::Flash;
 use super::geometry::Geometry;
-use super::stats::{NandUnits, Wear};
+use super::stats::{NandUnits, SuperblockState, SuperblockUse, Wear};
 use super::timing::Place;
 use super::translation::{Ready, Translation};
 use crate::content::Content;
@@ -312,6 +312,26 @@ impl<P: Placement> Translation for Ftl<P> {
 
     fn wear(&self) -> Wear {
         Wear::of(self.blocks.iter().map(|block| block.erases))
+    }
+
+    fn superblocks(&self) -> Vec<SuperblockState> {
+        let units = |slots: u32| slots >> self.unit_shift;
+        let state = |block: &Block| SuperblockState {
+            use_now: match block.state {
+                State::Free => SuperblockUse::Free,
+                State::Open => SuperblockUse::Open,
+                State::Closed | State::Slc => SuperblockUse::Full,
+                State::Victim => SuperblockUse::Victim,
+            },
+            valid_units: units(block.valid),
+            written_units: units(block.written),
+            erases: block.erases,
+        };
+        self.blocks.iter().map(state).collect()
+    }
+
+    fn superblock_of(&self, lpn: Lpn) -> Option<u32> {
+        self.map.slots_of(lpn).map(|(slot, _)| slot.slot(self.superblock_slots).superblock.0)
     }
 
     #[cfg(test)]
