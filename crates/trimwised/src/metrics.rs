@@ -156,3 +156,40 @@ fn labels(one: &Seen<'_>) -> String {
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Names of our metrics in a text.
+    fn names(text: &str) -> BTreeSet<&str> {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        text.match_indices("trimwise_")
+            .map(|(start, _)| text[start..].split(|c| !is_name(c)).next().unwrap_or_default())
+            .collect()
+    }
+
+    #[test]
+    fn the_dashboard_and_the_alerts_use_only_metrics_that_there_are() {
+        let whole = Whole {
+            uptime_s: 0,
+            is_config_broken: false,
+            is_history_broken: false,
+            is_state_broken: false,
+            log_lines_dropped: 0,
+        };
+        let text = render(whole, [].into_iter());
+        let there: BTreeSet<&str> = names(&text);
+        assert!(there.len() > 20, "{there:?}");
+        for used in [
+            include_str!("../../../packaging/grafana-dashboard.json"),
+            include_str!("../../../packaging/prometheus-alerts.yaml"),
+        ] {
+            let used = names(used);
+            assert!(used.len() > 5, "{used:?}");
+            assert_eq!(used.difference(&there).collect::<Vec<_>>(), Vec::<&&str>::new());
+        }
+    }
+}

@@ -9,6 +9,7 @@ pub mod device;
 pub mod devices;
 pub mod doctor;
 pub mod fit;
+pub mod fleet;
 pub mod generate;
 pub mod kernel;
 pub mod policies;
@@ -39,6 +40,7 @@ use device::arguments::DeviceArguments;
 use devices::arguments::DevicesArguments;
 use doctor::arguments::DoctorArguments;
 use fit::arguments::FitArguments;
+use fleet::FleetArguments;
 use generate::GenerateArguments;
 use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
@@ -122,6 +124,8 @@ pub enum Command {
     Pause(PauseArguments),
     /// Resume the daemon's trimming
     Resume(PauseArguments),
+    /// Show many hosts at a glance: stale space, drives that ignore TRIM, policies that differ
+    Fleet(FleetArguments),
     /// Check the daemon's configuration
     Config(ConfigArguments),
     /// Check whether TRIM is on and reaches the drive; if not, name the layer that stops it and the remedy
@@ -177,6 +181,7 @@ pub fn run(
         Command::Config(arguments) => daemon::config(&arguments.command),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Device(arguments) => device::run(&arguments),
+        Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::GuestInit => {

@@ -11,6 +11,7 @@ mod advise;
 mod command_line;
 mod daemon;
 mod device;
+mod fleet;
 mod generate;
 mod kernel;
 mod runs;

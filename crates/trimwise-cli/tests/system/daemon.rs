@@ -5,12 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use trimwise_testing::daemon::{Daemon, table};
 use trimwise_testing::loops::{Loop, can_run, sh};
 use trimwise_testing::trimwised;
 
-use crate::common::{refused, said, trimwise};
+use crate::common::{refused, said, text, trimwise};
 
 const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65_534;
@@ -193,4 +194,34 @@ fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
     }
     assert_eq!(fs::metadata(daemon.state("")).unwrap().permissions().mode() & 0o777, 0o700);
     daemon.end();
+}
+
+/// Prometheus itself reads the metrics and tries the alerts, and the fleet knows the daemon's status.
+#[test]
+fn many_hosts_are_watched_with_prometheus_and_the_fleet_command() {
+    let Some(program) = trimwised().filter(|_| can_run(&["mkfs.ext4", "promtool"])) else { return };
+    let disk = Loop::ext4(64 * MIB);
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = folder.path().join("trimwise.prom");
+    let config = format!("metrics-file = \"{}\"\n{}", metrics.display(), table(&disk.point, ""));
+    let daemon = Daemon::started(program.to_str().unwrap(), &config);
+    daemon.wait_until_trimmed(&disk.point);
+    while !metrics.exists() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let promtool = |words: &[&str], input: Stdio| {
+        let packaging = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+        let output =
+            Command::new("promtool").args(words).stdin(input).current_dir(packaging).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    };
+    promtool(&["check", "metrics"], fs::File::open(&metrics).unwrap().into());
+    promtool(&["check", "rules", "prometheus-alerts.yaml"], Stdio::null());
+    promtool(&["test", "rules", "prometheus-alerts-test.yaml"], Stdio::null());
+
+    let status = folder.path().join("here.json");
+    let run = daemon.run();
+    said(&trimwise(&["status", "--run", run.to_str().unwrap(), "--json", status.to_str().unwrap()]), &[]);
+    let fleet = trimwise(&["fleet", status.to_str().unwrap()]);
+    said(&fleet, &["1 host with 1 managed file system", "All follow judicious.", "here "]);
 }

@@ -75,6 +75,8 @@ pub struct Status {
     pub paused: bool,
     /// State of the last request to trim everything.
     pub asked: Asked,
+    /// Whether it needs the user's attention: [`Reason::is_trouble`].
+    pub trouble: bool,
     /// The reason for its behaviour, as data.
     pub reason: Reason,
     /// The same as a sentence.
@@ -132,6 +134,7 @@ impl LiveHost {
             why,
             change: self.reason.change(),
             next: self.next_words(),
+            trouble: self.reason.is_trouble(),
             reason: self.reason.clone(),
             last: self.pace.last().map(|last| LastSlice {
                 ago_ns: self.now.since(last.ended),

@@ -1,0 +1,408 @@
+//! The documents of many hosts, and what follows from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::files::read_input;
+
+use crate::output::SCHEMA;
+
+/// The largest document: 2,000 file systems are 3 MB.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// What many hosts said, as `--json` writes it. Hosts, file systems and findings are in the order of their names.
+#[derive(Debug, Default, Serialize)]
+pub struct Fleet {
+    /// The version of trimwise that reads them.
+    pub trimwise: &'static str,
+    /// Each host that said something.
+    pub hosts: BTreeSet<String>,
+    /// The versions of trimwise on the hosts, and how many have each.
+    pub versions: BTreeMap<String, usize>,
+    /// Every file system that a daemon looks after.
+    pub file_systems: Vec<FileSystem>,
+    /// Drives and file systems where TRIM does not arrive or is not honoured.
+    pub not_honoured: Vec<Finding>,
+    /// What else is wrong, by the hosts' own judgement.
+    pub trouble: Vec<Finding>,
+    /// How many file systems follow each policy.
+    pub policies: BTreeMap<String, usize>,
+    /// Files that could not be used.
+    pub unusable: Vec<Unusable>,
+}
+
+/// A file system of a host, from `trimwise status`.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct FileSystem {
+    /// The host.
+    pub host: String,
+    /// Where it is mounted.
+    pub mount_point: String,
+    /// `ext4`, `xfs`...
+    pub fs_type: String,
+    /// The policy of its daemon.
+    pub policy: String,
+    /// Bytes of the file system.
+    pub size_bytes: u64,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Free space that was not trimmed since it was freed, as far as the daemon knows. `None` where the kernel discards
+    /// by itself (mount option `discard`), which nobody counts.
+    pub stale_bytes: Option<u64>,
+    /// What slices trimmed since the daemon started.
+    pub trimmed_bytes: u64,
+}
+
+/// Something about a host that somebody should look at.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// The host.
+    pub host: String,
+    /// The mount point or the device; empty for the whole host.
+    pub place: String,
+    /// The finding and its evidence, without a full stop.
+    pub what: String,
+    /// The command that said so: `status`, `doctor` or `verify`.
+    pub from: &'static str,
+}
+
+/// A file that could not be used.
+#[derive(Debug, Serialize)]
+pub struct Unusable {
+    /// The file.
+    pub file: PathBuf,
+    /// Why, and what was expected.
+    pub why: String,
+}
+
+/// What `trimwise status --json` writes, as far as it is needed here.
+#[derive(Deserialize)]
+struct Status {
+    dry_run: bool,
+    config_problem: Option<String>,
+    state_problem: Option<String>,
+    history_problem: Option<String>,
+    mounts_problem: Option<String>,
+    limits_problem: Option<String>,
+    metrics_problem: Option<String>,
+    file_systems: Vec<Managed>,
+}
+
+#[derive(Deserialize)]
+struct Managed {
+    mount_point: String,
+    fs_type: String,
+    status: Option<Live>,
+    problem: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Live {
+    policy: String,
+    used_bytes: u64,
+    total_bytes: u64,
+    waiting_bytes: u64,
+    left_bytes: u64,
+    online: bool,
+    trouble: bool,
+    why: String,
+    totals: Totals,
+}
+
+#[derive(Deserialize)]
+struct Totals {
+    trimmed_bytes: u64,
+    counted_bytes: u64,
+}
+
+/// What `trimwise doctor --json` writes, as far as it is needed here.
+#[derive(Deserialize)]
+struct Doctor {
+    file_systems: Vec<Examined>,
+    findings: Vec<Told>,
+}
+
+#[derive(Deserialize)]
+struct Examined {
+    mount_point: String,
+    passes: bool,
+    findings: Vec<Told>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    wrong: bool,
+    what: String,
+}
+
+/// What `trimwise verify --json` writes, for a device or (`verdict`) a directory, as far as it is needed here.
+#[derive(Deserialize)]
+struct Verified {
+    settings: Settings,
+    judgement: Option<Judgement>,
+    verdict: Option<String>,
+    sentence: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    target: String,
+}
+
+#[derive(Deserialize)]
+struct Judgement {
+    verdict: String,
+    reasons: Vec<String>,
+}
+
+impl Fleet {
+    /// Reads all files, and those in the folders.
+    ///
+    /// # Errors
+    /// If a place does not exist, or no file is found. A file that cannot be used is [`Self::unusable`].
+    pub fn read(places: &[PathBuf]) -> Result<Self, Failure> {
+        let mut files = BTreeSet::new();
+        for place in places {
+            let fail = |e: std::io::Error| {
+                Failure::usage(format!(
+                    "{}: {e}; expected a file that `trimwise status --json FILE` wrote, or a folder of them",
+                    place.display()
+                ))
+            };
+            if fs::metadata(place).map_err(fail)?.is_dir() {
+                files_below(place, &mut files).map_err(fail)?;
+            } else {
+                files.insert(place.clone());
+            }
+        }
+        if files.is_empty() {
+            let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+            return Err(Failure::usage(format!("{}: no file there is called *.json", places.join(", "))));
+        }
+        let mut fleet = Self { trimwise: trimwise::VERSION, ..Self::default() };
+        let mut versions = BTreeMap::new();
+        let mut told = BTreeMap::new();
+        for file in files {
+            match fleet.take(&file, &mut told) {
+                Ok((host, version)) => drop(versions.insert(host, version)),
+                Err(why) => fleet.unusable.push(Unusable { file, why }),
+            }
+        }
+        fleet.hosts = versions.keys().cloned().collect();
+        for version in versions.into_values() {
+            *fleet.versions.entry(version).or_default() += 1;
+        }
+        for one in &fleet.file_systems {
+            *fleet.policies.entry(one.policy.clone()).or_default() += 1;
+        }
+        let place = |one: &FileSystem| (one.host.clone(), one.mount_point.clone());
+        fleet.file_systems.sort_by_key(place);
+        fleet.not_honoured.sort();
+        fleet.trouble.sort();
+        Ok(fleet)
+    }
+
+    /// Takes one document; returns the host and its version of trimwise. `told` has the files that were taken, by host,
+    /// kind and target.
+    fn take(
+        &mut self,
+        file: &Path,
+        told: &mut BTreeMap<(String, String), PathBuf>,
+    ) -> Result<(String, String), String> {
+        let host = host_of(file)?;
+        let bytes = read_input(file, BYTES_MAX + 1).map_err(|e| e.to_string())?;
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(format!("larger than {} MiB; expected the status of one host", BYTES_MAX >> 20));
+        }
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err("is empty; did the command on the host fail?".to_owned());
+        }
+        let document: Value = serde_json::from_slice(&bytes).map_err(|e| format!("is no JSON: {e}"))?;
+        let (Some(version), Some(schema)) = (document["trimwise"].as_str(), document["schema"].as_u64())
+        else {
+            let keys =
+                "expected the JSON of `trimwise status`, `doctor` or `verify`, with `schema` and `trimwise`";
+            return Err(keys.to_owned());
+        };
+        if schema != u64::from(SCHEMA) {
+            return Err(format!(
+                "has schema {schema}, of trimwise {version}; this trimwise reads schema {SCHEMA}"
+            ));
+        }
+        let version = version.to_owned();
+        let has = |key: &str| document.get(key).is_some();
+        let kind = match () {
+            () if has("uptime_ns") && has("file_systems") => "status",
+            () if has("kernel") && has("file_systems") => "doctor",
+            () if has("judgement") || has("verdict") && has("sentence") => "verify",
+            () => {
+                return Err(
+                    "is JSON of another command; expected that of status, doctor or verify".to_owned()
+                );
+            }
+        };
+        let target = document["settings"]["target"].as_str().unwrap_or_default();
+        if let Some(other) = told.insert((host.clone(), format!("{kind} {target}")), file.to_owned()) {
+            told.insert((host.clone(), format!("{kind} {target}")), other.clone());
+            return Err(format!("{host}'s {kind} is also in {}, which was taken", other.display()));
+        }
+        match kind {
+            "status" => self.take_status(&host, serde_json::from_value(document).map_err(wrong)?),
+            "doctor" => self.take_doctor(&host, serde_json::from_value(document).map_err(wrong)?),
+            _ => self.take_verified(&host, serde_json::from_value(document).map_err(wrong)?),
+        }
+        Ok((host, version))
+    }
+
+    fn take_status(&mut self, host: &str, status: Status) {
+        let mut trouble = |place: &str, what: String| {
+            let host = host.to_owned();
+            self.trouble.push(Finding { host, place: place.to_owned(), what, from: "status" });
+        };
+        let whole = [
+            status.config_problem.map(|why| format!("the configuration is broken: {why}")),
+            status.state_problem,
+            status.history_problem,
+            status.mounts_problem,
+            status.limits_problem,
+            status.metrics_problem,
+        ];
+        whole.into_iter().flatten().for_each(|what| trouble("", ended(&what)));
+        for one in status.file_systems {
+            if let Some(problem) = &one.problem {
+                trouble(&one.mount_point, ended(problem));
+            }
+            let Some(live) = one.status else { continue };
+            if live.trouble {
+                trouble(&one.mount_point, ended(&live.why));
+            }
+            let Totals { trimmed_bytes, counted_bytes } = live.totals;
+            if trimmed_bytes > 0 && counted_bytes == 0 && !status.dry_run {
+                let trimmed = Bytes(trimmed_bytes);
+                self.not_honoured.push(Finding {
+                    host: host.to_owned(),
+                    place: one.mount_point.clone(),
+                    what: format!("slices trimmed {trimmed}, but the device counted no discard meanwhile"),
+                    from: "status",
+                });
+            }
+            self.file_systems.push(FileSystem {
+                host: host.to_owned(),
+                mount_point: one.mount_point,
+                fs_type: one.fs_type,
+                policy: live.policy,
+                size_bytes: live.total_bytes,
+                used_bytes: live.used_bytes,
+                stale_bytes: (!live.online).then(|| live.waiting_bytes.saturating_add(live.left_bytes)),
+                trimmed_bytes,
+            });
+        }
+    }
+
+    fn take_doctor(&mut self, host: &str, doctor: Doctor) {
+        let finding = |place: &str, what: &str| Finding {
+            host: host.to_owned(),
+            place: place.to_owned(),
+            what: ended(what),
+            from: "doctor",
+        };
+        for one in doctor.file_systems {
+            let wrong: Vec<&Told> = one.findings.iter().filter(|f| f.wrong).collect();
+            let list = if one.passes { &mut self.trouble } else { &mut self.not_honoured };
+            list.extend(wrong.iter().map(|f| finding(&one.mount_point, &f.what)));
+            if !one.passes && wrong.is_empty() {
+                self.not_honoured.push(finding(&one.mount_point, "TRIM does not reach the drive"));
+            }
+        }
+        self.trouble.extend(doctor.findings.iter().filter(|f| f.wrong).map(|f| finding("", &f.what)));
+    }
+
+    fn take_verified(&mut self, host: &str, verified: Verified) {
+        let (verdict, why) = match verified.judgement {
+            Some(Judgement { verdict, reasons }) => (verdict, reasons.into_iter().next()),
+            None => (verified.verdict.unwrap_or_default(), verified.sentence),
+        };
+        let meaning = match verdict.as_str() {
+            "ignored" => "TRIM is ignored",
+            "harmful" => "TRIM does harm",
+            "unsupported" => "the device takes no TRIM",
+            "in_part" => "TRIM reaches only a part",
+            "restores_in_part" => "TRIM restores only a part of the speed",
+            "not_sent" => "the kernel did not send the TRIM",
+            _ => return,
+        };
+        let why = why.map_or(String::new(), |why| format!(": {}", ended(&why)));
+        self.not_honoured.push(Finding {
+            host: host.to_owned(),
+            place: verified.settings.target,
+            what: format!("{meaning}{why}"),
+            from: "verify",
+        });
+    }
+
+    /// Sum of the stale bytes that are known, and the number of hosts that have some.
+    pub fn stale(&self) -> (Bytes, usize) {
+        let stale = |one: &&FileSystem| one.stale_bytes.is_some_and(|bytes| bytes > 0);
+        let hosts: BTreeSet<&str> =
+            self.file_systems.iter().filter(stale).map(|one| one.host.as_str()).collect();
+        let sum = self.file_systems.iter().filter_map(|one| one.stale_bytes);
+        (Bytes(sum.fold(0, u64::saturating_add)), hosts.len())
+    }
+
+    /// The policy that most file systems follow.
+    pub fn usual_policy(&self) -> Option<&str> {
+        let most = self.policies.values().max()?;
+        self.policies.iter().find(|(_, count)| *count == most).map(|(policy, _)| policy.as_str())
+    }
+}
+
+/// Without its full stop, and on one line.
+fn ended(sentence: &str) -> String {
+    let line: Vec<&str> = sentence.split_whitespace().collect();
+    line.join(" ").trim_end_matches('.').to_owned()
+}
+
+fn wrong(error: serde_json::Error) -> String {
+    format!("is not as trimwise writes it: {error}")
+}
+
+/// Finds files called `*.json`; hidden ones are left out, which may be half written.
+fn files_below(folder: &Path, files: &mut BTreeSet<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if entry.file_type()?.is_dir() && !hidden {
+            files_below(&path, files)?;
+        } else if !hidden && path.extension().is_some_and(|e| e == "json") {
+            files.insert(path);
+        }
+    }
+    Ok(())
+}
+
+/// The host that a file is about, by its name: `HOST.json`, `HOST.status.json` or `HOST/status.json`.
+fn host_of(file: &Path) -> Result<String, String> {
+    let is_word = |word: &str| ["status", "doctor", "verify"].contains(&word) || word.starts_with("verify-");
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let stem = name.strip_suffix(".json").unwrap_or(name);
+    let host = match stem.rsplit_once('.') {
+        Some((host, word)) if is_word(word) => host,
+        _ if is_word(stem) => {
+            let folder = file.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+            folder.unwrap_or_default()
+        }
+        _ => stem,
+    };
+    if host.is_empty() {
+        return Err(
+            "does not say which host it is about; expected HOST.json, or a folder called HOST".to_owned()
+        );
+    }
+    Ok(host.to_owned())
+}

@@ -1,0 +1,51 @@
+//! `trimwise fleet`: many hosts at a glance, from the JSON that `status`, `doctor` and `verify` wrote on each.
+//!
+//! How the files come here is the user's business (ssh, Ansible, a cron job and rsync): this command opens no
+//! connection. One host's broken file does not hide the others.
+
+pub mod documents;
+pub mod table;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use trimwise_lab::failure::Failure;
+
+use crate::arguments::JsonArguments;
+use crate::output::{self, Destinations};
+use documents::Fleet;
+
+/// Arguments of `fleet`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    for h in web1 web2 db1; do ssh $h trimwise status --json - >fleet/$h.json; done\n  \
+    ssh db1 trimwise doctor --json - >fleet/db1.doctor.json\n  \
+    trimwise fleet fleet/\n  \
+    trimwise fleet fleet/ --json - | jq '.file_systems | sort_by(-.stale_bytes)[0]'\n\n\
+    A file is called HOST.json or HOST.WORD.json (db1.doctor.json), or is in a folder called HOST; what it holds, it\n\
+    says itself. WORD is one of status, doctor, verify, or begins with verify- (db1.verify-sda.json).\n\n\
+    Exit code 1 if a file cannot be used; the other hosts are shown all the same.")]
+pub struct FleetArguments {
+    /// Files that `trimwise status`, `doctor` or `verify` wrote with --json, or folders of them; one or more
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub places: Vec<PathBuf>,
+
+    /// Show every file system, not only the twenty that have the most stale space
+    #[arg(long)]
+    pub all: bool,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Runs the command and returns what to print.
+pub fn run(arguments: &FleetArguments) -> Result<String, Failure> {
+    let destinations = Destinations::check_json(&arguments.json)?;
+    let fleet = Fleet::read(&arguments.places)?;
+    let text = destinations.deliver(&fleet, || table::fleet(&fleet, arguments.all))?;
+    match fleet.unusable.len() {
+        0 => Ok(text),
+        1 => output::print(&text).and(Err(Failure::run("1 file cannot be used"))),
+        many => output::print(&text).and(Err(Failure::run(format!("{many} files cannot be used")))),
+    }
+}

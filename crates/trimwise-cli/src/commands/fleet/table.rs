@@ -1,0 +1,124 @@
+//! The text of `fleet`.
+
+use trimwise::units::Bytes;
+
+use super::documents::{FileSystem, Finding, Fleet};
+use crate::figures::NONE;
+use crate::table::{bold, folded, laid_out, plain};
+
+/// File systems that are shown without `--all`.
+const SHOWN: usize = 20;
+/// Hosts that a line names.
+const NAMED: usize = 6;
+
+/// The whole text: what to look at first, at the top.
+pub fn fleet(fleet: &Fleet, all: bool) -> String {
+    let mut text = String::new();
+    let (stale, hosts) = fleet.stale();
+    let versions: Vec<String> = fleet.versions.iter().map(|(v, n)| format!("{v} on {n}")).collect();
+    let online = fleet.file_systems.iter().filter(|one| one.stale_bytes.is_none()).count();
+    let online = match online {
+        0 => String::new(),
+        n => format!(
+            " On {}, mounted with `discard`, nobody knows.",
+            counted(n, "file system", "file systems")
+        ),
+    };
+    text += &folded(
+        &format!(
+            "{} with {} (trimwise {}). Stale space: {stale} on {}.{online}",
+            counted(fleet.hosts.len(), "host", "hosts"),
+            counted(fleet.file_systems.len(), "managed file system", "managed file systems"),
+            versions.join(", "),
+            counted(hosts, "host", "hosts"),
+        ),
+        0,
+    );
+    findings(&mut text, "TRIM does not arrive, or is not honoured", &fleet.not_honoured);
+    findings(&mut text, "Other trouble", &fleet.trouble);
+    if !fleet.file_systems.is_empty() {
+        text += &format!("\n{}\n\n", bold("Stale space: free, but not trimmed"));
+        text += &stale_table(&fleet.file_systems, all);
+    }
+    policies(&mut text, fleet);
+    if !fleet.unusable.is_empty() {
+        text += &format!("\n{}\n\n", bold("Files that cannot be used"));
+        for one in &fleet.unusable {
+            text += &folded(&plain(&format!("{}: {}", one.file.display(), one.why)), 0);
+        }
+    }
+    text
+}
+
+fn findings(text: &mut String, title: &str, findings: &[Finding]) {
+    if findings.is_empty() {
+        return;
+    }
+    *text += &format!("\n{}\n\n", bold(title));
+    for Finding { host, place, what, from } in findings {
+        let place = if place.is_empty() { String::new() } else { format!(" {place}") };
+        *text += &folded(&plain(&format!("{host}{place}: {what} ({from}).")), 0);
+    }
+}
+
+fn stale_table(file_systems: &[FileSystem], all: bool) -> String {
+    let mut by_stale: Vec<&FileSystem> = file_systems.iter().collect();
+    by_stale.sort_by_key(|one| std::cmp::Reverse(one.stale_bytes)); // stable: then by host and mount point
+    let shown = if all { by_stale.len() } else { SHOWN.min(by_stale.len()) };
+    let percent = |part: u64, of: u64| match of {
+        0 => NONE.to_owned(),
+        of => format!("{:.0} %", part as f64 / of as f64 * 100.0),
+    };
+    let rows: Vec<Vec<String>> = by_stale[..shown]
+        .iter()
+        .map(|one| {
+            vec![
+                plain(&format!("{} {}", one.host, one.mount_point)),
+                plain(&one.fs_type),
+                plain(&one.policy),
+                Bytes(one.size_bytes).to_string(),
+                percent(one.used_bytes, one.size_bytes),
+                one.stale_bytes.map_or("online".to_owned(), |b| Bytes(b).to_string()),
+                one.stale_bytes.map_or(NONE.to_owned(), |b| percent(b, one.size_bytes)),
+                Bytes(one.trimmed_bytes).to_string(),
+            ]
+        })
+        .collect();
+    let mut text =
+        laid_out(&["host, mount", "type", "policy", "size", "used", "stale", "of size", "trimmed"], &rows);
+    if shown < by_stale.len() {
+        text += &format!("{} more: --all\n", by_stale.len() - shown);
+    }
+    text
+}
+
+/// Which policies differ from the usual one, and where.
+fn policies(text: &mut String, fleet: &Fleet) {
+    let Some(usual) = fleet.usual_policy() else { return };
+    *text += &format!("\n{}\n\n", bold("Policies"));
+    let all = fleet.file_systems.len();
+    if fleet.policies.len() == 1 {
+        *text += &folded(&format!("All follow {usual}."), 0);
+        return;
+    }
+    *text += &folded(&plain(&format!("{usual}: {} of {all} file systems.", fleet.policies[usual])), 0);
+    for (policy, count) in fleet.policies.iter().filter(|(policy, _)| *policy != usual) {
+        let follow = |one: &&FileSystem| one.policy == *policy;
+        let mut places: Vec<String> = fleet
+            .file_systems
+            .iter()
+            .filter(follow)
+            .map(|one| format!("{} {}", one.host, one.mount_point))
+            .collect();
+        if places.len() > NAMED {
+            let more = places.len() - NAMED;
+            places.truncate(NAMED);
+            places.push(format!("{more} more"));
+        }
+        *text += &folded(&plain(&format!("{policy}: {count}: {}.", places.join(", "))), 0);
+    }
+}
+
+fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}

@@ -1,0 +1,122 @@
+//! Many hosts at a glance.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::common::{refused, said, text, trimwise};
+
+const GIB: u64 = 1 << 30;
+
+/// A file system as `trimwise status --json` has it, half full.
+fn file_system(mount: &str, policy: &str, waiting_gib: u64, counted_gib: u64) -> Value {
+    json!({
+        "mount_point": mount, "fs_type": "ext4", "devices": ["sda"], "problem": null,
+        "status": {
+            "policy": policy, "used_bytes": 50 * GIB, "total_bytes": 100 * GIB,
+            "waiting_bytes": waiting_gib * GIB, "left_bytes": GIB, "online": false, "trouble": false, "why": "It is idle.",
+            "totals": { "trimmed_bytes": 7 * GIB, "counted_bytes": counted_gib * GIB },
+        },
+    })
+}
+
+fn status(file_systems: &[Value]) -> Value {
+    json!({
+        "schema": 1, "trimwise": "0.1.0", "uptime_ns": 1, "dry_run": false, "config_problem": null,
+        "state_problem": null, "history_problem": null, "mounts_problem": null, "limits_problem": null,
+        "metrics_problem": null, "file_systems": file_systems,
+    })
+}
+
+fn write(folder: &Path, name: &str, document: &Value) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, document.to_string()).unwrap();
+}
+
+/// What was printed, on one line.
+fn unfolded(output: &Output) -> String {
+    text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path();
+    write(fleet, "web1.json", &status(&[file_system("/", "judicious", 3, 7)]));
+    write(fleet, "web2.example.com.status.json", &status(&[file_system("/", "judicious", 0, 7)]));
+    let mut troubled = file_system("/srv", "set:40:90", 40, 0);
+    troubled["status"]["trouble"] = true.into();
+    troubled["status"]["why"] = "The last slice failed: Input/output error.".into();
+    let mut online = file_system("/var", "judicious", 30, 7);
+    online["status"]["online"] = true.into();
+    write(fleet, "db1/status.json", &status(&[troubled, online]));
+    // What the commands themselves write.
+    let verify = ["verify", "sata-small", "--fault", "ignores-trim", "--json"];
+    trimwise(&[&verify[..], &[fleet.join("db1/verify-sdb.json").to_str().unwrap()]].concat());
+    trimwise(&["doctor", "--json", fleet.join("db1/doctor.json").to_str().unwrap()]);
+    fs::write(fleet.join(".half.json"), "{").unwrap();
+
+    let place = fleet.to_str().unwrap();
+    let output = trimwise(&["fleet", place]);
+    said(&output, &[]);
+    let shown = unfolded(&output);
+    for words in [
+        "3 hosts with 4 managed file systems",
+        "Stale space: 46 GiB on 3 hosts. On 1 file system, mounted with `discard`, nobody knows.",
+        "db1 /srv: slices trimmed 7 GiB, but the device counted no discard meanwhile (status).",
+        "db1 sata-small: TRIM is ignored",
+        "db1 /srv: The last slice failed: Input/output error (status).",
+        "judicious: 3 of 4 file systems.",
+        "set:40:90: 1: db1 /srv.",
+    ] {
+        assert!(shown.contains(words), "'{words}' is not in {shown}");
+    }
+    let shown = text(&output.stdout);
+    let rows: Vec<&str> = shown.lines().filter(|line| line.contains("ext4  ")).collect();
+    let first = ["db1 /srv", "web1 /", "web2.example.com /", "db1 /var"];
+    assert_eq!(rows.len(), 4, "{shown}");
+    assert!(rows.iter().zip(first).all(|(row, host)| row.starts_with(host)), "not by stale space: {shown}");
+
+    let json: Value = serde_json::from_slice(&trimwise(&["fleet", place, "--json", "-"]).stdout).unwrap();
+    assert_eq!(json["file_systems"][0]["stale_bytes"], 41 * GIB);
+    assert_eq!(json["file_systems"][1]["stale_bytes"], Value::Null);
+    assert_eq!(json["not_honoured"].as_array().unwrap().len(), 2, "{json}");
+}
+
+#[test]
+fn one_broken_file_does_not_hide_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path();
+    write(fleet, "web1.json", &status(&[file_system("/", "judicious", 3, 7)]));
+    write(fleet, "web1.status.json", &status(&[]));
+    write(fleet, "old.json", &json!({ "schema": 7, "trimwise": "9.0.0" }));
+    write(fleet, "other.json", &json!({ "schema": 1, "trimwise": "0.1.0", "kernels": [] }));
+    let mut wrong = file_system("/", "judicious", 3, 7);
+    wrong["status"]["used_bytes"] = "much".into();
+    write(fleet, "wrong.json", &status(&[wrong]));
+    fs::write(fleet.join("empty.json"), "").unwrap();
+    fs::write(fleet.join("half.json"), "{\"schema\": 1, \"trim").unwrap();
+    let place = fleet.to_str().unwrap();
+    let output = trimwise(&["fleet", place]);
+    refused(1, &output, &["6 files cannot be used"]);
+    let shown = unfolded(&output);
+    for words in [
+        "1 host with 1 managed file system",
+        "web1.status.json: web1's status is also in",
+        "has schema 7, of trimwise 9.0.0; this trimwise reads schema 1",
+        "is JSON of another command; expected that of status, doctor or verify",
+        "is not as trimwise writes it: invalid type: string \"much\", expected u64",
+        "is empty; did the command on the host fail?",
+        "is no JSON: EOF while parsing a string at line 1",
+    ] {
+        assert!(shown.contains(words), "'{words}' is not in {shown}");
+    }
+
+    let nowhere = fleet.join("nowhere");
+    refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["nowhere", "expected a file that"]);
+    fs::create_dir(&nowhere).unwrap();
+    refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["no file there is called *.json"]);
+}
