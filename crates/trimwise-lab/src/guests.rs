@@ -25,6 +25,14 @@ use crate::failure::Failure;
 /// A missing kernel or program.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     target.file_system.check_mkfs().map_err(Failure::usage)?;
+    kernel(target)
+}
+
+/// Finds the kernel of a target whose file system need not be made.
+///
+/// # Errors
+/// A missing kernel.
+pub fn kernel(target: &KernelTarget) -> Result<KernelImage, Failure> {
     images::find(&target.kernel.to_string())
         .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
 }

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -44,23 +45,32 @@ impl SparseStore {
     /// # Errors
     /// The kernel's error.
     pub fn duplicate(&self) -> io::Result<Self> {
-        const COPIED_AT_ONCE: u64 = 1 << 20;
         let copy = Self::in_memory(self.size)?;
-        let mut piece = vec![0; COPIED_AT_ONCE as usize];
-        let mut end = 0;
+        let mut bytes = Vec::new();
+        for piece in self.pieces()? {
+            bytes.resize((piece.end - piece.start) as usize, 0);
+            self.read(piece.start, &mut bytes)?;
+            copy.write(piece.start, &bytes)?;
+        }
+        Ok(copy)
+    }
+
+    /// Returns the ranges that take room, in order, in pieces of at most 1 MiB.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn pieces(&self) -> io::Result<Vec<Range<u64>>> {
+        const PIECE_BYTES: u64 = 1 << 20;
+        let (mut pieces, mut end) = (Vec::new(), 0);
         loop {
-            let mut at = match seek(&self.file, SeekFrom::Data(end)) {
-                Ok(at) => at,
-                Err(Errno::NXIO) => return Ok(copy), // no data behind it
+            let begin = match seek(&self.file, SeekFrom::Data(end)) {
+                Ok(begin) => begin,
+                Err(Errno::NXIO) => return Ok(pieces), // no data behind it
                 Err(error) => return Err(error.into()),
             };
-            end = seek(&self.file, SeekFrom::Hole(at))?;
-            while at < end {
-                let part = &mut piece[..(end - at).min(COPIED_AT_ONCE) as usize];
-                self.read(at, part)?;
-                copy.write(at, part)?;
-                at += part.len() as u64;
-            }
+            end = seek(&self.file, SeekFrom::Hole(begin))?;
+            let starts = (begin..end).step_by(PIECE_BYTES as usize);
+            pieces.extend(starts.map(|at| at..end.min(at + PIECE_BYTES)));
         }
     }
 

@@ -310,18 +310,32 @@ pub enum KernelCellError {
 
 /// Creates a new drive of this profile.
 pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, KernelCellError> {
+    let capacity = Bytes::from_units(device.config.capacity_units());
+    let store = SparseStore::in_memory(capacity).map_err(KernelCellError::Store)?;
+    disk_over(store, device, seed, is_traced)
+}
+
+/// Creates a drive of this profile to which these bytes have been written; for a new one, none.
+pub fn disk_over(
+    store: SparseStore,
+    device: &Profile,
+    seed: u64,
+    is_traced: bool,
+) -> Result<Disk, KernelCellError> {
     let drive = trimwise::ssd::Drive::new(&device.config, device.faults, seed)?;
-    let port = Port::new(drive);
-    let store = SparseStore::in_memory(port.size()).map_err(KernelCellError::Store)?;
-    Ok(Disk::new(port, store, "trimwise", is_traced))
+    let mut disk = Disk::new(Port::new(drive), store, "trimwise", is_traced);
+    disk.write_what_is_there().map_err(KernelCellError::Store)?;
+    Ok(disk)
+}
+
+/// Lets the drive rest after what was written to it.
+pub fn settling() -> Step {
+    Step::Sleep { ns: SETTLING.as_nanos() }
 }
 
 /// Fills a file system and empties it to this share, then lets the drive rest.
 pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
-    [
-        Step::Age { utilization_percent: utilization_percent.into(), seed },
-        Step::Sleep { ns: SETTLING.as_nanos() },
-    ]
+    [Step::Age { utilization_percent: utilization_percent.into(), seed }, settling()]
 }
 
 /// Reports a program that failed: how it ended, and the last lines of what it said.

@@ -6,6 +6,7 @@
 //!
 //! Requests: virtio 1.2, 5.2 "Block Device".
 
+mod image;
 mod recording;
 
 use std::cmp::Reverse;
@@ -24,6 +25,7 @@ use virtio_queue::{DescriptorChain, QueueT, Reader, Writer};
 use vm_memory::GuestMemoryMmap;
 
 use crate::vhost::FrontEnd;
+pub use image::Image;
 pub use recording::{Changed, Recording, UnitBytes};
 use trimwise_linux::sparse_store::SparseStore;
 
@@ -200,6 +202,26 @@ impl Disk {
             recorded: BTreeMap::new(),
             at_mark: None,
         }
+    }
+
+    /// Writes to the drive what its bytes are already, in order and without what takes no room, then flushes: as if a
+    /// host had copied an image to it. All of that is asked at the beginning of time, so the first request of a guest
+    /// waits until it is done.
+    ///
+    /// # Errors
+    /// The host's error.
+    pub fn write_what_is_there(&mut self) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for piece in self.store.pieces()? {
+            bytes.resize((piece.end - piece.start) as usize, 0);
+            self.store.read(piece.start, &mut bytes)?;
+            let range = SectorRange::new(Lba(piece.start / SECTOR_BYTES), bytes.len() as u64 / SECTOR_BYTES);
+            self.write(SimTime::ZERO, range, &bytes)?;
+        }
+        if bytes.is_empty() {
+            return Ok(()); // a new drive stays untouched
+        }
+        self.flush(SimTime::ZERO).map(drop)
     }
 
     /// Records all that the disk is told from now on, with the bytes.
@@ -393,23 +415,12 @@ impl Disk {
                 let mut bytes = vec![0; from_guest.available_bytes()];
                 from_guest.read_exact(&mut bytes)?;
                 let range = run(bytes.len());
-                let class =
-                    if self.looks_at_content { classify_write(&bytes) } else { ContentClass::default() };
                 // First, since a late TRIM is carried out after the write that it follows, and may destroy it.
                 self.keep(sector * SECTOR_BYTES, &bytes)?;
                 self.record_write(range)?;
-                let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;
-                self.trace(now, done, Traced::Write, range);
-                Ok(done)
+                self.write(now, range, &bytes)
             }
-            kind::FLUSH => {
-                let done = self.submit(now, &PortRequest::Flush)?;
-                if !self.port.drive().faults().ignores_flush {
-                    self.record(Recording::flushed);
-                }
-                self.trace(now, done, Traced::Flush, SectorRange::new(Lba(0), 0));
-                Ok(done)
-            }
+            kind::FLUSH => self.flush(now),
             kind::GET_ID => {
                 let mut serial = format!("{}-{}", self.name, self.marks.len()).into_bytes();
                 serial.resize(data_bytes.min(SERIAL_BYTES), 0);
@@ -453,6 +464,23 @@ impl Disk {
             }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// Tells the drive of a write whose bytes are stored.
+    fn write(&mut self, now: SimTime, range: SectorRange, bytes: &[u8]) -> io::Result<SimTime> {
+        let class = if self.looks_at_content { classify_write(bytes) } else { ContentClass::default() };
+        let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;
+        self.trace(now, done, Traced::Write, range);
+        Ok(done)
+    }
+
+    fn flush(&mut self, now: SimTime) -> io::Result<SimTime> {
+        let done = self.submit(now, &PortRequest::Flush)?;
+        if !self.port.drive().faults().ignores_flush {
+            self.record(Recording::flushed);
+        }
+        self.trace(now, done, Traced::Flush, SectorRange::new(Lba(0), 0));
+        Ok(done)
     }
 
     /// Stores what was written. Long runs of zeros take no memory, so a drive can be filled with them.

@@ -36,15 +36,18 @@ use trimwise::workload::timed::Timed;
 
 use crate::job::{
     FOLDER, FileExtent, FileSystem, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, Part, ProgramEnd,
-    REPORT_FILE, Report, Said, Step, StepReport,
+    REPORT_FILE, Report, SECOND_DISK, SECOND_NODE, Said, Step, StepReport,
 };
 use daemon::Daemon;
 use trimwise_linux::block_on;
 use trimwise_linux::directory::RealDirectory;
 use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
+use trimwise_linux::mount::{Mount, parse_mountinfo};
 
 /// The first disk.
 const DISK: &str = "/dev/vda";
+/// Names of disks that a guest may have.
+const DISK_NAMES: [&str; 2] = ["vda", "vdb"];
 /// Every file system has this identifier; a random one would change what hashes it.
 const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
 /// How long an unmount waits for programs with open files: a daemon's longest slices take less.
@@ -95,12 +98,14 @@ fn prepare() -> Result<(), Failed> {
 /// A virtio disk does not report that it is non-rotational, as real drives do; mballoc, Btrfs and the write-back
 /// throttle depend on it.
 fn be_an_ssd() -> Result<(), Failed> {
-    for (attribute, value) in [("rotational", "0"), ("wbt_lat_usec", "-1")] {
-        let path = format!("/sys/block/vda/queue/{attribute}");
-        match fs::write(&path, value) {
-            // There is no disk, or the kernel has no throttle.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            written => written.map_err(|e| format!("{path}: {e}"))?,
+    for disk in DISK_NAMES {
+        for (attribute, value) in [("rotational", "0"), ("wbt_lat_usec", "-1")] {
+            let path = format!("/sys/block/{disk}/queue/{attribute}");
+            match fs::write(&path, value) {
+                // There is no such disk, or the kernel has no throttle.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                written => written.map_err(|e| format!("{path}: {e}"))?,
+            }
         }
     }
     Ok(())
@@ -126,31 +131,48 @@ fn carry_out() -> Result<(), Failed> {
             break;
         }
     }
-    reports.marks = MARKS.lock().map_err(|e| e.to_string())?.clone();
+    reports.marks =
+        MARKS.lock().map_err(|e| e.to_string())?.iter().filter(|marks| !marks.is_empty()).cloned().collect();
     // Threads that mark at the same time may note their marks in another order.
-    reports.marks.sort_unstable();
+    reports.marks.iter_mut().for_each(|marks| marks.sort_unstable());
     let text = serde_json::to_vec(&reports)?;
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
     background.stop()?;
-    match detach() {
+    detach_others()?;
+    match detach(MOUNT_POINT) {
         Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
         Err(errno) => Err(format!("cannot unmount at the end: {errno}").into()),
     }
 }
 
-/// The numbers of the marks so far.
-static MARKS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// The numbers of the marks so far, of each disk.
+static MARKS: Mutex<[Vec<usize>; DISK_NAMES.len()]> = Mutex::new([const { Vec::new() }; DISK_NAMES.len()]);
 
-/// Tells the host that a step is over: reading the disk's serial number reaches it at exactly this moment. The answer
-/// ends with the mark's number, which is returned.
+/// Tells the host that a step is over: reading the serial number of a disk reaches it at exactly this moment. The answer
+/// ends with the mark's number; that of the first disk is returned.
 fn mark() -> Result<usize, Failed> {
-    let wrong = |e: &dyn std::fmt::Display| format!("cannot mark the disk: {e}");
-    let serial = fs::read_to_string("/sys/block/vda/serial").map_err(|e| wrong(&e))?;
+    let first = mark_disk(0)?;
+    for other in 1..DISK_NAMES.len() {
+        if has_disk(other) {
+            mark_disk(other)?;
+        }
+    }
+    Ok(first)
+}
+
+fn mark_disk(disk: usize) -> Result<usize, Failed> {
+    let name = DISK_NAMES[disk];
+    let wrong = |e: &dyn std::fmt::Display| format!("cannot mark the disk {name}: {e}");
+    let serial = fs::read_to_string(format!("/sys/block/{name}/serial")).map_err(|e| wrong(&e))?;
     let number = serial.rsplit('-').next().and_then(|number| number.trim().parse().ok());
     let number = number.ok_or_else(|| wrong(&format!("its serial number is '{serial}'")))?;
-    MARKS.lock().map_err(|e| wrong(&e))?.push(number);
+    MARKS.lock().map_err(|e| wrong(&e))?[disk].push(number);
     Ok(number)
+}
+
+fn has_disk(disk: usize) -> bool {
+    Path::new("/sys/block").join(DISK_NAMES[disk]).exists()
 }
 
 /// What runs during the steps.
@@ -184,7 +206,8 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         }
         Step::Unmount => {
             background.trims.take().map_or(Ok(()), Trims::stop)?;
-            detach()?;
+            detach_others()?;
+            detach(MOUNT_POINT)?;
         }
         Step::Age { utilization_percent, seed } => {
             block_on(ageing::age(&root()?, *utilization_percent, *seed))??;
@@ -321,11 +344,26 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
         .map_err(|errno| errno.to_string().into())
 }
 
-/// Unmounts it as soon as it is not in use.
-fn detach() -> rustix::io::Result<()> {
+/// Unmounts what programs have mounted from disks, the latest first: a kernel that halts would go on writing to them.
+fn detach_others() -> Result<(), Failed> {
+    let mounts = fs::read("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
+    let others = parse_mountinfo(&mounts).into_iter().rev().filter(|mount| {
+        // The root is the host's files, with a device that is none.
+        mount.device.starts_with("/dev/")
+            && mount.fs_type != "hostfs"
+            && mount.mount_point != Path::new(MOUNT_POINT)
+    });
+    for Mount { mount_point, .. } in others {
+        detach(&mount_point).map_err(|errno| format!("cannot unmount {}: {errno}", mount_point.display()))?;
+    }
+    Ok(())
+}
+
+/// Unmounts a file system as soon as it is not in use.
+fn detach(mount_point: impl AsRef<Path>) -> rustix::io::Result<()> {
     let begin = Instant::now();
     loop {
-        match unmount(MOUNT_POINT, UnmountFlags::empty()) {
+        match unmount(mount_point.as_ref(), UnmountFlags::empty()) {
             Err(Errno::BUSY) if begin.elapsed() < UNMOUNT_PATIENCE => {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -444,8 +482,10 @@ const PATHS: &str = "paths are the guest's: a name without '/' is looked up in P
 /// Runs a program until it ends.
 fn output_of(directory: &Path, command: &[String], input: &[u8]) -> Result<Output, Failed> {
     let (program, arguments) = command.split_first().ok_or("no program to run")?;
+    let second = has_disk(1).then_some((SECOND_DISK, SECOND_NODE));
     let mut child = Command::new(program)
         .args(arguments)
+        .envs(second)
         .current_dir(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

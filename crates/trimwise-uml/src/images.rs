@@ -406,7 +406,7 @@ pub fn file_hash(path: &Path) -> std::io::Result<String> {
     Ok(hex(&hash.finalize()))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
         text

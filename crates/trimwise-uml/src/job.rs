@@ -36,6 +36,10 @@ pub(super) const FOLDER: &str = "/tmp/run";
 pub const DAEMON: &str = "/tmp/run/trimwised";
 /// Where a guest mounts the file system under test.
 pub const MOUNT_POINT: &str = "/tmp/fs";
+/// A guest's second disk.
+pub const SECOND_NODE: &str = "/dev/vdb";
+/// The environment variable in which programs in a guest find it, if there is one.
+pub const SECOND_DISK: &str = "TRIMWISE_DISK";
 /// The daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
 pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
 
@@ -146,7 +150,8 @@ pub enum Step {
         /// Options as in mount(8), separated by commas.
         options: String,
     },
-    /// Unmounts it, waiting for programs that briefly have it open.
+    /// Unmounts it, and before it whatever programs have mounted from disks, waiting for programs that briefly have it
+    /// open.
     Unmount,
     /// Fills the file system with files and removes some, until this much is in use.
     Age {
@@ -298,7 +303,7 @@ pub enum Step {
     /// are the same in every run.
     TrustRandomness,
     /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
-    /// fails.
+    /// fails. If there is a second disk, its environment says which ([`SECOND_DISK`]).
     Program {
         /// The program and its arguments.
         command: Vec<String>,
@@ -482,8 +487,8 @@ impl StepReport {
 pub(super) struct Report {
     /// One for each step.
     pub steps: Vec<StepReport>,
-    /// The numbers of its own marks of the disk, in order.
-    pub marks: Vec<usize>,
+    /// The numbers of its own marks of each disk, in order.
+    pub marks: Vec<Vec<usize>>,
 }
 
 /// Work for a guest.

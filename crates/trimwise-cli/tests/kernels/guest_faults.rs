@@ -330,7 +330,8 @@ fn regression_a_program_that_asks_for_the_serial_number_makes_no_mark() {
     assert_eq!(marks.len(), 1 + report.steps.len());
     for (step, mark) in report.steps.iter().zip(&marks[1..]) {
         let boot = marks[1].at.0 - report.steps[0].end_ns;
-        assert!(mark.at.0 >= boot + step.end_ns, "{mark:?}");
+        // Each reading of a clock takes 256 ns, and not every step's end has the same number of them.
+        assert!(mark.at.0 + 1024 >= boot + step.end_ns, "{mark:?}");
     }
     let mut faulty = [disk().with_faults(vec![(9..10, trimwise_uml::disk::Fault::Gone)])];
     let error = guest(&kernel).run(&ask(), &mut faulty).unwrap_err().to_string();

@@ -465,7 +465,7 @@ fn what_cannot_run_is_refused_with_what_can() {
         folder.path(),
         "kernel run 6.1:ext4 --trace t.txt -- true",
         2,
-        &["FILE.csv, FILE.json, or FILE.trace"],
+        &["FILE.csv, FILE.json, FILE.blktrace"],
     );
     fails(folder.path(), "kernel run 6.1:ext4 --trace small.json -- /tmp/x", 2, &["below /tmp"]);
     fails(folder.path(), "kernel run 6.1:ext4 --memory 32 -- true", 2, &["at least 64 MiB"]);

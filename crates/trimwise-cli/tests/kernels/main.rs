@@ -17,4 +17,5 @@ mod model_ext4;
 mod papers;
 mod programs;
 mod reproduction;
+mod run_disks;
 mod verdicts;

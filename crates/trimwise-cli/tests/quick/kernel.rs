@@ -1,7 +1,7 @@
 //! `trimwise kernel` with a fake compiler and a fake `make`, so that each way in which a build can end is tested within
 //! seconds.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -479,7 +479,7 @@ fn a_patch_that_does_not_apply_changes_nothing() {
     refused("--with bad", "'/etc/passwd'");
     fs::remove_file(machine.path("bad/series")).unwrap();
     refused("--with bad", "series");
-    refused("--variant kasna", "expected kasan");
+    refused("--variant kasna", "expected kasan, dm");
     let message = machine.fails("kernel run 6.6+one+kasan:ext4 -- true", 2);
     assert!(message.contains("kernel build --version 6.6 --with DIR/one --variant kasan"), "{message}");
     assert_eq!(machine.calls(), 1);
@@ -488,6 +488,35 @@ fn a_patch_that_does_not_apply_changes_nothing() {
     std::os::unix::fs::symlink("/etc", machine.path("linux-6.6.30/out")).unwrap();
     machine.set("bad", &diff("five", "6").replace("fs/a.c", "out/passwd"));
     refused("--with bad", "out/passwd: a part of the path is no folder");
+}
+
+#[test]
+fn an_image_that_cannot_be_the_disk_is_refused_before_anything_boots() {
+    let machine = Machine::new();
+    assert!(machine.run(BUILD).status.success());
+    let image = |name: &str, bytes: u64| {
+        File::create(machine.path(name)).unwrap().set_len(bytes).unwrap();
+    };
+    for (name, bytes) in [("empty", 0), ("odd", 4097), ("blank", 1 << 20), ("large", (8 << 30) + 512)] {
+        image(name, bytes);
+    }
+    let mut xfs = vec![0; 1 << 20];
+    xfs[..4].copy_from_slice(b"XFSB");
+    fs::write(machine.path("xfs"), xfs).unwrap();
+    let refused = |options: &str, words: &str| {
+        let message = machine.fails(&format!("kernel run 6.6:ext4 {options} -- true"), 2);
+        assert!(message.contains(words), "{options}: {message}");
+    };
+    refused("--image none", "--image none: No such file");
+    refused("--image bin", "is a directory");
+    refused("--image /dev/null", "is no regular file");
+    refused("--image empty", "is empty");
+    refused("--image odd", "4097 bytes, which is no multiple of the drive's sectors of 512 bytes");
+    refused("--image large", "expected a larger --device or a smaller image");
+    refused("--image blank", "holds no ext4");
+    refused("--image xfs", "holds xfs and not ext4");
+    refused("--image blank --aged 50", "cannot be used with");
+    refused("--disk none", "--disk none: neither a built-in name");
 }
 
 #[test]

@@ -137,7 +137,8 @@ pub fn examine(file_system: FileSystem, options: &str) -> Examined {
     let mut outcome = earlier.map(drop).and_then(|()| attach(file_system, options));
     if outcome.is_ok() {
         outcome = list(Path::new(MOUNT_POINT), Path::new(""), &mut examined.files);
-        let detached = detach().map_err(|errno| Failed::from(format!("cannot unmount it: {errno}")));
+        let detached =
+            detach(MOUNT_POINT).map_err(|errno| Failed::from(format!("cannot unmount it: {errno}")));
         outcome = outcome.and(detached);
     }
     match kernel_log() {

@@ -16,11 +16,18 @@ pub struct Variant {
 }
 
 /// All variants.
-pub const VARIANTS: [Variant; 1] = [Variant {
-    name: "kasan",
-    about: "KASAN, UBSAN, lockdep, and the checks of ext4 and JBD2",
-    configuration: include_str!("../kasan.config"),
-}];
+pub const VARIANTS: [Variant; 2] = [
+    Variant {
+        name: "kasan",
+        about: "KASAN, UBSAN, lockdep, and the checks of ext4 and JBD2",
+        configuration: include_str!("../kasan.config"),
+    },
+    Variant {
+        name: "dm",
+        about: "the device mapper: linear, striped, crypt, snapshots and thin volumes",
+        configuration: include_str!("../dm.config"),
+    },
+];
 
 /// Longest name of a patch set, in bytes; names become part of file names and of `uname -r`.
 const SET_BYTES_MAX: usize = 24;

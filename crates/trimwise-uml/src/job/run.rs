@@ -172,8 +172,11 @@ impl Guest {
             .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
             .map_err(|e| no_report(e.to_string()))?;
         let Report { steps, marks } = serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
-        if let Some(disk) = disks.first_mut() {
-            disk.keep_marks(&marks).map_err(no_report)?;
+        if marks.len() != disks.len() {
+            return Err(no_report(format!("it marked {} of {} disks", marks.len(), disks.len())));
+        }
+        for (disk, marks) in disks.iter_mut().zip(&marks) {
+            disk.keep_marks(marks).map_err(no_report)?;
         }
         if let (Some(StepReport { outcome: Outcome::Failed(what), .. }), Some(step)) =
             (steps.last(), steps.len().checked_sub(1).and_then(|last| job.steps.get(last)))

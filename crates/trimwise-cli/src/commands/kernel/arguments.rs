@@ -33,7 +33,7 @@ pub enum KernelCommand {
     Build(KernelBuildArguments),
     /// List the kernels that are built and those that can be
     List(KernelListArguments),
-    /// Run a program on a kernel in virtual time, in a new file system on a modelled drive
+    /// Run a program on a kernel in virtual time, in a file system on a modelled drive
     #[command(disable_version_flag = true)]
     Run(KernelRunArguments),
     /// Remove a built kernel, and the log of a build that failed
@@ -49,7 +49,9 @@ pub enum KernelCommand {
     trimwise kernel build --version 6.6 --source linux-6.6.30.tar.xz\n      \
     a kernel of your own choice, or one whose Debian package is out of reach\n  \
     trimwise kernel build --version 6.12 --with kernel/ext4-trim --variant kasan\n      \
-    makes 6.12+ext4-trim+kasan, as in kernel run 6.12+ext4-trim+kasan:ext4\n\n\
+    makes 6.12+ext4-trim+kasan, as in kernel run 6.12+ext4-trim+kasan:ext4\n  \
+    trimwise kernel build --version 6.12 --variant dm\n      \
+    makes 6.12+dm, in whose guests dmsetup(8) works\n\n\
     Exit codes: 0 done, 1 a build failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelBuildArguments {
     /// Kernel series to build; one or more [default: all that `trimwise kernel list` describes]
@@ -62,7 +64,7 @@ pub struct KernelBuildArguments {
     pub with: Vec<PathBuf>,
 
     /// Build with this configuration as well, and keep source and objects: kasan (KASAN, UBSAN, lockdep, and the checks
-    /// of ext4 and JBD2)
+    /// of ext4 and JBD2) or dm (the device mapper: linear, striped, crypt, snapshots and thin volumes)
     #[arg(long, value_name = "NAME", requires = "versions")]
     pub variant: Option<String>,
 
@@ -101,9 +103,12 @@ pub struct KernelListArguments {
     --clocksource=clock_gettime\n  \
     trimwise kernel run 6.1:btrfs --device ufs21-64gb --trace t.csv -- sh -c 'seq 9999 >a; sync'\n  \
     trimwise kernel run 6.1:ext4:discard --aged 80 --trace a.trace -- fio $PWD/mine.fio\n      \
-    on an ext4 that was full once; compare --workload trace:a.trace replays it\n\n\
+    on an ext4 that was full once; compare --workload trace:a.trace replays it\n  \
+    trimwise kernel run 6.12:ext4 --image root.img -- fstrim -v .\n  \
+    trimwise kernel run 6.12:ext4 --disk sata-small -- sh -ec 'mkfs.xfs -q /dev/vdb\n      \
+    mkdir b; mount /dev/vdb b; cp -r /etc b'\n\n\
     The program is one of this computer, whose files the guest sees read-only. It runs in the root of\n\
-    the new file system and reads standard input unless that is a terminal. Computing takes no time.\n\
+    the file system and reads standard input unless that is a terminal. Computing takes no time.\n\
     /tmp is the guest's own.\n\n\
     Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelRunArguments {
@@ -124,11 +129,20 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub aged: Option<u8>,
 
+    /// Use a copy of this image of a file system instead of a new file system. It is written to the drive first, which
+    /// then rests; the figures count from the program's start. The file stays as it is
+    #[arg(long, value_name = "FILE", conflicts_with = "aged")]
+    pub image: Option<PathBuf>,
+
+    /// Give the guest a second, empty drive of this profile, /dev/vdb: built-in name or TOML file
+    #[arg(long, value_name = "NAME|FILE", value_parser = word)]
+    pub disk: Option<String>,
+
     /// Memory of the guest, in MiB [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
-    /// Seed of everything that the modelled drive and --aged draw: same seed, same result
+    /// Seed of everything that the modelled drives and --aged draw: same seed, same result
     #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
@@ -145,8 +159,8 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "FILE")]
     pub kernel_log: Option<PathBuf>,
 
-    /// Write each block request since the program's start, with its times, to a new file; FILE.trace (or
-    /// FILE.trace.zst, compressed) is a trace for `trimwise trace`, `replay` and `compare --workload trace:FILE`;
+    /// Write each block request to the first drive since the program's start, with its times, to a new file; FILE.trace
+    /// (or FILE.trace.zst, compressed) is a trace for `trimwise trace`, `replay` and `compare --workload trace:FILE`;
     /// FILE.blktrace is one for `btt -i FILE.blktrace` and `blkparse -i -`, and FILE.blktrace.0 for `blkparse -i FILE`
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace")]
     pub trace: Option<PathBuf>,

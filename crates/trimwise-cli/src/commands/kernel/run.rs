@@ -6,16 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde::Serialize;
-use trimwise::block::PortCounts;
+use trimwise::block::{Port, PortCounts};
 use trimwise::compare::gauge::{Stale, device_figures};
 use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::RealKernel;
 use trimwise_lab::guests::{self, Bounds};
-use trimwise_uml::cell::{KernelTarget, ageing, new_disk};
-use trimwise_uml::disk::Mark;
-use trimwise_uml::job::{Job, JobError, Outcome, ProgramEnd, Said, Step};
+use trimwise_uml::cell::{KernelTarget, ageing, disk_over, new_disk, settling};
+use trimwise_uml::disk::{Disk, Image, Mark};
+use trimwise_uml::job::{Job, JobError, Outcome, ProgramEnd, SECOND_NODE, Said, Step};
 
 use super::table;
 use super::trace::TraceFile;
@@ -49,6 +49,9 @@ pub struct RunReport {
     pub boot: Vec<String>,
     /// How much of the file system was in use after ageing; `None` if it was new.
     pub aged_percent: Option<u8>,
+    /// The image that was there instead of a new file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// How it ended, and its output.
@@ -56,6 +59,20 @@ pub struct RunReport {
     /// Faults in the kernel's log; if there are any, the figures cannot be trusted.
     pub complaints: Vec<String>,
     /// The program's run, and then the unmount, which writes what was only in memory.
+    pub phases: [Phase; 2],
+    /// The second drive and what happened to it in these phases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<SecondDisk>,
+}
+
+/// A second drive.
+#[derive(Clone, Debug, Serialize)]
+pub struct SecondDisk {
+    /// What programs call it.
+    pub node: &'static str,
+    /// Its profile.
+    pub device: String,
+    /// As those of the first drive.
     pub phases: [Phase; 2],
 }
 
@@ -96,24 +113,51 @@ pub fn run(
     let device = input::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
     let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
     guests::check_memory(memory)?;
-    guests::check_size(&device, target.file_system)?;
-    let image = guests::image(&target)?;
+    let second = arguments.disk.as_deref().map(|name| input::profile(name, "disk")).transpose()?;
+    let kernel_image = match arguments.image {
+        None => {
+            guests::check_size(&device, target.file_system)?;
+            guests::image(&target)?
+        }
+        // Nothing is made, so the program that makes it need not be there.
+        Some(_) => guests::kernel(&target)?,
+    };
+    let (image, store) = arguments
+        .image
+        .as_deref()
+        .map(|path| {
+            let capacity = Bytes::from_units(device.config.capacity_units());
+            Image::read(path, target.file_system, capacity)
+                .map_err(|what| Failure::usage(format!("--image {}: {what}", path.display())))
+        })
+        .transpose()?
+        .unzip();
     let input = input()?;
     let stop = on_signal(OnInterrupt::Stop)?;
 
-    let guest = guests::guest(&image, memory, &Bounds { limits: arguments.limits.limits(), stop })?;
-    let kernel = RealKernel::of(&image, &target)?;
+    let guest = guests::guest(&kernel_image, memory, &Bounds { limits: arguments.limits.limits(), stop })?;
+    let kernel = RealKernel::of(&kernel_image, &target)?;
     let file_system = target.file_system;
-    let mut steps = vec![
-        Step::Mkfs { file_system, options: Vec::new() },
-        Step::Mount { file_system, options: target.options.clone() },
-    ];
+    let mut steps = Vec::new();
+    if image.is_none() {
+        steps.push(Step::Mkfs { file_system, options: Vec::new() });
+    }
+    steps.push(Step::Mount { file_system, options: target.options.clone() });
+    steps.extend(image.is_some().then(settling));
     steps.extend(arguments.aged.into_iter().flat_map(|percent| ageing(percent, arguments.seed)));
     steps.push(Step::TrustRandomness);
     let at = steps.len();
     steps.push(Step::Program { command: command.clone(), input });
     steps.push(Step::Unmount);
-    let mut disks = [new_disk(&device, arguments.seed, trace_to.is_some()).map_err(guests::failure)?];
+    let (seed, is_traced) = (arguments.seed, trace_to.is_some());
+    let first = match store {
+        None => new_disk(&device, seed, is_traced),
+        Some(store) => disk_over(store, &device, seed, is_traced),
+    };
+    let mut disks = vec![first.map_err(guests::failure)?];
+    // The two draw apart.
+    let second_disk = second.as_ref().map(|profile| new_disk(profile, seed.wrapping_add(1), false));
+    disks.extend(second_disk.transpose().map_err(guests::failure)?);
     let progress = Progress::new(1);
     let begin = Instant::now();
     let boot = arguments.boot.clone().unwrap_or_default();
@@ -130,22 +174,24 @@ pub fn run(
             return output::both(logged, Err(guests::job_failure(error))).map(|()| String::new());
         }
     };
-    let [disk] = disks;
-    if let Some(failure) = disk.failure() {
+    let no_report = || Failure::run("the guest did not report how the program ended");
+    let Some(Outcome::Program(program)) = report.steps.into_iter().nth(at).map(|step| step.outcome) else {
+        return Err(no_report());
+    };
+    if let Some(failure) = disks.iter().find_map(Disk::failure) {
         return Err(Failure::run(format!("a block request failed: {failure}")));
     }
-    let (port, _, trace, marks) = disk.into_parts();
-    let (Some(Outcome::Program(program)), [.., before, between, after]) =
-        (report.steps.into_iter().nth(at).map(|step| step.outcome), marks.as_slice())
-    else {
-        return Err(Failure::run("the guest did not report how the program ended"));
-    };
-    let wear = port.drive().ssd().wear();
-    let phase = |phase, from: &Mark, to: &Mark| Phase {
-        phase,
-        duration_ns: to.at.since(from.at).as_nanos(),
-        requests: to.counts - from.counts,
-        device_stats: device_figures(&to.stats.since(&from.stats), wear, Stale::default(), Vec::new()),
+    let mut parts = disks.into_iter().map(Disk::into_parts);
+    let (port, _, trace, marks) = parts.next().ok_or_else(no_report)?;
+    let on_first = phases(&port, &marks).ok_or_else(no_report)?;
+    let before = marks.get(at).ok_or_else(no_report)?;
+    let disk = match (second, parts.next()) {
+        (Some(profile), Some((port, _, _, marks))) => Some(SecondDisk {
+            node: SECOND_NODE,
+            device: profile.name,
+            phases: phases(&port, &marks).ok_or_else(no_report)?,
+        }),
+        _ => None,
     };
     let report = RunReport {
         trimwise: trimwise::VERSION,
@@ -155,10 +201,12 @@ pub fn run(
         memory_bytes: memory.0,
         boot: boot.words().map(str::to_owned).collect(),
         aged_percent: arguments.aged,
+        image,
         command,
         program,
         complaints: report.complaints,
-        phases: [phase("program", before, between), phase("unmount", between, after)],
+        phases: on_first,
+        disk,
     };
     // One destination that fails costs no other one its result.
     let traced =
@@ -183,6 +231,19 @@ pub fn run(
             Err(Failure::run(format!("{}: ended by signal {}", report.command[0], signal.unwrap_or(0))))
         }
     }
+}
+
+/// Returns what happened to a drive while the program ran, and then during the unmount: between its last three marks.
+fn phases(port: &Port, marks: &[Mark]) -> Option<[Phase; 2]> {
+    let [.., before, between, after] = marks else { return None };
+    let wear = port.drive().ssd().wear();
+    let phase = |phase, from: &Mark, to: &Mark| Phase {
+        phase,
+        duration_ns: to.at.since(from.at).as_nanos(),
+        requests: to.counts - from.counts,
+        device_stats: device_figures(&to.stats.since(&from.stats), wear, Stale::default(), Vec::new()),
+    };
+    Some([phase("program", before, between), phase("unmount", between, after)])
 }
 
 /// Reads the program's input: standard input, unless that is a terminal.

@@ -65,13 +65,24 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
             amplification(&phase.device_stats),
         ]
     };
-    let rows: Vec<Vec<String>> = report.phases.iter().map(row).collect();
+    let part = |title: &str, phases: &[crate::commands::kernel::Phase]| {
+        let header = ["", "virtual time", "reads", "writes", "flushes", "discards", "WA"];
+        let rows: Vec<Vec<String>> = phases.iter().map(row).collect();
+        format!("\n{}\n\n{}", crate::table::bold(title), laid_out(&header, &rows))
+    };
     let title =
         format!("{}, {} of Linux {}", report.device, report.kernel.file_system, report.kernel.title());
-    let header = ["", "virtual time", "reads", "writes", "flushes", "discards", "WA"];
-    let table = laid_out(&header, &rows);
-    let wall = figures::time(wall_s);
-    format!("\n{}\n\n{table}\n{wall} of this computer's time.\n", crate::table::bold(&title))
+    let mut text = part(&title, &report.phases);
+    if let Some(disk) = &report.disk {
+        text += &part(&format!("{}: {}", disk.node, disk.device), &disk.phases);
+    }
+    text.push('\n');
+    if let Some(image) = &report.image {
+        // The beginning identifies it; JSON has the whole.
+        let hash: String = image.sha256.chars().take(16).collect();
+        text += &folded(&format!("Image: {}, {}, SHA-256 {hash}...", image.path, Bytes(image.size_bytes)), 0);
+    }
+    format!("{text}{} of this computer's time.\n", figures::time(wall_s))
 }
 
 /// Write amplification, which is of nothing if nothing was written.
