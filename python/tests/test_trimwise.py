@@ -230,6 +230,8 @@ def interrupt():
     time.sleep(1)
     sys.stderr.write(f"{time.monotonic()}\\n")
     os.kill(os.getpid(), signal.SIGINT)
+# A program that a script starts in the background ignores it, and so would the interpreter.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Thread(target=interrupt, daemon=True).start()
 try:
     trimwise.compare(POLICIES, reps=1000)
