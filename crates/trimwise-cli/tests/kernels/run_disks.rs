@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::common::command_in as trimwise;
 use crate::reproduction::folder_with_drive;
 
-const KERNEL: &str = "6.12";
+const KERNEL: &str = "6.12+ext4-trim";
 
 fn run(folder: &Path, kernel: &str, options: &str, script: &str) -> Output {
     let line = format!("kernel run {kernel} --device drive.toml --memory 128 {options} -- sh -ec");
@@ -45,7 +45,7 @@ fn an_image_of_the_user_is_the_disk_and_stays_as_it_is() {
     let script =
         "stat -f -c %b .; sha256sum file; cmp -n 100 file /dev/zero || rm file; sync; cp /bin/sh new";
     let options = "--image own.img --trace t.trace --force";
-    let (result, text) = json(folder.path(), "6.12:ext4:discard", options, script);
+    let (result, text) = json(folder.path(), "6.12+ext4-trim:ext4:discard", options, script);
     let sha256 = trimwise_uml::images::file_hash(&path).unwrap();
     assert_eq!(
         result["image"],
@@ -59,7 +59,7 @@ fn an_image_of_the_user_is_the_disk_and_stays_as_it_is() {
     assert!(result["phases"][0]["device_stats"]["trimmed_units"].as_u64() >= Some(2000), "{result:#}");
     assert!(fs::read(&path).unwrap() == before, "the image has changed");
     assert_eq!(
-        json(folder.path(), "6.12:ext4:discard", options, script).1,
+        json(folder.path(), "6.12+ext4-trim:ext4:discard", options, script).1,
         text,
         "a run repeats to the byte"
     );
@@ -67,14 +67,16 @@ fn an_image_of_the_user_is_the_disk_and_stays_as_it_is() {
     let info = trimwise(folder.path(), "trace info t.trace").output().unwrap();
     let info = String::from_utf8(info.stdout).unwrap();
     assert!(info.contains("Prelude: "), "a replay needs what the image wrote: {info}");
-    let table = String::from_utf8(run(folder.path(), "6.12:ext4", "--image own.img", "true").stdout).unwrap();
+    let table =
+        String::from_utf8(run(folder.path(), "6.12+ext4-trim:ext4", "--image own.img", "true").stdout)
+            .unwrap();
     assert!(table.contains(&format!("Image: own.img, 64 MiB, SHA-256 {}...", &sha256[..16])), "{table}");
 
     // The magic number is there, and the rest is not.
     let mut damaged = vec![0; 1 << 20];
     damaged[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
     fs::write(folder.path().join("damaged.img"), damaged).unwrap();
-    let failed = run(folder.path(), "6.12:ext4", "--image damaged.img", "true");
+    let failed = run(folder.path(), "6.12+ext4-trim:ext4", "--image damaged.img", "true");
     let error = String::from_utf8_lossy(&failed.stderr);
     assert!(failed.status.code() == Some(1) && error.contains("mount of ext4"), "{error}");
 }
@@ -86,7 +88,7 @@ fn a_second_disk_is_a_drive_of_its_own_in_the_same_time() {
     let script = "test $TRIMWISE_DISK = /dev/vdb; mkfs.ext4 -qE nodiscard /dev/vdb; mkdir b; \
                   mount -o discard /dev/vdb b; head -c 8388608 /dev/zero >b/a; sync; rm b/a";
     let options = "--disk nvme-generic";
-    let (result, text) = json(folder.path(), "6.12:ext4", options, script);
+    let (result, text) = json(folder.path(), "6.12+ext4-trim:ext4", options, script);
     let disk = &result["disk"];
     assert_eq!((&disk["node"], &disk["device"]), (&"/dev/vdb".into(), &"nvme-generic".into()));
     assert!(sum(disk, "written_bytes") >= 8 << 20 && sum(&result, "written_bytes") < 1 << 20, "{result:#}");
@@ -96,13 +98,18 @@ fn a_second_disk_is_a_drive_of_its_own_in_the_same_time() {
     for phase in 0..2 {
         assert_eq!(disk["phases"][phase]["duration_ns"], result["phases"][phase]["duration_ns"]);
     }
-    assert_eq!(json(folder.path(), "6.12:ext4", options, script).1, text, "a run repeats to the byte");
-    let table = String::from_utf8(run(folder.path(), "6.12:ext4", options, "true").stdout).unwrap();
+    assert_eq!(
+        json(folder.path(), "6.12+ext4-trim:ext4", options, script).1,
+        text,
+        "a run repeats to the byte"
+    );
+    let table = String::from_utf8(run(folder.path(), "6.12+ext4-trim:ext4", options, "true").stdout).unwrap();
     assert!(
         table.contains("/dev/vdb: nvme-generic") && table.lines().all(|line| line.chars().count() <= 80),
         "{table}"
     );
-    let without = json(folder.path(), "6.12:ext4", "", "test -z \"$TRIMWISE_DISK\"; test ! -e /dev/vdb").0;
+    let without =
+        json(folder.path(), "6.12+ext4-trim:ext4", "", "test -z \"$TRIMWISE_DISK\"; test ! -e /dev/vdb").0;
     assert!(without.get("disk").is_none() && without.get("image").is_none());
 }
 
