@@ -3,7 +3,6 @@
 
 mod policy;
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -42,12 +41,6 @@ fn error(failure: Failure) -> PyErr {
     }
 }
 
-fn defect(panic: &(dyn Any + Send)) -> PyErr {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
-    RunError::new_err(format!("a defect in the model: {said}"))
-}
-
 /// Does something on another thread while this one waits for it and for Ctrl-C, without the interpreter's lock. After
 /// Ctrl-C it is told to stop, and not waited for.
 fn aside<T: Send + 'static>(
@@ -65,7 +58,7 @@ fn aside<T: Send + 'static>(
             py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOKED_EVERY));
         match waited {
             Ok(Ok(done)) => return done.map_err(error),
-            Ok(Err(panic)) => return Err(defect(&*panic)),
+            Ok(Err(panic)) => return Err(error(Failure::defect(&*panic))),
             Err(RecvTimeoutError::Timeout) => {
                 py.check_signals().inspect_err(|_| stop.store(true, Ordering::SeqCst))?;
             }
@@ -116,7 +109,7 @@ fn compare(
     match (raised.take(), ran) {
         (Some(raised), _) => Err(raised),
         (None, Ok(compared)) => compared.map(|c| (c.json, c.text)).map_err(error),
-        (None, Err(panic)) => Err(defect(&*panic)),
+        (None, Err(panic)) => Err(error(Failure::defect(&*panic))),
     }
 }
 

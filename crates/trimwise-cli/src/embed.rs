@@ -51,7 +51,7 @@ pub fn compare(
         return Err(Failure::usage("expected the words of `compare`"));
     };
     let comparison = compare::on_model::run_own(&arguments, own, stop, tick)?;
-    let json = output::document(&comparison)?;
+    let json = output::document(&comparison).map_err(Failure::run)?;
     Ok(Compared { json, text: compare::table::render(&comparison) })
 }
 

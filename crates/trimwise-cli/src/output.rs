@@ -96,8 +96,7 @@ impl Destinations {
         html: impl FnOnce() -> Result<String, Failure>,
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
-        let versioned = Versioned { schema: SCHEMA, document: json };
-        self.deliver_text(serde_json::to_string_pretty(&versioned), html, text)
+        self.deliver_text(document(json), html, text)
     }
 
     /// Does the same for a list; each of its documents has the schema's number.
@@ -266,8 +265,8 @@ struct Versioned<'a, T> {
 }
 
 /// A document as text, with the number of its schema in front.
-pub fn document<T: Serialize>(document: &T) -> Result<String, Failure> {
-    serde_json::to_string_pretty(&Versioned { schema: SCHEMA, document }).map_err(Failure::run)
+pub fn document<T: Serialize>(document: &T) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&Versioned { schema: SCHEMA, document })
 }
 
 static QUIET: AtomicBool = AtomicBool::new(false);

@@ -1,5 +1,6 @@
 //! Why an experiment or a command ends without a result.
 
+use std::any::Any;
 use std::fmt;
 
 /// A message for the user.
@@ -22,6 +23,13 @@ impl Failure {
     /// A run that failed.
     pub fn run(message: impl fmt::Display) -> Self {
         Self::Run(message.to_string())
+    }
+
+    /// A run that panicked, with what the panic said.
+    pub fn defect(panic: &(dyn Any + Send)) -> Self {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
+        Self::Run(format!("a defect in the model: {said}"))
     }
 }
 

@@ -84,7 +84,8 @@ fn an_image_of_the_user_is_the_disk_and_stays_as_it_is() {
 #[test]
 fn a_second_disk_is_a_drive_of_its_own_in_the_same_time() {
     let Some(folder) = folder_with_drive(KERNEL) else { return };
-    // In the new file system, so it is to be unmounted before it; and left mounted, as users do.
+    // It is mounted inside the new file system, so it must be unmounted first; the script leaves that undone, as users
+    // do.
     let script = "test $TRIMWISE_DISK = /dev/vdb; mkfs.ext4 -qE nodiscard /dev/vdb; mkdir b; \
                   mount -o discard /dev/vdb b; head -c 8388608 /dev/zero >b/a; sync; rm b/a";
     let options = "--disk nvme-generic";

@@ -1,5 +1,6 @@
 //! The documents of many hosts, and what follows from them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -247,9 +248,11 @@ impl Fleet {
             }
         };
         let target = document["settings"]["target"].as_str().unwrap_or_default();
-        if let Some(other) = told.insert((host.clone(), format!("{kind} {target}")), file.to_owned()) {
-            told.insert((host.clone(), format!("{kind} {target}")), other.clone());
-            return Err(format!("{host}'s {kind} is also in {}, which was taken", other.display()));
+        match told.entry((host.clone(), format!("{kind} {target}"))) {
+            Entry::Vacant(place) => drop(place.insert(file.to_owned())),
+            Entry::Occupied(other) => {
+                return Err(format!("{host}'s {kind} is also in {}, which was taken", other.get().display()));
+            }
         }
         match kind {
             "status" => self.take_status(&host, serde_json::from_value(document).map_err(wrong)?),

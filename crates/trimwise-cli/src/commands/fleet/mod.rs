@@ -12,6 +12,7 @@ use clap::Args;
 use trimwise_lab::failure::Failure;
 
 use crate::arguments::JsonArguments;
+use crate::figures::counted;
 use crate::output::{self, Destinations};
 use documents::Fleet;
 
@@ -43,9 +44,9 @@ pub fn run(arguments: &FleetArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let fleet = Fleet::read(&arguments.places)?;
     let text = destinations.deliver(&fleet, || table::fleet(&fleet, arguments.all))?;
-    match fleet.unusable.len() {
-        0 => Ok(text),
-        1 => output::print(&text).and(Err(Failure::run("1 file cannot be used"))),
-        many => output::print(&text).and(Err(Failure::run(format!("{many} files cannot be used")))),
+    if fleet.unusable.is_empty() {
+        return Ok(text);
     }
+    let files = counted(fleet.unusable.len() as u64, "file");
+    output::print(&text).and(Err(Failure::run(format!("{files} cannot be used"))))
 }

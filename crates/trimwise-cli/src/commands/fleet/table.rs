@@ -3,7 +3,7 @@
 use trimwise::units::Bytes;
 
 use super::documents::{FileSystem, Finding, Fleet};
-use crate::figures::NONE;
+use crate::figures::{NONE, counted};
 use crate::table::{bold, folded, laid_out, plain};
 
 /// File systems that are shown without `--all`.
@@ -19,18 +19,15 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     let online = fleet.file_systems.iter().filter(|one| one.stale_bytes.is_none()).count();
     let online = match online {
         0 => String::new(),
-        n => format!(
-            " On {}, mounted with `discard`, nobody knows.",
-            counted(n, "file system", "file systems")
-        ),
+        n => format!(" On {}, mounted with `discard`, nobody knows.", counted(n as u64, "file system")),
     };
     text += &folded(
         &format!(
             "{} with {} (trimwise {}). Stale space: {stale} on {}.{online}",
-            counted(fleet.hosts.len(), "host", "hosts"),
-            counted(fleet.file_systems.len(), "managed file system", "managed file systems"),
+            counted(fleet.hosts.len() as u64, "host"),
+            counted(fleet.file_systems.len() as u64, "managed file system"),
             versions.join(", "),
-            counted(hosts, "host", "hosts"),
+            counted(hosts as u64, "host"),
         ),
         0,
     );
@@ -117,8 +114,4 @@ fn policies(text: &mut String, fleet: &Fleet) {
         }
         *text += &folded(&plain(&format!("{policy}: {count}: {}.", places.join(", "))), 0);
     }
-}
-
-fn counted(n: usize, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
 }

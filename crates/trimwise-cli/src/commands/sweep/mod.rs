@@ -169,11 +169,7 @@ fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
         }
         Ok(Err(Failure::Interrupted)) => return Err(Failure::Interrupted),
         Ok(Err(Failure::Usage(why) | Failure::Run(why))) => Outcome::Error(why),
-        Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-            Outcome::Error(format!("a defect in the model: {}", said.unwrap_or("it panicked")))
-        }
+        Err(panic) => Outcome::Error(Failure::defect(&*panic).to_string()),
     })
 }
 
