@@ -326,6 +326,31 @@ pub struct DeviceFigures {
     pub busy_ns: BTreeMap<Cow<'static, str>, u64>,
     /// Samples of the stale units and the running write amplification over time.
     pub timeline: Vec<TimelineSample>,
+    /// What the drive's blocks held before and after; `None` of a drive without a page map, and on a real kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<BlockMap>,
+}
+
+/// What a drive's blocks held when the workload began and when it had ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockMap {
+    /// Superblocks of the drive; neighbours are together in a group.
+    pub superblocks: u64,
+    /// When the workload began.
+    pub before: BlockShares,
+    /// When it had ended.
+    pub after: BlockShares,
+}
+
+/// Shares of each group of superblocks, in thousandths of its units. What is left can be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockShares {
+    /// Valid, and in use by the file system.
+    pub in_use_permille: Vec<u16>,
+    /// Valid in the device, and free in the file system.
+    pub stale_permille: Vec<u16>,
+    /// Without use, until the superblock is erased.
+    pub invalid_permille: Vec<u16>,
 }
 
 /// One sample of the timeline.
@@ -339,6 +364,12 @@ pub struct TimelineSample {
     pub host_units_written: u64,
     /// NAND units written so far.
     pub nand_units_written: u64,
+    /// Of these, copies by garbage collection.
+    #[serde(default)]
+    pub gc_units_copied: u64,
+    /// Device time that TRIM took so far.
+    #[serde(default)]
+    pub trim_busy_ns: u64,
 }
 
 /// The recommended policy and its advantage, on one device or over all of them.

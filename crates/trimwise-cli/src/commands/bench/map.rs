@@ -13,6 +13,7 @@ use trimwise::workload::latency::LatencySummary;
 use trimwise_lab::bench::map::{self, Map, MapLoad, MapPlan, MapPoint};
 use trimwise_lab::bench::{Device, Part, Settings};
 use trimwise_lab::failure::Failure;
+use trimwise_lab::plot::Axis;
 use trimwise_linux::block_on;
 
 use super::arguments::BenchArguments;
@@ -22,7 +23,7 @@ use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations, is_quiet};
 use crate::progress::Progress;
 use crate::real_target::RealTarget;
-use crate::report::charts::{self, Cell, Panel};
+use crate::report::chart::{Cell, Chart, Drawing, HeatPanel};
 use crate::report::{Figure, rendered};
 use crate::table::{bold, folded, laid_out};
 
@@ -276,11 +277,11 @@ struct Page<'a> {
 fn html(report: &MapReport) -> Result<String, Failure> {
     let panels = panels(&report.map);
     let figure = |shown: Shown| {
-        let drawn: Vec<Panel> = panels
+        let drawn: Vec<HeatPanel> = panels
             .iter()
             .filter_map(|panel| {
                 let first = panel.first()?.first()?;
-                Some(Panel {
+                Some(HeatPanel {
                     title: trims(&first.trims),
                     columns: panel[0].iter().map(|p| per_s(&p.reads)).collect(),
                     rows: panel
@@ -293,9 +294,17 @@ fn html(report: &MapReport) -> Result<String, Failure> {
                 })
             })
             .collect();
-        let caption = "Columns: reads per second; rows: writes per second; both offered. Colours are logarithmic, the \
-                       same in all panels of a figure; ×: saturated.";
-        Ok(Figure::new(shown.0, Vec::new(), charts::heat(&drawn)?, caption))
+        let caption = "Both rates are offered. Colours are logarithmic, the same in all panels of a figure.";
+        Figure::of(&Chart {
+            title: shown.0.to_owned(),
+            caption: caption.to_owned(),
+            drawing: Drawing::Heat {
+                x: Axis::linear("reads_per_s", "reads", "1/s"),
+                y: Axis::linear("writes_per_s", "writes", "1/s"),
+                value: Axis::log("latency_ns", "latency", "ns"),
+                panels: drawn,
+            },
+        })
     };
     let page = Page {
         title: &report.device.name,
@@ -391,8 +400,8 @@ mod tests {
         if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_MAP") {
             std::fs::write(path, &page).unwrap();
         }
-        assert_eq!(page.matches("<svg").count(), SHOWN.len());
-        assert_eq!(page.matches("TRIMs at 50.00/s").count(), SHOWN.len(), "{page}");
-        assert!(page.contains('×') && page.contains("writes per second"));
+        assert_eq!(page.matches("<figure class=\"chart\">").count(), SHOWN.len());
+        assert_eq!(page.matches("\"title\":\"TRIMs at 50.00/s").count(), SHOWN.len(), "{page}");
+        assert!(page.contains("\"saturated\"") && page.contains(">saturated</td>"), "{page}");
     }
 }

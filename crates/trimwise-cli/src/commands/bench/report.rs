@@ -5,7 +5,7 @@ use trimwise_lab::failure::Failure;
 
 use crate::commands::bench::BenchReport;
 use crate::commands::bench::table::{HEADER, blocks, heading, notes, partial, rows, said};
-use crate::report::plots::figure;
+use crate::report::chart::Styles;
 use crate::report::{Figure, rendered};
 use crate::table::plot::Block;
 
@@ -33,11 +33,16 @@ struct Test<'a> {
 
 /// Renders the whole file.
 pub fn html(report: &BenchReport) -> Result<String, Failure> {
+    let mut styles = Styles::default();
     let tests = report.results.tests.iter().map(|test| {
         Ok(Test {
             name: &test.test,
             notes: notes(test),
-            figures: test.plots.iter().map(figure).collect::<Result<_, Failure>>()?,
+            figures: test
+                .plots
+                .iter()
+                .map(|plot| Figure::of_plot(plot, &mut styles))
+                .collect::<Result<_, Failure>>()?,
             blocks: blocks(test),
         })
     });

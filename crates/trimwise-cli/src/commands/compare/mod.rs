@@ -1,6 +1,7 @@
 //! `trimwise compare`: runs each device, policy and repetition in parallel and evaluates the results.
 
 pub mod arguments;
+mod charts;
 pub(in crate::commands) mod check;
 pub(in crate::commands) mod here;
 mod on_directory;

@@ -164,6 +164,7 @@ fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
             cell.latency_quantiles_ns.clear();
             if let Some(device) = &mut cell.device_stats {
                 device.timeline.clear();
+                device.blocks = None;
             }
             Outcome::Result(Box::new(cell))
         }

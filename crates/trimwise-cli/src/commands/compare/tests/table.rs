@@ -176,5 +176,5 @@ fn over_days() {
     assert!(comparison.verdict.text.ends_with(unswept), "{}", comparison.verdict.text);
     insta::assert_snapshot!(text);
     let page = html(&comparison).unwrap();
-    assert!(page.contains("<h3>Days</h3>") && page.contains("7, server") && page.contains(" d\n"));
+    assert!(page.contains("<h3>Days</h3>") && page.contains("7, server") && page.contains("\"unit\":\"d\""));
 }
