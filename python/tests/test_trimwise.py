@@ -1,6 +1,7 @@
 """The package as a user meets it."""
 
 import concurrent.futures
+import json
 import os
 import pathlib
 import signal
@@ -216,6 +217,25 @@ def test_other_threads_run_meanwhile(small):
     is_done.set()
     thread.join()
     assert count > begin
+
+
+def test_bench_and_crashtest_and_reproduce_are_the_commands(small, tmp_path):
+    bench = trimwise.bench(SMALL, "trimlatency")
+    assert [test["test"] for test in bench.tests] == ["trimlatency"] and bench.device["is_model"]
+    (crash,) = trimwise.crashtest("lazy+reuse", cuts=50, seed=3)
+    assert (crash.policy, crash.cuts, crash.violations) == ("lazy+reuse", 50, 0) and crash.files_checked > 0
+    command = os.environ.get("TRIMWISE")
+    if command:
+        words = ["crashtest", "--policy", "lazy+reuse", "--cuts", "50", "--seed", "3", "--json", "crash.json"]
+        subprocess.run([command, *words], check=True)
+        assert json.loads(pathlib.Path("crash.json").read_text())["policies"] == [crash.json]
+    found = trimwise.reproduce("lazy-3")
+    assert {claim.role for claim in found.claims} == {"check", "built-in"} and all(claim.met for claim in found.claims)
+    frame = found.to_pandas()
+    assert frame.index.name == "append size" and (frame["lazy"] < frame["commit (traditional)"]).all()
+    for wrong in (lambda: trimwise.bench(SMALL, "nosuch"), lambda: trimwise.crashtest("lasy"), lambda: trimwise.reproduce("x")):
+        with pytest.raises(trimwise.UsageError):
+            wrong()
 
 
 SCRIPT = """

@@ -25,14 +25,18 @@ from ._native import Decision, Event, PolicyError, RunError, UsageError, View
 __version__: str = _native.__version__
 
 __all__ = [
+    "Bench",
     "Cell",
+    "Claim",
     "Comparison",
+    "CrashTest",
     "Decision",
     "Event",
     "Policy",
     "PolicyError",
     "PolicyTerm",
     "Profile",
+    "Reproduction",
     "RunError",
     "SummaryRow",
     "SweepSummary",
@@ -41,9 +45,12 @@ __all__ = [
     "Verdict",
     "View",
     "Workload",
+    "bench",
     "compare",
+    "crashtest",
     "policies",
     "profiles",
+    "reproduce",
     "run",
     "sweep",
     "workloads",
@@ -360,6 +367,108 @@ def policies() -> list[PolicyTerm]:
 def workloads() -> list[Workload]:
     """The named workloads."""
     return [Workload(entry["name"], entry["about"], {}, entry) for entry in _document(["workloads"])["workloads"]]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Tests of a device. ``json`` has all that ``trimwise bench --json`` has."""
+
+    #: The device: its ``name`` and ``size_bytes``...
+    device: dict[str, Any]
+    #: For each test what it ``did``, what was ``measured`` and its ``findings``.
+    tests: list[dict[str, Any]]
+    notes: list[str]
+    json: dict[str, Any] = field(repr=False)
+
+
+def bench(
+    target: Any, tests: Union[str, Sequence[str]], *, content: str | None = None, seed: int | None = None
+) -> Bench:
+    """Runs device tests (``randwrite``, ``hdtach``, ``trimlatency``...) one after another, as ``trimwise bench`` does.
+
+    The target is a profile, which is modelled. A real file or device (``file:PATH``, ``dev:PATH``) is only read here:
+    tests that write to one need the command.
+    """
+    words = ["bench", str(target), *_listed(tests), *_words({"content": content, "seed": seed})]
+    result: Bench = _picked(Bench, _document(words))
+    return result
+
+
+@dataclass(frozen=True)
+class CrashTest:
+    """Power cuts under one policy. ``json`` has the details of violations."""
+
+    policy: str
+    cuts: int
+    violations: int
+    files_checked: int
+    trims: int
+    json: dict[str, Any] = field(repr=False)
+
+
+def crashtest(
+    policies: Union[str, PolicyTerm, Sequence[Union[str, PolicyTerm]], None] = None,
+    *,
+    cuts: int = 1000,
+    seed: int | None = None,
+    jobs: int | None = None,
+) -> list[CrashTest]:
+    """Cuts the power at random moments of random runs on the model, as ``trimwise crashtest`` does.
+
+    Takes policies of trimwise, by default one of every kind. A violation is not an error: it is in the result.
+    """
+    words = ["crashtest", *_words({"cuts": cuts, "seed": seed, "jobs": jobs})]
+    for policy in [] if policies is None else _listed(policies):
+        words.append(f"--policy={policy}")
+    return [_picked(CrashTest, entry) for entry in _document(words)["policies"]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a published experiment, and whether it holds here."""
+
+    id: str
+    text: str
+    #: How the source knows: ``measured``, ``drawn`` or ``asserted``.
+    basis: str
+    #: What it is worth that the claim holds: only a ``check`` could have failed; others are ``fitted`` or ``built-in``.
+    role: str
+    met: bool
+    published: Any
+    measured: Any
+    json: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A published experiment, repeated on the model."""
+
+    experiment: str
+    question: str
+    source: str
+    finding: str
+    claims: list[Claim]
+    #: The figures: ``title``, ``x``, ``y``, and ``series`` of points; published ones are series too.
+    rows: list[dict[str, Any]]
+    json: dict[str, Any] = field(repr=False)
+
+    def to_pandas(self, row: int = 0) -> Any:
+        """A figure as a data frame: a line for each x, a column for each series."""
+        import pandas
+
+        figure = self.rows[row]
+        x, y = figure["x"]["key"], figure["y"]["key"]
+        series = {s["name"]: {p[x]: p.get(y) for p in s["points"]} for s in figure["series"]}
+        return pandas.DataFrame(series).rename_axis(figure["x"]["label"])
+
+
+def reproduce(experiment: str, *, jobs: int | None = None) -> Reproduction:
+    """Repeats a published experiment, as ``trimwise reproduce`` does; ``trimwise reproduce --list`` has the names."""
+    json = _document(["reproduce", experiment, *_words({"jobs": jobs})])
+    claims = [_picked(Claim, claim) for claim in json["claims"]]
+    return Reproduction(
+        json["experiment"], json["question"], json["source"], json["finding"], claims, json["rows"], json
+    )
 
 
 @dataclass(frozen=True)
