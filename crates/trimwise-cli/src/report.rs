@@ -4,6 +4,7 @@
 //! safe; the data escape what could end their element. The script (`report/page.js`) draws the charts.
 
 pub mod chart;
+pub mod pair;
 pub mod plots;
 
 use minijinja::value::Serde;

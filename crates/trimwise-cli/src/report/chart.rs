@@ -314,7 +314,7 @@ impl Chart {
                     }
                 }
                 header = vec!["".to_owned()];
-                header.extend(parts.iter().map(|part| with_unit(part, x.unit)));
+                header.extend(parts.iter().map(|part| with_unit(part, &x.unit)));
                 header.push(if parts.is_empty() { said(x) } else { "total".to_owned() });
                 for bar in bars {
                     let of = |name: &&str| {
@@ -372,9 +372,9 @@ impl Chart {
 }
 
 fn said(axis: &Axis) -> String {
-    match axis.unit {
-        "ns" => axis.label.to_owned(),
-        unit => with_unit(axis.label, unit),
+    match &*axis.unit {
+        "ns" => axis.label.to_string(),
+        unit => with_unit(&axis.label, unit),
     }
 }
 

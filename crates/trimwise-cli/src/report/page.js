@@ -67,6 +67,10 @@
   const unitOf = (axis, high) => {
     if (axis.unit === "ns") return axis.log ? (high >= 1e6 ? [1e6, "ms"] : [1e3, "µs"]) :
       STEPS.ns.find(([factor]) => high >= factor) ?? [1, "ns"];
+    if (axis.unit === "s" && !axis.log && high < 0.1) {
+      const [factor, unit] = STEPS.ns.find(([factor]) => high * 1e9 >= factor) ?? [1, "ns"];
+      return [factor / 1e9, unit];
+    }
     if (axis.unit === "B" && !axis.log) return STEPS.B.find(([factor]) => high >= factor) ?? [1, "B"];
     return [1, axis.unit];
   };
@@ -117,7 +121,10 @@
     }
     const place = axis.log ? v => Math.log(v / low) / Math.log(high / low) : v => (v - low) / (high - low);
     const [factor, unit] = unitOf(axis, high);
-    const tick = axis.log && axis.unit === "B" ? v => scaled(v, STEPS.B) : v => number(v / factor);
+    // As many digits as ticks of this range can have.
+    const digits = Math.min(Math.max(2 - Math.floor(Math.log10(Math.max(high, -low) / factor)), 0), 12);
+    const fixed = v => (v / factor).toLocaleString("en-US", { maximumFractionDigits: digits }).replace("-", "\u2212");
+    const tick = !axis.log ? fixed : axis.unit === "B" ? v => scaled(v, STEPS.B) : v => number(v / factor);
     return {
       low, high, place, tick, name: named(axis, unit),
       ticks: most => axis.log ? logTicks(low, high, most, axis.unit === "B" ? 2 : 10) :

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn plot(kind: PlotKind, log: bool, points: Vec<Point>) -> Plot {
-        let axis = |key| Axis { key, label: key, unit: "s", log };
+        let axis = |key| Axis { log, ..Axis::linear(key, key, "s") };
         Plot {
             title: "<t>".into(),
             kind,

@@ -175,8 +175,8 @@ impl Sampler {
             stale_units: self.fs.take_recent_stale_max().max(std::mem::take(&mut self.dropped_stale_units)),
             host_units_written: stats.host_units_written,
             nand_units_written: stats.nand_units.total(),
-            gc_units_copied: stats.nand_units.gc,
-            trim_busy_ns: stats.busy_ns.trim,
+            gc_units_copied: Some(stats.nand_units.gc),
+            trim_busy_ns: Some(stats.busy_ns.trim),
         });
         if self.samples.len() >= TIMELINE_SAMPLES_MAX {
             let mut kept = Vec::with_capacity(TIMELINE_SAMPLES_MAX);

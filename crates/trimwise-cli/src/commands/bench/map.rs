@@ -1,10 +1,11 @@
 //! `trimwise bench TARGET --map`: latency over the rates of reads, writes and TRIMs.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockDevice, BlockError, BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::ssd::Drive;
@@ -33,10 +34,10 @@ const REGION_MIN: Bytes = Bytes::mib(64);
 const QUEUE_DEPTH: u32 = 1024;
 
 /// What `--json` writes; the order of the keys is part of the format.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MapReport {
     /// The version of trimwise.
-    trimwise: &'static str,
+    trimwise: Cow<'static, str>,
     /// The target, as given.
     target: String,
     /// The device.
@@ -71,7 +72,7 @@ pub fn run(
     progress.finish();
     let (map, device, notes) = measured?;
     let report = MapReport {
-        trimwise: trimwise::VERSION,
+        trimwise: trimwise::VERSION.into(),
         target: arguments.target.clone(),
         device,
         notes,
@@ -274,7 +275,8 @@ struct Page<'a> {
     command: &'a str,
 }
 
-fn html(report: &MapReport) -> Result<String, Failure> {
+/// Renders the whole file.
+pub fn html(report: &MapReport) -> Result<String, Failure> {
     let panels = panels(&report.map);
     let figure = |shown: Shown| {
         let drawn: Vec<HeatPanel> = panels
@@ -313,7 +315,7 @@ fn html(report: &MapReport) -> Result<String, Failure> {
         partial: partial(&report.map),
         notes: &report.notes,
         maps: SHOWN.into_iter().map(figure).collect::<Result<_, Failure>>()?,
-        version: report.trimwise,
+        version: &report.trimwise,
         command: &report.command,
     };
     rendered(include_str!("map.html"), &page)
@@ -355,7 +357,7 @@ mod tests {
         }
         points.truncate(if broken.is_some() { 8 } else { points.len() });
         MapReport {
-            trimwise: "0.0.0",
+            trimwise: "0.0.0".into(),
             target: "drive".to_owned(),
             device: Device {
                 name: "drive".to_owned(),

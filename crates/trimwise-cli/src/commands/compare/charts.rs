@@ -255,8 +255,9 @@ impl<'a> Charts<'a> {
                 let rate = |units: u64| units as f64 * UNIT_BYTES as f64 / 1e6 / passed_s;
                 let middle = (a.at_ns + b.at_ns) as f64 / 2.0 / unit_ns;
                 points.push((middle, rate(b.host_units_written.saturating_sub(a.host_units_written)), None));
-                copies.push((middle, rate(b.gc_units_copied.saturating_sub(a.gc_units_copied))));
-                let trim_s = b.trim_busy_ns.saturating_sub(a.trim_busy_ns) as f64 / 1e9;
+                let since = |b: Option<u64>, a: Option<u64>| Some(b?.saturating_sub(a?));
+                copies.extend(since(b.gc_units_copied, a.gc_units_copied).map(|units| (middle, rate(units))));
+                let trim_s = since(b.trim_busy_ns, a.trim_busy_ns).unwrap_or(0) as f64 / 1e9;
                 if trim_s > 0.0 {
                     let said = format!("{} of device time", figures::time(trim_s));
                     let (from, to) = (a.at_ns as f64 / unit_ns, b.at_ns as f64 / unit_ns);

@@ -3,16 +3,19 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise::compare::apply::Apply;
-use trimwise::compare::summary::Summary;
+use trimwise::compare::statistics::compare;
+use trimwise::compare::summary::{DeviceSummary, Summary};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 use trimwise_lab::failure::Failure;
 
-use super::{charts, table};
+use super::{charts, check, table};
 use crate::commands::compare::Comparison;
 use crate::figures;
 use crate::report::chart::Styles;
+use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
 use crate::report::{Figure, rendered, with_code};
+use crate::table::plot::Block;
 
 #[derive(Serialize)]
 struct Page {
@@ -21,6 +24,7 @@ struct Page {
     /// What `--here` found, and what stands in for it.
     here: Vec<String>,
     verdict: Value,
+    mark: String,
     why: Value,
     apply_heading: Value,
     apply: Vec<Step>,
@@ -106,6 +110,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         ),
         here: comparison.here.as_ref().map_or_else(Vec::new, |here| here.lines().to_vec()),
         verdict: with_code(&verdict.text),
+        mark: mark(comparison),
         why: with_code(&verdict.why),
         apply_heading: with_code(&table::steps_heading(
             verdict.policy.as_deref().unwrap_or_default(),
@@ -167,4 +172,145 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     }
     shown.push(("version", format!("trimwise {}", comparison.trimwise)));
     shown
+}
+
+/// Says how far the figures were checked against a real kernel or drive.
+fn mark(comparison: &Comparison) -> String {
+    let settings = &comparison.settings;
+    let checked = comparison.check.as_ref().filter(|check| check.kernel.is_some());
+    match (&settings.kernel, checked) {
+        (Some(kernel), _) => {
+            format!("Figures of a real kernel, Linux {}, on a modelled drive.", kernel.title())
+        }
+        _ if settings.target != "model" => "Measured on a real directory.".to_owned(),
+        (None, Some(check)) if !check.contradictions.is_empty() => {
+            "Checked on a real kernel, which contradicts the model.".to_owned()
+        }
+        (None, Some(check)) if !check.compared.is_empty() => {
+            "Checked on a real kernel, which does not contradict the model.".to_owned()
+        }
+        _ => "Figures of the model, not checked on a real kernel.".to_owned(),
+    }
+}
+
+/// Renders two comparisons side by side. Their files are for messages and titles.
+///
+/// # Errors
+///
+/// If they have nothing in common.
+pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
+    let [(file_a, a), (file_b, b)] = runs;
+    let refused = |what: String| Failure::usage(format!("{file_a} and {file_b}: {what}"));
+    let summaries = [Summary::of(&a.cells), Summary::of(&b.cells)];
+    let measures = [&summaries[0], &summaries[1]].map(|summary| summary.measure);
+    if measures[0] != measures[1] {
+        return Err(refused(format!(
+            "the first is judged by {}, the second by {}; expected two runs that are judged by the same",
+            measures[0], measures[1]
+        )));
+    }
+    let pairs = in_both(&summaries);
+    if pairs.is_empty() {
+        return Err(refused(
+            "have no device and policy in common; expected runs of the same device, or of one device each, under at \
+             least one policy that is in both"
+                .to_owned(),
+        ));
+    }
+    let mut styles = Styles::default();
+    let mut sections = Vec::new();
+    let mut changes = Vec::new();
+    for [in_a, in_b] in &pairs {
+        let title = if in_a.device == in_b.device {
+            in_a.device.to_owned()
+        } else {
+            format!("A: {}; B: {}", in_a.device, in_b.device)
+        };
+        let mut rows = Vec::new();
+        for p in &in_a.policies {
+            let Some(other) = in_b.policy(p.policy) else { continue };
+            let found = compare(&p.time_s, &other.time_s);
+            let said =
+                if found.significant { figures::change(1.0 / found.ratio - 1.0) } else { "~".to_owned() };
+            if [a, b].iter().any(|run| run.verdict.policy.as_deref() == Some(p.policy))
+                || p.policy == summaries[0].baseline
+            {
+                let words = if found.significant {
+                    check::longer(1.0 / found.ratio - 1.0)
+                } else {
+                    "no measurable difference".to_owned()
+                };
+                let on = if pairs.len() > 1 { format!(" on {title}") } else { String::new() };
+                changes.push(format!("under `{}`{on} {words}", p.policy));
+            }
+            let wa = [p, other].map(|p| p.device_median_of(|d| d.write_amplification));
+            let erases = [p, other].map(|p| p.device_median_of(|d| d.erases as f64));
+            rows.push([
+                p.policy.to_owned(),
+                figures::duration(&p.time_s),
+                figures::duration(&other.time_s),
+                said,
+                wa[0].map_or("-".to_owned(), |wa| format!("{wa:.2}")),
+                wa[1].map_or("-".to_owned(), |wa| format!("{wa:.2}")),
+                change(erases[0], erases[1]),
+            ]);
+        }
+        let measure = measures[0].to_string();
+        let header = [
+            "policy",
+            &format!("{measure}, A"),
+            &format!("{measure}, B"),
+            "B vs A",
+            "WA, A",
+            "WA, B",
+            "erases, B vs A",
+        ];
+        let blocks = vec![Block::new("B against A", header, rows)];
+        let both = [(NAMES[0], *in_a), (NAMES[1], *in_b)];
+        sections.push(Section::of(title, blocks, &charts::of(&both, measures[0], &mut styles))?);
+    }
+    let advice = match (&a.verdict.policy, &b.verdict.policy) {
+        (Some(a), Some(b)) if a == b => format!("Both recommend `{a}`"),
+        (Some(a), Some(b)) => format!("A recommends `{a}`, B recommends `{b}`"),
+        (Some(a), None) => format!("A recommends `{a}`, B has no verdict"),
+        (None, Some(b)) => format!("A has no verdict, B recommends `{b}`"),
+        (None, None) => "Neither has a verdict".to_owned(),
+    };
+    let verdict = match &changes[..] {
+        [] => format!("{advice}."),
+        changes => format!("{advice}; B against A: {}.", changes.join("; ")),
+    };
+    let run = |file: &str, comparison: &Comparison, summary: &Summary| Run {
+        file: file.to_owned(),
+        what: format!("{}, trimwise {}", table::workload(&comparison.settings, summary), comparison.trimwise),
+        verdict: with_code(&format!("{} {}", comparison.verdict.text, mark(comparison))),
+        command: comparison.settings.command.clone(),
+    };
+    let runs = [run(file_a, a, &summaries[0]), run(file_b, b, &summaries[1])];
+    let mut notes = vec![format!(
+        "~: the Mann-Whitney U test finds no difference at 5 %. {}: medians over the repetitions.",
+        measures[0]
+    )];
+    if a.partial || b.partial {
+        notes.push("Partial: runs are missing in one of the two.".to_owned());
+    }
+    let settings = [a, b].map(|run| {
+        let mut settings = shown_settings(run);
+        let devices: Vec<&str> = Summary::of(&run.cells).devices.iter().map(|d| d.device).collect();
+        settings.insert(0, ("devices", devices.join(", ")));
+        settings
+    });
+    PairPage::html(&verdict, runs, settings, sections, notes)
+}
+
+/// Devices of both with a policy in common: by name, or the only one of each.
+fn in_both<'a>(summaries: &'a [Summary<'a>; 2]) -> Vec<[&'a DeviceSummary<'a>; 2]> {
+    let [a, b] = [&summaries[0].devices, &summaries[1].devices];
+    let same = a.iter().filter_map(|a| Some([a, b.iter().find(|b| b.device == a.device)?]));
+    let mut pairs: Vec<[&DeviceSummary; 2]> = same.collect();
+    if let ([a], [b], []) = (&a[..], &b[..], &pairs[..]) {
+        pairs.push([a, b]);
+    }
+    pairs.retain(|[a, b]| a.policies.iter().any(|p| b.policy(p.policy).is_some()));
+    pairs
 }

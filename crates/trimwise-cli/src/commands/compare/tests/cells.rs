@@ -43,8 +43,8 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             stale_units: stale * i / 50,
             host_units_written: 42_000 * i,
             nand_units_written: (42_000.0 * wa) as u64 * i,
-            gc_units_copied: (42_000.0 * (wa - 1.0)) as u64 * i,
-            trim_busy_ns: trim_ns * i / 50,
+            gc_units_copied: Some((42_000.0 * (wa - 1.0)) as u64 * i),
+            trim_busy_ns: Some(trim_ns * i / 50),
         })
         .collect();
     let busy = [
