@@ -41,10 +41,7 @@ fn every_page_is_valid_stale_invalid_or_free() {
             assert!(last.operations > 10 && last.host_units > 0, "{last:?}");
             assert!(report.prepared_percent > 90, "{}", report.prepared_percent);
             assert!(last.worst_us * 1.01 >= last.p99_all_us.unwrap(), "{last:?}");
-            assert!(
-                last.worst_us >= last.waiting_us && (last.reused_units == 0 || policy == "lazy+reuse"),
-                "{last:?}"
-            );
+            assert!(last.worst_us >= last.waiting_us, "{last:?}");
             assert_eq!(last.trims > 0, policy != "off", "{policy}, {workload:?}: {last:?}");
         }
     }
