@@ -44,6 +44,7 @@ fn machine(kernel: &KernelImage, folder: &Path, init: &str) -> Machine {
     Machine {
         linux: kernel.linux.clone(),
         preload: kernel.preload.clone(),
+        seccomp: kernel.has_seccomp(),
         memory: Bytes::mib(128),
         folder: folder.to_owned(),
         arguments: Vec::new(),
@@ -160,6 +161,7 @@ fn guest(kernel: &KernelImage) -> Guest {
     Guest {
         linux: kernel.linux.clone(),
         preload: kernel.preload.clone(),
+        seccomp: kernel.has_seccomp(),
         init: env!("CARGO_BIN_EXE_trimwise").into(),
         daemon: None,
         memory: Bytes::mib(128),
