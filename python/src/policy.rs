@@ -6,10 +6,10 @@
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use trimwise::policy::{self, Availability, DiscardGeneration, Governor, Policy, PolicyEvent, Shape};
-use trimwise::units::{Lpn, SimDuration, SimTime, UnitRange};
+use trimwise::units::{Lpn, SimTime, UnitRange};
 
 use crate::PolicyError;
 
@@ -90,10 +90,6 @@ impl From<&policy::View> for View {
         }
     }
 }
-
-/// A policy that withholds freed blocks this long without a decision never decides; a run takes minutes of virtual time.
-/// Without this limit a task that waits for those blocks would wait for ever.
-const UNDECIDED_MAX: SimDuration = SimDuration::from_secs(3600);
 
 /// What a policy decides.
 #[pyclass(frozen, module = "trimwise")]
@@ -230,7 +226,6 @@ impl OwnPolicy {
                 availability: self.availability,
                 merges: self.merges,
                 raised: self.raised.clone(),
-                decided_at: None,
             })
         })
     }
@@ -252,8 +247,6 @@ struct Hosted {
     availability: Availability,
     merges: bool,
     raised: Raised,
-    /// When it last decided something, or nothing waited.
-    decided_at: Option<SimTime>,
 }
 
 impl Hosted {
@@ -276,22 +269,9 @@ impl Hosted {
             decisions.push(decision.get().checked(event, view.now)?);
             Ok(())
         };
-        let withholds = self.availability == Availability::AfterIssue;
-        let waits = withholds && view.pending_units > 0 && view.in_flight == 0;
         if answer.is_none() {
-            let since = *self.decided_at.get_or_insert(view.now);
-            if !waits {
-                self.decided_at = Some(view.now);
-            } else if view.now.since(since) > UNDECIDED_MAX {
-                let waiting = view.pending_units;
-                let why = format!(
-                    "it decided nothing for an hour, while {waiting} freed units wait for their TRIM"
-                );
-                return Err(PyRuntimeError::new_err(why));
-            }
             return Ok(());
         }
-        self.decided_at = Some(view.now);
         if answer.is_instance_of::<Decision>() {
             return add(&answer);
         }

@@ -1,9 +1,10 @@
-//! The report: one self-contained HTML file without network access or scripts.
+//! The report: one self-contained HTML file without network access.
 //!
-//! Templates escape whatever is put into them. Only the style sheet and the charts are marked as safe; the charts do
-//! their own escaping.
+//! Templates escape whatever is put into them. Only the style sheet, the script and the data of charts are marked as
+//! safe; the data escape what could end their element. The script (`report/page.js`) draws the charts.
 
-pub mod charts;
+pub mod chart;
+pub mod pair;
 pub mod plots;
 
 use minijinja::value::Serde;
@@ -11,34 +12,41 @@ use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value};
 use serde::Serialize;
 
 use trimwise_lab::failure::Failure;
+use trimwise_lab::plot::Plot;
+
+use crate::table::plot::{Block, is_tabled};
+use chart::{Chart, Styles};
 
 const STYLE: &str = include_str!("report/style.css");
-
-/// One name of a legend.
-#[derive(Serialize)]
-pub struct Entry {
-    pub name: String,
-    /// As CSS writes it.
-    pub colour: String,
-}
+const SCRIPT: &str = include_str!("report/page.js");
 
 /// A figure as the templates read it.
 #[derive(Serialize)]
 pub struct Figure {
     title: String,
-    legend: Vec<Entry>,
-    svg: Value,
     caption: String,
+    data: Value,
+    values: Option<Block>,
 }
 
 impl Figure {
-    pub fn new(
-        title: impl Into<String>,
-        legend: Vec<Entry>,
-        svg: String,
-        caption: impl Into<String>,
-    ) -> Self {
-        Self { title: title.into(), legend, svg: safe(svg), caption: caption.into() }
+    /// The figure of a chart.
+    pub fn of(chart: &Chart) -> Result<Self, Failure> {
+        let data = serde_json::to_string(chart)
+            .map_err(|e| Failure::run(format!("cannot make the chart '{}': {e}", chart.title)))?;
+        Ok(Self {
+            title: chart.title.clone(),
+            caption: chart.caption.clone(),
+            // Nothing in the data can end their element or begin another.
+            data: safe(data.replace('<', "\\u003c")),
+            values: chart.values(),
+        })
+    }
+
+    /// The figure of a plot. If that is short enough, its values are in a table of the page's own.
+    pub fn of_plot(plot: &Plot, styles: &mut Styles) -> Result<Self, Failure> {
+        let figure = Self::of(&plots::of(plot, styles))?;
+        Ok(Self { values: figure.values.filter(|_| !is_tabled(plot)), ..figure })
     }
 }
 
@@ -63,6 +71,7 @@ pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String,
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_global("style", safe(STYLE));
+    environment.add_global("script", safe(SCRIPT));
     let shared =
         [("base.html", include_str!("report/base.html")), ("parts.html", include_str!("report/parts.html"))];
     for (name, template) in shared.into_iter().chain([("page.html", template)]) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::block::Port;
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
@@ -121,7 +121,7 @@ pub fn program_hash() -> Result<String, Failure> {
 }
 
 /// A patch set, as results name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSet {
     /// Its name.
     pub name: String,
@@ -136,7 +136,7 @@ impl AppliedSet {
 }
 
 /// A real kernel, in virtual time, as results name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealKernel {
     /// Its name, as in the target: `6.12+ext4-trim`.
     pub name: String,
@@ -145,7 +145,7 @@ pub struct RealKernel {
     /// The package of its source, or where else that came from.
     pub source: String,
     /// The patch sets applied to it, with their hashes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<AppliedSet>,
     /// Hash of patches, configuration and build recipe.
     pub recipe: String,

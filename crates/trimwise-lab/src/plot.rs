@@ -2,21 +2,23 @@
 //!
 //! It holds what a table, a program or a chart needs, and nothing about their appearance.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use serde::de::Error as _;
 use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trimwise::compare::statistics;
 
 /// An axis.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
     /// The key of its values for programs, with the unit: `execution_time_s`.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// What it shows, for display.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
     /// The unit of its values; empty for counts and names.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// Whether it is drawn logarithmically. Values that are not positive cannot be shown on it.
     pub log: bool,
 }
@@ -24,17 +26,21 @@ pub struct Axis {
 impl Axis {
     /// A linear axis.
     pub const fn linear(key: &'static str, label: &'static str, unit: &'static str) -> Self {
-        Self { key, label, unit, log: false }
+        Self::of(key, label, unit, false)
     }
 
     /// A logarithmic axis.
     pub const fn log(key: &'static str, label: &'static str, unit: &'static str) -> Self {
-        Self { key, label, unit, log: true }
+        Self::of(key, label, unit, true)
+    }
+
+    const fn of(key: &'static str, label: &'static str, unit: &'static str, log: bool) -> Self {
+        Self { key: Cow::Borrowed(key), label: Cow::Borrowed(label), unit: Cow::Borrowed(unit), log }
     }
 }
 
 /// How a figure is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlotKind {
     /// Lines over a number; both axes may be logarithmic.
@@ -46,7 +52,7 @@ pub enum PlotKind {
 }
 
 /// Position of a point on the x axis.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Place {
     /// At a number.
@@ -185,8 +191,8 @@ impl Serialize for Plot {
         }
         let keyed = |point: &Point| {
             let mut keyed = BTreeMap::from([
-                (self.x.key.to_owned(), point.x.clone()),
-                (self.y.key.to_owned(), Place::At(point.y)),
+                (self.x.key.to_string(), point.x.clone()),
+                (self.y.key.to_string(), Place::At(point.y)),
             ]);
             if let Some((least, most)) = point.range {
                 keyed.insert(format!("{}_min", self.y.key), Place::At(least));
@@ -206,6 +212,41 @@ impl Serialize for Plot {
         fields.serialize_field("y", &self.y)?;
         fields.serialize_field("series", &series)?;
         fields.end()
+    }
+}
+
+/// Read back as it is written; a value that is no number is written as null.
+impl<'de> Deserialize<'de> for Plot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Read {
+            title: String,
+            kind: PlotKind,
+            x: Axis,
+            y: Axis,
+            series: Vec<Keyed>,
+        }
+        #[derive(Deserialize)]
+        struct Keyed {
+            name: String,
+            points: Vec<BTreeMap<String, Option<Place>>>,
+        }
+        let Read { title, kind, x, y, series } = Read::deserialize(deserializer)?;
+        let point = |keyed: &BTreeMap<String, Option<Place>>| {
+            let number = |key: &str| match keyed.get(key) {
+                Some(Some(Place::At(value))) => Some(*value),
+                _ => None,
+            };
+            let at = keyed.get(&*x.key).cloned().flatten();
+            let at = at.ok_or_else(|| D::Error::custom(format!("{title}: a point without `{}`", x.key)))?;
+            let range = number(&format!("{}_min", y.key)).zip(number(&format!("{}_max", y.key)));
+            Ok(Point { x: at, y: number(&y.key).unwrap_or(f64::NAN), range })
+        };
+        let series = series.into_iter().map(|s| {
+            Ok(Series { name: s.name, points: s.points.iter().map(point).collect::<Result<_, _>>()? })
+        });
+        let series = series.collect::<Result<_, _>>()?;
+        Ok(Self { title, kind, x, y, series })
     }
 }
 
@@ -256,6 +297,11 @@ mod tests {
                 {"append_bytes": 128.0, "fsync_ms": 3.0},
             ])
         );
+        assert_eq!(serde_json::from_value::<Plot>(json.clone()).unwrap(), plot, "it is read back");
+        let mut without = json;
+        without["series"][0]["points"][1] = serde_json::json!({"fsync_ms": 3.0});
+        let refused = serde_json::from_value::<Plot>(without).unwrap_err().to_string();
+        assert!(refused.contains("fsync: a point without `append_bytes`"), "{refused}");
     }
 
     #[test]

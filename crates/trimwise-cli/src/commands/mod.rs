@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod policies;
 pub mod record;
 pub mod replay;
+pub mod report;
 pub mod reproduce;
 pub mod selftest;
 pub mod sweep;
@@ -46,6 +47,7 @@ use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
 use record::arguments::RecordArguments;
 use replay::ReplayArguments;
+use report::ReportArguments;
 use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
 use sweep::arguments::SweepArguments;
@@ -98,6 +100,8 @@ pub enum Command {
     Advise(AdviseArguments),
     /// Repeat a published experiment and show its figures next to ours
     Reproduce(ReproduceArguments),
+    /// Make the HTML report of saved JSON, of one run or of two side by side
+    Report(ReportArguments),
     /// Cut the power at many points of random runs and check that no TRIM policy loses data
     Crashtest(CrashtestArguments),
     /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
@@ -160,6 +164,7 @@ pub fn run(
         Command::Sweep(arguments) => sweep::run(&arguments, install),
         Command::Advise(arguments) => advise::run(&arguments, install),
         Command::Reproduce(arguments) => reproduce::run(&arguments, install),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Crashtest(arguments) => crashtest::run(&arguments, install),
         Command::Bench(arguments) => bench::run(&arguments, install),
         Command::Fit(arguments) => fit::run(&arguments, install),

@@ -1,196 +1,101 @@
-//! Figures of experiments as SVG text: lines over a number, bars of categories.
+//! Figures of experiments and device tests as charts: lines over a number, bars of categories.
 
-use plotters::coord::Shift;
-use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
-use plotters::prelude::*;
-use trimwise_lab::failure::Failure;
-use trimwise_lab::plot::{Axis, Place, Plot, PlotKind, Point, Series};
+use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
-use super::charts::{self, Bar, DrawResult};
-use super::{Entry, Figure};
+use super::chart::{self, Bar, Chart, Drawing, Part, Series, Style, Styles};
 use crate::figures::significant;
-use crate::table::plot::{place, with_unit};
+use crate::table::plot::place;
 
-/// Draws a figure, with its legend.
-pub fn figure(plot: &Plot) -> Result<Figure, Failure> {
-    let legend = plot
-        .series
-        .iter()
-        .enumerate()
-        .map(|(i, series)| Entry { name: series.name.clone(), colour: charts::css(colour(plot.kind, i)) });
-    let along = |axis: &Axis| {
-        format!("{}{}", with_unit(axis.label, axis.unit), if axis.log { " (logarithmic)" } else { "" })
+/// The chart of a figure.
+pub fn of(plot: &Plot, styles: &mut Styles) -> Chart {
+    of_runs(&[("", plot)], styles)
+}
+
+/// The chart of the same figure of several runs, each with a name that follows those of its series.
+pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
+    let Some((_, first)) = runs.first() else { return Chart::lines("", NOTHING, NOTHING, Vec::new(), "") };
+    let several = runs.len() > 1;
+    let named = |name: &str, run: &str| {
+        if several { format!("{name} ({run})") } else { name.to_owned() }
     };
-    let caption = format!("{} over {}", along(&plot.y), along(&plot.x));
-    Ok(Figure::new(&plot.title, legend.collect(), svg(plot)?, caption))
-}
-
-/// The colour of a series: parts of bars have different colours from whole bars.
-pub fn colour(kind: PlotKind, index: usize) -> RGBColor {
-    match kind {
-        PlotKind::Lines | PlotKind::Bars => charts::policy(index),
-        PlotKind::StackedBars => charts::part(index),
-    }
-}
-
-/// Draws a figure.
-pub fn svg(plot: &Plot) -> Result<String, Failure> {
-    match plot.kind {
-        PlotKind::Lines => lines(plot),
-        PlotKind::Bars => bars(plot),
-        PlotKind::StackedBars => stacked(plot),
-    }
-}
-
-fn stacked(plot: &Plot) -> Result<String, Failure> {
-    let bars: Vec<Bar> = plot
-        .places()
-        .into_iter()
-        .map(|at| {
-            let parts: Vec<(f64, RGBColor)> = plot
-                .series
-                .iter()
-                .enumerate()
-                .filter_map(|(i, s)| Some((plot.at(&s.name, at)?.y, colour(plot.kind, i))))
-                .collect();
-            let figure = valued(parts.iter().map(|p| p.0).sum(), plot);
-            Bar { name: place(at), parts, figure }
-        })
-        .collect();
-    charts::bars(&bars)
-}
-
-/// Draws the bars of a category one below the other; the first carries its name.
-fn bars(plot: &Plot) -> Result<String, Failure> {
-    let mut bars = Vec::new();
-    for at in plot.places() {
-        let mut name = place(at);
-        for (i, series) in plot.series.iter().enumerate() {
-            if let Some(point) = plot.at(&series.name, at) {
-                bars.push(Bar {
-                    name: std::mem::take(&mut name),
-                    parts: vec![(point.y, colour(plot.kind, i))],
-                    figure: valued(point.y, plot),
-                });
-            }
+    let mut style = |name: &str, run: usize| {
+        if several { styles.in_run(name, run) } else { styles.of(name) }
+    };
+    let caption = match first.kind {
+        _ if !first.series.iter().flat_map(|s| &s.points).any(|p| p.range.is_some()) => "",
+        PlotKind::Lines => {
+            "Points are medians of the repetitions; the thin lines reach from the least to the most."
         }
-    }
-    charts::bars(&bars)
+        PlotKind::Bars | PlotKind::StackedBars => "Medians of the repetitions.",
+    };
+    let (x, y) = (first.x.clone(), first.y.clone());
+    let drawing = match first.kind {
+        PlotKind::Lines => {
+            let mut series = Vec::new();
+            for (run, (name, plot)) in runs.iter().enumerate() {
+                for s in &plot.series {
+                    series.push(Series {
+                        name: named(&s.name, name),
+                        style: style(&s.name, run),
+                        points: s.points.iter().filter_map(|point| at(point, plot)).collect(),
+                    });
+                }
+            }
+            return Chart::lines(&first.title, x, y, series, caption);
+        }
+        PlotKind::Bars => {
+            let mut rows = Vec::new();
+            for place in first.places() {
+                for name in first.series.iter().map(|s| &s.name) {
+                    for (run, (of, plot)) in runs.iter().enumerate() {
+                        let Some(point) = plot.at(name, place) else { continue };
+                        let label = named(&in_place(place, name, first.series.len()), of);
+                        rows.push(Bar::new(&label, style(name, run), point.y, valued(point.y, plot)));
+                    }
+                }
+            }
+            Drawing::Bars { x: y, y: x, rows }
+        }
+        PlotKind::StackedBars => {
+            let mut rows = Vec::new();
+            for at in first.places() {
+                for (of, plot) in runs {
+                    let parts: Vec<Part> = plot
+                        .series
+                        .iter()
+                        .filter_map(|s| {
+                            let value = plot.at(&s.name, at)?.y;
+                            Some(Part { name: s.name.clone(), fill: styles.fill(&s.name), value })
+                        })
+                        .collect();
+                    let figure = valued(parts.iter().map(|p| p.value).sum(), plot);
+                    rows.push(Bar { name: named(&place(at), of), style: None::<Style>, parts, figure });
+                }
+            }
+            Drawing::Bars { x: y, y: x, rows }
+        }
+    };
+    Chart { title: first.title.clone(), caption: caption.to_owned(), drawing }
+}
+
+const NOTHING: trimwise_lab::plot::Axis = trimwise_lab::plot::Axis::linear("", "", "");
+
+/// A bar's name: its place, and its series if there are several.
+fn in_place(at: &Place, series: &str, count: usize) -> String {
+    if count > 1 { format!("{}: {series}", place(at)) } else { place(at) }
+}
+
+/// A point that has a place on the axes: a logarithmic one has none for zero.
+fn at(point: &Point, plot: &Plot) -> Option<chart::Point> {
+    let on = |value: f64, log: bool| (value.is_finite() && (!log || value > 0.0)).then_some(value);
+    let Place::At(x) = point.x else { return None };
+    let shown = |v: f64| on(v, plot.y.log);
+    let range = point.range.and_then(|(low, high)| Some((shown(low)?, shown(high)?)));
+    Some((on(x, plot.x.log)?, shown(point.y)?, range))
 }
 
 fn valued(value: f64, plot: &Plot) -> String {
     format!("{} {}", significant(value), plot.y.unit).trim_end().to_string()
-}
-
-fn lines(plot: &Plot) -> Result<String, Failure> {
-    // A logarithmic axis has no place for zero.
-    let x = |p: &Point| match p.x {
-        Place::At(x) if !plot.x.log || x > 0.0 => Some(x),
-        _ => None,
-    };
-    let shown = |v: f64| (!plot.y.log || v > 0.0).then_some(v);
-    let points = |s: &Series| -> Vec<(f64, f64)> {
-        s.points.iter().filter_map(|p| Some((x(p)?, shown(p.y)?))).collect()
-    };
-    let ranges = |s: &Series| -> Vec<(f64, f64, f64)> {
-        let range = |p: &Point| {
-            let (low, high) = p.range?;
-            Some((x(p)?, shown(low)?, shown(high)?))
-        };
-        s.points.iter().filter_map(range).collect()
-    };
-    let drawn: Vec<Drawn> = plot
-        .series
-        .iter()
-        .enumerate()
-        .map(|(i, s)| Drawn { colour: colour(plot.kind, i), points: points(s), ranges: ranges(s) })
-        .collect();
-    let xs = || drawn.iter().flat_map(|d| d.points.iter().map(|p| p.0));
-    let ys = || {
-        let of = |d: &'_ Drawn| -> Vec<f64> {
-            d.points.iter().map(|p| p.1).chain(d.ranges.iter().flat_map(|r| [r.1, r.2])).collect()
-        };
-        drawn.iter().flat_map(of)
-    };
-    let Some(((left, right), (low, high))) = bounds(xs()).zip(bounds(ys())) else {
-        return charts::drawn(40, |_| Ok(()));
-    };
-    let wider = |factor: f64| (low / factor)..(high * factor);
-    charts::drawn(340, |root| match (plot.x.log, plot.y.log) {
-        (false, false) => on(root, plot, &drawn, linear(left, right), 0.0f64.min(low)..upper(high)),
-        (false, true) => on(root, plot, &drawn, linear(left, right), wider(1.25).log_scale()),
-        (true, false) => {
-            on(root, plot, &drawn, logarithmic(left, right).log_scale(), 0.0f64.min(low)..upper(high))
-        }
-        (true, true) => on(root, plot, &drawn, logarithmic(left, right).log_scale(), wider(1.25).log_scale()),
-    })
-}
-
-/// What to draw of a series.
-struct Drawn {
-    colour: RGBColor,
-    points: Vec<(f64, f64)>,
-    /// Place, least and most of the repetitions.
-    ranges: Vec<(f64, f64, f64)>,
-}
-
-/// Minimum and maximum; `None` if there are no values or one is not a number.
-fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-    for value in values {
-        if !value.is_finite() {
-            return None;
-        }
-        (low, high) = (low.min(value), high.max(value));
-    }
-    (low <= high).then_some((low, high))
-}
-
-fn linear(left: f64, right: f64) -> std::ops::Range<f64> {
-    let margin = if right > left { (right - left) * 0.02 } else { 1.0 };
-    left - margin..right + margin
-}
-
-fn logarithmic(left: f64, right: f64) -> std::ops::Range<f64> {
-    left / 1.15..right * 1.15
-}
-
-fn upper(high: f64) -> f64 {
-    if high > 0.0 { high * 1.08 } else { 1.0 }
-}
-
-fn on<X, Y>(root: &DrawingArea<SVGBackend<'_>, Shift>, plot: &Plot, drawn: &[Drawn], x: X, y: Y) -> DrawResult
-where
-    X: AsRangedCoord<Value = f64>,
-    Y: AsRangedCoord<Value = f64>,
-    X::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
-    Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
-{
-    let mut chart = ChartBuilder::on(root)
-        .margin(8)
-        .margin_right(24)
-        .x_label_area_size(28)
-        .y_label_area_size(84)
-        .build_cartesian_2d(x, y)?;
-    let labelled =
-        |value: f64, unit: &str| format!("{} {unit}", place(&Place::At(value))).trim_end().to_string();
-    charts::styled(&mut chart.configure_mesh())
-        .x_labels(10)
-        .y_labels(6)
-        .x_label_formatter(&|x| labelled(*x, plot.x.unit))
-        .y_label_formatter(&|y| labelled(*y, plot.y.unit))
-        .draw()?;
-    for (i, series) in drawn.iter().enumerate() {
-        let colour = series.colour;
-        let style = colour.stroke_width(charts::stroke(i, drawn.len()));
-        chart.draw_series(LineSeries::new(series.points.iter().copied(), style))?;
-        chart.draw_series(series.points.iter().map(|&p| Circle::new(p, 3, colour.filled())))?;
-        let whisker = |&(x, low, high): &(f64, f64, f64)| {
-            PathElement::new(vec![(x, low), (x, high)], colour.stroke_width(1))
-        };
-        chart.draw_series(series.ranges.iter().map(whisker))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -200,49 +105,67 @@ mod tests {
     use super::*;
 
     fn plot(kind: PlotKind, log: bool, points: Vec<Point>) -> Plot {
-        let axis = |key| Axis { key, label: key, unit: "s", log };
+        let axis = |key| Axis { log, ..Axis::linear(key, key, "s") };
         Plot {
             title: "<t>".into(),
             kind,
             x: axis("x"),
             y: axis("y"),
-            series: vec![Series { name: "a".into(), points }],
+            series: vec![trimwise_lab::plot::Series { name: "a".into(), points }],
         }
     }
 
+    fn drawn(plot: &Plot) -> Chart {
+        of(plot, &mut Styles::default())
+    }
+
     #[test]
-    fn figures_of_nothing_of_one_point_and_of_what_has_no_place_are_drawn() {
+    fn figures_of_nothing_of_one_point_and_of_what_has_no_place_are_charts() {
         for kind in [PlotKind::Lines, PlotKind::Bars, PlotKind::StackedBars] {
             for log in [false, true] {
                 for points in [
                     vec![],
-                    vec![Point::new(1.0, 1.0)],
                     vec![Point::new(0.0, 0.0), Point::new(2.0, 5.0)],
                     vec![Point::new(1.0, f64::NAN)],
                     vec![Point::new("name".to_string(), 3.0)],
                 ] {
-                    let svg = svg(&plot(kind, log, points.clone())).unwrap();
-                    assert!(svg.starts_with("<svg"), "{kind:?} {log} {points:?}");
+                    let chart = drawn(&plot(kind, log, points.clone()));
+                    let Drawing::Lines { panels, .. } = &chart.drawing else { continue };
+                    let shown = &panels[0].series[0].points;
+                    let expected = if points.len() == 2 { 2 - usize::from(log) } else { 0 };
+                    assert_eq!(shown.len(), expected, "{log} {points:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn the_spread_of_repetitions_is_a_whisker() {
-        let with = |range| {
-            let points = vec![Point { x: Place::At(1.0), y: 2.0, range }, Point::new(2.0, 3.0)];
-            svg(&plot(PlotKind::Lines, false, points)).unwrap().matches("<polyline").count()
-        };
-        assert_eq!(with(Some((1.0, 3.0))), with(None) + 1);
+    fn the_spread_of_repetitions_is_the_interval_of_the_point_and_said_in_the_caption() {
+        let point = Point { x: Place::At(1.0), y: 2.0, range: Some((1.0, 3.0)) };
+        let chart = drawn(&plot(PlotKind::Lines, false, vec![point, Point::new(2.0, 3.0)]));
+        let Drawing::Lines { panels, .. } = &chart.drawing else { panic!("not lines") };
+        assert_eq!(panels[0].series[0].points, [(1.0, 2.0, Some((1.0, 3.0))), (2.0, 3.0, None)]);
+        assert!(chart.caption.contains("from the least to the most"));
     }
 
     #[test]
-    fn a_bar_of_each_series_stands_in_each_category() {
+    fn a_bar_of_each_series_stands_in_each_category_and_names_both() {
         let mut two = plot(PlotKind::Bars, false, vec![Point::new("off".to_string(), 2.0)]);
-        two.series.push(Series { name: "b".into(), points: vec![Point::new("off".to_string(), 4.0)] });
-        let svg = svg(&two).unwrap();
-        assert_eq!(svg.matches("<rect").count(), 2);
-        assert!(svg.contains("2.000 s") && svg.contains("4.000 s"), "{svg}");
+        let points = vec![Point::new("off".to_string(), 4.0)];
+        two.series.push(trimwise_lab::plot::Series { name: "b".into(), points });
+        let Drawing::Bars { rows, .. } = drawn(&two).drawing else { panic!("not bars") };
+        let shown: Vec<(&str, &str)> = rows.iter().map(|row| (&*row.name, &*row.figure)).collect();
+        assert_eq!(shown, [("off: a", "2.000 s"), ("off: b", "4.000 s")]);
+        assert_ne!(rows[0].style, rows[1].style);
+    }
+
+    #[test]
+    fn two_runs_are_lines_of_the_same_colour_that_say_whose_they_are() {
+        let one = plot(PlotKind::Lines, false, vec![Point::new(1.0, 2.0)]);
+        let chart = of_runs(&[("A", &one), ("B", &one)], &mut Styles::default());
+        let Drawing::Lines { panels, .. } = &chart.drawing else { panic!("not lines") };
+        let names: Vec<&str> = panels[0].series.iter().map(|s| &*s.name).collect();
+        assert_eq!(names, ["a (A)", "a (B)"]);
+        assert_ne!(panels[0].series[0].style, panels[0].series[1].style);
     }
 }

@@ -45,7 +45,7 @@ pub fn is_tabled(plot: &Plot) -> bool {
 pub fn of_plot(plot: &Plot) -> Vec<Block> {
     let places = plot.places();
     let names: Vec<String> = places.iter().map(|p| place(p)).collect();
-    let first = with_unit(plot.x.label, plot.x.unit);
+    let first = with_unit(&plot.x.label, &plot.x.unit);
     let mut points = plot.series.iter().flat_map(|s| &s.points);
     let counts = plot.y.unit.is_empty() && points.all(|p| p.y.fract() == 0.0);
     let widest =
@@ -71,7 +71,7 @@ pub fn of_plot(plot: &Plot) -> Vec<Block> {
     for column in columns {
         let width = widest(&mut column.iter()) + BETWEEN;
         if blocks.is_empty() || used + width > usize::from(WIDTH_MAX) {
-            let title = format!("{}: {}", plot.title, with_unit(plot.y.label, plot.y.unit));
+            let title = format!("{}: {}", plot.title, with_unit(&plot.y.label, &plot.y.unit));
             let title = if blocks.is_empty() { title } else { format!("{title} (continued)") };
             blocks.push(Block {
                 title,

@@ -297,6 +297,7 @@ fn the_guide_names_every_option_of_compare_and_others() {
         "compare --help",
         "advise --help",
         "bench --help",
+        "report --help",
         "sweep --help",
         "trim --help",
         "device attach --help",

@@ -10,7 +10,7 @@
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::content::{Content, ContentClass};
 use trimwise::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
@@ -52,7 +52,7 @@ pub struct MapPlan {
 }
 
 /// A map.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Map {
     /// Bytes of a read, a write and a TRIM.
     pub read_bytes: u64,
@@ -77,7 +77,7 @@ pub struct Map {
 }
 
 /// A load and what became of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapPoint {
     /// The reads.
     pub reads: MapLoad,
@@ -90,7 +90,7 @@ pub struct MapPoint {
 }
 
 /// One kind of request at a point.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapLoad {
     /// Requests offered per second.
     pub offered_per_s: f64,

@@ -1,6 +1,6 @@
 //! Results of tests, as data.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::block::DeviceFacts;
 use trimwise::ssd::SsdStats;
 use trimwise::units::SimDuration;
@@ -10,7 +10,7 @@ use super::load::{Done, Tally, per_second};
 use crate::plot::Plot;
 
 /// What tests did to a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Did {
     /// Bytes read, in completed transfers.
     pub bytes_read: u64,
@@ -23,7 +23,7 @@ pub struct Did {
 }
 
 /// Transfers of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Name of the kind.
     pub what: String,
@@ -94,7 +94,7 @@ impl Measured {
 }
 
 /// How long throughput took to settle after a TRIM.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
     /// The share of the region that was trimmed.
     pub range_percent: f64,
@@ -111,7 +111,7 @@ pub struct Settled {
 }
 
 /// Latency of TRIMs of one size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrimTime {
     /// The size of the range.
     pub range_bytes: u64,
@@ -122,7 +122,7 @@ pub struct TrimTime {
 }
 
 /// Result of the search for steady state.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
     /// Whether it was reached.
     pub reached: bool,
@@ -139,7 +139,7 @@ pub struct Steady {
 }
 
 /// A test's results other than transfers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Findings {
     /// Nothing.
@@ -154,7 +154,7 @@ pub enum Findings {
 }
 
 /// What a modelled device counted during a test.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCounts {
     /// Units written to flash for each unit that the host wrote; `None` if it wrote none.
     pub write_amplification: Option<f64>,
@@ -192,7 +192,7 @@ impl DeviceCounts {
 }
 
 /// The result of a test.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestResult {
     /// The test, as written on the command line.
     pub test: String,
@@ -213,7 +213,7 @@ pub struct TestResult {
 }
 
 /// The device, as it describes itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its name or path.
     pub name: String,
@@ -240,7 +240,7 @@ impl From<&DeviceFacts> for Device {
 }
 
 /// Where tests ended early.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Broken {
     /// The last test.
     pub test: String,
@@ -253,7 +253,7 @@ pub struct Broken {
 }
 
 /// Results of tests, as far as they ran.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The device.
     pub device: Device,

@@ -1,6 +1,7 @@
 //! The result of a published experiment as data: the JSON of `reproduce`, and the source of its tables and reports.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::daemon_week::WeekRows;
 use super::kernels::KernelRows;
@@ -10,7 +11,7 @@ use crate::guests::RealKernel;
 use crate::plot::Plot;
 
 /// The result of a repeated experiment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExperimentResult {
     /// Its name on the command line.
     pub experiment: String,
@@ -51,6 +52,27 @@ pub enum ExperimentRows {
     Verdicts(Vec<Row>),
     /// Days of work under each way of trimming.
     Weeks(Box<WeekRows>),
+    /// The figures of a document that was read, whose rows only the experiment itself lays out.
+    Figures {
+        /// These figures.
+        plots: Vec<Plot>,
+    },
+}
+
+/// Rows of the plain layouts are read as they are, of the others their figures.
+impl<'de> Deserialize<'de> for ExperimentRows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut rows = Value::deserialize(deserializer)?;
+        let read = match rows.get(0) {
+            Some(first) if first.get("series").is_some() => Vec::deserialize(rows).map(Self::Plots),
+            Some(first) if first.get("metric").is_some() => Vec::deserialize(rows).map(Self::Vendors),
+            _ => match rows.get_mut("plots").map(Value::take) {
+                Some(plots) => Vec::deserialize(plots).map(|plots| Self::Figures { plots }),
+                None => Ok(Self::Figures { plots: Vec::new() }),
+            },
+        };
+        read.map_err(serde::de::Error::custom)
+    }
 }
 
 impl ExperimentRows {
@@ -58,7 +80,7 @@ impl ExperimentRows {
     pub fn plots(&self) -> &[Plot] {
         match self {
             Self::Vendors(_) | Self::Compared(_) | Self::Verdicts(_) => &[],
-            Self::Plots(plots) => plots,
+            Self::Plots(plots) | Self::Figures { plots } => plots,
             Self::Kernels(rows) => &rows.plots,
             Self::Weeks(rows) => &rows.plots,
         }
@@ -66,7 +88,7 @@ impl ExperimentRows {
 }
 
 /// One metric of one device, with and without discard, next to the published values.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VendorRow {
     /// The device profile's name.
     pub device: String,
@@ -97,7 +119,7 @@ impl VendorRow {
 }
 
 /// Whether a published claim holds here, and in which role.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
     /// Stable identifier.
     pub id: String,

@@ -1,6 +1,6 @@
 //! How to apply a policy on a Linux host: with the kernel's own means, or with trimwised.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::days::Trimmer;
 use crate::policy::{BatchConfig, PolicySpec};
@@ -11,7 +11,7 @@ use crate::units::SimDuration;
 pub const CONFIG_FOLDER: &str = "/etc/trimwise.toml.d";
 
 /// A step: what it does, and the commands for root. `MOUNT` stands for the mount point.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Apply {
     /// What it does; without commands, why nothing can be done.
     pub what: String,

@@ -123,6 +123,10 @@ impl CellSpec {
         self.seed ^ (u64::from(self.rep) << 32)
     }
 
+    fn stalled(&self, source: Stalled) -> CellError {
+        CellError::Standstill { device: self.device.clone(), policy: self.policy.to_string(), source }
+    }
+
     fn file_failed(&self, source: FileError) -> CellError {
         CellError::File {
             device: self.device.clone(),
@@ -183,9 +187,20 @@ pub enum CellError {
         /// What happened.
         what: String,
     },
-    /// A defect in the model.
+    /// A defect in the model, or outside [`run_cell`] also a policy that withholds blocks for ever.
     #[error(transparent)]
     Stalled(#[from] Stalled),
+    /// The run came to a standstill: its policy withholds blocks for ever
+    /// ([`Withheld`](crate::engine::Standstill::Withheld)), or a defect in the model.
+    #[error("{device}, policy {policy}: {source}")]
+    Standstill {
+        /// The device.
+        device: String,
+        /// The policy.
+        policy: String,
+        /// When and why.
+        source: Stalled,
+    },
     /// A defect in the model: an invariant does not hold after the run.
     #[error("{device}, policy {policy}: the audit after the run failed: {what}")]
     Audit {
@@ -222,8 +237,9 @@ pub enum CellError {
 pub fn run_cell(spec: &CellSpec, mut progress: Box<dyn FnMut(Progress)>) -> Result<Cell, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
-    let spec = spec.clone();
-    sim.run(async move { run_on(&queue, &spec, &mut *progress).await })?
+    let task_spec = spec.clone();
+    sim.run(async move { run_on(&queue, &task_spec, &mut *progress).await })
+        .map_err(|stalled| spec.stalled(stalled))?
 }
 
 /// Runs several repetitions one after the other on the same device, each with a new file system, as a benchmark on a
@@ -237,8 +253,9 @@ pub fn run_in_turn(spec: &CellSpec, reps: u32, after_each: &dyn Fn()) -> Result<
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
     let mut runs = Vec::new();
     for rep in 0..reps {
-        let (queue, spec) = (queue.clone(), CellSpec { rep, ..spec.clone() });
-        runs.push(sim.run(async move { run_on(&queue, &spec, &mut |_| ()).await })??);
+        let (queue, task_spec) = (queue.clone(), CellSpec { rep, ..spec.clone() });
+        let ran = sim.run(async move { run_on(&queue, &task_spec, &mut |_| ()).await });
+        runs.push(ran.map_err(|stalled| spec.stalled(stalled))??);
         after_each();
     }
     Ok(runs)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::watch::Issue;
 use crate::trace::replay::ReplayFigures;
@@ -84,6 +84,15 @@ impl fmt::Display for Measure {
 impl Serialize for Measure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Measure {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let own = [Self::Total, Self::Waiting, Self::Fsync, Self::Write, Self::MeanLatency];
+        let found = own.into_iter().find(|measure| measure.to_string() == text);
+        found.map_or_else(|| text.parse(), Ok).map_err(serde::de::Error::custom)
     }
 }
 

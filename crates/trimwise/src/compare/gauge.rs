@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::ledger::CellLedger;
-use super::result::{DeviceFigures, TimelineSample};
+use super::result::{BlockMap, BlockShares, DeviceFigures, TimelineSample};
 use crate::fs::Ext4;
 use crate::policy::Ledger;
 use crate::ssd::{Ssd, SsdStats, Wear};
@@ -13,11 +13,14 @@ use crate::units::{SimDuration, SimTime};
 
 /// Maximum number of samples in a cell's timeline.
 const TIMELINE_SAMPLES_MAX: usize = 200;
+/// Maximum number of groups of superblocks in a cell's map: more are not seen on a page.
+const BLOCK_GROUPS_MAX: usize = 128;
 
 /// Reads the device and the pending set when a workload begins and when it has ended.
 pub struct Gauge {
     sampler: Rc<RefCell<Sampler>>,
     ledger: Ledger,
+    blocks: BlockShares,
 }
 
 impl Gauge {
@@ -48,7 +51,7 @@ impl Gauge {
                 sim.sleep(step).await;
             }
         });
-        Self { sampler, ledger: fs.ledger() }
+        Self { sampler, ledger: fs.ledger(), blocks: block_shares(fs) }
     }
 
     /// Returns the figures from the start until now.
@@ -62,10 +65,38 @@ impl Gauge {
         let wear = fs.queue().with_ssd(Ssd::wear);
         let (max, mean) = fs.stale_max_and_mean();
         let stale = Stale { max: Some(max), mean: Some(mean), end: Some(fs.stale_units()) };
+        let superblocks = fs.queue().with_ssd(|ssd| ssd.superblocks().len() as u64);
+        let blocks = (superblocks > 0).then(|| BlockMap {
+            superblocks,
+            before: self.blocks,
+            after: block_shares(&fs),
+        });
         let figures = device_figures(&stats, wear, stale, std::mem::take(&mut sampler.samples));
+        let figures = DeviceFigures { blocks, ..figures };
         let units = fs.ledger().since(&self.ledger);
         (figures, CellLedger::new(units, stats.busy_ns.trim, now.since(sampler.begin)))
     }
+}
+
+/// What groups of superblocks hold now.
+fn block_shares(fs: &Ext4) -> BlockShares {
+    let stale = fs.stale_units_by_superblock();
+    let (states, size) = fs.queue().with_ssd(|ssd| (ssd.superblocks(), ssd.superblock_units()));
+    let groups = states.len().min(BLOCK_GROUPS_MAX);
+    let mut shares = BlockShares::default();
+    for group in 0..groups {
+        let members = group * states.len() / groups..(group + 1) * states.len() / groups;
+        let units = size * members.len() as u64;
+        let sum = |of: &dyn Fn(usize) -> u32| members.clone().map(|i| u64::from(of(i))).sum::<u64>();
+        let stale = sum(&|i| stale[i]);
+        let (valid, written) = (sum(&|i| states[i].valid_units), sum(&|i| states[i].written_units));
+        // No more than a thousand, which a `u16` holds.
+        let permille = |part: u64| (part.min(units) * 1000 / units.max(1)) as u16;
+        shares.in_use_permille.push(permille(valid.saturating_sub(stale)));
+        shares.stale_permille.push(permille(stale));
+        shares.invalid_permille.push(permille(written.saturating_sub(valid)));
+    }
+    shares
 }
 
 /// Units that are free in the file system and hold data in the device, as far as the host can tell.
@@ -119,6 +150,7 @@ pub fn device_figures(
             ("flush".into(), busy.flush),
         ]),
         timeline,
+        blocks: None,
     }
 }
 
@@ -143,6 +175,8 @@ impl Sampler {
             stale_units: self.fs.take_recent_stale_max().max(std::mem::take(&mut self.dropped_stale_units)),
             host_units_written: stats.host_units_written,
             nand_units_written: stats.nand_units.total(),
+            gc_units_copied: Some(stats.nand_units.gc),
+            trim_busy_ns: Some(stats.busy_ns.trim),
         });
         if self.samples.len() >= TIMELINE_SAMPLES_MAX {
             let mut kept = Vec::with_capacity(TIMELINE_SAMPLES_MAX);

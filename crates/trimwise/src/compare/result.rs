@@ -326,6 +326,31 @@ pub struct DeviceFigures {
     pub busy_ns: BTreeMap<Cow<'static, str>, u64>,
     /// Samples of the stale units and the running write amplification over time.
     pub timeline: Vec<TimelineSample>,
+    /// What the drive's blocks held before and after; `None` of a drive without a page map, and on a real kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<BlockMap>,
+}
+
+/// What a drive's blocks held when the workload began and when it had ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockMap {
+    /// Superblocks of the drive; neighbours are together in a group.
+    pub superblocks: u64,
+    /// When the workload began.
+    pub before: BlockShares,
+    /// When it had ended.
+    pub after: BlockShares,
+}
+
+/// Shares of each group of superblocks, in thousandths of its units. What is left can be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockShares {
+    /// Valid, and in use by the file system.
+    pub in_use_permille: Vec<u16>,
+    /// Valid in the device, and free in the file system.
+    pub stale_permille: Vec<u16>,
+    /// Without use, until the superblock is erased.
+    pub invalid_permille: Vec<u16>,
 }
 
 /// One sample of the timeline.
@@ -339,18 +364,32 @@ pub struct TimelineSample {
     pub host_units_written: u64,
     /// NAND units written so far.
     pub nand_units_written: u64,
+    /// Of these, copies by garbage collection; `None` if it was not recorded.
+    #[serde(default)]
+    pub gc_units_copied: Option<u64>,
+    /// Device time that TRIM took so far; `None` if it was not recorded.
+    #[serde(default)]
+    pub trim_busy_ns: Option<u64>,
+}
+
+/// Reads a number; one that is infinite or none is written as null.
+pub(super) fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 /// The recommended policy and its advantage, on one device or over all of them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The policy to use; `None` if the runs cannot tell.
     pub policy: Option<String>,
     /// Baseline's median duration over this policy's: above 1 is faster. Over several devices, their geometric mean.
+    #[serde(deserialize_with = "number")]
     pub speedup: f64,
     /// Lower end of its confidence interval.
+    #[serde(deserialize_with = "number")]
     pub low: f64,
     /// Upper end.
+    #[serde(deserialize_with = "number")]
     pub high: f64,
     /// One sentence on speed, one on life time.
     pub text: String,
@@ -363,17 +402,20 @@ pub struct Verdict {
 }
 
 /// The recommended policy on one device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceVerdict {
     /// The device.
     pub device: String,
     /// The policy to use.
     pub policy: String,
     /// Baseline's median duration over this policy's.
+    #[serde(deserialize_with = "number")]
     pub speedup: f64,
     /// Lower end of its confidence interval.
+    #[serde(deserialize_with = "number")]
     pub low: f64,
     /// Upper end.
+    #[serde(deserialize_with = "number")]
     pub high: f64,
     /// Whether its speed differs measurably from the baseline's.
     pub significant: bool,

@@ -1,6 +1,6 @@
 //! A table's figures: for each device and policy, the medians of its repetitions.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::compare::days::Trimmer;
 use crate::compare::ledger::{CellLedger, WITHOUT_TRIM};
@@ -194,7 +194,7 @@ impl<'a> PolicySummary<'a> {
 }
 
 /// One policy on one device, as data: medians over its repetitions.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRow {
     /// The device.
     pub device: String,
@@ -213,8 +213,10 @@ pub struct SummaryRow {
     /// Median of that time.
     pub median_s: f64,
     /// Lower end of its interval; null after a single run.
+    #[serde(deserialize_with = "super::result::number")]
     pub low_s: f64,
     /// Upper end.
+    #[serde(deserialize_with = "super::result::number")]
     pub high_s: f64,
     /// Excess over the baseline, in percent; null for the baseline itself, or where it did not run.
     pub vs_baseline_percent: Option<f64>,
@@ -241,7 +243,7 @@ pub struct SummaryRow {
 }
 
 /// The medians of the ledgers of one policy on one device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerRow {
     /// Freed during the workload.
     pub freed_units: f64,

@@ -55,6 +55,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
             stale_units_end: Some(0),
             busy_ns: BTreeMap::new(),
             timeline: Vec::new(),
+            blocks: None,
         }),
         latency: BTreeMap::new(),
         latency_quantiles_ns: BTreeMap::new(),

@@ -170,7 +170,7 @@ fn percent(share: f64) -> String {
 }
 
 /// What a drive can be expected to take under a policy until its flash is worn out.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Endurance {
     /// Bytes that the host can write, in units of 10^12: capacity times cycles over write amplification.
     pub tbw: f64,

@@ -61,6 +61,21 @@ pub enum Standstill {
     /// [`Budget::in_all`] is used up.
     #[error("that is more than the whole run may take")]
     Endless,
+    /// A task has found that what it waits for will not come, and called [`Sim::give_up`].
+    #[error(
+        "a task waits for free blocks, but the policy withholds {units} until their TRIM and has released none since \
+         {} ns: no TRIM is under way, and {}",
+        .since.as_nanos(),
+        if *.is_timed { "waking at its own times did not make it issue one" } else { "it has set no timer" }
+    )]
+    Withheld {
+        /// Units of 4 KiB that wait for their TRIM.
+        units: u64,
+        /// Since when the policy has released none while a task waits.
+        since: SimTime,
+        /// Whether the policy wants to be woken at some time.
+        is_timed: bool,
+    },
 }
 
 /// Limits on the number of events. An event is a task that runs, or looks at the clock to wait for an instant.
@@ -103,6 +118,7 @@ struct Core {
     /// The count of events when time last passed.
     events_before_now: Cell<u64>,
     current: Cell<Option<TaskId>>,
+    given_up: Cell<Option<Standstill>>,
     ready: RefCell<VecDeque<TaskId>>,
     timers: RefCell<BinaryHeap<Reverse<(SimTime, u64, TaskId)>>>,
     slots: RefCell<Vec<Slot>>,
@@ -149,12 +165,22 @@ impl Sim {
     }
 
     fn over_budget(&self) -> Option<Standstill> {
+        if let Some(why) = self.0.given_up.get() {
+            return Some(why);
+        }
         let (budget, events) = (self.0.budget.get(), self.0.events.get());
         if events - self.0.events_before_now.get() > budget.at_an_instant {
             Some(Standstill::Timeless)
         } else {
             (events > budget.in_all).then_some(Standstill::Endless)
         }
+    }
+
+    /// Ends the run: [`Sim::run`] and [`Sim::advance_to`] return [`Stalled`] for this reason. For a task that waits for
+    /// what only code from outside could bring. The caller never continues.
+    pub(crate) async fn give_up<T>(&self, why: Standstill) -> T {
+        self.0.given_up.set(Some(why));
+        std::future::pending().await
     }
 
     /// Advances the clock.
@@ -186,7 +212,7 @@ impl Sim {
     ///
     /// # Errors
     ///
-    /// [`Stalled`] if every task waits for another, or the [`Budget`] is used up.
+    /// [`Stalled`] if every task waits for another, a task gives up, or the [`Budget`] is used up.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> Result<T, Stalled> {
         let result = Rc::new(RefCell::new(None));
         let output = Rc::clone(&result);
@@ -204,7 +230,7 @@ impl Sim {
     ///
     /// # Errors
     ///
-    /// [`Stalled`] if the [`Budget`] is used up.
+    /// [`Stalled`] if a task gives up, or the [`Budget`] is used up.
     pub fn advance_to(&self, until: SimTime) -> Result<(), Stalled> {
         if until <= self.now() {
             return Ok(());

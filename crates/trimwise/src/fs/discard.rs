@@ -7,13 +7,21 @@
 
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
+use crate::engine::Standstill;
 use crate::policy::{
     Availability, HostTraits, InCommit, Ledger, PolicyEvent, PolicyHost, Shape, TrimCommand, TrimToken, View,
 };
-use crate::units::{Lpn, SimDuration, UnitRange};
+use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// Longer than any policy waits before it issues its pending extents (btrfs: 120 s, OpenZFS: 160 s).
 const DRAIN_PATIENCE: SimDuration = SimDuration::from_secs(300);
+
+/// Longest time that a task waits for blocks withheld by a policy that sends no TRIM and has set no timer. Any commit may
+/// still make it send one, and commits go on for ever; a run takes minutes of virtual time.
+const UNRELEASED_MAX: SimDuration = SimDuration::from_secs(3_600);
+
+/// The same if the policy has set a timer: longer than any schedule of TRIMs.
+const UNRELEASED_TIMED_MAX: SimDuration = SimDuration::from_secs(31 * 86_400);
 
 impl PolicyHost for Ext4 {
     fn view(&self) -> View {
@@ -34,6 +42,7 @@ impl PolicyHost for Ext4 {
     }
 
     fn release(&self, range: UnitRange, is_told: bool) {
+        self.0.unreleased.set(None);
         let state = &mut *self.0.state.borrow_mut();
         // Up to Linux 5.14 blocks are freed after their TRIM, which clears their group's mark.
         if is_told && self.0.policy.availability() != Availability::AfterIssue {
@@ -207,14 +216,38 @@ impl Ext4 {
     /// their TRIM. A kernel can wait only for a worker's whole queue (`flush_work`, as in `ext4_should_retry_alloc`
     /// since Linux 5.15).
     pub(super) async fn flush_pending(&self) {
+        let inner: &Inner = &self.0;
+        let begin = inner.sim.now();
         let gone = |ledger: Ledger| ledger.issued + ledger.reused + ledger.dropped;
         let wanted = gone(self.ledger()) + self.ledger().pending + self.ledger().in_tokens;
         while gone(self.ledger()) < wanted && self.ledger().pending + self.ledger().in_tokens > 0 {
             // A policy may delay its TRIMs: after a commit interval the caller checks again.
-            let patience = self.0.sim.now() + COMMIT_INTERVAL;
-            if !self.0.events.blocks_released.wait_until(patience).await {
+            let patience = inner.sim.now() + COMMIT_INTERVAL;
+            if !inner.events.blocks_released.wait_until(patience).await {
+                self.note_unreleased(begin).await;
                 return;
             }
+        }
+    }
+
+    /// Notes that a task has waited since `begin` for blocks that the policy withholds. Ends the run if that has lasted
+    /// so long that the policy will never release any.
+    async fn note_unreleased(&self, begin: SimTime) {
+        let inner: &Inner = &self.0;
+        let (now, ledger) = (inner.sim.now(), self.ledger());
+        if ledger.in_tokens > 0 {
+            return; // a TRIM ends some day
+        }
+        // The task checks whether there are blocks now, and may wait for a commit, before it waits here again.
+        let since = match inner.unreleased.get() {
+            Some((since, until)) if begin.since(until) <= COMMIT_INTERVAL => since,
+            _ => begin,
+        };
+        inner.unreleased.set(Some((since, now)));
+        let is_timed = inner.policy.wake_at().is_some();
+        let limit = if is_timed { UNRELEASED_TIMED_MAX } else { UNRELEASED_MAX };
+        if now.since(since) >= limit {
+            inner.sim.give_up(Standstill::Withheld { units: ledger.pending, since, is_timed }).await
         }
     }
 }

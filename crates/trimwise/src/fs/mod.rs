@@ -162,6 +162,9 @@ struct Inner {
     policy: HostedPolicy,
     state: RefCell<State>,
     events: Events,
+    /// While tasks wait for blocks that the policy withholds: since when it has released none, and until when a task is
+    /// known to have waited.
+    unreleased: Cell<Option<(SimTime, SimTime)>>,
     /// Allocations whose new blocks do not hold their data yet.
     conversions: Cell<u64>,
     /// Set when write-back was requested and has not started yet.
@@ -348,6 +351,7 @@ impl Volume {
                 blocks_released: event(),
                 thread_ended: event(),
             },
+            unreleased: Cell::new(None),
             conversions: Cell::new(0),
             flusher_called: Cell::new(false),
             stopping: Cell::new(false),

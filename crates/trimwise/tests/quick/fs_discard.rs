@@ -1,14 +1,18 @@
 //! What the policies do to a file system, with numbers that can be worked out by hand.
 
 use crate::fs_common::{drive, format, fsync, host, on_fs, on_queue, sleep_ms, trace, write};
-use trimwise::block::{Command, Stage};
+use trimwise::block::{BlockQueue, Command, Stage};
+use trimwise::compare::cell::{CellSpec, run_cell};
+use trimwise::engine::{Sim, Stalled, Standstill};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::fs::{Ext4, Volume};
-use trimwise::policy::PolicySpec;
-use trimwise::ssd::LinkKind;
-use trimwise::units::{Lpn, SimDuration, UnitRange};
+use trimwise::policy::{Availability, Decision, Governor, Policy, PolicyEvent, PolicySpec, Shape, View};
+use trimwise::profile::Profile;
+use trimwise::ssd::{LinkKind, Ssd};
+use trimwise::units::{Bytes, Lpn, SimDuration, UnitRange};
 use trimwise::workload::files::Files;
+use trimwise::workload::postmark::PostmarkConfig;
 
 const GROUP: u64 = 32_768;
 const SECOND: SimDuration = SimDuration::from_secs(1);
@@ -245,4 +249,87 @@ fn blocks_in_use_again_are_reused_not_trimmed() {
             assert_eq!(units, 5);
         },
     );
+}
+
+/// Withholds what is freed, sets a timer at each of these distances in turn, and issues everything when woken for the
+/// last time, if it issues anything.
+struct Withholds {
+    timers: Vec<SimDuration>,
+    issues: bool,
+}
+
+impl Governor for Withholds {
+    fn availability(&self, _: DiscardGeneration) -> Availability {
+        Availability::AfterIssue
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        let is_first = matches!(event, PolicyEvent::Hosted(_));
+        if !is_first && !matches!(event, PolicyEvent::Woken) {
+            return;
+        }
+        if let Some(timer) = self.timers.pop() {
+            decisions.push(Decision::WakeAt(view.now + timer));
+        } else if self.issues && !is_first {
+            decisions.push(Decision::Issue(Shape { ranges_max: 64, ..Shape::NEXT }));
+        }
+    }
+}
+
+/// Fills a file system, removes a file of 1,000 blocks and writes another in its place.
+fn write_into_what_is_withheld(policy: Withholds) -> Result<SimDuration, Stalled> {
+    let (sim, host) = (Sim::new(), host(DiscardGeneration::Worker));
+    let queue = BlockQueue::new(&sim, Ssd::new(&drive(LinkKind::Sata, 1), 1).unwrap(), host.queue);
+    sim.run(async move {
+        let fs = Volume::format(&queue, format()).await.unwrap().mount(host, Box::new(policy)).await;
+        write(&fs, "a", 1_000).await;
+        let rest = fs.statfs().await.unwrap().free.units_floor();
+        write(&fs, "b", rest).await;
+        fs.sync().await.unwrap();
+        fs.unlink("a").await.unwrap();
+        let start = fs.now();
+        write(&fs, "c", 1_000).await;
+        fs.sync().await.unwrap();
+        fs.audit().unwrap();
+        fs.now().since(start)
+    })
+}
+
+/// The commit timer let time pass for ever.
+#[test]
+fn regression_a_run_ends_whose_policy_withholds_blocks_and_never_issues_them() {
+    const HOUR: SimDuration = SimDuration::from_secs(3_600);
+    let never = write_into_what_is_withheld(Withholds { timers: vec![], issues: false }).unwrap_err();
+    let Standstill::Withheld { units, since, is_timed: false } = never.why else { panic!("{never}") };
+    assert_eq!(units, 1_000);
+    let waited = never.at.since(since);
+    assert!(waited >= HOUR && waited < HOUR + SECOND * 10, "{never}");
+
+    // Timers that lead to nothing.
+    let timers = vec![HOUR * 24; 60];
+    let ticking =
+        write_into_what_is_withheld(Withholds { timers: timers.clone(), issues: false }).unwrap_err();
+    let Standstill::Withheld { since, is_timed: true, .. } = ticking.why else { panic!("{ticking}") };
+    assert!(ticking.at.since(since) >= HOUR * 24 * 31, "{ticking}");
+
+    // However late it issues them, the run goes on if its timer says so.
+    let weekly = Withholds { timers: vec![HOUR * 24; 7], issues: true };
+    let took = write_into_what_is_withheld(weekly).unwrap();
+    assert!(took > HOUR * (24 * 7 - 1) && took < HOUR * (24 * 7 + 1), "{took:?}");
+}
+
+#[test]
+fn regression_the_error_of_a_run_that_its_policy_stops_names_the_policy_and_the_instant() {
+    let policy = Policy::new("miser", || Box::new(Withholds { timers: vec![], issues: false }));
+    let mut profile = Profile::embedded("sata-small").unwrap();
+    profile.config = drive(LinkKind::Sata, 1);
+    let workload =
+        PostmarkConfig { number: 100, transactions: 2_000, size_high: 500_000, ..Default::default() };
+    let mut spec = CellSpec::new(profile, policy, workload);
+    spec.host.memory = Bytes::mib(32);
+    let error = run_cell(&spec, Box::new(|_| ())).unwrap_err().to_string();
+    let start = "sata-small, policy miser: the simulation stalled at ";
+    assert!(error.starts_with(start), "{error}");
+    assert!(error.contains("a task waits for free blocks, but the policy withholds "), "{error}");
+    assert!(error.ends_with("no TRIM is under way, and it has set no timer"), "{error}");
 }

@@ -1,10 +1,11 @@
 //! `trimwise bench TARGET --map`: latency over the rates of reads, writes and TRIMs.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockDevice, BlockError, BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::ssd::Drive;
@@ -13,6 +14,7 @@ use trimwise::workload::latency::LatencySummary;
 use trimwise_lab::bench::map::{self, Map, MapLoad, MapPlan, MapPoint};
 use trimwise_lab::bench::{Device, Part, Settings};
 use trimwise_lab::failure::Failure;
+use trimwise_lab::plot::Axis;
 use trimwise_linux::block_on;
 
 use super::arguments::BenchArguments;
@@ -22,7 +24,7 @@ use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations, is_quiet};
 use crate::progress::Progress;
 use crate::real_target::RealTarget;
-use crate::report::charts::{self, Cell, Panel};
+use crate::report::chart::{Cell, Chart, Drawing, HeatPanel};
 use crate::report::{Figure, rendered};
 use crate::table::{bold, folded, laid_out};
 
@@ -32,10 +34,10 @@ const REGION_MIN: Bytes = Bytes::mib(64);
 const QUEUE_DEPTH: u32 = 1024;
 
 /// What `--json` writes; the order of the keys is part of the format.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MapReport {
     /// The version of trimwise.
-    trimwise: &'static str,
+    trimwise: Cow<'static, str>,
     /// The target, as given.
     target: String,
     /// The device.
@@ -70,7 +72,7 @@ pub fn run(
     progress.finish();
     let (map, device, notes) = measured?;
     let report = MapReport {
-        trimwise: trimwise::VERSION,
+        trimwise: trimwise::VERSION.into(),
         target: arguments.target.clone(),
         device,
         notes,
@@ -273,14 +275,15 @@ struct Page<'a> {
     command: &'a str,
 }
 
-fn html(report: &MapReport) -> Result<String, Failure> {
+/// Renders the whole file.
+pub fn html(report: &MapReport) -> Result<String, Failure> {
     let panels = panels(&report.map);
     let figure = |shown: Shown| {
-        let drawn: Vec<Panel> = panels
+        let drawn: Vec<HeatPanel> = panels
             .iter()
             .filter_map(|panel| {
                 let first = panel.first()?.first()?;
-                Some(Panel {
+                Some(HeatPanel {
                     title: trims(&first.trims),
                     columns: panel[0].iter().map(|p| per_s(&p.reads)).collect(),
                     rows: panel
@@ -293,9 +296,17 @@ fn html(report: &MapReport) -> Result<String, Failure> {
                 })
             })
             .collect();
-        let caption = "Columns: reads per second; rows: writes per second; both offered. Colours are logarithmic, the \
-                       same in all panels of a figure; ×: saturated.";
-        Ok(Figure::new(shown.0, Vec::new(), charts::heat(&drawn)?, caption))
+        let caption = "Both rates are offered. Colours are logarithmic, the same in all panels of a figure.";
+        Figure::of(&Chart {
+            title: shown.0.to_owned(),
+            caption: caption.to_owned(),
+            drawing: Drawing::Heat {
+                x: Axis::linear("reads_per_s", "reads", "1/s"),
+                y: Axis::linear("writes_per_s", "writes", "1/s"),
+                value: Axis::log("latency_ns", "latency", "ns"),
+                panels: drawn,
+            },
+        })
     };
     let page = Page {
         title: &report.device.name,
@@ -304,7 +315,7 @@ fn html(report: &MapReport) -> Result<String, Failure> {
         partial: partial(&report.map),
         notes: &report.notes,
         maps: SHOWN.into_iter().map(figure).collect::<Result<_, Failure>>()?,
-        version: report.trimwise,
+        version: &report.trimwise,
         command: &report.command,
     };
     rendered(include_str!("map.html"), &page)
@@ -346,7 +357,7 @@ mod tests {
         }
         points.truncate(if broken.is_some() { 8 } else { points.len() });
         MapReport {
-            trimwise: "0.0.0",
+            trimwise: "0.0.0".into(),
             target: "drive".to_owned(),
             device: Device {
                 name: "drive".to_owned(),
@@ -391,8 +402,8 @@ mod tests {
         if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_MAP") {
             std::fs::write(path, &page).unwrap();
         }
-        assert_eq!(page.matches("<svg").count(), SHOWN.len());
-        assert_eq!(page.matches("TRIMs at 50.00/s").count(), SHOWN.len(), "{page}");
-        assert!(page.contains('×') && page.contains("writes per second"));
+        assert_eq!(page.matches("<figure class=\"chart\">").count(), SHOWN.len());
+        assert_eq!(page.matches("\"title\":\"TRIMs at 50.00/s").count(), SHOWN.len(), "{page}");
+        assert!(page.contains("\"saturated\"") && page.contains(">saturated</td>"), "{page}");
     }
 }

@@ -1,15 +1,16 @@
 //! `trimwise bench`: device tests, one after another, on a model or on a real device.
 
 pub mod arguments;
-mod map;
+pub mod map;
 pub mod report;
 pub mod table;
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::profile::Profile;
@@ -29,10 +30,10 @@ use crate::real_target::RealTarget;
 type OnProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
 
 /// What `--json` writes; the order of the keys is part of the format.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
     /// The version of trimwise.
-    pub trimwise: &'static str,
+    pub trimwise: Cow<'static, str>,
     /// What was asked for.
     pub settings: BenchSettings,
     /// Whether tests are missing, because the device failed or the user stopped them.
@@ -43,14 +44,14 @@ pub struct BenchReport {
 }
 
 /// What was asked for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchSettings {
     /// The target, as given.
     pub target: String,
     /// The tests, as they are written in full.
     pub tests: Vec<String>,
     /// What was written.
-    pub content: &'static str,
+    pub content: Cow<'static, str>,
     /// Where random places came from.
     pub seed: u64,
     /// The part of the device that was tested, in percent of it.
@@ -174,11 +175,11 @@ impl BenchReport {
     /// Combines what `arguments` asked for with the results.
     pub fn new(arguments: &BenchArguments, tests: &[Test], settings: &Settings, results: Results) -> Self {
         Self {
-            trimwise: trimwise::VERSION,
+            trimwise: trimwise::VERSION.into(),
             settings: BenchSettings {
                 target: arguments.target.clone(),
                 tests: tests.iter().map(Test::to_string).collect(),
-                content: settings.content.name(),
+                content: settings.content.name().into(),
                 seed: settings.seed,
                 region_start_percent: settings.region.start.value(),
                 region_length_percent: settings.region.length.value(),

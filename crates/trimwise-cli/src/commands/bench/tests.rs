@@ -43,7 +43,7 @@ fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
     if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_BENCH") {
         std::fs::write(path, &page).unwrap();
     }
-    assert!(page.contains("<svg") && !page.contains("<as they go>"));
+    assert!(page.contains("<figure class=\"chart\">") && !page.contains("<as they go>"));
     (result, serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
 }
 

@@ -3,7 +3,7 @@
 //! Only the policies that a stock kernel has can be checked; the others are named. Device, workload, utilization,
 //! memory, seed and repetitions are the model's.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
 use trimwise_lab::failure::Failure;
@@ -19,7 +19,7 @@ use crate::figures;
 const LIMIT: f64 = 0.03;
 
 /// What the check found; the order of the keys is part of the format.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
     /// `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
     pub target: String,
@@ -28,6 +28,7 @@ pub struct Check {
     /// Each run on it.
     pub cells: Vec<Cell>,
     /// A row for each policy on each device, as for the model; against the same baseline if that ran on the kernel.
+    #[serde(skip_deserializing)] // follows from the cells
     pub summary: Vec<SummaryRow>,
     /// Policies that no stock kernel has.
     pub left_out: Vec<LeftOut>,
@@ -40,7 +41,7 @@ pub struct Check {
 }
 
 /// A policy that did not run on the kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The policy.
     pub policy: String,
@@ -49,7 +50,7 @@ pub struct LeftOut {
 }
 
 /// Two policies that model and kernel compare differently.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contradiction {
     /// The device.
     pub device: String,

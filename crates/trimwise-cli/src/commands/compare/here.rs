@@ -4,9 +4,10 @@
 //! [`QUICK`] is scaled down with its ratios kept, and the host's memory with it. Options that the user gives take
 //! precedence over what was found.
 
+use std::borrow::Cow;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::policy::LinuxVersion;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -42,7 +43,7 @@ const OLD_UFS: u64 = 128_000_000_000;
 const GIVEN: &str = "given";
 
 /// What was found, and what stands in for it: the key `here` of the JSON.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Here {
     /// Where the file system is mounted.
     mount: String,
@@ -57,7 +58,7 @@ pub struct Here {
     /// The largest discard that it accepts; 0 if none.
     discard_max_bytes: Option<u64>,
     /// How the profile was chosen: `model`, `class`, or `given` by the user.
-    matched_by: &'static str,
+    matched_by: Cow<'static, str>,
     /// The profile that stands in.
     profile: String,
     /// The modelled capacity as a share of the drive's, or of the profile's if the user gave it.
@@ -72,7 +73,8 @@ pub struct Here {
     utilization_percent: u8,
     /// The mount's discard option, and what trims it periodically.
     policy: String,
-    #[serde(skip)]
+    /// What was found, and what stands in for it, in words.
+    #[serde(default)]
     lines: [String; 2],
 }
 
@@ -234,7 +236,7 @@ impl StandIn {
             model: drive.map(|drive| drive.model.clone()).filter(|model| !model.is_empty()),
             size_bytes: drive.map(|drive| drive.size.0),
             discard_max_bytes: drive.map(|drive| drive.discard_max.0),
-            matched_by: self.matched_by,
+            matched_by: self.matched_by.into(),
             profile: own_name.clone(),
             scale,
             kernel: found.kernel.clone(),
@@ -433,7 +435,7 @@ mod tests {
     fn a_known_model_has_its_own_profile_and_is_scaled_down_with_the_memory() {
         let known = drive(Transport::Ata, "Samsung SSD 870 EVO 500GB", 512);
         let (stand_in, here, profile) = chosen(found(EXT4, vec![known.clone()]), "").unwrap();
-        assert_eq!((here.profile.as_str(), here.matched_by), ("sata-500gb-slc", "model"));
+        assert_eq!((here.profile.as_str(), &*here.matched_by), ("sata-500gb-slc", "model"));
         assert_eq!(here.scale.to_string(), "0.03125");
         assert_eq!(
             [true, false].map(|is_over_days| here.today(is_over_days)),
@@ -470,7 +472,7 @@ mod tests {
             (drive(Transport::Virtio, "", 20), "sata-generic"),
         ] {
             let (_, here, _) = chosen(found(EXT4, vec![drive]), "").unwrap();
-            assert_eq!((here.profile.as_str(), here.matched_by), (profile, "class"));
+            assert_eq!((here.profile.as_str(), &*here.matched_by), (profile, "class"));
         }
         // A drive below the limit is modelled at its own size.
         let (_, here, profile) = chosen(found(EXT4, vec![drive(Transport::Mmc, "X", 8)]), "").unwrap();

@@ -1,6 +1,7 @@
 //! `trimwise compare`: runs each device, policy and repetition in parallel and evaluates the results.
 
 pub mod arguments;
+mod charts;
 pub(in crate::commands) mod check;
 pub(in crate::commands) mod here;
 mod on_directory;
@@ -13,13 +14,14 @@ pub(crate) mod table;
 pub mod tests;
 pub(in crate::commands) mod workload;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::compare::ledger::compare_with_off;
-use trimwise::compare::result::{Cell, Verdict};
+use trimwise::compare::result::{Cell, Measure, Verdict};
 use trimwise::compare::summary::{Summary, SummaryRow};
 use trimwise::compare::verdict;
 use trimwise::profile::Profile;
@@ -37,7 +39,7 @@ use crate::output::{self, Destinations};
 use crate::progress::Progress;
 
 /// What was asked for, as the JSON and the report show it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The workload, as given.
     pub workload: String,
@@ -70,16 +72,16 @@ pub struct Settings {
 }
 
 /// The modelled host's Linux.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Linux {
     /// The version, as given.
     pub version: String,
     /// The kernels that carry out discard in the same way, which it stands for.
-    pub stands_for: &'static str,
+    pub stands_for: Cow<'static, str>,
 }
 
 /// Where a real directory is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounted {
     /// Where its file system is mounted; `None` if the system does not say.
     pub point: Option<String>,
@@ -90,10 +92,10 @@ pub struct Mounted {
 }
 
 /// A comparison, as `--json` writes it; the order of the keys is part of the format.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison {
     /// The version of trimwise.
-    pub trimwise: &'static str,
+    pub trimwise: Cow<'static, str>,
     /// The seed.
     pub seed: u64,
     /// What was asked for.
@@ -103,6 +105,7 @@ pub struct Comparison {
     /// Each run.
     pub cells: Vec<Cell>,
     /// A row for each policy on each device: what the tables show.
+    #[serde(skip_deserializing)] // follows from the cells
     pub summary: Vec<SummaryRow>,
     /// Which policy to use.
     pub verdict: Verdict,
@@ -114,6 +117,25 @@ pub struct Comparison {
     /// Why runs are missing.
     #[serde(skip)]
     pub ended_by: Option<Failure>,
+}
+
+impl Comparison {
+    /// What was read, with what follows from the rest and is not read.
+    ///
+    /// # Errors
+    ///
+    /// Why the runs cannot be judged as the settings say.
+    pub fn restored(mut self) -> Result<Self, String> {
+        let checked = self.check.iter_mut().flat_map(|check| &mut check.cells);
+        if let Ok(measure @ Measure::Latency(..)) = self.settings.judge.parse() {
+            self.cells.iter_mut().chain(checked).try_for_each(|cell| cell.judge_by(measure))?;
+        }
+        self.summary = Summary::of(&self.cells).rows();
+        if let Some(check) = &mut self.check {
+            check.summary = check.summarised(&self.settings.baseline).rows();
+        }
+        Ok(self)
+    }
 }
 
 /// The finished runs, and why there are no more.
@@ -290,7 +312,7 @@ fn finish(
     let (baseline, measure) = (summary.baseline.clone(), summary.measure);
     let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
     Ok(Comparison {
-        trimwise: trimwise::VERSION,
+        trimwise: trimwise::VERSION.into(),
         seed: arguments.seed.unwrap_or(defaults::SEED),
         settings: Settings { baseline, judge: measure.to_string(), ..settings },
         partial: ended_by.is_some(),

@@ -136,7 +136,7 @@ impl Plan {
         });
         let settings = Settings {
             utilization_percent: (!has_prelude).then_some(utilization_percent),
-            linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels() }),
+            linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels().into() }),
             host_memory_bytes: Some(Bytes::mib(memory_mib).0),
             days: days.as_ref().map(Days::days),
             day: days.as_ref().map(|days| days.shape().to_string()),

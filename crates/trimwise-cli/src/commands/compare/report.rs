@@ -3,18 +3,19 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise::compare::apply::Apply;
-use trimwise::compare::result::{Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
-use trimwise::compare::statistics::median;
-use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
-use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::compare::statistics::compare;
+use trimwise::compare::summary::{DeviceSummary, Summary};
+use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 use trimwise_lab::failure::Failure;
 
-use super::table;
+use super::{charts, check, table};
 use crate::commands::compare::Comparison;
 use crate::figures;
-use crate::report::charts::{self, Bar, Line};
-use crate::report::{Entry, Figure, rendered, with_code};
+use crate::report::chart::Styles;
+use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
+use crate::report::{Figure, rendered, with_code};
+use crate::table::plot::Block;
 
 #[derive(Serialize)]
 struct Page {
@@ -23,6 +24,7 @@ struct Page {
     /// What `--here` found, and what stands in for it.
     here: Vec<String>,
     verdict: Value,
+    mark: String,
     why: Value,
     apply_heading: Value,
     apply: Vec<Step>,
@@ -73,6 +75,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let verdict = &comparison.verdict;
     let several = verdict.per_device.len() > 1;
     let mut devices = Vec::new();
+    let mut styles = Styles::default();
     for device in &summary.devices {
         let own = verdict.per_device.iter().find(|v| v.device == device.device);
         let (header, rows) = table::columns(device, comparison, summary.measure);
@@ -85,7 +88,10 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             chosen: own.map(|v| v.policy.clone()),
             ledger: table::ledger(device),
             days: figures::days(device),
-            figures: figures_of(device, summary.measure)?,
+            figures: charts::of(&[("", device)], summary.measure, &mut styles)
+                .iter()
+                .map(Figure::of)
+                .collect::<Result<_, _>>()?,
             latency: figures::latencies(device, &Operation::ALL),
         });
     }
@@ -104,6 +110,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         ),
         here: comparison.here.as_ref().map_or_else(Vec::new, |here| here.lines().to_vec()),
         verdict: with_code(&verdict.text),
+        mark: mark(comparison),
         why: with_code(&verdict.why),
         apply_heading: with_code(&table::steps_heading(
             verdict.policy.as_deref().unwrap_or_default(),
@@ -167,206 +174,143 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     shown
 }
 
-/// Whether the workload was spread over days.
-fn is_spread(device: &DeviceSummary) -> bool {
-    device.policies.iter().flat_map(|p| &p.runs).any(|run| run.days.is_some())
-}
-
-fn figures_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Figure>, Failure> {
-    let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
-    let mut all = match measure {
-        _ if is_trace || is_spread(device) => Vec::new(),
-        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => {
-            vec![phases(device)?]
+/// Says how far the figures were checked against a real kernel or drive.
+fn mark(comparison: &Comparison) -> String {
+    let settings = &comparison.settings;
+    let checked = comparison.check.as_ref().filter(|check| check.kernel.is_some());
+    match (&settings.kernel, checked) {
+        (Some(kernel), _) => {
+            format!("Figures of a real kernel, Linux {}, on a modelled drive.", kernel.title())
         }
-        Measure::Fsync | Measure::Write => vec![operations(device)?],
+        _ if settings.target != "model" => "Measured on a real directory.".to_owned(),
+        (None, Some(check)) if !check.contradictions.is_empty() => {
+            "Checked on a real kernel, which contradicts the model.".to_owned()
+        }
+        (None, Some(check)) if !check.compared.is_empty() => {
+            "Checked on a real kernel, which does not contradict the model.".to_owned()
+        }
+        _ => "Figures of the model, not checked on a real kernel.".to_owned(),
+    }
+}
+
+/// Renders two comparisons side by side. Their files are for messages and titles.
+///
+/// # Errors
+///
+/// If they have nothing in common.
+pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
+    let [(file_a, a), (file_b, b)] = runs;
+    let refused = |what: String| Failure::usage(format!("{file_a} and {file_b}: {what}"));
+    let summaries = [Summary::of(&a.cells), Summary::of(&b.cells)];
+    let measures = [&summaries[0], &summaries[1]].map(|summary| summary.measure);
+    if measures[0] != measures[1] {
+        return Err(refused(format!(
+            "the first is judged by {}, the second by {}; expected two runs that are judged by the same",
+            measures[0], measures[1]
+        )));
+    }
+    let pairs = in_both(&summaries);
+    if pairs.is_empty() {
+        return Err(refused(
+            "have no device and policy in common; expected runs of the same device, or of one device each, under at \
+             least one policy that is in both"
+                .to_owned(),
+        ));
+    }
+    let mut styles = Styles::default();
+    let mut sections = Vec::new();
+    let mut changes = Vec::new();
+    for [in_a, in_b] in &pairs {
+        let title = if in_a.device == in_b.device {
+            in_a.device.to_owned()
+        } else {
+            format!("A: {}; B: {}", in_a.device, in_b.device)
+        };
+        let mut rows = Vec::new();
+        for p in &in_a.policies {
+            let Some(other) = in_b.policy(p.policy) else { continue };
+            let found = compare(&p.time_s, &other.time_s);
+            let said =
+                if found.significant { figures::change(1.0 / found.ratio - 1.0) } else { "~".to_owned() };
+            if [a, b].iter().any(|run| run.verdict.policy.as_deref() == Some(p.policy))
+                || p.policy == summaries[0].baseline
+            {
+                let words = if found.significant {
+                    check::longer(1.0 / found.ratio - 1.0)
+                } else {
+                    "no measurable difference".to_owned()
+                };
+                let on = if pairs.len() > 1 { format!(" on {title}") } else { String::new() };
+                changes.push(format!("under `{}`{on} {words}", p.policy));
+            }
+            let wa = [p, other].map(|p| p.device_median_of(|d| d.write_amplification));
+            let erases = [p, other].map(|p| p.device_median_of(|d| d.erases as f64));
+            rows.push([
+                p.policy.to_owned(),
+                figures::duration(&p.time_s),
+                figures::duration(&other.time_s),
+                said,
+                wa[0].map_or("-".to_owned(), |wa| format!("{wa:.2}")),
+                wa[1].map_or("-".to_owned(), |wa| format!("{wa:.2}")),
+                change(erases[0], erases[1]),
+            ]);
+        }
+        let measure = measures[0].to_string();
+        let header = [
+            "policy",
+            &format!("{measure}, A"),
+            &format!("{measure}, B"),
+            "B vs A",
+            "WA, A",
+            "WA, B",
+            "erases, B vs A",
+        ];
+        let blocks = vec![Block::new("B against A", header, rows)];
+        let both = [(NAMES[0], *in_a), (NAMES[1], *in_b)];
+        sections.push(Section::of(title, blocks, &charts::of(&both, measures[0], &mut styles))?);
+    }
+    let advice = match (&a.verdict.policy, &b.verdict.policy) {
+        (Some(a), Some(b)) if a == b => format!("Both recommend `{a}`"),
+        (Some(a), Some(b)) => format!("A recommends `{a}`, B recommends `{b}`"),
+        (Some(a), None) => format!("A recommends `{a}`, B has no verdict"),
+        (None, Some(b)) => format!("A has no verdict, B recommends `{b}`"),
+        (None, None) => "Neither has a verdict".to_owned(),
     };
-    all.extend(write_amplification(device)?);
-    all.extend(busy(device)?);
-    all.extend(stale(device)?);
-    for operation in [
-        Operation::Fsync,
-        Operation::Write,
-        Operation::Read,
-        Operation::Append,
-        Operation::Create,
-        Operation::Unlink,
-    ] {
-        all.extend(latency(device, operation)?);
-    }
-    Ok(all)
-}
-
-/// Assigns each policy one colour, the same in every chart.
-fn policy_legend(device: &DeviceSummary) -> Vec<Entry> {
-    let entry = |(i, p): (usize, &PolicySummary)| Entry {
-        name: p.policy.to_string(),
-        colour: charts::css(charts::policy(i)),
+    let verdict = match &changes[..] {
+        [] => format!("{advice}."),
+        changes => format!("{advice}; B against A: {}.", changes.join("; ")),
     };
-    device.policies.iter().enumerate().map(entry).collect()
-}
-
-/// Assigns each part of a bar one colour.
-fn part_legend<S: ToString>(names: &[S]) -> Vec<Entry> {
-    let entry =
-        |(i, name): (usize, &S)| Entry { name: name.to_string(), colour: charts::css(charts::part(i)) };
-    names.iter().enumerate().map(entry).collect()
-}
-
-fn phases(device: &DeviceSummary) -> Result<Figure, Failure> {
-    let bars: Vec<Bar> = device
-        .policies
-        .iter()
-        .map(|p| {
-            let of = |figure: fn(&PostmarkFigures) -> f64| p.median_of(|c| c.postmark().map_or(0.0, figure));
-            let seconds = [of(|p| p.creation_alone_s), of(|p| p.transactions_s), of(|p| p.deletion_alone_s)];
-            let figure = format!("{} s", figures::significant(p.time_s.median()));
-            bar(p, &seconds, figure)
-        })
-        .collect();
-    Ok(Figure::new(
-        "Time per phase",
-        part_legend(&["creation", "transactions", "deletion"]),
-        charts::bars(&bars)?,
-        "Medians over the repetitions; shorter is better.",
-    ))
-}
-
-/// Operations of a workload that times them, one after another.
-fn operations(device: &DeviceSummary) -> Result<Figure, Failure> {
-    let first_and_second = |c: &Cell| match &c.workload {
-        WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
-        WorkloadFigures::FullWrite(f) => [f.fsync_ns.unwrap_or(0), f.write_ns],
-        WorkloadFigures::Postmark(_)
-        | WorkloadFigures::Program(_)
-        | WorkloadFigures::Replay(_)
-        | WorkloadFigures::Own(_) => [0, 0],
+    let run = |file: &str, comparison: &Comparison, summary: &Summary| Run {
+        file: file.to_owned(),
+        what: format!("{}, trimwise {}", table::workload(&comparison.settings, summary), comparison.trimwise),
+        verdict: with_code(&format!("{} {}", comparison.verdict.text, mark(comparison))),
+        command: comparison.settings.command.clone(),
     };
-    let names = match device.policies.iter().flat_map(|p| &p.runs).map(|c| c.measure()).next() {
-        Some(Measure::Write) => ["fsync", "write"],
-        _ => ["unlink", "fsync"],
-    };
-    let bars: Vec<Bar> = device
-        .policies
-        .iter()
-        .map(|p| {
-            let seconds = [0, 1].map(|i| p.median_of(|c| first_and_second(c)[i] as f64 / 1e9));
-            bar(p, &seconds, figures::time(seconds.iter().sum()))
-        })
-        .collect();
-    Ok(Figure::new(
-        "Time of the operations",
-        part_legend(&names),
-        charts::bars(&bars)?,
-        "Medians over the repetitions; shorter is better.",
-    ))
-}
-
-/// A policy's bar of several parts.
-fn bar(policy: &PolicySummary, parts: &[f64], figure: String) -> Bar {
-    let parts = parts.iter().enumerate().map(|(i, &v)| (v, charts::part(i))).collect();
-    Bar { name: policy.policy.to_string(), parts, figure }
-}
-
-fn write_amplification(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
-    let bars: Option<Vec<Bar>> = device
-        .policies
-        .iter()
-        .enumerate()
-        .map(|(i, p)| {
-            let wa = p.device_median_of(|d| d.write_amplification)?;
-            let parts = vec![(wa, charts::policy(i))];
-            Some(Bar { name: p.policy.to_string(), parts, figure: format!("{wa:.2}") })
-        })
-        .collect();
-    let Some(bars) = bars else { return Ok(None) };
-    Ok(Some(Figure::new(
-        "Write amplification",
-        policy_legend(device),
-        charts::bars(&bars)?,
-        "Units programmed into flash for each unit that the host wrote; 1 is the least without compression.",
-    )))
-}
-
-/// Device time by cause; causes in alphabetical order, without those that took no time.
-fn busy(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
-    let figures_of = || device.policies.iter().flat_map(|p| &p.runs).filter_map(|c| c.device_stats.as_ref());
-    let mut causes: Vec<&str> =
-        figures_of().flat_map(|d| &d.busy_ns).filter(|(_, ns)| **ns > 0).map(|(cause, _)| &**cause).collect();
-    causes.sort_unstable();
-    causes.dedup();
-    if causes.is_empty() {
-        return Ok(None);
+    let runs = [run(file_a, a, &summaries[0]), run(file_b, b, &summaries[1])];
+    let mut notes = vec![format!(
+        "~: the Mann-Whitney U test finds no difference at 5 %. {}: medians over the repetitions.",
+        measures[0]
+    )];
+    if a.partial || b.partial {
+        notes.push("Partial: runs are missing in one of the two.".to_owned());
     }
-    let bars: Vec<Bar> = device
-        .policies
-        .iter()
-        .map(|p| {
-            let of = |cause: &str| {
-                p.device_median_of(|d| d.busy_ns.get(cause).copied().unwrap_or(0) as f64).unwrap_or(0.0) / 1e9
-            };
-            let seconds: Vec<f64> = causes.iter().map(|cause| of(cause)).collect();
-            let figure = format!("{} s", figures::significant(seconds.iter().sum()));
-            bar(p, &seconds, figure)
-        })
-        .collect();
-    let names: Vec<String> = causes.iter().map(|c| c.replace('_', " ")).collect();
-    Ok(Some(Figure::new(
-        "Device busy time by cause",
-        part_legend(&names),
-        charts::bars(&bars)?,
-        "Summed over the device's parts, which work in parallel: the sum can exceed the duration.",
-    )))
+    let settings = [a, b].map(|run| {
+        let mut settings = shown_settings(run);
+        let devices: Vec<&str> = Summary::of(&run.cells).devices.iter().map(|d| d.device).collect();
+        settings.insert(0, ("devices", devices.join(", ")));
+        settings
+    });
+    PairPage::html(&verdict, runs, settings, sections, notes)
 }
 
-fn stale(device: &DeviceSummary) -> Result<Option<Figure>, Failure> {
-    let (unit_s, unit) = if is_spread(device) { (86_400.0, "d") } else { (1.0, "s") };
-    let mut lines: Vec<Line> = Vec::new();
-    for (i, p) in device.policies.iter().enumerate() {
-        let timeline = p.runs.first().and_then(|c| c.device_stats.as_ref()).map(|d| &d.timeline);
-        let gib = |units: u64| units as f64 * UNIT_BYTES as f64 / Bytes::gib(1).0 as f64;
-        let at = |at_ns: u64| at_ns as f64 / unit_s / 1e9;
-        let points = timeline.into_iter().flatten().map(|s| (at(s.at_ns), gib(s.stale_units))).collect();
-        lines.push((charts::policy(i), points));
+/// Devices of both with a policy in common: by name, or the only one of each.
+fn in_both<'a>(summaries: &'a [Summary<'a>; 2]) -> Vec<[&'a DeviceSummary<'a>; 2]> {
+    let [a, b] = [&summaries[0].devices, &summaries[1].devices];
+    let same = a.iter().filter_map(|a| Some([a, b.iter().find(|b| b.device == a.device)?]));
+    let mut pairs: Vec<[&DeviceSummary; 2]> = same.collect();
+    if let ([a], [b], []) = (&a[..], &b[..], &pairs[..]) {
+        pairs.push([a, b]);
     }
-    if lines.iter().all(|(_, points)| points.is_empty()) {
-        return Ok(None);
-    }
-    Ok(Some(Figure::new(
-        "Stale space over time",
-        policy_legend(device),
-        charts::over_time(&lines, unit, "GiB")?,
-        "Free in the file system, but still valid to the device, which copies it around: what TRIM is for. \
-                  First repetition.",
-    )))
-}
-
-fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Figure>, Failure> {
-    let mut lines: Vec<Line> = Vec::new();
-    for (i, p) in device.policies.iter().enumerate() {
-        let runs: Vec<&Vec<u64>> =
-            p.runs.iter().filter_map(|c| c.latency_quantiles_ns.get(operation.name())).collect();
-        let points = (0..QUANTILES.len())
-            .filter_map(|q| {
-                let values: Vec<f64> = runs.iter().filter_map(|r| r.get(q)).map(|ns| *ns as f64).collect();
-                Some((median(&values)?, q as f64))
-            })
-            .collect();
-        lines.push((charts::policy(i), points));
-    }
-    if lines.iter().all(|(_, points)| points.is_empty()) {
-        return Ok(None);
-    }
-    let names: Vec<String> = QUANTILES.iter().map(|q| format!("{} %", rounded_percent(*q))).collect();
-    Ok(Some(Figure::new(
-        format!("Latency of {}", operation.name()),
-        policy_legend(device),
-        charts::quantiles(&lines, &names)?,
-        "Share of operations (upwards) that took no longer than (to the right, logarithmic); further left \
-                  is better.",
-    )))
-}
-
-pub fn rounded_percent(quantile: f64) -> f64 {
-    (quantile * 10_000.0).round() / 100.0
+    pairs.retain(|[a, b]| a.policies.iter().any(|p| b.policy(p.policy).is_some()));
+    pairs
 }

@@ -187,6 +187,16 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
     command.into_text()
 }
 
+/// Returns the command that repeats the results of a document, which does not tell the options it was given.
+pub fn repeat(results: &[ExperimentResult]) -> String {
+    let mut command = CommandText::new("reproduce");
+    match results {
+        [one] => command.argument(&one.experiment),
+        _ => command.argument("--all"),
+    }
+    command.into_text()
+}
+
 /// Lays out names and their summaries in two columns; the second is folded.
 fn list(entries: &[(&str, &str)]) -> String {
     let width = entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
@@ -197,4 +207,4 @@ fn list(entries: &[(&str, &str)]) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

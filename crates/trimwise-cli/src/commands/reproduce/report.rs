@@ -2,16 +2,17 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise_lab::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::result::{ExperimentResult, ExperimentRows};
 use trimwise_lab::failure::Failure;
 
 use super::table::{blocks, error_summary, repetitions, words};
-use crate::report::plots::figure;
-use crate::report::{Figure, rendered, with_code};
+use crate::report::chart::{Chart, Styles};
+use crate::report::pair::{NAMES, Page, Run, Section};
+use crate::report::{Figure, plots, rendered, with_code};
 use crate::table::plot::Block;
 
 #[derive(Serialize)]
-struct Page<'a> {
+struct Whole<'a> {
     title: String,
     experiments: Vec<Experiment<'a>>,
     command: &'a str,
@@ -28,7 +29,10 @@ struct Experiment<'a> {
     reps: String,
     claims: Vec<ClaimLine<'a>>,
     figures: Vec<Figure>,
+    host: String,
     blocks: Vec<Block>,
+    /// Why tables are missing.
+    missing: &'static str,
     errors: String,
 }
 
@@ -44,15 +48,21 @@ struct ClaimLine<'a> {
     measured: String,
 }
 
+const MISSING: &str = "The tables of this experiment's rows are in the report that `reproduce` writes; this one was made \
+                       from its JSON, which has the rows themselves.";
+
 /// Renders the whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
-    let experiments = results.iter().map(experiment).collect::<Result<Vec<_>, _>>()?;
+    let mut styles = Styles::default();
+    let experiments =
+        results.iter().map(|result| experiment(result, &mut styles)).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<&str> = experiments.iter().map(|e| e.name).collect();
-    let page = Page { title: names.join(", "), experiments, command };
+    let page = Whole { title: names.join(", "), experiments, command };
     rendered(include_str!("report.html"), &page)
 }
 
-fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
+fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<Experiment<'a>, Failure> {
+    let figures = result.rows.plots().iter().map(|plot| Figure::of_plot(plot, styles));
     Ok(Experiment {
         name: &result.experiment,
         question: with_code(&result.question),
@@ -75,10 +85,104 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
                 measured: words(&c.measured),
             })
             .collect(),
-        figures: result.rows.plots().iter().map(figure).collect::<Result<_, _>>()?,
+        figures: figures.collect::<Result<_, _>>()?,
+        host: host(result),
         blocks: blocks(&result.rows),
+        missing: match &result.rows {
+            ExperimentRows::Figures { .. } => MISSING,
+            _ => "",
+        },
         errors: error_summary(&result.rows).join(" "),
     })
+}
+
+/// Renders two documents side by side.
+///
+/// # Errors
+///
+/// If no experiment is in both.
+pub fn pair(documents: [(&str, &[ExperimentResult]); 2]) -> Result<String, Failure> {
+    let [(file_a, a), (file_b, b)] = documents;
+    let mut styles = Styles::default();
+    let (mut sections, mut changed) = (Vec::new(), Vec::new());
+    let mut met = [0, 0];
+    let mut claims_of_both = 0;
+    for one in a {
+        let Some(other) = b.iter().find(|b| b.experiment == one.experiment) else { continue };
+        let mut rows = Vec::new();
+        for claim in &one.claims {
+            let Some(now) = other.claims.iter().find(|now| now.id == claim.id) else { continue };
+            let said = |met: bool| if met { "met" } else { "not met" };
+            claims_of_both += 1;
+            met[0] += usize::from(claim.met);
+            met[1] += usize::from(now.met);
+            if claim.met != now.met {
+                changed.push(format!("`{}` ({}, then {})", claim.id, said(claim.met), said(now.met)));
+            }
+            rows.push([
+                claim.id.clone(),
+                words(&claim.published),
+                format!("{} ({})", words(&claim.measured), said(claim.met)),
+                format!("{} ({})", words(&now.measured), said(now.met)),
+            ]);
+        }
+        let pairs = one.rows.plots().iter().filter_map(|plot| {
+            let other = other.rows.plots().iter().find(|other| {
+                (&other.title, other.kind, &other.x.key, &other.y.key)
+                    == (&plot.title, plot.kind, &plot.x.key, &plot.y.key)
+            })?;
+            Some(plots::of_runs(&[(NAMES[0], plot), (NAMES[1], other)], &mut styles))
+        });
+        let charts: Vec<Chart> = pairs.collect();
+        let blocks = vec![Block::new("Claims", ["claim", "published", "A", "B"], rows)];
+        sections.push(Section::of(one.experiment.clone(), blocks, &charts)?);
+    }
+    if sections.is_empty() {
+        let names = |all: &[ExperimentResult]| {
+            all.iter().map(|result| result.experiment.clone()).collect::<Vec<_>>().join(", ")
+        };
+        return Err(Failure::usage(format!(
+            "{file_a} and {file_b}: have no experiment in common, but {} and {}; expected the same experiment in both",
+            names(a),
+            names(b)
+        )));
+    }
+    let changes = match &changed[..] {
+        [] => "none changed".to_owned(),
+        changed => format!("changed: {}", changed.join(", ")),
+    };
+    let verdict =
+        format!("Of {claims_of_both} claims in both, A meets {} and B {}; {changes}.", met[0], met[1]);
+    let run = |file: &str, results: &[ExperimentResult]| {
+        let names: Vec<&str> = results.iter().map(|result| &*result.experiment).collect();
+        let findings: Vec<&str> = match results {
+            [one] => vec![&one.finding],
+            _ => Vec::new(),
+        };
+        let version = results.first().map_or("", |result| &result.trimwise);
+        Run {
+            file: file.to_owned(),
+            what: format!("{}, trimwise {version}", names.join(", ")),
+            verdict: with_code(&findings.join(" ")),
+            command: super::repeat(results),
+        }
+    };
+    let settings = [a, b].map(|results| {
+        let first = results.first();
+        let of = |figure: &dyn Fn(&ExperimentResult) -> String| first.map_or(String::new(), figure);
+        vec![
+            ("version", of(&|result| result.trimwise.clone())),
+            ("repetitions", of(&|result| result.reps.to_string())),
+            ("seed", of(&|result| result.seed.to_string())),
+            ("host", of(&host)),
+        ]
+    });
+    Page::html(&verdict, [run(file_a, a), run(file_b, b)], settings, sections, Vec::new())
+}
+
+/// What an experiment ran on.
+fn host(result: &ExperimentResult) -> String {
+    result.kernel.as_ref().map_or("the model".to_owned(), |kernel| format!("Linux {}", kernel.title()))
 }
 
 #[cfg(test)]
@@ -91,11 +195,11 @@ mod tests {
         let mut result = experiment();
         result.question = "<script>alert(1)</script>".to_string();
         let page = html(&[result], "trimwise reproduce --all").unwrap();
-        assert!(page.contains("not met</td>") && page.contains("<td class=\"text\">check</td>"));
+        assert!(page.contains("not met</td>") && page.contains("data-label=\"role\">check</td>"));
         assert!(page.contains("fitted: the three numbers of each drive"), "why it is no check");
-        assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
+        assert!(page.contains("&lt;script&gt;") && !page.contains("<script>alert"));
         assert!(page.contains("2628.50"), "the published figure");
-        assert!(!page.contains("<svg"), "a table is not drawn");
+        assert!(!page.contains("<figure"), "a table is not drawn");
         if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_REPRODUCE") {
             std::fs::write(path, &page).unwrap();
         }
@@ -104,11 +208,10 @@ mod tests {
     #[test]
     fn figures_are_drawn_with_a_legend_and_their_numbers_below() {
         let page = html(&[plotted()], "trimwise reproduce plotted").unwrap();
-        assert_eq!(page.matches("<svg").count(), 3);
-        assert_eq!(page.matches("class=\"legend\"").count(), 3);
-        assert!(page.contains("execution time, s over device utilization, %"));
-        assert!(page.contains("(logarithmic)"));
-        assert!(page.contains("<td>171.5 ± 1.4 %</td>"), "{page}");
+        assert_eq!(page.matches("<figure class=\"chart\">").count(), 3);
+        assert_eq!(page.matches("<script type=\"application/json\">{\"kind\":").count(), 3);
+        assert!(page.contains("\"label\":\"execution time\",\"unit\":\"s\",\"log\":false"), "{page}");
+        assert!(page.contains(">171.5 ± 1.4 %</td>"), "{page}");
         if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_PLOTS") {
             std::fs::write(path, &page).unwrap();
         }

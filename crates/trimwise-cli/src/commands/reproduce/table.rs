@@ -56,7 +56,7 @@ pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
         ExperimentRows::Compared(pairs) => compared::blocks(pairs),
         ExperimentRows::Verdicts(rows) => verdicts::blocks(rows),
         ExperimentRows::Weeks(rows) => weeks::blocks(rows),
-        ExperimentRows::Plots(plots) => {
+        ExperimentRows::Plots(plots) | ExperimentRows::Figures { plots } => {
             plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect()
         }
     }

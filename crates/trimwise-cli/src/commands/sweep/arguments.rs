@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::arguments::{JsonArguments, whole};
+use crate::arguments::OutputArguments;
 
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
@@ -42,14 +42,9 @@ pub struct SweepArguments {
     #[arg(long, value_name = "K/N")]
     pub shard: Option<Shard>,
 
-    /// Runs at a time; the result is the same for any number [default: the number of cores, or fewer if memory is
-    /// short]
-    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
-    pub jobs: Option<u16>,
-
-    /// Where a summary goes
+    /// Where the results go
     #[command(flatten)]
-    pub json: JsonArguments,
+    pub output: OutputArguments,
 }
 
 /// A share of the cells: those of the groups `number - 1`, `number - 1 + of`, and so on.

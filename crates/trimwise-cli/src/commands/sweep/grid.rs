@@ -306,6 +306,11 @@ impl Grid {
         self.description.policies.len() as u64
     }
 
+    /// Cells that differ in nothing but policy, repetition and seed: their numbers follow each other too.
+    pub fn cells_per_case(&self) -> u64 {
+        self.cells_per_group() * u64::from(self.description.reps) * self.description.seeds.len() as u64
+    }
+
     /// The cell of this number: policies are innermost, then repetitions, seeds, utilizations, workloads, devices.
     pub fn place(&self, cell: u64) -> Place<'_> {
         let d = &self.description;

@@ -8,17 +8,21 @@ pub mod arguments;
 mod columns;
 mod folder;
 mod grid;
+pub mod report;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trimwise::compare::ledger::compare_with_off;
-use trimwise::compare::result::Cell;
+use trimwise::compare::result::{Cell, Measure};
+use trimwise::compare::summary::{Summary as CellSummary, SummaryRow};
+use trimwise::compare::verdict;
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
@@ -33,10 +37,10 @@ use folder::{Folder, Found, Outcome};
 use grid::{Grid, Place};
 
 /// What a sweep did, as `--json` writes it; the order of the keys is part of the format.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
     /// The version of trimwise.
-    trimwise: &'static str,
+    trimwise: Cow<'static, str>,
     /// The grid's file.
     grid: String,
     /// The folder.
@@ -63,13 +67,30 @@ pub struct Summary {
     parts: Vec<String>,
     /// The failed cells of the share.
     failures: Vec<FailedCell>,
+    /// What the finished cells of the grid say about each device, workload and utilization.
+    #[serde(default)]
+    cases: Vec<Case>,
     /// Why cells of the share are missing.
     #[serde(skip)]
     ended_by: Option<Failure>,
 }
 
+/// A workload on a device at a utilization, under each policy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Case {
+    device: String,
+    workload: String,
+    utilization_percent: u8,
+    /// What policies are judged by.
+    measure: Measure,
+    /// The policy to use; null if the runs cannot tell.
+    policy: Option<String>,
+    /// A row for each policy, as in the JSON of `compare`: medians over seeds and repetitions.
+    rows: Vec<SummaryRow>,
+}
+
 /// A cell without figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct FailedCell {
     cell: u64,
     device: String,
@@ -87,16 +108,21 @@ pub fn run(
     arguments: &SweepArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check(&arguments.output)?;
     let grid = Grid::read(&arguments.grid)?;
     let summary = if arguments.dry_run {
         Summary::of(&grid, arguments)
     } else {
         let folder = Folder::open(&arguments.out, &grid)?;
         let stop = on_signal(OnInterrupt::StopAndShow)?;
-        sweep(&grid, &folder, arguments, &stop)?
+        let mut summary = sweep(&grid, &folder, arguments, &stop)?;
+        if destinations.wants_report() || arguments.output.json.is_some() {
+            summary.cases = cases(&grid, &folder)?;
+        }
+        summary
     };
-    let text = destinations.deliver(&summary, || summary.text(arguments.dry_run))?;
+    let html = || report::html(&summary);
+    let text = destinations.deliver_with_report(&summary, html, || summary.text(arguments.dry_run))?;
     let failure = summary.ended_by.clone().or_else(|| summary.failure());
     match failure {
         None => Ok(text),
@@ -129,7 +155,7 @@ fn sweep(
         }
     }
     let largest = grid.devices().map(pool::memory_of_run).max().unwrap_or_default();
-    let jobs = arguments.jobs.map_or_else(|| pool::default_jobs(largest), usize::from);
+    let jobs = arguments.output.jobs.map_or_else(|| pool::default_jobs(largest), usize::from);
     let progress = Progress::of(left.len(), "cells");
     let (ran, ended_by) = pool::run_finished(jobs, left.len(), |index| {
         if stop.load(Ordering::SeqCst) {
@@ -164,6 +190,7 @@ fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
             cell.latency_quantiles_ns.clear();
             if let Some(device) = &mut cell.device_stats {
                 device.timeline.clear();
+                device.blocks = None;
             }
             Outcome::Result(Box::new(cell))
         }
@@ -223,6 +250,33 @@ fn rows_of(grid: &Grid, folder: &Folder, cells: std::ops::Range<u64>) -> Result<
     Ok(rows)
 }
 
+/// Summarises the finished cells of each device, workload and utilization: their numbers follow each other.
+fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
+    let per_case = grid.cells_per_case();
+    let mut cases = Vec::new();
+    for begin in (0..grid.description.cells).step_by(per_case as usize) {
+        let mut cells = Vec::new();
+        for cell in begin..begin + per_case {
+            if let Found::Done(Outcome::Result(result)) = folder.look(cell)? {
+                cells.push(*result);
+            }
+        }
+        compare_with_off(&mut cells);
+        let summary = CellSummary::of(&cells);
+        let Some(verdict) = verdict::of_summary(&summary) else { continue };
+        let Place { device, workload, plan, .. } = grid.place(begin);
+        cases.push(Case {
+            device: device.0.to_owned(),
+            workload: workload.to_owned(),
+            utilization_percent: plan.utilization_percent,
+            measure: summary.measure,
+            policy: verdict.policy,
+            rows: summary.rows(),
+        });
+    }
+    Ok(cases)
+}
+
 /// A row, as [`columns`] find its figures.
 fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, Failure> {
     let Place { device, policy, workload, plan, seed, rep } = grid.place(cell);
@@ -270,7 +324,7 @@ impl Summary {
         let shard_cells =
             (0..groups).filter(|&group| share.has(group)).count() as u64 * grid.cells_per_group();
         Self {
-            trimwise: trimwise::VERSION,
+            trimwise: trimwise::VERSION.into(),
             grid: grid.file.clone(),
             out: arguments.out.display().to_string(),
             product: description.product(),
@@ -284,6 +338,7 @@ impl Summary {
             missing_cells: description.cells,
             parts: Vec::new(),
             failures: Vec::new(),
+            cases: Vec::new(),
             ended_by: None,
         }
     }

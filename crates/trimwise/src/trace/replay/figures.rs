@@ -133,6 +133,8 @@ impl Sampler {
             stale_units,
             host_units_written: stats.host_units_written,
             nand_units_written: stats.nand_units.total(),
+            gc_units_copied: Some(stats.nand_units.gc),
+            trim_busy_ns: Some(stats.busy_ns.trim),
         });
         if self.samples.len() >= SAMPLES_MAX {
             let mut number = 0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trimwise::compare::ledger::{CellLedger, compare_with_off};
 use trimwise::compare::result::{
-    Cell, DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures,
+    BlockMap, BlockShares, Cell, DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures,
 };
 use trimwise::policy::Ledger;
 use trimwise::units::SimDuration;
@@ -43,6 +43,8 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             stale_units: stale * i / 50,
             host_units_written: 42_000 * i,
             nand_units_written: (42_000.0 * wa) as u64 * i,
+            gc_units_copied: Some((42_000.0 * (wa - 1.0)) as u64 * i),
+            trim_busy_ns: Some(trim_ns * i / 50),
         })
         .collect();
     let busy = [
@@ -107,9 +109,23 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             stale_units_end: Some(stale / 2),
             busy_ns,
             timeline,
+            blocks: Some(BlockMap {
+                superblocks: 6,
+                before: shares(0),
+                after: shares(stale as u16 % 1000 / 2),
+            }),
         }),
         latency,
         latency_quantiles_ns,
+    }
+}
+
+/// Three groups of blocks.
+fn shares(stale: u16) -> BlockShares {
+    BlockShares {
+        in_use_permille: vec![500, 250, 0],
+        stale_permille: vec![stale, stale / 2, 0],
+        invalid_permille: vec![0, 250, 1000],
     }
 }
 

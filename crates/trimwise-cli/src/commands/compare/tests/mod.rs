@@ -488,7 +488,8 @@ fn checked(devices: &[&str], policies: &[&str], reps: u32, noisy: bool) -> Compa
     let with = |of: &dyn Fn(&str, &str, u32) -> Cell, policies: &[&str]| all(devices, policies, reps, of);
     let mut comparison =
         comparison(with(&|device, policy, rep| modelled(device, policy, rep, noisy), policies));
-    comparison.settings.linux = Some(Linux { version: "6.12".to_owned(), stands_for: "Linux 6.1 and later" });
+    comparison.settings.linux =
+        Some(Linux { version: "6.12".to_owned(), stands_for: "Linux 6.1 and later".into() });
     let cells =
         with(&|device, policy, rep| on_kernel("kernel:6.12:ext4", device, policy, rep), &policies[..2]);
     comparison.add_check(check_of("6.12:ext4", policies, cells));

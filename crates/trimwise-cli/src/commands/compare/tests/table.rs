@@ -15,7 +15,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
     compare_with_off(&mut cells);
     let in_model = cells[0].target == "model";
     Comparison {
-        trimwise: "0.0.0-test",
+        trimwise: "0.0.0-test".into(),
         seed: 7,
         settings: Settings {
             workload: "mail.pmrc".into(),
@@ -23,7 +23,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             utilization_percent: in_model.then_some(80),
             linux: in_model.then(|| Linux {
                 version: "6.1".into(),
-                stands_for: DiscardGeneration::WorkerRunningOn.kernels(),
+                stands_for: DiscardGeneration::WorkerRunningOn.kernels().into(),
             }),
             host_memory_bytes: in_model.then_some(8 << 30),
             kernel: None,
@@ -176,5 +176,5 @@ fn over_days() {
     assert!(comparison.verdict.text.ends_with(unswept), "{}", comparison.verdict.text);
     insta::assert_snapshot!(text);
     let page = html(&comparison).unwrap();
-    assert!(page.contains("<h3>Days</h3>") && page.contains("7, server") && page.contains(" d\n"));
+    assert!(page.contains("<h3>Days</h3>") && page.contains("7, server") && page.contains("\"unit\":\"d\""));
 }

@@ -1,0 +1,412 @@
+//! The charts of `compare`: of one run, or of two with the second beside the first.
+
+use trimwise::compare::result::{BlockShares, Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
+use trimwise::compare::statistics::median;
+use trimwise::compare::summary::{DeviceSummary, PolicySummary};
+use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::workload::latency::Operation;
+use trimwise_lab::plot::Axis;
+
+use crate::figures;
+use crate::report::chart::{
+    Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Style, Styles,
+};
+
+/// A device in one or two runs, with the name of the run.
+pub type Runs<'a> = &'a [(&'a str, &'a DeviceSummary<'a>)];
+
+/// Makes the charts of a device.
+pub fn of(runs: Runs, measure: Measure, styles: &mut Styles) -> Vec<Chart> {
+    let mut charts = Charts { runs, styles };
+    let is_trace = charts.cells().any(figures::is_trace);
+    let mut all = vec![charts.judged(measure)];
+    match measure {
+        _ if is_trace || charts.is_spread() => {}
+        Measure::Total | Measure::Waiting | Measure::MeanLatency | Measure::Latency(..) => {
+            all.push(charts.phases());
+        }
+        Measure::Fsync | Measure::Write => all.push(charts.operations()),
+    }
+    all.extend([charts.latency(), charts.writes(), charts.stale(), charts.blocks()]);
+    all.extend([charts.busy(), charts.write_amplification()]);
+    all.retain(|chart| !chart.is_empty());
+    all
+}
+
+struct Charts<'a> {
+    runs: Runs<'a>,
+    styles: &'a mut Styles,
+}
+
+/// The axis of the policies, which need no title.
+const POLICIES: Axis = Axis::linear("policy", "", "");
+
+/// Causes of device time in the order of their parts, with their names.
+const CAUSES: [(&str, &str); 11] = [
+    ("link", "host link"),
+    ("controller", "controller"),
+    ("write_path", "write path"),
+    ("read_host", "reads for the host"),
+    ("program_host", "programs for the host"),
+    ("read_gc", "reads for GC"),
+    ("program_gc", "programs for GC"),
+    ("erase", "erases"),
+    ("read_map", "reads of the map"),
+    ("flush", "flushes"),
+    ("trim", "TRIM"),
+];
+
+impl<'a> Charts<'a> {
+    fn cells(&self) -> impl Iterator<Item = &'a Cell> + use<'a> {
+        self.runs.iter().flat_map(|(_, device)| &device.policies).flat_map(|p| p.runs.iter().copied())
+    }
+
+    /// Each policy of each run with its name and style; the runs of a policy one after the other.
+    fn policies(&mut self) -> Vec<(String, Style, &'a PolicySummary<'a>)> {
+        let mut names: Vec<&str> = Vec::new();
+        for (_, device) in self.runs {
+            for p in &device.policies {
+                if !names.contains(&p.policy) {
+                    names.push(p.policy);
+                }
+            }
+        }
+        let mut all = Vec::new();
+        for name in names {
+            for (number, (run, device)) in self.runs.iter().enumerate() {
+                let Some(p) = device.policy(name) else { continue };
+                all.push(match self.runs {
+                    [_] => (name.to_owned(), self.styles.of(name), p),
+                    _ => (format!("{name} ({run})"), self.styles.in_run(name, number), p),
+                });
+            }
+        }
+        all
+    }
+
+    /// Whether the workload was spread over days.
+    fn is_spread(&self) -> bool {
+        self.cells().any(|run| run.days.is_some())
+    }
+
+    fn time_axis(&self) -> (Axis, f64) {
+        if self.is_spread() {
+            (Axis::linear("at_d", "time since the workload began", "d"), 86_400e9)
+        } else {
+            (Axis::linear("at_s", "time since the workload began", "s"), 1e9)
+        }
+    }
+
+    /// What policies are judged by.
+    fn judged(&mut self, measure: Measure) -> Chart {
+        let label = match measure {
+            Measure::Total => "duration of the workload",
+            Measure::Waiting => "time spent in operations",
+            Measure::Fsync => "time of the fsync",
+            Measure::Write => "time of the write",
+            Measure::MeanLatency => "mean latency",
+            Measure::Latency(..) => "latency",
+        };
+        let rows: Vec<Dot> = self
+            .policies()
+            .into_iter()
+            .map(|(name, style, p)| {
+                let interval = p.time_s.interval();
+                Dot {
+                    name,
+                    style,
+                    value: p.time_s.median(),
+                    interval: (interval.confidence > 0.0 && !p.time_s.is_exact())
+                        .then_some((interval.low, interval.high)),
+                    runs: if p.time_s.is_exact() { Vec::new() } else { p.time_s.values().to_vec() },
+                    figure: figures::time(p.time_s.median()),
+                }
+            })
+            .collect();
+        let caption = if rows.iter().any(|row| row.interval.is_some()) {
+            "The marker is the median of the repetitions, the thick line its 95 % confidence interval; thin strokes are \
+             the repetitions. Further left is better."
+        } else {
+            "The marker is the median of the repetitions. Further left is better."
+        };
+        Chart {
+            title: match measure {
+                Measure::Latency(..) => format!("Latency {measure}"),
+                _ => capitalised(label),
+            },
+            caption: caption.to_owned(),
+            drawing: Drawing::Dots { x: Axis::linear("seconds", label, "s"), y: POLICIES, rows },
+        }
+    }
+
+    fn bars(&mut self, title: &str, x: Axis, caption: &str, row: impl Fn(&PolicySummary) -> Row) -> Chart {
+        let mut rows = Vec::new();
+        for (name, _, p) in self.policies() {
+            let (parts, figure) = row(p);
+            let part = |(name, value): (String, f64)| {
+                let fill = self.styles.fill(&name);
+                let named = CAUSES.iter().find(|(cause, _)| *cause == name);
+                Part { name: named.map_or(name, |(_, words)| (*words).to_owned()), fill, value }
+            };
+            rows.push(Bar { name, style: None, parts: parts.into_iter().map(part).collect(), figure });
+        }
+        rows.retain(|bar| bar.parts.iter().any(|part| part.value > 0.0));
+        let drawing = Drawing::Bars { x, y: POLICIES, rows };
+        Chart { title: title.to_owned(), caption: caption.to_owned(), drawing }
+    }
+
+    fn phases(&mut self) -> Chart {
+        self.bars(
+            "Time of each phase",
+            Axis::linear("seconds", "duration", "s"),
+            "Medians over the repetitions; shorter is better.",
+            |p| {
+                let of = |name: &str, figure: fn(&PostmarkFigures) -> f64| {
+                    (name.to_owned(), p.median_of(|c| c.postmark().map_or(0.0, figure)))
+                };
+                let parts = vec![
+                    of("creation", |p| p.creation_alone_s),
+                    of("transactions", |p| p.transactions_s),
+                    of("deletion", |p| p.deletion_alone_s),
+                ];
+                (parts, figures::time(p.time_s.median()))
+            },
+        )
+    }
+
+    /// Operations of a workload that times them, one after another.
+    fn operations(&mut self) -> Chart {
+        self.bars(
+            "Time of the operations",
+            Axis::linear("seconds", "duration", "s"),
+            "Medians over the repetitions; shorter is better.",
+            |p| {
+                let of = |cell: &Cell| match &cell.workload {
+                    WorkloadFigures::Append(f) => [("unlink", f.unlink_ns), ("fsync", f.fsync_ns)],
+                    WorkloadFigures::FullWrite(f) => {
+                        [("fsync", f.fsync_ns.unwrap_or(0)), ("write", f.write_ns)]
+                    }
+                    _ => [("", 0), ("", 0)],
+                };
+                let Some(names) = p.runs.first().map(|run| of(run).map(|(name, _)| name)) else {
+                    return (Vec::new(), String::new());
+                };
+                let parts = [0, 1].map(|i| (names[i].to_owned(), p.median_of(|c| of(c)[i].1 as f64 / 1e9)));
+                let sum = parts.iter().map(|(_, seconds)| seconds).sum();
+                (parts.to_vec(), figures::time(sum))
+            },
+        )
+    }
+
+    fn write_amplification(&mut self) -> Chart {
+        let bar = |(name, style, p): (String, Style, &PolicySummary)| {
+            let wa = p.device_median_of(|d| d.write_amplification)?;
+            Some(Bar::new(&name, style, wa, format!("{wa:.2}")))
+        };
+        let rows = self.policies().into_iter().filter_map(bar).collect();
+        let x = Axis::linear("write_amplification", "write amplification", "NAND units per host unit");
+        Chart {
+            title: "Write amplification".to_owned(),
+            caption: "Units programmed into flash for each unit that the host wrote; 1 is the least without compression."
+                .to_owned(),
+            drawing: Drawing::Bars { x, y: POLICIES, rows },
+        }
+    }
+
+    /// Device time by cause: what the host asked for first, then garbage collection, the rest, and TRIM.
+    fn busy(&mut self) -> Chart {
+        let figures_of = self.cells().filter_map(|c| c.device_stats.as_ref());
+        let mut causes: Vec<String> = figures_of
+            .flat_map(|d| &d.busy_ns)
+            .filter(|(_, ns)| **ns > 0)
+            .map(|(cause, _)| cause.to_string())
+            .collect();
+        causes.sort_by_key(|cause| {
+            let known = CAUSES.iter().position(|(known, _)| known == cause);
+            (known.unwrap_or(CAUSES.len()), cause.clone())
+        });
+        causes.dedup();
+        self.bars(
+            "Device time by cause",
+            Axis::linear("busy_s", "device time", "s"),
+            "Medians, summed over the device's parts, which work in parallel: the sum can exceed the duration.",
+            |p| {
+                let of = |cause: &String| {
+                    let ns = p.device_median_of(|d| d.busy_ns.get(&**cause).copied().unwrap_or(0) as f64);
+                    (cause.clone(), ns.unwrap_or(0.0) / 1e9)
+                };
+                let parts: Vec<(String, f64)> = causes.iter().map(of).collect();
+                let sum = parts.iter().map(|(_, seconds)| seconds).sum();
+                (parts, figures::time(sum))
+            },
+        )
+    }
+
+    /// What was written over time, a panel for each policy.
+    fn writes(&mut self) -> Chart {
+        let (x, unit_ns) = self.time_axis();
+        let panel = |(name, style, p): (String, Style, &PolicySummary)| {
+            let samples = &p.runs.first()?.device_stats.as_ref()?.timeline;
+            let mut points: Vec<Point> = Vec::new();
+            let mut copies = Vec::new();
+            let mut spans = Vec::new();
+            for (a, b) in samples.iter().zip(samples.iter().skip(1)).filter(|(a, b)| b.at_ns > a.at_ns) {
+                let passed_s = (b.at_ns - a.at_ns) as f64 / 1e9;
+                let rate = |units: u64| units as f64 * UNIT_BYTES as f64 / 1e6 / passed_s;
+                let middle = (a.at_ns + b.at_ns) as f64 / 2.0 / unit_ns;
+                points.push((middle, rate(b.host_units_written.saturating_sub(a.host_units_written)), None));
+                let since = |b: Option<u64>, a: Option<u64>| Some(b?.saturating_sub(a?));
+                copies.extend(since(b.gc_units_copied, a.gc_units_copied).map(|units| (middle, rate(units))));
+                let trim_s = since(b.trim_busy_ns, a.trim_busy_ns).unwrap_or(0) as f64 / 1e9;
+                if trim_s > 0.0 {
+                    let said = format!("{} of device time", figures::time(trim_s));
+                    let (from, to) = (a.at_ns as f64 / unit_ns, b.at_ns as f64 / unit_ns);
+                    spans.push((from, to, (trim_s / passed_s).min(1.0), said));
+                }
+            }
+            (!points.is_empty()).then(|| Panel {
+                title: name,
+                series: vec![Series { name: "written by the host".to_owned(), style, points }],
+                areas: vec![Area {
+                    name: "copied by garbage collection".to_owned(),
+                    fill: "program-gc".to_owned(),
+                    points: copies,
+                }],
+                bands: vec![Band { name: "TRIM".to_owned(), fill: "trim".to_owned(), spans }],
+            })
+        };
+        let panels = self.policies().into_iter().filter_map(panel).collect();
+        Chart {
+            title: "Writes, garbage collection and TRIM over time".to_owned(),
+            caption: "Where the drive worked on TRIMs the ground is shaded, darker the more of the time. First repetition."
+                .to_owned(),
+            drawing: Drawing::Lines { x, y: Axis::linear("mb_per_s", "written", "MB/s"), panels },
+        }
+    }
+
+    /// What the drive's blocks held before and after.
+    fn blocks(&mut self) -> Chart {
+        let mut panels = Vec::new();
+        let mut most = 1;
+        for (name, _, p) in self.policies() {
+            let map = p.runs.first().and_then(|run| run.device_stats.as_ref()?.blocks.as_ref());
+            let Some(map) = map else { continue };
+            for (when, shares) in [("before", &map.before), ("after", &map.after)] {
+                let BlockShares { in_use_permille, stale_permille, invalid_permille } = shares;
+                let parts = in_use_permille.iter().zip(stale_permille).zip(invalid_permille);
+                let block = |((&in_use, &stale), &invalid): ((&u16, &u16), &u16)| {
+                    let free = 1000u16.saturating_sub(in_use.saturating_add(stale).saturating_add(invalid));
+                    vec![in_use, stale, invalid, free]
+                };
+                let blocks: Vec<Vec<u16>> = parts.map(block).collect();
+                most = most.max(map.superblocks.div_ceil(blocks.len().max(1) as u64));
+                panels.push(BlocksPanel { title: format!("{name}, {when}"), blocks });
+            }
+        }
+        let part = |name: &str| Part { name: name.to_owned(), fill: self.styles.fill(name), value: 0.0 };
+        let parts = ["in use", "stale", "invalid", "free"].map(part).to_vec();
+        let unit = if most == 1 { "superblocks" } else { "groups of superblocks" };
+        let of = if most == 1 { String::new() } else { format!(" (up to {most} neighbours)") };
+        Chart {
+            title: "The drive's blocks before and after the workload".to_owned(),
+            caption: format!(
+                "Each bar is a {}{of}. In use: the file system needs it. Stale: free in the file system, still valid in \
+                 the drive. Invalid: to be erased. First repetition.",
+                if most == 1 { "superblock" } else { "group of superblocks" }
+            ),
+            drawing: Drawing::Blocks {
+                x: Axis::linear("superblocks", "place in the drive", unit),
+                y: Axis::linear("share_percent", "share", "%"),
+                parts,
+                panels,
+            },
+        }
+    }
+
+    fn stale(&mut self) -> Chart {
+        let (x, unit_ns) = self.time_axis();
+        let gib = |units: u64| units as f64 * UNIT_BYTES as f64 / Bytes::gib(1).0 as f64;
+        let line = |(name, style, p): (String, Style, &PolicySummary)| {
+            let timeline = p.runs.first().and_then(|c| c.device_stats.as_ref()).map(|d| &d.timeline);
+            let points: Vec<Point> = timeline
+                .into_iter()
+                .flatten()
+                .map(|s| (s.at_ns as f64 / unit_ns, gib(s.stale_units), None))
+                .collect();
+            Series { name, style, points }
+        };
+        let series = self.policies().into_iter().map(line).collect();
+        Chart::lines(
+            "Stale space over time",
+            x,
+            Axis::linear("stale_gib", "stale space", "GiB"),
+            series,
+            "Free in the file system, but still valid to the device, which copies it around: what TRIM is for. First \
+             repetition.",
+        )
+    }
+
+    /// The share of operations that took longer, a panel for each kind. At the slowest stands the share of one operation.
+    fn latency(&mut self) -> Chart {
+        const OPERATIONS: [Operation; 6] = [
+            Operation::Fsync,
+            Operation::Write,
+            Operation::Read,
+            Operation::Append,
+            Operation::Create,
+            Operation::Unlink,
+        ];
+        let mut panels: Vec<Panel> = Vec::new();
+        for operation in OPERATIONS {
+            let lines = self.policies().into_iter().map(|(name, style, p)| {
+                let points = exceedance(p, operation);
+                Series { name, style, points }
+            });
+            let series: Vec<Series> = lines.filter(|line| !line.points.is_empty()).collect();
+            if !series.is_empty() {
+                panels.push(Panel {
+                    title: operation.name().to_owned(),
+                    series,
+                    areas: Vec::new(),
+                    bands: Vec::new(),
+                });
+            }
+        }
+        let x = Axis::log("latency_ns", "latency", "ns");
+        let y = Axis::log("slower_percent", "share of operations that took longer", "%");
+        Chart {
+            title: "Latency".to_owned(),
+            caption: "Medians of the repetitions at twelve quantiles, joined by straight lines; the last point is the \
+                      slowest operation. Further left and lower is better."
+                .to_owned(),
+            drawing: Drawing::Lines { x, y, panels },
+        }
+    }
+}
+
+/// Latencies, and the share of operations that took longer, in percent.
+fn exceedance(p: &PolicySummary, operation: Operation) -> Vec<Point> {
+    let name = operation.name();
+    let recorded = |c: &&Cell| Some((c.latency.get(name)?.count, c.latency_quantiles_ns.get(name)?.clone()));
+    let runs: Vec<(u64, Vec<u64>)> = p.runs.iter().filter_map(recorded).collect();
+    let count = runs.iter().map(|(count, _)| *count).min().unwrap_or(0).max(1) as f64;
+    let mut points = Vec::new();
+    for (q, quantile) in QUANTILES.iter().enumerate() {
+        let slower = if *quantile < 1.0 { 1.0 - quantile } else { 1.0 / count };
+        // Of few operations the far quantiles are the slowest.
+        if *quantile < 1.0 && slower * count < 1.0 {
+            continue;
+        }
+        let values: Vec<f64> = runs.iter().filter_map(|(_, all)| all.get(q)).map(|ns| *ns as f64).collect();
+        points.extend(median(&values).map(|ns| (ns.max(1.0), slower * 100.0, None)));
+    }
+    points
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+}
+
+/// The parts of a bar, and the figure at its end.
+type Row = (Vec<(String, f64)>, String);

@@ -1,0 +1,82 @@
+//! `trimwise report`: makes the report of saved JSON documents, of one or of two side by side.
+
+mod documents;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use trimwise_lab::failure::Failure;
+
+use crate::arguments::OutputArguments;
+use crate::commands::{bench, compare, reproduce, sweep};
+use crate::output::Destinations;
+use documents::Document;
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise compare --json a.json\n  \
+    trimwise report a.json --out a.html\n  \
+    trimwise compare --linux 5.10 --json b.json\n  \
+    trimwise report a.json b.json --out both.html\n\n\
+    Two documents are of the same command and have something in common: a policy on a device, an experiment,\n\
+    a test, a case of a grid.")]
+pub struct ReportArguments {
+    /// Saved JSON of `compare`, `reproduce`, `bench` or `sweep`; a second one is shown beside the first
+    #[arg(value_name = "FILE.json", required = true, num_args = 1..=2)]
+    pub documents: Vec<PathBuf>,
+
+    /// The report: one HTML file, nothing else needed
+    #[arg(long, short = 'o', value_name = "FILE.html")]
+    pub out: PathBuf,
+
+    /// Replace the file of --out if it exists
+    #[arg(long, short = 'f')]
+    pub force: bool,
+}
+
+/// Runs the command and returns what to print.
+pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
+    let output = OutputArguments { force: arguments.force, ..OutputArguments::default() };
+    let destinations = Destinations::check(&output)?;
+    destinations.expect_apart("--out", &arguments.out)?;
+    Destinations::check_file("--out", &arguments.out, arguments.force)?;
+    let read = arguments.documents.iter().map(|path| Ok((path.display().to_string(), Document::read(path)?)));
+    let read: Vec<(String, Document)> = read.collect::<Result<_, Failure>>()?;
+    let html = html(&read)?;
+    destinations.write_result("--out", &arguments.out, &html)?;
+    Ok(format!("Report: {}\n", arguments.out.display()))
+}
+
+fn html(read: &[(String, Document)]) -> Result<String, Failure> {
+    match read {
+        [(_, one)] => match one {
+            Document::Compare(comparison) => compare::report::html(comparison),
+            Document::Reproduce(results) => reproduce::report::html(results, &reproduce::repeat(results)),
+            Document::Bench(report) => bench::report::html(report),
+            Document::Map(report) => bench::map::html(report),
+            Document::Sweep(summary) => sweep::report::html(summary),
+        },
+        [(a, one), (b, other)] => match (one, other) {
+            (Document::Compare(one), Document::Compare(other)) => {
+                compare::report::pair([(a, one), (b, other)])
+            }
+            (Document::Reproduce(one), Document::Reproduce(other)) => {
+                reproduce::report::pair([(a, one), (b, other)])
+            }
+            (Document::Bench(one), Document::Bench(other)) => bench::report::pair([(a, one), (b, other)]),
+            (Document::Sweep(one), Document::Sweep(other)) => sweep::report::pair([(a, one), (b, other)]),
+            (Document::Map(_), Document::Map(_)) => Err(Failure::usage(format!(
+                "{a} and {b}: two maps of `bench --map` are not shown side by side; expected one of them"
+            ))),
+            _ => Err(Failure::usage(format!(
+                "{a} is of `{}`, {b} of `{}`; expected two documents of the same command",
+                one.command(),
+                other.command()
+            ))),
+        },
+        _ => Err(Failure::usage("report: expected one or two documents")),
+    }
+}

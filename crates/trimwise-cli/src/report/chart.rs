@@ -1,0 +1,448 @@
+//! Charts as data. `page.js` draws them at the width of the reader's screen or paper; the same values are in tables for
+//! readers without scripts.
+//!
+//! A name has one [`Style`] in a page, which [`Styles`] hands out: colour, dashes and marker, so that lines that lie on
+//! each other can be told apart. Colours of causes (host, garbage collection, TRIM...) are others and have names.
+
+use serde::Serialize;
+use trimwise_lab::plot::Axis;
+
+use crate::figures::{NONE, nanoseconds, significant};
+use crate::table::plot::{Block, with_unit};
+
+/// How many colours, dashes and markers `page.js` has.
+const COLOURS: usize = 8;
+const DASHES: usize = 8;
+
+/// Colours that a few names always have, so that they are the same in every report.
+const RESERVED: [&[&str]; 3] = [&["off", "nodiscard"], &["commit", "discard"], &["ideal"]];
+
+/// How a line, its points and its bars look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Style {
+    colour: usize,
+    dash: usize,
+    marker: usize,
+    /// Whether markers are outlines, as those of the second of two runs are.
+    hollow: bool,
+}
+
+/// The styles of a page.
+#[derive(Debug, Default)]
+pub struct Styles {
+    names: Vec<String>,
+    parts: Vec<String>,
+}
+
+impl Styles {
+    /// The style of a name: always the same.
+    pub fn of(&mut self, name: &str) -> Style {
+        let (colour, round) = self.place(name);
+        Style { colour, dash: (colour + round) % DASHES, marker: colour, hollow: false }
+    }
+
+    /// The style of a name in one of two runs: the colour says whose it is, the dashes in which run.
+    pub fn in_run(&mut self, name: &str, run: usize) -> Style {
+        let (colour, round) = self.place(name);
+        Style { colour, dash: (2 * round + run) % DASHES, marker: colour, hollow: run > 0 }
+    }
+
+    /// The colour, and how often the colours were all used up before.
+    fn place(&mut self, name: &str) -> (usize, usize) {
+        if let Some(at) = RESERVED.iter().position(|names| names.contains(&name)) {
+            return (at, 0);
+        }
+        let others = COLOURS - RESERVED.len();
+        let at = position(&mut self.names, name);
+        (RESERVED.len() + at % others, at / others)
+    }
+
+    /// The fill of a bar's part: a cause's own, or one for this name.
+    pub fn fill(&mut self, name: &str) -> String {
+        let plain = name.replace(['_', ' '], "-");
+        if CAUSES.contains(&&*plain) {
+            return plain;
+        }
+        format!("part{}", position(&mut self.parts, name) % PARTS)
+    }
+}
+
+/// Where a name stands in the list, which it enters if it is new.
+fn position(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
+}
+
+/// The causes that have a fill of their own.
+const CAUSES: [&str; 15] = [
+    "link",
+    "controller",
+    "write-path",
+    "read-host",
+    "program-host",
+    "read-gc",
+    "program-gc",
+    "read-map",
+    "erase",
+    "trim",
+    "flush",
+    "in-use",
+    "stale",
+    "invalid",
+    "free",
+];
+
+/// Fills of other parts.
+const PARTS: usize = 8;
+
+/// A chart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chart {
+    /// What it shows.
+    #[serde(skip)]
+    pub title: String,
+    /// How to read it.
+    #[serde(skip)]
+    pub caption: String,
+    /// What is drawn.
+    #[serde(flatten)]
+    pub drawing: Drawing,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Drawing {
+    /// Lines over a number; panels share their axes.
+    Lines { x: Axis, y: Axis, panels: Vec<Panel> },
+    /// Horizontal bars from zero.
+    Bars { x: Axis, y: Axis, rows: Vec<Bar> },
+    /// A point with its interval in each row.
+    Dots { x: Axis, y: Axis, rows: Vec<Dot> },
+    /// Coloured cells, rows from bottom to top.
+    Heat { x: Axis, y: Axis, value: Axis, panels: Vec<HeatPanel> },
+    /// What blocks hold: in each a bar of parts that fills it.
+    Blocks { x: Axis, y: Axis, parts: Vec<Part>, panels: Vec<BlocksPanel> },
+}
+
+/// One of several charts with the same axes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Panel {
+    /// Its title; empty if it is the only one.
+    pub title: String,
+    /// Lines.
+    pub series: Vec<Series>,
+    /// Areas from zero, behind the lines.
+    pub areas: Vec<Area>,
+    /// Stretches of the x axis that are shaded.
+    pub bands: Vec<Band>,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// How it looks.
+    pub style: Style,
+    /// Its points.
+    pub points: Vec<Point>,
+}
+
+/// A point: x, y, and the ends of its interval if it has one.
+pub type Point = (f64, f64, Option<(f64, f64)>);
+
+/// An area from zero.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Area {
+    /// Its name.
+    pub name: String,
+    /// Its fill.
+    pub fill: String,
+    /// x and y.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Shaded stretches.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Band {
+    /// What went on there.
+    pub name: String,
+    /// Their fill.
+    pub fill: String,
+    /// From, to, how strong from 0 to 1, and in words how much.
+    pub spans: Vec<(f64, f64, f64, String)>,
+}
+
+/// A part of a bar.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Its name.
+    pub name: String,
+    /// Its fill.
+    pub fill: String,
+    /// How long it is.
+    pub value: f64,
+}
+
+/// A bar.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bar {
+    /// Its name, above it.
+    pub name: String,
+    /// Its colour if it is not made of parts.
+    pub style: Option<Style>,
+    /// Its parts from left to right.
+    pub parts: Vec<Part>,
+    /// The figure at its end.
+    pub figure: String,
+}
+
+impl Bar {
+    /// A bar of one part.
+    pub fn new(name: &str, style: Style, value: f64, figure: String) -> Self {
+        let parts = vec![Part { name: name.to_owned(), fill: String::new(), value }];
+        Self { name: name.to_owned(), style: Some(style), parts, figure }
+    }
+}
+
+/// A value with its interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Dot {
+    /// Its name, above it.
+    pub name: String,
+    /// How it looks.
+    pub style: Style,
+    /// The median.
+    pub value: f64,
+    /// The ends of its interval, if it is known.
+    pub interval: Option<(f64, f64)>,
+    /// The repetitions.
+    pub runs: Vec<f64>,
+    /// The figure at its end.
+    pub figure: String,
+}
+
+/// A heat map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeatPanel {
+    /// Above it.
+    pub title: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Name and cells of each row.
+    pub rows: Vec<(String, Vec<Cell>)>,
+}
+
+/// A cell of a heat map.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cell {
+    /// In the unit of the map.
+    Value(f64),
+    /// Beyond what the device can do.
+    Saturated,
+    /// Nothing was measured there.
+    Empty,
+}
+
+/// What the blocks of a drive hold.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BlocksPanel {
+    /// Above it.
+    pub title: String,
+    /// The share of each part in each block, in thousandths.
+    pub blocks: Vec<Vec<u16>>,
+}
+
+/// Rows of a table of values. More do not help anybody.
+const ROWS_MAX: usize = 60;
+
+impl Chart {
+    /// The chart of lines without panels.
+    pub fn lines(
+        title: impl Into<String>,
+        x: Axis,
+        y: Axis,
+        series: Vec<Series>,
+        caption: impl Into<String>,
+    ) -> Self {
+        let panel = Panel { title: String::new(), series, areas: Vec::new(), bands: Vec::new() };
+        Self {
+            title: title.into(),
+            caption: caption.into(),
+            drawing: Drawing::Lines { x, y, panels: vec![panel] },
+        }
+    }
+
+    /// Whether there is anything to draw.
+    pub fn is_empty(&self) -> bool {
+        match &self.drawing {
+            Drawing::Lines { panels, .. } => {
+                panels.iter().all(|p| p.series.iter().all(|s| s.points.is_empty()) && p.areas.is_empty())
+            }
+            Drawing::Bars { rows, .. } => rows.is_empty(),
+            Drawing::Dots { rows, .. } => rows.is_empty(),
+            Drawing::Heat { panels, .. } => panels.iter().all(|p| p.rows.is_empty()),
+            Drawing::Blocks { panels, .. } => panels.iter().all(|p| p.blocks.is_empty()),
+        }
+    }
+
+    /// Its values as a table; `None` if they are too many to be read.
+    pub fn values(&self) -> Option<Block> {
+        let mut header;
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        match &self.drawing {
+            Drawing::Lines { x, y, panels } => {
+                header = vec!["".to_owned(), said(x), said(y)];
+                for (panel, s) in panels.iter().flat_map(|p| p.series.iter().map(move |s| (p, s))) {
+                    for (at, value, interval) in &s.points {
+                        let name = if panel.title.is_empty() { s.name.clone() } else { panel.title.clone() };
+                        let interval = interval
+                            .map_or(String::new(), |(l, h)| format!(" ({} to {})", shown(l, y), shown(h, y)));
+                        rows.push(vec![name, shown(*at, x), shown(*value, y) + &interval]);
+                    }
+                }
+            }
+            Drawing::Bars { x, rows: bars, .. } => {
+                let mut parts: Vec<&str> = Vec::new();
+                for part in bars.iter().filter(|b| b.style.is_none()).flat_map(|b| &b.parts) {
+                    if !parts.contains(&&*part.name) {
+                        parts.push(&part.name);
+                    }
+                }
+                header = vec!["".to_owned()];
+                header.extend(parts.iter().map(|part| with_unit(part, &x.unit)));
+                header.push(if parts.is_empty() { said(x) } else { "total".to_owned() });
+                for bar in bars {
+                    let of = |name: &&str| {
+                        let part = bar.parts.iter().find(|part| part.name == **name);
+                        part.map_or(NONE.to_owned(), |part| significant(part.value))
+                    };
+                    let mut row = vec![bar.name.clone()];
+                    row.extend(parts.iter().map(of));
+                    row.push(bar.figure.clone());
+                    rows.push(row);
+                }
+            }
+            Drawing::Dots { x, rows: dots, .. } => {
+                header = vec!["".to_owned(), said(x), "from".to_owned(), "to".to_owned()];
+                for dot in dots {
+                    let end = |end: Option<f64>| end.map_or(NONE.to_owned(), |end| shown(end, x));
+                    let (low, high) = (dot.interval.map(|i| i.0), dot.interval.map(|i| i.1));
+                    rows.push(vec![dot.name.clone(), shown(dot.value, x), end(low), end(high)]);
+                }
+            }
+            Drawing::Heat { x, y, value, panels } => {
+                header = vec!["".to_owned(), said(y), said(x), said(value)];
+                for panel in panels {
+                    for (row, cells) in &panel.rows {
+                        for (column, cell) in panel.columns.iter().zip(cells) {
+                            let cell = match *cell {
+                                Cell::Value(v) => shown(v, value),
+                                Cell::Saturated => "saturated".to_owned(),
+                                Cell::Empty => continue,
+                            };
+                            rows.push(vec![panel.title.clone(), row.clone(), column.clone(), cell]);
+                        }
+                    }
+                }
+            }
+            Drawing::Blocks { parts, panels, .. } => {
+                header = vec!["".to_owned()];
+                header.extend(parts.iter().map(|part| with_unit(&part.name, "%")));
+                for panel in panels.iter().filter(|panel| !panel.blocks.is_empty()) {
+                    let mean = |part: usize| {
+                        let sum: u64 = panel.blocks.iter().map(|block| u64::from(block[part])).sum();
+                        format!("{:.1}", sum as f64 / panel.blocks.len() as f64 / 10.0)
+                    };
+                    let mut row = vec![panel.title.clone()];
+                    row.extend((0..parts.len()).map(mean));
+                    rows.push(row);
+                }
+            }
+        }
+        if rows.is_empty() || rows.len() > ROWS_MAX {
+            return None;
+        }
+        Some(Block { title: format!("Values: {}", self.title), header, rows })
+    }
+}
+
+fn said(axis: &Axis) -> String {
+    match &*axis.unit {
+        "ns" => axis.label.to_string(),
+        unit => with_unit(&axis.label, unit),
+    }
+}
+
+fn shown(value: f64, axis: &Axis) -> String {
+    if axis.unit == "ns" { nanoseconds(value) } else { significant(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_style_and_no_other_has_it() {
+        let mut styles = Styles::default();
+        let names: Vec<String> = (0..30).map(|i| format!("policy {i}")).collect();
+        let first: Vec<Style> = names.iter().map(|name| styles.of(name)).collect();
+        let again: Vec<Style> = names.iter().map(|name| styles.of(name)).collect();
+        assert_eq!(first, again);
+        let mut lines: HashSet<_> = first.iter().map(|style| (style.colour, style.dash)).collect();
+        assert_eq!(lines.len(), names.len(), "two lines look the same");
+        for reserved in RESERVED {
+            let style = styles.of(reserved[0]);
+            assert!(lines.insert((style.colour, style.dash)), "{reserved:?}");
+        }
+    }
+
+    #[test]
+    fn two_runs_of_a_policy_have_its_colour_and_differ_in_their_dashes() {
+        let mut styles = Styles::default();
+        let mut lines = HashSet::new();
+        for name in ["off", "commit", "ideal", "lazy", "reuse", "batch:1w", "set:40:90", "async", "judicious"]
+        {
+            let (a, b) = (styles.in_run(name, 0), styles.in_run(name, 1));
+            assert_eq!(a.colour, b.colour);
+            assert!(b.hollow && !a.hollow);
+            assert!(lines.insert((a.colour, a.dash)) && lines.insert((b.colour, b.dash)), "{name}");
+        }
+    }
+
+    #[test]
+    fn causes_keep_their_fill_and_other_parts_get_one_each() {
+        let mut styles = Styles::default();
+        assert_eq!(
+            ["program_gc", "program gc", "trim"].map(|name| styles.fill(name)),
+            ["program-gc", "program-gc", "trim"]
+        );
+        assert_ne!(styles.fill("creation"), styles.fill("deletion"));
+        assert_eq!(styles.fill("creation"), "part0");
+    }
+
+    #[test]
+    fn values_are_a_table_unless_they_are_too_many() {
+        let mut styles = Styles::default();
+        let series = |n: usize, styles: &mut Styles| Series {
+            name: "off".to_owned(),
+            style: styles.of("off"),
+            points: (0..n).map(|i| (i as f64, 1_500.0, Some((1_000.0, 2_000.0)))).collect(),
+        };
+        let chart = |n, styles: &mut Styles| {
+            let y = Axis::log("latency_ns", "latency", "ns");
+            Chart::lines("t", Axis::linear("at_s", "time", "s"), y, vec![series(n, styles)], "")
+        };
+        let block = chart(2, &mut styles).values().unwrap();
+        assert_eq!(block.header, ["", "time, s", "latency"]);
+        assert_eq!(block.rows[1], ["off", "1.000", "1.5 \u{b5}s (1 \u{b5}s to 2 \u{b5}s)"]);
+        assert!(chart(ROWS_MAX + 1, &mut styles).values().is_none());
+        assert!(chart(0, &mut styles).is_empty());
+    }
+}
