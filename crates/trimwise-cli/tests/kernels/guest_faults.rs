@@ -147,6 +147,7 @@ fn what_is_no_kernel_is_refused_plainly() {
     let machine = Machine {
         linux: kernel.clone(),
         preload: PathBuf::new(),
+        seccomp: false,
         memory: Bytes::mib(128),
         folder: folder.path().to_owned(),
         arguments: Vec::new(),
