@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::common::command_in as trimwise;
 use crate::reproduction::folder_with_drive;
 
@@ -9,7 +11,7 @@ const KERNEL: &str = "7.3";
 
 /// Processes, memory that is mapped and given back, a clock, and files that are made durable and removed.
 const SCRIPT: &str = "for i in 1 2 3 4; do (dd if=/dev/zero of=$i bs=4k count=300 oflag=direct; date +%s.%N >>log) & done; \
-                      wait; sync; rm 2 3; sleep 6; cp /bin/sh copy; cmp copy /bin/sh; cat /proc/meminfo log";
+                      wait; sync; rm 2 3; sleep 6; cp /bin/sh copy; cmp copy /bin/sh; cat log";
 
 #[test]
 fn a_guest_by_seccomp_repeats_to_the_byte_and_is_the_one_by_ptrace() {
@@ -34,5 +36,10 @@ fn a_guest_by_seccomp_repeats_to_the_byte_and_is_the_one_by_ptrace() {
     assert_eq!(run(&[]).0, first);
     let (by_ptrace, by_seccomp) = run(&["--boot", "seccomp=off"]);
     assert!(!by_seccomp);
-    assert_eq!(by_ptrace, first);
+    let figures = |text: &str| {
+        let mut result: Value = serde_json::from_str(text).unwrap();
+        result.as_object_mut().unwrap().remove("boot");
+        result
+    };
+    assert_eq!(figures(&by_ptrace), figures(&first));
 }
