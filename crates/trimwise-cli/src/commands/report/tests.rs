@@ -136,7 +136,10 @@ fn what_is_no_document_of_these_commands_is_refused_in_words() {
         ("{\"trimwise\": \"9.0.0\", \"schema\": 2}", "schema: 2, which trimwise"),
         (&ours(json!({"file_systems": []})), "is a document of another command of trimwise"),
         (&ours(json!({"cells": [], "verdict": {}})), "missing field `speedup`"),
-        (&ours(json!({"grid": "g.toml", "product": "", "cells": -1})), "invalid value: integer `-1`, expected u64"),
+        (
+            &ours(json!({"grid": "g.toml", "product": "", "cells": -1})),
+            "invalid value: integer `-1`, expected u64",
+        ),
     ] {
         let said = refused(text);
         assert!(
