@@ -29,7 +29,7 @@ system *ARGUMENTS:
 kernels *ARGUMENTS:
     scripts/test-tier kernels {{ARGUMENTS}}
 
-# everything that the tiers only sample: needs all of the above, a device mapper, Linux 5.10 and 6.12; hours
+# everything that the tiers only sample: needs all of the above, a device mapper, Linux 5.10, 6.12 and 7.3; hours
 full:
     scripts/test-full
 

@@ -83,8 +83,9 @@ class Browser:
         self.call("Page.navigate", url=page)
         time.sleep(1)
 
-    def picture(self, path):
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=True, format="png")["data"]
+    def picture(self, path, beyond=True):
+        """Of the whole page, or of what is in view."""
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=beyond, format="png")["data"]
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
     def close(self):

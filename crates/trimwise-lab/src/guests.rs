@@ -89,6 +89,7 @@ pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Gues
     Ok(Guest {
         linux: image.linux.clone(),
         preload: image.preload.clone(),
+        seccomp: image.has_seccomp(),
         daemon: None,
         init: this_program()?,
         memory,

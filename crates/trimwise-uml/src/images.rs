@@ -57,6 +57,16 @@ use patches::PatchSet;
 /// Our part of the kernel's configuration, over `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
 
+/// Lines of our configuration that a later kernel spells otherwise: from which version on, and how each is written there.
+/// So the older kernels' configuration, which their images' names are made from, stays as it is.
+const SPELT_OTHERWISE: [([u32; 2], &str, &str); 2] = [
+    ([6, 17], "CONFIG_CRYPTO_MANAGER_DISABLE_TESTS=y", "# CONFIG_CRYPTO_SELFTESTS is not set"),
+    ([7, 0], "CONFIG_PROC_SYSCTL=y", "CONFIG_SYSCTL=y"),
+];
+
+/// The first version whose User-Mode Linux can catch its processes' system calls by seccomp instead of ptrace.
+const SECCOMP_SINCE: [u32; 2] = [6, 16];
+
 /// The library to preload: mends of what the kernel takes from the host, and its side of the line.
 const PRELOAD_SOURCE: &str = concat!(
     include_str!("preload/mends.c"),
@@ -167,7 +177,7 @@ impl Cache {
     pub fn find(&self, name: &str) -> Result<KernelImage, KernelError> {
         let name: KernelName = name.parse()?;
         let candidates =
-            if name.is_plain() { vec![folder(&name, &recipe(None, &[]))] } else { self.names(&name)? };
+            if name.is_plain() { vec![folder(&name, &recipe(&name, &[]))] } else { self.names(&name)? };
         let mut found = None;
         for candidate in candidates {
             let image = self.read(&self.directory.join(candidate))?;
@@ -352,7 +362,12 @@ impl Cache {
 impl KernelImage {
     /// Whether this trimwise would build it the same way from the same patches.
     pub fn is_current(&self) -> bool {
-        self.recipe == recipe(self.name.variant(), &self.patches)
+        self.recipe == recipe(&self.name, &self.patches)
+    }
+
+    /// Whether it can catch its processes' system calls by seccomp instead of ptrace.
+    pub fn has_seccomp(&self) -> bool {
+        self.name.is_since(SECCOMP_SINCE)
     }
 
     /// Returns the first patch set whose folder is there and now has other patches. What a folder that is gone had is in
@@ -381,15 +396,26 @@ impl KernelImage {
     }
 }
 
+/// Returns our configuration, or a variant's, as this kernel spells it.
+fn configuration(name: &KernelName, ours: &str) -> String {
+    let spelt = |line| {
+        let here = SPELT_OTHERWISE.iter().find(|(since, ours, _)| *ours == line && name.is_since(*since));
+        here.map_or(line, |(_, _, there)| *there)
+    };
+    ours.lines().map(|line| format!("{}\n", spelt(line))).collect()
+}
+
 /// Hashes everything that an image is made from, except the kernel's source and the compiler.
-fn recipe(variant: Option<Variant>, patches: &[BuiltSet]) -> String {
+fn recipe(name: &KernelName, patches: &[BuiltSet]) -> String {
     let options = |configuration: &str| {
         // Comments do not change the kernel.
         let is_option = |line: &&str| line.starts_with("CONFIG_") || line.ends_with(" is not set");
         configuration.lines().filter(is_option).collect::<Vec<&str>>().join("\n")
     };
-    let mut parts = vec![RECIPE.to_owned(), options(CONFIGURATION), PRELOAD_SOURCE.to_owned()];
-    parts.extend(variant.map(|variant| format!("{}\n{}", variant.name, options(variant.configuration))));
+    let configured = |ours: &str| options(&configuration(name, ours));
+    let mut parts = vec![RECIPE.to_owned(), configured(CONFIGURATION), PRELOAD_SOURCE.to_owned()];
+    let of_variant = |variant: Variant| format!("{}\n{}", variant.name, configured(variant.configuration));
+    parts.extend(name.variant().map(of_variant));
     parts.extend(patches.iter().map(|set| format!("{} {}", set.name, set.hash)));
     let mut hash = Sha256::new();
     for part in parts {

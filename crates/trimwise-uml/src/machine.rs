@@ -84,6 +84,8 @@ pub struct Machine {
     pub preload: PathBuf,
     /// The guest's memory.
     pub memory: Bytes,
+    /// Whether the kernel can catch its processes' system calls by seccomp, which takes less of the host than ptrace.
+    pub seccomp: bool,
     /// A folder of its own: sockets, console, and the files that guest and host exchange. The guest's init is the
     /// program `init` in it, which finds the folder at the host path `/proc/self/cwd`: the kernel's command line is the
     /// same for any folder.
@@ -240,6 +242,9 @@ impl Machine {
         command.args((0..disks).map(|i| format!("virtio_uml.device=disk{i}:2")));
         // The environment of init, inherited by its children.
         command.arg(format!("PATH={SEARCH_PATH}")).arg("LC_ALL=C");
+        if self.seccomp {
+            command.arg("seccomp=auto"); // ptrace where the host forbids it
+        }
         // Not after `--`, since the kernel appends arguments of its own. Words that it does not know go to init.
         command.args(&self.arguments);
         command

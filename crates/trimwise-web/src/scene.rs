@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use trimwise::block::{BlockQueue, Command, Stage};
@@ -10,10 +11,11 @@ use trimwise::engine::Sim;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::fs::{Ext4, Volume};
-use trimwise::policy::{LinuxVersion, Policy, PolicySpec};
+use trimwise::policy::{Ledger, LinuxVersion, Policy, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::ssd::{Drive, SsdConfig, SsdStats, SuperblockState, SuperblockUse};
 use trimwise::units::{Bytes, SimDuration, SimTime};
+use trimwise::workload::latency::histogram;
 
 pub use crate::workload::Workload;
 use crate::workload::{Call, Observer, Town};
@@ -267,8 +269,18 @@ pub struct Sample {
     pub p50_us: Option<f64>,
     /// The 99th percentile.
     pub p99_us: Option<f64>,
+    /// The 99th percentile from the start on.
+    pub p99_all_us: Option<f64>,
+    /// The longest from the start on, or that of the operation in progress.
+    pub worst_us: f64,
+    /// How long the operation in progress has taken so far; zero if there is none.
+    pub waiting_us: f64,
     /// Stale units now.
     pub stale_units: u64,
+    /// Freed units that wait for their TRIM, or are in one.
+    pub queued_units: u64,
+    /// Freed units that were written again before their TRIM was sent.
+    pub reused_units: u64,
     /// Bytes of files now.
     pub used_bytes: u64,
 }
@@ -280,6 +292,8 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// Virtual time of the whole scene.
     pub now_ms: u64,
+    /// How much of the preparation is done.
+    pub prepared_percent: u64,
     /// Why it stopped, if it did.
     pub failure: Option<String>,
     /// Units of a superblock.
@@ -290,11 +304,16 @@ pub struct Report {
     pub physical_units: u64,
 }
 
-#[derive(Default)]
 struct Shared {
+    sim: Sim,
+    prepared_percent: Cell<u64>,
     fs: RefCell<Option<Ext4>>,
     began: Cell<Option<SimTime>>,
     before: Cell<SsdStats>,
+    before_ledger: Cell<Ledger>,
+    /// When the operation in progress began.
+    started: Cell<Option<SimTime>>,
+    all_latencies_ns: RefCell<Histogram<u32>>,
     latencies_ns: RefCell<Vec<u64>>,
     operations: Cell<u64>,
     used_bytes: Cell<u64>,
@@ -306,8 +325,18 @@ struct Shared {
 }
 
 impl Observer for Shared {
+    fn settled(&self, percent: u64) {
+        self.prepared_percent.set(percent);
+    }
+
+    fn began(&self) {
+        self.started.set(Some(self.sim.now()));
+    }
+
     fn ended(&self, operation: Call, latency: SimDuration, used_bytes: u64) {
+        self.started.set(None);
         if !matches!(operation, Call::Delete(_)) {
+            self.all_latencies_ns.borrow_mut().saturating_record(latency.as_nanos());
             self.latencies_ns.borrow_mut().push(latency.as_nanos());
             self.operations.set(self.operations.get() + 1);
         }
@@ -319,6 +348,27 @@ impl Observer for Shared {
 }
 
 impl Shared {
+    fn new(sim: &Sim) -> Self {
+        Self {
+            sim: sim.clone(),
+            prepared_percent: Cell::default(),
+            fs: RefCell::default(),
+            began: Cell::default(),
+            before: Cell::default(),
+            before_ledger: Cell::default(),
+            started: Cell::default(),
+            all_latencies_ns: RefCell::new(histogram()),
+            latencies_ns: RefCell::default(),
+            operations: Cell::default(),
+            used_bytes: Cell::default(),
+            trimmed: RefCell::default(),
+            samples: RefCell::default(),
+            failure: RefCell::default(),
+            calls: RefCell::default(),
+            keeps_calls: Cell::default(),
+        }
+    }
+
     fn sample(&self, fs: &Ext4, began: SimTime) {
         let now = fs.queue().sim().now();
         let stats = fs.queue().with_ssd_mut(|ssd| {
@@ -331,6 +381,9 @@ impl Shared {
             let at = (latencies.len() * percent).div_ceil(100).saturating_sub(1);
             latencies.get(at).map(|&ns| ns as f64 / 1e3)
         };
+        let waiting_us = self.started.get().map_or(0.0, |started| now.since(started).as_nanos() as f64 / 1e3);
+        let all = self.all_latencies_ns.borrow();
+        let ledger = fs.ledger().since(&self.before_ledger.get());
         self.samples.borrow_mut().push(Sample {
             at_ms: now.since(began).as_nanos() / 1_000_000,
             host_units: stats.host_units_written,
@@ -342,7 +395,12 @@ impl Shared {
             operations: self.operations.get(),
             p50_us: quantile(50),
             p99_us: quantile(99),
+            p99_all_us: (!all.is_empty()).then(|| all.value_at_quantile(0.99) as f64 / 1e3),
+            worst_us: waiting_us.max(all.max() as f64 / 1e3),
+            waiting_us,
             stale_units: fs.stale_units(),
+            queued_units: ledger.pending + ledger.in_tokens,
+            reused_units: ledger.reused,
             used_bytes: self.used_bytes.get(),
         });
     }
@@ -377,7 +435,7 @@ impl Scene {
         let drive = Drive::new(&ssd, Default::default(), settings.seed.into())
             .map_err(|e| SceneError::Impossible(e.to_string()))?;
         let queue = BlockQueue::new(&sim, drive, host.queue);
-        let shared = Rc::new(Shared::default());
+        let shared = Rc::new(Shared::new(&sim));
         shared.trimmed.borrow_mut().resize(queue.with_ssd(|ssd| ssd.superblocks().len()), 0);
 
         let (looked_at, counted) = (queue.clone(), Rc::clone(&shared));
@@ -453,6 +511,7 @@ impl Scene {
         Report {
             samples: samples.get(from..).unwrap_or_default().to_vec(),
             now_ms: self.sim.now().as_nanos() / 1_000_000,
+            prepared_percent: self.shared.prepared_percent.get(),
             failure: self.failure(),
             superblock_units,
             capacity_units,
@@ -484,9 +543,10 @@ async fn course(
     *shared.fs.borrow_mut() = Some(fs.clone());
     let failed = |e: trimwise::workload::files::FileError| e.to_string();
     let mut town = Town::new(&fs, settings.workload, settings.seed.into()).await.map_err(failed)?;
-    town.settle(settings.fullness_percent).await.map_err(failed)?;
+    town.settle(settings.fullness_percent, &**shared).await.map_err(failed)?;
     // The workload must not pay for the TRIMs of the preparation.
     fs.drain_discards().await;
+    shared.settled(98);
     sim.sleep(SETTLING).await;
 
     let began = sim.now();
@@ -494,6 +554,7 @@ async fn course(
         ssd.catch_up(began);
         *ssd.stats()
     }));
+    shared.before_ledger.set(fs.ledger());
     shared.began.set(Some(began));
     let (sampled, sampler, clock) = (fs.clone(), Rc::clone(shared), sim.clone());
     sim.spawn(async move {

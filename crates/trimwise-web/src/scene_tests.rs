@@ -39,6 +39,9 @@ fn every_page_is_valid_stale_invalid_or_free() {
             scene.queue.with_ssd(|ssd| ssd.audit()).unwrap();
             let last = report.samples.last().unwrap();
             assert!(last.operations > 10 && last.host_units > 0, "{last:?}");
+            assert!(report.prepared_percent > 90, "{}", report.prepared_percent);
+            assert!(last.worst_us * 1.01 >= last.p99_all_us.unwrap(), "{last:?}");
+            assert!(last.worst_us >= last.waiting_us, "{last:?}");
             assert_eq!(last.trims > 0, policy != "off", "{policy}, {workload:?}: {last:?}");
         }
     }

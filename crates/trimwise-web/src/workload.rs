@@ -59,6 +59,12 @@ impl Workload {
 
 /// What the operations tell: called with each when it has ended.
 pub trait Observer {
+    /// So much of [`Town::settle`] is done.
+    fn settled(&self, percent: u64);
+
+    /// An operation begins.
+    fn began(&self);
+
     /// An operation that took `latency` has ended; `used_bytes` of the file system are now in use.
     fn ended(&self, operation: Call, latency: SimDuration, used_bytes: u64);
 }
@@ -122,13 +128,15 @@ impl<'a, F: Files> Town<'a, F> {
     }
 
     /// Fills the file system, then deletes to the fullness.
-    pub async fn settle(&mut self, fullness_percent: u64) -> Result<(), FileError> {
+    pub async fn settle(&mut self, fullness_percent: u64, observer: &impl Observer) -> Result<(), FileError> {
+        const FILLING_PERCENT: u64 = 90;
         loop {
             let bytes = self.size();
             if self.used_bytes + bytes > self.room(FILLED_PERCENT) {
                 break;
             }
             self.create(bytes, false).await?;
+            observer.settled(FILLING_PERCENT * self.used_bytes / self.room(FILLED_PERCENT).max(1));
         }
         let table_percent = if self.workload == Workload::Database { TABLE_PERCENT } else { 0 };
         let kept = self.room(fullness_percent.saturating_sub(table_percent));
@@ -136,6 +144,7 @@ impl<'a, F: Files> Town<'a, F> {
             self.delete_one().await?;
         }
         self.fs.sync().await?;
+        observer.settled(FILLING_PERCENT + 5);
         if table_percent > 0 {
             let mut table = self.fs.open("table", OpenMode::Create).await?;
             for _ in 0..self.table_bytes() / MIB {
@@ -198,6 +207,7 @@ impl<'a, F: Files> Town<'a, F> {
                 self.fs.sleep(ahead).await;
             }
             let started = self.fs.now();
+            observer.began();
             let written_bytes = if let Some(database) = &mut database {
                 let offset = self.below(self.table_bytes() / TABLE_PAGE) * TABLE_PAGE;
                 database.overwrite(self.fs, &self.data, offset).await?;
@@ -208,10 +218,12 @@ impl<'a, F: Files> Town<'a, F> {
                 let room = self.room(self.workload.wanted_percent(fullness_percent, due));
                 while self.used_bytes + bytes > room && !self.present.is_empty() {
                     let started = self.fs.now();
+                    observer.began();
                     let number = self.delete_one().await?;
                     observer.ended(Call::Delete(number), self.fs.now().since(started), self.used_bytes);
                 }
                 let started = self.fs.now();
+                observer.began();
                 let number = self.create(bytes, true).await?;
                 observer.ended(Call::Create(number, bytes), self.fs.now().since(started), self.used_bytes);
                 bytes

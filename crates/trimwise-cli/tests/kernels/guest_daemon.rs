@@ -169,6 +169,7 @@ impl Script {
         let guest = Guest {
             linux: kernel.linux.clone(),
             preload: kernel.preload.clone(),
+            seccomp: kernel.has_seccomp(),
             init: env!("CARGO_BIN_EXE_trimwise").into(),
             daemon: trimwised(),
             memory: Bytes::mib(256),

@@ -44,6 +44,7 @@ fn machine(kernel: &KernelImage, folder: &Path, init: &str) -> Machine {
     Machine {
         linux: kernel.linux.clone(),
         preload: kernel.preload.clone(),
+        seccomp: kernel.has_seccomp(),
         memory: Bytes::mib(128),
         folder: folder.to_owned(),
         arguments: Vec::new(),
@@ -146,6 +147,7 @@ fn what_is_no_kernel_is_refused_plainly() {
     let machine = Machine {
         linux: kernel.clone(),
         preload: PathBuf::new(),
+        seccomp: false,
         memory: Bytes::mib(128),
         folder: folder.path().to_owned(),
         arguments: Vec::new(),
@@ -160,6 +162,7 @@ fn guest(kernel: &KernelImage) -> Guest {
     Guest {
         linux: kernel.linux.clone(),
         preload: kernel.preload.clone(),
+        seccomp: kernel.has_seccomp(),
         init: env!("CARGO_BIN_EXE_trimwise").into(),
         daemon: None,
         memory: Bytes::mib(128),

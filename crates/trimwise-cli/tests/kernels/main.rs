@@ -18,4 +18,6 @@ mod papers;
 mod programs;
 mod reproduction;
 mod run_disks;
+#[cfg(feature = "kernel-7-3-tests")]
+mod seccomp;
 mod verdicts;

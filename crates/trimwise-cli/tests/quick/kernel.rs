@@ -324,7 +324,7 @@ fn what_cannot_be_built_is_refused_with_what_can() {
         assert_eq!(machine.calls(), 0);
         assert!(machine.cached().iter().all(|name| name.ends_with(".log")), "{:?}", machine.cached());
     };
-    expect("kernel build --version 4.4", 2, &["4.4", "5.10, 6.1, 6.12", "--source"]);
+    expect("kernel build --version 4.4", 2, &["4.4", "5.10, 6.1, 6.12, 7.3", "--source"]);
     expect("kernel build --version 6.1 4.4", 2, &["4.4"]);
     expect("kernel build --version ../x", 2, &["'../x'"]);
     expect("kernel build --version 6.6 6.1 --source linux-6.6.30", 2, &["expected one"]);

@@ -17,7 +17,7 @@ use super::run::Runner;
 use super::source::{self, Given, Tree};
 use super::{
     BuiltSet, CONFIGURATION, Cache, Description, KernelError, KernelImage, KernelName, PRELOAD_SOURCE,
-    PatchSet, folder, recipe, tools,
+    PatchSet, configuration, folder, recipe, tools,
 };
 
 /// Prefix of the folders in which builds work; such a folder is never taken for an image.
@@ -120,7 +120,7 @@ impl Order {
         let names = sets.iter().map(|set| set.as_built.name.clone()).collect();
         let name = KernelName::new(&self.version, names, self.variant.as_deref())?;
         let mut plan = Plan { order: self, name, sets, recipe: String::new(), series };
-        plan.recipe = recipe(plan.name.variant(), &plan.built_sets());
+        plan.recipe = recipe(&plan.name, &plan.built_sets());
         Ok(plan)
     }
 }
@@ -389,7 +389,7 @@ impl Making<'_> {
     fn compile(&self, tree: &Tree, objects: &Path, step: &mut dyn FnMut(Step)) -> Result<(), KernelError> {
         step(Step::Configure);
         let variant = self.plan.name.variant().map_or("", |variant| variant.configuration);
-        let configuration = format!("{CONFIGURATION}\n{variant}");
+        let configuration = configuration(&self.plan.name, &format!("{CONFIGURATION}\n{variant}"));
         let fragment = self.work.path().join("um.config");
         fs::write(&fragment, &configuration).map_err(KernelError::io("write", &fragment))?;
         let mut configure = self.make(tree, objects);

@@ -1,6 +1,6 @@
 //! Kernels that can be built by version alone, and what each stands for.
 
-/// A long-term series that Debian has as a source package.
+/// A series that Debian has as a source package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
     /// `6.1`.
@@ -19,7 +19,7 @@ pub struct Series {
 ///
 /// What they stand for comes from fs/jbd2, fs/ext4/mballoc.c: `ext4_process_freed_data` as the commit's callback up to
 /// 5.14, `ext4_discard_work` since 5.15.
-pub const CATALOGUE: [Series; 3] = [
+pub const CATALOGUE: [Series; 4] = [
     Series {
         version: "5.10",
         package: "linux-source-5.10",
@@ -41,6 +41,13 @@ pub const CATALOGUE: [Series; 3] = [
         stands_for: "as 6.1; Debian 13's kernel",
         suites: &["debian-security bookworm-security"],
         make_lines: 1380,
+    },
+    Series {
+        version: "7.3",
+        package: "linux-source-7.3",
+        stands_for: "as 6.1; Debian 13's backports; its guests run by seccomp instead of ptrace",
+        suites: &["debian trixie-backports"],
+        make_lines: 1400,
     },
 ];
 

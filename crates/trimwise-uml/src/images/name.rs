@@ -90,6 +90,11 @@ impl KernelName {
         self.patches.is_empty() && self.variant.is_none()
     }
 
+    /// Whether its version is this one or a later one.
+    pub(super) fn is_since(&self, version: [u32; 2]) -> bool {
+        self.sort_key().0.as_slice() >= version.as_slice()
+    }
+
     /// Returns what sorts names: 5.10 is later than 5.4, and a plain kernel comes before what is made from it.
     pub fn sort_key(&self) -> (Vec<u32>, String) {
         (self.version.split('.').map(|part| part.parse().unwrap_or(0)).collect(), self.added())

@@ -30,13 +30,17 @@ fn cache_with(images: &[(&str, &str)]) -> (TempDir, Cache) {
     (dir, cache)
 }
 
+fn recipe_of(name: &str) -> String {
+    recipe(&name.parse().unwrap(), &[])
+}
+
 fn folder_of(name: &str) -> String {
-    folder(&name.parse().unwrap(), &recipe(None, &[]))
+    folder(&name.parse().unwrap(), &recipe_of(name))
 }
 
 #[test]
 fn an_image_is_found_by_its_version() {
-    let ours = recipe(None, &[]);
+    let ours = recipe_of("6.1");
     let (dir, cache) = cache_with(&[("6.1", &ours), ("5.10", &ours), ("6.12", "0123456789ab")]);
     let image = cache.find("6.1").unwrap();
     assert_eq!((image.release.as_str(), image.size_bytes, image.is_current()), ("6.1.7", 6, true));
@@ -77,7 +81,7 @@ fn only_numbers_are_versions() {
 
 #[test]
 fn a_damaged_image_is_told_and_not_run_but_removed() {
-    let ours = recipe(None, &[]);
+    let ours = recipe_of("6.1");
     let (dir, cache) = cache_with(&[("6.1", &ours), ("6.12", &ours)]);
     let folder = dir.path().join(folder_of("6.1"));
     fs::remove_file(folder.join("linux")).unwrap();
@@ -100,9 +104,9 @@ fn a_damaged_image_is_told_and_not_run_but_removed() {
 
 #[test]
 fn a_kernel_is_removed_with_all_its_images_and_nothing_else() {
-    let ours = recipe(None, &[]);
+    let ours = recipe_of("6.1");
     let (dir, cache) = cache_with(&[("6.1", &ours), ("6.1", "0123456789ab"), ("6.12", &ours)]);
-    fs::write(cache.log(&"6.1".parse().unwrap(), &recipe(None, &[])), "").unwrap();
+    fs::write(cache.log(&"6.1".parse().unwrap(), &ours), "").unwrap();
     assert_eq!(cache.remove("6.1").unwrap(), 2);
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, [OsString::from(folder_of("6.12"))]);
@@ -112,7 +116,11 @@ fn a_kernel_is_removed_with_all_its_images_and_nothing_else() {
 #[test]
 fn whatever_changes_a_kernel_changes_the_name_of_its_folder() {
     // The hash in existing caches: change it whenever a kernel changes, and only then.
-    assert_eq!(recipe(None, &[]), "91a4343b285d");
+    for name in ["5.10", "6.1", "6.12"] {
+        assert_eq!(recipe_of(name), "91a4343b285d");
+    }
+    assert_eq!(recipe_of("6.12+dm"), "e53e29905bfe");
+    assert_eq!(recipe_of("7.3"), "39a2f83e312c");
 }
 
 #[test]

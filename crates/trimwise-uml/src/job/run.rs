@@ -23,6 +23,8 @@ pub struct Guest {
     pub linux: PathBuf,
     /// See [`Machine::preload`].
     pub preload: PathBuf,
+    /// See [`Machine::seccomp`].
+    pub seccomp: bool,
     /// The program that is the guest's init: this one, with the command [`INIT_COMMAND`].
     pub init: PathBuf,
     /// The program `trimwised`, for jobs with a [`Step::Daemon`](super::Step::Daemon).
@@ -149,6 +151,7 @@ impl Guest {
         let machine = Machine {
             linux: self.linux.clone(),
             preload: self.preload.clone(),
+            seccomp: self.seccomp,
             memory: self.memory,
             folder: place.to_owned(),
             arguments: std::iter::once(INIT_COMMAND.to_owned())

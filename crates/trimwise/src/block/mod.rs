@@ -149,13 +149,37 @@ struct State {
     /// Requests for which a task waits, and since when there are some.
     waiting: u32,
     waiting_since: SimTime,
-    /// Throttles write-back; with it, all requests are in the foreground queue.
+    /// Throttles write-back and TRIMs; with it, all requests are in the foreground queue.
     throttle: Option<WriteThrottle>,
+    /// TRIMs that the throttle has not let into the queue yet.
+    held_trims: VecDeque<Request>,
     /// Whether requests queued at this instant are handed over when their task waits.
     is_plugged: bool,
 }
 
 impl State {
+    /// Queues a foreground request, or holds a TRIM until the throttle lets it go. None overtakes those held.
+    fn submit(&mut self, request: Request) {
+        if self.throttle.is_none() || !request.command.is_trim() {
+            return self.enter(request);
+        }
+        let now = request.queued;
+        self.held_trims.push_back(request);
+        if self.held_trims.len() == 1 {
+            self.release_trims(now);
+        }
+    }
+
+    fn release_trims(&mut self, now: SimTime) {
+        while let Some(throttle) = &mut self.throttle
+            && throttle.has_room_for_trim(now)
+            && let Some(request) = self.held_trims.pop_front()
+        {
+            throttle.trim_queued(now);
+            self.enter(request);
+        }
+    }
+
     fn enter(&mut self, request: Request) {
         self.requests += u32::from(!request.command.is_trim());
         if request.is_waited_for() {
@@ -440,7 +464,7 @@ impl BlockQueue {
             });
             let request =
                 Request { command, background: false, queued: self.0.sim.now(), on_done: vec![count] };
-            self.0.state.borrow_mut().enter(request);
+            self.0.state.borrow_mut().submit(request);
         }
         self.dispatch();
     }
@@ -507,7 +531,7 @@ impl BlockQueue {
         state.background.pop_front()
     }
 
-    /// Tells the throttle of a completed request. Returns whether to wake tasks waiting for queue space.
+    /// Tells the throttle of a completed request. Returns whether to wake tasks that wait to queue write-back.
     fn tell_throttle(&self, request: &Request) -> bool {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
@@ -515,6 +539,13 @@ impl BlockQueue {
         match request.command {
             Command::Read(_) => throttle.read_done(now, request.queued),
             Command::Write(..) => throttle.write_done(now),
+            Command::Trim(_) => {
+                throttle.write_done(now);
+                if throttle.trim_completed() {
+                    state.release_trims(now);
+                }
+                return false;
+            }
             _ => {}
         }
         request.background && throttle.completed(now)

@@ -3,6 +3,8 @@
 //! The depth starts at sixteen requests while writers pause, and a quarter of that while none does. Every tenth of a
 //! second it is adjusted: halved if reads took too long, doubled, up to three quarters of the queue, if there were none
 //! or none was slow. A task that finds the depth used up sleeps until a good part of it is free again.
+//!
+//! TRIMs are counted apart, and always have the quarter: four at first.
 
 use crate::units::{SimDuration, SimTime};
 
@@ -49,6 +51,7 @@ pub(crate) struct WriteThrottle {
     /// When a writer last paused because too much is dirty.
     paused: Option<SimTime>,
     in_flight: u64,
+    trims_in_flight: u64,
 }
 
 impl WriteThrottle {
@@ -64,6 +67,7 @@ impl WriteThrottle {
             watched_read: None,
             paused: None,
             in_flight: 0,
+            trims_in_flight: 0,
         };
         throttle.set_depth();
         throttle
@@ -94,9 +98,25 @@ impl WriteThrottle {
         self.in_flight < if self.has_paused(now) { self.depth } else { self.background() }
     }
 
+    /// Whether one more TRIM may be queued now.
+    pub fn has_room_for_trim(&mut self, now: SimTime) -> bool {
+        self.catch_up(now);
+        self.trims_in_flight < self.background()
+    }
+
     /// Notes that a write-back request is queued.
     pub fn queued(&mut self, now: SimTime) {
         self.in_flight += 1;
+        self.watch(now);
+    }
+
+    /// Notes that a TRIM is queued.
+    pub fn trim_queued(&mut self, now: SimTime) {
+        self.trims_in_flight += 1;
+        self.watch(now);
+    }
+
+    fn watch(&mut self, now: SimTime) {
         if self.window.end.is_none() {
             self.begin_window(now);
         }
@@ -106,10 +126,17 @@ impl WriteThrottle {
     pub fn completed(&mut self, now: SimTime) -> bool {
         self.in_flight -= 1;
         let limit = if self.has_paused(now) { self.normal() } else { 0 };
-        if self.in_flight > 0 && self.in_flight >= limit {
-            return false;
-        }
-        self.in_flight == 0 || limit - self.in_flight >= self.background() / 2
+        self.wakes(self.in_flight, limit)
+    }
+
+    /// The same for a TRIM.
+    pub fn trim_completed(&mut self) -> bool {
+        self.trims_in_flight -= 1;
+        self.wakes(self.trims_in_flight, self.background())
+    }
+
+    fn wakes(&self, in_flight: u64, limit: u64) -> bool {
+        in_flight == 0 || limit.saturating_sub(in_flight) >= (self.background() / 2).max(1)
     }
 
     /// Notes that a read was issued.
@@ -127,7 +154,7 @@ impl WriteThrottle {
         self.window.fastest_read = Some(self.window.fastest_read.map_or(took, |fastest| fastest.min(took)));
     }
 
-    /// Notes that a write of any kind is done.
+    /// Notes that a write of any kind, or a TRIM, is done.
     pub(crate) fn write_done(&mut self, now: SimTime) {
         self.catch_up(now);
         self.window.writes += 1;
@@ -146,7 +173,7 @@ impl WriteThrottle {
         while let Some(end) = self.window.end.filter(|end| *end <= now) {
             self.judge(end);
             self.window = Window::default();
-            if self.step != 0 || self.in_flight > 0 {
+            if self.step != 0 || self.in_flight + self.trims_in_flight > 0 {
                 self.begin_window(end);
             }
         }
@@ -167,7 +194,9 @@ impl WriteThrottle {
                     self.scale_up();
                 }
             }
-            _ if writes > 0 || self.has_paused(end) || self.in_flight > 0 => self.scale_up(),
+            _ if writes > 0 || self.has_paused(end) || self.in_flight + self.trims_in_flight > 0 => {
+                self.scale_up()
+            }
             _ => {
                 self.unknown += 1;
                 if self.unknown >= UNKNOWN_MAX {
@@ -257,5 +286,22 @@ mod tests {
         throttle.read_done(at(690), at(601));
         throttle.catch_up(at(700));
         assert_eq!(throttle.depth, 16);
+    }
+
+    /// The kernel's `get_limit` and `wbt_rqw_done`: a quarter of the depth, and no sleeper is woken for a single place.
+    #[test]
+    fn trims_have_a_quarter_and_are_let_go_in_pairs() {
+        let mut throttle = throttle();
+        throttle.writer_paused(at(0));
+        let queued = (0..16).take_while(|_| {
+            let has_room = throttle.has_room_for_trim(at(1));
+            if has_room {
+                throttle.trim_queued(at(1));
+            }
+            has_room
+        });
+        assert_eq!(queued.count(), 4);
+        assert!(throttle.has_room(at(1)), "write-back is counted apart");
+        assert_eq!([throttle.trim_completed(), throttle.trim_completed()], [false, true]);
     }
 }

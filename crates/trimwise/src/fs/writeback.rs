@@ -230,26 +230,34 @@ impl Ext4 {
                 },
             };
             written += claim.blocks.units;
+            // Not behind the whole run: a run that begins in an old block and goes on in new ones takes several steps.
+            let behind = claim.page + claim.blocks.units;
+            self.0.state.borrow_mut().disk.inodes[inode as usize].writeback_cursor = behind;
             self.submit(claim).await;
         }
         written
     }
 
-    /// The file's next run of dirty pages not in transfer, from its cursor on.
+    /// The file's next run of dirty pages not in transfer: from its cursor on, then from its beginning (`range_cyclic`).
     fn next_dirty_run(&self, inode: u32, pages_max: u64) -> Option<(u64, u64)> {
-        let state = &mut *self.0.state.borrow_mut();
-        let entry = &mut state.disk.inodes[inode as usize];
+        let state = &*self.0.state.borrow();
+        let entry = &state.disk.inodes[inode as usize];
         if entry.dirty_pages == 0 {
             return None;
         }
         let chunks = entry.chunks.end();
-        let cursor = entry.writeback_cursor / CHUNK_PAGES;
         let ready = |index: u64| state.cache.ready(&entry.chunks, index);
-        let index = (cursor..chunks).chain(0..cursor.min(chunks)).find(|&index| ready(index) != 0)?;
-        let first = u64::from(ready(index).trailing_zeros());
-        let start = index * CHUNK_PAGES + first;
+        let first_from = |page: u64| {
+            (page / CHUNK_PAGES..chunks).find_map(|index| {
+                let begin = index * CHUNK_PAGES;
+                let skipped = page.saturating_sub(begin);
+                let left = ready(index) >> skipped;
+                (left != 0).then(|| begin + skipped + u64::from(left.trailing_zeros()))
+            })
+        };
+        let start = first_from(entry.writeback_cursor).or_else(|| first_from(0))?;
         let mut end = start;
-        let (mut index, mut bit) = (index, first);
+        let (mut index, mut bit) = (start / CHUNK_PAGES, start % CHUNK_PAGES);
         loop {
             let run = u64::from((ready(index) >> bit).trailing_ones()).min(CHUNK_PAGES - bit);
             end += run;
@@ -262,9 +270,7 @@ impl Ext4 {
                 break;
             }
         }
-        let pages = (end - start).min(pages_max);
-        entry.writeback_cursor = start + pages;
-        Some((start, pages))
+        Some((start, (end - start).min(pages_max)))
     }
 
     /// Calls [`Self::allocate`] as soon as the journal has room for one more conversion: together they may use half of

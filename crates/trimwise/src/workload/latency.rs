@@ -70,7 +70,7 @@ impl LatencySummary {
 }
 
 /// A histogram of latencies: three significant digits, up to an hour.
-pub(crate) fn histogram() -> Histogram<u32> {
+pub fn histogram() -> Histogram<u32> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid")
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::fs_common::{Trace, dispatched, drive, on_queue, trace};
-use trimwise::block::{BlockQueue, Command, Load, QueueConfig, Stage};
+use trimwise::block::{BlockQueue, Command, Load, QueueConfig, Stage, WriteThrottleConfig};
 use trimwise::ssd::LinkKind;
 use trimwise::units::{Lpn, SimDuration, SimTime, UnitRange};
 
@@ -174,5 +174,23 @@ fn trims_are_no_load_and_the_quiet_begins_when_the_last_other_request_ends() {
         queue.submit([Command::Trim(vec![unit])], |_| ());
         sim.sleep(SimDuration::from_millis(30)).await;
         assert_eq!(queue.load(), Load { requests: 0, quiet: SimDuration::from_millis(30) });
+    });
+}
+
+/// Ten TRIMs come at once: four are in the queue, the others wait before it, so that a read is the fifth command.
+#[test]
+fn the_write_throttle_holds_trims_back_and_lets_all_of_them_go() {
+    let read_latency_max = SimDuration::from_millis(2);
+    let write_throttle = Some(WriteThrottleConfig { read_latency_max, queue_depth: 256 });
+    let config = QueueConfig { write_throttle, ..QueueConfig::default() };
+    on_queue(drive(LinkKind::Nvme, 1), config, |queue| async move {
+        let seen = trace(&queue);
+        let trims = (0..10).map(|n| Command::Trim(vec![at(n)]));
+        queue.submit(trims, |_| ());
+        queue.read(at(30)).await;
+        settle(&queue).await;
+        assert_eq!(&dispatched(&seen)[..5], "TTTTR");
+        assert_eq!(dispatched(&seen).matches('T').count(), 10);
+        assert!(in_device(&seen).iter().all(|(_, _, inside)| *inside <= 4));
     });
 }

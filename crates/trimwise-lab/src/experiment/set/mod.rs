@@ -37,6 +37,8 @@ pub struct Setting {
     pub ssd: SsdConfig,
     /// The host.
     pub host: HostConfig,
+    /// How the file system is made.
+    pub format: FormatOptions,
     /// PostMark.
     pub workload: PostmarkConfig,
     /// Further ageing after the file system was full: how many times this many percent of it are deleted, drawn at
@@ -55,6 +57,7 @@ impl Setting {
         Self {
             ssd: Profile::embedded(DEVICE).expect("the drive is built in").config,
             host: postmark_vendors::host(),
+            format: FormatOptions::default(),
             workload: PostmarkConfig {
                 number: 4_250,
                 transactions: 20_000,
@@ -96,9 +99,9 @@ pub struct Aged {
 pub fn age(setting: &Setting, seed: u64) -> Result<Aged, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Ssd::new(&setting.ssd, seed)?, setting.host.queue);
-    let Setting { host, turnovers: (times, percent), .. } = *setting;
+    let Setting { host, format, turnovers: (times, percent), .. } = *setting;
     sim.run(async move {
-        let volume = Volume::format(&queue, FormatOptions::default()).await?;
+        let volume = Volume::format(&queue, format).await?;
         let fs = volume.mount(host, PolicySpec::OFF.governor()).await;
         let mut files = Population::new(&fs, seed).await?;
         files.fill(&fs).await?;

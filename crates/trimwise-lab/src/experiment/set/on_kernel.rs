@@ -8,6 +8,7 @@
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::result::WorkloadFigures;
+use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
@@ -55,7 +56,7 @@ pub(super) fn with_size(mut result: ExperimentResult, full: bool) -> ExperimentR
 pub(super) fn age_both(request: &Request, target: &KernelTarget) -> Result<Sides, Failure> {
     let ext4 = ext4(target, request.full)?;
     let setting = if request.full { Setting::published() } else { Setting::published().sixteenth() };
-    let setting = Setting { host: ext4.host, ..setting };
+    let setting = Setting { host: ext4.host, format: FormatOptions::TODAY, ..setting };
     let model = age(&setting, request.seed).map_err(Failure::run)?;
     let mut device = Profile::embedded(DEVICE).expect("the drive is built in");
     device.config = setting.ssd.clone();

@@ -50,6 +50,7 @@ pub fn run(
     after_each: &dyn Fn(),
 ) -> Result<Vec<Run>, CellError> {
     let host = setting.host;
+    let without_trim = FormatOptions { discard: false, ..setting.format };
     let sim = Sim::new();
     let prepared = {
         let (Aged { volume, mut files }, sim) = (aged.clone(), sim.clone());
@@ -60,7 +61,6 @@ pub fn run(
             files.delete_to(&fs, utilization_percent).await?;
             fs.trim_free(UnitRange::new(Lpn(0), fs.queue().with_ssd(|ssd| ssd.capacity_units())), 1).await;
             let queue = audited(fs, DEVICE, &off).await?.queue().clone();
-            let without_trim = FormatOptions { discard: false, ..FormatOptions::default() };
             Ok::<_, CellError>(Volume::format(&queue, without_trim).await?.image())
         })??
     };

@@ -478,3 +478,27 @@ fn regression_short_extents_do_not_end_a_policy_s_passes_for_good() {
         });
     }
 }
+
+/// What is appended to a file begins in its last block and goes on in new ones. Write-back takes the old block first and
+/// then all new ones together, so they lie in one extent.
+#[test]
+fn what_is_appended_lies_in_one_extent() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+        let append = |path: &'static str, bytes: u64| {
+            let fs = fs.clone();
+            async move {
+                let mut file = fs.open(path, OpenMode::Append).await.unwrap();
+                fs.write(&mut file, &vec![0; bytes as usize]).await.unwrap();
+                fs.close(file).await.unwrap();
+                fs.sync().await.unwrap();
+            }
+        };
+        create(&fs, "a", 20).await;
+        append("a", 100).await;
+        create(&fs, "b", 20).await;
+        append("a", 40 * PAGE).await;
+        let units: Vec<u64> = fs.extents("a").unwrap().iter().map(|extent| extent.units).collect();
+        assert_eq!(units, [21, 40]);
+    });
+}
