@@ -356,6 +356,8 @@
     const columns = frame.width >= 640 ? 2 : 1, gap = 20;
     const each = (frame.width - gap * (columns - 1)) / columns;
     const left = Math.max(...data.panels.flatMap(p => p.rows.map(r => wide(r[0])))) + 8;
+    // Figures in all cells or in none.
+    const widest = Math.max(0, ...known.map(v => wide(full(v, data.value))));
     let row = 0;
     for (let i = 0; i < data.panels.length; i += columns) {
       let deepest = 0;
@@ -374,7 +376,7 @@
             const text = cell === "saturated" ? "×" : full(cell.value, data.value);
             const look = cell === "saturated" ? { class: "saturated" } : { style: `fill:${heatColour(share(cell.value))}` };
             make("rect", { x, y, width: size - 2, height: 24, ...look }, frame.svg);
-            if (wide(text) < size - 3) make("text", { class: "on-heat", x: x + size / 2 - 1, y: y + 16, "text-anchor": "middle" }, frame.svg, text);
+            if (cell === "saturated" || widest < size - 3) make("text", { class: "on-heat", x: x + size / 2 - 1, y: y + 16, "text-anchor": "middle" }, frame.svg, text);
             frame.mark({ x: x + size / 2, y: y + 12, box: [x, y, x + size, y + 26], title: panel.title, words: [
               `${data.value.label} ${cell === "saturated" ? "saturated" : text}`, `${data.x.label} ${panel.columns[k]}`,
               `${data.y.label} ${name}`] });
@@ -519,7 +521,8 @@
     tip.hidden = true;
     document.querySelectorAll("figure.chart").forEach(figure => draw(figure, width));
   };
-  const room = () => Math.floor(document.querySelector("main").clientWidth);
+  // A window may be of no width while it opens.
+  const room = () => Math.max(Math.floor(document.querySelector("main").clientWidth), 280);
   addEventListener("resize", () => { if (room() !== drawn && !printing) drawAll(room()); });
   let printing = false;
   addEventListener("beforeprint", () => { printing = true; drawAll(PAPER); });

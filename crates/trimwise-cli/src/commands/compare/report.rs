@@ -219,7 +219,7 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
     }
     let mut styles = Styles::default();
     let mut sections = Vec::new();
-    let mut changes = Vec::new();
+    let (mut changes, mut alike) = (Vec::new(), Vec::new());
     for [in_a, in_b] in &pairs {
         let title = if in_a.device == in_b.device {
             in_a.device.to_owned()
@@ -235,13 +235,13 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
             if [a, b].iter().any(|run| run.verdict.policy.as_deref() == Some(p.policy))
                 || p.policy == summaries[0].baseline
             {
-                let words = if found.significant {
-                    check::longer(1.0 / found.ratio - 1.0)
-                } else {
-                    "no measurable difference".to_owned()
-                };
                 let on = if pairs.len() > 1 { format!(" on {title}") } else { String::new() };
-                changes.push(format!("under `{}`{on} {words}", p.policy));
+                if found.significant {
+                    let longer = check::longer(1.0 / found.ratio - 1.0);
+                    changes.push(format!("under `{}`{on} {longer}", p.policy));
+                } else {
+                    alike.push(format!("under `{}`{on}", p.policy));
+                }
             }
             let wa = [p, other].map(|p| p.device_median_of(|d| d.write_amplification));
             let erases = [p, other].map(|p| p.device_median_of(|d| d.erases as f64));
@@ -276,6 +276,9 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
         (None, Some(b)) => format!("A has no verdict, B recommends `{b}`"),
         (None, None) => "Neither has a verdict".to_owned(),
     };
+    if !alike.is_empty() {
+        changes.push(format!("no measurable difference {}", alike.join(", ")));
+    }
     let verdict = match &changes[..] {
         [] => format!("{advice}."),
         changes => format!("{advice}; B against A: {}.", changes.join("; ")),
