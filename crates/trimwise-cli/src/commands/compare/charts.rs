@@ -124,7 +124,7 @@ impl<'a> Charts<'a> {
             })
             .collect();
         let caption = if rows.iter().any(|row| row.interval.is_some()) {
-            "The marker is the median of the repetitions, the thick line its 95 % confidence interval; thin strokes are \
+            "The marker is the median of the repetitions, the thick line its confidence interval; thin strokes are \
              the repetitions. Further left is better."
         } else {
             "The marker is the median of the repetitions. Further left is better."
