@@ -11,6 +11,11 @@ def program():
     return found
 
 
+def views():
+    """Widths, and whether the colours are dark: each width and each theme once, or with PAGES=full all four."""
+    return [(w, d) for w in (1280, 390) for d in (False, True) if os.environ.get("PAGES") == "full" or d == (w == 390)]
+
+
 class Browser:
     """Chromium over its pipe: requests on descriptor 3, answers on 4, each ended by a zero byte."""
 
