@@ -1,6 +1,7 @@
 //! A sweep gives the same bytes, whatever happens to the processes that run it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -100,7 +101,9 @@ fn jobs_shards_kills_and_broken_files_change_no_byte() {
     fs::write(at("killed/_cells/00000/00000021"), &whole).unwrap();
     let foreign = text(&whole).replacen("trimwise sweep ", "trimwise sweep 0", 1);
     fs::write(at("killed/_cells/00000/00000022"), foreign).unwrap();
-    fs::write(at("killed/_cells/00000/00000023"), "").unwrap();
+    // A file without an end.
+    drop(fs::remove_file(at("killed/_cells/00000/00000023")));
+    symlink("/dev/zero", at("killed/_cells/00000/00000023")).unwrap();
     let kept = finished.iter().filter(|path| path.file_name().unwrap() < "00000020").count();
     let words = format!("{} run now, {kept} finished before; 4 files were not whole", 24 - kept);
     said(&sweep("--out killed"), &[&words]);

@@ -4,7 +4,7 @@ mod documents;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use trimwise_lab::failure::Failure;
@@ -43,6 +43,14 @@ pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
     let destinations = Destinations::check(&output)?;
     destinations.expect_apart("--out", &arguments.out)?;
     Destinations::check_file("--out", &arguments.out, arguments.force)?;
+    let place = |path: &Path| path.canonicalize().ok();
+    let out = place(&arguments.out);
+    if out.is_some() && arguments.documents.iter().any(|document| place(document) == out) {
+        return Err(Failure::usage(format!(
+            "--out: {} is a document to be read; expected another file",
+            arguments.out.display()
+        )));
+    }
     let read = arguments.documents.iter().map(|path| Ok((path.display().to_string(), Document::read(path)?)));
     let read: Vec<(String, Document)> = read.collect::<Result<_, Failure>>()?;
     let html = html(&read)?;

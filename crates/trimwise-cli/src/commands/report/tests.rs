@@ -173,6 +173,9 @@ fn an_existing_report_is_replaced_only_with_force_and_never_before_the_documents
     let failure = run(&of(&[&dir.path().join("none.json")], true)).unwrap_err().to_string();
     assert!(failure.contains("none.json: No such file"), "{failure}");
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "precious");
+    let onto_itself = ReportArguments { out: dir.path().join("./a.json"), ..of(&[&document], true) };
+    let failure = run(&onto_itself).unwrap_err().to_string();
+    assert!(failure.contains("a.json is a document to be read"), "{failure}");
     run(&of(&[&document], true)).unwrap();
     assert!(std::fs::read_to_string(&out).unwrap().starts_with("<!DOCTYPE html>"));
     std::fs::write(&document, [0xff, 0xfe, 0]).unwrap();

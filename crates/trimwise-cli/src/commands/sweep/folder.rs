@@ -130,11 +130,15 @@ impl Folder {
     /// Looks for a cell.
     pub fn look(&self, cell: u64) -> Result<Found, Failure> {
         let path = self.cell_path(cell);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
+        let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
+        match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Missing),
-            Err(error) => return Err(Failure::run(format!("{}: {error}", path.display()))),
-        };
+            Err(error) => return Err(failed(error)),
+            // A link may lead to a file without an end.
+            Ok(there) if !there.is_file() || there.len() > CELL_BYTES_MAX => return Ok(Found::Broken),
+            Ok(_) => {}
+        }
+        let bytes = fs::read(&path).map_err(failed)?;
         let outcome = String::from_utf8(bytes).ok().and_then(|text| {
             let (head, body) = text.split_once('\n')?;
             (head == self.head(cell, body)).then(|| serde_json::from_str(body).ok())?
@@ -190,6 +194,9 @@ impl Folder {
         Ok(name)
     }
 }
+
+/// No cell's file is nearly as large.
+const CELL_BYTES_MAX: u64 = 64 << 20;
 
 /// About how many cells a part has: few enough to be held in memory, enough for a file of some size.
 const CELLS_PER_PART: u64 = 1000;
