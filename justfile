@@ -33,6 +33,12 @@ kernels *ARGUMENTS:
 full:
     scripts/test-full
 
+# the live page and the reports in a browser, each width in both themes; CI has each width in one
+pages:
+    scripts/build-web
+    PAGES=full scripts/test-web
+    PAGES=full scripts/test-report
+
 # what CI runs
 ci:
     .ci/run
