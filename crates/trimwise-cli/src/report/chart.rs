@@ -41,8 +41,12 @@ impl Styles {
         Style { colour, dash: (colour + round) % DASHES, marker: colour, hollow: false }
     }
 
-    /// The style of a name in one of two runs: the colour says whose it is, the dashes in which run.
-    pub fn in_run(&mut self, name: &str, run: usize) -> Style {
+    /// The style of a name in one of the page's runs: the colour says whose it is and, if there are several, the dashes
+    /// in which run.
+    pub fn in_run<T>(&mut self, name: &str, runs: &[(&str, T)], run: usize) -> Style {
+        if runs.len() < 2 {
+            return self.of(name);
+        }
         let (colour, round) = self.place(name);
         Style { colour, dash: (2 * round + run) % DASHES, marker: colour, hollow: run > 0 }
     }
@@ -64,6 +68,14 @@ impl Styles {
             return plain;
         }
         format!("part{}", position(&mut self.parts, name) % PARTS)
+    }
+}
+
+/// A name in one of the page's runs: if there are several, followed by that of the run.
+pub fn label<T>(name: &str, runs: &[(&str, T)], run: usize) -> String {
+    match runs {
+        [] | [_] => name.to_owned(),
+        _ => format!("{name} ({})", runs[run].0),
     }
 }
 
@@ -405,11 +417,11 @@ mod tests {
 
     #[test]
     fn two_runs_of_a_policy_have_its_colour_and_differ_in_their_dashes() {
-        let mut styles = Styles::default();
+        let (mut styles, runs) = (Styles::default(), [("A", ()), ("B", ())]);
         let mut lines = HashSet::new();
         for name in ["off", "commit", "ideal", "lazy", "reuse", "batch:1w", "set:40:90", "async", "judicious"]
         {
-            let (a, b) = (styles.in_run(name, 0), styles.in_run(name, 1));
+            let (a, b) = (styles.in_run(name, &runs, 0), styles.in_run(name, &runs, 1));
             assert_eq!(a.colour, b.colour);
             assert!(b.hollow && !a.hollow);
             assert!(lines.insert((a.colour, a.dash)) && lines.insert((b.colour, b.dash)), "{name}");

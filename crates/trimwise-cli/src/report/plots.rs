@@ -2,7 +2,7 @@
 
 use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
-use super::chart::{self, Bar, Chart, Drawing, Part, Series, Style, Styles};
+use super::chart::{self, Bar, Chart, Drawing, Part, Series, Style, Styles, label};
 use crate::figures::significant;
 use crate::table::plot::place;
 
@@ -14,13 +14,6 @@ pub fn of(plot: &Plot, styles: &mut Styles) -> Chart {
 /// The chart of the same figure of several runs, each with a name that follows those of its series.
 pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
     let Some((_, first)) = runs.first() else { return Chart::lines("", NOTHING, NOTHING, Vec::new(), "") };
-    let several = runs.len() > 1;
-    let named = |name: &str, run: &str| {
-        if several { format!("{name} ({run})") } else { name.to_owned() }
-    };
-    let mut style = |name: &str, run: usize| {
-        if several { styles.in_run(name, run) } else { styles.of(name) }
-    };
     let caption = match first.kind {
         _ if !first.series.iter().flat_map(|s| &s.points).any(|p| p.range.is_some()) => "",
         PlotKind::Lines => {
@@ -32,11 +25,11 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
     let drawing = match first.kind {
         PlotKind::Lines => {
             let mut series = Vec::new();
-            for (run, (name, plot)) in runs.iter().enumerate() {
+            for (run, (_, plot)) in runs.iter().enumerate() {
                 for s in &plot.series {
                     series.push(Series {
-                        name: named(&s.name, name),
-                        style: style(&s.name, run),
+                        name: label(&s.name, runs, run),
+                        style: styles.in_run(&s.name, runs, run),
                         points: s.points.iter().filter_map(|point| at(point, plot)).collect(),
                     });
                 }
@@ -47,10 +40,15 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
             let mut rows = Vec::new();
             for place in first.places() {
                 for name in first.series.iter().map(|s| &s.name) {
-                    for (run, (of, plot)) in runs.iter().enumerate() {
+                    for (run, (_, plot)) in runs.iter().enumerate() {
                         let Some(point) = plot.at(name, place) else { continue };
-                        let label = named(&in_place(place, name, first.series.len()), of);
-                        rows.push(Bar::new(&label, style(name, run), point.y, valued(point.y, plot)));
+                        let label = label(&in_place(place, name, first.series.len()), runs, run);
+                        rows.push(Bar::new(
+                            &label,
+                            styles.in_run(name, runs, run),
+                            point.y,
+                            valued(point.y, plot),
+                        ));
                     }
                 }
             }
@@ -59,7 +57,7 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
         PlotKind::StackedBars => {
             let mut rows = Vec::new();
             for at in first.places() {
-                for (of, plot) in runs {
+                for (run, (_, plot)) in runs.iter().enumerate() {
                     let parts: Vec<Part> = plot
                         .series
                         .iter()
@@ -69,7 +67,8 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
                         })
                         .collect();
                     let figure = valued(parts.iter().map(|p| p.value).sum(), plot);
-                    rows.push(Bar { name: named(&place(at), of), style: None::<Style>, parts, figure });
+                    let name = label(&place(at), runs, run);
+                    rows.push(Bar { name, style: None::<Style>, parts, figure });
                 }
             }
             Drawing::Bars { x: y, y: x, rows }

@@ -9,7 +9,7 @@ use trimwise_lab::plot::Axis;
 
 use crate::figures;
 use crate::report::chart::{
-    Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Style, Styles,
+    Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Style, Styles, label,
 };
 
 /// A device in one or two runs, with the name of the run.
@@ -73,12 +73,9 @@ impl<'a> Charts<'a> {
         }
         let mut all = Vec::new();
         for name in names {
-            for (number, (run, device)) in self.runs.iter().enumerate() {
+            for (run, (_, device)) in self.runs.iter().enumerate() {
                 let Some(p) = device.policy(name) else { continue };
-                all.push(match self.runs {
-                    [_] => (name.to_owned(), self.styles.of(name), p),
-                    _ => (format!("{name} ({run})"), self.styles.in_run(name, number), p),
-                });
+                all.push((label(name, self.runs, run), self.styles.in_run(name, self.runs, run), p));
             }
         }
         all
@@ -99,7 +96,7 @@ impl<'a> Charts<'a> {
 
     /// What policies are judged by.
     fn judged(&mut self, measure: Measure) -> Chart {
-        let label = match measure {
+        let words = match measure {
             Measure::Total => "duration of the workload",
             Measure::Waiting => "time spent in operations",
             Measure::Fsync => "time of the fsync",
@@ -132,10 +129,10 @@ impl<'a> Charts<'a> {
         Chart {
             title: match measure {
                 Measure::Latency(..) => format!("Latency {measure}"),
-                _ => capitalised(label),
+                _ => capitalised(words),
             },
             caption: caption.to_owned(),
-            drawing: Drawing::Dots { x: Axis::linear("seconds", label, "s"), y: POLICIES, rows },
+            drawing: Drawing::Dots { x: Axis::linear("seconds", words, "s"), y: POLICIES, rows },
         }
     }
 

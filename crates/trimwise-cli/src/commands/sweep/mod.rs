@@ -27,7 +27,7 @@ use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
-use crate::figures::thousands;
+use crate::figures::{counted, thousands};
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
@@ -345,9 +345,9 @@ impl Summary {
 
     fn text(&self, is_dry: bool) -> String {
         let count = |cells: u64| thousands(cells as f64);
-        let mut text = format!("{}: {} cells\n  {}\n", self.grid, count(self.cells), self.product);
+        let mut text = format!("{}: {}\n  {}\n", self.grid, counted(self.cells, "cell"), self.product);
         if let Some(shard) = &self.shard {
-            text += &format!("shard {shard}: {} cells\n", count(self.shard_cells));
+            text += &format!("shard {shard}: {}\n", counted(self.shard_cells, "cell"));
         }
         if is_dry {
             return text;

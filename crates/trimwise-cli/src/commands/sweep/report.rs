@@ -8,7 +8,7 @@ use trimwise_lab::plot::Axis;
 
 use super::{Case, Summary};
 use crate::figures::{self, NONE};
-use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Style, Styles};
+use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Style, Styles, label};
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
 use crate::report::{rendered, with_code};
 use crate::table::plot::Block;
@@ -210,8 +210,8 @@ type Runs<'a> = &'a [(&'a str, &'a [&'a Case])];
 
 fn charts(runs: Runs, styles: &mut Styles) -> Vec<Chart> {
     let measure = runs.first().and_then(|(_, cases)| Some(cases.first()?.measure));
-    let label = measure.map_or(String::new(), |measure| measure.to_string());
-    let y = Axis { label: label.into(), ..Axis::linear("median_s", "", "s") };
+    let measured = measure.map_or(String::new(), |measure| measure.to_string());
+    let y = Axis { label: measured.into(), ..Axis::linear("median_s", "", "s") };
     let wa = Axis::linear("write_amplification", "write amplification", "NAND units per host unit");
     let is_single = runs.iter().all(|(_, cases)| cases.len() == 1);
     let time = |row: &SummaryRow| Some((row.median_s, interval(row)));
@@ -246,11 +246,8 @@ fn policies<'a>(runs: Runs<'a>, styles: &mut Styles) -> Vec<(String, Style, &'a 
     }
     let mut all = Vec::new();
     for name in names {
-        for (number, (run, cases)) in runs.iter().enumerate() {
-            all.push(match runs {
-                [_] => (name.to_owned(), styles.of(name), name, *cases),
-                _ => (format!("{name} ({run})"), styles.in_run(name, number), name, *cases),
-            });
+        for (run, (_, cases)) in runs.iter().enumerate() {
+            all.push((label(name, runs, run), styles.in_run(name, runs, run), name, *cases));
         }
     }
     all
