@@ -22,14 +22,15 @@ pub fn counted(number: u64, what: &str) -> String {
 
 /// About four significant digits, without an exponent.
 pub fn significant(f: f64) -> String {
-    match f.abs() {
-        a if !a.is_finite() => NONE.to_string(),
+    let text = match f.abs() {
+        a if !a.is_finite() => return NONE.to_string(),
         a if a >= 999.5 => thousands(f.round()),
         a if a >= 99.95 => format!("{f:.1}"),
         a if a >= 9.995 => format!("{f:.2}"),
         a if a >= 0.001 || a == 0.0 => format!("{f:.3}"),
         _ => format!("{f:.6}"),
-    }
+    };
+    text.replace('-', MINUS)
 }
 
 /// A relative change with its sign: `0.163` is `+16.3 %`.

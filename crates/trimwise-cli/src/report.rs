@@ -70,6 +70,7 @@ pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String,
     let fail = |e: minijinja::Error| Failure::run(format!("cannot make the report: {e:#}"));
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_filter("code", |text: &str| with_code(text));
     environment.add_global("style", safe(STYLE));
     environment.add_global("script", safe(SCRIPT));
     let shared =
@@ -77,5 +78,12 @@ pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String,
     for (name, template) in shared.into_iter().chain([("page.html", template)]) {
         environment.add_template(name, template).map_err(fail)?;
     }
-    environment.get_template("page.html").and_then(|t| t.render(Serde(page))).map_err(fail)
+    let page = environment.get_template("page.html").and_then(|t| t.render(Serde(page))).map_err(fail)?;
+    Ok(page.replace(is_unprintable, "\u{fffd}"))
+}
+
+/// Whether a character of a document would garble the page. `page.js` does the same to the data of charts.
+fn is_unprintable(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || (c.is_control() && !matches!(c, '\n' | '\t'))
 }

@@ -250,6 +250,25 @@ impl<'de> Deserialize<'de> for Plot {
     }
 }
 
+/// A table of figures, as texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// Its title.
+    pub title: String,
+    /// Its columns.
+    pub header: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with `N` columns.
+    pub fn new<const N: usize>(title: impl Into<String>, header: [&str; N], rows: Vec<[String; N]>) -> Self {
+        let rows = rows.into_iter().map(Vec::from).collect();
+        Self { title: title.into(), header: header.map(str::to_owned).to_vec(), rows }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

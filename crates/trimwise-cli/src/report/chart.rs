@@ -53,7 +53,9 @@ impl Styles {
 
     /// The colour, and how often the colours were all used up before.
     fn place(&mut self, name: &str) -> (usize, usize) {
-        if let Some(at) = RESERVED.iter().position(|names| names.contains(&name)) {
+        // A source may have its own word for a policy, in brackets: `commit (traditional)`.
+        let known = name.split(" (").next().unwrap_or(name);
+        if let Some(at) = RESERVED.iter().position(|names| names.contains(&known)) {
             return (at, 0);
         }
         let others = COLOURS - RESERVED.len();

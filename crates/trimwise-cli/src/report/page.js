@@ -22,10 +22,13 @@
   };
   const PAPER = 690; // px between the margins of an A4 page
   const LINE = 16;
-  let count = 0;
+  let count = 0, printing = false;
 
   const pen = document.createElement("canvas").getContext("2d");
   const wide = text => { pen.font = "12.5px system-ui, sans-serif"; return pen.measureText(text).width; };
+
+  // No control characters, nor those that change the direction of text.
+  const printable = (_, value) => typeof value === "string" ? value.replace(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, "\ufffd") : value;
 
   const make = (name, attributes, parent, text) => {
     const element = document.createElementNS(NS, name);
@@ -201,11 +204,13 @@
   // Kinds of charts ---------------------------------------------------------------------------------------------
 
   const lines = (data, frame) => {
-    const all = data.panels.flatMap(panel => panel.series);
-    const areas = data.panels.flatMap(panel => panel.areas), bands = data.panels.flatMap(panel => panel.bands);
+    const all = data.every.flatMap(panel => panel.series);
+    const areas = data.every.flatMap(panel => panel.areas), bands = data.every.flatMap(panel => panel.bands);
     const names = once(all, s => s.name);
     // A line of the same name in each panel has the colour of its panel.
-    const same = names.length === 1 && data.panels.length > 1;
+    const same = names.length === 1 && data.every.length > 1;
+    // A line that is alone needs no dashes.
+    if (names.length === 1) all.forEach(s => { s.style.dash = 0; });
     names.forEach(s => legendEntry(frame.legend, s.name, same ? plainSwatch : lineSwatch(s.style)));
     once(areas, a => a.name).forEach(a => legendEntry(frame.legend, a.name, fillSwatch(a.fill)));
     once(bands, b => b.name).forEach(b => legendEntry(frame.legend, b.name, fillSwatch(b.fill)));
@@ -214,9 +219,9 @@
       data.x.unit === "s" || data.x.unit === "d");
     const y = scale(data.y, points.flatMap(p => [p[1], ...(p[2] ?? [])]).concat(areas.flatMap(a => a.points.map(p => p[1]))),
       true);
-    const columns = data.panels.length > 1 && frame.width >= 640 ? 2 : 1;
+    const columns = data.every.length > 1 && frame.width >= 640 ? 2 : 1;
     const gap = 24, each = (frame.width - gap * (columns - 1)) / columns;
-    const height = data.panels.length > 1 ? 180 : 280;
+    const height = (data.every.length > 1 ? 180 : 280) * (printing ? 0.75 : 1);
     const ticks = y.ticks(Math.floor(height / 32));
     const left = Math.ceil(Math.max(...ticks.map(v => wide(y.tick(v))))) + 10;
     let row = 0;
@@ -343,19 +348,19 @@
   // From pale yellow to red: dark text is legible on all of it.
   const heatColour = share => `rgb(${[[255, 232], [247, 92], [200, 70]].map(([a, b]) => Math.round(a + (b - a) * share)).join()})`;
   const heat = (data, frame) => {
-    const known = data.panels.flatMap(p => p.rows.flatMap(r => r[1])).map(c => c.value).filter(v => v !== undefined);
+    const known = data.every.flatMap(p => p.rows.flatMap(r => r[1])).map(c => c.value).filter(v => v !== undefined);
     const low = Math.min(...known), high = Math.max(...known);
     const share = v => high > low ? Math.log(Math.max(v, 1) / Math.max(low, 1)) / Math.log(high / Math.max(low, 1)) : 0;
     if (known.length) {
       [0, 0.5, 1].forEach(at => legendEntry(frame.legend, full(low * (high / low) ** at, data.value), svg =>
         make("rect", { x: 8, y: 1, width: 18, height: 12, style: `fill:${heatColour(at)}` }, svg)));
     }
-    if (data.panels.some(p => p.rows.some(r => r[1].includes("saturated")))) {
+    if (data.every.some(p => p.rows.some(r => r[1].includes("saturated")))) {
       legendEntry(frame.legend, "saturated (×)", svg => make("rect", { x: 8, y: 1, width: 18, height: 12, class: "saturated" }, svg));
     }
     const columns = frame.width >= 640 ? 2 : 1, gap = 20;
     const each = (frame.width - gap * (columns - 1)) / columns;
-    const left = Math.max(...data.panels.flatMap(p => p.rows.map(r => wide(r[0])))) + 8;
+    const left = Math.max(...data.every.flatMap(p => p.rows.map(r => wide(r[0])))) + 8;
     // Figures in all cells or in none.
     const widest = Math.max(0, ...known.map(v => wide(full(v, data.value))));
     let row = 0;
@@ -404,7 +409,7 @@
     data.parts.forEach(part => legendEntry(frame.legend, part.name, fillSwatch(part.fill)));
     const columns = frame.width >= 640 ? 2 : 1, gap = 24;
     const each = (frame.width - gap * (columns - 1)) / columns;
-    const high = 30;
+    const high = printing ? 24 : 30;
     let row = 0;
     for (let i = 0; i < data.panels.length; i += columns) {
       let deepest = 0;
@@ -500,9 +505,17 @@
   const KINDS = { lines, bars, dots, heat, blocks };
   const draw = (figure, width) => {
     const place = figure.querySelector(".draw");
-    const data = JSON.parse(figure.querySelector("script").textContent);
-    count += 1;
+    const data = JSON.parse(figure.querySelector("script").textContent, printable);
     const title = figure.querySelector("h3, h4").textContent;
+    // On paper each row of panels is a drawing of its own, so that pages can end between them. All have the same axes.
+    const every = data.panels ?? [], pieces = [];
+    for (let i = 0; printing && i < every.length; i += 2) pieces.push(every.slice(i, i + 2));
+    const drawings = (pieces.length ? pieces : [data.panels]).map(panels => piece({ ...data, panels, every }, width, title));
+    const legend = drawings[0].legend;
+    place.replaceChildren(...(legend.children.length ? [legend] : []), ...drawings.map(drawing => drawing.svg));
+  };
+  const piece = (data, width, title) => {
+    count += 1;
     const svg = make("svg", { role: "img", "aria-label": `${title}. Arrow keys show the values.`, tabindex: 0 });
     const frame = { svg, width, marks: [], at: null, legend: html("ul", { class: "legend" }) };
     frame.mark = mark => frame.marks.push(mark);
@@ -513,7 +526,7 @@
     svg.addEventListener("pointerleave", () => point_at(frame, null));
     svg.addEventListener("blur", () => point_at(frame, null));
     svg.addEventListener("keydown", event => keyed(frame, event));
-    place.replaceChildren(...(frame.legend.children.length ? [frame.legend] : []), svg);
+    return frame;
   };
   let drawn = 0;
   const drawAll = width => {
@@ -524,7 +537,6 @@
   // A window may be of no width while it opens.
   const room = () => Math.max(Math.floor(document.querySelector("main").clientWidth), 280);
   addEventListener("resize", () => { if (room() !== drawn && !printing) drawAll(room()); });
-  let printing = false;
   addEventListener("beforeprint", () => { printing = true; drawAll(PAPER); });
   addEventListener("afterprint", () => { printing = false; drawAll(room()); });
 

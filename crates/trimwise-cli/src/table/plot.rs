@@ -1,36 +1,15 @@
 //! Figures as tables: places downwards, series across.
 
-use serde::Serialize;
+pub use trimwise_lab::plot::Table as Block;
 use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
 use super::{WIDTH_MAX, bold, folded, laid_out};
 use crate::figures::{NONE, significant, thousands};
 
-/// One table of several.
-#[derive(Serialize)]
-pub struct Block {
-    /// Its title.
-    pub title: String,
-    /// Its columns.
-    pub header: Vec<String>,
-    /// Its rows.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Block {
-    /// A table with `N` columns.
-    pub fn new<const N: usize>(title: impl Into<String>, header: [&str; N], rows: Vec<[String; N]>) -> Self {
-        let rows = rows.into_iter().map(Vec::from).collect();
-        Self { title: title.into(), header: header.map(str::to_owned).to_vec(), rows }
-    }
-}
-
-impl Block {
-    /// Returns it as text below its title, which begins with `of`.
-    pub fn render(&self, of: &str) -> String {
-        let title = folded(&format!("{of}{}", self.title), 0);
-        format!("{}\n\n{}\n", bold(title.trim_end()), laid_out(&self.header, &self.rows))
-    }
+/// Returns a table as text below its title, which begins with `of`.
+pub fn text(block: &Block, of: &str) -> String {
+    let title = folded(&format!("{of}{}", block.title), 0);
+    format!("{}\n\n{}\n", bold(title.trim_end()), laid_out(&block.header, &block.rows))
 }
 
 /// A figure with more places is drawn only in the report.
@@ -109,14 +88,31 @@ pub fn place(place: &Place) -> String {
     }
 }
 
-/// Formats a point's median, and how far its repetitions reach from it on the wider side; counts are whole.
+/// Formats a point's median, and how far its repetitions reach from it on the wider side, or to where; counts are whole.
 fn point(point: &Point, counts: bool) -> String {
     match point.range {
         None if counts => thousands(point.y),
         Some((low, high)) if point.y != 0.0 => {
             let reach = (high - point.y).max(point.y - low) / point.y.abs() * 100.0;
-            format!("{} ± {reach:.1} %", significant(point.y))
+            if reach < 100.0 {
+                format!("{} ± {reach:.1} %", significant(point.y))
+            } else {
+                // Near zero a share of the median says nothing.
+                format!("{} ({} to {})", significant(point.y), significant(low), significant(high))
+            }
         }
         _ => significant(point.y),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_a_share_of_the_median_or_a_range_where_that_is_near_zero() {
+        let shown = |y, range| point(&Point { x: Place::At(1.0), y, range: Some(range) }, false);
+        assert_eq!(shown(2.0, (1.9, 2.02)), "2.000 ± 5.0 %");
+        assert_eq!(shown(0.008, (-0.32, 0.2)), "0.008 (\u{2212}0.320 to 0.200)");
     }
 }

@@ -99,7 +99,9 @@ impl Experiment {
             seed,
             reps,
             rows,
+            tables: Vec::new(),
             claims,
+            command: String::new(),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::kernels::KernelRows;
 use super::model_ext4::Pair;
 use super::verdicts::Row;
 use crate::guests::RealKernel;
-use crate::plot::Plot;
+use crate::plot::{Plot, Table};
 
 /// The result of a repeated experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,8 +32,14 @@ pub struct ExperimentResult {
     pub reps: u32,
     /// Its figures next to the published ones.
     pub rows: ExperimentRows,
+    /// Tables of rows that only their experiment lays out, for a report that is made from the JSON.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
     /// The source's claims, whether they hold here, and in which role.
     pub claims: Vec<Claim>,
+    /// The command that repeats it; empty in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
 }
 
 /// The rows of an experiment; each experiment has its source's layout.

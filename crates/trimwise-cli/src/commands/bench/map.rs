@@ -24,8 +24,10 @@ use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations, is_quiet};
 use crate::progress::Progress;
 use crate::real_target::RealTarget;
-use crate::report::chart::{Cell, Chart, Drawing, HeatPanel};
-use crate::report::{Figure, rendered};
+use crate::report::chart::{Cell, Chart, Drawing, HeatPanel, label};
+use crate::report::pair::{NAMES, Page as PairPage, Run, Section};
+use crate::report::{Figure, rendered, with_code};
+use crate::table::plot::Block;
 use crate::table::{bold, folded, laid_out};
 
 /// The smallest region of a map: each half must hold many TRIMs.
@@ -263,11 +265,99 @@ fn text(report: &MapReport) -> String {
     text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.command)
 }
 
+/// How many points of each TRIM rate the drive keeps up with, and how many there are.
+fn kept(map: &Map) -> Vec<(String, usize, usize)> {
+    let of = |panel: Vec<&[MapPoint]>| {
+        let points = panel.concat();
+        let kept = points.iter().filter(|point| point.kept_up).count();
+        points.first().map(|first| (trims(&first.trims), kept, points.len()))
+    };
+    panels(map).into_iter().filter_map(of).collect()
+}
+
+fn kept_in_words(map: &Map) -> String {
+    let rates = kept(map).into_iter().map(|(trims, kept, of)| format!("{kept} of {of} with {trims}"));
+    format!("Points that the drive keeps up with: {}.", rates.collect::<Vec<_>>().join("; "))
+}
+
+/// The maps of several runs, each with a name; TRIM rate by TRIM rate.
+fn charts(runs: &[(&str, &Map)]) -> Vec<Chart> {
+    let panels: Vec<_> = runs.iter().map(|(_, map)| panels(map)).collect();
+    let rates = panels.iter().map(Vec::len).max().unwrap_or(0);
+    let panel = |run: usize, rate: usize, shown: Shown| {
+        let panel = panels[run].get(rate)?;
+        let first = panel.first()?.first()?;
+        let rows = panel.iter().map(|row| {
+            let name = row.first().map_or(String::new(), |p| per_s(&p.writes));
+            (name, row.iter().map(|point| latency(point, shown)).collect())
+        });
+        Some(HeatPanel {
+            title: label(&trims(&first.trims), runs, run),
+            columns: panel[0].iter().map(|p| per_s(&p.reads)).collect(),
+            rows: rows.collect(),
+        })
+    };
+    let chart = |shown: Shown| Chart {
+        title: shown.0.to_owned(),
+        caption: "Both rates are offered. Colours are logarithmic, the same in all panels of a figure."
+            .to_owned(),
+        drawing: Drawing::Heat {
+            x: Axis::linear("reads_per_s", "reads", "1/s"),
+            y: Axis::linear("writes_per_s", "writes", "1/s"),
+            value: Axis::log("latency_ns", "latency", "ns"),
+            panels: (0..rates)
+                .flat_map(|rate| (0..runs.len()).filter_map(move |run| panel(run, rate, shown)))
+                .collect(),
+        },
+    };
+    SHOWN.into_iter().map(chart).collect()
+}
+
+/// Renders two maps side by side.
+pub fn pair(reports: [(&str, &MapReport); 2]) -> Result<String, Failure> {
+    let [a, b] = reports.map(|(_, report)| kept(&report.map));
+    let rows = (0..a.len().max(b.len())).map(|rate| {
+        let cells = [&a, &b].map(|run| match run.get(rate) {
+            Some((trims, kept, of)) => [trims.clone(), format!("{kept} of {of}")],
+            None => [NONE.to_owned(), NONE.to_owned()],
+        });
+        let [[trims_a, kept_a], [trims_b, kept_b]] = cells;
+        [trims_a, kept_a, trims_b, kept_b]
+    });
+    let header = ["TRIMs of A", "A keeps up with", "TRIMs of B", "B keeps up with"];
+    let blocks = vec![Block::new("Points that are not saturated", header, rows.collect())];
+    let sum = |run: &[(String, usize, usize)]| {
+        let (kept, of) = run.iter().fold((0, 0), |(kept, all), (_, of, points)| (kept + of, all + points));
+        format!("{kept} of {of}")
+    };
+    let verdict = format!(
+        "A keeps up with {} points, B with {}; each drive is offered shares of its own highest rates.",
+        sum(&a),
+        sum(&b)
+    );
+    let runs = reports.map(|(file, report)| Run {
+        file: file.to_owned(),
+        what: format!("{}, trimwise {}", heading(report), report.trimwise),
+        verdict: with_code(
+            &[Some(said(&report.map)), partial(&report.map)].map(Option::unwrap_or_default).join(" "),
+        ),
+        command: report.command.clone(),
+    });
+    let settings = reports.map(|(_, report)| {
+        let version = report.trimwise.to_string();
+        vec![("target", report.target.clone()), ("version", version), ("command", report.command.clone())]
+    });
+    let maps = [(NAMES[0], &reports[0].1.map), (NAMES[1], &reports[1].1.map)];
+    let sections = vec![Section::of("Latency over the offered rates".to_owned(), blocks, &charts(&maps))?];
+    PairPage::html(&verdict, runs, settings, sections, Vec::new())
+}
+
 #[derive(Serialize)]
 struct Page<'a> {
     title: &'a str,
     heading: String,
     said: String,
+    kept: String,
     partial: Option<String>,
     notes: &'a [String],
     maps: Vec<Figure>,
@@ -277,44 +367,14 @@ struct Page<'a> {
 
 /// Renders the whole file.
 pub fn html(report: &MapReport) -> Result<String, Failure> {
-    let panels = panels(&report.map);
-    let figure = |shown: Shown| {
-        let drawn: Vec<HeatPanel> = panels
-            .iter()
-            .filter_map(|panel| {
-                let first = panel.first()?.first()?;
-                Some(HeatPanel {
-                    title: trims(&first.trims),
-                    columns: panel[0].iter().map(|p| per_s(&p.reads)).collect(),
-                    rows: panel
-                        .iter()
-                        .map(|row| {
-                            let name = row.first().map_or(String::new(), |p| per_s(&p.writes));
-                            (name, row.iter().map(|point| latency(point, shown)).collect())
-                        })
-                        .collect(),
-                })
-            })
-            .collect();
-        let caption = "Both rates are offered. Colours are logarithmic, the same in all panels of a figure.";
-        Figure::of(&Chart {
-            title: shown.0.to_owned(),
-            caption: caption.to_owned(),
-            drawing: Drawing::Heat {
-                x: Axis::linear("reads_per_s", "reads", "1/s"),
-                y: Axis::linear("writes_per_s", "writes", "1/s"),
-                value: Axis::log("latency_ns", "latency", "ns"),
-                panels: drawn,
-            },
-        })
-    };
     let page = Page {
         title: &report.device.name,
         heading: heading(report),
         said: said(&report.map),
+        kept: kept_in_words(&report.map),
         partial: partial(&report.map),
         notes: &report.notes,
-        maps: SHOWN.into_iter().map(figure).collect::<Result<_, Failure>>()?,
+        maps: charts(&[("", &report.map)]).iter().map(Figure::of).collect::<Result<_, Failure>>()?,
         version: &report.trimwise,
         command: &report.command,
     };
@@ -387,6 +447,19 @@ mod tests {
     #[test]
     fn the_tables_show_latency_by_rates_and_mark_saturation() {
         insta::assert_snapshot!(text(&report(None)));
+    }
+
+    #[test]
+    fn two_maps_stand_side_by_side_and_a_panel_of_one_alone_is_there_too() {
+        let (a, b) = (report(None), report(Some("interrupted")));
+        let page = pair([("a.json", &a), ("b.json", &b)]).unwrap();
+        assert_eq!(
+            page.matches("\"title\":\"TRIMs at 50.00/s, 0.205 MB/s (A)\"").count(),
+            SHOWN.len(),
+            "{page}"
+        );
+        assert!(page.contains("A keeps up with 11 of 12 points, B with 8 of 8"), "{page}");
+        assert!(page.contains("Partial: interrupted after 8 points."));
     }
 
     #[test]

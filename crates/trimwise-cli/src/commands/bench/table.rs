@@ -6,7 +6,7 @@ use trimwise_lab::bench::{Findings, Measured, Settled, Steady, TestResult};
 
 use crate::commands::bench::BenchReport;
 use crate::figures::{NONE, nanoseconds, significant};
-use crate::table::plot::{Block, is_tabled, of_plot};
+use crate::table::plot::{Block, is_tabled, of_plot, text as text_of};
 use crate::table::{bold, folded, laid_out};
 
 /// The headings of the table of transfers.
@@ -25,7 +25,7 @@ pub fn render(report: &BenchReport) -> String {
     }
     for test in &results.tests {
         for block in blocks(test) {
-            text += &block.render(&format!("{}: ", test.test));
+            text += &text_of(&block, &format!("{}: ", test.test));
         }
     }
     let of_device = results.notes.iter().map(|note| format!("{note}."));

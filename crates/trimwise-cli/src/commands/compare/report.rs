@@ -240,7 +240,7 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
                     let longer = check::longer(1.0 / found.ratio - 1.0);
                     changes.push(format!("under `{}`{on} {longer}", p.policy));
                 } else {
-                    alike.push(format!("under `{}`{on}", p.policy));
+                    alike.push(format!("`{}`{on}", p.policy));
                 }
             }
             let wa = [p, other].map(|p| p.device_median_of(|d| d.write_amplification));
@@ -277,7 +277,7 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
         (None, None) => "Neither has a verdict".to_owned(),
     };
     if !alike.is_empty() {
-        changes.push(format!("no measurable difference {}", alike.join(", ")));
+        changes.push(format!("no measurable difference under {}", alike.join(" or ")));
     }
     let verdict = match &changes[..] {
         [] => format!("{advice}."),

@@ -41,6 +41,8 @@ impl Document {
     /// Reads a text; `file` is for messages.
     pub fn parse(text: &str, file: &str) -> Result<Self, Failure> {
         let refused = |what: String| Failure::usage(format!("{file}: {what}; {EXPECTED}"));
+        // Some editors begin a file with a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let value: Value = serde_json::from_str(text).map_err(|e| refused(format!("is not JSON: {e}")))?;
         let first = if value.is_array() { value.get(0).unwrap_or(&Value::Null) } else { &value };
         let has = |key: &str| first.get(key).is_some();

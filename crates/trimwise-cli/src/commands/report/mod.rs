@@ -76,9 +76,7 @@ fn html(read: &[(String, Document)]) -> Result<String, Failure> {
             }
             (Document::Bench(one), Document::Bench(other)) => bench::report::pair([(a, one), (b, other)]),
             (Document::Sweep(one), Document::Sweep(other)) => sweep::report::pair([(a, one), (b, other)]),
-            (Document::Map(_), Document::Map(_)) => Err(Failure::usage(format!(
-                "{a} and {b}: two maps of `bench --map` are not shown side by side; expected one of them"
-            ))),
+            (Document::Map(one), Document::Map(other)) => bench::map::pair([(a, one), (b, other)]),
             _ => Err(Failure::usage(format!(
                 "{a} is of `{}`, {b} of `{}`; expected two documents of the same command",
                 one.command(),

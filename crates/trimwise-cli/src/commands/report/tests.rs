@@ -62,7 +62,27 @@ fn rows_of_other_layouts_keep_their_figures_and_the_report_says_that_tables_are_
     document["rows"] = json!({"runs": [1, 2], "plots": document["rows"]});
     let page = html_of(vec![Document::parse(&document.to_string(), "a.json").unwrap()]).unwrap();
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 3);
-    assert!(page.contains("are in the report that `reproduce` writes"), "{page}");
+    assert!(page.contains("An earlier trimwise wrote this document"), "{page}");
+}
+
+#[test]
+fn tables_that_only_the_experiment_lays_out_come_from_the_document() {
+    let mut document = serde_json::to_value(plotted()).unwrap();
+    document["rows"] = json!({"measured": {}, "plots": document["rows"].take()});
+    document["tables"] =
+        json!([{"title": "What was discarded", "header": ["mount"], "rows": [["ext4 discard"]]}]);
+    let page = html_of(vec![parsed(&document)]).unwrap();
+    assert!(page.contains("What was discarded") && page.contains(">ext4 discard</td>"), "{page}");
+    assert!(!page.contains("An earlier trimwise"), "{page}");
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_no_control_character_reaches_the_page() {
+    let mut result = plotted();
+    result.question = "red \u{1b}[31m, back \u{202e}, `named`".to_owned();
+    let text = format!("\u{feff}{}", output::document(&result).unwrap());
+    let page = html_of(vec![Document::parse(&text, "a.json").unwrap()]).unwrap();
+    assert!(page.contains("red \u{fffd}[31m, back \u{fffd}, <code>named</code>"), "{page}");
 }
 
 #[test]

@@ -118,7 +118,11 @@ fn run_of(
             report: progress.report(i),
         };
         match (experiment.run)(&request) {
-            Ok(result) => results.push(result),
+            Ok(mut result) => {
+                result.tables = table::carried(&result.rows);
+                result.command = command(arguments, Some(&result));
+                results.push(result);
+            }
             Err(error) => {
                 failure = Some(error);
                 break;
@@ -187,10 +191,11 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
     command.into_text()
 }
 
-/// Returns the command that repeats the results of a document, which does not tell the options it was given.
+/// Returns the command that repeats the results of a document.
 pub fn repeat(results: &[ExperimentResult]) -> String {
     let mut command = CommandText::new("reproduce");
     match results {
+        [one] if !one.command.is_empty() => return one.command.clone(),
         [one] => command.argument(&one.experiment),
         _ => command.argument("--all"),
     }

@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
+use trimwise_lab::experiment::ALL;
 use trimwise_lab::experiment::result::{ExperimentResult, ExperimentRows};
 use trimwise_lab::failure::Failure;
 
@@ -48,8 +49,8 @@ struct ClaimLine<'a> {
     measured: String,
 }
 
-const MISSING: &str = "The tables of this experiment's rows are in the report that `reproduce` writes; this one was made \
-                       from its JSON, which has the rows themselves.";
+const MISSING: &str =
+    "An earlier trimwise wrote this document, which has the rows of this experiment, but not their tables.";
 
 /// Renders the whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
@@ -87,9 +88,9 @@ fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<E
             .collect(),
         figures: figures.collect::<Result<_, _>>()?,
         host: host(result),
-        blocks: blocks(&result.rows),
+        blocks: if result.tables.is_empty() { blocks(&result.rows) } else { result.tables.clone() },
         missing: match &result.rows {
-            ExperimentRows::Figures { .. } => MISSING,
+            ExperimentRows::Figures { .. } if result.tables.is_empty() => MISSING,
             _ => "",
         },
         errors: error_summary(&result.rows).join(" "),
@@ -182,7 +183,12 @@ pub fn pair(documents: [(&str, &[ExperimentResult]); 2]) -> Result<String, Failu
 
 /// What an experiment ran on.
 fn host(result: &ExperimentResult) -> String {
-    result.kernel.as_ref().map_or("the model".to_owned(), |kernel| format!("Linux {}", kernel.title()))
+    let boots = || ALL.iter().any(|known| known.name == result.experiment && known.boots());
+    match &result.kernel {
+        Some(kernel) => format!("Linux {}, in virtual time, on a modelled drive", kernel.title()),
+        None if boots() => "real kernels, in virtual time, on a modelled drive".to_owned(),
+        None => "the model, not on a real kernel or drive".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@ mod verdicts;
 mod weeks;
 
 use crate::figures::{change, significant};
-use crate::table::plot::{Block, is_tabled, of_plot};
+use crate::table::plot::{Block, is_tabled, of_plot, text as text_of};
 use crate::table::{bold, folded};
 
 /// Renders the whole text.
 pub fn render(result: &ExperimentResult, command: &str) -> String {
     let mut text = format!("{}\n{}\n", bold(&result.experiment), folded(&result.question, 0));
     for block in blocks(&result.rows) {
-        text += &block.render("");
+        text += &text_of(&block, "");
     }
     if let drawn @ 1.. = result.rows.plots().iter().filter(|plot| !is_tabled(plot)).count() {
         let figures = if drawn == 1 { "figure is" } else { "figures are" };
@@ -59,6 +59,14 @@ pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
         ExperimentRows::Plots(plots) | ExperimentRows::Figures { plots } => {
             plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect()
         }
+    }
+}
+
+/// Returns the tables that a document carries, since nothing else can make them of its rows.
+pub fn carried(rows: &ExperimentRows) -> Vec<Block> {
+    match rows {
+        ExperimentRows::Vendors(_) | ExperimentRows::Plots(_) | ExperimentRows::Figures { .. } => Vec::new(),
+        _ => blocks(rows),
     }
 }
 

@@ -132,6 +132,8 @@ pub fn experiment() -> ExperimentResult {
             row("Write_B/s", true, 39_000_000.0, 3_300_000.4, 39_126_271.2, 3_278_791.4, false),
             row("Total_duration", false, 219.0, 2500.0, 218.4, 2651.6, false),
         ]),
+        tables: Vec::new(),
+        command: String::new(),
         claims: vec![
             Claim {
                 id: "postmark-vendors".into(),

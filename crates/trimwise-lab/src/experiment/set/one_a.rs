@@ -177,7 +177,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         ),
         figure("TRIM", Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"), |r| r.trim_s),
         figure(
-            "The drive at the begin",
+            "The drive at the beginning",
             Axis::linear("valid_percent", "space that is valid in the drive", "%"),
             |r| r.device_utilization_percent,
         ),

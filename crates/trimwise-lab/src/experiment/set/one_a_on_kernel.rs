@@ -109,7 +109,7 @@ fn evaluate(
         }),
         ("TRIM", Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"), |run| run.trim_s),
         (
-            "The drive at the begin",
+            "The drive at the beginning",
             Axis::linear("valid_percent", "space that is valid in the drive", "%"),
             |run| run.device_utilization_percent,
         ),
