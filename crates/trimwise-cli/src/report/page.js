@@ -288,7 +288,7 @@
   // Rows with a name above each: long names have room, on any screen.
   const rows = (data, frame, values, each, draw) => {
     const x = scale(data.x, values, !data.x.log);
-    const figure = Math.max(...data.rows.map(row => wide(row.figure))) + 10;
+    const figure = Math.max(...data.every.map(row => wide(row.figure))) + 10;
     const box = { left: 4, top: 4, width: frame.width - figure - 8, height: data.rows.length * each + 4 };
     const names = paragraph(data.y.label || "", 0, 14, frame.width, frame.svg, { class: "axis axis-y" });
     box.top += data.y.label ? names + 2 : 0;
@@ -305,9 +305,9 @@
       { class: "axis axis-x", "text-anchor": "middle" });
   };
   const bars = (data, frame) => {
-    const parts = data.rows.filter(row => !row.style).flatMap(row => row.parts);
+    const parts = data.every.filter(row => !row.style).flatMap(row => row.parts);
     once(parts, p => p.name).forEach(p => legendEntry(frame.legend, p.name, fillSwatch(p.fill)));
-    const sums = data.rows.map(row => row.parts.reduce((sum, part) => sum + part.value, 0));
+    const sums = data.every.map(row => row.parts.reduce((sum, part) => sum + part.value, 0));
     return rows(data, frame, sums, 42, (row, top, px) => {
       let sum = 0;
       for (const part of row.parts) {
@@ -324,7 +324,7 @@
     });
   };
   const dots = (data, frame) => {
-    const values = data.rows.flatMap(row => [row.value, ...row.runs, ...(row.interval ?? [])]);
+    const values = data.every.flatMap(row => [row.value, ...row.runs, ...(row.interval ?? [])]);
     return rows(data, frame, values, 42, (row, top, px) => {
       const y = top + 8, style = coloured(row.style);
       make("path", { class: "track", d: `M${px(data.x.log ? row.value : 0)},${y}H${px(row.value)}`, style }, frame.svg);
@@ -507,10 +507,13 @@
     const place = figure.querySelector(".draw");
     const data = JSON.parse(figure.querySelector("script").textContent, printable);
     const title = figure.querySelector("h3, h4").textContent;
-    // On paper each row of panels is a drawing of its own, so that pages can end between them. All have the same axes.
-    const every = data.panels ?? [], pieces = [];
-    for (let i = 0; printing && i < every.length; i += 2) pieces.push(every.slice(i, i + 2));
-    const drawings = (pieces.length ? pieces : [data.panels]).map(panels => piece({ ...data, panels, every }, width, title));
+    // On paper each row of panels is a drawing of its own, as are so many bars as a page holds, so that pages can end
+    // between them. All have the same axes.
+    const [parts, most] = data.panels ? ["panels", 2] : ["rows", 18], every = data[parts], drawings = [];
+    for (let i = 0; i === 0 || i < every.length; i += printing ? most : every.length) {
+      drawings.push(piece({ ...data, [parts]: printing ? every.slice(i, i + most) : every, every }, width, title));
+      if (!every.length) break;
+    }
     const legend = drawings[0].legend;
     place.replaceChildren(...(legend.children.length ? [legend] : []), ...drawings.map(drawing => drawing.svg));
   };
