@@ -49,8 +49,9 @@ pub fn preferring(summary: &Summary, preferred: &[&str]) -> Option<Verdict> {
 
 /// The verdict on runs in which there was nothing to trim.
 fn no_verdict() -> Verdict {
-    let text = "No verdict: the workload freed nothing, so no policy had anything to trim. To compare policies, run a \
-                workload that removes or replaces files.";
+    let text = "No verdict: the workload freed nothing that was committed (ext4 commits after 5 s, or at an fsync), so no \
+                policy had anything to trim. To compare policies, run one that removes or replaces files, or a longer \
+                one.";
     Verdict {
         policy: None,
         speedup: 1.0,

@@ -33,6 +33,8 @@ const CAUSES: [(&str, &str); 10] = [
 pub struct Causes {
     /// Duration of the workload.
     pub run_s: f64,
+    /// Time until its last TRIM was done, which can be after its end; what the ledger's share of TRIM counts from.
+    pub trimmed_s: f64,
     /// TRIM commands.
     pub trim_commands: f64,
     /// Device time for TRIM.
@@ -53,10 +55,14 @@ impl Causes {
         let busy_s = |cause: &str| {
             p.device_median_of(|d| d.busy_ns.get(cause).copied().unwrap_or_default() as f64 / 1e9)
         };
+        let run_s = p.median_of(|c| c.elapsed_ns() as f64 / 1e9);
+        let trim_s = busy_s("trim")?;
+        let share = p.ledger_median_of(|l| l.trim_busy_percent / 100.0).filter(|share| *share > 0.0);
         Some(Self {
-            run_s: p.median_of(|c| c.elapsed_ns() as f64 / 1e9),
+            run_s,
+            trimmed_s: share.map_or(run_s, |share| trim_s / share),
             trim_commands: p.device_median_of(|d| d.trim_commands as f64)?,
-            trim_s: busy_s("trim")?,
+            trim_s,
             busy_s: CAUSES.map(|(cause, _)| busy_s(cause).unwrap_or_default()),
             gc_units: p.device_median_of(|d| d.gc_units_copied as f64)?,
             folded_units: p.device_median_of(|d| d.folded_units as f64)?,
@@ -70,6 +76,7 @@ impl Causes {
             let one = Self::of(device.policy(policy)?)?;
             Some(Self {
                 run_s: sum.run_s + one.run_s,
+                trimmed_s: sum.trimmed_s + one.trimmed_s,
                 trim_commands: sum.trim_commands + one.trim_commands,
                 trim_s: sum.trim_s + one.trim_s,
                 busy_s: std::array::from_fn(|i| sum.busy_s[i] + one.busy_s[i]),
@@ -96,9 +103,11 @@ fn trims((name, causes): (&str, &Causes)) -> String {
         one if one == "1" => "The only TRIM command".to_owned(),
         many => format!("The {many} TRIM commands"),
     };
-    let share = causes.trim_s / causes.run_s;
+    let share = causes.trim_s / causes.trimmed_s;
+    let outlast = causes.trimmed_s > causes.run_s * (1.0 + EXPLAINS);
+    let of = if outlast { "the time until the last was done" } else { "its run" };
     let cost = match share > EXPLAINS {
-        true => format!("took {} of device time, {} of its run", seconds(causes.trim_s), percent(share)),
+        true => format!("took {} of device time, {} of {of}", seconds(causes.trim_s), percent(share)),
         false => format!("cost little: {} of device time", seconds(causes.trim_s)),
     };
     format!("{commands} of `{name}` {cost}.")
@@ -243,6 +252,7 @@ mod tests {
     fn baseline() -> Causes {
         let mut causes = Causes {
             run_s: 100.0,
+            trimmed_s: 100.0,
             gc_units: 2_000_000.0,
             folded_units: 500_000.0,
             nand_units: 3_000_000.0,
@@ -253,7 +263,8 @@ mod tests {
     }
 
     fn better() -> Causes {
-        let mut causes = Causes { run_s: 50.0, trim_commands: 1234.0, trim_s: 5.0, ..baseline() };
+        let mut causes =
+            Causes { run_s: 50.0, trimmed_s: 50.0, trim_commands: 1234.0, trim_s: 5.0, ..baseline() };
         (causes.gc_units, causes.folded_units) = (500_000.0, 490_000.0);
         (causes.busy_s[0], causes.busy_s[7], causes.busy_s[8]) = (3.0, 15.0, 12.5);
         causes
@@ -268,6 +279,14 @@ mod tests {
              less for programming copies (45 % of the run of `off`), 7.50 s less for erasing (7.5 %), 3.00 s more \
              for the host link (3 %)."
         );
+    }
+
+    #[test]
+    fn the_share_of_trims_that_outlast_the_run_is_that_of_the_ledger() {
+        let late = Causes { trimmed_s: 62.5, ..better() };
+        let text = explain(("lazy", &late), ("off", &baseline()));
+        let said = "The 1,234 TRIM commands of `lazy` took 5.00 s of device time, 8 % of the time until the last was done.";
+        assert!(text.starts_with(said), "{text}");
     }
 
     #[test]
