@@ -105,7 +105,7 @@ fn jobs_shards_kills_and_broken_files_change_no_byte() {
     drop(fs::remove_file(at("killed/_cells/00000/00000023")));
     symlink("/dev/zero", at("killed/_cells/00000/00000023")).unwrap();
     let kept = finished.iter().filter(|path| path.file_name().unwrap() < "00000020").count();
-    let words = format!("{} run now, {kept} finished before; 4 files were not whole", 24 - kept);
+    let words = format!("{} run now, {kept} finished before; not whole, and done again: 4", 24 - kept);
     said(&sweep("--out killed"), &[&words]);
     assert!(contents(&at("killed")) == expected, "after a kill there are other bytes");
     assert_eq!(times(&finished[..kept]), before[..kept], "a finished cell was written again");

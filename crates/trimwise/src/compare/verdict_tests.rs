@@ -353,7 +353,7 @@ fn runs_that_freed_nothing_give_no_verdict() {
     with_ledger(&mut cells, 0);
     let v = verdict(&cells).unwrap();
     assert_eq!((v.policy, v.per_device.len()), (None, 0));
-    assert!(v.text.starts_with("No verdict: the workload freed nothing"), "{}", v.text);
+    assert!(v.text.starts_with("No verdict: the workload freed nothing that was committed"), "{}", v.text);
     with_ledger(&mut cells, 1);
     assert_eq!(verdict(&cells).unwrap().policy.as_deref(), Some("commit"));
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 use trimwise::compare::days::Trimmer;
+use trimwise::fs::host::LinuxVersion;
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 
@@ -221,6 +222,10 @@ impl Grid {
             }
             (None, _) => None,
         };
+        if let Some(given) = &document.linux {
+            let version = given.get_ref().parse::<LinuxVersion>();
+            version.map_err(|e| source.refuse(&given.span(), format!("linux: {e}")))?;
+        }
         let linux = document.linux.as_ref().map(|given| given.get_ref().clone());
 
         let arguments = |workload: &str, utilization| CompareArguments {

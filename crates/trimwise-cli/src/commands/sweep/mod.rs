@@ -354,7 +354,7 @@ impl Summary {
         }
         text += &format!("{} run now, {} finished before", count(self.run_cells), count(self.found_cells));
         if self.broken_cells > 0 {
-            text += &format!("; {} files were not whole and were done again", count(self.broken_cells));
+            text += &format!("; not whole, and done again: {}", count(self.broken_cells));
         }
         text += "\n";
         if self.missing_cells > 0 {
