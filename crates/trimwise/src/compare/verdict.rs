@@ -47,17 +47,21 @@ pub fn preferring(summary: &Summary, preferred: &[&str]) -> Option<Verdict> {
     Some(Verdict { policy: Some(policy), speedup, low, high, text, why, apply, per_device })
 }
 
+/// Why there is no verdict and no advice on runs in which there was nothing to trim.
+pub const FREED_NOTHING: &str = "the workload freed nothing that was committed (ext4 commits after 5 s, or at an fsync), \
+                                 so no policy had anything to trim";
+
 /// The verdict on runs in which there was nothing to trim.
 fn no_verdict() -> Verdict {
-    let text = "No verdict: the workload freed nothing that was committed (ext4 commits after 5 s, or at an fsync), so no \
-                policy had anything to trim. To compare policies, run one that removes or replaces files, or a longer \
-                one.";
+    let text = format!(
+        "No verdict: {FREED_NOTHING}. To compare policies, run one that removes or replaces files, or a longer one."
+    );
     Verdict {
         policy: None,
         speedup: 1.0,
         low: 1.0,
         high: 1.0,
-        text: text.to_owned(),
+        text,
         why: String::new(),
         apply: Vec::new(),
         per_device: Vec::new(),

@@ -169,10 +169,11 @@ fn advised(
     let mut advice = Advice::new(settings, hunt.seed(), found.searched.clone());
     (advice.partial, advice.ended_by) = (found.ended_by.is_some(), found.ended_by.clone());
     if found.frees_nothing {
-        advice.text = "No advice: the workload freed nothing that was committed (ext4 commits after 5 s, or at an fsync), \
-                       so no policy had anything to trim. To choose a policy, run a workload that removes or replaces \
-                       files, or a longer one."
-            .to_owned();
+        advice.text = format!(
+            "No advice: {}. To choose a policy, run a workload that removes or replaces files, or a longer \
+             one.",
+            verdict::FREED_NOTHING
+        );
         return Ok(advice);
     }
     if found.ended_by.is_some() {
