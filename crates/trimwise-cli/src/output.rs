@@ -48,20 +48,9 @@ impl Destinations {
             if is_stdout(directory) {
                 return Err(Failure::usage("--report -: a report cannot be printed; expected a directory"));
             }
-            let refuse = |what: String| Failure::usage(format!("--report {}: {what}", directory.display()));
-            match fs::metadata(directory) {
-                Ok(m) if !m.is_dir() => return Err(refuse("exists and is not a directory".to_string())),
-                Ok(_) => check_file("--report", &directory.join("index.html"), force)?,
-                Err(e) if e.kind() == ErrorKind::NotFound => {
-                    let (there, missing) = split_at_missing(directory);
-                    if missing.as_os_str().is_empty() {
-                        return Err(refuse("a symbolic link to nothing".to_string()));
-                    }
-                    try_to_write_in(&there).map_err(|e| {
-                        refuse(format!("cannot create anything in {}: {}", there.display(), words(&e)))
-                    })?;
-                }
-                Err(e) => return Err(refuse(e.to_string())),
+            check_directory("--report", directory)?;
+            if directory.exists() {
+                check_file("--report", &directory.join("index.html"), force)?;
             }
         }
         Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
@@ -299,6 +288,25 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Rejects a directory that is something else, or is missing and cannot be created.
+pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
+    let refuse = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", directory.display())));
+    match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) if found.is_file() => refuse("is a file; expected a directory"),
+        Ok(_) => refuse("is neither a file nor a directory; expected a directory"),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let (there, missing) = split_at_missing(directory);
+            if missing.as_os_str().is_empty() {
+                return refuse("is a symbolic link to nothing; expected a directory");
+            }
+            try_to_write_in(&there)
+                .or_else(|e| refuse(&format!("cannot create anything in {}: {}", there.display(), words(&e))))
+        }
+        Err(e) => refuse(&words(&e)),
+    }
+}
+
 fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
     let shown = path.display();
     match fs::metadata(path) {
@@ -320,7 +328,7 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
                 )));
             }
         }
-        Err(e) => return Err(Failure::usage(format!("{option} {shown}: {e}"))),
+        Err(e) => return Err(Failure::usage(format!("{option} {shown}: {}", words(&e)))),
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
@@ -343,11 +351,12 @@ fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
     fs::remove_file(&probe)
 }
 
-/// Why nothing can be created in an existing directory.
+/// Why nothing can be created at a path.
 fn words(error: &std::io::Error) -> String {
     match error.kind() {
         // procfs and sysfs return this for a new file.
         ErrorKind::NotFound => "its file system does not allow new files".to_owned(),
+        ErrorKind::NotADirectory => "a part of this path is a file; expected a directory".to_owned(),
         _ => error.to_string(),
     }
 }
