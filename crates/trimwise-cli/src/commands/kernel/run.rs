@@ -99,20 +99,19 @@ pub fn run(
         Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
     let trace_to =
         arguments.trace.as_deref().map(|path| TraceFile::check(path, arguments.force)).transpose()?;
-    if let Some(path) = &arguments.kernel_log {
-        Destinations::check_file("--kernel-log", path, arguments.force)?;
-        destinations.expect_apart("--kernel-log", path)?;
-        if arguments.trace.as_ref() == Some(path) {
-            return Err(Failure::usage(format!(
-                "--trace and --kernel-log {}: expected two different files",
-                path.display()
-            )));
+    if let Some(trace) = &arguments.trace {
+        destinations.expect_apart("--trace", trace)?;
+    }
+    if let Some(log) = &arguments.kernel_log {
+        Destinations::check_file("--kernel-log", log, arguments.force)?;
+        destinations.expect_apart("--kernel-log", log)?;
+        if let Some(trace) = &arguments.trace {
+            output::expect_two_files(("--trace", trace), ("--kernel-log", log))?;
         }
     }
     let command = programs::in_guest(&arguments.command)?;
     let device = input::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
     let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
-    guests::check_memory(memory)?;
     let second = arguments.disk.as_deref().map(|name| input::profile(name, "disk")).transpose()?;
     let kernel_image = match arguments.image {
         None => {
