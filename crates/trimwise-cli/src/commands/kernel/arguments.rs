@@ -165,11 +165,15 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace")]
     pub trace: Option<PathBuf>,
 
+    /// Write the same of the second drive
+    #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace", requires = "disk")]
+    pub disk_trace: Option<PathBuf>,
+
     /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the program's output
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
-    /// Replace existing files of --json, --trace and --kernel-log
+    /// Replace existing files of --json, --trace, --disk-trace and --kernel-log
     #[arg(long, short = 'f')]
     pub force: bool,
 }
