@@ -159,18 +159,10 @@ impl Destinations {
 
     /// Rejects a file of another option that is standard output, or would be replaced by the JSON or replace it.
     pub fn expect_apart(&self, option: &str, path: &Path) -> Result<(), Failure> {
-        let shown = path.display();
         if is_stdout(path) {
             return Err(Failure::usage(format!("{option} -: cannot be printed; expected a file")));
         }
-        let is_file = fs::metadata(path).map_or(true, |found| found.is_file());
-        match self.json.as_deref().filter(|json| is_file && resolved(json) == resolved(path)) {
-            None => Ok(()),
-            Some(json) => Err(Failure::usage(format!(
-                "--json {} and {option} {shown}: one would replace the other; expected two different places",
-                json.display()
-            ))),
-        }
+        self.json.as_deref().map_or(Ok(()), |json| expect_two_files(("--json", json), (option, path)))
     }
 
     /// Writes a result of another option after [`Self::check_file`] accepted its file.
@@ -200,6 +192,23 @@ impl Destinations {
         interrupt::set_unfinished(None);
         result.map_err(fail)
     }
+}
+
+/// Rejects the files of two options if one would replace the other.
+pub fn expect_two_files(
+    (option, file): (&str, &Path),
+    (other_option, other): (&str, &Path),
+) -> Result<(), Failure> {
+    // What is no file, such as /dev/null, is not replaced.
+    let is_file = fs::metadata(file).map_or(true, |found| found.is_file());
+    if !is_file || resolved(file) != resolved(other) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{option} {} and {other_option} {}: one would replace the other; expected two different places",
+        file.display(),
+        other.display()
+    )))
 }
 
 /// Fails if one of them failed. Each message says where its result was saved.
@@ -309,6 +318,9 @@ pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
 
 fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
     let shown = path.display();
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(Failure::usage(format!("{option} {shown}: expected a file; this names a directory")));
+    }
     match fs::metadata(path) {
         Ok(m) if m.is_dir() => return Err(Failure::usage(format!("{option} {shown}: is a directory"))),
         Ok(m) if m.is_file() && !force => {
