@@ -5,9 +5,13 @@ use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use trimwise::units::Bytes;
+use trimwise_uml::disk::Fault;
+use trimwise_uml::job::{FileSystem, Step};
 
 use crate::common::command_in as trimwise;
-use crate::reproduction::{error, folder_with_drive};
+use crate::guest_daemon::Script;
+use crate::reproduction::{error, folder_with_drive, image};
 
 /// The kernel of these tests: `trimwise kernel build --version 6.12 --with kernel/ext4-trim`.
 const KERNEL: &str = "6.12+ext4-trim";
@@ -232,4 +236,53 @@ fn options_change_under_load_without_harm() {
         done
         sleep 20; counters; check_files; check_file_system; check_files"#;
     guest(&folder, "discard=lazy", script).is_balanced();
+}
+
+/// Blocks whose discard fails are free all the same. A drive that refuses discards gets none until the next remount.
+#[test]
+fn a_drive_whose_discards_fail_costs_no_space() {
+    let Some(_folder) = folder_with_drive(KERNEL) else { return };
+    let Some(kernel) = image(KERNEL) else { return };
+    for mode in ["serial", "commit", "lazy", "lazy,trim_reuse"] {
+        for fault in [Fault::DiscardsFail, Fault::DiscardsRefused] {
+            let mut script = Script::new(FileSystem::Ext4, &[], "true");
+            let remount = |options: String| Step::Remount { options };
+            script.then(remount(format!("discard={mode}")));
+            let look = "echo free $(stat -f -c %f .); for f in /sys/fs/ext4/vda/trim_*; do \
+                        echo ${f##*/trim_} $(cat $f); done";
+            script.shell("before", look);
+            script.during(fault, |script| {
+                script.free_in_pieces();
+                script.free(Bytes::mib(16));
+                script.shell("failing", look);
+            });
+            script.free(Bytes::mib(16));
+            script.shell("afterwards", look);
+            script.then(remount("nodiscard".to_owned()));
+            script.then(remount(format!("discard={mode}")));
+            script.free(Bytes::mib(16));
+            script.shell("remounted", look);
+            script.then(remount("nodiscard".to_owned()));
+            let done = script.run(&kernel, 1);
+            let [before, failing, afterwards, remounted] = ["before", "failing", "afterwards", "remounted"]
+                .map(|name| {
+                    let lines: Vec<_> = done.output(name).lines().map(str::to_owned).collect();
+                    let looked = Guest { lines, requests: BTreeMap::new() };
+                    looked.is_balanced();
+                    looked
+                });
+            let of = |looked: &Guest| ["free", "errors", "issued_blocks"].map(|name| looked.number(name));
+            let all = [&before, &failing, &afterwards, &remounted].map(of);
+            let told = format!("{mode}, {fault:?}: {all:?}");
+            // The gaps between the pieces stay.
+            let gaps = 48 * 64;
+            assert!(all[1..].iter().all(|[free, ..]| *free >= all[0][0] - gaps - 16), "{told}");
+            assert_eq!(all[1][2], all[0][2], "nothing was discarded: {told}");
+            assert!(failing.number("dropped_blocks") >= 4096 + 48 * 64, "{told}");
+            let fails = fault == Fault::DiscardsFail;
+            assert_eq!(all[1][1] > 0, fails, "{told}");
+            assert_eq!(all[2][2] > all[1][2], fails, "{told}");
+            assert!(all[3][2] >= all[2][2] + 4096, "{told}");
+        }
+    }
 }
