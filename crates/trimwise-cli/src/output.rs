@@ -45,9 +45,6 @@ impl Destinations {
             check_file("--json", json, force)?;
         }
         if let Some(directory) = &arguments.report {
-            if is_stdout(directory) {
-                return Err(Failure::usage("--report -: a report cannot be printed; expected a directory"));
-            }
             check_directory("--report", directory)?;
             if directory.exists() {
                 check_file("--report", &directory.join("index.html"), force)?;
@@ -163,6 +160,22 @@ impl Destinations {
             return Err(Failure::usage(format!("{option} -: cannot be printed; expected a file")));
         }
         self.json.as_deref().map_or(Ok(()), |json| expect_two_files(("--json", json), (option, path)))
+    }
+
+    /// Rejects results in the directory of another option, all of whose files belong together.
+    pub fn expect_outside(&self, option: &str, directory: &Path) -> Result<(), Failure> {
+        let json = self.json.as_deref().filter(|json| !is_stdout(json));
+        let results = [("--json", json), ("--report", self.report.as_deref())];
+        let is_inside = |path: &Path| resolved(path).starts_with(resolved(directory));
+        match results.into_iter().find_map(|(name, path)| Some((name, path.filter(|path| is_inside(path))?)))
+        {
+            None => Ok(()),
+            Some((name, path)) => Err(Failure::usage(format!(
+                "{name} {} is in {option} {}, which is read as a whole; expected a place outside of it",
+                path.display(),
+                directory.display()
+            ))),
+        }
     }
 
     /// Writes a result of another option after [`Self::check_file`] accepted its file.
@@ -300,6 +313,9 @@ fn is_stdout(path: &Path) -> bool {
 /// Rejects a directory that is something else, or is missing and cannot be created.
 pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
     let refuse = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", directory.display())));
+    if is_stdout(directory) {
+        return refuse("cannot be printed; expected a directory");
+    }
     match fs::metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(found) if found.is_file() => refuse("is a file; expected a directory"),
@@ -425,6 +441,23 @@ mod tests {
         assert!(failure.to_string().contains("one would replace the other"), "{failure}");
         assert!(destinations.expect_apart("--out", &dir.path().join("u")).is_ok());
         assert!(destinations.expect_apart("--out", Path::new("-")).is_err());
+    }
+
+    #[test]
+    fn regression_results_do_not_go_among_those_of_a_sweep() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| Some(dir.path().join(name));
+        let outside = |json, report| {
+            let arguments = OutputArguments { json, report, ..OutputArguments::default() };
+            Destinations::check(&arguments).unwrap().expect_outside("--out", &dir.path().join("r"))
+        };
+        fs::create_dir(dir.path().join("r")).unwrap();
+        for (json, report) in [(at("r/./x.json"), None), (None, at("r")), (None, at("r/new"))] {
+            let failure = outside(json, report).unwrap_err().to_string();
+            assert!(failure.contains("/r, which is read as a whole; expected a place outside"), "{failure}");
+        }
+        outside(at("r.json"), at("report")).unwrap();
+        outside(Some("-".into()), None).unwrap();
     }
 
     #[test]

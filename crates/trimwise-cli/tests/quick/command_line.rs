@@ -120,7 +120,7 @@ fn regression_likely_mistakes_are_understood_or_refused_with_a_hint() {
         refused(line, &["did you mean sata-small?"]);
     }
     refused("compare --workload /dev/null", &["/dev/null: has no line `run`", "add one"]);
-    refused("compare --policy off --report -", &["--report -: a report cannot be printed"]);
+    refused("compare --policy off --report -", &["--report -: cannot be printed; expected a directory"]);
     refused(
         "policies --json /proc/x",
         &["--json /proc/x: cannot create a file in /proc: its file system does not allow new files"],

@@ -119,8 +119,31 @@ fn one_broken_file_does_not_hide_the_others() {
     refused(1, &output, &["1 file cannot be used"]);
     assert!(unfolded(&output).starts_with("0 hosts with 0 managed file systems. "), "no version is known");
 
+    let mut status = status(&[file_system("/", "\u{1b}[31mred", 3, 7)]);
+    status["trimwise"] = "\u{1b}[31m0".into();
+    write(fleet, "hostile.json", &status);
+    let output = trimwise(&["fleet", fleet.join("hostile.json").to_str().unwrap()]);
+    said(&output, &["(trimwise \u{fffd}[31m0 on 1)", "All follow \u{fffd}[31mred."]);
+
     let nowhere = fleet.join("nowhere");
     refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["nowhere", "expected a file that"]);
     fs::create_dir(&nowhere).unwrap();
     refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["no file there is called *.json"]);
+}
+
+/// A folder that cannot be read, here for the length of its path, hid all hosts.
+#[test]
+fn regression_a_folder_that_cannot_be_read_does_not_hide_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path().join("fleet");
+    write(&fleet, "web1.json", &status(&[file_system("/", "judicious", 3, 7)]));
+    let long = |name: &str| (0..15).fold(dir.path().join(name), |path, _| path.join("x".repeat(200)));
+    fs::create_dir_all(long("fleet")).unwrap();
+    fs::create_dir_all(long("below")).unwrap();
+    fs::rename(dir.path().join("below"), long("fleet").join("below")).unwrap();
+    let output = trimwise(&["fleet", fleet.to_str().unwrap()]);
+    refused(1, &output, &["1 file cannot be used"]);
+    let shown = unfolded(&output);
+    assert!(shown.starts_with("1 host with 1 managed file system"), "{shown}");
+    assert!(shown.contains("xxx: File name too long"), "{shown}");
 }

@@ -169,8 +169,19 @@ fn regression_what_stands_where_results_go_is_named() {
     refused(2, &sweep("grid.toml"), &["--out grid.toml: is a file; expected a directory"]);
     refused(2, &sweep("grid.toml/r"), &["--out grid.toml/r: a part of this path is a file"]);
 
+    refused(2, &sweep("-"), &["--out -: cannot be printed; expected a directory"]);
+
     said(&sweep("r"), &["1 run now"]);
     let before = contents(&at("r"));
+    refused(
+        2,
+        &sweep("r --json r/_sweep.json --force"),
+        &["--json r/_sweep.json is in --out r, which is read"],
+    );
+    fs::rename(at("r/_cells"), at("kept")).unwrap();
+    // The second share has no cell.
+    refused(1, &sweep("r --shard 2/2"), &["r/part-00000.parquet: _cells has none of its cells"]);
+    fs::rename(at("kept"), at("r/_cells")).unwrap();
     let refuses = |words: &str| refused(2, &sweep("r"), &[words]);
     for foreign in ["part-00001.parquet", "part-0.parquet", "part-mine.parquet"] {
         fs::write(at("r").join(foreign), "").unwrap();

@@ -167,6 +167,7 @@ impl Fleet {
     /// # Errors
     /// If a place does not exist, or no file is found. A file that cannot be used is [`Self::unusable`].
     pub fn read(places: &[PathBuf]) -> Result<Self, Failure> {
+        let mut fleet = Self { trimwise: trimwise::VERSION, ..Self::default() };
         let mut files = BTreeSet::new();
         for place in places {
             let fail = |e: std::io::Error| {
@@ -176,16 +177,15 @@ impl Fleet {
                 ))
             };
             if fs::metadata(place).map_err(fail)?.is_dir() {
-                files_below(place, &mut files).map_err(fail)?;
+                files_below(place, &mut files, &mut fleet.unusable).map_err(fail)?;
             } else {
                 files.insert(place.clone());
             }
         }
-        if files.is_empty() {
+        if files.is_empty() && fleet.unusable.is_empty() {
             let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
             return Err(Failure::usage(format!("{}: no file there is called *.json", places.join(", "))));
         }
-        let mut fleet = Self { trimwise: trimwise::VERSION, ..Self::default() };
         let mut versions = BTreeMap::new();
         let mut told = BTreeMap::new();
         for file in files {
@@ -374,14 +374,21 @@ fn wrong(error: serde_json::Error) -> String {
     format!("is not as trimwise writes it: {error}")
 }
 
-/// Finds files called `*.json`; hidden ones are left out, which may be half written.
-fn files_below(folder: &Path, files: &mut BTreeSet<PathBuf>) -> std::io::Result<()> {
+/// Finds files called `*.json`; hidden ones are left out, which may be half written. A folder in it that cannot be read
+/// is unusable.
+fn files_below(
+    folder: &Path,
+    files: &mut BTreeSet<PathBuf>,
+    unusable: &mut Vec<Unusable>,
+) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         if entry.file_type()?.is_dir() && !hidden {
-            files_below(&path, files)?;
+            if let Err(error) = files_below(&path, files, unusable) {
+                unusable.push(Unusable { file: path, why: error.to_string() });
+            }
         } else if !hidden && path.extension().is_some_and(|e| e == "json") {
             files.insert(path);
         }

@@ -15,7 +15,7 @@ const NAMED: usize = 6;
 pub fn fleet(fleet: &Fleet, all: bool) -> String {
     let mut text = String::new();
     let (stale, hosts) = fleet.stale();
-    let versions: Vec<String> = fleet.versions.iter().map(|(v, n)| format!("{v} on {n}")).collect();
+    let versions: Vec<String> = fleet.versions.iter().map(|(v, n)| plain(&format!("{v} on {n}"))).collect();
     let versions = match &versions[..] {
         [] => String::new(),
         some => format!(" (trimwise {})", some.join(", ")),
@@ -98,7 +98,7 @@ fn policies(text: &mut String, fleet: &Fleet) {
     *text += &format!("\n{}\n\n", bold("Policies"));
     let all = fleet.file_systems.len();
     if fleet.policies.len() == 1 {
-        *text += &folded(&format!("All follow {usual}."), 0);
+        *text += &folded(&plain(&format!("All follow {usual}.")), 0);
         return;
     }
     *text += &folded(&plain(&format!("{usual}: {} of {all} file systems.", fleet.policies[usual])), 0);

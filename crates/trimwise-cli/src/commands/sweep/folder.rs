@@ -224,6 +224,17 @@ impl Folder {
         }
     }
 
+    /// Refuses a part that is there, but none of whose cells is.
+    pub fn stray_part(&self, part: u64) -> Option<Failure> {
+        let path = self.path.join(part_name(part));
+        path.exists().then(|| {
+            Failure::run(format!(
+                "{}: {CELLS} has none of its cells; expected them with it: copy them there, or remove the part",
+                path.display()
+            ))
+        })
+    }
+
     /// Writes a part of the data set, unless it is there already; returns its name.
     pub fn write_part(&self, part: u64, bytes: &[u8]) -> Result<String, Failure> {
         let name = part_name(part);

@@ -148,6 +148,10 @@ impl Source<'_> {
         self.expect_some(key, list, example)?;
         let mut resolved: Vec<(String, R)> = Vec::new();
         for given in list.get_ref() {
+            if given.get_ref().to_string().is_empty() {
+                let why = format!("{key}: an entry is empty; expected a name, such as {example}");
+                return Err(self.refuse(&given.span(), why));
+            }
             let one = resolve(given)?;
             if let Some(earlier) = resolved.iter().position(|(name, _)| *name == one.0) {
                 let spelled = [&list.get_ref()[earlier], given].map(|given| given.get_ref().to_string());
@@ -186,7 +190,9 @@ impl Grid {
             let begin = text[..text.len() - rest.len()].rfind('\n').map_or(0, |newline| newline + 1);
             let line = text[begin..].lines().next().unwrap_or_default().trim();
             let shown = if line.is_empty() { String::new() } else { format!("{line}: ") };
-            source.refuse(&at, format!("{shown}{}", error.message()))
+            // It speaks of Rust's types.
+            let why = error.message().replace("expected i64", "expected a whole number");
+            source.refuse(&at, format!("{shown}{}", why.replace("a sequence", "a list")))
         })?;
 
         source.distinct(("devices", "\"sata-small\""), &document.devices, |given| {
@@ -254,14 +260,16 @@ impl Grid {
         for (name, (at, _)) in &workloads {
             for utilization in &utilizations {
                 let plan = Plan::of(&arguments(name, *utilization));
-                plans.push(plan.map_err(|failure| match (failure, &document.linux) {
-                    (Failure::Usage(why), Some(linux)) if why.starts_with("--linux:") => {
-                        source.refuse_as("linux", "--linux", &linux.span(), Failure::Usage(why))
+                plans.push(plan.map_err(|failure| {
+                    let Failure::Usage(why) = &failure else { return failure };
+                    let policies = ("policies", "--policy", Some(document.policies.span()));
+                    let linux = ("linux", "--linux", document.linux.as_ref().map(Spanned::span));
+                    for (key, option, place) in [policies, linux] {
+                        if let Some(at) = place.filter(|_| why.starts_with(option)) {
+                            return source.refuse_as(key, option, &at, failure);
+                        }
                     }
-                    (Failure::Usage(why), _) => {
-                        source.refuse(at, format!("workloads: {name} at {utilization} percent: {why}"))
-                    }
-                    (other, _) => other,
+                    source.refuse(at, format!("workloads: {name} at {utilization} percent: {why}"))
                 })?);
             }
         }

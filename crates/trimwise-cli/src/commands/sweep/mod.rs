@@ -109,6 +109,7 @@ pub fn run(
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
+    destinations.expect_outside("--out", &arguments.out)?;
     let grid = Grid::read(&arguments.grid)?;
     let summary = if arguments.dry_run {
         Summary::of(&grid, arguments)
@@ -206,10 +207,13 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
     loop {
         let before = folder.count(cells);
         let mut found = 0;
+        let mut stray = None;
         summary.parts.clear();
         for part in 0..folder.parts(cells) {
             let rows = rows_of(grid, folder, folder.cells_of(part, cells))?;
-            if !rows.is_empty() {
+            if rows.is_empty() {
+                stray = stray.or_else(|| folder.stray_part(part));
+            } else {
                 found += rows.len() as u64;
                 let bytes = columns::parquet(&rows).map_err(Failure::run)?;
                 summary.parts.push(folder.write_part(part, &bytes)?);
@@ -217,6 +221,7 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
         }
         summary.missing_cells = cells - found;
         if folder.count(cells) == before {
+            stray.map_or(Ok(()), Err)?;
             break;
         }
     }

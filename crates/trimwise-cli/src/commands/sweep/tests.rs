@@ -136,6 +136,16 @@ fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
             &["grid.toml:3: workloads: is empty", "such as \"default\""],
         ),
         (&format!("{good}linux = 'x'"), &["grid.toml:4: linux: 'x'"]),
+        (
+            "devices = ['DRIVE']\npolicies = ['trimwised']\nworkloads = ['MAIL']",
+            &["grid.toml:2: policies: trimwised: the daemon works over hours"],
+        ),
+        (
+            "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['MAIL', '']",
+            &["grid.toml:3: workloads: an entry is empty; expected a name, such as \"default\""],
+        ),
+        (&format!("{good}days = 1.5"), &["grid.toml:4: days = 1.5: ", "expected a whole number"]),
+        (&format!("{good}seeds = 3"), &["grid.toml:4: seeds = 3: ", "expected a list"]),
         (&format!("{good}seeds = ['1-9999999']\nreps = 1000"), &["at most 10000000 cells"]),
         (&format!("{good}day = 'flat'"), &["grid.toml:4: day: needs days"]),
         (
