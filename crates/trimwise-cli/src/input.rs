@@ -142,12 +142,21 @@ pub fn named<T>(
     let mut resolved: Vec<(String, T)> = Vec::new();
     for argument in arguments {
         let (name, value) = resolve(argument)?;
-        if resolved.iter().any(|(n, _)| *n == name) {
-            return Err(Failure::usage(format!("{option} {argument}: '{name}' is given twice")));
+        if let Some(earlier) = resolved.iter().position(|(n, _)| *n == name) {
+            let why = given_twice(&name, &arguments[earlier], argument);
+            return Err(Failure::usage(format!("{option} {argument}: {why}")));
         }
         resolved.push((name, value));
     }
     Ok(resolved)
+}
+
+/// Says that a list has twice what is called `name`, and how the user spelled it.
+pub fn given_twice(name: &str, first: &str, second: &str) -> String {
+    match first == second {
+        true => format!("'{first}' is given twice; expected each once"),
+        false => format!("'{name}' is given twice, as '{first}' and as '{second}'; expected each once"),
+    }
 }
 
 #[cfg(test)]

@@ -48,20 +48,9 @@ impl Destinations {
             if is_stdout(directory) {
                 return Err(Failure::usage("--report -: a report cannot be printed; expected a directory"));
             }
-            let refuse = |what: String| Failure::usage(format!("--report {}: {what}", directory.display()));
-            match fs::metadata(directory) {
-                Ok(m) if !m.is_dir() => return Err(refuse("exists and is not a directory".to_string())),
-                Ok(_) => check_file("--report", &directory.join("index.html"), force)?,
-                Err(e) if e.kind() == ErrorKind::NotFound => {
-                    let (there, missing) = split_at_missing(directory);
-                    if missing.as_os_str().is_empty() {
-                        return Err(refuse("a symbolic link to nothing".to_string()));
-                    }
-                    try_to_write_in(&there).map_err(|e| {
-                        refuse(format!("cannot create anything in {}: {}", there.display(), words(&e)))
-                    })?;
-                }
-                Err(e) => return Err(refuse(e.to_string())),
+            check_directory("--report", directory)?;
+            if directory.exists() {
+                check_file("--report", &directory.join("index.html"), force)?;
             }
         }
         Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
@@ -170,18 +159,10 @@ impl Destinations {
 
     /// Rejects a file of another option that is standard output, or would be replaced by the JSON or replace it.
     pub fn expect_apart(&self, option: &str, path: &Path) -> Result<(), Failure> {
-        let shown = path.display();
         if is_stdout(path) {
             return Err(Failure::usage(format!("{option} -: cannot be printed; expected a file")));
         }
-        let is_file = fs::metadata(path).map_or(true, |found| found.is_file());
-        match self.json.as_deref().filter(|json| is_file && resolved(json) == resolved(path)) {
-            None => Ok(()),
-            Some(json) => Err(Failure::usage(format!(
-                "--json {} and {option} {shown}: one would replace the other; expected two different places",
-                json.display()
-            ))),
-        }
+        self.json.as_deref().map_or(Ok(()), |json| expect_two_files(("--json", json), (option, path)))
     }
 
     /// Writes a result of another option after [`Self::check_file`] accepted its file.
@@ -211,6 +192,23 @@ impl Destinations {
         interrupt::set_unfinished(None);
         result.map_err(fail)
     }
+}
+
+/// Rejects the files of two options if one would replace the other.
+pub fn expect_two_files(
+    (option, file): (&str, &Path),
+    (other_option, other): (&str, &Path),
+) -> Result<(), Failure> {
+    // What is no file, such as /dev/null, is not replaced.
+    let is_file = fs::metadata(file).map_or(true, |found| found.is_file());
+    if !is_file || resolved(file) != resolved(other) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{option} {} and {other_option} {}: one would replace the other; expected two different places",
+        file.display(),
+        other.display()
+    )))
 }
 
 /// Fails if one of them failed. Each message says where its result was saved.
@@ -299,8 +297,30 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Rejects a directory that is something else, or is missing and cannot be created.
+pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
+    let refuse = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", directory.display())));
+    match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) if found.is_file() => refuse("is a file; expected a directory"),
+        Ok(_) => refuse("is neither a file nor a directory; expected a directory"),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let (there, missing) = split_at_missing(directory);
+            if missing.as_os_str().is_empty() {
+                return refuse("is a symbolic link to nothing; expected a directory");
+            }
+            try_to_write_in(&there)
+                .or_else(|e| refuse(&format!("cannot create anything in {}: {}", there.display(), words(&e))))
+        }
+        Err(e) => refuse(&words(&e)),
+    }
+}
+
 fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
     let shown = path.display();
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(Failure::usage(format!("{option} {shown}: expected a file; this names a directory")));
+    }
     match fs::metadata(path) {
         Ok(m) if m.is_dir() => return Err(Failure::usage(format!("{option} {shown}: is a directory"))),
         Ok(m) if m.is_file() && !force => {
@@ -320,7 +340,7 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
                 )));
             }
         }
-        Err(e) => return Err(Failure::usage(format!("{option} {shown}: {e}"))),
+        Err(e) => return Err(Failure::usage(format!("{option} {shown}: {}", words(&e)))),
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
@@ -343,11 +363,12 @@ fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
     fs::remove_file(&probe)
 }
 
-/// Why nothing can be created in an existing directory.
+/// Why nothing can be created at a path.
 fn words(error: &std::io::Error) -> String {
     match error.kind() {
         // procfs and sysfs return this for a new file.
         ErrorKind::NotFound => "its file system does not allow new files".to_owned(),
+        ErrorKind::NotADirectory => "a part of this path is a file; expected a directory".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -11,7 +11,7 @@ use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_linux::sparse_store::SparseStore;
-use trimwise_uml::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
+use trimwise_uml::cell::{KernelCellError, KernelTarget, new_disk};
 use trimwise_uml::disk::{Disk, Mark, TraceEntry};
 use trimwise_uml::images::{self, BuiltSet, KernelImage};
 use trimwise_uml::job::{FileExtent, FileSystem, Guest, Job, JobError, Outcome, Step, StepReport};
@@ -51,17 +51,6 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
         device.name,
         file_system.mkfs().0
     )))
-}
-
-/// Rejects a guest with too little memory for any of the file systems.
-///
-/// # Errors
-/// Too little memory.
-pub fn check_memory(memory: Bytes) -> Result<(), Failure> {
-    if memory >= MEMORY_MIN {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("--memory: a guest needs at least {MEMORY_MIN}; got {memory}")))
 }
 
 /// Estimates how much memory of this computer one guest takes besides the model of its drive: its own memory, and what
@@ -351,6 +340,7 @@ pub fn failure(error: KernelCellError) -> Failure {
 pub fn job_failure(error: JobError) -> Failure {
     match error {
         JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
+        unknown @ JobError::UnknownWords { .. } => Failure::usage(unknown),
         other => Failure::run(other),
     }
 }

@@ -31,9 +31,6 @@ use crate::images::{KernelError, KernelName};
 use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Part, ProgramEnd, Said, Step, StepReport};
 use trimwise_linux::sparse_store::SparseStore;
 
-/// The smallest memory in which the four file systems run a workload.
-pub const MEMORY_MIN: Bytes = Bytes::mib(64);
-
 /// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`,
 /// `6.12+ext4-trim+kasan:ext4`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! Whatever happens, the guest powers off at the end: if init returned, the kernel would panic.
 
 mod daemon;
+mod programs;
 mod tagged;
 mod week;
 
@@ -14,9 +15,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, mpsc};
@@ -35,8 +34,8 @@ use trimwise::workload::scene::Scene;
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
-    FOLDER, FileExtent, FileSystem, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, Part, ProgramEnd,
-    REPORT_FILE, Report, SECOND_DISK, SECOND_NODE, Said, Step, StepReport,
+    FOLDER, FileExtent, FileSystem, INIT_COMMAND, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, Part,
+    REPORT_FILE, Report, Step, StepReport,
 };
 use daemon::Daemon;
 use trimwise_linux::block_on;
@@ -120,7 +119,9 @@ fn carry_out() -> Result<(), Failed> {
     let mut reports = Report::default();
     let mut background = Background::default();
     mark()?;
-    for step in &job.steps {
+    reports.unknown_words = unknown_words()?;
+    let steps = if reports.unknown_words.is_empty() { &*job.steps } else { &[] };
+    for step in steps {
         let begin_ns = now();
         let outcome = perform(step, &mut background).unwrap_or_else(|what| Outcome::Failed(what.to_string()));
         let end_ns = now();
@@ -135,8 +136,7 @@ fn carry_out() -> Result<(), Failed> {
         MARKS.lock().map_err(|e| e.to_string())?.iter().filter(|marks| !marks.is_empty()).cloned().collect();
     // Threads that mark at the same time may note their marks in another order.
     reports.marks.iter_mut().for_each(|marks| marks.sort_unstable());
-    let text = serde_json::to_vec(&reports)?;
-    fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
+    leave(&reports, &folder.join(REPORT_FILE)).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
     background.stop()?;
     detach_others()?;
@@ -144,6 +144,25 @@ fn carry_out() -> Result<(), Failed> {
         Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
         Err(errno) => Err(format!("cannot unmount at the end: {errno}").into()),
     }
+}
+
+/// Returns those of the words on the kernel's command line that the kernel did not know; init gets them as arguments
+/// and variables. The words that this program's user has added come after [`INIT_COMMAND`].
+fn unknown_words() -> Result<Vec<String>, Failed> {
+    let line = fs::read_to_string("/proc/cmdline").map_err(|e| format!("/proc/cmdline: {e}"))?;
+    let added = line.split_whitespace().skip_while(|word| *word != INIT_COMMAND).skip(1);
+    let is_unknown = |word: &&str| match word.split_once('=') {
+        Some((name, value)) => std::env::var_os(name).is_some_and(|found| found == value),
+        None => std::env::args_os().any(|argument| argument == **word),
+    };
+    Ok(added.filter(is_unknown).map(str::to_owned).collect())
+}
+
+/// Writes the report piece by piece: a program's output can be as large as half of the guest's memory.
+fn leave(report: &Report, path: &Path) -> io::Result<()> {
+    let mut file = io::BufWriter::new(fs::File::create(path)?);
+    serde_json::to_writer(&mut file, report)?;
+    file.flush()
 }
 
 /// The numbers of the marks so far, of each disk.
@@ -225,7 +244,11 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         Step::Timed { spec, part, rep, seed } => {
             return run_timed(&background.workload_root()?, spec, *part, (*rep, *seed));
         }
-        Step::Workload { argument, text, rep, seed } => return run_program(argument, text, *rep, *seed),
+        Step::Workload { argument, text, rep, seed } => {
+            let outcome = run_program(argument, text, *rep, *seed);
+            programs::kill_left(background.daemon.as_ref())?;
+            return outcome;
+        }
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
             scatter(file, *extents, *extent_bytes, *keeps_gaps)?;
         }
@@ -270,14 +293,8 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
             credit_randomness(source.as_fd())?;
         }
         Step::Program { command, input } => {
-            let ended =
-                output_of(Path::new(MOUNT_POINT), command, &input.0).map_err(|e| format!("{e}; {PATHS}"))?;
-            return Ok(Outcome::Program(ProgramEnd {
-                code: ended.status.code(),
-                signal: ended.status.signal(),
-                output: Said(ended.stdout),
-                errors: Said(ended.stderr),
-            }));
+            let spares = background.daemon.as_ref();
+            return programs::run_in_mount(command, &input.0, spares).map(Outcome::Program);
         }
     }
     Ok(Outcome::Done)
@@ -335,7 +352,7 @@ fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
     command.extend(fixed);
     command.extend(options.iter().cloned());
     command.push(DISK.to_owned());
-    run_tool(&command)
+    programs::run_tool(&command)
 }
 
 fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
@@ -462,47 +479,6 @@ fn run_program(argument: &str, text: &str, rep: u32, seed: u64) -> Result<Outcom
     let program = Program::parse(argument, text).map_err(|e| e.to_string())?;
     let (ends, duration) = root()?.run_program(&program, seed, &Arc::default()).map_err(|e| e.to_string())?;
     Ok(Outcome::Cell(Box::new(Cell::of_program(cell_id(rep), duration, ends)), String::new()))
-}
-
-/// Runs a program and returns its output; if it failed, its error output too.
-fn run_tool(command: &[String]) -> Result<String, Failed> {
-    let output = output_of(Path::new("/"), command, &[])?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(text);
-    }
-    let program = command.first().map_or("", String::as_str);
-    Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)).into())
-}
-
-/// Where a guest looks for what a command line names.
-const PATHS: &str = "paths are the guest's: a name without '/' is looked up in PATH, other relative paths begin in the \
-                     new file system, and this computer's files have their absolute paths";
-
-/// Runs a program until it ends.
-fn output_of(directory: &Path, command: &[String], input: &[u8]) -> Result<Output, Failed> {
-    let (program, arguments) = command.split_first().ok_or("no program to run")?;
-    // Without udev, dmsetup would wait for the nodes that it can make itself.
-    let second = [(SECOND_DISK, SECOND_NODE), ("DM_DISABLE_UDEV", "1")];
-    let second = second.into_iter().filter(|_| has_disk(1));
-    let mut child = Command::new(program)
-        .args(arguments)
-        .envs(second)
-        .current_dir(directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("{program}: {e}"))?;
-    let stdin = child.stdin.take().filter(|_| !input.is_empty());
-    std::thread::scope(|scope| {
-        // It may write more than a pipe holds before it has read its whole input.
-        if let Some(mut stdin) = stdin {
-            // A program that closes its input early does not need it.
-            scope.spawn(move || stdin.write_all(input));
-        }
-        child.wait_with_output().map_err(|e| format!("{program}: {e}").into())
-    })
 }
 
 fn in_mount(file: &str) -> PathBuf {

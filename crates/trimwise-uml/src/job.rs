@@ -303,7 +303,7 @@ pub enum Step {
     /// are the same in every run.
     TrustRandomness,
     /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
-    /// fails. If there is a second disk, its environment says which ([`SECOND_DISK`]).
+    /// fails. What the program leaves running is killed, unless the daemon runs. If there is a second disk, its environment says which ([`SECOND_DISK`]).
     Program {
         /// The program and its arguments.
         command: Vec<String>,
@@ -424,6 +424,8 @@ pub struct ProgramEnd {
     pub output: Said,
     /// Its standard error.
     pub errors: Said,
+    /// How many processes it had left running; they were killed.
+    pub killed_processes: u32,
 }
 
 /// Input or output of a program: bytes, usually text. In JSON a string; an array of bytes if it is not UTF-8.
@@ -489,6 +491,8 @@ pub(super) struct Report {
     pub steps: Vec<StepReport>,
     /// The numbers of its own marks of each disk, in order.
     pub marks: Vec<Vec<usize>>,
+    /// Words that were added to the kernel's command line and that it does not know. If there are any, no step was done.
+    pub unknown_words: Vec<String>,
 }
 
 /// Work for a guest.

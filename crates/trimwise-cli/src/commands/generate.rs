@@ -15,6 +15,7 @@ use trimwise_lab::experiment;
 use trimwise_lab::failure::Failure;
 
 use super::CommandLine;
+use crate::output;
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
@@ -51,8 +52,8 @@ pub enum What {
 pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            let pages = man_pages(directory)
-                .map_err(|e| Failure::run(format!("generate man {}: {e}", directory.display())))?;
+            output::check_directory("generate man", directory)?;
+            let pages = man_pages(directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }
         What::Completions { shell } => {
@@ -65,14 +66,18 @@ pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
 }
 
 /// Writes the pages of the whole command and of each of its commands; returns how many.
-fn man_pages(directory: &Path) -> std::io::Result<usize> {
-    fn write(command: &clap::Command, directory: &Path) -> std::io::Result<usize> {
+fn man_pages(directory: &Path) -> Result<usize, Failure> {
+    fn write(command: &clap::Command, directory: &Path) -> Result<usize, Failure> {
         let page = Man::new(command.clone());
-        fs::write(directory.join(page.get_filename()), man_page(&page, command)?)?;
+        let path = directory.join(page.get_filename());
+        man_page(&page, command).and_then(|text| fs::write(&path, text)).map_err(failed(&path))?;
         let visible = command.get_subcommands().filter(|c| !c.is_hide_set());
-        visible.map(|c| write(c, directory)).sum::<std::io::Result<usize>>().map(|below| below + 1)
+        visible.map(|c| write(c, directory)).sum::<Result<usize, Failure>>().map(|below| below + 1)
     }
-    fs::create_dir_all(directory)?;
+    fn failed(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+        move |e| Failure::run(format!("generate man: {}: {e}", path.display()))
+    }
+    fs::create_dir_all(directory).map_err(failed(directory))?;
     let mut command = CommandLine::command().disable_help_subcommand(true);
     command.build();
     write(&command, directory)

@@ -138,7 +138,11 @@ pub enum Command {
     Device(DeviceArguments),
     /// The init process of a guest in virtual time
     #[command(hide = true)]
-    GuestInit,
+    GuestInit {
+        /// Words of the kernel's command line that the kernel does not know: it hands them on
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        unknown: Vec<String>,
+    },
     /// Build the Linux kernels that run as guests in virtual time; list and remove them
     Kernel(KernelArguments),
     /// List the built-in SSD profiles, or show one in full with the source of each number
@@ -189,7 +193,7 @@ pub fn run(
         Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
-        Command::GuestInit => {
+        Command::GuestInit { .. } => {
             trimwise_uml::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)
         }
     }

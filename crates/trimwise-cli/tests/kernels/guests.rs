@@ -279,6 +279,29 @@ fn regression_300_kb_of_any_bytes_pass_through_a_program() {
     assert!(output.stdout.starts_with(&bytes) && output.stderr.starts_with(&bytes));
 }
 
+/// One that ignored SIGTERM and kept the output open kept the run from ending; one with an open file, the unmount. Too
+/// much output exhausted the guest's memory.
+#[test]
+fn regression_a_run_ends_with_its_program() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = |script: &str| {
+        let mut command = trimwise(folder.path(), "kernel run 6.1:ext4 --memory 64 --json - -- sh -c");
+        command.arg(script).output().unwrap()
+    };
+    let output = run("(trap '' TERM; sleep 1000) & setsid sleep 1000 3>file >/dev/null 2>&1 & echo said");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["program"]["output"], "said\n");
+    assert_eq!(result["program"]["killed_processes"], 2);
+    assert!(result["phases"][0]["duration_ns"].as_u64().unwrap() < 1_000_000_000);
+    let output = run("exec yes");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && errors.contains("output: longer than 16 MiB"), "{errors}");
+}
+
 /// A program that read the serial number moved the marks, so that the figures covered the wrong interval. On 6.1 the
 /// first getrandom took 2.5 s of virtual time. The result also names the guest program, which affects it.
 #[test]
@@ -468,7 +491,21 @@ fn what_cannot_run_is_refused_with_what_can() {
         &["FILE.csv, FILE.json, FILE.blktrace"],
     );
     fails(folder.path(), "kernel run 6.1:ext4 --trace small.json -- /tmp/x", 2, &["below /tmp"]);
-    fails(folder.path(), "kernel run 6.1:ext4 --memory 32 -- true", 2, &["at least 64 MiB"]);
+    fails(folder.path(), "kernel run 6.1:ext4 --memory 32 -- true", 2, &["from 64 to"]);
+    fails(
+        folder.path(),
+        "kernel run 6.1:ext4 --trace a.csv --json a.csv -- true",
+        2,
+        &["two different places"],
+    );
+    fails(folder.path(), "kernel run 6.1:ext4 --trace f/x.csv/ -- true", 2, &["names a directory"]);
+    fails(
+        folder.path(),
+        "kernel run 6.1:ext4 --boot slub_debgu=1 -- true",
+        2,
+        &["does not know 'slub_debgu=1'"],
+    );
+    fails(folder.path(), "kernel run 6.1:ext4 --boot x -- true", 2, &["does not know 'x'"]);
     fails(folder.path(), "reproduce capacity --on kernel:6.1:ext4", 2, &["capacity", "postmark-vendors"]);
     fails(folder.path(), "reproduce postmark-vendors --only vendor7", 2, &["vendor7", "vendor1, vendor2"]);
 

@@ -88,7 +88,7 @@ fn a_second_disk_is_a_drive_of_its_own_in_the_same_time() {
     // do.
     let script = "test $TRIMWISE_DISK = /dev/vdb; mkfs.ext4 -qE nodiscard /dev/vdb; mkdir b; \
                   mount -o discard /dev/vdb b; head -c 8388608 /dev/zero >b/a; sync; rm b/a";
-    let options = "--disk nvme-generic";
+    let options = "--disk nvme-generic --disk-trace second.csv --trace first.csv --force";
     let (result, text) = json(folder.path(), "6.12+ext4-trim:ext4", options, script);
     let disk = &result["disk"];
     assert_eq!((&disk["node"], &disk["device"]), (&"/dev/vdb".into(), &"nvme-generic".into()));
@@ -96,6 +96,20 @@ fn a_second_disk_is_a_drive_of_its_own_in_the_same_time() {
     // The commit of the unmount says what the removal freed.
     assert!(disk["phases"][1]["requests"]["discarded_bytes"].as_u64() >= Some(8 << 20), "{result:#}");
     assert_eq!(sum(&result, "discards"), 0);
+    for (trace, drive) in [("first.csv", &result), ("second.csv", disk)] {
+        let text = fs::read_to_string(folder.path().join(trace)).unwrap();
+        let of = |kind: &str| -> u64 {
+            let lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+            lines.filter(|line| line[2] == kind).map(|line| line[4].parse::<u64>().unwrap()).sum()
+        };
+        let counted = |key: &str| -> u64 {
+            [0, 1].map(|phase| drive["phases"][phase]["requests"][key].as_u64().unwrap()).iter().sum()
+        };
+        assert_eq!(of("discard"), counted("discarded_bytes"), "{trace}");
+        assert_eq!(of("write") + of("write_zeroes"), counted("written_bytes"), "{trace}");
+    }
+    let refused = run(folder.path(), "6.12+ext4-trim:ext4", "--disk-trace a.csv", "true");
+    assert_eq!(refused.status.code(), Some(2), "there is no second drive to trace");
     for phase in 0..2 {
         assert_eq!(disk["phases"][phase]["duration_ns"], result["phases"][phase]["duration_ns"]);
     }

@@ -125,8 +125,12 @@ fn regression_likely_mistakes_are_understood_or_refused_with_a_hint() {
         "policies --json /proc/x",
         &["--json /proc/x: cannot create a file in /proc: its file system does not allow new files"],
     );
-    refused("compare --policy discard commit --reps 1", &["'commit' is given twice"]);
-    refused("compare --policy nodiscard off", &["'off' is given twice"]);
+    refused(
+        "compare --policy discard commit --reps 1",
+        &["'commit' is given twice, as 'discard' and as 'commit'"],
+    );
+    refused("compare --policy nodiscard off", &["'off' is given twice, as 'nodiscard' and as 'off'"]);
+    refused("compare --policy lazy lazy", &["'lazy' is given twice; expected each once"]);
     refused("compare --policy fstrim batch:1w", &["'batch:1w' is given twice"]);
 }
 
@@ -273,7 +277,8 @@ fn existing_files_are_not_overwritten() {
     for (line, word) in [
         ("compare --json r.json", "r.json: already exists"),
         ("compare --report .", "index.html: already exists"),
-        ("compare --report r.json", "not a directory"),
+        ("compare --report r.json", "--report r.json: is a file; expected a directory"),
+        ("compare --json r.json/x", "--json r.json/x: a part of this path is a file"),
         ("compare --json .", "is a directory"),
         ("compare --json no/such/r.json", "does not exist"),
         ("reproduce --list --json x.json", "--list"),

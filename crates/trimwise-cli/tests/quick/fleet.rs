@@ -115,6 +115,10 @@ fn one_broken_file_does_not_hide_the_others() {
         assert!(shown.contains(words), "'{words}' is not in {shown}");
     }
 
+    let output = trimwise(&["fleet", fleet.join("half.json").to_str().unwrap()]);
+    refused(1, &output, &["1 file cannot be used"]);
+    assert!(unfolded(&output).starts_with("0 hosts with 0 managed file systems. "), "no version is known");
+
     let nowhere = fleet.join("nowhere");
     refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["nowhere", "expected a file that"]);
     fs::create_dir(&nowhere).unwrap();

@@ -35,6 +35,18 @@ fn every_command_in_the_help_has_a_man_page_with_its_options_and_examples() {
 }
 
 #[test]
+fn regression_what_stands_where_pages_go_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("file"), "").unwrap();
+    let man = |place: &str| trimwise(&["generate", "man", place]);
+    refused(2, &man(&at("file")), &["generate man ", "/file: is a file; expected a directory"]);
+    refused(2, &man(&at("file/man1")), &["a part of this path is a file; expected a directory"]);
+    std::fs::create_dir_all(at("man1/trimwise-compare.1")).unwrap();
+    refused(1, &man(&at("man1")), &["/man1/trimwise-compare.1: Is a directory"]);
+}
+
+#[test]
 fn completions_offer_commands_and_the_names_of_devices_policies_and_experiments() {
     for shell in ["bash", "zsh", "fish"] {
         let output = trimwise(&["generate", "completions", shell]);

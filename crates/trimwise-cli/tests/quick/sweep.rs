@@ -157,6 +157,57 @@ fn another_grid_or_version_and_a_folder_of_something_else_are_refused() {
     assert!(!at("r2").exists(), "a wrong grid makes no folder");
 }
 
+#[test]
+fn regression_what_stands_where_results_go_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    grid(dir.path());
+    let text = "devices = ['small.toml']\npolicies = ['off']\nworkloads = ['small.pmrc']\n\
+                utilizations_percent = [10]\n";
+    fs::write(at("grid.toml"), text).unwrap();
+    let sweep = |out: &str| command_in(dir.path(), &format!("sweep grid.toml --out {out}")).output().unwrap();
+    refused(2, &sweep("grid.toml"), &["--out grid.toml: is a file; expected a directory"]);
+    refused(2, &sweep("grid.toml/r"), &["--out grid.toml/r: a part of this path is a file"]);
+
+    said(&sweep("r"), &["1 run now"]);
+    let before = contents(&at("r"));
+    let refuses = |words: &str| refused(2, &sweep("r"), &[words]);
+    for foreign in ["part-00001.parquet", "part-0.parquet", "part-mine.parquet"] {
+        fs::write(at("r").join(foreign), "").unwrap();
+        refuses(&format!(
+            "--out r: holds {foreign}, which is no part of this sweep but would be read with its results; move it away or remove it"
+        ));
+        fs::remove_file(at("r").join(foreign)).unwrap();
+    }
+    for (place, words) in [
+        ("r/part-00000.parquet", "--out r: holds part-00000.parquet, which is not a regular file"),
+        (
+            "r/_cells/00000/00000000",
+            "r/_cells/00000/00000000: is a directory; expected the file of a finished cell: move it away or remove it",
+        ),
+        (
+            "r/_sweep.json",
+            "--out r: its _sweep.json is not a regular file; expected the one that sweep wrote",
+        ),
+    ] {
+        let file = fs::read(at(place)).unwrap();
+        fs::remove_file(at(place)).unwrap();
+        fs::create_dir(at(place)).unwrap();
+        refuses(words);
+        fs::remove_dir(at(place)).unwrap();
+        fs::write(at(place), file).unwrap();
+    }
+    for place in ["r/_cells/00000", "r/_cells"] {
+        fs::rename(at(place), at("kept")).unwrap();
+        fs::write(at(place), "").unwrap();
+        refuses(&format!("{place}: is a file; expected a folder of finished cells"));
+        fs::remove_file(at(place)).unwrap();
+        fs::rename(at("kept"), at(place)).unwrap();
+    }
+    said(&sweep("r"), &["0 run now, 1 finished before"]);
+    assert!(contents(&at("r")) == before, "nothing was overwritten");
+}
+
 fn trimwise_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }

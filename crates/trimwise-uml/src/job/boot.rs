@@ -60,7 +60,9 @@ impl FromStr for BootOptions {
             return Err("expected options such as ext4.mballoc_debug=1, separated by spaces".to_owned());
         }
         for word in &words {
-            let name = word.split('=').next().unwrap_or_default();
+            // To the kernel, a dash in a name is an underscore.
+            let name = word.split('=').next().unwrap_or_default().replace('-', "_");
+            let name = name.as_str();
             let why = if OF_TIME.contains(&name) {
                 "decides what time is in the guest, which here is the drive's"
             } else if OURS.contains(&name) || OURS_BEGIN.iter().any(|begin| name.starts_with(begin)) {

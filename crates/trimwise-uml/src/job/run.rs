@@ -68,14 +68,20 @@ pub enum JobError {
         /// Why.
         what: String,
     },
+    /// The kernel does not know words that were added to its command line.
+    #[error("--boot: this kernel does not know '{words}'; nothing was run")]
+    UnknownWords {
+        /// These.
+        words: String,
+    },
     /// A step failed in the guest.
-    #[error("in the guest, {step}: {what}; its last lines:\n{console}")]
+    #[error("in the guest, {step}: {what}{}{console}", if .console.is_empty() { "" } else { "; its last lines:\n" })]
     Step {
         /// The step.
         step: String,
         /// The guest's message; for a mount, also the kernel's, which says why.
         what: String,
-        /// The guest's last lines.
+        /// The guest's last lines; none if the step is a program, about which the kernel says nothing.
         console: String,
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
@@ -174,7 +180,11 @@ impl Guest {
         fs::File::open(place)
             .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
             .map_err(|e| no_report(e.to_string()))?;
-        let Report { steps, marks } = serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        let Report { steps, marks, unknown_words } =
+            serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        if !unknown_words.is_empty() {
+            return Err(JobError::UnknownWords { words: unknown_words.join(" ") });
+        }
         if marks.len() != disks.len() {
             return Err(no_report(format!("it marked {} of {} disks", marks.len(), disks.len())));
         }
@@ -188,7 +198,10 @@ impl Guest {
                 Some(reason) => format!("{what}: {reason}"),
                 None => what.clone(),
             };
-            let console = last_lines(&console);
+            let console = match step {
+                Step::Program { .. } => String::new(),
+                _ => last_lines(&console),
+            };
             return Err(JobError::Step { step: step.name(), what, console });
         }
         if steps.len() != job.steps.len() {

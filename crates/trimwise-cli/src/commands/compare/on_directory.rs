@@ -206,6 +206,7 @@ fn run_programs(
             signal: end.status.signal(),
             output: Said(end.output),
             errors: Said(end.errors),
+            killed_processes: 0,
         };
         expect_success(command, &program).map_err(Failure::run)?;
         Ok(end.duration)

@@ -119,7 +119,6 @@ pub struct Runs<'a> {
 impl Runs<'_> {
     /// Rejects what cannot run, before anything runs.
     pub fn check(&self) -> Result<(), Failure> {
-        guests::check_memory(self.memory)?;
         self.workload.to_guest()?;
         for (device, policy) in self.grid.pairs() {
             guests::check_size(device, self.target.file_system)?;

@@ -16,6 +16,10 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     let mut text = String::new();
     let (stale, hosts) = fleet.stale();
     let versions: Vec<String> = fleet.versions.iter().map(|(v, n)| format!("{v} on {n}")).collect();
+    let versions = match &versions[..] {
+        [] => String::new(),
+        some => format!(" (trimwise {})", some.join(", ")),
+    };
     let online = fleet.file_systems.iter().filter(|one| one.stale_bytes.is_none()).count();
     let online = match online {
         0 => String::new(),
@@ -23,10 +27,9 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     };
     text += &folded(
         &format!(
-            "{} with {} (trimwise {}). Stale space: {stale} on {}.{online}",
+            "{} with {}{versions}. Stale space: {stale} on {}.{online}",
             counted(fleet.hosts.len() as u64, "host"),
             counted(fleet.file_systems.len() as u64, "managed file system"),
-            versions.join(", "),
             counted(hosts as u64, "host"),
         ),
         0,

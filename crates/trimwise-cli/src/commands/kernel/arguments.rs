@@ -139,7 +139,7 @@ pub struct KernelRunArguments {
     pub disk: Option<String>,
 
     /// Memory of the guest, in MiB [default: 1024]
-    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// Seed of everything that the modelled drives and --aged draw: same seed, same result
@@ -165,11 +165,15 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace")]
     pub trace: Option<PathBuf>,
 
+    /// Write the same of the second drive
+    #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace", requires = "disk")]
+    pub disk_trace: Option<PathBuf>,
+
     /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the program's output
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
-    /// Replace existing files of --json, --trace and --kernel-log
+    /// Replace existing files of --json, --trace, --disk-trace and --kernel-log
     #[arg(long, short = 'f')]
     pub force: bool,
 }

@@ -1,6 +1,7 @@
 //! `trimwise kernel run`: a program of this computer on a real kernel, in virtual time.
 
 use std::io::{IsTerminal, Read, Write as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -97,22 +98,28 @@ pub fn run(
     let target: KernelTarget = arguments.target.parse().map_err(Failure::usage)?;
     let destinations =
         Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
-    let trace_to =
-        arguments.trace.as_deref().map(|path| TraceFile::check(path, arguments.force)).transpose()?;
-    if let Some(path) = &arguments.kernel_log {
-        Destinations::check_file("--kernel-log", path, arguments.force)?;
-        destinations.expect_apart("--kernel-log", path)?;
-        if arguments.trace.as_ref() == Some(path) {
-            return Err(Failure::usage(format!(
-                "--trace and --kernel-log {}: expected two different files",
-                path.display()
-            )));
-        }
+    let to_trace = |option: &'static str, path: &Option<PathBuf>| {
+        let check = |path| TraceFile::check(option, path, (&destinations, arguments.force));
+        path.as_deref().map(check).transpose()
+    };
+    let trace_to = to_trace("--trace", &arguments.trace)?;
+    let disk_trace_to = to_trace("--disk-trace", &arguments.disk_trace)?;
+    if let Some(log) = &arguments.kernel_log {
+        Destinations::check_file("--kernel-log", log, arguments.force)?;
+        destinations.expect_apart("--kernel-log", log)?;
+    }
+    let files = [
+        ("--trace", arguments.trace.as_deref()),
+        ("--disk-trace", arguments.disk_trace.as_deref()),
+        ("--kernel-log", arguments.kernel_log.as_deref()),
+    ];
+    let files: Vec<_> = files.into_iter().filter_map(|(option, file)| Some((option, file?))).collect();
+    for (at, one) in files.iter().enumerate() {
+        files[..at].iter().try_for_each(|other| output::expect_two_files(*other, *one))?;
     }
     let command = programs::in_guest(&arguments.command)?;
     let device = input::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
     let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
-    guests::check_memory(memory)?;
     let second = arguments.disk.as_deref().map(|name| input::profile(name, "disk")).transpose()?;
     let kernel_image = match arguments.image {
         None => {
@@ -156,7 +163,8 @@ pub fn run(
     };
     let mut disks = vec![first.map_err(guests::failure)?];
     // The two draw apart.
-    let second_disk = second.as_ref().map(|profile| new_disk(profile, seed.wrapping_add(1), false));
+    let second_disk =
+        second.as_ref().map(|profile| new_disk(profile, seed.wrapping_add(1), disk_trace_to.is_some()));
     disks.extend(second_disk.transpose().map_err(guests::failure)?);
     let progress = Progress::new(1);
     let begin = Instant::now();
@@ -185,11 +193,12 @@ pub fn run(
     let (port, _, trace, marks) = parts.next().ok_or_else(no_report)?;
     let on_first = phases(&port, &marks).ok_or_else(no_report)?;
     let before = marks.get(at).ok_or_else(no_report)?;
-    let disk = match (second, parts.next()) {
+    let on_second = parts.next();
+    let disk = match (&second, &on_second) {
         (Some(profile), Some((port, _, _, marks))) => Some(SecondDisk {
             node: SECOND_NODE,
-            device: profile.name,
-            phases: phases(&port, &marks).ok_or_else(no_report)?,
+            device: profile.name.clone(),
+            phases: phases(port, marks).ok_or_else(no_report)?,
         }),
         _ => None,
     };
@@ -209,8 +218,16 @@ pub fn run(
         disk,
     };
     // One destination that fails costs no other one its result.
-    let traced =
-        trace_to.map_or(Ok(()), |file| file.write(&destinations, &report, &device, (&trace, before)));
+    let traced = trace_to
+        .map_or(Ok(()), |file| file.write(&destinations, &report, ("vda", &device), (&trace, before)));
+    let disk_traced = match (disk_trace_to, &second, &on_second) {
+        (Some(file), Some(profile), Some((_, _, trace, marks))) => {
+            let before = marks.get(at).ok_or_else(no_report)?;
+            file.write(&destinations, &report, ("vdb", profile), (trace, before))
+        }
+        _ => Ok(()),
+    };
+    let traced = output::both(traced, disk_traced);
     let printed = if destinations.json_to_stdout() {
         Ok(())
     } else {

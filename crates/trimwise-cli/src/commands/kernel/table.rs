@@ -82,6 +82,11 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
         let hash: String = image.sha256.chars().take(16).collect();
         text += &folded(&format!("Image: {}, {}, SHA-256 {hash}...", image.path, Bytes(image.size_bytes)), 0);
     }
+    text += &match report.program.killed_processes {
+        0 => String::new(),
+        1 => "1 process that the program had left running was killed.\n".to_owned(),
+        killed => format!("{killed} processes that the program had left running were killed.\n"),
+    };
     format!("{text}{} of this computer's time.\n", figures::time(wall_s))
 }
 

@@ -17,7 +17,8 @@ use crate::output::Destinations;
 
 /// Where the trace goes, and how it is written.
 pub struct TraceFile {
-    pub path: PathBuf,
+    option: &'static str,
+    path: PathBuf,
     form: Form,
     force: bool,
 }
@@ -33,7 +34,12 @@ enum Form {
 }
 
 impl TraceFile {
-    pub fn check(path: &Path, force: bool) -> Result<Self, Failure> {
+    /// Checks the file of an option.
+    pub fn check(
+        option: &'static str,
+        path: &Path,
+        (destinations, force): (&Destinations, bool),
+    ) -> Result<Self, Failure> {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let form = match () {
             () if name.ends_with(".json") => Form::Json,
@@ -42,15 +48,16 @@ impl TraceFile {
             () if name.ends_with(".trace") || name.ends_with(".trace.zst") => Form::Own,
             () => {
                 let what = format!(
-                    "--trace {}: expected FILE.csv, FILE.json, FILE.blktrace (or FILE.blktrace.0) for blkparse and btt, or \
+                    "{option} {}: expected FILE.csv, FILE.json, FILE.blktrace (or FILE.blktrace.0) for blkparse and btt, or \
                      FILE.trace or FILE.trace.zst for `trimwise trace`",
                     path.display()
                 );
                 return Err(Failure::usage(what));
             }
         };
-        Destinations::check_file("--trace", path, force)?;
-        Ok(Self { path: path.to_owned(), form, force })
+        Destinations::check_file(option, path, force)?;
+        destinations.expect_apart(option, path)?;
+        Ok(Self { option, path: path.to_owned(), form, force })
     }
 
     /// Writes the requests since the mark, with times since then. trimwise's own format also gets those before, which
@@ -59,7 +66,7 @@ impl TraceFile {
         &self,
         to: &Destinations,
         report: &RunReport,
-        device: &Profile,
+        drive: (&str, &Profile),
         (trace, begin): (&[TraceEntry], &Mark),
     ) -> Result<(), Failure> {
         let since = |entry: &TraceEntry| TraceEntry {
@@ -68,9 +75,9 @@ impl TraceFile {
             ..*entry
         };
         let counted = || trace[begin.traced..].iter().map(since);
-        let failed = |e| Failure::run(format!("--trace {}: {e}", self.path.display()));
+        let failed = |e| Failure::run(format!("{} {}: {e}", self.option, self.path.display()));
         let text = match self.form {
-            Form::Own => return self.write_own(report, device, (trace, begin)).map_err(failed),
+            Form::Own => return self.write_own(report, drive, (trace, begin)).map_err(failed),
             Form::Blktrace => return self.write_blktrace(counted()).map_err(failed),
             Form::Json => {
                 let trace: Vec<TraceEntry> = counted().collect();
@@ -84,7 +91,7 @@ impl TraceFile {
                 text
             }
         };
-        to.write_result("--trace", &self.path, &text)
+        to.write_result(self.option, &self.path, &text)
     }
 
     fn write_blktrace(&self, mut entries: impl Iterator<Item = TraceEntry>) -> io::Result<()> {
@@ -96,11 +103,11 @@ impl TraceFile {
     fn write_own(
         &self,
         report: &RunReport,
-        device: &Profile,
+        (name, device): (&str, &Profile),
         (trace, begin): (&[TraceEntry], &Mark),
     ) -> io::Result<()> {
         let disk = TraceDevice {
-            name: "vda".to_owned(),
+            name: name.to_owned(),
             capacity_bytes: Some(device.config.capacity_bytes),
             model: Some(device.name.clone()),
         };

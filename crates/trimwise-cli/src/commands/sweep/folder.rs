@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::files::give_name;
+use trimwise_linux::files::{Unread, give_name, read_own};
 
 use super::grid::{Description, Grid, hash};
+use crate::output::check_directory;
 
 /// The file that says which sweep it is.
 const DESCRIPTION: &str = "_sweep.json";
@@ -63,12 +64,13 @@ impl Folder {
             cells_per_part: groups_per_part * grid.cells_per_group(),
         };
         folder.expect_same(&text, &grid.description)?;
+        folder.expect_own_parts(grid.description.cells)?;
         Ok(folder)
     }
 
     fn expect_same(&self, text: &str, description: &Description) -> Result<(), Failure> {
-        let out = self.path.display();
-        let refuse = |why: String| Failure::usage(format!("--out {out}: {why}"));
+        check_directory("--out", &self.path)?;
+        let refuse = |why: String| self.refuse(&why);
         let failed = |error: io::Error| refuse(error.to_string());
         fs::create_dir_all(&self.path).map_err(failed)?;
         let path = self.path.join(DESCRIPTION);
@@ -90,18 +92,51 @@ impl Folder {
                 Err(error) => return Err(failed(error)),
             }
         }
-        let there = fs::read_to_string(&path).map_err(failed)?;
+        let unknown = |why: &str| {
+            refuse(format!("its {DESCRIPTION} {why}; expected the one that sweep wrote, or another folder"))
+        };
+        let there = match read_own(&path, DESCRIPTION_BYTES_MAX) {
+            Ok(there) => there.unwrap_or_default(),
+            Err(Unread::Wrong(why) | Unread::Failed(why)) => return Err(unknown(&why)),
+        };
         if there == text {
             return Ok(());
         }
         let Ok(there) = serde_json::from_str::<Description>(&there) else {
-            return Err(refuse(format!("its {DESCRIPTION} is not one that this version of trimwise writes")));
+            return Err(unknown("is not one that this version of trimwise writes"));
         };
         let difference = difference(&there, description);
         Err(refuse(format!(
             "holds the results of another sweep: {difference}; expected another folder, or the grid and version that \
              made it"
         )))
+    }
+
+    /// Refuses a file that would be read as a part of the data set but is none, and what is no file in place of one.
+    fn expect_own_parts(&self, cells: u64) -> Result<(), Failure> {
+        let failed = |error: io::Error| self.refuse(&error.to_string());
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(number) = name.strip_prefix("part-").and_then(|rest| rest.strip_suffix(".parquet"))
+            else {
+                continue;
+            };
+            let number = number.parse().ok().filter(|&number| name == part_name(number));
+            let why = if number.is_none_or(|number| number >= self.parts(cells)) {
+                format!("{name}, which is no part of this sweep but would be read with its results")
+            } else if fs::metadata(entry.path()).is_ok_and(|found| !found.is_file()) {
+                format!("{name}, which is not a regular file; expected a part of the results")
+            } else {
+                continue;
+            };
+            return Err(self.refuse(&format!("holds {why}; move it away or remove it")));
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, why: &str) -> Failure {
+        Failure::usage(format!("--out {}: {why}", self.path.display()))
     }
 
     /// How many parts the data set has.
@@ -133,7 +168,14 @@ impl Folder {
         let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Missing),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                let file = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
+                return Err(misplaced(file, "a file", "a folder of finished cells"));
+            }
             Err(error) => return Err(failed(error)),
+            Ok(there) if there.is_dir() => {
+                return Err(misplaced(&path, "a directory", "the file of a finished cell"));
+            }
             // A link may lead to a file without an end.
             Ok(there) if !there.is_file() || there.len() > CELL_BYTES_MAX => return Ok(Found::Broken),
             Ok(_) => {}
@@ -184,7 +226,7 @@ impl Folder {
 
     /// Writes a part of the data set, unless it is there already; returns its name.
     pub fn write_part(&self, part: u64, bytes: &[u8]) -> Result<String, Failure> {
-        let name = format!("part-{part:05}.parquet");
+        let name = part_name(part);
         let path = self.path.join(&name);
         if fs::read(&path).is_ok_and(|there| there == bytes) {
             return Ok(name);
@@ -194,6 +236,18 @@ impl Folder {
         Ok(name)
     }
 }
+
+fn part_name(part: u64) -> String {
+    format!("part-{part:05}.parquet")
+}
+
+/// Refuses what has the name of something else.
+fn misplaced(path: &Path, found: &str, expected: &str) -> Failure {
+    Failure::usage(format!("{}: is {found}; expected {expected}: move it away or remove it", path.display()))
+}
+
+/// The longest description: ten million seeds, a line each, are a fifth of it.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 30;
 
 /// No cell's file is nearly as large.
 const CELL_BYTES_MAX: u64 = 64 << 20;

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 use trimwise::compare::days::Trimmer;
-use trimwise::fs::host::LinuxVersion;
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 
@@ -25,17 +24,20 @@ const CELLS_MAX: u64 = 10_000_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    devices: Vec<Spanned<String>>,
-    policies: Vec<Spanned<String>>,
-    workloads: Vec<Spanned<String>>,
-    utilizations_percent: Option<Vec<Spanned<i64>>>,
-    seeds: Option<Vec<Spanned<Seeds>>>,
+    devices: List<String>,
+    policies: List<String>,
+    workloads: List<String>,
+    utilizations_percent: Option<List<i64>>,
+    seeds: Option<List<Seeds>>,
     reps: Option<Spanned<i64>>,
     linux: Option<Spanned<String>>,
     memory_mib: Option<Spanned<i64>>,
     days: Option<Spanned<i64>>,
     day: Option<Spanned<String>>,
 }
+
+/// A list, and where it and its entries are.
+type List<T> = Spanned<Vec<Spanned<T>>>;
 
 /// An entry of `seeds`.
 #[derive(Deserialize)]
@@ -107,7 +109,8 @@ impl Source<'_> {
     fn refuse_as(&self, key: &str, option: &str, at: &Range<usize>, failure: Failure) -> Failure {
         match failure {
             Failure::Usage(why) => {
-                self.refuse(at, format!("{key}: {}", why.strip_prefix(option).unwrap_or(&why).trim_start()))
+                let why = why.strip_prefix(option).unwrap_or(&why).trim_start_matches([':', ' ']);
+                self.refuse(at, format!("{key}: {why}"))
             }
             other => other,
         }
@@ -125,21 +128,35 @@ impl Source<'_> {
         ))
     }
 
-    /// Refuses a list that is empty or has an entry twice.
-    fn distinct<T: PartialEq + std::fmt::Display>(
+    /// Refuses an empty list.
+    fn expect_some<T>(&self, key: &str, list: &List<T>, example: &str) -> Result<(), Failure> {
+        if !list.get_ref().is_empty() {
+            return Ok(());
+        }
+        let why = format!("{key}: is empty; expected at least one entry, such as {example}");
+        Err(self.refuse(&list.span(), why))
+    }
+
+    /// Resolves the entries of a list, and refuses one that is empty or has an entry twice. Returns what the entries
+    /// are called, each with what else `resolve` returns.
+    fn distinct<T: ToString, R>(
         &self,
-        key: &str,
-        values: &[(Range<usize>, T)],
-    ) -> Result<(), Failure> {
-        if values.is_empty() {
-            return Err(Failure::usage(format!("{}: {key}: is empty; expected at least one", self.file)));
-        }
-        for (i, (at, value)) in values.iter().enumerate() {
-            if values[..i].iter().any(|(_, earlier)| earlier == value) {
-                return Err(self.refuse(at, format!("{key}: {value} is given twice; expected each once")));
+        (key, example): (&str, &str),
+        list: &List<T>,
+        resolve: impl Fn(&Spanned<T>) -> Result<(String, R), Failure>,
+    ) -> Result<Vec<(String, R)>, Failure> {
+        self.expect_some(key, list, example)?;
+        let mut resolved: Vec<(String, R)> = Vec::new();
+        for given in list.get_ref() {
+            let one = resolve(given)?;
+            if let Some(earlier) = resolved.iter().position(|(name, _)| *name == one.0) {
+                let spelled = [&list.get_ref()[earlier], given].map(|given| given.get_ref().to_string());
+                let why = format!("{key}: {}", input::given_twice(&one.0, &spelled[0], &spelled[1]));
+                return Err(self.refuse(&given.span(), why));
             }
+            resolved.push(one);
         }
-        Ok(())
+        Ok(resolved)
     }
 }
 
@@ -172,42 +189,30 @@ impl Grid {
             source.refuse(&at, format!("{shown}{}", error.message()))
         })?;
 
-        let device = |given: &Spanned<String>| {
+        source.distinct(("devices", "\"sata-small\""), &document.devices, |given| {
             let resolved = input::device(given.get_ref());
-            let resolved = resolved
-                .map_err(|failure| source.refuse_as("devices", "--device", &given.span(), failure))?;
-            Ok((given.span(), resolved.0))
-        };
-        let devices = document.devices.iter().map(device).collect::<Result<Vec<_>, Failure>>()?;
-        source.distinct("devices", &devices)?;
-        let policy = |given: &Spanned<String>| {
+            resolved.map_err(|failure| source.refuse_as("devices", "--device", &given.span(), failure))
+        })?;
+        let policies = source.distinct(("policies", "\"lazy+reuse\""), &document.policies, |given| {
             let resolved = input::trimmer(given.get_ref());
-            let resolved = resolved
-                .map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))?;
-            Ok((given.span(), resolved.0))
-        };
-        let policies = document.policies.iter().map(policy).collect::<Result<Vec<_>, Failure>>()?;
-        source.distinct("policies", &policies)?;
-        let mut workloads = Vec::new();
-        for given in &document.workloads {
+            resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
+        })?;
+        let workloads = source.distinct(("workloads", "\"default\""), &document.workloads, |given| {
             let workload = Workload::named(given.get_ref())
                 .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure))?;
-            workloads.push((given.span(), given.get_ref().clone(), workload));
-        }
-        let names: Vec<_> = workloads.iter().map(|(at, name, _)| (at.clone(), name.clone())).collect();
-        source.distinct("workloads", &names)?;
+            Ok((given.get_ref().clone(), (given.span(), workload)))
+        })?;
         let utilizations = match &document.utilizations_percent {
-            None => vec![(0..0, defaults::UTILIZATION_PERCENT)],
-            Some(given) => given
-                .iter()
-                .map(|value| {
-                    let percent = source.number("utilizations_percent", value, 0..101)?;
-                    Ok((value.span(), percent as u8))
-                })
-                .collect::<Result<_, Failure>>()?,
+            None => vec![defaults::UTILIZATION_PERCENT],
+            Some(list) => {
+                let percents = source.distinct(("utilizations_percent", "80"), list, |given| {
+                    let percent = source.number("utilizations_percent", given, 0..101)?;
+                    Ok((percent.to_string(), percent as u8))
+                })?;
+                percents.into_iter().map(|(_, percent)| percent).collect()
+            }
         };
-        source.distinct("utilizations_percent", &utilizations)?;
-        let seeds = seeds(&source, document.seeds.as_deref())?;
+        let seeds = seeds(&source, document.seeds.as_ref())?;
         let number = |key, given: &Option<Spanned<i64>>, accepted: Range<i64>| {
             given.as_ref().map(|value| source.number(key, value, accepted)).transpose()
         };
@@ -222,18 +227,14 @@ impl Grid {
             }
             (None, _) => None,
         };
-        if let Some(given) = &document.linux {
-            let version = given.get_ref().parse::<LinuxVersion>();
-            version.map_err(|e| source.refuse(&given.span(), format!("linux: {e}")))?;
-        }
         let linux = document.linux.as_ref().map(|given| given.get_ref().clone());
 
         let arguments = |workload: &str, utilization| CompareArguments {
             workload: workload.to_owned(),
-            devices: document.devices.iter().map(|given| given.get_ref().clone()).collect(),
+            devices: document.devices.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
             here: None,
             full_size: false,
-            policies: document.policies.iter().map(|given| given.get_ref().clone()).collect(),
+            policies: document.policies.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
             target: "model".to_owned(),
             check: None,
             fill: false,
@@ -250,14 +251,17 @@ impl Grid {
             output: OutputArguments::default(),
         };
         let mut plans = Vec::new();
-        for (at, name, _) in &workloads {
-            for (_, utilization) in &utilizations {
+        for (name, (at, _)) in &workloads {
+            for utilization in &utilizations {
                 let plan = Plan::of(&arguments(name, *utilization));
-                plans.push(plan.map_err(|failure| match failure {
-                    Failure::Usage(why) => {
+                plans.push(plan.map_err(|failure| match (failure, &document.linux) {
+                    (Failure::Usage(why), Some(linux)) if why.starts_with("--linux:") => {
+                        source.refuse_as("linux", "--linux", &linux.span(), Failure::Usage(why))
+                    }
+                    (Failure::Usage(why), _) => {
                         source.refuse(at, format!("workloads: {name} at {utilization} percent: {why}"))
                     }
-                    other => other,
+                    (other, _) => other,
                 })?);
             }
         }
@@ -274,10 +278,10 @@ impl Grid {
                     Named { name: name.clone(), sha256: hash(contents.as_bytes()) }
                 })
                 .collect(),
-            policies: policies.into_iter().map(|(_, name)| name).collect(),
+            policies: policies.into_iter().map(|(name, _)| name).collect(),
             workloads: workloads
                 .into_iter()
-                .map(|(at, name, workload)| {
+                .map(|(name, (at, workload))| {
                     let mut contents = format!("{:?}", workload.kind).into_bytes();
                     if let Kind::Trace(trace) = &workload.kind {
                         let read = std::fs::read(trace.path());
@@ -287,7 +291,7 @@ impl Grid {
                     Ok(Named { name, sha256: hash(&contents) })
                 })
                 .collect::<Result<_, Failure>>()?,
-            utilizations_percent: utilizations.into_iter().map(|(_, percent)| percent).collect(),
+            utilizations_percent: utilizations,
             seeds,
             reps,
             linux: linux.unwrap_or_else(|| defaults::LINUX.to_owned()),
@@ -383,11 +387,12 @@ fn singular(what: &str, size: u64) -> &str {
 }
 
 /// The seeds of all entries, in their order.
-fn seeds(source: &Source, given: Option<&[Spanned<Seeds>]>) -> Result<Vec<u64>, Failure> {
+fn seeds(source: &Source, given: Option<&List<Seeds>>) -> Result<Vec<u64>, Failure> {
     let Some(given) = given else { return Ok(vec![defaults::SEED]) };
+    source.expect_some("seeds", given, "1 or \"1-100\"")?;
     let mut seeds = Vec::new();
     let mut seen = BTreeSet::new();
-    for entry in given {
+    for entry in given.get_ref() {
         let of_entry = match entry.get_ref() {
             Seeds::One(seed) => Some(*seed..=*seed),
             Seeds::Range(text) => text
@@ -407,9 +412,6 @@ fn seeds(source: &Source, given: Option<&[Spanned<Seeds>]>) -> Result<Vec<u64>, 
             return Err(source.refuse(&entry.span(), why));
         }
         seeds.extend(range);
-    }
-    if seeds.is_empty() {
-        return Err(Failure::usage(format!("{}: seeds: is empty; expected at least one", source.file)));
     }
     Ok(seeds)
 }

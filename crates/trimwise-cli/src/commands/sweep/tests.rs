@@ -118,13 +118,37 @@ fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
             &format!("{good}utilizations_percent = [20, 101]"),
             &["grid.toml:4: utilizations_percent: 101", "from 0 to 100"],
         ),
-        (&format!("{good}utilizations_percent = []"), &["utilizations_percent: is empty"]),
-        (&format!("{good}linux = 'x'"), &["grid.toml:", ": linux: ", "'x'"]),
+        (
+            &format!("{good}utilizations_percent = []"),
+            &["grid.toml:4: utilizations_percent: is empty; expected at least one entry, such as 80"],
+        ),
+        (&format!("{good}seeds = []"), &["grid.toml:4: seeds: is empty", "such as 1 or \"1-100\""]),
+        (
+            "devices = ['DRIVE']\npolicies = [\n]\nworkloads = ['MAIL']",
+            &["grid.toml:2: policies: is empty", "such as \"lazy+reuse\""],
+        ),
+        (
+            "devices = []\npolicies = ['off']\nworkloads = []",
+            &["grid.toml:1: devices: is empty", "such as \"sata-small\""],
+        ),
+        (
+            "devices = ['DRIVE']\npolicies = ['off']\nworkloads = []",
+            &["grid.toml:3: workloads: is empty", "such as \"default\""],
+        ),
+        (&format!("{good}linux = 'x'"), &["grid.toml:4: linux: 'x'"]),
         (&format!("{good}seeds = ['1-9999999']\nreps = 1000"), &["at most 10000000 cells"]),
         (&format!("{good}day = 'flat'"), &["grid.toml:4: day: needs days"]),
         (
             "devices = ['DRIVE', 'DRIVE']\npolicies = ['off']\nworkloads = ['MAIL']",
-            &["devices: sata-small is given twice"],
+            &["grid.toml:1: devices: '", "small.toml' is given twice; expected each once"],
+        ),
+        (
+            "devices = ['DRIVE']\npolicies = ['off',\n'discard', 'commit']\nworkloads = ['MAIL']",
+            &["grid.toml:3: policies: 'commit' is given twice, as 'discard' and as 'commit'"],
+        ),
+        (
+            &format!("{good}utilizations_percent = [20, 30, 20]"),
+            &["grid.toml:4: utilizations_percent: '20' is given twice"],
         ),
         (
             "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['append:64KiB:1GiB']",
