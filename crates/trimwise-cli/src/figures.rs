@@ -13,7 +13,7 @@ use trimwise::workload::latency::{LatencySummary, Operation};
 pub const NONE: &str = "-";
 
 /// The minus sign, as wide as a plus.
-const MINUS: &str = "\u{2212}";
+pub const MINUS: &str = "\u{2212}";
 
 /// A number with what it counts: `1 cut`, `1,000 cuts`.
 pub fn counted(number: u64, what: &str) -> String {
@@ -24,10 +24,11 @@ pub fn counted(number: u64, what: &str) -> String {
 pub fn significant(f: f64) -> String {
     let text = match f.abs() {
         a if !a.is_finite() => return NONE.to_string(),
+        0.0 => return "0".to_string(),
         a if a >= 999.5 => thousands(f.round()),
         a if a >= 99.95 => format!("{f:.1}"),
         a if a >= 9.995 => format!("{f:.2}"),
-        a if a >= 0.001 || a == 0.0 => format!("{f:.3}"),
+        a if a >= 0.001 => format!("{f:.3}"),
         _ => format!("{f:.6}"),
     };
     text.replace('-', MINUS)
@@ -284,6 +285,7 @@ mod tests {
         assert_eq!(significant(182.44), "182.4");
         assert_eq!(significant(20.16), "20.16");
         assert_eq!(significant(0.5), "0.500");
+        assert_eq!([0.0, -0.0].map(significant), ["0", "0"]);
         assert_eq!(significant(f64::NAN), "-");
         assert_eq!(thousands(1_234_567.0), "1,234,567");
         assert_eq!(thousands(-0.4), "0");

@@ -14,6 +14,7 @@ use serde::Serialize;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Plot;
 
+use crate::figures::MINUS;
 use crate::table::plot::{Block, is_tabled};
 use chart::{Chart, Styles};
 
@@ -55,14 +56,34 @@ fn safe(markup: impl Into<String>) -> Value {
     Value::from_safe_string(markup.into())
 }
 
-/// Turns prose with names between backticks into markup; the names become code, and everything is escaped.
+/// Turns prose with names between backticks into markup; the names become code, negative numbers get a minus sign, no
+/// line ends before a percent sign, and everything is escaped.
 pub fn with_code(text: &str) -> Value {
     let mut markup = String::new();
     for (i, piece) in text.split('`').enumerate() {
-        let escaped = HtmlEscape(piece);
-        markup += &if i % 2 == 1 { format!("<code>{escaped}</code>") } else { escaped.to_string() };
+        markup += &if i % 2 == 1 {
+            format!("<code>{}</code>", HtmlEscape(piece))
+        } else {
+            HtmlEscape(&with_minus_signs(piece).replace(" %", "\u{a0}%")).to_string()
+        };
     }
     safe(markup)
+}
+
+/// Replaces the hyphen of a negative number by a minus sign, which tables have; not that of an option, a date or a range.
+fn with_minus_signs(text: &str) -> String {
+    let mut signed = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let begins = signed.chars().next_back().is_none_or(|before| before.is_whitespace() || before == '(');
+        let is_minus = letter == '-' && begins && letters.peek().is_some_and(char::is_ascii_digit);
+        if is_minus {
+            signed += MINUS;
+        } else {
+            signed.push(letter);
+        }
+    }
+    signed
 }
 
 /// Fills a template that extends `base.html`. Names end in `.html`, which turns escaping on.
@@ -86,4 +107,17 @@ pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String,
 fn is_unprintable(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         || (c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hyphen_of_a_negative_number_becomes_a_minus_sign() {
+        let text = "-3.5 % (-1 to -0.2), 5-10, 2026-11-25, 6.12-1, -o, `set -1` and - 4";
+        let markup = with_code(text).to_string();
+        let expected = "\u{2212}3.5\u{a0}% (\u{2212}1 to \u{2212}0.2), 5-10, 2026-11-25, 6.12-1, -o, <code>set -1</code> and - 4";
+        assert_eq!(markup, expected);
+    }
 }

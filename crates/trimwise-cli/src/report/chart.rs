@@ -15,7 +15,7 @@ const COLOURS: usize = 8;
 const DASHES: usize = 8;
 
 /// Colours that a few names always have, so that they are the same in every report.
-const RESERVED: [&[&str]; 3] = [&["off", "nodiscard"], &["commit", "discard"], &["ideal"]];
+const RESERVED: [&[&str]; 3] = [&["off", "nodiscard", "never"], &["commit", "discard"], &["ideal"]];
 
 /// How a line, its points and its bars look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -322,7 +322,7 @@ impl Chart {
             }
             Drawing::Bars { x, rows: bars, .. } => {
                 let mut parts: Vec<&str> = Vec::new();
-                for part in bars.iter().filter(|b| b.style.is_none()).flat_map(|b| &b.parts) {
+                for part in bars.iter().filter(|b| b.parts.len() > 1).flat_map(|b| &b.parts) {
                     if !parts.contains(&&*part.name) {
                         parts.push(&part.name);
                     }

@@ -203,6 +203,19 @@
 
   // Kinds of charts ---------------------------------------------------------------------------------------------
 
+  const listed = names => names.length < 2 ? names.join() : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
+  // Names of lines that lie on each other everywhere, so that only the last one is seen.
+  const coinciding = (series, x, y, width, height) => {
+    const places = s => s.points.map(p => [x.place(p[0]) * width, y.place(p[1]) * height]);
+    const same = (a, b) => a.length === b.length && a.every((p, i) => Math.hypot(p[0] - b[i][0], p[1] - b[i][1]) < 1.5);
+    const groups = [];
+    for (const s of series.filter(s => s.points.length)) {
+      const own = places(s), group = groups.find(g => same(g.places, own));
+      if (group) group.names.push(s.name);
+      else groups.push({ places: own, names: [s.name] });
+    }
+    return groups.map(g => g.names).filter(names => names.length > 1);
+  };
   const lines = (data, frame) => {
     const all = data.every.flatMap(panel => panel.series);
     const areas = data.every.flatMap(panel => panel.areas), bands = data.every.flatMap(panel => panel.bands);
@@ -234,6 +247,10 @@
         let top = 14;
         if (panel.title) top += paragraph(panel.title, 0, top, each, group, { class: "panel" });
         top += paragraph(y.name, 0, top, each, group, { class: "axis axis-y" }) - 4;
+        for (const names of coinciding(panel.series, x, y, each, height)) {
+          const whose = names.length > 2 && names.length === panel.series.length ? "All lines" : listed(names);
+          top += paragraph(`${whose} coincide.`, 0, top + 4, each, group, { class: "coinciding" });
+        }
         const box = { left, top, width: each - left - 8, height };
         const px = v => box.left + x.place(v) * box.width, py = v => box.top + (1 - y.place(v)) * box.height;
         const floor = py(data.y.log ? y.low : Math.max(0, y.low));

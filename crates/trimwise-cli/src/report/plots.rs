@@ -2,7 +2,7 @@
 
 use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
-use super::chart::{self, Bar, Chart, Drawing, Part, Series, Style, Styles, label};
+use super::chart::{self, Bar, Chart, Drawing, Part, Series, Styles, label};
 use crate::figures::significant;
 use crate::table::plot::place;
 
@@ -16,6 +16,9 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
     let Some((_, first)) = runs.first() else { return Chart::lines("", NOTHING, NOTHING, Vec::new(), "") };
     let caption = match first.kind {
         _ if !first.series.iter().flat_map(|s| &s.points).any(|p| p.range.is_some()) => "",
+        PlotKind::Lines if first.x.key == "time_s" => {
+            "Points are means of neighbouring intervals; the thin lines reach from the least to the most."
+        }
         PlotKind::Lines => {
             "Points are medians of the repetitions; the thin lines reach from the least to the most."
         }
@@ -43,12 +46,10 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
                     for (run, (_, plot)) in runs.iter().enumerate() {
                         let Some(point) = plot.at(name, place) else { continue };
                         let label = label(&in_place(place, name, first.series.len()), runs, run);
-                        rows.push(Bar::new(
-                            &label,
-                            styles.in_run(name, runs, run),
-                            point.y,
-                            valued(point.y, plot),
-                        ));
+                        // The series are no policies, whose colours would mislead.
+                        let parts =
+                            vec![Part { name: name.clone(), fill: styles.fill(name), value: point.y }];
+                        rows.push(Bar { name: label, style: None, parts, figure: valued(point.y, plot) });
                     }
                 }
             }
@@ -68,7 +69,7 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
                         .collect();
                     let figure = valued(parts.iter().map(|p| p.value).sum(), plot);
                     let name = label(&place(at), runs, run);
-                    rows.push(Bar { name, style: None::<Style>, parts, figure });
+                    rows.push(Bar { name, style: None, parts, figure });
                 }
             }
             Drawing::Bars { x: y, y: x, rows }
@@ -155,7 +156,8 @@ mod tests {
         let Drawing::Bars { rows, .. } = drawn(&two).drawing else { panic!("not bars") };
         let shown: Vec<(&str, &str)> = rows.iter().map(|row| (&*row.name, &*row.figure)).collect();
         assert_eq!(shown, [("off: a", "2.000 s"), ("off: b", "4.000 s")]);
-        assert_ne!(rows[0].style, rows[1].style);
+        assert!(rows.iter().all(|row| row.style.is_none()), "no colour of a policy");
+        assert_ne!(rows[0].parts[0].fill, rows[1].parts[0].fill);
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Experiment {
         let mut document: Document =
             toml::from_str(claims).unwrap_or_else(|e| panic!("claims of {name}: {e}"));
         document.claim.retain_mut(|entry| entry.is_made_on(kernel.is_some()));
-        let (claims, finding) = document.judge(figures);
+        let (claims, untried, finding) = document.judge(figures);
         let finding = match &kernel {
             None => finding,
             Some(RealKernel { release, .. }) => {
@@ -101,6 +101,7 @@ impl Experiment {
             rows,
             tables: Vec::new(),
             claims,
+            untried,
             command: String::new(),
         }
     }
@@ -174,18 +175,20 @@ impl Entry {
 }
 
 impl Document {
-    fn judge(&self, figures: &Figures) -> (Vec<Claim>, String) {
+    /// Returns the claims, which of them were not tried, and the finding.
+    fn judge(&self, figures: &Figures) -> (Vec<Claim>, Vec<String>, String) {
         let entries: Vec<Entry> = self.claim.iter().flat_map(Entry::expanded).collect();
         let scope = Scope { figures, define: &self.define, published: &None };
         let judge = |entry: &Entry| Scope { published: &entry.published, ..scope }.judge(entry, self);
         let claims: Vec<Claim> = entries.iter().filter_map(judge).collect();
         let is_tried = |entry: &&Entry| claims.iter().any(|claim| claim.id == entry.id);
-        let untried: Vec<&str> =
-            entries.iter().filter(|entry| !is_tried(entry)).map(|entry| entry.id.as_str()).collect();
-        let untried = (!untried.is_empty()).then(|| format!("Not tried: {}.", untried.join(", ")));
+        let untried: Vec<String> =
+            entries.iter().filter(|entry| !is_tried(entry)).map(|entry| entry.id.clone()).collect();
+        let all = entries.len();
+        let partial = (!untried.is_empty()).then(|| format!("Not tried: {} of {all} claims.", untried.len()));
         let said = self.finding.iter().filter_map(|sentence| scope.text(sentence).0);
-        let finding: Vec<String> = said.chain([summary(&claims)]).chain(untried).collect();
-        (claims, finding.join(" "))
+        let finding: Vec<String> = said.chain([summary(&claims)]).chain(partial).collect();
+        (claims, untried, finding.join(" "))
     }
 }
 

@@ -37,6 +37,9 @@ pub struct ExperimentResult {
     pub tables: Vec<Table>,
     /// The source's claims, whether they hold here, and in which role.
     pub claims: Vec<Claim>,
+    /// The claims that were not tried, because something that they are about was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untried: Vec<String>,
     /// The command that repeats it; empty in documents of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,

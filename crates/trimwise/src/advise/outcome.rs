@@ -1,19 +1,21 @@
 //! What the fresh runs say besides the verdict: the cost of a wrong guess, and whether it matters at all.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, exceeds};
 use crate::compare::statistics::{Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 
 /// How much more of something a policy takes than the recommended one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// In percent of the recommended policy's median.
     pub percent: f64,
     /// Lower end of its interval; null after a single run.
+    #[serde(deserialize_with = "crate::compare::result::number")]
     pub low_percent: f64,
     /// Upper end.
+    #[serde(deserialize_with = "crate::compare::result::number")]
     pub high_percent: f64,
     /// Confidence of the interval, in percent.
     pub confidence_percent: f64,
@@ -43,7 +45,7 @@ impl Difference {
 }
 
 /// What it costs to have another policy than the recommended one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The other policy.
     pub policy: String,

@@ -1,6 +1,8 @@
 //! The candidates.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::search::Node;
 use crate::compare::days::{DAEMON, Trimmer};
@@ -8,7 +10,7 @@ use crate::policy::{BatchConfig, PolicySpec};
 use crate::units::SimDuration;
 
 /// What it takes to apply a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {
     /// A mount option, or fstrim.timer.
@@ -32,7 +34,7 @@ impl Means {
 }
 
 /// What is behind a gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gated {
     /// The kernel's own `discard`, which trimwised switches.
@@ -55,7 +57,7 @@ impl Gated {
 }
 
 /// Where a candidate lies in the space of settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Place {
     /// No settings.
@@ -93,12 +95,12 @@ pub struct Candidate {
 }
 
 /// A policy that was not tried, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The policy.
     pub policy: String,
     /// The reason.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 /// Everything that an exhaustive search would try.
@@ -219,7 +221,7 @@ impl Space {
                 self.applicable.push(candidate);
                 continue;
             };
-            self.left_out.push(LeftOut { policy: candidate.policy.to_string(), reason });
+            self.left_out.push(LeftOut { policy: candidate.policy.to_string(), reason: reason.into() });
         }
     }
 

@@ -373,7 +373,7 @@ pub struct TimelineSample {
 }
 
 /// Reads a number; one that is infinite or none is written as null.
-pub(super) fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::compare::apply::{Apply, CONFIG_FOLDER};
 use trimwise::policy::PolicySpec;
 use trimwise_lab::failure::Failure;
@@ -17,7 +17,7 @@ pub const DEFAULT_FILE: &str = "/etc/trimwise.toml.d/advice.toml";
 const OPTION: &str = "--apply";
 
 /// A configuration that was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// The file.
     pub file: PathBuf,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::advise::{Candidate, Job, LeftOut, Means, Observation, Place, REPS_MAX, Rounds, Search, Space};
 use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::{Cell, Measure};
@@ -46,7 +46,7 @@ pub struct Found {
 }
 
 /// What the search tried.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Searched {
     /// Runs, and how many an exhaustive search takes.
     pub runs: Runs,
@@ -61,7 +61,7 @@ pub struct Searched {
 }
 
 /// Numbers of runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     /// Candidates.
     pub candidates: u32,
@@ -76,7 +76,7 @@ pub struct Runs {
 }
 
 /// A candidate that ran.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tried {
     /// The policy.
     pub policy: String,

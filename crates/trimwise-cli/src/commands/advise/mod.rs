@@ -4,19 +4,21 @@
 pub mod arguments;
 pub mod config;
 mod hunt;
-mod report;
+pub mod report;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod text;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trimwise::advise::{self, Cost, Difference, Means, Space};
 use trimwise::compare::apply::Apply;
 use trimwise::compare::days::Trimmer;
 use trimwise::compare::ledger::WITHOUT_TRIM;
+use trimwise::compare::result::number;
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
 use trimwise::compare::verdict;
@@ -33,10 +35,10 @@ use arguments::AdviseArguments;
 use hunt::{Found, Hunt, Searched};
 
 /// An advice, as `--json` writes it; the order of the keys is part of the format.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Advice {
     /// The version of trimwise.
-    trimwise: &'static str,
+    trimwise: Cow<'static, str>,
     /// The seed of the search; the comparison has the next one.
     seed: u64,
     /// What was asked for.
@@ -75,15 +77,18 @@ pub struct Advice {
 }
 
 /// A gain over the baseline.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The baseline.
     over: String,
     /// Its median over that of the policy to use.
+    #[serde(deserialize_with = "number")]
     speedup: f64,
     /// Lower end of the interval.
+    #[serde(deserialize_with = "number")]
     low: f64,
     /// Upper end.
+    #[serde(deserialize_with = "number")]
     high: f64,
     /// Whether it is proven, and large enough to matter.
     significant: bool,
@@ -92,7 +97,7 @@ pub struct Gain {
 }
 
 /// A policy that no stock host can follow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// The policy.
     policy: String,
@@ -103,7 +108,7 @@ pub struct Changed {
 }
 
 /// The policy to use where the file system is fuller or emptier.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nearby {
     /// How full.
     utilization_percent: u8,
@@ -226,10 +231,20 @@ fn command(arguments: &AdviseArguments, settings: &Settings) -> String {
 }
 
 impl Advice {
+    /// What was read, with what follows from the rest and is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Comparison::restored`].
+    pub fn restored(mut self) -> Result<Self, String> {
+        self.comparison = self.comparison.map(Comparison::restored).transpose()?;
+        Ok(self)
+    }
+
     /// One that concludes nothing yet.
     fn new(settings: Settings, seed: u64, search: Searched) -> Self {
         Self {
-            trimwise: trimwise::VERSION,
+            trimwise: trimwise::VERSION.into(),
             seed,
             settings,
             partial: false,

@@ -21,7 +21,7 @@ fn made(rep: u32, policy: &str, seconds: Seconds) -> Cell {
 }
 
 /// What the search and the comparison say if policies take these times.
-fn advice(seconds: Seconds) -> Advice {
+pub fn advice(seconds: Seconds) -> Advice {
     advice_among(&Space::new(80, SimDuration::from_secs(100)), None, seconds)
 }
 
@@ -67,7 +67,7 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
     let settings =
         Settings { command: "trimwise advise".to_owned(), reps: 8, days, ..comparison.settings.clone() };
     let settings = Settings { day: days.map(|_| "office".to_owned()), ..settings };
-    let mut advice = Advice { trimwise: "0.0.0-test", ..Advice::new(settings, 7, searched) };
+    let mut advice = Advice { trimwise: "0.0.0-test".into(), ..Advice::new(settings, 7, searched) };
     advice.search.runs.compared = comparison.cells.len() as u32;
     advice.conclude(&mut comparison, space);
     advice.comparison = Some(comparison);
@@ -75,7 +75,7 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
 }
 
 /// A gate at 75 and 85 % is best.
-fn gated(policy: &str) -> f64 {
+pub fn gated(policy: &str) -> f64 {
     let watermarks = policy.strip_prefix("set:").and_then(|rest| {
         let (low, high) = rest.split_once('+').map_or(rest, |(marks, _)| marks).split_once(':')?;
         Some((low.parse::<f64>().ok()?, high.parse::<f64>().ok()?))

@@ -364,7 +364,7 @@ pub fn counts(searched: &Searched) -> String {
         figures::grouped(runs.exhaustive.into()),
     );
     if !searched.left_out.is_empty() {
-        let mut reasons: Vec<&str> = searched.left_out.iter().map(|left| left.reason).collect();
+        let mut reasons: Vec<&str> = searched.left_out.iter().map(|left| &*left.reason).collect();
         reasons.dedup();
         for reason in reasons {
             let names: Vec<String> = searched

@@ -4,7 +4,7 @@ use serde::Serialize;
 use trimwise_lab::failure::Failure;
 
 use crate::commands::bench::BenchReport;
-use crate::commands::bench::table::{HEADER, blocks, heading, notes, partial, rows, said};
+use crate::commands::bench::table::{HEADER, blocks, heading, notes, partial, rows, said, verdict};
 use crate::figures::{NONE, nanoseconds, significant};
 use crate::report::chart::{Chart, Styles};
 use crate::report::pair::{NAMES, Page, Run, Section, change};
@@ -16,6 +16,7 @@ struct Whole<'a> {
     title: &'a str,
     heading: String,
     said: String,
+    verdict: String,
     partial: Option<String>,
     notes: &'a [String],
     header: [&'static str; HEADER.len()],
@@ -31,6 +32,12 @@ struct Test<'a> {
     notes: Vec<String>,
     figures: Vec<Figure>,
     blocks: Vec<Block>,
+}
+
+impl Test<'_> {
+    fn has_more(&self) -> bool {
+        !(self.notes.is_empty() && self.figures.is_empty() && self.blocks.is_empty())
+    }
 }
 
 /// Renders the whole file.
@@ -52,11 +59,15 @@ pub fn html(report: &BenchReport) -> Result<String, Failure> {
         title: &report.results.device.name,
         heading: heading(report),
         said: said(report),
+        verdict: verdict(report),
         partial: partial(report),
         notes: &report.results.notes,
         header: HEADER,
         rows: report.results.tests.iter().flat_map(rows).collect(),
-        tests: tests.collect::<Result<_, Failure>>()?,
+        // What a test found is in the table above if there is no more of it.
+        tests: tests
+            .filter(|test: &Result<Test, Failure>| test.as_ref().map_or(true, Test::has_more))
+            .collect::<Result<_, _>>()?,
         version: &report.trimwise,
         command: &report.settings.command,
     };

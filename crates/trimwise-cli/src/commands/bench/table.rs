@@ -5,7 +5,7 @@ use trimwise::workload::latency::LatencySummary;
 use trimwise_lab::bench::{Findings, Measured, Settled, Steady, TestResult};
 
 use crate::commands::bench::BenchReport;
-use crate::figures::{NONE, nanoseconds, significant};
+use crate::figures::{NONE, nanoseconds, significant, thousands};
 use crate::table::plot::{Block, is_tabled, of_plot, text as text_of};
 use crate::table::{bold, folded, laid_out};
 
@@ -60,6 +60,82 @@ pub fn said(report: &BenchReport) -> String {
     text + "."
 }
 
+/// Says in a few sentences how the device did; empty if no test finished.
+pub fn verdict(report: &BenchReport) -> String {
+    let mut sentences = Vec::new();
+    let tests = || report.results.tests.iter();
+    let mut rates: Vec<(f64, String)> = tests()
+        .flat_map(|test| test.measured.iter().map(move |m| (test, m)))
+        .filter_map(|(test, m)| Some((m.throughput_mb_per_s?, format!("`{}`: {}", test.test, m.what))))
+        .collect();
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let rate = |(rate, of): &(f64, String)| format!("{} MB/s ({of})", significant(*rate));
+    match &rates[..] {
+        [] => {}
+        [one] => sentences.push(format!("Throughput is {}.", rate(one))),
+        [least, .., most] => sentences.push(format!("Throughput is from {} to {}.", rate(least), rate(most))),
+    }
+    for (test, m) in tests().flat_map(|test| test.measured.iter().map(move |m| (test, m))) {
+        if m.throughput_mb_per_s.is_none() {
+            sentences.push(format!("`{}` took {}.", test.test, nanoseconds(m.elapsed_ns as f64)));
+        }
+    }
+    let amplified = tests().filter_map(|test| Some((test.device.as_ref()?.write_amplification?, &test.test)));
+    if let Some((wa, test)) = amplified.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        sentences.push(if wa < 1.005 {
+            "No write amplification.".to_owned()
+        } else {
+            format!("The highest write amplification is {wa:.2} (`{test}`).")
+        });
+    }
+    for test in tests() {
+        match &test.findings {
+            Findings::Steady(steady) if steady.reached => {
+                sentences.push(format!(
+                    "`{}`: {} IOPS in steady state.",
+                    test.test,
+                    significant(steady.iops)
+                ));
+            }
+            Findings::Steady(steady) => {
+                sentences.push(format!("`{}`: not steady after {} rounds.", test.test, steady.rounds));
+            }
+            Findings::TrimLatency(times) => {
+                let slowest = times.iter().max_by_key(|time| time.latency.max_ns);
+                sentences.extend(slowest.map(|time| {
+                    let load = if time.loaded { " under load" } else { "" };
+                    let took = nanoseconds(time.latency.max_ns as f64);
+                    format!(
+                        "`{}`: the slowest TRIM, of {}{load}, took {took}.",
+                        test.test,
+                        Bytes(time.range_bytes)
+                    )
+                }));
+            }
+            Findings::Settling(settled) => {
+                let open = settled.iter().filter(|s| s.settled_after_ns.is_none()).count();
+                let longest = settled.iter().filter_map(|s| s.settled_after_ns).max();
+                sentences.push(match (open, longest) {
+                    (0, Some(0)) => {
+                        format!("`{}`: throughput is at its final level right after a TRIM.", test.test)
+                    }
+                    (0, longest) => {
+                        let after = nanoseconds(longest.unwrap_or_default() as f64);
+                        format!("`{}`: throughput settles within {after} of a TRIM.", test.test)
+                    }
+                    _ => format!(
+                        "`{}`: throughput does not settle after {open} of {} TRIMs.",
+                        test.test,
+                        settled.len()
+                    ),
+                });
+            }
+            Findings::None => {}
+        }
+    }
+    sentences.join(" ")
+}
+
 /// Says what is missing and why, if anything is.
 pub fn partial(report: &BenchReport) -> Option<String> {
     let broken = report.results.broken.as_ref()?;
@@ -85,7 +161,7 @@ pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
             latency.map_or(NONE.to_string(), |l| nanoseconds(of(l) as f64))
         };
         let spread = measured.and_then(|m| m.throughput_min_mb_per_s.zip(m.throughput_max_mb_per_s));
-        let whole = |f: f64| if f >= 99.95 { format!("{f:.0}") } else { format!("{f:.1}") };
+        let whole = |f: f64| if f >= 99.95 { thousands(f.round()) } else { format!("{f:.1}") };
         vec![
             of_test(test.test.clone()),
             measured.map_or(String::new(), |m| m.what.clone()),

@@ -76,6 +76,24 @@ fn a_device_that_fails_leaves_a_report_that_says_it_is_partial() {
 }
 
 #[test]
+fn the_report_begins_with_a_verdict_and_numbers_only_what_it_shows() {
+    let arguments = arguments("drive fill hdtach settling steady");
+    let tests: Vec<Test> = arguments.tests.iter().map(|test| test.parse().unwrap()).collect();
+    let mut results = bench_results(&arguments.target, &tests);
+    let first = &mut results.tests[0];
+    (first.plots, first.notes) = (Vec::new(), Vec::new());
+    first.measured[0].throughput_min_mb_per_s = Some(99.96);
+    first.measured[0].throughput_max_mb_per_s = Some(1234.5);
+    let report = BenchReport::new(&arguments, &tests, &Settings::default(), results);
+    let page = report::html(&report).unwrap();
+    let verdict = page.find("<div class=\"verdict\">").unwrap();
+    assert!(verdict < page.find("<table>").unwrap());
+    insta::assert_snapshot!(table::verdict(&report));
+    assert!(page.contains("<td>100-1,235</td>"), "{page}");
+    assert!(page.contains("<h2>1. hdtach</h2>") && page.contains("<h2>3. steady</h2>"), "{page}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_what_would() {
     for (line, words) in [
         ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),

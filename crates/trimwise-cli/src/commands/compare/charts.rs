@@ -1,6 +1,8 @@
 //! The charts of `compare`: of one run, or of two with the second beside the first.
 
-use trimwise::compare::result::{BlockShares, Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
+use trimwise::compare::result::{
+    BlockShares, Cell, Measure, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures,
+};
 use trimwise::compare::statistics::median;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary};
 use trimwise::units::{Bytes, UNIT_BYTES};
@@ -243,7 +245,7 @@ impl<'a> Charts<'a> {
     fn writes(&mut self) -> Chart {
         let (x, unit_ns) = self.time_axis();
         let panel = |(name, style, p): (String, Style, &PolicySummary)| {
-            let samples = &p.runs.first()?.device_stats.as_ref()?.timeline;
+            let samples = whole_intervals(&p.runs.first()?.device_stats.as_ref()?.timeline);
             let mut points: Vec<Point> = Vec::new();
             let mut copies = Vec::new();
             let mut spans = Vec::new();
@@ -381,6 +383,17 @@ impl<'a> Charts<'a> {
     }
 }
 
+/// The samples without the last but one, if too little time passed after it for a rate that compares with the others.
+fn whole_intervals(samples: &[TimelineSample]) -> Vec<&TimelineSample> {
+    let mut kept: Vec<&TimelineSample> = samples.iter().collect();
+    if let [.., a, b, c] = kept[..]
+        && 2 * c.at_ns.saturating_sub(b.at_ns) < b.at_ns.saturating_sub(a.at_ns)
+    {
+        kept.remove(kept.len() - 2);
+    }
+    kept
+}
+
 /// Latencies, and the share of operations that took longer, in percent.
 fn exceedance(p: &PolicySummary, operation: Operation) -> Vec<Point> {
     let name = operation.name();
@@ -407,3 +420,27 @@ fn capitalised(text: &str) -> String {
 
 /// The parts of a bar, and the figure at its end.
 type Row = (Vec<(String, f64)>, String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_short_rest_at_the_end_is_no_interval_of_its_own() {
+        let kept = |times: &[u64]| {
+            let at = |&at_ns: &u64| TimelineSample {
+                at_ns,
+                stale_units: 0,
+                host_units_written: 0,
+                nand_units_written: 0,
+                gc_units_copied: None,
+                trim_busy_ns: None,
+            };
+            let samples: Vec<TimelineSample> = times.iter().map(at).collect();
+            whole_intervals(&samples).iter().map(|sample| sample.at_ns).collect::<Vec<u64>>()
+        };
+        assert_eq!(kept(&[0, 10, 20, 24]), [0, 10, 24]);
+        assert_eq!(kept(&[0, 10, 20, 25]), [0, 10, 20, 25]);
+        assert_eq!(kept(&[0, 4]), [0, 4]);
+    }
+}

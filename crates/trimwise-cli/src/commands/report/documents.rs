@@ -8,6 +8,7 @@ use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
+use crate::commands::advise::Advice;
 use crate::commands::bench::BenchReport;
 use crate::commands::bench::map::MapReport;
 use crate::commands::compare::Comparison;
@@ -24,9 +25,10 @@ pub enum Document {
     Bench(Box<BenchReport>),
     Map(Box<MapReport>),
     Sweep(Box<Summary>),
+    Advise(Box<Advice>),
 }
 
-const EXPECTED: &str = "expected what compare, reproduce, bench or sweep wrote with --json";
+const EXPECTED: &str = "expected what compare, advise, reproduce, bench or sweep wrote with --json";
 
 impl Document {
     /// Reads a file.
@@ -78,6 +80,10 @@ impl Document {
                 comparison.restored().map(|c| Self::Compare(Box::new(c))).map_err(&refused)
             };
         }
+        if has("search") && has("costs") {
+            let advice: Advice = typed(text, file)?;
+            return advice.restored().map(|advice| Self::Advise(Box::new(advice))).map_err(&refused);
+        }
         if has("map") && has("device") {
             return typed(text, file).map(|map| Self::Map(Box::new(map)));
         }
@@ -98,6 +104,7 @@ impl Document {
             Self::Bench(_) => "bench",
             Self::Map(_) => "bench --map",
             Self::Sweep(_) => "sweep",
+            Self::Advise(_) => "advise",
         }
     }
 }

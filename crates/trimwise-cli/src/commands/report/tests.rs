@@ -2,6 +2,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::commands::advise::tests::{advice, gated};
 use crate::commands::compare::tests::{cells::cells, table::comparison};
 use crate::commands::reproduce::tests::{experiment, plotted};
 use crate::output;
@@ -56,6 +57,16 @@ fn saved_experiments_have_the_report_that_the_run_would_have_written() {
 }
 
 #[test]
+fn a_saved_advice_has_the_report_that_the_run_would_have_written() {
+    let mut run = advice(gated);
+    assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
+    let failure = html_of(vec![parsed(&run), parsed(&run)]).unwrap_err().to_string();
+    assert!(failure.contains("are both of `advise`; expected one advice"), "{failure}");
+    run = advice(|_| 100.0);
+    assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
+}
+
+#[test]
 fn rows_of_other_layouts_keep_their_figures_and_the_report_says_that_tables_are_missing() {
     let mut document = serde_json::to_value(plotted()).unwrap();
     document["schema"] = json!(1);
@@ -96,7 +107,7 @@ fn two_comparisons_stand_side_by_side_with_what_changed() {
     b.seed = 8;
     let page = html_of(vec![parsed(&a), parsed(&b)]).unwrap();
     let verdict = page.split_once("<div class=\"verdict\"><p>").unwrap().1.split_once("</p>").unwrap().0;
-    assert!(verdict.contains("under <code>off</code> 100.0 % longer"), "{verdict}");
+    assert!(verdict.contains("under <code>off</code> 100.0\u{a0}% longer"), "{verdict}");
     assert!(page.contains("a.json and b.json") && !page.contains("runs/"), "{page}");
     let differing = page.split_once("Settings that differ").unwrap().1.split_once("</table>").unwrap().0;
     assert!(differing.contains("seed") && !differing.contains("workload"), "{differing}");

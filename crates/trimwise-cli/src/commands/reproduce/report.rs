@@ -29,6 +29,7 @@ struct Experiment<'a> {
     seed: u64,
     reps: String,
     claims: Vec<ClaimLine<'a>>,
+    untried: &'a [String],
     figures: Vec<Figure>,
     host: String,
     blocks: Vec<Block>,
@@ -86,6 +87,7 @@ fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<E
                 measured: words(&c.measured),
             })
             .collect(),
+        untried: &result.untried,
         figures: figures.collect::<Result<_, _>>()?,
         host: host(result),
         blocks: if result.tables.is_empty() { blocks(&result.rows) } else { result.tables.clone() },
@@ -209,6 +211,17 @@ mod tests {
         if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_REPRODUCE") {
             std::fs::write(path, &page).unwrap();
         }
+    }
+
+    #[test]
+    fn claims_that_were_not_tried_are_folded_away() {
+        let mut result = experiment();
+        assert!(!html(&[result.clone()], "").unwrap().contains("not tried"));
+        result.untried = vec!["kernels-a".to_owned(), "kernels-b".to_owned()];
+        let page = html(&[result], "").unwrap();
+        let folded =
+            "<details><summary>Claims that were not tried: 2</summary><p>kernels-a, kernels-b</p></details>";
+        assert!(page.contains(folded), "{page}");
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
     for claim in &result.claims {
         text += &claim_text(claim);
     }
+    if !result.untried.is_empty() {
+        text += &folded(&format!("Not tried: {}.", result.untried.join(", ")), 2);
+    }
     text.push('\n');
     text += &bold(folded(&result.finding, 0).trim_end());
     text + &format!(

@@ -134,6 +134,7 @@ pub fn experiment() -> ExperimentResult {
         ]),
         tables: Vec::new(),
         command: String::new(),
+        untried: Vec::new(),
         claims: vec![
             Claim {
                 id: "postmark-vendors".into(),

@@ -33,7 +33,7 @@ fn of_drive(rows: &[Row], linux: &str, drive: &str) -> [Block; 2] {
         for measure in measures() {
             let error = measure.error(row);
             let text = if error.is_finite() { change(error) } else { "none there".to_owned() };
-            cells.push(if error.abs() <= measure.limit { text } else { format!("{text} !") });
+            cells.push(if error.abs() <= measure.limit { text } else { format!("{text}\u{a0}!") });
         }
         cells
     });
