@@ -133,6 +133,13 @@ pub enum Broken {
         /// What it said.
         said: String,
     },
+    /// A write and a TRIM of the same units were in the drive at the same time, so either may come last.
+    WrittenAndTrimmed {
+        /// The first of these units of the drive, 4 KiB each.
+        unit: u64,
+        /// How many.
+        units: u64,
+    },
     /// A file cannot be read.
     Unreadable {
         /// The file.
@@ -190,6 +197,7 @@ impl Broken {
             Self::Unusable { .. } => "unusable",
             Self::CheckerFound { .. } => "checker-found",
             Self::KernelComplains { .. } => "kernel-complains",
+            Self::WrittenAndTrimmed { .. } => "written-and-trimmed",
             Self::Unreadable { .. } => "unreadable",
             Self::WrongLength { .. } => "wrong-length",
             Self::WrongBytes { .. } => "wrong-bytes",
@@ -217,6 +225,7 @@ impl Broken {
             | Self::Unusable { .. }
             | Self::CheckerFound { .. }
             | Self::KernelComplains { .. }
+            | Self::WrittenAndTrimmed { .. }
             | Self::Unreadable { .. }
             | Self::WrongLength { .. }
             | Self::WrongBytes { .. }
@@ -271,6 +280,9 @@ impl fmt::Display for Broken {
             Self::Unusable { error } => write!(f, "what is left cannot be used: {error}"),
             Self::CheckerFound { said } => write!(f, "the checker finds: {said}"),
             Self::KernelComplains { said } => write!(f, "the kernel says: {said}"),
+            Self::WrittenAndTrimmed { unit, units } => {
+                write!(f, "units {unit} to {} were written and trimmed at the same time", unit + units - 1)
+            }
             Self::Unreadable { path, error } => write!(f, "'{path}' cannot be read: {error}"),
             Self::WrongLength { path, found_bytes, shortest, longest } if shortest == longest => {
                 write!(f, "'{path}' has {found_bytes} bytes, expected {shortest}")

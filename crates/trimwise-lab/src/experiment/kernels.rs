@@ -41,7 +41,7 @@ pub const KERNELS: [&str; 3] = ["5.10", "6.1", "6.12"];
 /// first continue. In virtual time computing takes none, so there is no tick.
 pub fn cannot_run(kernel: &str, file_system: &str) -> Option<&'static str> {
     ((kernel, file_system) == ("5.10", "f2fs")).then_some(
-        "f2fs of 5.10, whose FITRIM spins until the scheduler's tick, which never comes where computing takes no time",
+        "its FITRIM spins until the scheduler's tick, which never comes where computing takes no time",
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::num::NonZero;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -226,7 +226,11 @@ impl Cache {
             compiler: image.compiler.clone(),
             recipe: image.recipe.clone(),
         };
-        let next = tempfile::NamedTempFile::new_in(self.directory())
+        // Others may read it, as the file that it replaces.
+        let readable = fs::Permissions::from_mode(0o644);
+        let next = tempfile::Builder::new()
+            .permissions(readable)
+            .tempfile_in(self.directory())
             .map_err(KernelError::io("make a file in", self.directory()))?;
         write_description(next.path(), &description)?;
         next.persist(&file).map_err(|e| KernelError::io("write", &file)(e.error))?;
@@ -348,6 +352,9 @@ impl Making<'_> {
             objects.end()?;
         }
         compiled?;
+        if let Some(given) = &self.given {
+            given.check_unchanged(&self.plan.order.version, self.runner.stop)?;
+        }
 
         // A unique name for what holds the source: `linux` and `vmlinux` are one file with two names.
         for (from, to) in [("linux", "linux"), (".config", "config")] {
@@ -452,7 +459,9 @@ impl Making<'_> {
             .env("LC_ALL", "C")
             .env("KBUILD_BUILD_TIMESTAMP", "Thu Jan  1 00:00:00 UTC 1970")
             .env("KBUILD_BUILD_USER", "trimwise")
-            .env("KBUILD_BUILD_HOST", "trimwise");
+            .env("KBUILD_BUILD_HOST", "trimwise")
+            // Kept objects count their links.
+            .env("KBUILD_BUILD_VERSION", "1");
         command.arg("-C").arg(&tree.directory).arg(format!("O={}", objects.display())).arg("ARCH=um");
         let added = self.plan.name.added();
         if !added.is_empty() {

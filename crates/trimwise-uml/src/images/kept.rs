@@ -355,7 +355,7 @@ fn apply(
     runner: &Runner<'_>,
 ) -> Result<(), KernelError> {
     let file = work.join("next.patch");
-    fs::write(&file, &patch.text).map_err(KernelError::io("write", &file))?;
+    fs::write(&file, &patch.diff).map_err(KernelError::io("write", &file))?;
     let mut command = Command::new("patch");
     // Lines may have moved, but all of a hunk's context must be there.
     command.args(["-p1", "--unified", "--force", "--fuzz=0", "--no-backup-if-mismatch", "--reject-file=-"]);
@@ -372,12 +372,13 @@ fn apply(
     });
     match run {
         Err(KernelError::Failed { last_lines, .. }) => {
-            let said = if said.is_empty() {
-                let missing = patch.files.iter().find(|file| !scratch.join(file).exists());
-                let missing = missing.map(|file| format!("{}: is not there", file.display()));
-                missing.map_or(last_lines, |missing| vec![missing])
-            } else {
-                said
+            let missing = patch.files.iter().find(|file| !scratch.join(file).exists());
+            let said = match missing {
+                _ if !said.is_empty() => said,
+                Some(file) if last_lines.iter().any(|line| line.contains("can't find file")) => {
+                    vec![format!("{}: is not there", file.display())]
+                }
+                _ => last_lines,
             };
             Err(refused(set, patch, release, said))
         }

@@ -108,10 +108,16 @@ impl KernelName {
 
     /// Returns the command that builds it, with these folders as patch sets.
     pub(super) fn command(&self, folders: &[String]) -> String {
-        let with: String = folders.iter().map(|folder| format!(" --with {folder}")).collect();
+        let with: String = folders.iter().map(|folder| format!(" --with {}", quoted(folder))).collect();
         let variant = self.variant.map_or_else(String::new, |variant| format!(" --variant {}", variant.name));
         format!("trimwise kernel build --version {}{with}{variant}", self.version)
     }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._+-,:=@%".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 impl FromStr for KernelName {

@@ -2,7 +2,7 @@
 //!
 //! A set is read once, whole, and everything afterwards works on what was read. A line of `series` is the name of a
 //! patch; empty lines and those that begin with `#` are skipped. The patches are unified diffs that patch(1) applies with
-//! `-p1`. Here they are only read as far as needed to know which files they change.
+//! `-p1`. It gets nothing but what was understood here: names of files, and hunks.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -38,7 +38,8 @@ pub(super) struct PatchSet {
 #[derive(Clone, Debug)]
 pub(super) struct Patch {
     pub(super) name: String,
-    pub(super) text: Vec<u8>,
+    /// Its diff, without the text around it.
+    pub(super) diff: Vec<u8>,
     /// The files that it changes, adds or removes, relative to the tree.
     pub(super) files: Vec<PathBuf>,
 }
@@ -50,7 +51,8 @@ impl PatchSet {
         let at = folder.canonicalize().map_err(|e| refuse(e.to_string()))?;
         let name = at.file_name().unwrap_or_default().to_string_lossy().into_owned();
         check_set(&name)?;
-        let series = fs::read_to_string(at.join("series"))
+        let series = read(&at.join("series"))
+            .and_then(|text| String::from_utf8(text).map_err(|e| e.to_string()))
             .map_err(|e| refuse(format!("series: {e}; expected a file that names the patches in order")))?;
         let mut hash = Sha256::new();
         let mut patches = Vec::new();
@@ -59,18 +61,13 @@ impl PatchSet {
             if !in_folder {
                 return Err(refuse(format!("series: '{line}' is outside the folder; expected a file in it")));
             }
-            let path = at.join(line);
-            let size = fs::metadata(&path).map_err(|e| refuse(format!("{line}: {e}")))?.len();
-            if size > PATCH_BYTES_MAX {
-                return Err(refuse(format!("{line}: is larger than {} MiB", PATCH_BYTES_MAX >> 20)));
-            }
-            let text = fs::read(&path).map_err(|e| refuse(format!("{line}: {e}")))?;
-            let files = files(&text).map_err(|what| refuse(format!("{line}: {what}")))?;
+            let text = read(&at.join(line)).map_err(|what| refuse(format!("{line}: {what}")))?;
+            let (files, diff) = parse(&text).map_err(|what| refuse(format!("{line}: {what}")))?;
             for part in [line.as_bytes(), &text] {
                 hash.update((part.len() as u64).to_le_bytes());
                 hash.update(part);
             }
-            patches.push(Patch { name: line.to_owned(), text, files });
+            patches.push(Patch { name: line.to_owned(), diff, files });
         }
         if patches.is_empty() {
             return Err(refuse("series: names no patch".to_owned()));
@@ -80,19 +77,41 @@ impl PatchSet {
     }
 }
 
-/// Returns the files that a unified diff changes, each once.
+/// Reads a file of a set. A pipe would be waited for, and a device may have no end.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let found = fs::metadata(path).map_err(|e| e.to_string())?;
+    if !found.is_file() {
+        return Err("is no regular file".to_owned());
+    }
+    if found.len() > PATCH_BYTES_MAX {
+        return Err(format!("is larger than {} MiB", PATCH_BYTES_MAX >> 20));
+    }
+    fs::read(path).map_err(|e| e.to_string())
+}
+
+/// Returns the files that a unified diff changes, each once, and the diff without the text around it.
 ///
 /// # Errors
 /// Anything other than hunks below a pair of `---` and `+++` lines with names inside the tree. patch(1) understands
 /// more, such as ed scripts, which it would run.
-fn files(text: &[u8]) -> Result<Vec<PathBuf>, String> {
-    let text = String::from_utf8_lossy(text);
+fn parse(text: &[u8]) -> Result<(Vec<PathBuf>, Vec<u8>), String> {
     let mut files: Vec<PathBuf> = Vec::new();
-    let (mut old_name, mut has_file) = (None, false);
+    let mut diff = Vec::new();
+    let mut old_name: Option<(String, &[u8])> = None;
+    // Whether a hunk may begin, and whether one must: after the names of a file.
+    let (mut has_file, mut needs_hunk) = (false, false);
     let mut left = (0_u64, 0_u64);
-    for (i, line) in text.lines().enumerate() {
+    let mut changes = false;
+    for (i, raw) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let line = String::from_utf8_lossy(raw);
+        let line = line.trim_end_matches('\n').trim_end_matches('\r');
         let at = |what: String| format!("line {}: {what}", i + 1);
+        if needs_hunk && !line.starts_with("@@ ") {
+            return Err(at(format!("'{line}': expected a hunk of a unified diff, which begins with @@")));
+        }
         if left != (0, 0) {
+            diff.extend_from_slice(raw);
+            changes |= line.starts_with(['+', '-']);
             let (old, new) = match line.bytes().next() {
                 Some(b' ') | None => (1, 1),
                 Some(b'-') => (1, 0),
@@ -102,12 +121,17 @@ fn files(text: &[u8]) -> Result<Vec<PathBuf>, String> {
             };
             let rest = left.0.checked_sub(old).zip(left.1.checked_sub(new));
             left = rest.ok_or_else(|| at("the hunk is longer than its @@ line says".to_owned()))?;
+            if left == (0, 0) && !changes {
+                return Err(at("the hunk changes nothing; expected lines that begin with + or -".to_owned()));
+            }
         } else if let Some(name) = line.strip_prefix("--- ") {
             // In the message of a mailed patch, such a line is text.
-            old_name = Some(name);
+            old_name = Some((name.to_owned(), raw));
             has_file = false;
-        } else if let (Some(new), Some(old)) = (line.strip_prefix("+++ "), old_name.take()) {
-            let names = [tree_path(old).map_err(at)?, tree_path(new).map_err(at)?];
+        } else if let (Some(new), Some((old, old_raw))) = (line.strip_prefix("+++ "), old_name.take()) {
+            diff.extend_from_slice(old_raw);
+            diff.extend_from_slice(raw);
+            let names = [tree_path(&old).map_err(at)?, tree_path(new).map_err(at)?];
             let path = match names {
                 [Some(old), Some(new)] if old != new => {
                     return Err(at(format!(
@@ -121,11 +145,15 @@ fn files(text: &[u8]) -> Result<Vec<PathBuf>, String> {
             if !files.contains(&path) {
                 files.push(path);
             }
-            has_file = true;
+            (has_file, needs_hunk) = (true, true);
         } else if line.starts_with("@@ ") {
+            diff.extend_from_slice(raw);
+            (needs_hunk, changes) = (false, false);
             left = counts(line).filter(|_| has_file).ok_or_else(|| {
                 at(format!("'{line}': expected '@@ -LINE,COUNT +LINE,COUNT @@' below a pair of --- and +++"))
             })?;
+        } else if has_file && line.starts_with('\\') {
+            diff.extend_from_slice(raw); // the last line of the hunk has no end
         } else if ["rename from", "copy from", "GIT binary patch", "new file mode 12"]
             .iter()
             .any(|prefix| line.starts_with(prefix))
@@ -134,7 +162,8 @@ fn files(text: &[u8]) -> Result<Vec<PathBuf>, String> {
         }
     }
     match (left, files.is_empty()) {
-        ((0, 0), false) => Ok(files),
+        _ if needs_hunk => Err("ends before the first hunk".to_owned()),
+        ((0, 0), false) => Ok((files, diff)),
         ((0, 0), true) => Err("changes no file; expected a unified diff".to_owned()),
         _ => Err("ends within a hunk".to_owned()),
     }
@@ -179,7 +208,12 @@ mod tests {
 
     #[test]
     fn a_patch_says_which_files_it_changes() {
-        assert_eq!(files(DIFF.as_bytes()).unwrap(), [Path::new("fs/a.c"), Path::new("fs/new.c")]);
+        let (files, diff) = parse(DIFF.as_bytes()).unwrap();
+        assert_eq!(files, [Path::new("fs/a.c"), Path::new("fs/new.c")]);
+        let (_, begin) = DIFF.split_once("2 +-\n\n").unwrap();
+        assert_eq!(diff, begin.strip_suffix("-- \n2.39\n").unwrap().as_bytes(), "without the text around it");
+        let unended = DIFF.replace("+int new;\n-- \n2.39\n", "+int new;\n\\ No newline at end of file\n");
+        assert!(parse(unended.as_bytes()).unwrap().1.ends_with(b"end of file\n"));
     }
 
     #[test]
@@ -196,12 +230,16 @@ mod tests {
             ("@@ -0,0 +1 @@", "@@ -0,0 +1,9 @@", "line 15"),
             ("From: somebody", "rename from x", "line 1"),
             ("+int new;\n-- \n2.39\n", "", "ends within a hunk"),
+            ("@@ -0,0 +1 @@\n+int new;\n-- \n2.39\n", "", "ends before the first hunk"),
+            ("--- two\n+++ three", " two", "line 9: the hunk changes nothing"),
         ] {
-            let error = files(DIFF.replace(from, to).as_bytes()).unwrap_err();
+            let error = parse(DIFF.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(line), "{to}: {error}");
         }
         // An ed script, which patch(1) would run.
-        assert!(files(b"--- a/fs/a.c\n1d\n.\n").unwrap_err().contains("changes no file"));
+        assert!(parse(b"--- a/fs/a.c\n1d\n.\n").unwrap_err().contains("changes no file"));
+        let named = parse(b"--- a/fs/a.c\n+++ b/fs/a.c\n0a\nint new;\n.\n").unwrap_err();
+        assert!(named.contains("line 3: '0a': expected a hunk"), "{named}");
     }
 
     #[test]

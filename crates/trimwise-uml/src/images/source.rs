@@ -127,6 +127,16 @@ impl Given {
         Ok(Self { given, path, origin })
     }
 
+    /// Checks after a build that it still has the contents that the image's description names.
+    pub(super) fn check_unchanged(&self, version: &str, stop: &AtomicBool) -> Result<(), KernelError> {
+        let what = match Self::read(&self.given, version, stop) {
+            Ok(now) if now.origin == self.origin => return Ok(()),
+            Ok(_) | Err(KernelError::Source { .. }) => "has changed while it was built; build it again",
+            Err(other) => return Err(other),
+        };
+        Err(KernelError::Source { path: self.given.clone(), what: what.to_owned() })
+    }
+
     /// Unpacks it if it is a tarball, and checks that it is of this version.
     pub(super) fn tree(
         &self,

@@ -145,7 +145,8 @@ impl Guest {
             let what = what.to_owned();
             move |source| JobError::Folder { what, source }
         };
-        let folder = RunFolder::new().map_err(folder_error("cannot make a temporary folder"))?;
+        let folder =
+            RunFolder::new().map_err(folder_error("cannot make a temporary folder (TMPDIR says where)"))?;
         let place = folder.path();
         let text = serde_json::to_vec(job).map_err(|e| folder_error("cannot write the job")(e.into()))?;
         fs::write(place.join(JOB_FILE), text).map_err(folder_error("cannot write the job"))?;

@@ -32,7 +32,7 @@ pub struct CrashtestArguments {
     #[arg(long, value_name = "kernel:VERSION:FS[:MOUNT_OPTIONS]", conflicts_with = "policies")]
     pub target: Option<String>,
 
-    /// With --target: the drive, scaled down to 64 MiB (xfs: 300 MiB; btrfs, f2fs: 128 MiB): built-in name (see
+    /// With --target: the drive, scaled down to at least 64 MiB (xfs: 300 MiB; btrfs, f2fs: 128 MiB): built-in name (see
     /// `trimwise devices`) or TOML file [default: sata-small]
     #[arg(long, short = 'd', value_name = "NAME|FILE", requires = "target")]
     pub device: Option<String>,

@@ -73,8 +73,10 @@ pub fn run(
         profile.faults = fault.on(profile.faults);
     }
     let device = kernel::device(profile, file_system)?;
-    Drive::new(&device.config, device.faults, arguments.seed)
-        .map_err(|e| Failure::usage(format!("--device {}: {e}", device.name)))?;
+    Drive::new(&device.config, device.faults, arguments.seed).map_err(|e| {
+        let fault = arguments.fault.map_or_else(String::new, |fault| format!("--fault {}: ", fault.name()));
+        Failure::usage(format!("{fault}--device {}: {e}", device.name))
+    })?;
     kernel::check_programs(file_system)?;
     let image = guests::image(&parsed)?;
     let stop = on_signal(OnInterrupt::StopAndShow)?;

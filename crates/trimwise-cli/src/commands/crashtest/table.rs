@@ -137,7 +137,9 @@ pub fn of_soak(tests: &SoakTests) -> String {
     }
     if !tests.remounts.is_empty() {
         let (done, refused) = (counted(report.remounts, "remount"), grouped(report.remounts_refused));
-        text += &format!("{done} took effect; the kernel refused {refused}.\n");
+        let options: Vec<&str> = report.refused_options.iter().map(String::as_str).collect();
+        let which = if options.is_empty() { String::new() } else { format!(", to {}", options.join("; ")) };
+        text += &folded(&format!("{done} took effect; the kernel refused {refused}{which}."), 0);
     }
     text += &folded(
         "Failed: operations that the kernel refused, most because the file was not there; no space: those among them \

@@ -8,10 +8,13 @@
 //! 2. a second guest mounts that, reads every file and unmounts it, and the file system's own checker looks at the
 //!    result (`images`);
 //! 3. `check` compares the files with what `history` says they may hold.
+//!
+//! `overlap` looks at the run itself: what was written and trimmed at the same time.
 
 mod check;
 mod history;
 mod images;
+mod overlap;
 mod soak;
 
 use std::collections::BTreeSet;
@@ -57,15 +60,22 @@ pub struct KernelCrashTest<'a> {
     pub seed: u64,
 }
 
-/// Returns the drive of a test: the same scaled down to the least that the file system needs.
+/// Returns the drive of a test: the same scaled down to the least that the file system needs, or to twice that, and so on:
+/// one with large superblocks cannot be as small.
 ///
 /// # Errors
 /// If no drive of that size can be like this one.
 pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Failure> {
     let size = Bytes(file_system.least().0.max(DRIVE.0));
     guests::check_size(&profile, file_system)?;
-    let config = profile.config.shrunk(size.0).map_err(Failure::usage)?;
-    Ok(Profile { config, ..profile })
+    let mut size = size.0;
+    loop {
+        match profile.config.shrunk(size) {
+            Ok(config) => return Ok(Profile { config, ..profile }),
+            Err(_) if size < profile.config.capacity_bytes => size *= 2,
+            Err(error) => return Err(Failure::usage(format!("--device {}: {error}", profile.name))),
+        }
+    }
 }
 
 /// Checks that the programs are there which examine a file system.
@@ -158,8 +168,8 @@ impl KernelCrashTest<'_> {
         let history = History::of(log);
         let mut report = CrashReport::of_run(record, first);
         let live = complaints.iter().map(|said| Broken::KernelComplains { said: said.clone() });
-        let live: Vec<Broken> =
-            live.chain(history.wrong_reads.iter().map(|(_, wrong)| wrong.clone())).collect();
+        let wrong_reads = history.wrong_reads.iter().map(|(_, wrong)| wrong.clone());
+        let live: Vec<Broken> = live.chain(wrong_reads).chain(overlap::overlaps(record, first)).collect();
         let promises = self.device.config.trim.read_after == ReadAfterTrim::Zeros;
         let trimmed = if promises || seed % 2 == 0 { 0 } else { GARBAGE };
         let examiner = Examiner { guest: self.guest, target: self.target, device: self.device, trimmed };

@@ -4,6 +4,8 @@
 //! Unlike before cuts, the file system gets full, and may be remounted with other options on the way. It is meant for
 //! kernels with sanitizers, whose reports are complaints.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use trimwise::profile::Profile;
 use trimwise::workload::tagged::{Operation, Plan};
@@ -50,6 +52,8 @@ pub struct SoakReport {
     pub remounts: u64,
     /// Remounts that the kernel refused.
     pub remounts_refused: u64,
+    /// Their options.
+    pub refused_options: BTreeSet<String>,
     /// Requests to the drive.
     pub requests: u64,
     /// Discards among them.
@@ -126,6 +130,11 @@ impl Soak<'_> {
                                 let is_refused = remount.error.is_some();
                                 report.remounts += u64::from(!is_refused);
                                 report.remounts_refused += u64::from(is_refused);
+                                if let (true, Operation::Remount { options }) =
+                                    (is_refused, &remount.operation)
+                                {
+                                    report.refused_options.insert(options.clone());
+                                }
                             }
                             history = History::of(&log);
                             until = history.wrong_reads.first().map_or(until, |(end, _)| end + 1);
@@ -177,6 +186,7 @@ impl SoakReport {
         self.no_space += other.no_space;
         self.remounts += other.remounts;
         self.remounts_refused += other.remounts_refused;
+        self.refused_options.extend(other.refused_options);
         self.requests += other.requests;
         self.discards += other.discards;
         self.virtual_ns += other.virtual_ns;

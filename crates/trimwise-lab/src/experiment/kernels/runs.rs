@@ -270,18 +270,23 @@ impl Choice {
         for version in KERNELS {
             let mut cases = super::cases();
             cases.retain(|case| is_wanted(version, case.mount().file_system));
+            let mut left_out = Vec::new();
             for &fs in &file_systems {
                 if let Some(why) = super::cannot_run(version, fs) {
                     let all = cases.len();
                     cases.retain(|case| case.mount().file_system != fs);
-                    missing.extend((cases.len() < all).then(|| why.to_owned()));
+                    let text = || format!("{fs} of {version} is left out: {why}");
+                    left_out.extend((cases.len() < all).then(text));
                 }
             }
             if cases.is_empty() {
                 continue;
             }
             match images::find(version) {
-                Ok(image) => images.push((image, cases)),
+                Ok(image) => {
+                    images.push((image, cases));
+                    missing.append(&mut left_out);
+                }
                 Err(error) if wanted.is_empty() => missing.push(error.to_string()),
                 Err(error) => return Err(Failure::usage(error)),
             }

@@ -1,0 +1,78 @@
+//! Writes and TRIMs of the same units that are in the drive at the same time.
+//!
+//! A drive may carry them out in either order, so what is written then can be lost, with or without a power cut. On a
+//! drive that takes one command after another no cut shows it. A file system must not allocate what it is discarding
+//! until the discard has ended, nor discard what is being written.
+
+use std::collections::BTreeMap;
+
+use trimwise::fs::witness::{Event, OpKind, Record};
+use trimwise::units::UnitRange;
+
+use crate::crash::Broken;
+
+/// Finds them among the commands that were handed over from this event on, in the order of the second of each pair.
+pub fn overlaps(record: &Record, first: usize) -> Vec<Broken> {
+    let mut in_drive = BTreeMap::new();
+    let mut found = Vec::new();
+    for (at, event) in record.events.iter().enumerate() {
+        match *event {
+            Event::Completed(number) => drop(in_drive.remove(&number)),
+            Event::Dispatched(number) => {
+                let kind = &record.ops[number].kind;
+                let others = in_drive.values().copied().filter(|_| at >= first);
+                found.extend(
+                    others
+                        .filter_map(|other| shared(kind, other))
+                        .map(|units| Broken::WrittenAndTrimmed { unit: units.start.0, units: units.units }),
+                );
+                in_drive.insert(number, kind);
+            }
+            Event::Promised(_) | Event::Gone(_) | Event::Destroyed(_) => {}
+        }
+    }
+    found
+}
+
+/// The first units that one of two commands writes and the other trims.
+fn shared(one: &OpKind, other: &OpKind) -> Option<UnitRange> {
+    let (start, count, trimmed) = match (one, other) {
+        (OpKind::Write { start, contents }, OpKind::Trim(trimmed))
+        | (OpKind::Trim(trimmed), OpKind::Write { start, contents }) => (*start, contents.len(), trimmed),
+        _ => return None,
+    };
+    let written = UnitRange::new(start, count as u64);
+    let shared = trimmed
+        .iter()
+        .map(|range| UnitRange::between(range.start.max(written.start), range.end().min(written.end())));
+    shared.into_iter().find(|shared| shared.units > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use trimwise::fs::witness::Op;
+    use trimwise::units::Lpn;
+
+    use super::*;
+
+    #[test]
+    fn only_a_write_and_a_trim_of_the_same_units_at_the_same_time_count() {
+        let trim = |start, units| OpKind::Trim(vec![UnitRange::new(Lpn(start), units)]);
+        let write = |start, units| OpKind::Write { start: Lpn(start), contents: vec![0; units] };
+        let run = |kinds: [OpKind; 2], events: [Event; 4]| {
+            let ops = kinds.map(|kind| Op { kind, dispatched: 0, completed: 0 }).into();
+            let mut record = Record::default();
+            (record.ops, record.events) = (ops, events.into());
+            overlaps(&record, 0).len()
+        };
+        use Event::{Completed, Dispatched};
+        let together = [Dispatched(0), Dispatched(1), Completed(0), Completed(1)];
+        let in_turn = [Dispatched(0), Completed(0), Dispatched(1), Completed(1)];
+        assert_eq!(run([trim(8, 8), write(15, 4)], together), 1);
+        assert_eq!(run([write(15, 4), trim(8, 8)], together), 1, "a TRIM of what is being written");
+        assert_eq!(run([trim(8, 8), write(15, 4)], in_turn), 0);
+        assert_eq!(run([trim(8, 8), write(16, 4)], together), 0, "beside it");
+        assert_eq!(run([write(8, 8), write(15, 4)], together), 0);
+        assert_eq!(run([trim(8, 8), OpKind::Flush], together), 0);
+    }
+}
