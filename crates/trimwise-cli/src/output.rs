@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use serde::Serialize;
 use trimwise_lab::failure::Failure;
@@ -374,7 +374,10 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
 
 /// Creates a file in a directory and removes it again: there is no other reliable test that one can be created there.
 fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
-    let probe = directory.join(format!(".trimwise.{}.new", std::process::id()));
+    /// Threads of one process may try the same directory at the same time.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let probe = directory.join(format!(".trimwise.{}-{number}.new", std::process::id()));
     OpenOptions::new().write(true).create_new(true).open(&probe)?;
     fs::remove_file(&probe)
 }

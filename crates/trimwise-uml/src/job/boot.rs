@@ -33,8 +33,8 @@ const OURS_BEGIN: [&str; 10] =
 
 /// What keeps a guest from stopping where virtual time stops, or from hearing of it.
 const OF_TIME: [&str; 8] = [
-    "time-travel",
-    "time-travel-start",
+    "time_travel",
+    "time_travel_start",
     "clocksource",
     "clock",
     "nohz",
@@ -92,6 +92,7 @@ mod tests {
         );
         for (text, word) in [
             ("quiet time-travel=inf-cpu", "'time-travel=inf-cpu' decides"),
+            ("time_travel=inf-cpu", "'time_travel=inf-cpu' decides"),
             ("clocksource=tsc", "'clocksource=tsc' decides"),
             ("init=/bin/sh", "'init=/bin/sh' is set"),
             ("con0=fd:0,fd:1", "is set by trimwise"),

@@ -45,6 +45,8 @@ const CUTS_PER_GUEST: usize = 100;
 const OPERATIONS: u32 = 360;
 /// The smallest drive.
 const DRIVE: Bytes = Bytes::mib(64);
+/// How often a drive is doubled whose superblocks are too large.
+const DOUBLINGS_MAX: u32 = 6;
 /// What trimmed units hold in every second run, if the drive promises nothing.
 const GARBAGE: u8 = 0xdb;
 
@@ -69,10 +71,11 @@ pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Fail
     let size = Bytes(file_system.least().0.max(DRIVE.0));
     guests::check_size(&profile, file_system)?;
     let mut size = size.0;
+    let most = size << DOUBLINGS_MAX;
     loop {
         match profile.config.shrunk(size) {
             Ok(config) => return Ok(Profile { config, ..profile }),
-            Err(_) if size < profile.config.capacity_bytes => size *= 2,
+            Err(_) if size < most => size *= 2,
             Err(error) => return Err(Failure::usage(format!("--device {}: {error}", profile.name))),
         }
     }
