@@ -39,5 +39,10 @@ pub const LINUX: &str = "6.12";
 /// its drive, so that the workload does not fit in memory; and small enough to run several guests at a time.
 pub const MEMORY_MIB: u64 = 1024;
 
+/// The smallest memory, in MiB, in which a guest runs a workload on each of the four file systems.
+pub const MEMORY_MIB_MIN: u64 = 64;
+/// The largest, a TiB.
+pub const MEMORY_MIB_MAX: u64 = 1_048_576;
+
 /// Power cuts of a crash test for each policy: all of them take a second or two.
 pub const CUTS: u64 = 1000;

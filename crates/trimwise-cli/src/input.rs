@@ -151,11 +151,12 @@ pub fn named<T>(
     Ok(resolved)
 }
 
-/// Says that a list has twice what is called `name`, and how the user spelled it.
+/// Says that a list has `name` twice, and how the user spelled it.
 pub fn given_twice(name: &str, first: &str, second: &str) -> String {
-    match first == second {
-        true => format!("'{first}' is given twice; expected each once"),
-        false => format!("'{name}' is given twice, as '{first}' and as '{second}'; expected each once"),
+    if first == second {
+        format!("'{first}' is given twice; expected each once")
+    } else {
+        format!("'{name}' is given twice, as '{first}' and as '{second}'; expected each once")
     }
 }
 

@@ -149,9 +149,16 @@ impl Destinations {
         Ok(Some(path))
     }
 
-    /// Rejects a file of another option that exists or cannot be written.
-    pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
-        check_file(option, path, force)
+    /// Rejects a file of another option that exists or cannot be written, is standard output, or would be replaced by
+    /// the JSON or replace it.
+    pub fn check_another(&self, option: &str, path: &Path) -> Result<(), Failure> {
+        self.expect_apart(option, path)?;
+        check_file(option, path, self.force)
+    }
+
+    /// Whether existing files are replaced.
+    pub fn replaces(&self) -> bool {
+        self.force
     }
 
     /// Rejects a file of another option that is standard output, or would be replaced by the JSON or replace it.
@@ -178,7 +185,7 @@ impl Destinations {
         }
     }
 
-    /// Writes a result of another option after [`Self::check_file`] accepted its file.
+    /// Writes a result of another option after [`Self::check_another`] accepted its file.
     pub fn write_result(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
         let ending = path.extension().unwrap_or_default().to_string_lossy();
         self.write_file(option, path, text).map_err(|failure| rescued(failure, &ending, text))
@@ -332,7 +339,8 @@ pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
     }
 }
 
-fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
+/// Rejects a file that exists or cannot be written.
+pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
     let shown = path.display();
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(Failure::usage(format!("{option} {shown}: expected a file; this names a directory")));

@@ -246,7 +246,9 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         }
         Step::Workload { argument, text, rep, seed } => {
             let outcome = run_program(argument, text, *rep, *seed);
-            programs::kill_left(background.daemon.as_ref())?;
+            if background.daemon.is_none() {
+                programs::kill_all()?;
+            }
             return outcome;
         }
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
@@ -293,8 +295,9 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
             credit_randomness(source.as_fd())?;
         }
         Step::Program { command, input } => {
-            let spares = background.daemon.as_ref();
-            return programs::run_in_mount(command, &input.0, spares).map(Outcome::Program);
+            // Among what is left running would be the daemon.
+            let may_stay = background.daemon.is_some();
+            return programs::run_in_mount(command, &input.0, may_stay).map(Outcome::Program);
         }
     }
     Ok(Outcome::Done)

@@ -303,7 +303,8 @@ pub enum Step {
     /// are the same in every run.
     TrustRandomness,
     /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
-    /// fails. What the program leaves running is killed, unless the daemon runs. If there is a second disk, its environment says which ([`SECOND_DISK`]).
+    /// fails. What the program leaves running is killed, unless the daemon runs. If there is a second disk, its
+    /// environment says which ([`SECOND_DISK`]).
     Program {
         /// The program and its arguments.
         command: Vec<String>,

@@ -139,7 +139,7 @@ pub enum Command {
     /// The init process of a guest in virtual time
     #[command(hide = true)]
     GuestInit {
-        /// Words of the kernel's command line that the kernel does not know: it hands them on
+        /// Options that the kernel does not know; it passes them to init
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         unknown: Vec<String>,
     },

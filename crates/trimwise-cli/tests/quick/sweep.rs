@@ -19,6 +19,10 @@ fn grid(folder: &Path) {
     fs::write(folder.join("grid.toml"), text).unwrap();
 }
 
+/// A grid of one of these cells.
+const ONE_CELL: &str =
+    "devices = ['small.toml']\npolicies = ['off']\nworkloads = ['small.pmrc']\nutilizations_percent = [10]\n";
+
 /// All files of a folder that are not hidden, with what is in them.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
@@ -117,24 +121,22 @@ fn another_grid_or_version_and_a_folder_of_something_else_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     grid(dir.path());
-    let text = "devices = ['small.toml']\npolicies = ['off']\nworkloads = ['small.pmrc']\n\
-                utilizations_percent = [10]\n";
-    fs::write(at("grid.toml"), text).unwrap();
+    fs::write(at("grid.toml"), ONE_CELL).unwrap();
     let sweep = || command_in(dir.path(), "sweep grid.toml --out r").output().unwrap();
     said(&sweep(), &["1 run now"]);
     let before = contents(&at("r"));
 
-    fs::write(at("grid.toml"), text.replace("[10]", "[20]")).unwrap();
+    fs::write(at("grid.toml"), ONE_CELL.replace("[10]", "[20]")).unwrap();
     refused(
         2,
         &sweep(),
         &["--out r: ", "utilizations_percent was [10], now [20]", "expected another folder"],
     );
-    fs::write(at("grid.toml"), text).unwrap();
+    fs::write(at("grid.toml"), ONE_CELL).unwrap();
     fs::write(at("small.pmrc"), "set number 21\nset transactions 50\nset size 1000 20000\nrun\n").unwrap();
     refused(2, &sweep(), &["workloads: \"small.pmrc\" has other contents than it had"]);
     grid(dir.path());
-    fs::write(at("grid.toml"), text).unwrap();
+    fs::write(at("grid.toml"), ONE_CELL).unwrap();
     let description = fs::read_to_string(at("r/_sweep.json")).unwrap();
     let version = format!("\"trimwise\": \"{}\"", trimwise_version());
     fs::write(at("r/_sweep.json"), description.replace(&version, "\"trimwise\": \"0.0.1\"")).unwrap();
@@ -148,7 +150,7 @@ fn another_grid_or_version_and_a_folder_of_something_else_are_refused() {
     refused(2, &output, &["--out other: holds precious and is not the folder of a sweep"]);
     let output = command_in(dir.path(), "sweep nosuch.toml --out r2").output().unwrap();
     refused(2, &output, &["nosuch.toml: there is no such file"]);
-    fs::write(at("grid.toml"), text.replace("'off'", "'of'")).unwrap();
+    fs::write(at("grid.toml"), ONE_CELL.replace("'off'", "'of'")).unwrap();
     refused(
         2,
         &command_in(dir.path(), "sweep grid.toml --out r2").output().unwrap(),
@@ -162,9 +164,7 @@ fn regression_what_stands_where_results_go_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     grid(dir.path());
-    let text = "devices = ['small.toml']\npolicies = ['off']\nworkloads = ['small.pmrc']\n\
-                utilizations_percent = [10]\n";
-    fs::write(at("grid.toml"), text).unwrap();
+    fs::write(at("grid.toml"), ONE_CELL).unwrap();
     let sweep = |out: &str| command_in(dir.path(), &format!("sweep grid.toml --out {out}")).output().unwrap();
     refused(2, &sweep("grid.toml"), &["--out grid.toml: is a file; expected a directory"]);
     refused(2, &sweep("grid.toml/r"), &["--out grid.toml/r: a part of this path is a file"]);

@@ -6,14 +6,13 @@
 use std::io::{self, Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::ScopedJoinHandle;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use trimwise::units::Bytes;
 
-use super::daemon::Daemon;
 use super::{Failed, has_disk};
 use crate::job::{MOUNT_POINT, ProgramEnd, SECOND_DISK, SECOND_NODE, Said};
 
@@ -24,10 +23,10 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 const PATHS: &str = "paths are the guest's: a name without '/' is looked up in PATH, other relative paths begin in the \
                      new file system, and this computer's files have their absolute paths";
 
-/// Runs a program in the root of the mounted file system, and kills what it has left running ([`kill_left`]).
-pub fn run_in_mount(command: &[String], input: &[u8], spares: Option<&Daemon>) -> Result<ProgramEnd, Failed> {
-    let (Output { status, stdout, stderr }, killed) =
-        output_of(Path::new(MOUNT_POINT), command, input, spares)?;
+/// Runs a program in the root of the mounted file system, and kills what it has left running unless that may stay.
+pub fn run_in_mount(command: &[String], input: &[u8], may_stay: bool) -> Result<ProgramEnd, Failed> {
+    let child = start(Path::new(MOUNT_POINT), command).map_err(|e| format!("{e}; {PATHS}"))?;
+    let (Output { status, stdout, stderr }, killed) = finish(child, input, may_stay)?;
     Ok(ProgramEnd {
         code: status.code(),
         signal: status.signal(),
@@ -39,35 +38,28 @@ pub fn run_in_mount(command: &[String], input: &[u8], spares: Option<&Daemon>) -
 
 /// Runs a program and returns its output; if it failed, its error output too.
 pub fn run_tool(command: &[String]) -> Result<String, Failed> {
-    let (output, _) = output_of(Path::new("/"), command, &[], None)?;
+    let program = command.first().map_or("", String::as_str);
+    let child = start(Path::new("/"), command).map_err(|e| format!("{program}: {e}"))?;
+    let (output, _) = finish(child, &[], true)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(text);
     }
-    let program = command.first().map_or("", String::as_str);
     Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// Runs a program until it ends; returns its output, and how many processes it had left running.
-fn output_of(
-    directory: &Path,
-    command: &[String],
-    input: &[u8],
-    spares: Option<&Daemon>,
-) -> Result<(Output, u32), Failed> {
+fn start(directory: &Path, command: &[String]) -> Result<Child, Failed> {
     let (program, arguments) = command.split_first().ok_or("no program to run")?;
     // Without udev, dmsetup would wait for the nodes that it can make itself.
     let second = [(SECOND_DISK, SECOND_NODE), ("DM_DISABLE_UDEV", "1")];
     let second = second.into_iter().filter(|_| has_disk(1));
-    let mut child = Command::new(program)
-        .args(arguments)
-        .envs(second)
-        .current_dir(directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("{e}; {PATHS}"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).envs(second).current_dir(directory);
+    Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+}
+
+/// Waits until a program has ended; returns its output, and how many processes it had left running.
+fn finish(mut child: Child, input: &[u8], may_stay: bool) -> Result<(Output, u32), Failed> {
     let stdin = child.stdin.take().filter(|_| !input.is_empty());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     std::thread::scope(|scope| {
@@ -79,7 +71,7 @@ fn output_of(
         let stdout = scope.spawn(|| collect(stdout, "standard output"));
         let stderr = scope.spawn(|| collect(stderr, "standard error"));
         let status = child.wait()?;
-        let killed = kill_left(spares)?;
+        let killed = if may_stay { 0 } else { kill_all()? };
         let joined = |thread: ScopedJoinHandle<'_, Result<Vec<u8>, Failed>>| {
             thread.join().unwrap_or_else(|_| Err("a thread that reads output has died".into()))
         };
@@ -100,11 +92,8 @@ fn collect(pipe: Option<impl Read>, name: &str) -> Result<Vec<u8>, Failed> {
     Ok(bytes)
 }
 
-/// Kills all processes but this one, unless the daemon is one of them; returns how many there were.
-pub fn kill_left(spares: Option<&Daemon>) -> io::Result<u32> {
-    if spares.is_some() {
-        return Ok(0);
-    }
+/// Kills all processes but this one; returns how many there were.
+pub fn kill_all() -> io::Result<u32> {
     // As kill(2) has it, the group of process 1 means every process except process 1 itself.
     match kill_process_group(Pid::INIT, Signal::KILL) {
         Ok(()) | Err(Errno::SRCH) => {}

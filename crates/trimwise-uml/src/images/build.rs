@@ -226,7 +226,7 @@ impl Cache {
             compiler: image.compiler.clone(),
             recipe: image.recipe.clone(),
         };
-        // Others may read it, as the file that it replaces.
+        // Readable by everyone, like the file it replaces.
         let readable = fs::Permissions::from_mode(0o644);
         let next = tempfile::Builder::new()
             .permissions(readable)
@@ -460,7 +460,7 @@ impl Making<'_> {
             .env("KBUILD_BUILD_TIMESTAMP", "Thu Jan  1 00:00:00 UTC 1970")
             .env("KBUILD_BUILD_USER", "trimwise")
             .env("KBUILD_BUILD_HOST", "trimwise")
-            // Kept objects count their links.
+            // Otherwise it is how often kept objects were linked.
             .env("KBUILD_BUILD_VERSION", "1");
         command.arg("-C").arg(&tree.directory).arg(format!("O={}", objects.display())).arg("ARCH=um");
         let added = self.plan.name.added();

@@ -41,7 +41,7 @@ pub struct AdviseArguments {
     pub linux: Option<String>,
 
     /// Memory of the machine in MiB [default: 1024]
-    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(defaults::MEMORY_MIB_MIN, defaults::MEMORY_MIB_MAX), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// What policies are judged by: `total`, or a latency such as p99:fsync

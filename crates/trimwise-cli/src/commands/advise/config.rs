@@ -9,7 +9,7 @@ use trimwise::policy::PolicySpec;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::config::{Config, DEFAULT_FILE as MAIN_FILE};
 
-use crate::output::Destinations;
+use crate::output::{Destinations, check_file};
 
 /// Where `--apply` writes if no file is given.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml.d/advice.toml";
@@ -39,7 +39,7 @@ pub fn check(file: &Path, force: bool, destinations: &Destinations) -> Result<()
     match file.parent() {
         // It is made when there is something to write.
         Some(folder) if is_drop_in_folder(folder) && !folder.exists() => Ok(()),
-        _ => Destinations::check_file(OPTION, file, force),
+        _ => check_file(OPTION, file, force),
     }
 }
 

@@ -68,7 +68,7 @@ pub struct CompareArguments {
     pub linux: Option<String>,
 
     /// Memory of the machine in MiB, including what the kernel needs [default: 1024]
-    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(defaults::MEMORY_MIB_MIN, defaults::MEMORY_MIB_MAX), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// What policies are judged by: `total`, the duration of the run, or a latency: p50, p99, p99.9 or max of fsync,

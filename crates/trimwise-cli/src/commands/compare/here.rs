@@ -18,6 +18,7 @@ use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 
 use crate::commands::compare::arguments::CompareArguments;
+use crate::defaults;
 use crate::output::is_quiet;
 use crate::table::folded;
 
@@ -209,7 +210,7 @@ impl StandIn {
     fn scaled_memory(&self, profile: &Profile) -> Option<u64> {
         let whole = self.found.memory?.0 >> 20;
         let scaled = whole as f64 * self.scale(profile).min(1.0);
-        Some((scaled as u64).max(MEMORY_MIB_MIN.min(whole)).max(64))
+        Some((scaled as u64).max(MEMORY_MIB_MIN.min(whole)).max(defaults::MEMORY_MIB_MIN))
     }
 
     /// Scales the device down and describes it.

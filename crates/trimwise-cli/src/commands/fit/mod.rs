@@ -103,8 +103,7 @@ pub fn run(
 ) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     if let Some(out) = &arguments.out {
-        Destinations::check_file("--out", out, arguments.json.force)?;
-        destinations.expect_apart("--out", out)?;
+        destinations.check_another("--out", out)?;
     }
     let what = target(arguments)?;
     let (base, chosen_by, drive) = base(arguments, &what)?;

@@ -139,7 +139,7 @@ pub struct KernelRunArguments {
     pub disk: Option<String>,
 
     /// Memory of the guest, in MiB [default: 1024]
-    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(defaults::MEMORY_MIB_MIN, defaults::MEMORY_MIB_MAX), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// Seed of everything that the modelled drives and --aged draw: same seed, same result

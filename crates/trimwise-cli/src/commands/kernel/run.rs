@@ -99,14 +99,12 @@ pub fn run(
     let destinations =
         Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
     let to_trace = |option: &'static str, path: &Option<PathBuf>| {
-        let check = |path| TraceFile::check(option, path, (&destinations, arguments.force));
-        path.as_deref().map(check).transpose()
+        path.as_deref().map(|path| TraceFile::check(option, path, &destinations)).transpose()
     };
     let trace_to = to_trace("--trace", &arguments.trace)?;
     let disk_trace_to = to_trace("--disk-trace", &arguments.disk_trace)?;
     if let Some(log) = &arguments.kernel_log {
-        Destinations::check_file("--kernel-log", log, arguments.force)?;
-        destinations.expect_apart("--kernel-log", log)?;
+        destinations.check_another("--kernel-log", log)?;
     }
     let files = [
         ("--trace", arguments.trace.as_deref()),

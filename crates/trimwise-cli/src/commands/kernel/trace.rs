@@ -20,7 +20,6 @@ pub struct TraceFile {
     option: &'static str,
     path: PathBuf,
     form: Form,
-    force: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -35,11 +34,7 @@ enum Form {
 
 impl TraceFile {
     /// Checks the file of an option.
-    pub fn check(
-        option: &'static str,
-        path: &Path,
-        (destinations, force): (&Destinations, bool),
-    ) -> Result<Self, Failure> {
+    pub fn check(option: &'static str, path: &Path, destinations: &Destinations) -> Result<Self, Failure> {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let form = match () {
             () if name.ends_with(".json") => Form::Json,
@@ -55,9 +50,8 @@ impl TraceFile {
                 return Err(Failure::usage(what));
             }
         };
-        Destinations::check_file(option, path, force)?;
-        destinations.expect_apart(option, path)?;
-        Ok(Self { option, path: path.to_owned(), form, force })
+        destinations.check_another(option, path)?;
+        Ok(Self { option, path: path.to_owned(), form })
     }
 
     /// Writes the requests since the mark, with times since then. trimwise's own format also gets those before, which
@@ -77,8 +71,8 @@ impl TraceFile {
         let counted = || trace[begin.traced..].iter().map(since);
         let failed = |e| Failure::run(format!("{} {}: {e}", self.option, self.path.display()));
         let text = match self.form {
-            Form::Own => return self.write_own(report, drive, (trace, begin)).map_err(failed),
-            Form::Blktrace => return self.write_blktrace(counted()).map_err(failed),
+            Form::Own => return self.write_own(to, report, drive, (trace, begin)).map_err(failed),
+            Form::Blktrace => return self.write_blktrace(to, counted()).map_err(failed),
             Form::Json => {
                 let trace: Vec<TraceEntry> = counted().collect();
                 serde_json::to_string(&trace).map_err(Failure::run)? + "\n"
@@ -94,14 +88,19 @@ impl TraceFile {
         to.write_result(self.option, &self.path, &text)
     }
 
-    fn write_blktrace(&self, mut entries: impl Iterator<Item = TraceEntry>) -> io::Result<()> {
-        let mut writer = blktrace::Writer::new(NewTrace::create(&self.path, self.force)?);
+    fn write_blktrace(
+        &self,
+        to: &Destinations,
+        mut entries: impl Iterator<Item = TraceEntry>,
+    ) -> io::Result<()> {
+        let mut writer = blktrace::Writer::new(NewTrace::create(&self.path, to.replaces())?);
         entries.try_for_each(|entry| writer.write(&record(&entry)))?;
         writer.finish()?.finish()
     }
 
     fn write_own(
         &self,
+        to: &Destinations,
         report: &RunReport,
         (name, device): (&str, &Profile),
         (trace, begin): (&[TraceEntry], &Mark),
@@ -118,7 +117,7 @@ impl TraceFile {
             kernel: Some(report.kernel.release.clone()),
             has_prelude: true,
         };
-        let mut writer = Writer::new(NewTrace::create(&self.path, self.force)?, &header)?;
+        let mut writer = Writer::new(NewTrace::create(&self.path, to.replaces())?, &header)?;
         let (before, after) = trace.split_at(begin.traced);
         before.iter().try_for_each(|entry| writer.write(&record(entry)))?;
         writer.write(&Record { at: begin.at, device: 0, event: Event::Begun })?;

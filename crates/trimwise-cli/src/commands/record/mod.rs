@@ -69,8 +69,7 @@ pub fn run(
 ) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let force = arguments.json.force;
-    Destinations::check_file("--out", &arguments.out, force)?;
-    destinations.expect_apart("--out", &arguments.out)?;
+    destinations.check_another("--out", &arguments.out)?;
     let mut target = Target::of(&arguments.target).map_err(failed)?;
     if is_below(&target, &arguments.out) {
         target

@@ -41,8 +41,7 @@ pub struct ReportArguments {
 pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
     let output = OutputArguments { force: arguments.force, ..OutputArguments::default() };
     let destinations = Destinations::check(&output)?;
-    destinations.expect_apart("--out", &arguments.out)?;
-    Destinations::check_file("--out", &arguments.out, arguments.force)?;
+    destinations.check_another("--out", &arguments.out)?;
     let place = |path: &Path| path.canonicalize().ok();
     let out = place(&arguments.out);
     if out.is_some() && arguments.documents.iter().any(|document| place(document) == out) {

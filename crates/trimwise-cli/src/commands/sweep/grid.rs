@@ -223,7 +223,8 @@ impl Grid {
             given.as_ref().map(|value| source.number(key, value, accepted)).transpose()
         };
         let reps = number("reps", &document.reps, 1..1001)?.unwrap_or(1) as u32;
-        let memory_mib = number("memory_mib", &document.memory_mib, 64..1_048_577)?
+        let memory_range = defaults::MEMORY_MIB_MIN as i64..defaults::MEMORY_MIB_MAX as i64 + 1;
+        let memory_mib = number("memory_mib", &document.memory_mib, memory_range)?
             .map_or(defaults::MEMORY_MIB, i64::cast_unsigned);
         let days = number("days", &document.days, 1..i64::from(trimwise::workload::days::DAYS_MAX) + 1)?;
         let day = match (&document.day, days) {
@@ -264,6 +265,7 @@ impl Grid {
                     let Failure::Usage(why) = &failure else { return failure };
                     let policies = ("policies", "--policy", Some(document.policies.span()));
                     let linux = ("linux", "--linux", document.linux.as_ref().map(Spanned::span));
+                    // The plan names the option first; here its key and line in the grid say where.
                     for (key, option, place) in [policies, linux] {
                         if let Some(at) = place.filter(|_| why.starts_with(option)) {
                             return source.refuse_as(key, option, &at, failure);

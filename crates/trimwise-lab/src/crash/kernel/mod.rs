@@ -62,8 +62,8 @@ pub struct KernelCrashTest<'a> {
     pub seed: u64,
 }
 
-/// Returns the drive of a test: the same scaled down to the least that the file system needs, or to twice that, and so on:
-/// one with large superblocks cannot be as small.
+/// Returns the drive for a test: this one, scaled down to the least that the file system needs, doubled until the
+/// drive's geometry fits: large superblocks need more room.
 ///
 /// # Errors
 /// If no drive of that size can be like this one.

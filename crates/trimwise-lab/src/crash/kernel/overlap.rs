@@ -11,7 +11,7 @@ use trimwise::units::UnitRange;
 
 use crate::crash::Broken;
 
-/// Finds them among the commands that were handed over from this event on, in the order of the second of each pair.
+/// Returns the overlaps whose second command was handed over at this event or later, in that order.
 pub fn overlaps(record: &Record, first: usize) -> Vec<Broken> {
     let mut in_drive = BTreeMap::new();
     let mut found = Vec::new();
@@ -63,16 +63,17 @@ mod tests {
             let ops = kinds.map(|kind| Op { kind, dispatched: 0, completed: 0 }).into();
             let mut record = Record::default();
             (record.ops, record.events) = (ops, events.into());
-            overlaps(&record, 0).len()
+            overlaps(&record, 0)
         };
         use Event::{Completed, Dispatched};
         let together = [Dispatched(0), Dispatched(1), Completed(0), Completed(1)];
+        let both = |unit, units| [Broken::WrittenAndTrimmed { unit, units }];
         let in_turn = [Dispatched(0), Completed(0), Dispatched(1), Completed(1)];
-        assert_eq!(run([trim(8, 8), write(15, 4)], together), 1);
-        assert_eq!(run([write(15, 4), trim(8, 8)], together), 1, "a TRIM of what is being written");
-        assert_eq!(run([trim(8, 8), write(15, 4)], in_turn), 0);
-        assert_eq!(run([trim(8, 8), write(16, 4)], together), 0, "beside it");
-        assert_eq!(run([write(8, 8), write(15, 4)], together), 0);
-        assert_eq!(run([trim(8, 8), OpKind::Flush], together), 0);
+        assert_eq!(run([trim(8, 8), write(15, 4)], together), both(15, 1));
+        assert_eq!(run([write(15, 4), trim(8, 8)], together), both(15, 1), "a TRIM of what is being written");
+        assert_eq!(run([trim(8, 8), write(15, 4)], in_turn), []);
+        assert_eq!(run([trim(8, 8), write(16, 4)], together), [], "next to it");
+        assert_eq!(run([write(8, 8), write(15, 4)], together), []);
+        assert_eq!(run([trim(8, 8), OpKind::Flush], together), []);
     }
 }

@@ -52,7 +52,7 @@ pub struct SoakReport {
     pub remounts: u64,
     /// Remounts that the kernel refused.
     pub remounts_refused: u64,
-    /// Their options.
+    /// Mount options of the refused remounts.
     pub refused_options: BTreeSet<String>,
     /// Requests to the drive.
     pub requests: u64,
