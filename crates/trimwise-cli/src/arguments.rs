@@ -8,7 +8,7 @@ use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
 use trimwise_uml::machine::Limits;
 
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Where a command's result goes as JSON.
 #[derive(Clone, Debug, Default, Args)]

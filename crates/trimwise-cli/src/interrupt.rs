@@ -13,38 +13,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use trimwise_lab::failure::Failure;
+use trimwise_study::caller::OnInterrupt;
 
 /// Exit code of an interrupted command, as a shell reports a process that Ctrl-C ended.
 pub const EXIT_CODE: u8 = 130;
 
-/// What Ctrl-C does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnInterrupt {
-    /// End at once.
-    Exit,
-    /// Raise the flag and let the run clean up.
-    Stop,
-    /// Raise the flag and let the current step end; the second time, end at once.
-    StopAfterStep,
-    /// Raise the flag and let the booted guests be ended; the second time, end at once.
-    StopAfterRun,
-    /// Raise the flag and let the run show its results so far; the second time, end at once.
-    StopAndShow,
-    /// Raise the flag; what it waits for goes on. The second time, end at once.
-    StopWaiting,
-}
-
-impl OnInterrupt {
-    /// What is said when the flag is raised.
-    fn notice(self) -> &'static str {
-        match self {
-            Self::Exit => "error: interrupted",
-            Self::Stop => "stopping: removing the files of this run",
-            Self::StopAfterStep => "stopping after this slice; press Ctrl-C again to end at once",
-            Self::StopAfterRun => "stopping; press Ctrl-C again to end at once",
-            Self::StopAndShow => "stopping with the results so far; press Ctrl-C again to end at once",
-            Self::StopWaiting => "no longer waiting; trimwised goes on",
-        }
+/// What is said when the flag is raised.
+fn notice(how: OnInterrupt) -> &'static str {
+    match how {
+        OnInterrupt::Exit => "error: interrupted",
+        OnInterrupt::Stop => "stopping: removing the files of this run",
+        OnInterrupt::StopAfterStep => "stopping after this slice; press Ctrl-C again to end at once",
+        OnInterrupt::StopAfterRun => "stopping; press Ctrl-C again to end at once",
+        OnInterrupt::StopAndShow => "stopping with the results so far; press Ctrl-C again to end at once",
+        OnInterrupt::StopWaiting => "no longer waiting; trimwised goes on",
     }
 }
 
@@ -80,7 +62,7 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
         }
         let is_first = !raised.swap(true, Ordering::SeqCst);
         if is_first {
-            eprintln!("\n{}", on_interrupt.notice());
+            eprintln!("\n{}", notice(on_interrupt));
         }
         // A run that has files to remove does so, however often it is told to stop.
         if on_interrupt == OnInterrupt::Exit || (!is_first && on_interrupt != OnInterrupt::Stop) {

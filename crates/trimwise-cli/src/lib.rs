@@ -4,20 +4,14 @@
 //! for each command. The command itself is [`main`]; the Python package, which has the same words, uses [`embed`].
 
 mod arguments;
-mod command_line;
 mod commands;
-mod defaults;
 pub mod embed;
 mod figures;
-mod input;
 mod interrupt;
 mod output;
-mod programs;
 mod progress;
-mod real_target;
 mod report;
 mod table;
-mod traces;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -56,7 +56,7 @@ use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
 use workloads::WorkloadsArguments;
 
-use crate::interrupt::OnInterrupt;
+use trimwise_study::caller::OnInterrupt;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -204,7 +204,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::defaults;
+    use trimwise_study::defaults;
 
     #[test]
     fn the_help_tells_the_defaults_that_are_not_clap_s() {

@@ -6,9 +6,9 @@ use trimwise::policy::{PolicySpec, terms};
 use trimwise_lab::failure::Failure;
 
 use crate::arguments::JsonArguments;
-use crate::defaults;
 use crate::output::Destinations;
 use crate::table::folded;
+use trimwise_study::defaults;
 
 /// Arguments of `policies`.
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::{GuestLimits, OutputArguments, whole, word};
 use crate::commands::compare::arguments::CompareArguments;
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Arguments of `advise`.
 #[derive(Clone, Debug, Args)]

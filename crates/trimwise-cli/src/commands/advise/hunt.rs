@@ -16,8 +16,8 @@ use trimwise_lab::pool;
 use super::arguments::AdviseArguments;
 use crate::commands::compare::room::Room;
 use crate::commands::compare::{here, judge, on_model};
-use crate::defaults;
 use crate::progress::Progress;
+use trimwise_study::defaults;
 
 /// Repetitions at other fullness: a hint, not a proof.
 const NEARBY_REPS: u32 = 3;

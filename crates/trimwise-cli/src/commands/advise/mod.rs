@@ -25,14 +25,14 @@ use trimwise::compare::verdict;
 use trimwise::policy::PolicySpec;
 use trimwise_lab::failure::Failure;
 
-use crate::command_line::CommandText;
 use crate::commands::compare::arguments::CompareArguments;
 use crate::commands::compare::{Comparison, Settings, on_model};
-use crate::defaults;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use arguments::AdviseArguments;
 use hunt::{Found, Hunt, Searched};
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::defaults;
 
 /// An advice, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]

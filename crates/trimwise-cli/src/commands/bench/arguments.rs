@@ -8,8 +8,8 @@ use trimwise::units::Bytes;
 use trimwise_lab::bench::{Part, TESTS};
 
 use crate::arguments::{OutputArguments, region, some_bytes, whole, word};
-use crate::command_line::CommandText;
-use crate::defaults;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::defaults;
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]

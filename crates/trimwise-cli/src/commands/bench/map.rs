@@ -19,16 +19,16 @@ use trimwise_linux::block_on;
 
 use super::arguments::BenchArguments;
 use crate::figures::{NONE, nanoseconds, significant};
-use crate::input;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations, is_quiet};
 use crate::progress::Progress;
-use crate::real_target::RealTarget;
 use crate::report::chart::{Cell, Chart, Drawing, HeatPanel, label};
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section};
 use crate::report::{Figure, rendered, with_code};
 use crate::table::plot::Block;
 use crate::table::{bold, folded, laid_out};
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::input;
+use trimwise_study::real_target::RealTarget;
 
 /// The smallest region of a map: each half must hold many TRIMs.
 const REGION_MIN: Bytes = Bytes::mib(64);

@@ -20,11 +20,11 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 
 use crate::commands::bench::arguments::BenchArguments;
-use crate::input;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::real_target::RealTarget;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::input;
+use trimwise_study::real_target::RealTarget;
 
 /// Progress callback: the test's number, and how many thousandths of it are done.
 type OnProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;

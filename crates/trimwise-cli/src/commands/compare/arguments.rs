@@ -9,7 +9,7 @@ use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, word};
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]

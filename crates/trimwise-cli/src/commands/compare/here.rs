@@ -18,9 +18,9 @@ use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 
 use crate::commands::compare::arguments::CompareArguments;
-use crate::defaults;
 use crate::output::is_quiet;
 use crate::table::folded;
+use trimwise_study::defaults;
 
 /// The largest drive that is modelled whole unless `--full-size` is given.
 const QUICK: Bytes = Bytes::gib(16);
@@ -177,7 +177,7 @@ impl StandIn {
             linux,
             found,
         };
-        let (_, profile) = crate::input::device(&stand_in.device)?;
+        let (_, profile) = trimwise_study::input::device(&stand_in.device)?;
         stand_in.memory_mib = arguments.memory.or_else(|| stand_in.scaled_memory(&profile));
         Ok(stand_in)
     }
@@ -423,7 +423,7 @@ mod tests {
         let line = CommandLine::try_parse_from(line.split_whitespace()).unwrap();
         let Command::Compare(arguments) = line.command else { unreachable!() };
         let stand_in = StandIn::chosen(found, &arguments)?;
-        let mut device = crate::input::device(&stand_in.device)?;
+        let mut device = trimwise_study::input::device(&stand_in.device)?;
         let here = stand_in.stand_in(&mut device)?;
         Ok((stand_in, here, device.1))
     }

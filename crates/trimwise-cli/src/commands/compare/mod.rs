@@ -31,12 +31,12 @@ use trimwise_lab::guests::RealKernel;
 use trimwise_lab::pool;
 use trimwise_uml::cell::KernelTarget;
 
-use crate::command_line::CommandText;
 use crate::commands::compare::arguments::CompareArguments;
-use crate::defaults;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::defaults;
 
 /// What was asked for, as the JSON and the report show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

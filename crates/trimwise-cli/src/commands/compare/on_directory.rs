@@ -23,9 +23,9 @@ use super::workload::{Kind, Workload, report_phase};
 use super::{Comparison, Mounted, Settings, finish};
 use crate::arguments::GUEST_LIMITS;
 use crate::commands::compare::arguments::CompareArguments;
-use crate::defaults::SEED;
-use crate::programs::Programs;
 use crate::progress::Progress;
+use trimwise_study::defaults::SEED;
+use trimwise_study::programs::Programs;
 
 /// Runs one column, one run after the other: parallel runs would measure each other.
 pub fn run(

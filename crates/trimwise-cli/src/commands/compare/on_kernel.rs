@@ -19,8 +19,8 @@ use super::room::Room;
 use super::workload::Workload;
 use super::{Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
 use crate::commands::compare::arguments::CompareArguments;
-use crate::defaults;
-use crate::input::{self, named};
+use trimwise_study::defaults;
+use trimwise_study::input::{self, named};
 
 /// What to run on a kernel.
 pub struct Plan {

@@ -26,9 +26,9 @@ use super::workload::{Kind, Workload, is_full, report_phase};
 use super::{Comparison, Grid, Linux, NO_FILL, Ran, Settings, finish, judge, or};
 use crate::arguments::GUEST_LIMITS;
 use crate::commands::compare::arguments::CompareArguments;
-use crate::defaults;
-use crate::input::{self, named};
-use crate::interrupt::OnInterrupt;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::defaults;
+use trimwise_study::input::{self, named};
 
 /// What to run in the model.
 pub struct Plan {

@@ -17,10 +17,10 @@ use trimwise_uml::machine::SEARCH_PATH;
 
 use super::room::Room;
 use crate::commands::compare::arguments::CompareArguments;
-use crate::input;
-use crate::programs::{self, Programs};
 use crate::table;
-use crate::traces::{self, TraceFile};
+use trimwise_study::input;
+use trimwise_study::programs::{self, Programs};
+use trimwise_study::trace_file::{self, TraceFile};
 
 /// The built-in one. Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is
 /// more than the built-in default device holds, so it has to collect garbage.
@@ -36,7 +36,7 @@ run
 
 /// Forms of `--workload` other than a name or a PostMark configuration, for messages.
 const FORMS: [&str; 4] =
-    ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", traces::SYNTAX, programs::SYNTAX];
+    ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", trace_file::SYNTAX, programs::SYNTAX];
 
 /// Operations per progress report: an operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -79,14 +79,14 @@ impl Workload {
     /// Finds the workload of this name, or in this file.
     pub fn named(argument: &str) -> Result<Self, Failure> {
         let of = |kind| Self { argument: argument.to_owned(), kind };
-        if let Some(text) = argument.strip_prefix(traces::PREFIX) {
+        if let Some(text) = argument.strip_prefix(trace_file::PREFIX) {
             let checked = || {
                 let file = TraceFile::parse_workload(text)?;
                 file.expect_rereadable()?;
                 file.expect_recording().map(|()| file)
             };
             return checked().map(|file| of(Kind::Trace(file))).map_err(|failure| match failure {
-                Failure::Usage(why) => Failure::usage(format!("--workload {}{why}", traces::PREFIX)),
+                Failure::Usage(why) => Failure::usage(format!("--workload {}{why}", trace_file::PREFIX)),
                 other => other,
             });
         }

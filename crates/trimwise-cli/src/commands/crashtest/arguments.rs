@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::arguments::{GuestLimits, JsonArguments, some_time, whole};
 use crate::commands::verify::arguments::Plant;
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Arguments of `crashtest`.
 #[derive(Debug, Args)]

@@ -16,13 +16,13 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
 use crate::arguments::GUEST_LIMITS;
-use crate::command_line::CommandText;
 use crate::commands::crashtest::arguments::CrashtestArguments;
-use crate::defaults;
-use crate::input::{self, named};
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::defaults;
+use trimwise_study::input::{self, named};
 
 /// Memory of this computer that one run takes: a device of 40 MiB and some thousand events.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(32);

@@ -15,12 +15,12 @@ use trimwise_uml::cell::KernelTarget;
 
 use super::arguments::CrashtestArguments;
 use super::{soak, table};
-use crate::command_line::CommandText;
-use crate::defaults;
-use crate::input;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::defaults;
+use trimwise_study::input;
 
 /// Memory of a guest: enough for the four file systems, and little, so that pages are written back early.
 const MEMORY: Bytes = Bytes::mib(96);

@@ -8,7 +8,7 @@ use trimwise_device::TimeScale;
 use trimwise_device::nbd::Address;
 
 use crate::arguments::{JsonArguments, some_bytes, whole, word};
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Arguments of `device`.
 #[derive(Debug, Args)]

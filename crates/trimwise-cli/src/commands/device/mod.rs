@@ -27,9 +27,9 @@ use crate::commands::device::arguments::{
     AttachArguments, DetachArguments, DeviceArguments, DeviceCommand, DriveArguments, ListArguments,
     ServeArguments,
 };
-use crate::input::profile;
 use crate::interrupt;
 use crate::output::{self, Destinations};
+use trimwise_study::input::profile;
 
 /// How long a server may take until its device is ready.
 const START_MAX: Duration = Duration::from_secs(60);

@@ -10,8 +10,8 @@ use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise_lab::failure::Failure;
 
 use crate::commands::devices::arguments::DevicesArguments;
-use crate::input::{as_argument, profile};
 use crate::output::Destinations;
+use trimwise_study::input::{as_argument, profile};
 
 /// All profiles, as `--json` writes them.
 #[derive(Debug, Serialize)]

@@ -10,8 +10,8 @@ use trimwise_linux::host_root::HostRoot;
 
 use crate::commands::daemon::normal;
 use crate::commands::doctor::arguments::DoctorArguments;
-use crate::input::expect_mount;
 use crate::output::{self, Destinations};
+use trimwise_study::input::expect_mount;
 
 /// What `--json` writes.
 #[derive(Serialize)]

@@ -6,7 +6,7 @@ use clap::Args;
 use trimwise::units::Bytes;
 
 use crate::arguments::{JsonArguments, some_bytes, whole, word};
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]

@@ -22,14 +22,14 @@ use trimwise_linux::here::{Drive, Here, drives_of_device};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, Target};
 
-use crate::command_line::CommandText;
 use crate::commands::compare::here::profile_for;
 use crate::commands::fit::arguments::FitArguments;
-use crate::input;
-use crate::interrupt::OnInterrupt;
 use crate::output::{Destinations, is_quiet};
 use crate::progress::Progress;
-use crate::real_target::RealTarget;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::input;
+use trimwise_study::real_target::RealTarget;
 
 /// Operations that the ring holds.
 const QUEUE_DEPTH: u32 = 256;

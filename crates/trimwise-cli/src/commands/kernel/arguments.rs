@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use trimwise_uml::job::BootOptions;
 
 use crate::arguments::{GuestLimits, JsonArguments, whole, word};
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Arguments of `kernel`.
 #[derive(Debug, Args)]

@@ -21,9 +21,9 @@ use crate::arguments::JsonArguments;
 use crate::commands::kernel::arguments::{
     KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
 };
-use crate::interrupt::OnInterrupt;
 use crate::output::Destinations;
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
 
 pub use run::{Phase, RunReport};
 

@@ -22,12 +22,12 @@ use super::table;
 use super::trace::TraceFile;
 use crate::arguments::JsonArguments;
 use crate::commands::kernel::arguments::KernelRunArguments;
-use crate::defaults;
-use crate::input;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
-use crate::programs;
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::defaults;
+use trimwise_study::input;
+use trimwise_study::programs;
 
 /// Most bytes of standard input for a program: they are held in memory.
 const INPUT_BYTES_MAX: u64 = 64 << 20;

@@ -15,13 +15,13 @@ use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::record::{Counts, Ended, Plan, RecordError, Recorder, Target};
 
-use crate::command_line::CommandText;
 use crate::commands::record::arguments::RecordArguments;
 use crate::commands::record::output::{Stopped, TraceFile};
 use crate::figures::grouped;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self as results, Destinations};
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
 
 /// What `--json` writes.
 #[derive(Debug, Serialize)]

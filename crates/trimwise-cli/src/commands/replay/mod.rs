@@ -13,11 +13,11 @@ use trimwise_linux::block_on;
 
 use crate::arguments::{JsonArguments, some_bytes, word};
 use crate::figures::{NONE, grouped, nanoseconds};
-use crate::interrupt::OnInterrupt;
 use crate::output::Destinations;
-use crate::real_target::RealTarget;
 use crate::table::{folded, laid_out};
-use crate::traces::TraceFile;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::real_target::RealTarget;
+use trimwise_study::trace_file::TraceFile;
 
 /// Operations that the ring holds before the kernel must take some.
 const QUEUE_DEPTH: u32 = 1024;

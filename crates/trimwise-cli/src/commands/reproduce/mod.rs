@@ -14,13 +14,13 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds};
 
 use crate::arguments::GUEST_LIMITS;
-use crate::command_line::CommandText;
 use crate::commands::reproduce::arguments::ReproduceArguments;
-use crate::defaults;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
 use crate::table::folded;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::defaults;
 
 /// A result, as `--json` writes it.
 #[derive(Serialize)]

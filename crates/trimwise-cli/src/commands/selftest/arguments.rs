@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::arguments::{JsonArguments, whole};
-use crate::defaults;
+use trimwise_study::defaults;
 
 /// Arguments of `selftest`.
 #[derive(Debug, Args)]

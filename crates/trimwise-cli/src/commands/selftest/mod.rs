@@ -11,10 +11,10 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 use trimwise_lab::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
 
-use crate::command_line::CommandText;
 use crate::commands::selftest::arguments::SelftestArguments;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use trimwise_study::command_text::CommandText;
 
 /// Memory of this computer that one part takes: a device of 16 MiB, for a few profiles 1 GiB, with a tag for each unit.
 const MEMORY_OF_PART: Bytes = Bytes::mib(64);

@@ -15,7 +15,7 @@ use crate::arguments::{GuestLimits, OutputArguments};
 use crate::commands::compare::arguments::CompareArguments;
 use crate::commands::compare::on_model::Plan;
 use crate::commands::compare::workload::{Kind, Workload};
-use crate::{defaults, input};
+use trimwise_study::{defaults, input};
 
 /// More cells than this are a mistake: a year on a hundred cores.
 const CELLS_MAX: u64 = 10_000_000;

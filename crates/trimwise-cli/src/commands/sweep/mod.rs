@@ -28,13 +28,13 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
 use crate::figures::{counted, thousands};
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
 use crate::table;
 use arguments::{Shard, SweepArguments};
 use folder::{Folder, Found, Outcome};
 use grid::{Grid, Place};
+use trimwise_study::caller::OnInterrupt;
 
 /// What a sweep did, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -130,7 +130,7 @@ pub fn pair(summaries: [(&str, &Summary); 2]) -> Result<String, Failure> {
 }
 
 fn command(summary: &Summary) -> String {
-    let mut text = crate::command_line::CommandText::new("sweep");
+    let mut text = trimwise_study::command_text::CommandText::new("sweep");
     text.argument(&summary.grid);
     text.option("--out", &summary.out);
     text.into_text()

@@ -13,10 +13,10 @@ use trimwise_linux::trace_file::{NewTrace, STDIN, is_rereadable};
 
 use crate::commands::trace::arguments::{ConvertArguments, InfoArguments, TraceCommand};
 use crate::figures::{grouped, nanoseconds};
-use crate::interrupt::OnInterrupt;
 use crate::output::{self as results, Destinations};
 use crate::table::{folded, laid_out, plain};
-use crate::traces::TraceFile;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::trace_file::TraceFile;
 
 /// Devices that are listed by name.
 const DEVICES_SHOWN: usize = 10;

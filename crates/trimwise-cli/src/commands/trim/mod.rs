@@ -15,12 +15,12 @@ use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 
-use crate::command_line::CommandText;
 use crate::commands::trim::arguments::TrimArguments;
-use crate::input::expect_mount;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::input::expect_mount;
 
 use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
 

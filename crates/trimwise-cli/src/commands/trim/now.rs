@@ -10,15 +10,15 @@ use trimwise::units::{Bytes, SimDuration};
 use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::control::{Client, Request};
 
-use crate::command_line::CommandText;
 use crate::commands::daemon::{ask, failed, normal};
 use crate::commands::trim::arguments::TrimArguments;
 use crate::figures;
-use crate::input::expect_mount;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
 use crate::table::folded;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::input::expect_mount;
 
 /// Interval at which the daemon is asked for its progress.
 const ASKED_EVERY: Duration = Duration::from_millis(250);

@@ -15,13 +15,13 @@ use trimwise_linux::privilege::advice;
 
 use super::refuse;
 use super::table;
-use crate::command_line::CommandText;
 use crate::commands::trim;
 use crate::commands::verify::arguments::VerifyArguments;
-use crate::input::expect_mount;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::input::expect_mount;
 
 /// What `--json` writes; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]

@@ -22,14 +22,14 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 
-use crate::command_line::CommandText;
 use crate::commands::verify::arguments::{Plant, VerifyArguments};
-use crate::defaults;
-use crate::input;
-use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::real_target::RealTarget;
+use trimwise_study::caller::OnInterrupt;
+use trimwise_study::command_text::CommandText;
+use trimwise_study::defaults;
+use trimwise_study::input;
+use trimwise_study::real_target::RealTarget;
 
 /// Progress callback, called with the thousandths that are done.
 type OnThousandths = Arc<dyn Fn(u64)>;

@@ -1,6 +1,7 @@
 pub mod cells;
 mod report;
 pub mod table;
+mod traces;
 
 use std::time::SystemTime;
 

@@ -16,7 +16,9 @@ const THEN: &str = ";;";
 /// A program with its arguments, and another one that prepares for it; that may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
+    /// What prepares the file system; empty if nothing does.
     pub setup: Vec<String>,
+    /// What is measured.
     pub run: Vec<String>,
 }
 
