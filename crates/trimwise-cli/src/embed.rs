@@ -109,9 +109,13 @@ mod tests {
             one.json,
             "nothing is left of the run that was cut off"
         );
-        let refused = compared(&[Policy::new("off", || Box::new(Own { unwinds: false }))]).map(|_| ());
+        let named = |name| Policy::new(name, || Box::new(Own { unwinds: false }));
+        let both = compared(&[named("off")]).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&both.json).unwrap();
+        assert_eq!(json["cells"][2]["policy"], "own:off", "it is not the built-in one of that name");
+        let refused = compared(&[named("a"), named("a")]).map(|_| ());
         assert!(
-            matches!(&refused, Err(Failure::Usage(why)) if why.contains("off is the name of two")),
+            matches!(&refused, Err(Failure::Usage(why)) if why.contains("a is the name of two")),
             "{refused:?}"
         );
     }

@@ -1,11 +1,11 @@
 //! Numbers as tables and reports show them.
 
 use trimwise::compare::days::DaysFigures;
-use trimwise::compare::ledger::WITHOUT_TRIM;
 use trimwise::compare::result::{Cell, DeviceFigures, Measure, Quantile, WorkloadFigures};
 use trimwise::compare::statistics::{Comparison, Interval, Sample, median};
-use trimwise::compare::summary::{BOUND, DeviceSummary, LedgerRow, PolicySummary, Saved};
+use trimwise::compare::summary::{DeviceSummary, LedgerRow, PolicySummary, Saved};
 pub use trimwise::compare::verdict::{grouped, thousands};
+use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::{LatencySummary, Operation};
 
@@ -98,7 +98,7 @@ pub fn difference(comparison: Option<&Comparison>) -> String {
 /// significant is an estimate and comes after a `~`. Empty for the bound itself.
 pub fn distance(p: &PolicySummary) -> String {
     match &p.versus_ideal {
-        None if p.policy == BOUND => String::new(),
+        None if *p.policy == PolicyId::IDEAL => String::new(),
         None => NONE.to_string(),
         Some(c) if c.significant || c.p.is_none() => change(1.0 / c.ratio - 1.0),
         Some(c) => format!("~ {}", change(1.0 / c.ratio - 1.0)),
@@ -108,7 +108,7 @@ pub fn distance(p: &PolicySummary) -> String {
 /// Formats a saving with its sign; empty for the policy that savings are counted against.
 fn saved(p: &PolicySummary, figure: impl Fn(Saved) -> f64, show: impl Fn(f64) -> String) -> String {
     match p.saved {
-        _ if p.policy == WITHOUT_TRIM => String::new(),
+        _ if *p.policy == PolicyId::OFF => String::new(),
         None => NONE.to_string(),
         Some(s) => {
             let value = figure(s);

@@ -9,10 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use trimwise::compare::cell::{CellSpec, run_cell};
-use trimwise::compare::days::{DaysSpec, Trimmer};
+use trimwise::compare::days::DaysSpec;
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::fs::Ext4;
 use trimwise::fs::host::HostConfig;
+use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::days::Days;

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use trimwise::compare::days::Trimmer;
 use trimwise::policy::PolicySpec;
+use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
@@ -131,6 +131,19 @@ pub fn usual_name(policy: &str) -> String {
         "fstrim" => "batch:1w".to_owned(),
         other => other.strip_prefix("fstrim:").map_or(other.to_owned(), |every| format!("batch:{every}")),
     }
+}
+
+/// Resolves arguments, and rejects what is given twice under whatever spelling.
+///
+/// # Errors
+///
+/// Why an argument cannot be resolved, or which one is given twice.
+pub fn distinct<T>(
+    arguments: &[String],
+    option: &str,
+    resolve: impl Fn(&str) -> Result<(String, T), Failure>,
+) -> Result<Vec<T>, Failure> {
+    Ok(named(arguments, option, resolve)?.into_iter().map(|(_, value)| value).collect())
 }
 
 /// Resolves arguments and rejects duplicates, which would give the table two columns of one name.

@@ -19,8 +19,8 @@ use thiserror::Error;
 use trimwise::block::Port;
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::gauge::{Stale, device_figures};
-use trimwise::compare::result::{Cell, CellId, DriveFacts, WorkloadFigures};
-use trimwise::policy::{BatchConfig, PolicySpec};
+use trimwise::compare::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
+use trimwise::policy::{BatchConfig, PolicyId, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
@@ -213,6 +213,17 @@ impl KernelPolicy {
         ))
     }
 
+    /// Returns which policy it is. The model has none that is `async`.
+    pub fn id(self) -> PolicyId {
+        match self {
+            Self::Off => PolicyId::OFF,
+            Self::Commit => PolicyId::COMMIT,
+            Self::Async => PolicyId::Named("async".into()),
+            Self::Batch(config) => PolicySpec::from(config).into(),
+            Self::Patched(policy) => policy.into(),
+        }
+    }
+
     /// Returns FITRIM at intervals, if this policy uses it.
     pub fn trim_every(self) -> Option<Step> {
         let Self::Batch(config) = self else { return None };
@@ -235,13 +246,7 @@ impl KernelPolicy {
 
 impl fmt::Display for KernelPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.pad("off"),
-            Self::Commit => f.pad("commit"),
-            Self::Async => f.pad("async"),
-            Self::Batch(config) => PolicySpec::from(*config).fmt(f),
-            Self::Patched(policy) => policy.fmt(f),
-        }
+        self.id().fmt(f)
     }
 }
 
@@ -358,6 +363,15 @@ impl KernelCell<'_> {
         self.seed ^ (u64::from(self.rep) << 32)
     }
 
+    fn id(&self) -> CellId {
+        CellId {
+            device: self.device.name.clone(),
+            policy: self.policy.id(),
+            target: Target::Kernel(self.target.to_string()),
+            rep: self.rep,
+        }
+    }
+
     /// Returns the steps, and which of them is the workload.
     fn steps(&self) -> (Vec<Step>, usize) {
         let file_system = self.target.file_system;
@@ -420,14 +434,8 @@ impl KernelCell<'_> {
         let (cell, postmark_report) = match reports.next() {
             Some(StepReport { outcome: Outcome::Cell(cell, report), .. }) => (*cell, report),
             Some(StepReport { outcome: Outcome::Program(_), begin_ns, end_ns }) => {
-                let id = CellId {
-                    device: String::new(),
-                    policy: String::new(),
-                    target: String::new(),
-                    rep: self.rep,
-                };
                 let duration = SimDuration(end_ns - begin_ns);
-                (Cell::new(id, duration, WorkloadFigures::Own(OwnFigures::default())), String::new())
+                (Cell::new(self.id(), duration, WorkloadFigures::Own(OwnFigures::default())), String::new())
             }
             _ => return Err(KernelCellError::NoAnswer("what the workload did")),
         };
@@ -439,10 +447,12 @@ impl KernelCell<'_> {
             return Err(KernelCellError::NoAnswer("when the workload ran"));
         };
         let stale = Stale { end, ..Stale::default() };
+        let CellId { device, policy, target, rep } = self.id();
         Ok(Cell {
-            device: self.device.name.clone(),
-            policy: self.policy.to_string(),
-            target: format!("kernel:{}", self.target),
+            device,
+            policy,
+            target,
+            rep,
             device_stats: Some(device_figures(
                 &after.stats.since(&before.stats),
                 ssd.wear(),

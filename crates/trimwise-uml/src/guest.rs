@@ -25,7 +25,8 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
-use trimwise::compare::result::{Cell, CellId};
+use trimwise::compare::result::{Cell, CellId, Target};
+use trimwise::policy::PolicyId;
 use trimwise::workload::ageing::{self, Population};
 use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{self, PostmarkConfig};
@@ -422,7 +423,7 @@ fn open_root() -> io::Result<fs::File> {
 
 fn cell_id(rep: u32) -> CellId {
     // The host knows device, policy and kernel.
-    CellId { device: String::new(), policy: String::new(), target: String::new(), rep }
+    CellId { device: String::new(), policy: PolicyId::OFF, target: Target::Model, rep }
 }
 
 /// Returns the files of earlier ageing, or of none yet.

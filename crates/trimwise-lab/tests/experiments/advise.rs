@@ -9,11 +9,11 @@
 
 use trimwise::advise::{Candidate, Job, Observation, REPS_MAX, Rounds, Search, Space};
 use trimwise::compare::cell::{self, CellSpec, run_cell};
-use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::median;
 use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::HostConfig;
+use trimwise::policy::Trimmer;
 use trimwise::policy::{LinuxVersion, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};

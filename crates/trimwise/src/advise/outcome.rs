@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, exceeds};
 use crate::compare::statistics::{Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
+use crate::policy::PolicyId;
 
 /// How much more of something a policy takes than the recommended one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ impl Difference {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The other policy.
-    pub policy: String,
+    pub policy: PolicyId,
     /// Median of what policies are judged by, in seconds.
     pub median_s: f64,
     /// How much longer it takes.
@@ -58,13 +59,13 @@ pub struct Cost {
 }
 
 /// The cost of each other policy that a host can have, in the order in which they ran.
-pub fn costs(device: &DeviceSummary, recommended: &str) -> Vec<Cost> {
+pub fn costs(device: &DeviceSummary, recommended: &PolicyId) -> Vec<Cost> {
     let Some(best) = device.policy(recommended) else { return Vec::new() };
     let cost = |other: &PolicySummary| {
         let wear = Wear::of(device, &[best, other]);
         let wear = wear.sample(other).zip(wear.sample(best)).map(|(other, best)| compare(&other, &best));
         Cost {
-            policy: other.policy.to_owned(),
+            policy: other.policy.clone(),
             median_s: other.time_s.median(),
             time: Difference::of(&compare(&other.time_s, &best.time_s), SPEED_INDIFFERENCE),
             wear: wear.filter(|c| c.ratio.is_finite()).map(|c| Difference::of(&c, WEAR_INDIFFERENCE)),
@@ -79,7 +80,7 @@ pub const NEGLIGIBLE_PERCENT: [f64; 2] = [2.0, 5.0];
 
 /// Whether any of the policies differs from `baseline` in time or wear: `Some(false)` only if the intervals exclude all but
 /// a negligible difference, `None` if the runs can tell neither.
-pub fn matters(device: &DeviceSummary, baseline: &str) -> Option<bool> {
+pub fn matters(device: &DeviceSummary, baseline: &PolicyId) -> Option<bool> {
     let costs = costs(device, baseline);
     let differences = |cost: &Cost| [Some(cost.time), cost.wear];
     if costs.iter().flat_map(differences).flatten().any(|d| d.is_told_apart) {

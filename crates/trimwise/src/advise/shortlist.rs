@@ -2,8 +2,8 @@
 
 use super::search::{Rounds, Search};
 use super::space::{Place, Space};
-use crate::compare::days::Trimmer;
 use crate::policy::PolicySpec;
+use crate::policy::Trimmer;
 
 impl Space {
     /// A search among what a host can apply.

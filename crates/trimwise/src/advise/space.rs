@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::search::Node;
-use crate::compare::days::{DAEMON, Trimmer};
 use crate::policy::{BatchConfig, PolicySpec};
+use crate::policy::{DAEMON, Trimmer};
 use crate::units::SimDuration;
 
 /// What it takes to apply a policy.

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::days::Trimmer;
-use crate::policy::{BatchConfig, PolicySpec};
+use crate::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use crate::ssd::LinkKind;
 use crate::units::SimDuration;
 
@@ -26,13 +25,13 @@ impl Apply {
 }
 
 /// The steps for a policy on a drive with this link, if that is known. Empty if it is not a policy of ours.
-pub fn apply(policy: &str, link: Option<LinkKind>) -> Vec<Apply> {
-    let spec = match policy.parse::<Trimmer>() {
-        Ok(Trimmer::Kernel(spec)) => spec,
-        Ok(Trimmer::Daemon(spec)) => {
-            return mounted_with("nodiscard").into_iter().chain([daemon(spec, false)]).collect();
+pub fn apply(policy: &PolicyId, link: Option<LinkKind>) -> Vec<Apply> {
+    let spec = match policy {
+        PolicyId::Known(Trimmer::Kernel(spec)) => *spec,
+        PolicyId::Known(Trimmer::Daemon(spec)) => {
+            return mounted_with("nodiscard").into_iter().chain([daemon(*spec, false)]).collect();
         }
-        Err(_) => return Vec::new(),
+        PolicyId::Named(_) => return Vec::new(),
     };
     if !spec.is_usable() {
         return vec![Apply::new(format!("`{policy}` is a bound: no host can do it"), [])];
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     fn commands(policy: &str) -> String {
-        apply(policy, Some(LinkKind::Sata))
+        apply(&policy.into(), Some(LinkKind::Sata))
             .into_iter()
             .flat_map(|step| step.commands)
             .collect::<Vec<_>>()
@@ -182,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_no_host_can_do_is_said() {
-        let what = |policy, link| apply(policy, Some(link))[0].what.clone();
+        let what = |policy: &str, link| apply(&policy.into(), Some(link))[0].what.clone();
         assert_eq!(what("ideal", LinkKind::Nvme), "`ideal` is a bound: no host can do it");
         assert_eq!(commands("ideal") + &commands("zfs"), "");
         assert!(what("lazy+fill", LinkKind::Sata).starts_with("No stock Linux fills TRIM commands"));
@@ -192,6 +191,6 @@ mod tests {
         );
         assert_eq!(what("lazy:1:1+fill", LinkKind::Nvme), "Now");
         assert_eq!(what("trimwised:lazy", LinkKind::Nvme), "Now", "what ran was the daemon");
-        assert_eq!(apply("discard,noatime", None), [], "a real mount's own options");
+        assert_eq!(apply(&"discard,noatime".into(), None), [], "a real mount's own options");
     }
 }

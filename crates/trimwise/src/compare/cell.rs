@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::days::{self, DaysSpec};
 use super::gauge::Gauge;
-use super::result::{AppendFigures, Cell, CellId, DriveFacts, FullWriteFigures, WorkloadFigures};
+use super::result::{AppendFigures, Cell, CellId, DriveFacts, FullWriteFigures, Target, WorkloadFigures};
 use super::watch::Watch;
 use crate::block::BlockQueue;
 use crate::engine::{Event, Sim, Stalled};
@@ -88,7 +88,7 @@ pub struct CellSpec {
     /// How the file system is made.
     pub format: FormatOptions,
     /// If given, the workload is spread over days; then `policy` is that of the trimmer
-    /// ([`Trimmer::policy`](super::days::Trimmer::policy)). PostMark and programs are spread; a workload of the caller's
+    /// ([`Trimmer::policy`](crate::policy::Trimmer::policy)). PostMark and programs are spread; a workload of the caller's
     /// keeps its own times. One that times one operation is refused.
     pub days: Option<DaysSpec>,
     /// If given, the file system is first aged: filled, then emptied to this utilization, under the policy.
@@ -316,8 +316,8 @@ pub async fn audited(fs: Ext4, device: &str, policy: &dyn fmt::Display) -> Resul
 fn cell_id(spec: &CellSpec) -> CellId {
     CellId {
         device: spec.device.clone(),
-        policy: spec.policy.to_string(),
-        target: "model".to_owned(),
+        policy: spec.policy.id().clone(),
+        target: Target::Model,
         rep: spec.rep,
     }
 }

@@ -21,6 +21,7 @@
 use crate::compare::result::DriveFacts;
 use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
+use crate::policy::PolicyId;
 
 /// Difference in duration below which policies count as equally fast: half a per cent.
 pub(crate) const SPEED_INDIFFERENCE: f64 = 0.005;
@@ -33,14 +34,14 @@ pub struct Choice<'s, 'a> {
     /// Whether it has the lowest median of those that are not told apart from it.
     is_fastest: bool,
     /// Not told apart from it, neither in speed nor in wear.
-    alike: Vec<&'s str>,
+    alike: Vec<&'s PolicyId>,
     /// As fast as the fastest, but they wear the flash more.
-    rougher: Vec<&'s str>,
+    rougher: Vec<&'s PolicyId>,
 }
 
 impl Choice<'_, '_> {
     /// The sentence about the others; empty if there is nothing to say.
-    pub fn others(&self, baseline: &str) -> String {
+    pub fn others(&self, baseline: &PolicyId) -> String {
         let mut sentences = Vec::new();
         if !self.alike.is_empty() && self.chosen.policy != baseline {
             let (alike, chosen) = (listed(&self.alike), self.chosen.policy);
@@ -63,8 +64,8 @@ impl Choice<'_, '_> {
 }
 
 /// Names in a sentence.
-fn listed(names: &[&str]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+fn listed(policies: &[&PolicyId]) -> String {
+    let quoted: Vec<String> = policies.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => quoted.concat(),
@@ -72,7 +73,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// Chooses on one device by the rule above; a bound only if nothing else ran.
-pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, preferred: &[&str]) -> Option<Choice<'s, 'a>> {
+pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, preferred: &[&PolicyId]) -> Option<Choice<'s, 'a>> {
     let usable = device.policies.iter().filter(|p| !p.bound && !p.unswept);
     let fastest = fastest(usable).or(device.policies.first())?;
     let as_fast: Vec<&PolicySummary> = device

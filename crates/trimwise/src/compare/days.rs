@@ -1,105 +1,17 @@
 //! A cell whose workload is spread over days: who trims, when sweeps fall, and what is recorded.
 
 use std::cell::Cell as StdCell;
-use std::fmt;
 use std::rc::Rc;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::daemon::Daemon;
 use crate::engine::Event;
 use crate::fs::Ext4;
-use crate::policy::{BatchConfig, LiveUse, Policy, PolicySpec};
+use crate::policy::{BatchConfig, Trimmer};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 use crate::workload::days::{Days, Pacer};
 use crate::workload::files::{FileError, Files as _};
-
-/// The word for the daemon among policies.
-pub const DAEMON: &str = "trimwised";
-
-/// What does the trimming over days.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trimmer {
-    /// The file system, by a policy; `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
-    Kernel(PolicySpec),
-    /// trimwised with a policy, and its defaults for everything else.
-    Daemon(PolicySpec),
-}
-
-impl Trimmer {
-    /// Whether a text is meant as the daemon, valid or not.
-    pub fn is_daemon(text: &str) -> bool {
-        text.split(':').next() == Some(DAEMON)
-    }
-
-    /// The policy of the file system itself.
-    pub fn policy(self) -> Policy {
-        match self {
-            Self::Kernel(spec) if spec.batch().is_none() => spec.into(),
-            _ => Policy::new(&self.to_string(), || PolicySpec::OFF.governor()),
-        }
-    }
-
-    /// Whether the device must take TRIM commands.
-    pub fn needs_trim(self) -> bool {
-        match self {
-            Self::Kernel(spec) => spec.needs_trim(),
-            Self::Daemon(_) => true,
-        }
-    }
-
-    /// The policy that the file system or the daemon follows.
-    pub fn spec(self) -> PolicySpec {
-        match self {
-            Self::Kernel(spec) | Self::Daemon(spec) => spec,
-        }
-    }
-
-    /// Whether the daemon trims.
-    pub fn is_hosted(self) -> bool {
-        matches!(self, Self::Daemon(_))
-    }
-
-    /// The settings of its sweeps, if it sweeps.
-    pub fn sweeps(self) -> Option<BatchConfig> {
-        match self {
-            Self::Kernel(spec) => spec.batch(),
-            Self::Daemon(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Trimmer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel(spec) => spec.fmt(f),
-            Self::Daemon(spec) if *spec == PolicySpec::JUDICIOUS => f.pad(DAEMON),
-            Self::Daemon(spec) => f.pad(&format!("{DAEMON}:{spec}")),
-        }
-    }
-}
-
-impl FromStr for Trimmer {
-    type Err = String;
-
-    /// Parses a policy, `trimwised` or `trimwised:POLICY`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if !Self::is_daemon(text) {
-            return text.parse().map(Self::Kernel).map_err(|e: crate::policy::PolicyError| e.to_string());
-        }
-        let Some((_, policy)) = text.split_once(':') else { return Ok(Self::Daemon(PolicySpec::JUDICIOUS)) };
-        let spec: PolicySpec = policy.parse().map_err(|e: crate::policy::PolicyError| e.to_string())?;
-        match spec.live() {
-            LiveUse::Slices | LiveUse::Bounded => Ok(Self::Daemon(spec)),
-            LiveUse::Kernel => Err(format!(
-                "{text}: the daemon would follow {spec} by remounting, which the model does not do; expected a policy \
-                 that it carries out itself, such as judicious or lazy+reuse"
-            )),
-            LiveUse::Unsuited => Err(format!("{text}: no stock host can follow {spec}")),
-        }
-    }
-}
 
 /// The days of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::result::Cell;
-use crate::policy::Ledger;
+use crate::policy::{Ledger, PolicyId};
 use crate::units::SimDuration;
-
-/// The policy that savings are counted against.
-pub const WITHOUT_TRIM: &str = "off";
 
 /// The ledger of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,7 +40,7 @@ pub fn compare_with_off(cells: &mut [Cell]) {
     let copied = |c: &Cell| c.device_stats.as_ref().map(|d| d.gc_units_copied);
     let without: Vec<_> = cells
         .iter()
-        .filter(|c| c.policy == WITHOUT_TRIM)
+        .filter(|c| c.policy == PolicyId::OFF)
         .map(|c| (c.device.clone(), c.rep, copied(c), c.measured_ns()))
         .collect();
     for cell in cells {

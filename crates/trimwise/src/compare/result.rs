@@ -2,15 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::apply::Apply;
 use super::days::DaysFigures;
 pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
 use super::ledger::CellLedger;
 use super::why::Endurance;
+use crate::policy::PolicyId;
 use crate::ssd::{LinkKind, SsdConfig};
+use crate::trace::replay::PaceKind;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;
@@ -25,10 +29,10 @@ use crate::workload::timed::{Timed, Timing};
 pub struct Cell {
     /// The device profile's name; the path of a real directory's mount otherwise.
     pub device: String,
-    /// The policy as written on the command line; on a real directory, the mount's option (`discard`, `nodiscard`).
-    pub policy: String,
-    /// `model`, `kernel:VERSION:FS[:OPTIONS]` or `dir:PATH`.
-    pub target: String,
+    /// The policy; on a real directory, the mount's option (`discard`, `nodiscard`).
+    pub policy: PolicyId,
+    /// Where it ran.
+    pub target: Target,
     /// Repetition, from 0.
     pub rep: u32,
     /// Duration of the workload; if it times one operation, up to the end of that. Spread over days, the time that its
@@ -94,11 +98,61 @@ pub struct CellId {
     /// The device.
     pub device: String,
     /// The policy.
-    pub policy: String,
+    pub policy: PolicyId,
     /// Where it ran.
-    pub target: String,
+    pub target: Target,
     /// Repetition.
     pub rep: u32,
+}
+
+/// Where a cell ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// In the model, in virtual time.
+    #[default]
+    Model,
+    /// On a real kernel and a modelled drive, in virtual time: `VERSION:FS[:MOUNT_OPTIONS]`.
+    Kernel(String),
+    /// In a real directory, in real time.
+    Directory(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model => f.write_str("model"),
+            Self::Kernel(target) => write!(f, "kernel:{target}"),
+            Self::Directory(path) => write!(f, "dir:{path}"),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            _ if text == "model" => Ok(Self::Model),
+            Some(("dir", "")) => Err("names no directory; expected dir:PATH".to_owned()),
+            Some(("dir", path)) => Ok(Self::Directory(path.to_owned())),
+            Some(("kernel", target)) => Ok(Self::Kernel(target.to_owned())),
+            _ => Err("expected `model`, `kernel:VERSION:FS[:MOUNT_OPTIONS]` or `dir:PATH`".to_owned()),
+        }
+    }
+}
+
+impl Serialize for Target {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|e| serde::de::Error::custom(format!("target {text}: {e}")))
+    }
 }
 
 impl Cell {
@@ -172,7 +226,7 @@ impl Cell {
 
     /// Whether time was virtual: then repetitions differ only for named causes.
     pub fn is_in_virtual_time(&self) -> bool {
-        self.target == "model" || self.target.starts_with("kernel:")
+        !matches!(self.target, Target::Directory(_))
     }
 
     /// PostMark's figures, if it was PostMark.
@@ -200,7 +254,7 @@ impl Cell {
             return judged;
         }
         match &self.workload {
-            WorkloadFigures::Replay(figures) if figures.pace == "open" => Measure::MeanLatency,
+            WorkloadFigures::Replay(figures) if figures.pace == PaceKind::Open => Measure::MeanLatency,
             WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) if self.days.is_some() => {
                 Measure::Waiting
             }
@@ -221,7 +275,7 @@ impl Cell {
             return quantile.of(latency);
         }
         match &self.workload {
-            WorkloadFigures::Replay(figures) if figures.pace == "open" => figures.latency_mean_ns,
+            WorkloadFigures::Replay(figures) if figures.pace == PaceKind::Open => figures.latency_mean_ns,
             WorkloadFigures::Postmark(_)
             | WorkloadFigures::Program(_)
             | WorkloadFigures::Replay(_)
@@ -381,7 +435,7 @@ pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The policy to use; `None` if the runs cannot tell.
-    pub policy: Option<String>,
+    pub policy: Option<PolicyId>,
     /// Baseline's median duration over this policy's: above 1 is faster. Over several devices, their geometric mean.
     #[serde(deserialize_with = "number")]
     pub speedup: f64,
@@ -407,7 +461,7 @@ pub struct DeviceVerdict {
     /// The device.
     pub device: String,
     /// The policy to use.
-    pub policy: String,
+    pub policy: PolicyId,
     /// Baseline's median duration over this policy's.
     #[serde(deserialize_with = "number")]
     pub speedup: f64,

@@ -2,23 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::days::Trimmer;
-use crate::compare::ledger::{CellLedger, WITHOUT_TRIM};
-use crate::compare::result::{Cell, DeviceFigures, Measure};
+use crate::compare::ledger::CellLedger;
+use crate::compare::result::{Cell, DeviceFigures, Measure, Target};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
-use crate::policy::PolicySpec;
+use crate::policy::{PolicyId, PolicySpec};
 
-/// The policy that is the bound of all others.
-pub const BOUND: &str = "ideal";
-
-/// Values by name, in the order in which the names came.
-type Named<'a, T> = Vec<(&'a str, T)>;
+/// Values by key, in the order in which the keys came.
+type Keyed<'a, K, T> = Vec<(&'a K, T)>;
 
 /// All cells of a comparison, by device and policy in order of appearance.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
     /// The policy that others are compared with: `off` if it ran, else the first.
-    pub baseline: String,
+    pub baseline: PolicyId,
     /// The figure by which policies are judged.
     pub measure: Measure,
     /// One entry for each device.
@@ -37,8 +33,8 @@ pub struct DeviceSummary<'a> {
 /// The repetitions of one policy on one device.
 #[derive(Clone, Debug)]
 pub struct PolicySummary<'a> {
-    /// The policy's name.
-    pub policy: &'a str,
+    /// The policy.
+    pub policy: &'a PolicyId,
     /// Whether it is only a bound that no host can use.
     pub bound: bool,
     /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
@@ -51,7 +47,7 @@ pub struct PolicySummary<'a> {
     pub time_s: Sample,
     /// Compared with the baseline; `None` for the baseline itself, or where it did not run.
     pub versus_baseline: Option<Comparison>,
-    /// Compared with [`BOUND`]; `None` for the bound itself, or where it did not run.
+    /// Compared with [`PolicyId::IDEAL`]; `None` for the bound itself, or where it did not run.
     pub versus_ideal: Option<Comparison>,
     /// Savings over `off`; `None` where that did not run, or the device does not report.
     pub saved: Option<Saved>,
@@ -69,16 +65,16 @@ pub struct Saved {
 impl<'a> Summary<'a> {
     /// Gathers cells.
     pub fn of(cells: &'a [Cell]) -> Self {
-        let mut devices: Named<Named<Vec<&Cell>>> = Vec::new();
+        let mut devices: Keyed<str, Keyed<PolicyId, Vec<&Cell>>> = Vec::new();
         for cell in cells {
-            let device = entry(&mut devices, &cell.device);
+            let device = entry(&mut devices, &*cell.device);
             entry(device, &cell.policy).push(cell);
         }
         let baseline = cells
             .iter()
-            .find(|c| c.policy == WITHOUT_TRIM)
+            .find(|c| c.policy == PolicyId::OFF)
             .or(cells.first())
-            .map_or_else(|| WITHOUT_TRIM.to_string(), |c| c.policy.clone());
+            .map_or(PolicyId::OFF, |c| c.policy.clone());
         let devices = devices
             .into_iter()
             .map(|(device, policies)| {
@@ -106,21 +102,21 @@ impl<'a> Summary<'a> {
 }
 
 impl<'a> DeviceSummary<'a> {
-    /// Returns the policy of this name, if it ran here.
-    pub fn policy(&self, name: &str) -> Option<&PolicySummary<'a>> {
-        self.policies.iter().find(|p| p.policy == name)
+    /// Returns the figures of this policy, if it ran here.
+    pub fn policy(&self, policy: &PolicyId) -> Option<&PolicySummary<'a>> {
+        self.policies.iter().find(|p| p.policy == policy)
     }
 
-    fn compare(&mut self, baseline: &str) {
-        let time_of = |name: &str| self.policy(name).map(|p| p.time_s.clone());
-        let (of_baseline, of_bound) = (time_of(baseline), time_of(BOUND));
+    fn compare(&mut self, baseline: &PolicyId) {
+        let time_of = |policy: &PolicyId| self.policy(policy).map(|p| p.time_s.clone());
+        let (of_baseline, of_bound) = (time_of(baseline), time_of(&PolicyId::IDEAL));
         let copied = |p: &PolicySummary| p.device_median_of(|d| d.gc_units_copied as f64);
-        let without = self.policy(WITHOUT_TRIM).and_then(|p| Some((p.time_s.median(), copied(p)?)));
+        let without = self.policy(&PolicyId::OFF).and_then(|p| Some((p.time_s.median(), copied(p)?)));
         for p in &mut self.policies {
             if p.policy != baseline {
                 p.versus_baseline = of_baseline.as_ref().map(|b| compare(b, &p.time_s));
             }
-            if p.policy != BOUND {
+            if *p.policy != PolicyId::IDEAL {
                 p.versus_ideal = of_bound.as_ref().map(|b| compare(b, &p.time_s));
             }
             p.saved = without.and_then(|(time_s, gc_units)| {
@@ -131,7 +127,7 @@ impl<'a> DeviceSummary<'a> {
 }
 
 impl<'a> PolicySummary<'a> {
-    fn of(policy: &'a str, runs: Vec<&'a Cell>) -> Option<Self> {
+    fn of(policy: &'a PolicyId, runs: Vec<&'a Cell>) -> Option<Self> {
         let seconds = runs.iter().map(|c| c.measured_ns() as f64 / 1e9).collect();
         // A real directory is never exact, even if two runs take the same nanoseconds; and one run says nothing about
         // another repetition.
@@ -140,13 +136,13 @@ impl<'a> PolicySummary<'a> {
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let time_s = Sample::new(seconds, exact)?;
         // On a real directory the name says what the mount does; it is not a policy.
-        let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
+        let spec = policy.spec().filter(|_| runs.iter().all(|c| c.target == Target::Model));
         // Over days the daemon itself runs, so a policy that needs a changed kernel is only a bound.
         let is_over_days = runs.iter().any(|c| c.days.is_some());
         let is_stock = |p: PolicySpec| p == PolicySpec::OFF || p == PolicySpec::COMMIT || p.batch().is_some();
         let bound = spec.is_some_and(|p| !p.is_usable() || is_over_days && !is_stock(p));
         let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
-        let sweeps = policy.parse::<Trimmer>().is_ok_and(|p| p.sweeps().is_some() || p.is_hosted());
+        let sweeps = policy.known().is_some_and(|p| p.sweeps().is_some() || p.is_hosted());
         let is_untrimmed =
             |c: &&Cell| c.device_stats.as_ref().is_some_and(|device| device.trim_commands == 0);
         let unswept = sweeps && runs.iter().all(is_untrimmed);
@@ -199,7 +195,7 @@ pub struct SummaryRow {
     /// The device.
     pub device: String,
     /// The policy.
-    pub policy: String,
+    pub policy: PolicyId,
     /// Whether it is only a bound that no host can use.
     pub bound: bool,
     /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
@@ -277,7 +273,7 @@ impl SummaryRow {
         };
         Self {
             device: device.to_owned(),
-            policy: p.policy.to_owned(),
+            policy: p.policy.clone(),
             bound: p.bound,
             fills_commands: p.fills_commands,
             reps: p.runs.len(),
@@ -334,7 +330,7 @@ fn same_run(a: &Cell, b: &Cell) -> bool {
 }
 
 /// Returns the value of `key`, appended if it is new.
-fn entry<'l, 'a, T: Default>(list: &'l mut Named<'a, T>, key: &'a str) -> &'l mut T {
+fn entry<'l, 'a, K: PartialEq + ?Sized, T: Default>(list: &'l mut Keyed<'a, K, T>, key: &'a K) -> &'l mut T {
     let index = list.iter().position(|(k, _)| *k == key).unwrap_or_else(|| {
         list.push((key, T::default()));
         list.len() - 1

@@ -9,11 +9,11 @@ use crate::compare::apply::{Apply, apply};
 use crate::compare::choice::{
     SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, choose, fastest, proven, told_apart,
 };
-use crate::compare::days::Trimmer;
-use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Verdict};
+use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Target, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use crate::compare::why::{Causes, Endurance, explain};
+use crate::policy::PolicyId;
 use crate::ssd::LinkKind;
 
 /// Chooses a policy from the cells of a comparison and explains why. `None` if there are no cells.
@@ -27,8 +27,8 @@ pub fn of_summary(summary: &Summary) -> Option<Verdict> {
 }
 
 /// Does the same; among policies that are not told apart from the best, the first of the preferred ones wins.
-pub fn preferring(summary: &Summary, preferred: &[&str]) -> Option<Verdict> {
-    let baseline = summary.baseline.as_str();
+pub fn preferring(summary: &Summary, preferred: &[&PolicyId]) -> Option<Verdict> {
+    let baseline = &summary.baseline;
     if !summary.devices.is_empty() && summary.frees_nothing() {
         return Some(no_verdict());
     }
@@ -71,8 +71,7 @@ fn no_verdict() -> Verdict {
 /// The sentences about policies that had nothing to do in the runs.
 fn unswept_sentence(device: &DeviceSummary) -> String {
     let of = |is_daemon: bool, why: &str| {
-        let unswept =
-            device.policies.iter().filter(|p| p.unswept && Trimmer::is_daemon(p.policy) == is_daemon);
+        let unswept = device.policies.iter().filter(|p| p.unswept && p.policy.is_daemon() == is_daemon);
         let unswept: Vec<String> = unswept.map(|p| format!("`{}`", p.policy)).collect();
         (!unswept.is_empty()).then(|| format!("No verdict on {}: {why}.", unswept.join(" and ")))
     };
@@ -82,8 +81,8 @@ fn unswept_sentence(device: &DeviceSummary) -> String {
 
 fn device_verdict(
     device: &DeviceSummary,
-    baseline: &str,
-    preferred: &[&str],
+    baseline: &PolicyId,
+    preferred: &[&PolicyId],
     measure: Measure,
 ) -> Option<DeviceVerdict> {
     let choice = choose(device, preferred)?;
@@ -102,7 +101,7 @@ fn device_verdict(
     let text = sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
     Some(DeviceVerdict {
         device: device.device.to_string(),
-        policy: chosen.policy.to_string(),
+        policy: chosen.policy.clone(),
         speedup,
         low,
         high,
@@ -116,7 +115,7 @@ fn device_verdict(
 }
 
 /// Explains the difference that the sentence on speed states, and says what the drive endures.
-fn why(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
+fn why(device: &DeviceSummary, chosen: &PolicySummary, baseline: &PolicyId) -> String {
     let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
     let base = device.policy(baseline);
     let compared = other.and_then(|p| Some((p.policy, Causes::of(p)?))).zip(base.and_then(Causes::of));
@@ -131,9 +130,9 @@ fn why(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String
 }
 
 /// The steps that apply a policy to these devices. A real directory's policy is the mount's own option.
-fn applied(devices: &[DeviceSummary], policy: &str) -> Vec<Apply> {
+fn applied(devices: &[DeviceSummary], policy: &PolicyId) -> Vec<Apply> {
     let mut runs = devices.iter().filter_map(|d| d.policies.first()?.runs.first());
-    if runs.clone().any(|run| run.target.starts_with("dir:")) {
+    if runs.clone().any(|run| matches!(run.target, Target::Directory(_))) {
         return Vec::new();
     }
     // One that cannot take filled commands decides for all.
@@ -153,14 +152,14 @@ fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySu
 }
 
 /// The fastest of the other usable policies, with which a recommended baseline is compared.
-fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s PolicySummary<'a>> {
+fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &PolicyId) -> Option<&'s PolicySummary<'a>> {
     fastest(device.policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != baseline))
 }
 
 fn speed_sentence(
     device: &DeviceSummary,
     chosen: &PolicySummary,
-    baseline: &str,
+    baseline: &PolicyId,
     measure: Measure,
 ) -> String {
     let name = chosen.policy;
@@ -270,7 +269,7 @@ fn evidence(c: &Comparison, inverse: bool) -> String {
     )
 }
 
-fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
+fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &PolicyId) -> String {
     // The subject is the policy that is not the baseline, whichever was chosen.
     let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
     let base = device.policy(baseline);
@@ -318,10 +317,10 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str)
 
 /// The verdict over several devices; `None` if the baseline did not run on all of them.
 fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
-    let baseline = summary.baseline.as_str();
+    let baseline = &summary.baseline;
     let devices = &summary.devices;
     devices.iter().all(|d| d.policy(baseline).is_some()).then_some(())?;
-    let mut best = (baseline.to_string(), Means { ratio: 1.0, low: 1.0, high: 1.0 });
+    let mut best = (baseline, Means { ratio: 1.0, low: 1.0, high: 1.0 });
     for p in devices[0].policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != baseline) {
         let comparisons: Option<Vec<Comparison>> =
             devices.iter().map(|d| d.policy(p.policy).and_then(|p| p.versus_baseline)).collect();
@@ -329,11 +328,11 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
         let means = Means::of(&comparisons);
         let better_than_nothing = means.ratio > 1.0 + SPEED_INDIFFERENCE && means.low > 1.0;
         if better_than_nothing && means.ratio > best.1.ratio {
-            best = (p.policy.to_string(), means);
+            best = (p.policy, means);
         }
     }
     let (policy, means) = best;
-    let agreeing = per_device.iter().filter(|v| v.policy == policy).count();
+    let agreeing = per_device.iter().filter(|v| v.policy == *policy).count();
     let agreement = if agreeing == per_device.len() {
         "the choice on each of them".to_string()
     } else {
@@ -354,7 +353,7 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
         )
     };
     let lives: Option<Vec<f64>> =
-        devices.iter().map(|d| life_time(d, d.policy(baseline)?, d.policy(&policy)?)).collect();
+        devices.iter().map(|d| life_time(d, d.policy(baseline)?, d.policy(policy)?)).collect();
     let life = match lives {
         _ if policy == baseline => "Life time: unchanged.".to_string(),
         Some(lives) => format!("Life time: {} as long (geometric mean).", times(geometric_mean(&lives))),
@@ -366,14 +365,14 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
         low: means.low,
         high: means.high,
         text: format!("{speed} {life}"),
-        why: overall_why(devices, &policy, baseline),
-        apply: applied(devices, &policy),
+        why: overall_why(devices, policy, baseline),
+        apply: applied(devices, policy),
         per_device: Vec::new(),
     })
 }
 
 /// Explains the difference with the sums over all devices; empty if the baseline is kept.
-fn overall_why(devices: &[DeviceSummary], policy: &str, baseline: &str) -> String {
+fn overall_why(devices: &[DeviceSummary], policy: &PolicyId, baseline: &PolicyId) -> String {
     let causes = Causes::sum(devices, policy).zip(Causes::sum(devices, baseline));
     causes.filter(|_| policy != baseline).map_or_else(String::new, |(of_policy, of_baseline)| {
         format!("Summed over the devices: {}", explain((policy, &of_policy), (baseline, &of_baseline)))

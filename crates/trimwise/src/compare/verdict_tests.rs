@@ -10,7 +10,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
     Cell {
         device: device.into(),
         policy: policy.into(),
-        target: "model".into(),
+        target: Target::Model,
         rep,
         duration_ns: (seconds * 1e9) as u64,
         days: None,
@@ -85,7 +85,7 @@ fn the_fastest_usable_policy_wins_and_the_bound_is_only_shown() {
     let cells = [noisy("d", "off", 20.0, 200), noisy("d", "commit", 10.0, 100), noisy("d", "ideal", 5.0, 50)]
         .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("commit"));
+    assert_eq!(v.policy, Some("commit".into()));
     assert!((v.speedup - 2.0).abs() < 1e-9 && v.low < 2.0 && v.high > 2.0, "{v:?}");
     assert_eq!(v.per_device[0].life_time, Some(2.0));
     assert_eq!(
@@ -100,7 +100,7 @@ fn the_fastest_usable_policy_wins_and_the_bound_is_only_shown() {
 fn a_slower_policy_leaves_the_baseline_and_says_what_it_would_cost() {
     let cells = [exact("d", "off", 10.0, 1000), exact("d", "commit", 120.0, 1250)].concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!((v.policy.as_deref(), v.speedup, v.low, v.high), (Some("off"), 1.0, 1.0, 1.0));
+    assert_eq!((v.policy.clone(), v.speedup, v.low, v.high), (Some("off".into()), 1.0, 1.0, 1.0));
     assert_eq!(
         v.text,
         "Keep `off`: with `commit` the run takes 12.0 times as long (exact: +1100.0 % in time). Life time: 1,250 \
@@ -126,12 +126,12 @@ fn without_a_difference_in_speed_the_gentler_policy_wins_and_without_any_the_bas
     let shifted: Vec<Cell> =
         (0..6).map(|r| cell("d", "commit", r, 10.05 + 0.1 * f64::from(r), 500)).collect();
     let v = verdict(&[noisy("d", "off", 10.0, 1000), shifted].concat()).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("commit"));
+    assert_eq!(v.policy, Some("commit".into()));
     assert!(v.text.contains("not for its speed, which shows no significant difference (~)"), "{}", v.text);
     assert!(!v.per_device[0].significant);
 
     let v = verdict(&[exact("d", "commit", 9.999, 1000), exact("d", "off", 10.0, 1001)].concat()).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("off"), "one tenth of a per mille is no reason to change anything");
+    assert_eq!(v.policy, Some("off".into()), "one tenth of a per mille is no reason to change anything");
     assert!(v.text.contains("makes no difference that matters"), "{}", v.text);
 }
 
@@ -140,7 +140,7 @@ fn with_too_few_repetitions_medians_decide_and_the_verdict_says_that_nothing_is_
     let runs = |policy, seconds: f64| (0..2).map(move |r| cell("d", policy, r, seconds + f64::from(r), 100));
     let cells: Vec<Cell> = runs("off", 20.0).chain(runs("commit", 10.0)).chain(runs("ideal", 9.0)).collect();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("commit"));
+    assert_eq!(v.policy, Some("commit".into()));
     assert!(!v.per_device[0].significant);
     let words = "Use `commit`: it is 1.95 times as fast as `off`, which so few repetitions cannot prove (~; 66 % interval";
     assert!(v.text.starts_with(words), "{}", v.text);
@@ -148,7 +148,7 @@ fn with_too_few_repetitions_medians_decide_and_the_verdict_says_that_nothing_is_
     // The other way round nothing speaks for a change.
     let cells: Vec<Cell> = runs("off", 10.0).chain(runs("commit", 20.0)).collect();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("off"));
+    assert_eq!(v.policy, Some("off".into()));
     let words = "Keep `off`: with `commit` the run takes 1.95 times as long, which so few repetitions cannot prove (~; 66 %";
     assert!(v.text.starts_with(words), "{}", v.text);
     let cells: Vec<Cell> = runs("off", 10.0).chain(runs("commit", 10.01)).collect();
@@ -171,7 +171,7 @@ fn three(policy: &str, seconds: f64, erases: u64) -> Vec<Cell> {
 fn regression_of_policies_that_differ_in_nothing_the_lowest_median_is_used_not_the_first() {
     let cells = [three("off", 20.0, 500), three("lazy", 15.0, 344), three("judicious", 14.94, 344)].concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("judicious"));
+    assert_eq!(v.policy, Some("judicious".into()));
     let words = "`lazy` cannot be told apart from `judicious`, which has the lower median.";
     assert!(v.text.contains(words), "{}", v.text);
 
@@ -184,7 +184,7 @@ fn regression_of_policies_that_differ_in_nothing_the_lowest_median_is_used_not_t
     ]
     .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("judicious"));
+    assert_eq!(v.policy, Some("judicious".into()));
     let words = "`zfs` and `lazy` cannot be told apart from `judicious`, which has the lowest median.";
     assert!(v.text.contains(words), "{}", v.text);
 }
@@ -199,10 +199,10 @@ fn wear_decides_only_where_it_is_told_apart_and_before_the_median() {
     };
     let off = || noisy("d", "off", 20.0, 900);
     let v = verdict(&[off(), wearing("lazy", 15.1, 340), wearing("judicious", 15.0, 350)].concat()).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("judicious"), "{}", v.text);
+    assert_eq!(v.policy, Some("judicious".into()), "{}", v.text);
     // Twice the erases are no accident.
     let v = verdict(&[off(), wearing("lazy", 15.1, 340), wearing("judicious", 15.0, 680)].concat()).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("lazy"));
+    assert_eq!(v.policy, Some("lazy".into()));
     let words = "`judicious` is as fast, as far as this can tell, but wears the flash more.";
     assert!(v.text.contains(words), "{}", v.text);
 }
@@ -222,7 +222,7 @@ fn a_workload_that_times_one_operation_is_judged_by_that() {
         exact("d", policy, 4.0, 10).into_iter().map(run).collect()
     };
     let v = verdict(&[timed("commit", 800), timed("lazy", 8)].concat()).unwrap();
-    assert_eq!((v.policy.as_deref(), v.speedup), (Some("lazy"), 100.0));
+    assert_eq!((v.policy.clone(), v.speedup), (Some("lazy".into()), 100.0));
     assert!(v.text.starts_with("Use `lazy`: its fsync is 100 times as fast as with `commit`"), "{}", v.text);
 }
 
@@ -248,14 +248,33 @@ fn a_run_that_wrote_nothing_says_nothing_about_life_time() {
 }
 
 #[test]
+fn regression_an_own_policy_is_not_taken_for_a_built_in_one_of_its_name() {
+    let own = |name: &str, seconds: f64| {
+        let mut cells = exact("d", "x", seconds, 100);
+        cells.iter_mut().for_each(|cell| cell.policy = PolicyId::Named(name.into()));
+        cells
+    };
+    for name in ["ideal", "commit", "off", "trimwised"] {
+        let cells = [exact("d", "off", 10.0, 100), own(name, 5.0)].concat();
+        let summary = Summary::of(&cells);
+        assert_eq!(summary.baseline, PolicyId::OFF);
+        assert!(!summary.devices[0].policies[1].bound);
+        let v = verdict(&cells).unwrap();
+        assert_eq!(v.policy, Some(PolicyId::Named(name.into())), "{}", v.text);
+        assert!(v.apply.is_empty(), "how to set an own policy is not known: {:?}", v.apply);
+        assert!(v.text.starts_with(&format!("Use `own:{name}`")), "{}", v.text);
+    }
+}
+
+#[test]
 fn a_real_directory_is_never_exact_and_knows_no_life_time() {
     let mut c = cell("/mnt", "discard", 0, 10.0, 0);
-    c.target = "dir:/mnt".into();
+    c.target = Target::Directory("/mnt".into());
     c.device_stats = None;
     let cells = [c];
     assert!(!Summary::of(&cells).devices[0].policies[0].time_s.is_exact());
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("discard"));
+    assert_eq!(v.policy, Some("discard".into()));
     assert!(v.text.contains("no other usable policy") && v.text.contains("real directory"), "{}", v.text);
 }
 
@@ -275,9 +294,9 @@ fn over_devices_ratios_multiply_so_that_opposite_ones_cancel() {
     ]
     .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!((v.policy.as_deref(), v.speedup), (Some("off"), 1.0));
-    assert_eq!(v.per_device[0].policy, "commit");
-    assert_eq!(v.per_device[1].policy, "off");
+    assert_eq!((v.policy.clone(), v.speedup), (Some("off".into()), 1.0));
+    assert_eq!(v.per_device[0].policy, "commit".into());
+    assert_eq!(v.per_device[1].policy, "off".into());
     assert!(v.text.starts_with("Over all 2 devices: keep `off`"), "{}", v.text);
     assert!(v.text.contains("the choice on 1 of them"), "{}", v.text);
 }
@@ -292,7 +311,7 @@ fn over_devices_the_best_geometric_mean_wins() {
     ]
     .concat();
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("commit"));
+    assert_eq!(v.policy, Some("commit".into()));
     assert!((v.speedup - 4.0).abs() < 1e-12, "{}", v.speedup);
     assert!(v.text.contains("4.00 times as fast") && v.text.contains("2.00 times as long"), "{}", v.text);
 }
@@ -305,7 +324,7 @@ fn over_devices_the_first_policy_wins_if_a_later_one_is_slower() {
             .concat()
     };
     let v = verdict(&[on("a"), on("b")].concat()).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("commit"), "{}", v.text);
+    assert_eq!(v.policy, Some("commit".into()), "{}", v.text);
 }
 
 /// One percent faster on average, which is more than anyone would overlook; but it may be none.
@@ -313,7 +332,7 @@ fn over_devices_the_first_policy_wins_if_a_later_one_is_slower() {
 fn over_devices_a_gain_that_may_be_none_changes_nothing() {
     let on = |device| [noisy(device, "off", 10.1, 100), noisy(device, "commit", 10.0, 100)].concat();
     let v = verdict(&[on("a"), on("b")].concat()).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("off"), "{}", v.text);
+    assert_eq!(v.policy, Some("off".into()), "{}", v.text);
 }
 
 #[test]
@@ -352,10 +371,10 @@ fn runs_that_freed_nothing_give_no_verdict() {
     let mut cells = [cell("a", "off", 0, 10.0, 5), cell("a", "commit", 0, 5.0, 5)];
     with_ledger(&mut cells, 0);
     let v = verdict(&cells).unwrap();
-    assert_eq!((v.policy, v.per_device.len()), (None, 0));
+    assert_eq!((v.policy.clone(), v.per_device.len()), (None, 0));
     assert!(v.text.starts_with("No verdict: the workload freed nothing that was committed"), "{}", v.text);
     with_ledger(&mut cells, 1);
-    assert_eq!(verdict(&cells).unwrap().policy.as_deref(), Some("commit"));
+    assert_eq!(verdict(&cells).unwrap().policy, Some("commit".into()));
 }
 
 #[test]
@@ -364,14 +383,14 @@ fn a_policy_none_of_whose_sweeps_fell_into_the_run_is_not_judged() {
         [cell("a", "off", 0, 10.0, 5), cell("a", "batch:1w", 0, 5.0, 5), cell("a", "lazy", 0, 9.0, 5)];
     let trims = |cell: &mut Cell, n| cell.device_stats.as_mut().unwrap().trim_commands = n;
     cells.iter_mut().for_each(|cell| trims(cell, 1));
-    assert_eq!(verdict(&cells).unwrap().policy.as_deref(), Some("batch:1w"));
+    assert_eq!(verdict(&cells).unwrap().policy, Some("batch:1w".into()));
     trims(&mut cells[1], 0);
     let v = verdict(&cells).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("lazy"));
+    assert_eq!(v.policy, Some("lazy".into()));
     assert!(v.text.contains("No verdict on `batch:1w`: none of its sweeps fell into the run."), "{}", v.text);
     // Alone with the baseline it is no alternative either.
     let v = verdict(&cells[..2]).unwrap();
-    assert_eq!(v.policy.as_deref(), Some("off"));
+    assert_eq!(v.policy, Some("off".into()));
     assert!(v.text.contains("no other usable policy"), "{}", v.text);
 }
 
@@ -386,7 +405,7 @@ fn policies_can_be_judged_by_a_latency() {
         cell.judge_by("p99:fsync".parse().unwrap()).unwrap();
     }
     let v = verdict(&cells).unwrap();
-    assert_eq!((v.policy.as_deref(), v.speedup), (Some("commit"), 4.0));
+    assert_eq!((v.policy.clone(), v.speedup), (Some("commit".into()), 4.0));
     assert!(v.text.contains("its p99 of fsync is 4.00 times as fast as with `off`"), "{}", v.text);
     let error = cells[0].judge_by("max:read".parse().unwrap()).unwrap_err();
     assert_eq!(error, "the workload has no latency of read; it recorded fsync");

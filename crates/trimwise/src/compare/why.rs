@@ -4,6 +4,7 @@
 
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 use crate::compare::verdict::{factor, seconds, thousands};
+use crate::policy::PolicyId;
 use crate::units::{Bytes, UNIT_BYTES};
 
 /// Smallest share that explains something: of the run for times, of the flash's writes for copies.
@@ -71,7 +72,7 @@ impl Causes {
     }
 
     /// The sums over several devices, in their order; `None` if the policy did not run on one of them.
-    pub fn sum(devices: &[DeviceSummary], policy: &str) -> Option<Self> {
+    pub fn sum(devices: &[DeviceSummary], policy: &PolicyId) -> Option<Self> {
         devices.iter().try_fold(Self::default(), |sum, device| {
             let one = Self::of(device.policy(policy)?)?;
             Some(Self {
@@ -89,13 +90,13 @@ impl Causes {
 }
 
 /// Explains how `policy` differs from `baseline`: each a name and its causes.
-pub fn explain(policy: (&str, &Causes), baseline: (&str, &Causes)) -> String {
+pub fn explain(policy: (&PolicyId, &Causes), baseline: (&PolicyId, &Causes)) -> String {
     let sentences = [trims(policy), trims(baseline), copies(policy, baseline), device_time(policy, baseline)];
     sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// What its TRIMs cost; empty if it sent none.
-fn trims((name, causes): (&str, &Causes)) -> String {
+fn trims((name, causes): (&PolicyId, &Causes)) -> String {
     if causes.trim_commands == 0.0 {
         return String::new();
     }
@@ -114,7 +115,7 @@ fn trims((name, causes): (&str, &Causes)) -> String {
 }
 
 /// What collection and folding copied less or more; empty if that makes no difference that matters.
-fn copies((name, policy): (&str, &Causes), (_, baseline): (&str, &Causes)) -> String {
+fn copies((name, policy): (&PolicyId, &Causes), (_, baseline): (&PolicyId, &Causes)) -> String {
     let parts = [
         ("garbage collection", policy.gc_units, baseline.gc_units),
         ("folding of the SLC cache", policy.folded_units, baseline.folded_units),
@@ -138,7 +139,7 @@ fn copies((name, policy): (&str, &Causes), (_, baseline): (&str, &Causes)) -> St
 }
 
 /// The largest differences in device time.
-fn device_time((name, policy): (&str, &Causes), (other, baseline): (&str, &Causes)) -> String {
+fn device_time((name, policy): (&PolicyId, &Causes), (other, baseline): (&PolicyId, &Causes)) -> String {
     let mut causes: Vec<(&str, f64, f64)> = CAUSES
         .iter()
         .zip(policy.busy_s.iter().zip(baseline.busy_s))
@@ -215,11 +216,11 @@ impl Endurance {
     }
 
     /// The sentence about a policy, and about the baseline if that is another.
-    pub fn sentence(self, name: &str, baseline: Option<(&str, Self)>) -> String {
+    pub fn sentence(self, policy: &PolicyId, baseline: Option<(&PolicyId, Self)>) -> String {
         let tbw = |e: Self| format!("{} TB written", factor(e.tbw));
-        let mut text = format!("Endurance: {} with `{name}`", tbw(self));
-        if let Some((name, other)) = baseline {
-            text += &format!(", {} with `{name}`", tbw(other));
+        let mut text = format!("Endurance: {} with `{policy}`", tbw(self));
+        if let Some((policy, other)) = baseline {
+            text += &format!(", {} with `{policy}`", tbw(other));
         }
         let assumed = if self.assumed { ", assumed" } else { "" };
         text += &format!(" ({} P/E cycles{assumed})", thousands(f64::from(self.pe_cycles)));
@@ -273,7 +274,7 @@ mod tests {
     #[test]
     fn cost_savings_and_the_largest_differences_are_named() {
         assert_eq!(
-            explain(("lazy", &better()), ("off", &baseline())),
+            explain((&"lazy".into(), &better()), (&"off".into(), &baseline())),
             "The 1,234 TRIM commands of `lazy` took 5.00 s of device time, 10 % of its run. With `lazy`, garbage \
              collection copied 5.7 GiB less (75 %). Device time with `lazy`, summed over dies and channels: 45.00 s \
              less for programming copies (45 % of the run of `off`), 7.50 s less for erasing (7.5 %), 3.00 s more \
@@ -284,7 +285,7 @@ mod tests {
     #[test]
     fn the_share_of_trims_that_outlast_the_run_is_that_of_the_ledger() {
         let late = Causes { trimmed_s: 62.5, ..better() };
-        let text = explain(("lazy", &late), ("off", &baseline()));
+        let text = explain((&"lazy".into(), &late), (&"off".into(), &baseline()));
         let said = "The 1,234 TRIM commands of `lazy` took 5.00 s of device time, 8 % of the time until the last was done.";
         assert!(text.starts_with(said), "{text}");
     }
@@ -293,7 +294,7 @@ mod tests {
     fn folding_that_a_policy_saved_is_named() {
         let policy = Causes { folded_units: 250_000.0, trim_commands: 1.0, trim_s: 0.1, ..baseline() };
         assert_eq!(
-            explain(("lazy", &policy), ("off", &baseline())),
+            explain((&"lazy".into(), &policy), (&"off".into(), &baseline())),
             "The only TRIM command of `lazy` cost little: 100.00 ms of device time. With `lazy`, folding of the SLC \
              cache copied 976.6 MiB less (50 %). No cause of device time besides TRIM differs from `off` by more \
              than 2 % of the run."
@@ -306,7 +307,7 @@ mod tests {
         policy.busy_s[7] += 1.9;
         policy.gc_units += 50_000.0;
         assert_eq!(
-            explain(("lazy", &policy), ("off", &baseline())),
+            explain((&"lazy".into(), &policy), (&"off".into(), &baseline())),
             "No cause of device time differs from `off` by more than 2 % of the run."
         );
     }
@@ -316,19 +317,22 @@ mod tests {
         let one =
             Endurance { tbw: 150.0, years: Some(2.5), pe_cycles: 600, assumed: false, is_spread: false };
         assert_eq!(
-            one.sentence("off", None),
+            one.sentence(&"off".into(), None),
             "Endurance: 150 TB written with `off` (600 P/E cycles); this workload without a pause takes 2.50 years to \
              write that."
         );
         let [half, none] =
             [Some(0.5), None].map(|years| Endurance { tbw: 20.0, years, assumed: true, ..one });
         assert_eq!(
-            half.sentence("lazy", Some(("off", Endurance { years: Some(0.001), tbw: 5.0, ..half }))),
+            half.sentence(
+                &"lazy".into(),
+                Some((&PolicyId::OFF, Endurance { years: Some(0.001), tbw: 5.0, ..half }))
+            ),
             "Endurance: 20.0 TB written with `lazy`, 5.00 TB written with `off` (600 P/E cycles, assumed); this \
              workload without a pause takes 183 days and 8.77 hours to write that."
         );
         assert_eq!(
-            none.sentence("off", None),
+            none.sentence(&"off".into(), None),
             "Endurance: 20.0 TB written with `off` (600 P/E cycles, assumed)."
         );
     }

@@ -24,6 +24,7 @@ mod f2fs;
 mod governor;
 mod host;
 mod ideal;
+mod identity;
 mod judicious;
 mod kernel;
 mod lazy;
@@ -41,6 +42,8 @@ pub use governor::{
     Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
 };
 pub use host::{HostedPolicy, InCommit, PolicyHost, TrimCommand};
+pub(crate) use identity::DAEMON;
+pub use identity::{PolicyId, Trimmer};
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};

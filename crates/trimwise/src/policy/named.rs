@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Governor, PolicySpec};
+use super::{Governor, PolicyId, PolicySpec};
 
 /// A policy as runs take it: a name, and governors in their initial state.
 ///
@@ -33,14 +33,24 @@ use super::{Governor, PolicySpec};
 /// ```
 #[derive(Clone)]
 pub struct Policy {
-    name: Arc<str>,
+    id: PolicyId,
     make: Arc<dyn Fn() -> Box<dyn Governor> + Send + Sync>,
 }
 
 impl Policy {
-    /// Names a policy; `make` returns a governor in its initial state.
+    /// Names a policy; `make` returns a governor in its initial state. The name may be that of a built-in policy: the two
+    /// are told apart.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Governor> + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), make: Arc::new(make) }
+        Self::of(PolicyId::Named(name.into()), make)
+    }
+
+    pub(super) fn of(id: PolicyId, make: impl Fn() -> Box<dyn Governor> + Send + Sync + 'static) -> Self {
+        Self { id, make: Arc::new(make) }
+    }
+
+    /// Returns which policy it is.
+    pub fn id(&self) -> &PolicyId {
+        &self.id
     }
 
     /// A governor in its initial state.
@@ -51,18 +61,18 @@ impl Policy {
 
 impl From<PolicySpec> for Policy {
     fn from(spec: PolicySpec) -> Self {
-        Self::new(&spec.to_string(), move || spec.governor())
+        Self::of(spec.into(), move || spec.governor())
     }
 }
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.name)
+        self.id.fmt(f)
     }
 }
 
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Policy({})", self.name)
+        write!(f, "Policy({})", self.id)
     }
 }

@@ -36,14 +36,14 @@ pub(super) use self::aim::Aim;
 pub use self::aim::{Addresses, DeviceChoice};
 use self::course::{Begin, Replay, Replayed};
 pub use self::error::ReplayError;
-pub use self::figures::{Knows, ReplayFigures};
+pub use self::figures::{Knows, PaceKind, ReplayFigures};
 use super::hosted::Hosted;
 use super::{Event, Record, RequestKind, Source, TraceError};
 use crate::block::Port;
 use crate::compare::cell::SETTLING;
 use crate::compare::gauge::device_figures;
 use crate::compare::ledger::CellLedger;
-use crate::compare::result::{Cell, CellId, DriveFacts, QUANTILES, WorkloadFigures};
+use crate::compare::result::{Cell, CellId, DriveFacts, QUANTILES, Target, WorkloadFigures};
 use crate::content::{Content, ContentClass};
 use crate::policy::{LinuxVersion, Policy};
 use crate::ssd::{Drive, Faults, SsdConfig};
@@ -191,7 +191,7 @@ impl PreparedDrive {
         let port = &mut self.port;
         // What the drive collects while it rests is not the trace's.
         port.catch_up(begin);
-        let policy = spec.policy.to_string();
+        let policy = spec.policy.id().clone();
         let hosted = Hosted::new(spec.policy.governor(), spec.linux.discard(), port, begin);
         let mut replay = Replay::new(hosted, &policy, spec.options, begin);
         replay.run(source, on_records)?;
@@ -207,7 +207,7 @@ impl PreparedDrive {
         } = replayed;
         let (stats, ledger) = (ssd.stats().since(&stats), ledger.since(&before));
         let (duration, timeline) = (replayed.end.since(at), replayed.timeline);
-        let id = CellId { device: spec.device.clone(), policy, target: "model".to_owned(), rep: spec.rep };
+        let id = CellId { device: spec.device.clone(), policy, target: Target::Model, rep: spec.rep };
         let kinds = RequestKind::ALL.into_iter().filter(|kind| latencies.has(*kind));
         Ok(Cell {
             device_stats: Some(device_figures(&stats, ssd.wear(), stale, timeline)),

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_steps_that_are_left_name_the_mount_and_write_nothing_again() {
-        let all = apply("set:40:90", None);
+        let all = apply(&"set:40:90".into(), None);
         let written = Written { file: "x".into(), text: String::new(), notes: Vec::new() };
         let commands =
             |steps: Vec<Apply>| steps.into_iter().flat_map(|step| step.commands).collect::<Vec<_>>();

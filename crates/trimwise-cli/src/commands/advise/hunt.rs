@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::{Candidate, Job, LeftOut, Means, Observation, Place, REPS_MAX, Rounds, Search, Space};
-use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::{Cell, Measure};
 use trimwise::fs::layout::FormatOptions;
-use trimwise::policy::PolicySpec;
+use trimwise::policy::Trimmer;
+use trimwise::policy::{PolicyId, PolicySpec};
 use trimwise::units::SimDuration;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
@@ -79,7 +79,7 @@ pub struct Runs {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tried {
     /// The policy.
-    pub policy: String,
+    pub policy: PolicyId,
     /// What it takes to apply it.
     pub means: Means,
     /// Its settings.
@@ -87,7 +87,7 @@ pub struct Tried {
     /// Repetitions of its own.
     pub reps: u32,
     /// The policy whose first run was the same to the last bit, so that it did not run again.
-    pub same_as: Option<String>,
+    pub same_as: Option<PolicyId>,
     /// How much longer it takes than the best, in percent: the median of pairs with the same repetition.
     pub excess_percent: Option<f64>,
 }
@@ -221,11 +221,11 @@ pub fn searched(space: &Space, search: &Search, changed: &Search, run_ns: u64) -
         let Candidate { policy, means, place } = &space.applicable[i];
         let reps = search.seen(i).len() as u32;
         (reps > 0).then(|| Tried {
-            policy: policy.to_string(),
+            policy: (*policy).into(),
             means: *means,
             place: *place,
             reps,
-            same_as: search.same_as(i).map(|other| space.applicable[other].policy.to_string()),
+            same_as: search.same_as(i).map(|other| space.applicable[other].policy.into()),
             excess_percent: best.and_then(|best| search.excess(i, best)).map(|(excess, _)| excess * 100.0),
         })
     };

@@ -16,13 +16,12 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use trimwise::advise::{self, Cost, Difference, Means, Space};
 use trimwise::compare::apply::Apply;
-use trimwise::compare::days::Trimmer;
-use trimwise::compare::ledger::WITHOUT_TRIM;
-use trimwise::compare::result::number;
+use trimwise::compare::result::{Cell, number};
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
 use trimwise::compare::verdict;
-use trimwise::policy::PolicySpec;
+use trimwise::policy::Trimmer;
+use trimwise::policy::{PolicyId, PolicySpec};
 use trimwise_lab::failure::Failure;
 
 use crate::commands::compare::arguments::CompareArguments;
@@ -46,11 +45,11 @@ pub struct Advice {
     /// Whether the user stopped it, or a run failed: then the figures are those of the finished runs.
     partial: bool,
     /// The policy to use; null if the runs cannot tell.
-    policy: Option<String>,
+    policy: Option<PolicyId>,
     /// What it takes to apply it.
     means: Option<Means>,
     /// What the host of `--here` does today, as a policy; null if unknown.
-    today: Option<String>,
+    today: Option<PolicyId>,
     /// Whether the choice of a policy makes a difference at all; null if the runs cannot tell.
     matters: Option<bool>,
     /// The advice in a few sentences.
@@ -80,7 +79,7 @@ pub struct Advice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The baseline.
-    over: String,
+    over: PolicyId,
     /// Its median over that of the policy to use.
     #[serde(deserialize_with = "number")]
     speedup: f64,
@@ -100,7 +99,7 @@ pub struct Gain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// The policy.
-    policy: String,
+    policy: PolicyId,
     /// Its median, in seconds.
     median_s: f64,
     /// How much longer it takes than the policy to use; negative if it is faster.
@@ -113,7 +112,7 @@ pub struct Nearby {
     /// How full.
     utilization_percent: u8,
     /// How much longer each other policy takes there than the policy to use, in percent: medians of pairs.
-    others: Vec<(String, f64)>,
+    others: Vec<(PolicyId, f64)>,
 }
 
 /// Runs the command and returns what to print. `on_signal` installs the handler for Ctrl-C and returns the flag that it
@@ -127,7 +126,7 @@ pub fn run(
         config::check(file, arguments.output.force, &destinations)?;
     }
     let mut arguments = arguments.clone();
-    let plan = on_model::Plan::of(&arguments.compared(vec![WITHOUT_TRIM.to_owned()]))?;
+    let plan = on_model::Plan::of(&arguments.compared(vec![PolicyId::OFF.to_string()]))?;
     if let [(_, device)] = &plan.devices[..]
         && !device.config.trim.is_supported()
     {
@@ -168,7 +167,7 @@ fn advised(
         command: command(arguments, &hunt.plan.settings),
         reps: arguments.reps,
         judge: found.measure.to_string(),
-        baseline: WITHOUT_TRIM.to_owned(),
+        baseline: PolicyId::OFF,
         ..hunt.plan.settings.clone()
     };
     let mut advice = Advice::new(settings, hunt.seed(), found.searched.clone());
@@ -267,7 +266,7 @@ impl Advice {
 
     /// The policy to use.
     fn spec(&self) -> Option<Trimmer> {
-        self.policy.as_ref()?.parse().ok()
+        self.policy.as_ref()?.known()
     }
 
     /// Where the file system of `--here` is mounted.
@@ -279,11 +278,11 @@ impl Advice {
     fn conclude(&mut self, comparison: &mut Comparison, space: &Space) {
         let summary = Summary::of(&comparison.cells);
         let is_over_days = self.settings.days.is_some();
-        self.today = comparison.here.as_ref().and_then(|here| here.today(is_over_days)).map(str::to_owned);
+        self.today = comparison.here.as_ref().and_then(|here| here.today(is_over_days));
         // Of policies that cannot be told apart, what the host has wins, and what it needs no daemon for.
         let by_kernel = space.applicable.iter().filter(|c| c.means == Means::Kernel);
-        let by_kernel: Vec<String> = by_kernel.map(|c| c.policy.to_string()).collect();
-        let preferred: Vec<&str> = self.today.iter().chain(&by_kernel).map(String::as_str).collect();
+        let by_kernel: Vec<PolicyId> = by_kernel.map(|c| c.policy.into()).collect();
+        let preferred: Vec<&PolicyId> = self.today.iter().chain(&by_kernel).collect();
         if let Some(verdict) = verdict::preferring(&summary, &preferred) {
             comparison.verdict = verdict;
         }
@@ -294,9 +293,9 @@ impl Advice {
             self.text.clone_from(&verdict.text);
             return;
         };
-        let is_there = |name: &str| device.policy(name).is_some();
+        let is_there = |policy| device.policy(policy).is_some();
         self.matters = match advise::matters(device, &summary.baseline) {
-            Some(false) if ![WITHOUT_TRIM, "commit"].iter().all(|name| is_there(name)) => None,
+            Some(false) if ![PolicyId::OFF, PolicyId::COMMIT].iter().all(is_there) => None,
             matters => matters,
         };
         self.policy = Some(policy.clone());
@@ -329,11 +328,11 @@ impl Advice {
         self.search.runs.compared += cells.len() as u32;
         self.note(failure);
         let summary = Summary::of(&comparison.cells);
-        let best = summary.devices.first().and_then(|d| d.policy(&policy.to_string()));
+        let best = summary.devices.first().and_then(|d| d.policy(&policy.into()));
         let seconds = cells.iter().map(hunt::seconds).collect();
         let (Some(best), Some(sample)) = (best, Sample::new(seconds, false)) else { return };
         self.changed_kernel = Some(Changed {
-            policy: changed.to_string(),
+            policy: changed.into(),
             median_s: sample.median(),
             time: Difference::of_times(&compare(&sample, &best.time_s)),
         });
@@ -356,14 +355,14 @@ impl Advice {
                 return;
             }
             let of = |policy: &Trimmer| {
-                let name = policy.to_string();
-                cells.iter().filter(move |c| c.policy == name).map(hunt::seconds).collect::<Vec<f64>>()
+                let is_its = |c: &&Cell| c.policy.known() == Some(*policy);
+                cells.iter().filter(is_its).map(hunt::seconds).collect::<Vec<f64>>()
             };
             let best = of(&policy);
             let others = policies[1..].iter().filter_map(|other| {
                 let ratios: Vec<f64> = of(other).iter().zip(&best).map(|(o, b)| o / b).collect();
                 let excess = trimwise::compare::statistics::median(&ratios)? - 1.0;
-                Some((other.to_string(), excess * 100.0))
+                Some(((*other).into(), excess * 100.0))
             });
             let others = others.collect();
             self.nearby.push(Nearby { utilization_percent, others });

@@ -68,11 +68,10 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
         cost_header,
         costs,
         cost_caption: text::cost_caption(advice),
-        chosen: advice.policy.clone(),
-        steps_heading: with_code(&table::steps_heading(
-            advice.policy.as_deref().unwrap_or_default(),
-            &advice.apply,
-        )),
+        chosen: advice.policy.as_ref().map(ToString::to_string),
+        steps_heading: with_code(
+            &advice.policy.as_ref().map_or(String::new(), |p| table::steps_heading(p, &advice.apply)),
+        ),
         steps: advice.apply.iter().map(Step::of).collect(),
         surfaces: Gated::ALL
             .into_iter()

@@ -34,7 +34,7 @@ fn advice_over_days(seconds: Seconds) -> Advice {
 
 /// The same run over days: sweeps and slices have trimmed something.
 fn over_days(mut cell: Cell) -> Cell {
-    let trims = u64::from(cell.policy != "off") * 1000;
+    let trims = u64::from(cell.policy != "off".into()) * 1000;
     cell.device_stats.iter_mut().for_each(|device| device.trim_commands = trims);
     let elapsed_ns = 7 * 86_400_000_000_000;
     Cell { days: Some(DaysFigures { elapsed_ns, slices: trims, ..DaysFigures::default() }), ..cell }
@@ -94,14 +94,16 @@ pub fn gated(policy: &str) -> f64 {
 #[test]
 fn a_policy_of_the_daemon_is_advised_with_its_gain_and_the_cost_of_others() {
     let advice = advice(gated);
-    assert_eq!((advice.policy.as_deref(), advice.means), (Some("set:75:85"), Some(Means::Daemon)));
+    assert_eq!((advice.policy.clone(), advice.means), (Some("set:75:85".into()), Some(Means::Daemon)));
     assert_eq!(advice.matters, Some(true));
     let gain = advice.gain.as_ref().unwrap();
-    assert!(gain.over == "off" && gain.significant && gain.low > 1.3 && gain.high < 1.7, "{gain:?}");
+    assert!(gain.over == PolicyId::OFF && gain.significant && gain.low > 1.3 && gain.high < 1.7, "{gain:?}");
     assert!((gain.speedup - 1.5).abs() < 0.05, "{gain:?}");
-    let cost = advice.costs.iter().find(|cost| cost.policy == "commit").unwrap();
+    let cost = advice.costs.iter().find(|cost| cost.policy == "commit".into()).unwrap();
     assert!((cost.time.percent - 25.0).abs() < 3.0 && cost.time.is_told_apart, "{cost:?}");
-    assert!(advice.costs.iter().all(|cost| cost.policy != "ideal" && cost.policy != "set:75:85"));
+    assert!(
+        advice.costs.iter().all(|cost| cost.policy != "ideal".into() && cost.policy != "set:75:85".into())
+    );
     assert!(advice.search.runs.searched < advice.search.runs.exhaustive / 5);
     let text = text::render(&advice, false);
     assert!(text.lines().all(|line| line.chars().count() <= 100 || line.starts_with("    ")), "{text}");
@@ -120,7 +122,7 @@ fn over_days_the_timer_is_advised_with_what_trimwised_itself_would_cost() {
         "off" => 15.0,
         _ => 12.0,
     });
-    assert_eq!((advice.policy.as_deref(), advice.means), (Some("batch:1w"), Some(Means::Kernel)));
+    assert_eq!((advice.policy.clone(), advice.means), (Some("batch:1w".into()), Some(Means::Kernel)));
     let text = text::render(&advice, true);
     assert!(!text.contains("every commit") && !text.contains("too short"), "{text}");
     assert!(text.contains("systemctl enable --now fstrim.timer"), "{text}");
@@ -141,7 +143,7 @@ fn over_days_trimwised_is_advised_as_it_decides_and_its_configuration_is_left() 
 #[test]
 fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
     let advice = advice(|_| 100.0);
-    assert_eq!((advice.matters, advice.policy.as_deref()), (Some(false), Some("off")));
+    assert_eq!((advice.matters, advice.policy.clone()), (Some(false), Some(PolicyId::OFF)));
     assert!(advice.text.starts_with("It does not matter: of 118 candidates"), "{}", advice.text);
     assert!(advice.apply.is_empty() && advice.gain.is_none());
     let text = text::render(&advice, true);
@@ -156,7 +158,7 @@ fn of_policies_alike_the_one_that_needs_no_daemon_is_advised() {
         "batch:1w" => 80.0,
         _ => 100.0,
     });
-    assert_eq!((advice.policy.as_deref(), advice.means), (Some("batch:1w"), Some(Means::Kernel)));
+    assert_eq!((advice.policy.clone(), advice.means), (Some("batch:1w".into()), Some(Means::Kernel)));
     let words = "`trimwised` cannot be told apart from `batch:1w`, which takes the least change.";
     assert!(advice.text.contains(words), "{}", advice.text);
     let comparison = advice.comparison.as_ref().unwrap();
@@ -174,7 +176,10 @@ fn runs_that_cannot_tell_give_no_advice() {
         let cells = [of("off", 0, reps, spread), of("commit", 1, reps, spread)].concat();
         let summary = Summary::of(&cells);
         let device = &summary.devices[0];
-        (advise::matters(device, "off"), text::not_told(&advise::costs(device, "off"), reps))
+        (
+            advise::matters(device, &PolicyId::OFF),
+            text::not_told(&advise::costs(device, &PolicyId::OFF), reps),
+        )
     };
     let (told, text) = matters(8, 0.08);
     assert_eq!(told, None);
@@ -194,7 +199,7 @@ fn like_off(of: Cell) -> Cell {
 #[test]
 fn a_mount_option_needs_no_daemon() {
     let advice = advice(|policy| if policy == "commit" { 50.0 } else { 100.0 });
-    assert_eq!((advice.policy.as_deref(), advice.means), (Some("commit"), Some(Means::Kernel)));
+    assert_eq!((advice.policy.clone(), advice.means), (Some("commit".into()), Some(Means::Kernel)));
     let text = text::render(&advice, true);
     assert!(text.contains("--apply wrote nothing: the advice is a mount option or a timer"), "{text}");
     assert!(text.contains("mount -o remount,discard MOUNT"), "{text}");

@@ -1,9 +1,9 @@
 //! The text of `advise`: the advice, what other choices cost, the response surface, and the steps that are left.
 
 use trimwise::advise::{Cost, Difference, Gated, Means, NEGLIGIBLE_PERCENT, Place};
-use trimwise::compare::days::Trimmer;
 use trimwise::compare::result::Measure;
 use trimwise::compare::summary::Summary;
+use trimwise::policy::PolicyId;
 
 use super::hunt::{Searched, Tried};
 use super::{Advice, Changed, Nearby};
@@ -166,7 +166,7 @@ pub fn notes(advice: &Advice) -> Vec<String> {
             ),
         });
     }
-    notes.extend(nearby(&advice.nearby, advice.policy.as_deref().unwrap_or_default()));
+    notes.extend(nearby(&advice.nearby, advice.policy.as_ref()));
     if let Some(comparison) = &advice.comparison {
         let summary = Summary::of(&comparison.cells);
         notes.extend(table::notes(comparison, &summary));
@@ -175,7 +175,8 @@ pub fn notes(advice: &Advice) -> Vec<String> {
 }
 
 /// How the choice fares where the file system is fuller or emptier.
-fn nearby(nearby: &[Nearby], policy: &str) -> Option<String> {
+fn nearby(nearby: &[Nearby], policy: Option<&PolicyId>) -> Option<String> {
+    let policy = policy?;
     if nearby.is_empty() {
         return None;
     }
@@ -220,12 +221,12 @@ pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<
     let best = comparison.summary.iter().find(|row| Some(&row.policy) == advice.policy.as_ref());
     let mut rows: Vec<Vec<String>> = Vec::new();
     if let Some(best) = best {
-        let mut row = vec![best.policy.clone(), figures::time(best.median_s)];
+        let mut row = vec![best.policy.to_string(), figures::time(best.median_s)];
         row.extend(std::iter::repeat_n(String::new(), 4));
         rows.push(row);
     }
     for cost in &advice.costs {
-        let mut row = vec![cost.policy.clone(), figures::time(cost.median_s)];
+        let mut row = vec![cost.policy.to_string(), figures::time(cost.median_s)];
         row.extend(difference(Some(&cost.time)));
         row.extend(difference(cost.wear.as_ref()));
         rows.push(row);
@@ -278,7 +279,7 @@ fn surface(searched: &Searched, gated: Gated) -> String {
 pub fn surface_title(searched: &Searched, gated: Gated) -> String {
     let is_here = |tried: &&Tried| matches!(tried.place, Place::Watermarks { .. });
     let tried = searched.candidates.iter().find(is_here);
-    let daemon = if tried.is_some_and(|tried| Trimmer::is_daemon(&tried.policy)) { "trimwised:" } else { "" };
+    let daemon = if tried.is_some_and(|tried| tried.policy.is_daemon()) { "trimwised:" } else { "" };
     format!("{daemon}set:LOW:HIGH{}, percent longer than the best", gated.terms())
 }
 
@@ -340,11 +341,11 @@ pub fn other_rows(searched: &Searched) -> Vec<Vec<String>> {
     let is_other = |tried: &&Tried| !matches!(tried.place, Place::Watermarks { .. });
     let row = |tried: &Tried| {
         vec![
-            tried.policy.clone(),
+            tried.policy.to_string(),
             tried.means.words().to_owned(),
             tried.reps.to_string(),
             tried.excess_percent.map_or(figures::NONE.to_owned(), |p| figures::change(p / 100.0)),
-            tried.same_as.clone().unwrap_or_default(),
+            tried.same_as.as_ref().map_or(String::new(), ToString::to_string),
         ]
     };
     searched.candidates.iter().filter(is_other).map(row).collect()
@@ -393,7 +394,7 @@ fn to_apply(advice: &Advice, wants_config: bool) -> String {
         };
         text += &format!("\n{}", folded(&format!("--apply wrote nothing: {why}."), 0));
     }
-    text + &table::steps(advice.policy.as_deref(), &advice.apply)
+    text + &table::steps(advice.policy.as_ref(), &advice.apply)
 }
 
 fn footer(advice: &Advice) -> String {

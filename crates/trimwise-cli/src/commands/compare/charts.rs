@@ -5,6 +5,7 @@ use trimwise::compare::result::{
 };
 use trimwise::compare::statistics::median;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary};
+use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::Operation;
 use trimwise_lab::plot::Axis;
@@ -65,7 +66,7 @@ impl<'a> Charts<'a> {
 
     /// Each policy of each run with its name and style; the runs of a policy one after the other.
     fn policies(&mut self) -> Vec<(String, Style, &'a PolicySummary<'a>)> {
-        let mut names: Vec<&str> = Vec::new();
+        let mut names: Vec<&PolicyId> = Vec::new();
         for (_, device) in self.runs {
             for p in &device.policies {
                 if !names.contains(&p.policy) {
@@ -77,7 +78,8 @@ impl<'a> Charts<'a> {
         for name in names {
             for (run, (_, device)) in self.runs.iter().enumerate() {
                 let Some(p) = device.policy(name) else { continue };
-                all.push((label(name, self.runs, run), self.styles.in_run(name, self.runs, run), p));
+                let name = name.to_string();
+                all.push((label(&name, self.runs, run), self.styles.in_run(&name, self.runs, run), p));
             }
         }
         all

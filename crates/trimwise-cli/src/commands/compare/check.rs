@@ -4,8 +4,9 @@
 //! memory, seed and repetitions are the model's.
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::result::Cell;
+use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
+use trimwise::policy::{PolicyId, Trimmer};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
@@ -21,8 +22,8 @@ const LIMIT: f64 = 0.03;
 /// What the check found; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
-    /// `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
-    pub target: String,
+    /// A kernel with ext4.
+    pub target: Target,
     /// Which kernel ran; `None` if none did.
     pub kernel: Option<RealKernel>,
     /// Each run on it.
@@ -44,7 +45,7 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The policy.
-    pub policy: String,
+    pub policy: PolicyId,
     /// Why.
     pub reason: String,
 }
@@ -55,9 +56,9 @@ pub struct Contradiction {
     /// The device.
     pub device: String,
     /// The policy.
-    pub policy: String,
+    pub policy: PolicyId,
     /// What it is compared with.
-    pub against: String,
+    pub against: PolicyId,
     /// How much longer the policy takes than the other in the model, in percent.
     pub model_percent: f64,
     /// The same on the kernel.
@@ -82,7 +83,7 @@ pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
 /// A check before it runs.
 pub struct Planned<'a> {
     pub target: &'a KernelTarget,
-    pub policies: Vec<(String, KernelPolicy)>,
+    pub policies: Vec<KernelPolicy>,
     left_out: Vec<LeftOut>,
     /// The kernel, or why there is none.
     pub image: Result<KernelImage, String>,
@@ -92,13 +93,13 @@ impl<'a> Planned<'a> {
     /// Sorts the policies and finds the kernel. A missing kernel is reported at once; the model runs without it.
     pub fn of<'p>(
         target: &'a KernelTarget,
-        policies: impl Iterator<Item = &'p String>,
+        policies: impl Iterator<Item = &'p Trimmer>,
     ) -> Result<Self, Failure> {
         let (mut checked, mut left_out) = (Vec::new(), Vec::new());
         for policy in policies {
-            match KernelPolicy::parse(policy, target) {
-                Ok(parsed) => checked.push((policy.clone(), parsed)),
-                Err(reason) => left_out.push(LeftOut { policy: policy.clone(), reason }),
+            match KernelPolicy::parse(&policy.to_string(), target) {
+                Ok(parsed) => checked.push(parsed),
+                Err(reason) => left_out.push(LeftOut { policy: (*policy).into(), reason }),
             }
         }
         if checked.is_empty() {
@@ -121,7 +122,7 @@ impl<'a> Planned<'a> {
             Err(reason) => (None, Some(reason)),
         };
         Ok(Check {
-            target: format!("kernel:{}", self.target),
+            target: Target::Kernel(self.target.to_string()),
             kernel,
             cells,
             summary: Vec::new(),
@@ -139,7 +140,7 @@ impl Comparison {
         let (model, kernel) = (Summary::of(&self.cells), check.summarised(&self.settings.baseline));
         let (rows, mut compared, mut contradictions) = (kernel.rows(), Vec::new(), Vec::new());
         let verdict = &mut self.verdict;
-        let overall = verdict.policy.clone().unwrap_or_default();
+        let overall = verdict.policy.clone().unwrap_or(PolicyId::OFF);
         for own in &mut verdict.per_device {
             let of_device = |summary: &Summary| summary.devices.iter().position(|d| d.device == own.device);
             let (Some(m), Some(k)) = (of_device(&model), of_device(&kernel)) else { continue };
@@ -178,16 +179,16 @@ impl Comparison {
 
 impl Check {
     /// Summarises the kernel's figures, compared with the model's baseline if that ran.
-    pub fn summarised(&self, baseline: &str) -> Summary<'_> {
+    pub fn summarised(&self, baseline: &PolicyId) -> Summary<'_> {
         let mut summary = Summary::of(&self.cells);
-        if summary.baseline != baseline {
+        if summary.baseline != *baseline {
             summary.devices.iter_mut().flat_map(|d| &mut d.policies).for_each(|p| p.versus_baseline = None);
         }
         summary
     }
 
     /// What to know about the check besides its figures; the model ran on this many devices.
-    pub fn notes(&self, recommended: Option<&str>, devices: usize) -> Vec<String> {
+    pub fn notes(&self, recommended: Option<&PolicyId>, devices: usize) -> Vec<String> {
         if let Some(reason) = &self.not_run {
             return vec![format!("Not checked on a real kernel: {reason}")];
         }
@@ -198,7 +199,7 @@ impl Check {
         ];
         if !self.left_out.is_empty() {
             let names: Vec<String> = self.left_out.iter().map(|l| format!("`{}`", l.policy)).collect();
-            let is_chosen = self.left_out.iter().any(|l| Some(l.policy.as_str()) == recommended);
+            let is_chosen = self.left_out.iter().any(|l| Some(&l.policy) == recommended);
             let so = if is_chosen { ": the recommendation is not checked" } else { "" };
             notes.push(format!("No stock kernel has {}{so}.", names.join(", ")));
         }
@@ -231,7 +232,7 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     /// Whether one of `policies` and any other policy ran in the model and on the kernel.
-    fn can_compare(&self, policies: [&str; 3]) -> bool {
+    fn can_compare(&self, policies: [&PolicyId; 3]) -> bool {
         self.kernel.policies.iter().any(|p| {
             policies.iter().any(|policy| p.policy != *policy && self.changes(p.policy, policy).is_some())
         })
@@ -239,7 +240,7 @@ impl Pair<'_> {
 
     /// Finds policies that the model calls better than the baseline and the kernel worse, or the other way round; and
     /// policies that the model recommends, here or over all devices, although the kernel is faster with another.
-    fn contradictions(&self, baseline: &str, own: &str, overall: &str) -> Vec<Contradiction> {
+    fn contradictions(&self, baseline: &PolicyId, own: &PolicyId, overall: &PolicyId) -> Vec<Contradiction> {
         let mut found: Vec<Contradiction> = Vec::new();
         for p in &self.kernel.policies {
             let Some((model, kernel)) = self.changes(p.policy, baseline) else { continue };
@@ -248,19 +249,18 @@ impl Pair<'_> {
             }
         }
         for recommended in [own, overall] {
-            let worse = |against: &&str| {
+            let worse = |against: &&PolicyId| {
                 // Over several devices the model itself may know that another one is better here.
                 self.changes(recommended, against)
                     .is_some_and(|(model, kernel)| kernel > LIMIT && (recommended == own || model <= LIMIT))
             };
-            let seconds = |policy: &&str| self.kernel.policy(policy).map(|p| p.time_s.median());
+            let seconds = |policy: &&PolicyId| self.kernel.policy(policy).map(|p| p.time_s.median());
             let others = self.kernel.policies.iter().map(|p| p.policy).filter(worse);
             let fastest = others
                 .min_by(|a, b| seconds(a).partial_cmp(&seconds(b)).unwrap_or(std::cmp::Ordering::Equal));
             let Some(against) = fastest else { continue };
             let is_said = |c: &Contradiction| {
-                [(recommended, against), (against, recommended)]
-                    .contains(&(c.policy.as_str(), c.against.as_str()))
+                [(recommended, against), (against, recommended)].contains(&(&c.policy, &c.against))
             };
             if let Some(changes) = self.changes(recommended, against)
                 && !found.iter().any(is_said)
@@ -273,7 +273,7 @@ impl Pair<'_> {
 
     /// Returns how much longer `policy` takes than `against`, in the model and on the kernel; `None` if one of them did
     /// not run on both.
-    fn changes(&self, policy: &str, against: &str) -> Option<(f64, f64)> {
+    fn changes(&self, policy: &PolicyId, against: &PolicyId) -> Option<(f64, f64)> {
         let of = |device: &DeviceSummary| {
             let seconds = |policy| device.policy(policy).map(|p| p.time_s.median());
             Some(seconds(policy)? / seconds(against)? - 1.0).filter(|change| change.is_finite())
@@ -284,14 +284,14 @@ impl Pair<'_> {
     fn contradiction(
         &self,
         what: &str,
-        policy: &str,
-        against: &str,
+        policy: &PolicyId,
+        against: &PolicyId,
         (model, kernel): (f64, f64),
     ) -> Contradiction {
         Contradiction {
             device: self.model.device.to_owned(),
-            policy: policy.to_owned(),
-            against: against.to_owned(),
+            policy: policy.clone(),
+            against: against.clone(),
             model_percent: model * 100.0,
             kernel_percent: kernel * 100.0,
             text: format!(

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::policy::LinuxVersion;
+use trimwise::policy::{LinuxVersion, PolicyId};
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
@@ -87,14 +87,14 @@ impl Here {
 
     /// What the mount does today, as a policy of the modelled file system; `None` if that has no such policy. Only over
     /// days is there a weekly timer.
-    pub fn today(&self, is_over_days: bool) -> Option<&'static str> {
+    pub fn today(&self, is_over_days: bool) -> Option<PolicyId> {
         let mut means = self.policy.split(", ");
         match means.next() {
             // Weekly, unless the host's owner changed it, which this does not look up.
-            Some("nodiscard") if is_over_days && means.eq(["fstrim.timer"]) => Some("batch:1w"),
+            Some("nodiscard") if is_over_days && means.eq(["fstrim.timer"]) => Some("batch:1w".into()),
             Some("nodiscard") if is_over_days && self.policy.contains(", ") => None,
-            Some("discard") if self.file_system != "f2fs" => Some("commit"),
-            Some("nodiscard") => Some("off"),
+            Some("discard") if self.file_system != "f2fs" => Some(PolicyId::COMMIT),
+            Some("nodiscard") => Some(PolicyId::OFF),
             _ => None,
         }
     }
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(here.scale.to_string(), "0.03125");
         assert_eq!(
             [true, false].map(|is_over_days| here.today(is_over_days)),
-            [Some("batch:1w"), Some("off")]
+            [Some("batch:1w".into()), Some(PolicyId::OFF)]
         );
         assert_eq!((profile.config.capacity_bytes, stand_in.memory_mib), (16 << 30, Some(512)));
         assert_eq!(profile.name, "sata-500gb-slc (16 GiB)");

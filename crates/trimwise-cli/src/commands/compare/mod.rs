@@ -15,21 +15,21 @@ pub mod tests;
 pub(in crate::commands) mod workload;
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::ledger::compare_with_off;
-use trimwise::compare::result::{Cell, Measure, Verdict};
+use trimwise::compare::result::{Cell, Measure, Target, Verdict};
 use trimwise::compare::summary::{Summary, SummaryRow};
 use trimwise::compare::verdict;
+use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::RealKernel;
 use trimwise_lab::pool;
-use trimwise_uml::cell::KernelTarget;
 
 use crate::commands::compare::arguments::CompareArguments;
 use crate::output::{self, Destinations};
@@ -43,8 +43,8 @@ use trimwise_study::defaults;
 pub struct Settings {
     /// The workload, as given.
     pub workload: String,
-    /// `model`, `kernel:VERSION:FS[:MOUNT_OPTIONS]` or `dir:PATH`.
-    pub target: String,
+    /// Where it ran.
+    pub target: Target,
     /// How full the modelled device was made before the run; `None` on a real directory, and of a new file system.
     pub utilization_percent: Option<u8>,
     /// How the modelled host's Linux carries out discard; `None` elsewhere.
@@ -66,7 +66,7 @@ pub struct Settings {
     /// What policies are judged by: `total`, or a latency such as `p99:fsync`.
     pub judge: String,
     /// What the other policies are compared with.
-    pub baseline: String,
+    pub baseline: PolicyId,
     /// The command that repeats this.
     pub command: String,
 }
@@ -143,20 +143,14 @@ type Ran = (Vec<Cell>, Option<Failure>);
 
 const NO_FILL: &str = "--fill is for --target dir:PATH; other targets fill nothing real";
 
-/// Where the workload runs.
-enum Target {
-    Model,
-    Kernel(KernelTarget),
-    Directory(PathBuf),
-}
-
 /// Runs the command and returns what to print. `on_signal` installs the handler for Ctrl-C and returns the flag that it
 /// raises.
 pub fn run(
     arguments: &CompareArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let target = parse_target(&arguments.target)?;
+    let refused = |what: String| Failure::usage(format!("--target {}: {what}", arguments.target));
+    let target: Target = arguments.target.parse().map_err(refused)?;
     if arguments.check.is_some() && !matches!(target, Target::Model) {
         return Err(Failure::usage(format!(
             "--check does not go with --target {}: it checks the model; expected --target model",
@@ -178,8 +172,13 @@ pub fn run(
     let destinations = Destinations::check(&arguments.output)?;
     let comparison = match target {
         Target::Model => on_model::run(arguments, on_signal)?,
-        Target::Kernel(target) => on_kernel::run(arguments, &target, || on_signal(OnInterrupt::Stop))?,
-        Target::Directory(path) => on_directory::run(arguments, &path, || on_signal(OnInterrupt::Stop))?,
+        Target::Kernel(text) => {
+            let target = text.parse().map_err(refused)?;
+            on_kernel::run(arguments, &target, || on_signal(OnInterrupt::Stop))?
+        }
+        Target::Directory(path) => {
+            on_directory::run(arguments, Path::new(&path), || on_signal(OnInterrupt::Stop))?
+        }
     };
     deliver(arguments, &destinations, comparison)
 }
@@ -207,28 +206,17 @@ fn deliver(
     }
 }
 
-fn parse_target(text: &str) -> Result<Target, Failure> {
-    let refused = |what: String| Failure::usage(format!("--target {text}: {what}"));
-    match text.split_once(':') {
-        _ if text == "model" => Ok(Target::Model),
-        Some(("dir", "")) => Err(Failure::usage("--target dir: names no directory; expected dir:PATH")),
-        Some(("dir", path)) => Ok(Target::Directory(PathBuf::from(path))),
-        Some(("kernel", target)) => Ok(Target::Kernel(target.parse().map_err(refused)?)),
-        _ => Err(refused("expected `model`, `kernel:VERSION:FS[:MOUNT_OPTIONS]` or `dir:PATH`".to_owned())),
-    }
-}
-
 /// Every policy on every device, as often as requested.
 struct Grid<'a, P> {
     devices: &'a [(String, Profile)],
-    policies: &'a [(String, P)],
+    policies: &'a [P],
     reps: u32,
 }
 
 impl<P: Copy + Sync> Grid<'_, P> {
     fn pairs(&self) -> impl Iterator<Item = (&Profile, P)> {
-        let with = |(_, device)| self.policies.iter().map(move |(_, policy)| (device, *policy));
-        self.devices.iter().map(|(name, device)| (name, device)).flat_map(with)
+        let devices = self.devices.iter().map(|(_, device)| device);
+        devices.flat_map(|device| self.policies.iter().map(move |policy| (device, *policy)))
     }
 
     /// Runs its cells device by device, policy by policy, repetition by repetition, as many at a time as fit if each
@@ -274,7 +262,7 @@ impl Settings {
         arguments.judge.iter().for_each(|judge| text.option("--judge", judge));
         Self {
             workload: arguments.workload.clone(),
-            target: arguments.target.clone(),
+            target: Target::Model,
             utilization_percent: None,
             linux: None,
             host_memory_bytes: None,
@@ -284,7 +272,7 @@ impl Settings {
             days: None,
             day: None,
             judge: String::new(),
-            baseline: String::new(),
+            baseline: PolicyId::OFF,
             command: text.into_text(),
         }
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trimwise::compare::result::{Cell, CellId, WorkloadFigures};
+use trimwise::compare::result::{Cell, CellId, Target, WorkloadFigures};
+use trimwise::policy::PolicyId;
 use trimwise::units::{SimDuration, SimTime};
 use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::own::OwnFigures;
@@ -64,11 +65,13 @@ pub fn run(
     }
     let workload = Workload::of(arguments)?;
     let mount = check(path, &workload, arguments.fill)?;
+    // It is not one of ours: its name says what the mount does.
+    let policy = PolicyId::Named(mount.policy.as_str().into());
     let stop = on_signal()?;
     let progress = Progress::new(arguments.reps as usize);
     let ran = pool::run_finished(1, arguments.reps as usize, |rep| {
         let report = progress.report(rep);
-        run_once(path, &mount.policy, &workload, rep as u32, &stop, &report).inspect(|_| progress.done(rep))
+        run_once(path, &policy, &workload, rep as u32, &stop, &report).inspect(|_| progress.done(rep))
     });
     progress.finish();
     let settings = Settings::of(arguments, |command| {
@@ -77,7 +80,8 @@ pub fn run(
         }
         command.option("--reps", arguments.reps);
     });
-    finish(arguments, Settings { mount: Some(mount), ..settings }, ran)
+    let target = Target::Directory(path.display().to_string());
+    finish(arguments, Settings { target, mount: Some(mount), ..settings }, ran)
 }
 
 /// Describes the directory; rejects one that the workload cannot use, and, unless `may_fill`, a workload that takes all
@@ -133,7 +137,7 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
 /// Runs the workload once and removes its files, even when told to stop.
 fn run_once(
     directory: &Path,
-    policy: &str,
+    policy: &PolicyId,
     workload: &Workload,
     rep: u32,
     stop: &Arc<AtomicBool>,
@@ -143,8 +147,8 @@ fn run_once(
     let held_by = mount_of(directory).map_or_else(|_| directory.to_path_buf(), |m| m.mount_point);
     let id = CellId {
         device: held_by.display().to_string(),
-        policy: policy.to_string(),
-        target: format!("dir:{}", directory.display()),
+        policy: policy.clone(),
+        target: Target::Directory(directory.display().to_string()),
         rep,
     };
     let waited = |_| Failure::run("the run on the directory waited for nothing");

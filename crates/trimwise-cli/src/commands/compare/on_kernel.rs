@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::compare::result::Cell;
+use trimwise::compare::result::{Cell, Target};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -20,12 +20,12 @@ use super::workload::Workload;
 use super::{Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
 use crate::commands::compare::arguments::CompareArguments;
 use trimwise_study::defaults;
-use trimwise_study::input::{self, named};
+use trimwise_study::input::{self, distinct, named};
 
 /// What to run on a kernel.
 pub struct Plan {
     pub devices: Vec<(String, Profile)>,
-    pub policies: Vec<(String, KernelPolicy)>,
+    pub policies: Vec<KernelPolicy>,
     workload: Workload,
     memory: Bytes,
     seed: u64,
@@ -48,7 +48,7 @@ impl Plan {
         if policy_arguments.is_empty() {
             policy_arguments.extend(KernelPolicy::all_of(target).iter().map(ToString::to_string));
         }
-        let policies = named(&policy_arguments, "--policy", |text| {
+        let policies = distinct(&policy_arguments, "--policy", |text| {
             let policy = KernelPolicy::parse(&input::usual_name(text), target)
                 .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
             Ok((policy.to_string(), policy))
@@ -70,6 +70,7 @@ impl Plan {
         });
         let memory = Bytes::mib(memory_mib);
         let settings = Settings {
+            target: Target::Kernel(target.to_string()),
             utilization_percent: arguments.utilization,
             host_memory_bytes: Some(memory.0),
             ..settings

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trimwise::compare::cell::{CellError, CellSpec, run_cell};
-use trimwise::compare::days::{DaysSpec, Trimmer};
+use trimwise::compare::days::DaysSpec;
 use trimwise::compare::result::Cell;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
+use trimwise::policy::Trimmer;
 use trimwise::policy::{Policy, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::trace::replay::ReplaySpec;
@@ -28,12 +29,12 @@ use crate::arguments::GUEST_LIMITS;
 use crate::commands::compare::arguments::CompareArguments;
 use trimwise_study::caller::OnInterrupt;
 use trimwise_study::defaults;
-use trimwise_study::input::{self, named};
+use trimwise_study::input::{self, distinct, named};
 
 /// What to run in the model.
 pub struct Plan {
     pub devices: Vec<(String, Profile)>,
-    pub policies: Vec<(String, Trimmer)>,
+    pub policies: Vec<Trimmer>,
     pub workload: Workload,
     pub days: Option<Days>,
     pub utilization_percent: u8,
@@ -61,10 +62,8 @@ impl Plan {
         if let (true, Some(found)) = (arguments.policies.is_empty(), &found) {
             found.add_policy(&mut policy_arguments);
         }
-        let policies = named(&policy_arguments, "--policy", input::trimmer)?;
-        if let (None, Some((name, _))) =
-            (&days, policies.iter().find(|(_, policy)| matches!(policy, Trimmer::Daemon(_))))
-        {
+        let policies = distinct(&policy_arguments, "--policy", input::trimmer)?;
+        if let (None, Some(name)) = (&days, policies.iter().find(|policy| policy.is_hosted())) {
             return Err(Failure::usage(format!(
                 "--policy {name}: the daemon works over hours; expected --days N with it, such as --days 7"
             )));
@@ -99,7 +98,7 @@ impl Plan {
             .or(found.as_ref().map(|found| found.utilization_percent()))
             .unwrap_or(defaults::UTILIZATION_PERCENT);
         for (_, device) in &devices {
-            policies.iter().try_for_each(|(_, policy)| check_policy(device, *policy))?;
+            policies.iter().try_for_each(|policy| check_policy(device, *policy))?;
             workload.check(&Room::of(device, FormatOptions::TODAY, utilization_percent)?, device)?;
         }
         // The model that is checked on a kernel models that kernel, with as much memory.
@@ -165,8 +164,7 @@ pub fn run(
 ) -> Result<Comparison, Failure> {
     let plan = Plan::of(arguments)?;
     let target = arguments.check.as_deref().map(check::parse).transpose()?;
-    let names = plan.policies.iter().map(|(name, _)| name);
-    let check = target.as_ref().map(|target| Planned::of(target, names)).transpose()?;
+    let check = target.as_ref().map(|target| Planned::of(target, plan.policies.iter())).transpose()?;
     let runs = check.as_ref().and_then(|check| {
         Some(Runs {
             grid: Grid { devices: &plan.devices, policies: &check.policies, reps: arguments.reps },
@@ -225,12 +223,11 @@ pub fn run_own(
     if plan.days.is_some() && !own.is_empty() {
         return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
     }
-    if let Some((name, _)) =
-        plan.policies.iter().find(|(name, _)| own.iter().any(|own| own.to_string() == *name))
+    if let Some(twice) =
+        own.iter().enumerate().find(|(i, policy)| own[..*i].iter().any(|p| p.id() == policy.id()))
     {
-        return Err(Failure::usage(format!(
-            "{name} is the name of two policies; expected another for your own"
-        )));
+        let name = twice.1;
+        return Err(Failure::usage(format!("{name} is the name of two policies; expected one for each")));
     }
     if arguments.policies.is_empty() && !own.is_empty() {
         plan.policies.clear();

@@ -3,6 +3,7 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise::compare::apply::Apply;
+use trimwise::compare::result::Target;
 use trimwise::compare::statistics::compare;
 use trimwise::compare::summary::{DeviceSummary, Summary};
 use trimwise::units::Bytes;
@@ -85,7 +86,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             why: own.filter(|_| several).map(|v| with_code(&v.why)),
             header,
             rows,
-            chosen: own.map(|v| v.policy.clone()),
+            chosen: own.map(|v| v.policy.to_string()),
             ledger: table::ledger(device),
             days: figures::days(device),
             figures: charts::of(&[("", device)], summary.measure, &mut styles)
@@ -102,7 +103,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             "{} on {}; trimwise {}",
             table::workload(settings, &summary),
             match &settings.kernel {
-                None if settings.target == "model" => "modelled ext4 and SSD, virtual time",
+                None if settings.target == Target::Model => "modelled ext4 and SSD, virtual time",
                 None => "a real directory",
                 Some(_) => "a real kernel and a modelled SSD, virtual time",
             },
@@ -112,16 +113,15 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         verdict: with_code(&verdict.text),
         mark: mark(comparison),
         why: with_code(&verdict.why),
-        apply_heading: with_code(&table::steps_heading(
-            verdict.policy.as_deref().unwrap_or_default(),
-            &verdict.apply,
-        )),
+        apply_heading: with_code(
+            &verdict.policy.as_ref().map_or(String::new(), |p| table::steps_heading(p, &verdict.apply)),
+        ),
         apply: verdict.apply.iter().map(Step::of).collect(),
         notes: table::notes(comparison, &summary),
         devices,
         settings: shown_settings(comparison),
         command: settings.command.clone(),
-        baseline: settings.baseline.clone(),
+        baseline: settings.baseline.to_string(),
         measure: summary.measure.to_string(),
         ledger_header: figures::LEDGER,
         days_header: figures::DAYS,
@@ -131,7 +131,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
 
 fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let settings = &comparison.settings;
-    let mut shown = vec![("workload", settings.workload.clone()), ("target", settings.target.clone())];
+    let mut shown = vec![("workload", settings.workload.clone()), ("target", settings.target.to_string())];
     if let (Some(days), Some(day)) = (settings.days, &settings.day) {
         shown.push(("days", format!("{days}, {day}")));
     }
@@ -166,7 +166,7 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
         shown.push(("mounted on", mount.point.clone().unwrap_or_else(unknown)));
     }
     shown.push(("repetitions", settings.reps.to_string()));
-    shown.push(("baseline", settings.baseline.clone()));
+    shown.push(("baseline", settings.baseline.to_string()));
     if settings.mount.is_none() {
         shown.push(("seed", comparison.seed.to_string()));
     }
@@ -182,7 +182,7 @@ fn mark(comparison: &Comparison) -> String {
         (Some(kernel), _) => {
             format!("Figures of a real kernel, Linux {}, on a modelled drive.", kernel.title())
         }
-        _ if settings.target != "model" => "Measured on a real directory.".to_owned(),
+        _ if settings.target != Target::Model => "Measured on a real directory.".to_owned(),
         (None, Some(check)) if !check.contradictions.is_empty() => {
             "Checked on a real kernel, which contradicts the model.".to_owned()
         }
@@ -232,8 +232,8 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
             let found = compare(&p.time_s, &other.time_s);
             let said =
                 if found.significant { figures::change(1.0 / found.ratio - 1.0) } else { "~".to_owned() };
-            if [a, b].iter().any(|run| run.verdict.policy.as_deref() == Some(p.policy))
-                || p.policy == summaries[0].baseline
+            if [a, b].iter().any(|run| run.verdict.policy.as_ref() == Some(p.policy))
+                || *p.policy == summaries[0].baseline
             {
                 let on = if pairs.len() > 1 { format!(" on {title}") } else { String::new() };
                 if found.significant {
@@ -246,7 +246,7 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
             let wa = [p, other].map(|p| p.device_median_of(|d| d.write_amplification));
             let erases = [p, other].map(|p| p.device_median_of(|d| d.erases as f64));
             rows.push([
-                p.policy.to_owned(),
+                p.policy.to_string(),
                 figures::duration(&p.time_s),
                 figures::duration(&other.time_s),
                 said,

@@ -2,9 +2,10 @@
 
 use trimwise::compare::apply::Apply;
 use trimwise::compare::days::DaysFigures;
-use trimwise::compare::result::{Cell, Measure, WorkloadFigures};
+use trimwise::compare::result::{Cell, Measure, Target, WorkloadFigures};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::policy::PolicyId;
 use trimwise::trace::replay::Knows;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
@@ -53,7 +54,7 @@ pub fn render(comparison: &Comparison) -> String {
             text += &format!("\n{}\n{}{}", device.device, folded(&device.text, 2), explained(&device.why, 2));
         }
     }
-    text += &steps(comparison.verdict.policy.as_deref(), &comparison.verdict.apply);
+    text += &steps(comparison.verdict.policy.as_ref(), &comparison.verdict.apply);
     text.push('\n');
     text += &modelled_host(settings);
     let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
@@ -102,7 +103,7 @@ pub fn modelled_host(settings: &Settings) -> String {
 }
 
 /// The heading of the steps that apply a policy.
-pub fn steps_heading(policy: &str, steps: &[Apply]) -> String {
+pub fn steps_heading(policy: &PolicyId, steps: &[Apply]) -> String {
     let names_mount =
         |step: &Apply| step.what.contains("MOUNT") || step.commands.iter().any(|c| c.contains("MOUNT"));
     let mount = if steps.iter().any(names_mount) { " (MOUNT is the mount point)" } else { "" };
@@ -110,7 +111,7 @@ pub fn steps_heading(policy: &str, steps: &[Apply]) -> String {
 }
 
 /// The steps that apply a policy; empty if there are none.
-pub fn steps(policy: Option<&str>, steps: &[Apply]) -> String {
+pub fn steps(policy: Option<&PolicyId>, steps: &[Apply]) -> String {
     let Some(policy) = policy.filter(|_| !steps.is_empty()) else { return String::new() };
     let mut text = format!("\n{}", folded(&steps_heading(policy, steps), 0));
     for step in steps {
@@ -127,7 +128,7 @@ pub fn place(settings: &Settings, device: &str) -> String {
     if let Some(kernel) = &settings.kernel {
         return format!("{device}, {} of Linux {}", kernel.file_system, kernel.title());
     }
-    let Some(directory) = settings.target.strip_prefix("dir:") else { return device.to_string() };
+    let Target::Directory(directory) = &settings.target else { return device.to_string() };
     match settings.mount.as_ref().map(|m| (&m.file_system, &m.point)) {
         Some((Some(file_system), Some(point))) if point == directory => {
             format!("{directory} ({file_system})")
@@ -162,7 +163,7 @@ pub fn columns(
 ) -> (Vec<String>, Vec<Vec<String>>) {
     const DISTANCE: &str = "vs ideal";
     let with_difference = device.policies.len() > 1;
-    let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == "model");
+    let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
     let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
     let baseline = &comparison.settings.baseline;
     let versus = format!("vs {baseline}");
@@ -234,7 +235,7 @@ pub fn ledger(device: &DeviceSummary) -> Vec<Vec<String>> {
 pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
-    let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == "model");
+    let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
     let in_virtual_time = policies().flat_map(|p| &p.runs).all(|run| run.is_in_virtual_time());
     if in_virtual_time && policies().any(|p| p.runs.len() > 1 && !p.time_s.is_exact()) {
         let more = if comparison.settings.days.is_some() { ", and in when operations are due" } else { "" };
@@ -272,7 +273,7 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
         notes.extend(note.filter(|n| !notes.contains(n)));
     }
     notes.extend(comparison.check.iter().flat_map(|check| {
-        check.notes(comparison.verdict.policy.as_deref(), comparison.verdict.per_device.len())
+        check.notes(comparison.verdict.policy.as_ref(), comparison.verdict.per_device.len())
     }));
     notes
 }

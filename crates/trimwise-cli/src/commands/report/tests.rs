@@ -100,7 +100,7 @@ fn a_byte_order_mark_is_skipped_and_no_control_character_reaches_the_page() {
 fn two_comparisons_stand_side_by_side_with_what_changed() {
     let a = comparison(cells(&["vendor1"], 6, true));
     let mut slower = cells(&["vendor1"], 6, true);
-    for cell in slower.iter_mut().filter(|cell| cell.policy == "off") {
+    for cell in slower.iter_mut().filter(|cell| cell.policy == "off".into()) {
         cell.duration_ns *= 2;
     }
     let mut b = comparison(slower);
@@ -144,7 +144,9 @@ fn documents_that_cannot_be_compared_say_why() {
     let said = two(of("vendor1"), parsed(&comparison(judged)));
     assert!(said.contains("the first is judged by total, the second by p99:read"), "{said}");
     let mut others = cells(&["vendor1"], 2, true);
-    others.iter_mut().for_each(|cell| cell.policy = format!("batch:{}s", cell.policy.len()));
+    others
+        .iter_mut()
+        .for_each(|cell| cell.policy = format!("batch:{}s", cell.policy.to_string().len()).as_str().into());
     let said = two(of("vendor1"), parsed(&comparison(others)));
     assert!(said.contains("have no device and policy in common; expected"), "{said}");
     assert!(html_of(vec![of("vendor1"), of("vendor2")]).is_ok(), "one device each");

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toml::Spanned;
-use trimwise::compare::days::Trimmer;
+use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 
@@ -65,7 +65,7 @@ pub struct Description {
     /// The number of cells.
     pub cells: u64,
     pub devices: Vec<Named>,
-    pub policies: Vec<String>,
+    pub policies: Vec<PolicyId>,
     pub workloads: Vec<Named>,
     pub utilizations_percent: Vec<u8>,
     pub seeds: Vec<u64>,
@@ -86,7 +86,7 @@ pub struct Named {
 /// The coordinates of a cell.
 pub struct Place<'a> {
     pub device: (&'a str, &'a Profile),
-    pub policy: (&'a str, Trimmer),
+    pub policy: Trimmer,
     pub workload: &'a str,
     pub plan: &'a Plan,
     pub seed: u64,
@@ -288,7 +288,7 @@ impl Grid {
                     Named { name: name.clone(), sha256: hash(contents.as_bytes()) }
                 })
                 .collect(),
-            policies: policies.into_iter().map(|(name, _)| name).collect(),
+            policies: policies.into_iter().map(|(_, policy)| policy.into()).collect(),
             workloads: workloads
                 .into_iter()
                 .map(|(name, (at, workload))| {
@@ -346,10 +346,9 @@ impl Grid {
         let workload = digit(d.workloads.len());
         let plan = &self.plans[workload * d.utilizations_percent.len() + utilization];
         let (device, profile) = &plan.devices[digit(d.devices.len())];
-        let (policy, trimmer) = &plan.policies[policy];
         Place {
             device: (device, profile),
-            policy: (policy, *trimmer),
+            policy: plan.policies[policy],
             workload: &d.workloads[workload].name,
             plan,
             seed: d.seeds[seed],

@@ -23,6 +23,7 @@ use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::summary::{Summary as CellSummary, SummaryRow};
 use trimwise::compare::verdict;
+use trimwise::policy::PolicyId;
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
@@ -84,7 +85,7 @@ struct Case {
     /// What policies are judged by.
     measure: Measure,
     /// The policy to use; null if the runs cannot tell.
-    policy: Option<String>,
+    policy: Option<PolicyId>,
     /// A row for each policy, as in the JSON of `compare`: medians over seeds and repetitions.
     rows: Vec<SummaryRow>,
 }
@@ -94,7 +95,7 @@ struct Case {
 struct FailedCell {
     cell: u64,
     device: String,
-    policy: String,
+    policy: PolicyId,
     workload: String,
     utilization_percent: u8,
     seed: u64,
@@ -183,7 +184,7 @@ fn sweep(
 
 /// Runs a cell; whatever goes wrong inside is its outcome.
 fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
-    let pair = (place.device.1, place.policy.1);
+    let pair = (place.device.1, place.policy);
     let ran = catch_unwind(AssertUnwindSafe(|| place.plan.run_seeded(pair, place.seed, place.rep, report)));
     Ok(match ran {
         Ok(Ok(mut cell)) => {
@@ -288,7 +289,7 @@ fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, F
     let mut row = json!({
         "cell": cell,
         "device": device.0,
-        "policy": policy.0,
+        "policy": PolicyId::from(policy),
         "workload": workload,
         "utilization_percent": plan.utilization_percent,
         "seed": seed,
@@ -311,7 +312,7 @@ impl FailedCell {
         Self {
             cell,
             device: device.0.to_owned(),
-            policy: policy.0.to_owned(),
+            policy: policy.into(),
             workload: workload.to_owned(),
             utilization_percent: plan.utilization_percent,
             seed,

@@ -3,6 +3,7 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise::compare::summary::SummaryRow;
+use trimwise::policy::PolicyId;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Axis;
 
@@ -73,14 +74,16 @@ pub fn pair(summaries: [(&str, &Summary); 2]) -> Result<String, Failure> {
         for [one, other] in &both {
             count += 1;
             if one.policy != other.policy {
-                let name = |policy: &Option<String>| policy.clone().unwrap_or("none".to_owned());
+                let name = |policy: &Option<PolicyId>| {
+                    policy.as_ref().map_or("none".to_owned(), ToString::to_string)
+                };
                 let at = format!("{} at {} % full", title(one), one.utilization_percent);
                 changed.push(format!("{at}: `{}`, then `{}`", name(&one.policy), name(&other.policy)));
             }
             for row in &one.rows {
                 let Some(now) = other.rows.iter().find(|now| now.policy == row.policy) else { continue };
                 rows.push([
-                    row.policy.clone(),
+                    row.policy.to_string(),
                     format!("{} %", one.utilization_percent),
                     figures::time(row.median_s),
                     figures::time(now.median_s),
@@ -147,8 +150,8 @@ fn groups(cases: &[Case]) -> Vec<Vec<&Case>> {
 }
 
 fn verdict(cases: &[Case]) -> String {
-    let mut policies: Vec<(&str, usize)> = Vec::new();
-    for policy in cases.iter().filter_map(|case| case.policy.as_deref()) {
+    let mut policies: Vec<(&PolicyId, usize)> = Vec::new();
+    for policy in cases.iter().filter_map(|case| case.policy.as_ref()) {
         match policies.iter_mut().find(|(known, _)| *known == policy) {
             Some((_, count)) => *count += 1,
             None => policies.push((policy, 1)),
@@ -183,7 +186,7 @@ fn notes(summary: &Summary) -> Vec<String> {
 fn table_row(case: &Case, row: &SummaryRow) -> [String; 8] {
     let number = |figure: Option<f64>| figure.map_or(NONE.to_owned(), figures::thousands);
     [
-        row.policy.clone(),
+        row.policy.to_string(),
         format!("{} %", case.utilization_percent),
         figures::time(row.median_s),
         interval(row).map_or(NONE.to_owned(), |(low, high)| {
@@ -237,17 +240,18 @@ fn charts(runs: Runs, styles: &mut Styles) -> Vec<Chart> {
 }
 
 /// The policies of these runs with their names and styles, run after run of each.
-fn policies<'a>(runs: Runs<'a>, styles: &mut Styles) -> Vec<(String, Style, &'a str, &'a [&'a Case])> {
-    let mut names: Vec<&str> = Vec::new();
+fn policies<'a>(runs: Runs<'a>, styles: &mut Styles) -> Vec<(String, Style, &'a PolicyId, &'a [&'a Case])> {
+    let mut known: Vec<&PolicyId> = Vec::new();
     for row in runs.iter().flat_map(|(_, cases)| *cases).flat_map(|case| &case.rows) {
-        if !names.contains(&&*row.policy) {
-            names.push(&row.policy);
+        if !known.contains(&&row.policy) {
+            known.push(&row.policy);
         }
     }
     let mut all = Vec::new();
-    for name in names {
+    for policy in known {
+        let name = policy.to_string();
         for (run, (_, cases)) in runs.iter().enumerate() {
-            all.push((label(name, runs, run), styles.in_run(name, runs, run), name, *cases));
+            all.push((label(&name, runs, run), styles.in_run(&name, runs, run), policy, *cases));
         }
     }
     all
@@ -264,10 +268,10 @@ fn lines(
     styles: &mut Styles,
     figure: &dyn Fn(&SummaryRow) -> Figure,
 ) -> Chart {
-    let line = |(name, style, policy, cases): (String, Style, &str, &[&Case])| {
+    let line = |(name, style, policy, cases): (String, Style, &PolicyId, &[&Case])| {
         let mut points: Vec<Point> = Vec::new();
         for case in cases {
-            let row = case.rows.iter().find(|row| row.policy == policy);
+            let row = case.rows.iter().find(|row| row.policy == *policy);
             points.extend(
                 row.and_then(figure)
                     .map(|(value, interval)| (f64::from(case.utilization_percent), value, interval)),
@@ -289,7 +293,7 @@ fn lines(
 fn dots(title: &str, x: Axis, runs: Runs, styles: &mut Styles) -> Chart {
     let mut rows = Vec::new();
     for (name, style, policy, cases) in policies(runs, styles) {
-        let found = cases.iter().flat_map(|case| &case.rows).find(|row| row.policy == policy);
+        let found = cases.iter().flat_map(|case| &case.rows).find(|row| row.policy == *policy);
         rows.extend(found.map(|row| Dot {
             name,
             style,

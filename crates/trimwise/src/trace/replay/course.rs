@@ -9,7 +9,7 @@ use super::{CONTENT, Pace, ReplayError, ReplayOptions, UNIT_SECTORS};
 use crate::block::{PortRequest, whole_units};
 use crate::compare::gauge::Stale;
 use crate::compare::result::TimelineSample;
-use crate::policy::Ledger;
+use crate::policy::{Ledger, PolicyId};
 use crate::ssd::SsdStats;
 use crate::trace::hosted::Hosted;
 use crate::trace::survey::Latencies;
@@ -57,7 +57,7 @@ enum Handling {
 /// A replay that is running.
 pub(super) struct Replay<'p> {
     hosted: Hosted<'p>,
-    policy: String,
+    policy: PolicyId,
     handling: Handling,
     options: ReplayOptions,
     begin: Begin,
@@ -79,7 +79,7 @@ pub(super) struct Replay<'p> {
 }
 
 impl<'p> Replay<'p> {
-    pub fn new(mut hosted: Hosted<'p>, policy: &str, options: ReplayOptions, begin: SimTime) -> Self {
+    pub fn new(mut hosted: Hosted<'p>, policy: &PolicyId, options: ReplayOptions, begin: SimTime) -> Self {
         Self {
             aim: Aim::new(options, hosted.port().size()),
             sampler: Sampler::new(begin, hosted.port()),
@@ -87,10 +87,10 @@ impl<'p> Replay<'p> {
             recorded_begin: SimTime::ZERO,
             is_prelude: false,
             hosted,
-            policy: policy.to_owned(),
+            policy: policy.clone(),
             handling: match policy {
-                "off" => Handling::Dropped,
-                "commit" => Handling::AsRecorded,
+                off if *off == PolicyId::OFF => Handling::Dropped,
+                commit if *commit == PolicyId::COMMIT => Handling::AsRecorded,
                 _ => Handling::Queued,
             },
             options,

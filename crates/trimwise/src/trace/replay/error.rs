@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::block::{BlockError, PortError};
+use crate::policy::PolicyId;
 use crate::ssd::ConfigError;
 use crate::trace::TraceError;
 use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
@@ -67,7 +68,7 @@ pub enum ReplayError {
     )]
     NothingToTrim {
         /// The policy.
-        policy: String,
+        policy: PolicyId,
     },
     /// The drive does not take a request.
     #[error("record {record}: {source}")]

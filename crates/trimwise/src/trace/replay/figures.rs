@@ -1,6 +1,7 @@
 //! The figures of a replay, and its timeline.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,25 @@ use crate::workload::latency::LatencySummary;
 /// Samples that a timeline keeps at most.
 const SAMPLES_MAX: usize = 200;
 
+/// When requests were issued, without the settings of [`Pace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PaceKind {
+    /// At their recorded times.
+    Open,
+    /// When those that they waited for had completed.
+    Closed,
+}
+
+impl fmt::Display for PaceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        })
+    }
+}
+
 /// What a trace says about freed space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -32,8 +52,8 @@ pub enum Knows {
 /// The figures of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayFigures {
-    /// `open` or `closed`.
-    pub pace: String,
+    /// When requests were issued.
+    pub pace: PaceKind,
     /// Requests replayed, apart from discards.
     pub requests: u64,
     /// Bytes read.
@@ -64,7 +84,7 @@ pub struct ReplayFigures {
 impl ReplayFigures {
     pub(in crate::trace) fn new(pace: Pace) -> Self {
         Self {
-            pace: if pace == Pace::Closed { "closed" } else { "open" }.to_owned(),
+            pace: if pace == Pace::Closed { PaceKind::Closed } else { PaceKind::Open },
             requests: 0,
             read_bytes: 0,
             written_bytes: 0,

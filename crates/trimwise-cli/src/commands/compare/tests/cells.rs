@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use trimwise::compare::ledger::{CellLedger, compare_with_off};
+use trimwise::compare::result::Target;
 use trimwise::compare::result::{
     BlockMap, BlockShares, Cell, DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures,
 };
@@ -61,7 +62,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
     Cell {
         device: device.into(),
         policy: policy.into(),
-        target: "model".into(),
+        target: Target::Model,
         judged: None,
         drive: None,
         postmark_report: String::new(),

@@ -7,6 +7,9 @@ use std::time::SystemTime;
 
 use clap::Parser;
 use serde_json::{Value, json};
+use std::path::PathBuf;
+use trimwise::policy::Trimmer;
+use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
 
 use super::*;
@@ -35,7 +38,7 @@ fn modelled(device: &str, policy: &str, rep: u32, noisy: bool) -> Cell {
 fn on_kernel(target: &str, device: &str, policy: &str, rep: u32) -> Cell {
     let is_slower = device == "contrary" && policy != "off";
     let mut cell = cell(device, policy, rep, if is_slower { 12.0 } else { 10.0 });
-    cell.target = target.to_owned();
+    cell.target = target.parse().unwrap();
     cell.ledger = None;
     if let Some(device) = &mut cell.device_stats {
         (device.stale_units_max, device.stale_units_mean) = (None, None);
@@ -57,7 +60,8 @@ fn made(line: &str) -> Comparison {
     let arguments = arguments(line);
     let plan = on_model::Plan::of(&arguments).unwrap();
     let devices: Vec<&str> = plan.devices.iter().map(|(name, _)| name.as_str()).collect();
-    let policies: Vec<&str> = plan.policies.iter().map(|(name, _)| name.as_str()).collect();
+    let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
+    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     let cells =
         all(&devices, &policies, arguments.reps, |device, policy, rep| modelled(device, policy, rep, false));
     finish(&arguments, plan.settings, (cells, None)).unwrap()
@@ -190,7 +194,7 @@ fn a_kernel_refuses_what_only_others_have() {
 /// A check of these policies with these runs on the kernel.
 fn check_of(target: &str, policies: &[&str], cells: Vec<Cell>) -> check::Check {
     let target: KernelTarget = target.parse().unwrap();
-    let policies: Vec<String> = policies.iter().map(|policy| (*policy).to_owned()).collect();
+    let policies: Vec<Trimmer> = policies.iter().map(|policy| policy.parse().unwrap()).collect();
     let mut check = check::Planned::of(&target, policies.iter()).unwrap().found(cells).unwrap();
     (check.kernel, check.not_run) = (Some(kernel_of(&target)), None);
     check
@@ -227,20 +231,20 @@ fn a_recommended_policy_that_the_kernel_finds_slow_is_a_contradiction_however_li
             .zip(seconds)
             .flat_map(|(policy, seconds)| (0..2).map(move |rep| (policy, rep, seconds)))
             .map(|(policy, rep, seconds)| Cell {
-                target: target.to_owned(),
+                target: target.parse().unwrap(),
                 ..cell("vendor1", policy, rep, seconds)
             })
             .collect()
     };
     let mut comparison = comparison(cells([10.0, 9.0, 9.0], "model"));
     let recommended = comparison.verdict.policy.clone().unwrap();
-    let others = if recommended == "commit" { [10.0, 9.8, 10.4] } else { [10.0, 10.4, 9.8] };
+    let others = if recommended == PolicyId::COMMIT { [10.0, 9.8, 10.4] } else { [10.0, 10.4, 9.8] };
     let check = check_of("6.1:ext4", &["off"], cells(others, "kernel:6.1:ext4"));
     comparison.add_check(check);
     let found = &comparison.check.as_ref().unwrap().contradictions;
-    let policies: Vec<(&str, &str)> = found.iter().map(|c| (c.policy.as_str(), c.against.as_str())).collect();
-    let fastest = if recommended == "commit" { "batch:30s" } else { "commit" };
-    assert_eq!(policies, [(recommended.as_str(), "off"), (recommended.as_str(), fastest)]);
+    let policies: Vec<_> = found.iter().map(|c| (c.policy.clone(), c.against.clone())).collect();
+    let fastest = if recommended == PolicyId::COMMIT { "batch:30s".into() } else { PolicyId::COMMIT };
+    assert_eq!(policies, [(recommended.clone(), PolicyId::OFF), (recommended, fastest)]);
     assert!(found[1].text.starts_with("the recommended "), "{found:?}");
 }
 
@@ -283,7 +287,7 @@ fn days_refuse_what_is_not_spread_over_them() {
         assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
     }
     let plan = on_model::Plan::of(&arguments("--days 7 --day office")).unwrap();
-    let names: Vec<&str> = plan.policies.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["off", "commit", "batch:1d", "batch:1w", "judicious", "trimwised", "ideal"]);
     assert!(plan.settings.command.contains("--policy trimwised"), "{}", plan.settings.command);
     assert!(plan.settings.command.contains("--days 7 --day office"), "{}", plan.settings.command);
@@ -418,7 +422,8 @@ fn a_kernel_gives_the_policies_of_its_file_system() {
     let arguments = arguments("--target kernel:6.1:btrfs:noatime --reps 2");
     let target: KernelTarget = "6.1:btrfs:noatime".parse().unwrap();
     let plan = on_kernel::Plan::of(&arguments, &target).unwrap();
-    let policies: Vec<&str> = plan.policies.iter().map(|(name, _)| name.as_str()).collect();
+    let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
+    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     assert_eq!(policies, ["off", "commit", "async"]);
     let cells = all(&["sata-small"], &policies, 2, |device, policy, rep| {
         on_kernel(&arguments.target, device, policy, rep)
@@ -446,8 +451,10 @@ fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
     let mut comparison = made(line);
     let target: KernelTarget = "6.1:ext4:noatime".parse().unwrap();
     let names = ["off", "commit", "lazy", "batch:30s"].map(str::to_owned);
-    let planned = check::Planned::of(&target, names.iter()).unwrap();
-    let policies: Vec<&str> = planned.policies.iter().map(|(name, _)| name.as_str()).collect();
+    let given = ["off", "commit", "lazy", "batch:30s"].map(|policy| policy.parse().unwrap());
+    let planned = check::Planned::of(&target, given.iter()).unwrap();
+    let policies: Vec<String> = planned.policies.iter().map(ToString::to_string).collect();
+    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     assert_eq!(policies, ["off", "commit", "batch:30s"]);
     let cells = all(&["sata-small"], &policies, 2, |device, policy, rep| {
         on_kernel("kernel:6.1:ext4:noatime", device, policy, rep)
@@ -525,7 +532,8 @@ fn without_the_kernel_the_comparison_goes_on_and_says_so() {
     let target: KernelTarget = "4.4:ext4".parse().unwrap();
     let mut comparison = made("--check kernel:4.4:ext4 --policy off commit --reps 2");
     let names = ["off".to_owned(), "commit".to_owned()];
-    let mut planned = check::Planned::of(&target, names.iter()).unwrap();
+    let given = ["off", "commit"].map(|policy| policy.parse().unwrap());
+    let mut planned = check::Planned::of(&target, given.iter()).unwrap();
     planned.image = Err("to build it: trimwise kernel build --version 4.4".to_owned());
     comparison.add_check(planned.found(Vec::new()).unwrap());
     let json = json_of(&comparison);
@@ -576,7 +584,7 @@ fn the_daemon_accepts_the_configuration_that_a_verdict_writes() {
 
     let mut written = 0;
     for policy in PolicySpec::examples() {
-        let steps = trimwise::compare::apply::apply(&policy.to_string(), None);
+        let steps = trimwise::compare::apply::apply(&policy.into(), None);
         let commands = steps.iter().flat_map(|s| &s.commands).filter(|c| c.starts_with("printf '%s"));
         let lines: Vec<&str> = commands.flat_map(|c| c.split('\'').skip(3).step_by(2)).collect();
         if !lines.is_empty() {

@@ -1,6 +1,7 @@
 use super::cells::{cell, cells};
 use super::table::comparison;
 use crate::commands::compare::report::html;
+use trimwise::compare::result::Target;
 
 #[test]
 fn the_skeleton_of_the_page() {
@@ -28,7 +29,7 @@ fn the_skeleton_of_the_page() {
 fn nothing_is_loaded_from_elsewhere_and_everything_is_escaped() {
     let mut cells = cells(&["<img src=x>"], 2, true);
     for c in &mut cells {
-        c.policy = c.policy.replace("commit", "a\"><b>&");
+        c.policy = c.policy.to_string().replace("commit", "a\"><b>&").as_str().into();
     }
     let page = html(&comparison(cells)).unwrap();
     let escaped = page.replace("&lt;img src=x", "").replace("\\u003cimg src=x", "");
@@ -54,7 +55,7 @@ fn the_ledger_and_the_distance_to_the_bound_are_in_the_report() {
 #[test]
 fn a_real_directory_has_no_device_charts() {
     let mut cells = vec![cell("/mnt/x", "discard", 0, 10.0)];
-    cells[0].target = "dir:/mnt/x".into();
+    cells[0].target = Target::Directory("/mnt/x".into());
     cells[0].device_stats = None;
     cells[0].ledger = None;
     let page = html(&comparison(cells)).unwrap();

@@ -1,5 +1,6 @@
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::ledger::compare_with_off;
+use trimwise::compare::result::Target;
 use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigures};
 use trimwise::compare::summary::Summary;
 use trimwise::compare::verdict::verdict;
@@ -13,7 +14,7 @@ use crate::commands::compare::{Comparison, Linux, Settings};
 /// A comparison of hand-made cells.
 pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
     compare_with_off(&mut cells);
-    let in_model = cells[0].target == "model";
+    let in_model = cells[0].target == Target::Model;
     Comparison {
         trimwise: "0.0.0-test".into(),
         seed: 7,
@@ -69,7 +70,7 @@ fn several_devices_with_noise() {
 fn too_few_runs_of_a_real_directory() {
     let mut cells: Vec<Cell> = (0..3).map(|r| cell("/mnt/x", "discard", r, 10.0 + f64::from(r))).collect();
     for c in &mut cells {
-        c.target = "dir:/mnt/x".into();
+        c.target = Target::Directory("/mnt/x".into());
         c.device_stats = None;
         c.ledger = None;
     }
@@ -105,7 +106,8 @@ fn without_off_and_ideal_dashes_stand_where_they_would_be_compared_with() {
 fn a_workload_that_times_one_operation_has_a_table_of_that() {
     let mut cells = cells(&["vendor1"], 6, true);
     for c in &mut cells {
-        let fsync_ns = if c.policy == "commit" { 812_000_000 } else { 2_000_000 + u64::from(c.rep) * 1_000 };
+        let fsync_ns =
+            if c.policy == "commit".into() { 812_000_000 } else { 2_000_000 + u64::from(c.rep) * 1_000 };
         let commands = c.device_stats.as_ref().map_or(0, |d| d.trim_commands);
         c.workload = WorkloadFigures::Append(AppendFigures {
             append_bytes: 65_536,
@@ -129,7 +131,7 @@ fn a_workload_that_times_one_operation_has_a_table_of_that() {
 fn large_figures_stay_within_the_width() {
     let mut cells = cells(&["a-device-with-quite-a-long-name"], 6, true);
     for c in &mut cells {
-        if c.policy == "commit" {
+        if c.policy == "commit".into() {
             c.policy = "set:40:90+lazy+reuse+batch:16w".into();
         }
         c.duration_ns *= 1000;
@@ -162,8 +164,8 @@ fn over_days() {
     let mut cells: Vec<Cell> =
         policies.iter().flat_map(|policy| (0..6).map(|rep| cell("vendor1", policy, rep, 70.0))).collect();
     for cell in &mut cells {
-        cell.days = Some(days(&cell.policy, u64::from(cell.policy == "batch:1w")));
-        let is_idle = ["batch:1d", "off", "ideal"].contains(&&*cell.policy);
+        cell.days = Some(days(&cell.policy.to_string(), u64::from(cell.policy == "batch:1w".into())));
+        let is_idle = ["batch:1d", "off", "ideal"].contains(&&*cell.policy.to_string());
         if let (Some(device), false) = (&mut cell.device_stats, is_idle) {
             device.trim_commands = 40_624;
         }

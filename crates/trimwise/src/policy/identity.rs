@@ -1,0 +1,214 @@
+//! Which policy it is: one that trimwise knows, or somebody's own, of which it knows only the name.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{BatchConfig, LiveUse, Policy, PolicyError, PolicySpec};
+
+/// The identity of a policy. As text, no two have the same: somebody's own policy that is named like a known one is
+/// written with `own:` before its name.
+///
+/// ```
+/// use trimwise::policy::{Policy, PolicyId, PolicySpec};
+///
+/// let own = Policy::new("ideal", || PolicySpec::OFF.governor());
+/// assert_ne!(*own.id(), PolicyId::IDEAL);
+/// assert_eq!(own.id().to_string(), "own:ideal");
+/// assert_eq!(PolicyId::from("own:ideal"), *own.id());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyId {
+    /// One of the grammar's, followed by the file system or by the daemon.
+    Known(Trimmer),
+    /// Known by its name only: a policy of the caller's, or what a real mount does (`discard=async`).
+    Named(Arc<str>),
+}
+
+/// What a name begins with that would be read as something else.
+const OWN: &str = "own:";
+
+impl PolicyId {
+    /// No TRIM at all: what savings are counted against.
+    pub const OFF: Self = Self::Known(Trimmer::Kernel(PolicySpec::OFF));
+    /// Linux's `discard`.
+    pub const COMMIT: Self = Self::Known(Trimmer::Kernel(PolicySpec::COMMIT));
+    /// The bound of all others.
+    pub const IDEAL: Self = Self::Known(Trimmer::Kernel(PolicySpec::IDEAL));
+
+    /// Returns what trims, if trimwise knows it.
+    pub fn known(&self) -> Option<Trimmer> {
+        match self {
+            Self::Known(trimmer) => Some(*trimmer),
+            Self::Named(_) => None,
+        }
+    }
+
+    /// Returns the policy that the file system itself follows, if trimwise knows it.
+    pub fn spec(&self) -> Option<PolicySpec> {
+        match self {
+            Self::Known(Trimmer::Kernel(spec)) => Some(*spec),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the daemon trims.
+    pub fn is_daemon(&self) -> bool {
+        matches!(self, Self::Known(Trimmer::Daemon(_)))
+    }
+}
+
+impl fmt::Display for PolicyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(trimmer) => trimmer.fmt(f),
+            Self::Named(name) if name.starts_with(OWN) || name.parse::<Trimmer>().is_ok() => {
+                f.pad(&format!("{OWN}{name}"))
+            }
+            Self::Named(name) => f.pad(name),
+        }
+    }
+}
+
+impl From<&str> for PolicyId {
+    /// Reads what `Display` writes. Text that the grammar does not accept is a name.
+    fn from(text: &str) -> Self {
+        match (text.strip_prefix(OWN), text.parse()) {
+            (Some(name), _) => Self::Named(name.into()),
+            (None, Ok(trimmer)) => Self::Known(trimmer),
+            (None, Err(_)) => Self::Named(text.into()),
+        }
+    }
+}
+
+impl From<Trimmer> for PolicyId {
+    fn from(trimmer: Trimmer) -> Self {
+        Self::Known(trimmer)
+    }
+}
+
+impl From<PolicySpec> for PolicyId {
+    fn from(spec: PolicySpec) -> Self {
+        Self::Known(Trimmer::Kernel(spec))
+    }
+}
+
+impl Serialize for PolicyId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicyId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| text.as_str().into())
+    }
+}
+
+/// The word for the daemon among policies.
+pub(crate) const DAEMON: &str = "trimwised";
+
+/// What does the trimming over days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trimmer {
+    /// The file system, by a policy; `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
+    Kernel(PolicySpec),
+    /// trimwised with a policy, and its defaults for everything else.
+    Daemon(PolicySpec),
+}
+
+impl Trimmer {
+    /// Whether a text is meant as the daemon, valid or not.
+    pub fn is_daemon(text: &str) -> bool {
+        text.split(':').next() == Some(DAEMON)
+    }
+
+    /// The policy of the file system itself.
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Kernel(spec) if spec.batch().is_none() => spec.into(),
+            // What trims is outside the file system.
+            _ => Policy::of(self.into(), || PolicySpec::OFF.governor()),
+        }
+    }
+
+    /// Whether the device must take TRIM commands.
+    pub fn needs_trim(self) -> bool {
+        match self {
+            Self::Kernel(spec) => spec.needs_trim(),
+            Self::Daemon(_) => true,
+        }
+    }
+
+    /// The policy that the file system or the daemon follows.
+    pub fn spec(self) -> PolicySpec {
+        match self {
+            Self::Kernel(spec) | Self::Daemon(spec) => spec,
+        }
+    }
+
+    /// Whether the daemon trims.
+    pub fn is_hosted(self) -> bool {
+        matches!(self, Self::Daemon(_))
+    }
+
+    /// The settings of its sweeps, if it sweeps.
+    pub fn sweeps(self) -> Option<BatchConfig> {
+        match self {
+            Self::Kernel(spec) => spec.batch(),
+            Self::Daemon(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Trimmer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(spec) => spec.fmt(f),
+            Self::Daemon(spec) if *spec == PolicySpec::JUDICIOUS => f.pad(DAEMON),
+            Self::Daemon(spec) => f.pad(&format!("{DAEMON}:{spec}")),
+        }
+    }
+}
+
+impl FromStr for Trimmer {
+    type Err = String;
+
+    /// Parses a policy, `trimwised` or `trimwised:POLICY`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !Self::is_daemon(text) {
+            return text.parse().map(Self::Kernel).map_err(|e: PolicyError| e.to_string());
+        }
+        let Some((_, policy)) = text.split_once(':') else { return Ok(Self::Daemon(PolicySpec::JUDICIOUS)) };
+        let spec: PolicySpec = policy.parse().map_err(|e: PolicyError| e.to_string())?;
+        match spec.live() {
+            LiveUse::Slices | LiveUse::Bounded => Ok(Self::Daemon(spec)),
+            LiveUse::Kernel => Err(format!(
+                "{text}: the daemon would follow {spec} by remounting, which the model does not do; expected a policy \
+                 that it carries out itself, such as judicious or lazy+reuse"
+            )),
+            LiveUse::Unsuited => Err(format!("{text}: no stock host can follow {spec}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_written_as_it_is_read_and_no_two_are_written_the_same() {
+        for text in
+            ["off", "trimwised", "trimwised:lazy+reuse", "set:40:90+lazy", "discard=async", "heap", "own:off"]
+        {
+            assert_eq!(PolicyId::from(text).to_string(), text);
+        }
+        for name in ["off", "ideal", "trimwised", "own:off", "own:", "batch:7d", "lazy+reuse", "mine"] {
+            let own = PolicyId::Named(name.into());
+            assert_eq!(PolicyId::from(&*own.to_string()), own);
+            assert_eq!(own.known(), None, "{name}");
+        }
+    }
+}
