@@ -11,6 +11,7 @@ pub mod content;
 pub mod engine;
 pub mod fs;
 pub mod live;
+pub mod numbers;
 pub mod policy;
 pub mod profile;
 pub mod ssd;

@@ -5,6 +5,7 @@ pub mod cell;
 pub(crate) mod choice;
 mod daemon;
 pub mod days;
+pub mod figure;
 mod figures;
 pub mod gauge;
 pub mod ledger;

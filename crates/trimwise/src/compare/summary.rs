@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare::figure::{Values, View};
 use crate::compare::ledger::CellLedger;
 use crate::compare::result::{Cell, DeviceFigures, Measure, Target};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
@@ -222,45 +223,11 @@ pub struct SummaryRow {
     pub vs_ideal_percent: Option<f64>,
     /// Whether that difference is significant.
     pub vs_ideal_significant: Option<bool>,
-    /// PostMark's transactions a second; null of another workload.
-    pub transactions_per_s: Option<f64>,
-    /// Units written to flash per unit written by the host. This and the next figures are null on a real directory.
-    pub write_amplification: Option<f64>,
-    /// Blocks of flash erased.
-    pub erases: Option<f64>,
-    /// TRIM commands.
-    pub trim_commands: Option<f64>,
-    /// Maximum number of stale units; null where only those at the end are known.
-    pub stale_units_max: Option<f64>,
-    /// Stale units at the end.
-    pub stale_units_end: Option<f64>,
-    /// The ledger; null on a real directory.
-    pub ledger: Option<LedgerRow>,
-}
-
-/// The medians of the ledgers of one policy on one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LedgerRow {
-    /// Freed during the workload.
-    pub freed_units: f64,
-    /// Issued to the device, or revealed to it.
-    pub issued_units: f64,
-    /// Taken by an allocation before they were issued.
-    pub reused_units: f64,
-    /// Not trimmed.
-    pub dropped_units: f64,
-    /// Waiting at the end.
-    pub pending_units: f64,
-    /// In TRIM commands at the end.
-    pub in_flight_units: f64,
-    /// Device time spent on TRIM.
-    pub trim_busy_ns: f64,
-    /// Its share of the time that passed.
-    pub trim_busy_percent: f64,
-    /// Units that garbage collection copied less than under `off`: difference of the medians; null if that did not run.
-    pub gc_units_saved: Option<f64>,
-    /// Time saved over `off`: difference of the medians; null if that did not run.
-    pub time_saved_s: Option<f64>,
+    /// The figures of [`View::Summary`]; those of the device are null on a real directory.
+    #[serde(flatten)]
+    pub figures: Values,
+    /// The figures of [`View::SummaryLedger`]; null on a real directory.
+    pub ledger: Option<Values>,
 }
 
 impl SummaryRow {
@@ -268,9 +235,6 @@ impl SummaryRow {
         let interval = p.time_s.interval();
         let longer = |c: Option<Comparison>| c.map(|c| (1.0 / c.ratio - 1.0) * 100.0);
         let significant = |c: Option<Comparison>| c.map(|c| c.significant);
-        let stale = |figure: fn(&DeviceFigures) -> Option<u64>| {
-            p.known_median_of(|c| figure(c.device_stats.as_ref()?).map(|units| units as f64))
-        };
         Self {
             device: device.to_owned(),
             policy: p.policy.clone(),
@@ -286,35 +250,9 @@ impl SummaryRow {
             vs_baseline_significant: significant(p.versus_baseline),
             vs_ideal_percent: longer(p.versus_ideal),
             vs_ideal_significant: significant(p.versus_ideal),
-            transactions_per_s: p.known_median_of(|c| c.postmark().map(|p| p.transactions_per_s)),
-            write_amplification: p.device_median_of(|d| d.write_amplification),
-            erases: p.device_median_of(|d| d.erases as f64),
-            trim_commands: p.device_median_of(|d| d.trim_commands as f64),
-            stale_units_max: stale(|d| d.stale_units_max),
-            stale_units_end: stale(|d| d.stale_units_end),
-            ledger: LedgerRow::of(p),
+            figures: Values::of(View::Summary, p),
+            ledger: View::SummaryLedger.covers(p).then(|| Values::of(View::SummaryLedger, p)),
         }
-    }
-}
-
-impl LedgerRow {
-    /// `None` if a repetition has no ledger.
-    pub fn of(p: &PolicySummary) -> Option<Self> {
-        let units = |figure: fn(&crate::policy::Ledger) -> u64| {
-            p.ledger_median_of(|ledger| figure(&ledger.units) as f64)
-        };
-        Some(Self {
-            freed_units: units(|l| l.freed)?,
-            issued_units: units(|l| l.issued)?,
-            reused_units: units(|l| l.reused)?,
-            dropped_units: units(|l| l.dropped)?,
-            pending_units: units(|l| l.pending)?,
-            in_flight_units: units(|l| l.in_tokens)?,
-            trim_busy_ns: p.ledger_median_of(|l| l.trim_busy_ns as f64)?,
-            trim_busy_percent: p.ledger_median_of(|l| l.trim_busy_percent)?,
-            gc_units_saved: p.saved.map(|s| s.gc_units),
-            time_saved_s: p.saved.map(|s| s.time_s),
-        })
     }
 }
 

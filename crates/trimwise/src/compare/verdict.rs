@@ -13,6 +13,7 @@ use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Target, Ver
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use crate::compare::why::{Causes, Endurance, explain};
+use crate::numbers::thousands;
 use crate::policy::PolicyId;
 use crate::ssd::LinkKind;
 
@@ -436,29 +437,6 @@ pub(super) fn seconds(f: f64) -> String {
         f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),
         f => format!("{:.2} ms", f * 1e3),
     }
-}
-
-/// A rounded number with thousands separators and a true minus sign: `−1,234`.
-pub fn thousands(f: f64) -> String {
-    let digits = format!("{:.0}", f.abs());
-    let sign = if f < 0.0 && digits != "0" { "\u{2212}" } else { "" };
-    format!("{sign}{}", in_groups(&digits))
-}
-
-/// A whole number with thousands separators: `1,234,567`.
-pub fn grouped(n: u64) -> String {
-    in_groups(&n.to_string())
-}
-
-fn in_groups(digits: &str) -> String {
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

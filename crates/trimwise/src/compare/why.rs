@@ -3,7 +3,8 @@
 //! Works on medians only, so that the text is the same wherever the cells came from.
 
 use crate::compare::summary::{DeviceSummary, PolicySummary};
-use crate::compare::verdict::{factor, seconds, thousands};
+use crate::compare::verdict::{factor, seconds};
+use crate::numbers::thousands;
 use crate::policy::PolicyId;
 use crate::units::{Bytes, UNIT_BYTES};
 

@@ -257,7 +257,7 @@ fn checked(comparison: Option<&Comparison>) -> String {
     };
     let summary = Summary::of(&comparison.cells);
     let Some(device) = summary.devices.first() else { return String::new() };
-    let (header, rows) = table::columns(device, comparison, summary.measure);
+    let (header, rows) = table::columns(device, comparison, summary.measure, &table::TABLE);
     let title = format!("Checked on the {} of Linux {}", kernel.file_system, kernel.title());
     format!("\n{}\n\n{}", bold(&title), laid_out(&header, &rows))
 }

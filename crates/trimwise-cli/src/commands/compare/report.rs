@@ -3,6 +3,7 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise::compare::apply::Apply;
+use trimwise::compare::figure::View;
 use trimwise::compare::result::Target;
 use trimwise::compare::statistics::compare;
 use trimwise::compare::summary::{DeviceSummary, Summary};
@@ -35,8 +36,8 @@ struct Page {
     command: String,
     baseline: String,
     measure: String,
-    ledger_header: [&'static str; figures::LEDGER.len()],
-    days_header: [&'static str; figures::DAYS.len()],
+    ledger_header: Vec<&'static str>,
+    days_header: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -51,7 +52,7 @@ struct Device {
     /// The policy to use.
     chosen: Option<String>,
     ledger: Vec<Vec<String>>,
-    days: Vec<[String; figures::DAYS.len()]>,
+    days: Vec<Vec<String>>,
     figures: Vec<Figure>,
     latency: Vec<[String; 7]>,
 }
@@ -69,6 +70,9 @@ impl Step {
     }
 }
 
+/// What the table of the page shows.
+const PAGE: [View; 3] = [View::Table, View::TableElse, View::Page];
+
 /// Renders the whole file.
 pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let summary = Summary::of(&comparison.cells);
@@ -79,7 +83,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let mut styles = Styles::default();
     for device in &summary.devices {
         let own = verdict.per_device.iter().find(|v| v.device == device.device);
-        let (header, rows) = table::columns(device, comparison, summary.measure);
+        let (header, rows) = table::columns(device, comparison, summary.measure, &PAGE);
         devices.push(Device {
             name: table::place(settings, device.device),
             verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
@@ -87,8 +91,8 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             header,
             rows,
             chosen: own.map(|v| v.policy.to_string()),
-            ledger: table::ledger(device),
-            days: figures::days(device),
+            ledger: figures::rows(View::Ledger, device).1,
+            days: figures::rows(View::Days, device).1,
             figures: charts::of(&[("", device)], summary.measure, &mut styles)
                 .iter()
                 .map(Figure::of)
@@ -123,8 +127,8 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         command: settings.command.clone(),
         baseline: settings.baseline.to_string(),
         measure: summary.measure.to_string(),
-        ledger_header: figures::LEDGER,
-        days_header: figures::DAYS,
+        ledger_header: figures::headings(View::Ledger),
+        days_header: figures::headings(View::Days),
     };
     rendered(include_str!("report.html"), &page)
 }
@@ -243,29 +247,23 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
                     alike.push(format!("`{}`{on}", p.policy));
                 }
             }
-            let wa = [p, other].map(|p| p.device_median_of(|d| d.write_amplification));
-            let erases = [p, other].map(|p| p.device_median_of(|d| d.erases as f64));
-            rows.push([
+            let mut row = vec![
                 p.policy.to_string(),
                 figures::duration(&p.time_s),
                 figures::duration(&other.time_s),
                 said,
-                wa[0].map_or("-".to_owned(), |wa| format!("{wa:.2}")),
-                wa[1].map_or("-".to_owned(), |wa| format!("{wa:.2}")),
-                change(erases[0], erases[1]),
-            ]);
+            ];
+            row.extend(View::Pair.figures().flat_map(|(figure, _)| [figure.text(p), figure.text(other)]));
+            row.extend(View::PairChange.figures().map(|(figure, _)| change(figure.of(p), figure.of(other))));
+            rows.push(row);
         }
         let measure = measures[0].to_string();
-        let header = [
-            "policy",
-            &format!("{measure}, A"),
-            &format!("{measure}, B"),
-            "B vs A",
-            "WA, A",
-            "WA, B",
-            "erases, B vs A",
-        ];
-        let blocks = vec![Block::new("B against A", header, rows)];
+        let mut header =
+            vec!["policy".to_owned(), format!("{measure}, A"), format!("{measure}, B"), "B vs A".to_owned()];
+        let of_both = |(_, heading): (_, &str)| [format!("{heading}, A"), format!("{heading}, B")];
+        header.extend(View::Pair.figures().flat_map(of_both));
+        header.extend(View::PairChange.figures().map(|(_, heading)| format!("{heading}, B vs A")));
+        let blocks = vec![Block { title: "B against A".to_owned(), header, rows }];
         let both = [(NAMES[0], *in_a), (NAMES[1], *in_b)];
         sections.push(Section::of(title, blocks, &charts::of(&both, measures[0], &mut styles))?);
     }

@@ -2,6 +2,7 @@
 
 use trimwise::compare::apply::Apply;
 use trimwise::compare::days::DaysFigures;
+use trimwise::compare::figure::{FIGURES, View};
 use trimwise::compare::result::{Cell, Measure, Target, WorkloadFigures};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -14,6 +15,9 @@ use crate::commands::compare::{Comparison, Settings};
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
 
+/// What the table on a terminal shows.
+pub const TABLE: [View; 2] = [View::Table, View::TableElse];
+
 /// Renders the whole text.
 pub fn render(comparison: &Comparison) -> String {
     let summary = Summary::of(&comparison.cells);
@@ -23,19 +27,17 @@ pub fn render(comparison: &Comparison) -> String {
         let how_full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
         let what = workload(settings, &summary);
         let title = format!("{}: {what}{how_full}", place(settings, device.device));
-        let (header, rows) = columns(device, comparison, summary.measure);
+        let (header, rows) = columns(device, comparison, summary.measure, &TABLE);
         text += &format!("{}\n\n{}\n", bold(&title), laid_out(&header, &rows));
         let latencies = latencies(device);
         if !latencies.is_empty() {
             text += &format!("{}\n\n{}\n", bold("Latency"), laid_out(&LATENCY, &latencies));
         }
-        let days = figures::days(device);
-        if !days.is_empty() {
-            text += &format!("{}\n\n{}\n", bold("Days"), laid_out(&figures::DAYS, &days));
-        }
-        let ledger = ledger(device);
-        if !ledger.is_empty() {
-            text += &format!("{}\n\n{}\n", bold("Ledger"), laid_out(&figures::LEDGER, &ledger));
+        for (title, view) in [("Days", View::Days), ("Ledger", View::Ledger)] {
+            let (header, rows) = figures::rows(view, device);
+            if !rows.is_empty() {
+                text += &format!("{}\n\n{}\n", bold(title), laid_out(&header, &rows));
+            }
         }
     }
     for note in notes(comparison, &summary) {
@@ -154,37 +156,60 @@ pub fn over(settings: &Settings) -> String {
     }
 }
 
-/// Returns header and rows, without the columns that no row has a figure for, such as a real device's erases. The
-/// distance to the bound is always shown for the model. A real kernel's figures follow the model's.
+/// A column: its heading, what it shows of a policy, and whether it is shown.
+struct Column {
+    heading: String,
+    text: Box<dyn Fn(&PolicySummary) -> String>,
+    shown: Shown,
+}
+
+/// When a column is shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Shown {
+    Always,
+    /// If some row has a figure.
+    IfKnown,
+    /// If some row has a figure, and none has one in the column before it.
+    Else,
+}
+
+/// Returns header and rows with the figures of these views, without the columns that no row has a figure for, such as a
+/// real device's erases. The distance to the bound is always shown for the model. A real kernel's figures follow the
+/// model's.
 pub fn columns(
     device: &DeviceSummary,
     comparison: &Comparison,
     measure: Measure,
+    views: &[View],
 ) -> (Vec<String>, Vec<Vec<String>>) {
-    const DISTANCE: &str = "vs ideal";
-    let with_difference = device.policies.len() > 1;
     let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
-    let is_trace = device.policies.iter().flat_map(|p| &p.runs).any(|run| figures::is_trace(run));
     let baseline = &comparison.settings.baseline;
-    let versus = format!("vs {baseline}");
-    let judged = measure.to_string();
-    let mut header = vec!["policy", "n", &judged];
-    if with_difference {
-        header.push(&versus);
-    }
-    header.push(DISTANCE);
-    header.extend([figures::own_heading(measure, is_trace), "WA", "erases", "TRIMs"]);
-    header.push(figures::stale_heading(&device.policies));
-    let row = |p: &PolicySummary| {
-        let mut row = vec![p.policy.to_string(), figures::runs(&p.time_s), figures::duration(&p.time_s)];
-        if with_difference {
-            row.push(figures::difference(p.versus_baseline.as_ref()));
-        }
-        row.push(figures::distance(p));
-        row.extend(figures::of_policy(p));
-        row
+    let column = |heading: String, shown, text: fn(&PolicySummary) -> String| Column {
+        heading,
+        text: Box::new(text),
+        shown,
     };
-    let mut rows = Vec::new();
+    let mut columns = vec![
+        column("policy".to_owned(), Shown::Always, |p| p.policy.to_string()),
+        column("n".to_owned(), Shown::Always, |p| figures::runs(&p.time_s)),
+        column(measure.to_string(), Shown::Always, |p| figures::duration(&p.time_s)),
+    ];
+    if device.policies.len() > 1 {
+        let difference = |p: &PolicySummary| figures::difference(p.versus_baseline.as_ref());
+        columns.push(column(format!("vs {baseline}"), Shown::IfKnown, difference));
+    }
+    let distance = if in_model { Shown::Always } else { Shown::IfKnown };
+    columns.push(column("vs ideal".to_owned(), distance, figures::distance));
+    for figure in FIGURES {
+        let view = views.iter().find_map(|view| Some((*view, figure.heading(*view)?)));
+        columns.extend(view.map(|(view, heading)| Column {
+            heading: heading.to_owned(),
+            text: Box::new(move |p| figure.text(p)),
+            shown: if view == View::TableElse { Shown::Else } else { Shown::IfKnown },
+        }));
+    }
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let row = |p: &PolicySummary| columns.iter().map(|column| (column.text)(p)).collect::<Vec<_>>();
     let check = comparison.check.as_ref();
     let checked = check.map(|check| check.summarised(baseline));
     let checked = checked.iter().flat_map(|c| &c.devices).find(|d| d.device == device.device);
@@ -194,19 +219,21 @@ pub fn columns(
         if let (Some(kernel), Some(p)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
             let mut row = row(p);
             row[0] = format!("  {}", kernel.release);
-            // The heading is for the model's maximum; for the kernel only the final value is known.
-            row.pop();
-            row.push(figures::NONE.to_owned());
             rows.push(row);
         }
     }
-    let shown: Vec<bool> = header
-        .iter()
-        .enumerate()
-        .map(|(i, h)| in_model && *h == DISTANCE || rows.iter().any(|row| row[i] != figures::NONE))
-        .collect();
-    let kept = |row: Vec<String>| row.into_iter().zip(&shown).filter(|(_, s)| **s).map(|(c, _)| c).collect();
-    (kept(header.iter().map(ToString::to_string).collect()), rows.into_iter().map(kept).collect())
+    let mut is_kept: Vec<bool> = Vec::new();
+    let mut has_one = false;
+    for (i, column) in columns.iter().enumerate() {
+        let is_known = rows.iter().any(|row| row[i] != figures::NONE);
+        let is_in_place = column.shown != Shown::Else || !has_one;
+        is_kept.push(column.shown == Shown::Always || is_known && is_in_place);
+        has_one = is_known || column.shown == Shown::Else && has_one;
+    }
+    let kept =
+        |row: Vec<String>| row.into_iter().zip(&is_kept).filter(|(_, s)| **s).map(|(c, _)| c).collect();
+    let header = columns.iter().map(|column| column.heading.clone()).collect();
+    (kept(header), rows.into_iter().map(kept).collect())
 }
 
 /// The headings of the latencies.
@@ -224,11 +251,6 @@ fn latencies(device: &DeviceSummary) -> Vec<Vec<String>> {
         &[]
     };
     figures::latencies(device, operations).into_iter().map(Vec::from).collect()
-}
-
-/// Returns the rows of the ledger; none on a real directory.
-pub fn ledger(device: &DeviceSummary) -> Vec<Vec<String>> {
-    device.policies.iter().filter_map(figures::ledger).map(Vec::from).collect()
 }
 
 /// Returns what to know before trusting the intervals; each remark once.

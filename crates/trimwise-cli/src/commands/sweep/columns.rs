@@ -1,8 +1,8 @@
 //! The columns of a sweep's data set, and how they are written.
 //!
 //! Every sweep has the same columns, whatever its workloads, so that data sets can be joined; what a workload does not
-//! have is null. They are the figures of the JSON of `compare`, named by their paths, except series: the timeline, and
-//! latencies at further quantiles.
+//! have is null. They are what the JSON of `compare` has of each run, named by their paths, except series: the timeline,
+//! and latencies at further quantiles. Then come the figures that are made of these ([`View::Column`]).
 
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 use serde_json::Value;
+use trimwise::compare::figure::{Figure, View};
+use trimwise::compare::result::Cell;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,20 @@ const BUSY: &str =
     "link controller write_path read_host read_gc read_map program_host program_gc erase trim flush";
 const TRIMS: &str = "commands acknowledged_ns";
 
+/// Where a row has the figures of [`View::Column`].
+const FIGURES: &str = "figures";
+
+/// Returns the figures of a run that are made of others, as a row has them.
+pub fn figures(cell: &Cell) -> Value {
+    let value = |figure: &Figure| {
+        let value = figure.of_cell(cell)?;
+        // Whole numbers are far below 2^53.
+        Some(if figure.kind.is_whole() { Value::from(value as i64) } else { Value::from(value) })
+    };
+    let figures = View::Column.figures().map(|(figure, _)| (figure.key.to_owned(), value(figure).into()));
+    Value::Object(figures.collect())
+}
+
 /// All columns in order.
 pub fn columns() -> Vec<Column> {
     use Holds::{Flags, Integers, Numbers, Text};
@@ -47,7 +63,8 @@ pub fn columns() -> Vec<Column> {
         for name in names.split_whitespace() {
             let pointer = if path.is_empty() { format!("/{name}") } else { format!("/{path}/{name}") };
             // What is below `result` has the name that it has in a cell of `compare`.
-            let name = pointer.trim_start_matches("/result").trim_start_matches('/').replace('/', "_");
+            let name = pointer.trim_start_matches("/result").trim_start_matches("/figures");
+            let name = name.trim_start_matches('/').replace('/', "_");
             columns.push(Column { name, pointer, holds });
         }
     };
@@ -114,6 +131,9 @@ pub fn columns() -> Vec<Column> {
         "elapsed_ns operations late_operations late_max_ns sweeps fitrim_max_ns slices maps",
     );
     add(Integers, "result/days", "fitrim_units");
+    for (figure, _) in View::Column.figures() {
+        add(if figure.kind.is_whole() { Integers } else { Numbers }, FIGURES, figure.key);
+    }
     columns
 }
 

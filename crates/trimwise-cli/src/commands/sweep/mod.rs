@@ -299,6 +299,7 @@ fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, F
         Ok(cell) => {
             row["measure"] = cell.measure().to_string().into();
             row["measured_ns"] = cell.measured_ns().into();
+            row["figures"] = columns::figures(&cell);
             row["result"] = serde_json::to_value(cell).map_err(Failure::run)?;
         }
         Err(error) => row["error"] = error.into(),

@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
+use trimwise::compare::figure::{View, WRITE_AMPLIFICATION};
 use trimwise::compare::summary::SummaryRow;
 use trimwise::policy::PolicyId;
 use trimwise_lab::failure::Failure;
@@ -36,8 +37,14 @@ pub fn html(summary: &Summary) -> Result<String, Failure> {
     let mut styles = Styles::default();
     let sections = groups(&summary.cases).into_iter().map(|cases| {
         let rows = cases.iter().flat_map(|case| case.rows.iter().map(|row| table_row(case, row)));
-        let header = ["policy", "full", "median", "interval", "vs baseline", "WA", "erases", "TRIMs"];
-        let blocks = vec![Block::new("Medians over seeds and repetitions", header, rows.collect())];
+        let own = ["policy", "full", "median", "interval", "vs baseline"];
+        let header = own.into_iter().chain(View::Sweep.figures().map(|(_, heading)| heading));
+        let header = header.map(str::to_owned).collect();
+        let blocks = vec![Block {
+            title: "Medians over seeds and repetitions".to_owned(),
+            header,
+            rows: rows.collect(),
+        }];
         Section::of(title(cases[0]), blocks, &charts(&[("", &cases)], &mut styles))
     });
     let page = Page {
@@ -82,18 +89,22 @@ pub fn pair(summaries: [(&str, &Summary); 2]) -> Result<String, Failure> {
             }
             for row in &one.rows {
                 let Some(now) = other.rows.iter().find(|now| now.policy == row.policy) else { continue };
-                rows.push([
+                let mut cells = vec![
                     row.policy.to_string(),
                     format!("{} %", one.utilization_percent),
                     figures::time(row.median_s),
                     figures::time(now.median_s),
                     change(Some(row.median_s), Some(now.median_s)),
-                    change(row.write_amplification, now.write_amplification),
-                ]);
+                ];
+                let of = |figure| change(row.figures.get(figure), now.figures.get(figure));
+                cells.extend(View::SweepChange.figures().map(|(figure, _)| of(figure)));
+                rows.push(cells);
             }
         }
-        let header = ["policy", "full", "median, A", "median, B", "B vs A", "WA, B vs A"];
-        let blocks = vec![Block::new("B against A", header, rows)];
+        let own = ["policy", "full", "median, A", "median, B", "B vs A"].map(str::to_owned);
+        let changes = View::SweepChange.figures().map(|(_, heading)| format!("{heading}, B vs A"));
+        let header = own.into_iter().chain(changes).collect();
+        let blocks = vec![Block { title: "B against A".to_owned(), header, rows }];
         let runs = [0, 1].map(|run| both.iter().map(|pair| pair[run]).collect::<Vec<_>>());
         let shown = [(NAMES[0], &*runs[0]), (NAMES[1], &*runs[1])];
         sections.push(Section::of(title(first), blocks, &charts(&shown, &mut styles))?);
@@ -183,9 +194,8 @@ fn notes(summary: &Summary) -> Vec<String> {
     notes
 }
 
-fn table_row(case: &Case, row: &SummaryRow) -> [String; 8] {
-    let number = |figure: Option<f64>| figure.map_or(NONE.to_owned(), figures::thousands);
-    [
+fn table_row(case: &Case, row: &SummaryRow) -> Vec<String> {
+    let mut cells = vec![
         row.policy.to_string(),
         format!("{} %", case.utilization_percent),
         figures::time(row.median_s),
@@ -197,10 +207,9 @@ fn table_row(case: &Case, row: &SummaryRow) -> [String; 8] {
             (Some(_), _) => "~".to_owned(),
             (None, _) => String::new(),
         },
-        row.write_amplification.map_or(NONE.to_owned(), |wa| format!("{wa:.2}")),
-        number(row.erases),
-        number(row.trim_commands),
-    ]
+    ];
+    cells.extend(View::Sweep.figures().map(|(figure, _)| figure.text_of(row.figures.get(figure))));
+    cells
 }
 
 /// The interval of a median, if several runs gave one.
@@ -218,7 +227,7 @@ fn charts(runs: Runs, styles: &mut Styles) -> Vec<Chart> {
     let wa = Axis::linear("write_amplification", "write amplification", "NAND units per host unit");
     let is_single = runs.iter().all(|(_, cases)| cases.len() == 1);
     let time = |row: &SummaryRow| Some((row.median_s, interval(row)));
-    let amplification = |row: &SummaryRow| Some((row.write_amplification?, None));
+    let amplification = |row: &SummaryRow| Some((row.figures.get(&WRITE_AMPLIFICATION)?, None));
     let caption =
         "Medians over seeds and repetitions; thin lines are 95 % confidence intervals. Lower is better.";
     let charts = if is_single {

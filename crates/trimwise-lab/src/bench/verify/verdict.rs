@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 
 use serde::Serialize;
-use trimwise::compare::verdict::grouped;
+use trimwise::numbers::grouped;
 
 use super::course::{Course, all};
 use super::{Integrity, Measured, Speeds};

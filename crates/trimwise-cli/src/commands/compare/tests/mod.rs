@@ -105,7 +105,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
         keys(row),
         "device policy bound fills_commands reps exact measure median_s low_s high_s vs_baseline_percent \
          vs_baseline_significant vs_ideal_percent vs_ideal_significant transactions_per_s write_amplification \
-         erases trim_commands stale_units_max stale_units_end ledger"
+         erases trim_commands stale_units_max stale_units_end gc_busy_ns ledger"
     );
     assert_eq!(
         keys(&row["ledger"]),
@@ -450,7 +450,6 @@ fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
     let line = "--check kernel:6.1:ext4:noatime --policy off commit lazy batch:30s --reps 2";
     let mut comparison = made(line);
     let target: KernelTarget = "6.1:ext4:noatime".parse().unwrap();
-    let names = ["off", "commit", "lazy", "batch:30s"].map(str::to_owned);
     let given = ["off", "commit", "lazy", "batch:30s"].map(|policy| policy.parse().unwrap());
     let planned = check::Planned::of(&target, given.iter()).unwrap();
     let policies: Vec<String> = planned.policies.iter().map(ToString::to_string).collect();
@@ -531,7 +530,6 @@ fn a_contradiction_comes_before_the_recommendation() {
 fn without_the_kernel_the_comparison_goes_on_and_says_so() {
     let target: KernelTarget = "4.4:ext4".parse().unwrap();
     let mut comparison = made("--check kernel:4.4:ext4 --policy off commit --reps 2");
-    let names = ["off".to_owned(), "commit".to_owned()];
     let given = ["off", "commit"].map(|policy| policy.parse().unwrap());
     let mut planned = check::Planned::of(&target, given.iter()).unwrap();
     planned.image = Err("to build it: trimwise kernel build --version 4.4".to_owned());

@@ -1,0 +1,590 @@
+//! The figures that are told to people and programs: one entry each.
+//!
+//! An entry says how a figure is read, how several runs become one, how it is written, and where it is shown. Tables,
+//! reports, JSON, data sets and the Python package are made from the entries: a new figure is a constant here, and its
+//! place in [`FIGURES`].
+
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::days::DaysFigures;
+use super::result::{Cell, DeviceFigures, WorkloadFigures};
+use super::summary::PolicySummary;
+use crate::numbers::{MINUS, NONE, nanoseconds, percent, significant, thousands, time, units_as_bytes};
+use crate::policy::Ledger;
+
+/// A figure of a policy on a device.
+#[derive(Debug)]
+pub struct Figure {
+    /// Its key in JSON and in data sets, with the unit, if it has one, at the end.
+    pub key: &'static str,
+    /// What it means, in a sentence.
+    pub meaning: &'static str,
+    /// How it is written.
+    pub kind: Kind,
+    /// Whether less of it is better; `None` if neither is.
+    pub less_is_better: Option<bool>,
+    read: Read,
+    /// Where it is shown, and under which heading.
+    shown: &'static [(View, &'static str)],
+}
+
+/// How several runs become one figure.
+#[derive(Debug)]
+enum Read {
+    /// The median over the repetitions; `None` if one of them has no such figure.
+    Median(fn(&Cell) -> Option<f64>),
+    /// From the medians of others, or from a comparison with another policy.
+    Policy(fn(&PolicySummary) -> Option<f64>),
+}
+
+/// What a figure is, which decides how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number of things.
+    Count,
+    /// A number with two digits, such as a write amplification.
+    Ratio,
+    /// Mapping units, written as bytes.
+    Units,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Seconds; none at all is written as no figure.
+    SecondsIfAny,
+    /// A rate per second.
+    Rate,
+    /// Percent.
+    Percent,
+    /// Units less than under `off`, written as bytes with their sign.
+    UnitsSaved,
+    /// Seconds less than under `off`, with their sign.
+    SecondsSaved,
+}
+
+impl Kind {
+    /// Writes a figure.
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Self::Count => thousands(value),
+            Self::Ratio => format!("{value:.2}"),
+            Self::Units => units_as_bytes(value),
+            Self::Nanoseconds => nanoseconds(value),
+            Self::SecondsIfAny if value <= 0.0 => NONE.to_owned(),
+            Self::SecondsIfAny => time(value),
+            Self::Rate => significant(value),
+            Self::Percent => percent(value),
+            Self::UnitsSaved => signed(value, units_as_bytes),
+            Self::SecondsSaved => signed(value, time),
+        }
+    }
+
+    /// Returns true if its values are whole numbers in each run.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Count | Self::Units | Self::Nanoseconds)
+    }
+
+    fn is_saving(self) -> bool {
+        matches!(self, Self::UnitsSaved | Self::SecondsSaved)
+    }
+}
+
+fn signed(value: f64, text: fn(f64) -> String) -> String {
+    let sign = if value < 0.0 { MINUS } else { "+" };
+    if value == 0.0 { text(0.0) } else { format!("{sign}{}", text(value.abs())) }
+}
+
+/// A place where figures are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The table of `compare`.
+    Table,
+    /// The table of `compare`, if no row has the figure before it there.
+    TableElse,
+    /// What the page of `compare` has besides the columns of the table.
+    Page,
+    /// The table of what became of freed space.
+    Ledger,
+    /// The table of what happened over days.
+    Days,
+    /// The report of two runs: the figure of each.
+    Pair,
+    /// The report of two runs: how much larger the second's is.
+    PairChange,
+    /// The report of a sweep.
+    Sweep,
+    /// The report of two sweeps: how much larger the second's is.
+    SweepChange,
+    /// The rows of a summary as JSON.
+    Summary,
+    /// The ledger in a row of a summary.
+    SummaryLedger,
+    /// A column of a sweep's data set, besides those that a cell has as its own.
+    Column,
+}
+
+impl View {
+    /// Returns the figures shown here with their headings, in order.
+    pub fn figures(self) -> impl Iterator<Item = (&'static Figure, &'static str)> {
+        FIGURES.iter().filter_map(move |figure| Some((*figure, figure.heading(self)?)))
+    }
+
+    /// Returns true if a policy has what this view is about.
+    pub fn covers(self, p: &PolicySummary) -> bool {
+        match self {
+            Self::Ledger | Self::SummaryLedger => p.runs.iter().all(|run| run.ledger.is_some()),
+            Self::Days => p.runs.iter().all(|run| run.days.is_some()),
+            _ => true,
+        }
+    }
+}
+
+impl Figure {
+    const fn new(
+        key: &'static str,
+        kind: Kind,
+        read: Read,
+        shown: &'static [(View, &'static str)],
+        meaning: &'static str,
+    ) -> Self {
+        Self { key, meaning, kind, less_is_better: None, read, shown }
+    }
+
+    const fn less_is_better(self) -> Self {
+        Self { less_is_better: Some(true), ..self }
+    }
+
+    const fn more_is_better(self) -> Self {
+        Self { less_is_better: Some(false), ..self }
+    }
+
+    /// Returns its heading in a view; `None` if it is not shown there.
+    pub fn heading(&self, view: View) -> Option<&'static str> {
+        self.shown.iter().find(|(shown, _)| *shown == view).map(|(_, heading)| *heading)
+    }
+
+    /// Returns the figure of one run; `None` if it has none, or if it takes several policies.
+    pub fn of_cell(&self, cell: &Cell) -> Option<f64> {
+        match self.read {
+            Read::Median(read) => read(cell),
+            Read::Policy(_) => None,
+        }
+    }
+
+    /// Returns the figure of a policy; `None` if a repetition lacks it.
+    pub fn of(&self, p: &PolicySummary) -> Option<f64> {
+        match self.read {
+            Read::Median(read) => p.known_median_of(read),
+            Read::Policy(read) => read(p),
+        }
+    }
+
+    /// Writes the figure of a policy. A saving is blank for the policy that it is counted against.
+    pub fn text(&self, p: &PolicySummary) -> String {
+        if self.kind.is_saving() && *p.policy == crate::policy::PolicyId::OFF {
+            return String::new();
+        }
+        self.text_of(self.of(p))
+    }
+
+    /// Writes a value of the figure.
+    pub fn text_of(&self, value: Option<f64>) -> String {
+        value.map_or(NONE.to_owned(), |value| self.kind.text(value))
+    }
+}
+
+fn device(cell: &Cell, figure: fn(&DeviceFigures) -> Option<f64>) -> Option<f64> {
+    figure(cell.device_stats.as_ref()?)
+}
+
+fn ledger(cell: &Cell, figure: fn(&Ledger) -> u64) -> Option<f64> {
+    cell.ledger.as_ref().map(|ledger| figure(&ledger.units) as f64)
+}
+
+/// What the daemon or sweeps did over days; `None` if they did nothing.
+fn over_days(p: &PolicySummary, figure: fn(&DaysFigures) -> u64) -> Option<f64> {
+    let median = |figure: fn(&DaysFigures) -> u64| {
+        p.known_median_of(|cell| cell.days.as_ref().map(|days| figure(days) as f64))
+    };
+    let sweeps = median(|days| days.sweeps + days.slices)?;
+    if sweeps > 0.0 { median(figure) } else { None }
+}
+
+use Kind::{Count, Nanoseconds, Percent, Rate, Ratio, SecondsIfAny, SecondsSaved, Units, UnitsSaved};
+use Read::{Median, Policy};
+
+/// PostMark's rate.
+pub const TRANSACTIONS: Figure = Figure::new(
+    "transactions_per_s",
+    Rate,
+    // Spread over days, the rate is given, not found.
+    Median(|c| c.postmark().filter(|_| c.days.is_none()).map(|postmark| postmark.transactions_per_s)),
+    &[(View::Table, "trans./s"), (View::Summary, "")],
+    "PostMark's transactions a second; null of another workload, and over days.",
+)
+.more_is_better();
+
+/// The time of the TRIMs of a removed file.
+pub const TRIMS_DONE: Figure = Figure::new(
+    "trims_done_s",
+    SecondsIfAny,
+    Median(|c| c.removal_trims().map(|trims| trims.acknowledged_ns as f64 / 1e9)),
+    &[(View::TableElse, "TRIMs done")],
+    "From the end of the commit until the last TRIM of the removed file was acknowledged.",
+)
+.less_is_better();
+
+/// The latency that 1 % of a trace's writes exceed.
+pub const WRITE_P99: Figure = Figure::new(
+    "write_p99_ns",
+    Nanoseconds,
+    Median(|c| {
+        let is_trace = matches!(c.workload, WorkloadFigures::Replay(_));
+        c.latency.get("write").filter(|_| is_trace).map(|write| write.p99_ns as f64)
+    }),
+    &[(View::TableElse, "write p99")],
+    "The latency that 1 % of a trace's writes exceed.",
+)
+.less_is_better();
+
+/// Write amplification.
+pub const WRITE_AMPLIFICATION: Figure = Figure::new(
+    "write_amplification",
+    Ratio,
+    Median(|c| device(c, |d| Some(d.write_amplification))),
+    &[
+        (View::Table, "WA"),
+        (View::Pair, "WA"),
+        (View::Sweep, "WA"),
+        (View::SweepChange, "WA"),
+        (View::Summary, ""),
+    ],
+    "Units written to flash per unit written by the host.",
+)
+.less_is_better();
+
+/// Blocks erased.
+pub const ERASES: Figure = Figure::new(
+    "erases",
+    Count,
+    Median(|c| device(c, |d| Some(d.erases as f64))),
+    &[(View::Table, "erases"), (View::PairChange, "erases"), (View::Sweep, "erases"), (View::Summary, "")],
+    "Blocks of flash erased.",
+)
+.less_is_better();
+
+/// TRIM commands.
+pub const TRIM_COMMANDS: Figure = Figure::new(
+    "trim_commands",
+    Count,
+    Median(|c| device(c, |d| Some(d.trim_commands as f64))),
+    &[(View::Table, "TRIMs"), (View::Sweep, "TRIMs"), (View::Summary, "")],
+    "TRIM commands that the device received.",
+);
+
+/// The mean of the stale space.
+pub const STALE_MEAN: Figure = Figure::new(
+    "stale_units_mean",
+    Units,
+    Median(|c| device(c, |d| d.stale_units_mean)),
+    &[(View::Days, "stale mean")],
+    "Time-weighted mean of the units that are free in the file system and valid in the device.",
+)
+.less_is_better();
+
+/// The most stale space.
+pub const STALE_MAX: Figure = Figure::new(
+    "stale_units_max",
+    Units,
+    Median(|c| device(c, |d| d.stale_units_max.map(|units| units as f64))),
+    &[(View::Table, "stale max"), (View::Days, "max"), (View::Summary, "")],
+    "Maximum number of stale units; null where only those at the end are known.",
+)
+.less_is_better();
+
+/// The stale space at the end.
+pub const STALE_END: Figure = Figure::new(
+    "stale_units_end",
+    Units,
+    Median(|c| device(c, |d| d.stale_units_end.map(|units| units as f64))),
+    &[(View::TableElse, "stale end"), (View::Days, "at the end"), (View::Summary, "")],
+    "Stale units at the end of the workload.",
+)
+.less_is_better();
+
+/// Device time of garbage collection.
+pub const GC_BUSY: Figure = Figure::new(
+    "gc_busy_ns",
+    Nanoseconds,
+    Median(|c| {
+        device(c, |d| {
+            let busy = |cause| d.busy_ns.get(cause).map(|ns| *ns as f64);
+            Some(busy("read_gc")? + busy("program_gc")?)
+        })
+    }),
+    &[
+        (View::Page, "GC time"),
+        (View::PairChange, "GC time"),
+        (View::Sweep, "GC time"),
+        (View::SweepChange, "GC time"),
+        (View::Summary, ""),
+        (View::Column, ""),
+    ],
+    "Device time that garbage collection took to read and program what it copied, summed over dies.",
+)
+.less_is_better();
+
+/// Sweeps and slices over days.
+pub const SWEEPS: Figure = Figure::new(
+    "sweeps",
+    Count,
+    Policy(|p| over_days(p, |days| days.sweeps + days.slices)),
+    &[(View::Days, "sweeps")],
+    "Sweeps of `batch`, or slices of trimwised.",
+);
+
+/// The longest sweep or slice.
+pub const SWEEP_LONGEST: Figure = Figure::new(
+    "fitrim_max_ns",
+    Nanoseconds,
+    Policy(|p| over_days(p, |days| days.fitrim_max_ns)),
+    &[(View::Days, "longest")],
+    "The longest sweep of `batch`, or slice of trimwised.",
+)
+.less_is_better();
+
+/// What sweeps and slices sent.
+pub const SWEEP_SENT: Figure = Figure::new(
+    "fitrim_units",
+    Units,
+    Policy(|p| over_days(p, |days| days.fitrim_units)),
+    &[(View::Days, "sent")],
+    "Units in the commands of sweeps or slices.",
+);
+
+/// Freed units.
+pub const FREED: Figure = Figure::new(
+    "freed_units",
+    Units,
+    Median(|c| ledger(c, |units| units.freed)),
+    &[(View::Ledger, "freed"), (View::SummaryLedger, "")],
+    "Units freed during the workload.",
+);
+
+/// Trimmed units.
+pub const ISSUED: Figure = Figure::new(
+    "issued_units",
+    Units,
+    Median(|c| ledger(c, |units| units.issued)),
+    &[(View::Ledger, "trimmed"), (View::SummaryLedger, "")],
+    "Units issued to the device in TRIM commands, or revealed to it.",
+);
+
+/// Reused units.
+pub const REUSED: Figure = Figure::new(
+    "reused_units",
+    Units,
+    Median(|c| ledger(c, |units| units.reused)),
+    &[(View::Ledger, "reused"), (View::SummaryLedger, "")],
+    "Units that an allocation took before they were issued.",
+);
+
+/// Dropped units.
+pub const DROPPED: Figure = Figure::new(
+    "dropped_units",
+    Units,
+    Median(|c| ledger(c, |units| units.dropped)),
+    &[(View::Ledger, "dropped"), (View::SummaryLedger, "")],
+    "Units that were never trimmed.",
+);
+
+/// Units that wait or are on their way.
+pub const WAITING: Figure = Figure::new(
+    "waiting_units",
+    Units,
+    Policy(|p| Some(PENDING.of(p)? + IN_FLIGHT.of(p)?)),
+    &[(View::Ledger, "pending")],
+    "Units that wait at the end, or are in TRIM commands then.",
+);
+
+/// Pending units.
+pub const PENDING: Figure = Figure::new(
+    "pending_units",
+    Units,
+    Median(|c| ledger(c, |units| units.pending)),
+    &[(View::SummaryLedger, "")],
+    "Units that wait at the end.",
+);
+
+/// Units in TRIM commands.
+pub const IN_FLIGHT: Figure = Figure::new(
+    "in_flight_units",
+    Units,
+    Median(|c| ledger(c, |units| units.in_tokens)),
+    &[(View::SummaryLedger, "")],
+    "Units in TRIM commands at the end.",
+);
+
+/// Device time for TRIM.
+pub const TRIM_BUSY: Figure = Figure::new(
+    "trim_busy_ns",
+    Nanoseconds,
+    Median(|c| c.ledger.as_ref().map(|ledger| ledger.trim_busy_ns as f64)),
+    &[(View::SummaryLedger, "")],
+    "Device time spent on TRIM.",
+)
+.less_is_better();
+
+/// The share of device time for TRIM.
+pub const TRIM_SHARE: Figure = Figure::new(
+    "trim_busy_percent",
+    Percent,
+    Median(|c| c.ledger.as_ref().map(|ledger| ledger.trim_busy_percent)),
+    &[(View::Ledger, "TRIM time"), (View::SummaryLedger, "")],
+    "The share of the time that passed in which the device was busy with TRIM.",
+)
+.less_is_better();
+
+/// Copies saved.
+pub const GC_SAVED: Figure = Figure::new(
+    "gc_units_saved",
+    UnitsSaved,
+    Policy(|p| p.saved.map(|saved| saved.gc_units)),
+    &[(View::Ledger, "GC saved"), (View::SummaryLedger, "")],
+    "Units that garbage collection copied less than under `off`: difference of the medians; null if that did not run.",
+)
+.more_is_better();
+
+/// Time saved.
+pub const TIME_SAVED: Figure = Figure::new(
+    "time_saved_s",
+    SecondsSaved,
+    Policy(|p| p.saved.map(|saved| saved.time_s)),
+    &[(View::Ledger, "time saved"), (View::SummaryLedger, "")],
+    "Time saved over `off`: difference of the medians; null if that did not run.",
+)
+.more_is_better();
+
+/// All figures, in the order in which views show them.
+pub static FIGURES: &[&Figure] = &[
+    &TRANSACTIONS,
+    &TRIMS_DONE,
+    &WRITE_P99,
+    &WRITE_AMPLIFICATION,
+    &ERASES,
+    &TRIM_COMMANDS,
+    &STALE_MEAN,
+    &STALE_MAX,
+    &STALE_END,
+    &GC_BUSY,
+    &SWEEPS,
+    &SWEEP_LONGEST,
+    &SWEEP_SENT,
+    &FREED,
+    &ISSUED,
+    &REUSED,
+    &DROPPED,
+    &WAITING,
+    &PENDING,
+    &IN_FLIGHT,
+    &TRIM_BUSY,
+    &TRIM_SHARE,
+    &GC_SAVED,
+    &TIME_SAVED,
+];
+
+/// The values of some figures, by their keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values(Vec<(&'static str, Option<f64>)>);
+
+impl Values {
+    /// Returns what a view shows of a policy.
+    pub fn of(view: View, p: &PolicySummary) -> Self {
+        Self(view.figures().map(|(figure, _)| (figure.key, figure.of(p))).collect())
+    }
+
+    /// Returns the value of a figure; `None` if it is unknown or not among these.
+    pub fn get(&self, figure: &Figure) -> Option<f64> {
+        self.0.iter().find(|(key, _)| *key == figure.key).and_then(|(_, value)| *value)
+    }
+}
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        self.0.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Values {
+    /// Reads those of these figures that are there, and passes over other keys.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Values;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("figures by their keys")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
+                let mut values = Values::default();
+                while let Some(key) = map.next_key::<String>()? {
+                    match FIGURES.iter().find(|figure| figure.key == key) {
+                        Some(figure) => values.0.push((figure.key, map.next_value()?)),
+                        None => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(values)
+            }
+        }
+
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_unique_and_end_in_their_unit() {
+        for (i, figure) in FIGURES.iter().enumerate() {
+            assert!(FIGURES[..i].iter().all(|other| other.key != figure.key), "{}", figure.key);
+            let unit = match figure.kind {
+                Units | UnitsSaved => "units",
+                Nanoseconds => "_ns",
+                SecondsIfAny | SecondsSaved => "_s",
+                Rate => "_per_s",
+                Percent => "_percent",
+                Count | Ratio => "",
+            };
+            assert!(figure.key.contains(unit), "{}", figure.key);
+            assert!(figure.meaning.ends_with('.') && !figure.shown.is_empty(), "{}", figure.key);
+        }
+    }
+
+    #[test]
+    fn savings_have_a_sign_and_no_trims_take_no_time() {
+        assert_eq!(SecondsSaved.text(-0.0123), "\u{2212}12.30 ms");
+        assert_eq!(UnitsSaved.text(256.0), "+1 MiB");
+        assert_eq!(SecondsSaved.text(0.0), "0 s");
+        assert_eq!(SecondsIfAny.text(0.0), NONE);
+    }
+
+    #[test]
+    fn values_are_read_as_they_are_written_and_other_keys_are_passed_over() {
+        let values = Values(vec![("erases", Some(3.0)), ("stale_units_max", None)]);
+        let text = serde_json::to_string(&values).unwrap();
+        assert_eq!(text, r#"{"erases":3.0,"stale_units_max":null}"#);
+        assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
+        let more: Values = serde_json::from_str(r#"{"device":{"a":[1]},"erases":3.0}"#).unwrap();
+        assert_eq!((more.get(&ERASES), more.get(&GC_BUSY)), (Some(3.0), None));
+    }
+}
