@@ -24,9 +24,6 @@ pub mod trim;
 pub mod verify;
 pub mod workloads;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use clap::{Parser, Subcommand};
 use trimwise_lab::failure::Failure;
 
@@ -56,7 +53,7 @@ use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
 use workloads::WorkloadsArguments;
 
-use trimwise_study::caller::OnInterrupt;
+use trimwise_study::caller::{Caller, OnInterrupt};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -158,11 +155,8 @@ pub enum Command {
 }
 
 /// Runs the command and returns what is left to print.
-/// `install` installs the handler for Ctrl-C and returns the flag that it raises.
-pub fn run(
-    command: Command,
-    install: impl Fn(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<String, Failure> {
+pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
+    let install = |how| caller.stop(how);
     match command {
         Command::Compare(arguments) => compare::run(&arguments, install),
         Command::Sweep(arguments) => sweep::run(&arguments, install),
