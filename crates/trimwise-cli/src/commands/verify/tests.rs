@@ -1,4 +1,8 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use clap::Parser;
+use trimwise_study::caller::Silent;
 
 use super::*;
 use crate::commands::{Command, CommandLine};
@@ -11,15 +15,11 @@ fn arguments(line: &str) -> VerifyArguments {
     }
 }
 
-fn flag(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
-    Ok(Arc::default())
-}
-
 fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
     let dir = tempfile::tempdir().unwrap();
     let mut arguments = arguments(line);
     arguments.json.json = Some(dir.path().join("r.json"));
-    let result = run(&arguments, flag);
+    let result = run(&arguments, &Silent::default());
     (result, serde_json::from_str(&std::fs::read_to_string(dir.path().join("r.json")).unwrap()).unwrap())
 }
 
@@ -79,7 +79,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("dir:/ --content zeros", "expected no --content"),
         ("dir:/ --region 0:50", "expected no --region"),
     ] {
-        let failure = run(&arguments(line), flag).unwrap_err();
+        let failure = run(&arguments(line), &Silent::default()).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
     }
 }
@@ -89,7 +89,7 @@ fn a_file_that_holds_something_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("full");
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-    let failure = run(&arguments(&format!("file:{}", path.display())), flag).unwrap_err();
+    let failure = run(&arguments(&format!("file:{}", path.display())), &Silent::default()).unwrap_err();
     assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20]);
 }
@@ -100,7 +100,7 @@ fn regression_an_interrupt_of_a_model_leaves_a_partial_result() {
     let dir = tempfile::tempdir().unwrap();
     let mut asked = arguments("sata-small --size 256MiB");
     asked.json.json = Some(dir.path().join("r.json"));
-    let failure = run(&asked, |_| Ok(Arc::new(AtomicBool::new(true)))).unwrap_err();
+    let failure = run(&asked, &Silent { stop: Arc::new(AtomicBool::new(true)) }).unwrap_err();
     assert_eq!(failure, Failure::Interrupted);
     let json = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -109,11 +109,12 @@ fn regression_an_interrupt_of_a_model_leaves_a_partial_result() {
 
 #[test]
 fn what_fails_half_way_shows_what_was_measured_and_gives_no_verdict() {
-    let asked = arguments("sata-small --size 256MiB");
-    let settings = Settings { content: ContentClass::Compressible, ..Settings::default() };
-    let torture = Torture::default();
-    let modelled = Modelled::of(&asked).unwrap();
-    let (mut found, notes) = modelled.verify(&settings, &torture, &Arc::default(), Arc::new(|_| ())).unwrap();
+    let Verified::Drive(mut report) =
+        verify::run(&arguments("sata-small --size 256MiB").request(), &Silent::default()).unwrap()
+    else {
+        panic!("not a drive")
+    };
+    let found = &mut report.found;
     found.judgement = None;
     found.evidence.speeds.trimmed = None;
     found.evidence.speeds.trimmed_again = None;
@@ -123,7 +124,6 @@ fn what_fails_half_way_shows_what_was_measured_and_gives_no_verdict() {
         interrupted: false,
         did: found.did,
     });
-    let mut report = VerifyReport::new(&asked, &settings, &torture, found, notes);
     let text = table::render(&report);
     assert!(text.contains("Partial, and no verdict: trimmed ended with: input/output error."), "{text}");
     assert!(!text.contains("Restores") && text.contains("tortured   "), "{text}");
