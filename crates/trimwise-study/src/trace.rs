@@ -103,3 +103,75 @@ pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<New
     out.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
     Ok(NewTraceInfo { records, cut_off })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::caller::Silent;
+
+    const GOOD: &str = "fio version 3 iolog\n0 a write 0 8192\n";
+
+    fn look(trace: &str) -> TraceInfo {
+        info(trace, &Silent::default()).unwrap().info
+    }
+
+    fn converted(input: &str, output: &str, replace: bool) -> Result<NewTraceInfo, Failure> {
+        let request = ConvertRequest { input: input.to_owned(), output: output.into(), replace };
+        convert_file(&request, &Silent::default())
+    }
+
+    #[test]
+    fn regression_convert_keeps_what_it_cannot_replace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (good, bad, new) = (path("good"), path("bad"), path("new"));
+        fs::write(&good, GOOD).unwrap();
+        fs::write(&bad, GOOD.to_owned() + "1 a fly\n").unwrap();
+        assert!(matches!(converted(&bad, &new, false), Err(Failure::Usage(m)) if m.contains("line 3")));
+        assert!(!std::path::Path::new(&new).exists());
+        assert!(matches!(converted(&good, &bad, false), Err(Failure::Usage(m)) if m.contains("exists")));
+        assert!(converted(&bad, &good, true).is_err());
+        assert_eq!(look(&good).records, 1);
+        assert_eq!(converted(&good, &good, true).unwrap().records, 1, "onto itself");
+        assert_eq!(look(&good).records, 1);
+        assert!(converted(&bad, "/dev/null", true).is_err());
+        assert!(std::path::Path::new("/dev/null").exists());
+        assert!(matches!(converted(&good, "-", false), Err(Failure::Usage(m)) if m.contains("printed")));
+    }
+
+    #[test]
+    fn a_trace_that_is_cut_off_stays_so_when_it_is_converted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (log, own, cut, copy) = (path("log"), path("own"), path("cut"), path("copy"));
+        fs::write(&log, GOOD.to_owned() + "9 a trim 4096 4096\n").unwrap();
+        converted(&log, &own, false).unwrap();
+        let bytes = fs::read(&own).unwrap();
+        // Without its end mark, and without the end of its last record.
+        fs::write(&cut, &bytes[..bytes.len() - 2]).unwrap();
+        let NewTraceInfo { records, cut_off } = converted(&cut, &copy, false).unwrap();
+        assert_eq!(records, 1);
+        assert!(cut_off.is_some_and(|why| why.contains("record 2: the trace is cut off")));
+        let info = look(&copy);
+        assert_eq!(info.records, 1);
+        assert!(info.ended_early.is_some_and(|why| why.contains("record 2")));
+    }
+
+    #[test]
+    fn regression_an_interrupted_look_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        fs::write(&log, "fio version 3 iolog\n".to_owned() + &"0 a write 0 8192\n".repeat(70_000)).unwrap();
+        let looked = |stop: bool| {
+            let caller = Silent { stop: Arc::new(AtomicBool::new(stop)) };
+            info(&log.display().to_string(), &caller).unwrap()
+        };
+        assert_eq!(looked(true).failure, Some(Failure::Interrupted));
+        let whole = looked(false);
+        assert_eq!((whole.failure, whole.info.ended_early), (None, None));
+    }
+}

@@ -165,7 +165,7 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
         Command::Report(arguments) => report::run(&arguments),
         Command::Crashtest(arguments) => crashtest::run(&arguments, caller),
         Command::Bench(arguments) => bench::run(&arguments, caller),
-        Command::Fit(arguments) => fit::run(&arguments, install),
+        Command::Fit(arguments) => fit::run(&arguments, caller),
         Command::Verify(arguments) => verify::run(&arguments, caller),
         Command::Trace(arguments) => trace::run(&arguments.command, caller),
         Command::Replay(arguments) => replay::run(&arguments, caller),

@@ -247,3 +247,72 @@ impl BenchReport {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::caller::Silent;
+
+    fn of(request: Value) -> Result<BenchReport, Failure> {
+        run(&serde_json::from_value(request).unwrap(), &Silent::default())
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (request, words) in [
+            (
+                json!({"target": "sata-small", "tests": ["foo"]}),
+                "there is no test 'foo'; expected one of fill, seqwrite",
+            ),
+            (json!({"target": "sata-small", "tests": ["fill:0"]}), "column 6: '0'; expected percent"),
+            (json!({"target": "sata-smal", "tests": ["fill"]}), "sata-smal: neither a built-in name"),
+            (
+                json!({"target": "file:", "tests": ["fill"]}),
+                "'file:' is not a real target; expected file:PATH",
+            ),
+            (
+                json!({"target": "dev:/dev/null", "tests": ["fill"], "size": 1 << 30}),
+                "--size: dev:/dev/null has its own size",
+            ),
+            (json!({"target": "dev:/dev/null", "tests": ["fill"]}), "/dev/null"),
+            (
+                json!({"target": "sata-small", "tests": ["fill"], "size": 1 << 30}),
+                "--size: sata-small is a model",
+            ),
+            (
+                json!({"target": "sata-small", "tests": ["fill"], "destroy": "x"}),
+                "--destroy: sata-small is a model",
+            ),
+            (json!({"target": "sata-small", "tests": ["fill", "seqwrite:9GiB"]}), "expected at most 8 GiB"),
+        ] {
+            let failure = of(request.clone()).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{request}: {failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_holds_something_is_overwritten_by_its_name_only_and_a_new_one_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (full, new) = (dir.path().join("full"), dir.path().join("new"));
+        std::fs::write(&full, vec![7; 32 << 20]).unwrap();
+        let failure =
+            of(json!({"target": format!("file:{}", full.display()), "tests": ["fill"]})).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
+        assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
+        let report = of(json!({
+            "target": format!("file:{}", new.display()),
+            "tests": ["fill:50", "randwrite:4:1", "seqread"],
+            "size": 32 << 20,
+        }));
+        let report = report.unwrap();
+        assert_eq!(report.results.tests[1].test, "randwrite:4:1");
+        assert!(!report.results.device.is_model && report.failure().is_none());
+        let full_name = full.display();
+        let request = json!({"target": format!("file:{full_name}"), "tests": ["seqwrite"], "destroy": format!("{full_name}")});
+        of(request).unwrap();
+        assert_ne!(std::fs::read(&full).unwrap(), vec![7; 32 << 20]);
+        assert!(!new.exists());
+    }
+}

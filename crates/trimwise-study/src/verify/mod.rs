@@ -327,3 +327,6 @@ impl VerifyReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,9 +142,6 @@ fn ended(info: &TraceInfo) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
-
     use clap::Parser;
     use trimwise_study::caller::Silent;
 
@@ -186,62 +183,5 @@ mod tests {
         let new = path("new");
         assert!(matches!(run_line(&["convert", &log, &new]), Err(Failure::Usage(m)) if m.contains("line 3")));
         assert!(!std::path::Path::new(&new).exists());
-    }
-
-    #[test]
-    fn regression_convert_keeps_what_it_cannot_replace() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).display().to_string();
-        let (good, bad) = (path("good"), path("bad"));
-        std::fs::write(&good, "fio version 3 iolog\n0 a write 0 8192\n").unwrap();
-        std::fs::write(&bad, "fio version 3 iolog\n0 a write 0 8192\n1 a fly\n").unwrap();
-        assert!(run_line(&["convert", "--force", &bad, &good]).is_err());
-        assert!(run_line(&["info", &good]).unwrap().contains("1 records"));
-        assert!(
-            run_line(&["convert", "--force", &good, &good]).unwrap().contains("1 records"),
-            "onto itself"
-        );
-        assert!(run_line(&["info", &good]).unwrap().contains("1 records"));
-        assert!(run_line(&["convert", "--force", &bad, "/dev/null"]).is_err());
-        assert!(std::path::Path::new("/dev/null").exists());
-        assert!(
-            matches!(run_line(&["convert", &good, "-"]), Err(Failure::Usage(m)) if m.contains("printed"))
-        );
-    }
-
-    #[test]
-    fn a_trace_that_is_cut_off_stays_so_when_it_is_converted() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).display().to_string();
-        let (log, own, cut, copy) = (path("log"), path("own"), path("cut"), path("copy"));
-        std::fs::write(&log, "fio version 3 iolog\n0 a write 0 8192\n9 a trim 4096 4096\n").unwrap();
-        run_line(&["convert", &log, &own]).unwrap();
-        let bytes = std::fs::read(&own).unwrap();
-        // Without its end mark, and without the end of its last record.
-        std::fs::write(&cut, &bytes[..bytes.len() - 2]).unwrap();
-        let text = run_line(&["convert", &cut, &copy]).unwrap();
-        assert!(
-            text.contains("1 records\nPartial, as the original is: record 2: the trace is cut off"),
-            "{text}"
-        );
-        let info = run_line(&["info", &copy]).unwrap();
-        assert!(info.contains("1 records") && info.contains("Partial: record 2"), "{info}");
-    }
-
-    #[test]
-    fn regression_an_interrupted_look_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("log");
-        std::fs::write(&log, "fio version 3 iolog\n".to_owned() + &"0 a write 0 8192\n".repeat(70_000))
-            .unwrap();
-        let stopped = |stop: bool| {
-            let words = ["trimwise", "trace", "info", &log.display().to_string()].map(str::to_owned);
-            let Command::Trace(arguments) = CommandLine::try_parse_from(words).unwrap().command else {
-                panic!("not trace")
-            };
-            run(&arguments.command, &Silent { stop: Arc::new(AtomicBool::new(stop)) })
-        };
-        assert!(matches!(stopped(true), Err(Failure::Interrupted)));
-        assert!(stopped(false).unwrap().contains("Whole"));
     }
 }

@@ -204,7 +204,7 @@ mod tests {
             broken: None,
         };
         let notes = vec!["The drive was made small".to_owned()];
-        let arguments = arguments("sata-small --fault wrong-range --region 50:50");
+        let arguments = arguments("sata-small --fault wrong-range --region 50:50 --content incompressible");
         let text = render(&arguments.request().report(found, notes));
         fits(&text);
         insta::assert_snapshot!(text);
