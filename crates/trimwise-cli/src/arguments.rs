@@ -56,20 +56,22 @@ pub struct GuestLimits {
 }
 
 impl GuestLimits {
+    /// Returns the limits as a request has them.
+    pub const fn request(&self) -> trimwise_study::guest_limits::GuestLimits {
+        trimwise_study::guest_limits::GuestLimits {
+            max_silence_s: self.max_silence,
+            max_wall_s: self.max_wall,
+        }
+    }
+
     /// Whether any limit is given.
     pub const fn are_given(&self) -> bool {
-        self.max_silence.is_some() || self.max_wall.is_some()
+        self.request().are_given()
     }
 
     /// Returns the limits, with defaults for those not given.
     pub fn limits(&self) -> Limits {
-        let default = Limits::default();
-        let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
-        Limits {
-            silence: or(self.max_silence, default.silence),
-            wall: or(self.max_wall, default.wall),
-            ..default
-        }
+        self.request().limits()
     }
 }
 

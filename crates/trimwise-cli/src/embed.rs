@@ -8,6 +8,7 @@ use clap::Parser as _;
 use trimwise::policy::Policy;
 pub use trimwise_lab::experiment::Report as Tick;
 pub use trimwise_lab::failure::Failure;
+use trimwise_study::caller::Silent;
 
 use crate::commands::{self, Command, CommandLine, compare};
 use crate::output;
@@ -32,7 +33,7 @@ fn parse(words: &[String]) -> Result<Command, Failure> {
 ///
 /// What the command would print as its error.
 pub fn run(words: &[String], stop: &Arc<AtomicBool>) -> Result<String, Failure> {
-    commands::run(parse(words)?, |_| Ok(Arc::clone(stop)))
+    commands::run(parse(words)?, &Silent { stop: Arc::clone(stop) })
 }
 
 /// Compares policies on the model, as `["compare", ...]` with these words does; `own` are further ones, which run on this

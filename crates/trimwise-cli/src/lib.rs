@@ -12,6 +12,7 @@ mod output;
 mod progress;
 mod report;
 mod table;
+mod terminal;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -27,7 +28,7 @@ pub fn main() -> ExitCode {
     if command_line.quiet {
         output::be_quiet();
     }
-    match commands::run(command_line.command, interrupt::install).and_then(|text| output::print(&text)) {
+    match commands::run(command_line.command, &terminal::Terminal).and_then(|text| output::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();

@@ -271,8 +271,7 @@ fn rescued_in(directory: &Path, failure: Failure, ending: &str, text: &str) -> F
     }
 }
 
-/// The schema number of JSON documents: it grows when a key is removed or changes its meaning, not when one is added.
-pub const SCHEMA: u32 = 1;
+pub use trimwise_study::SCHEMA;
 
 /// A document with the number of its schema in front.
 #[derive(Serialize)]
@@ -302,6 +301,14 @@ pub fn is_quiet() -> bool {
 /// Prints text to standard output, unless `--quiet` is given.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     if is_quiet() { Ok(()) } else { print_always(text) }
+}
+
+/// Returns the text of a result that is no failure; prints any other, so that what was done is shown.
+pub fn concluded(text: String, failure: Option<Failure>) -> Result<String, Failure> {
+    match failure {
+        None => Ok(text),
+        Some(failure) => print(&text).and(Err(failure)),
+    }
 }
 
 /// Prints to standard output. A reader that closes the pipe early (`| head`) is not an error.

@@ -2,6 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,13 @@ impl TimeScale {
 impl Default for TimeScale {
     fn default() -> Self {
         Self { millionths: NonZeroU64::MIN.saturating_add(Self::UNIT - 1) }
+    }
+}
+
+impl fmt::Display for TimeScale {
+    /// The factor, as it is parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.factor().fmt(f)
     }
 }
 

@@ -46,3 +46,8 @@ pub const MEMORY_MIB_MAX: u64 = 1_048_576;
 
 /// Power cuts of a crash test for each policy: all of them take a second or two.
 pub const CUTS: u64 = 1000;
+
+/// [`SEED`], for requests that are read.
+pub(crate) const fn seed() -> u64 {
+    SEED
+}

@@ -6,10 +6,34 @@
 //!
 //! [`Failure`]: trimwise_lab::failure::Failure
 
+pub mod as_text;
+pub mod bench;
 pub mod caller;
 pub mod command_text;
+pub mod crashtest;
+pub mod daemon;
 pub mod defaults;
+pub mod device;
+pub mod devices;
+pub mod doctor;
+pub mod fit;
+pub mod fleet;
+pub mod guest_limits;
 pub mod input;
+pub mod kernel;
+mod numbers;
+pub mod policies;
 pub mod programs;
 pub mod real_target;
+pub mod record;
+pub mod replay;
+pub mod selftest;
+pub mod stand_in;
+pub mod trace;
 pub mod trace_file;
+pub mod trim;
+pub mod verify;
+pub mod workloads;
+
+/// The schema number of JSON documents: it grows when a key is removed or changes its meaning, not when one is added.
+pub const SCHEMA: u32 = 1;

@@ -24,9 +24,6 @@ pub mod trim;
 pub mod verify;
 pub mod workloads;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use clap::{Parser, Subcommand};
 use trimwise_lab::failure::Failure;
 
@@ -56,7 +53,7 @@ use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
 use workloads::WorkloadsArguments;
 
-use trimwise_study::caller::OnInterrupt;
+use trimwise_study::caller::Caller;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -158,30 +155,26 @@ pub enum Command {
 }
 
 /// Runs the command and returns what is left to print.
-/// `install` installs the handler for Ctrl-C and returns the flag that it raises.
-pub fn run(
-    command: Command,
-    install: impl Fn(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<String, Failure> {
+pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
+    let install = |how| caller.stop(how);
     match command {
         Command::Compare(arguments) => compare::run(&arguments, install),
         Command::Sweep(arguments) => sweep::run(&arguments, install),
         Command::Advise(arguments) => advise::run(&arguments, install),
         Command::Reproduce(arguments) => reproduce::run(&arguments, install),
         Command::Report(arguments) => report::run(&arguments),
-        Command::Crashtest(arguments) => crashtest::run(&arguments, install),
-        Command::Bench(arguments) => bench::run(&arguments, install),
-        Command::Fit(arguments) => fit::run(&arguments, install),
-        Command::Verify(arguments) => verify::run(&arguments, install),
-        Command::Trace(arguments) => trace::run(&arguments.command, install),
-        Command::Replay(arguments) => replay::run(&arguments, install),
-        Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, install),
-        Command::Trim(arguments) => trim::run(&arguments, install),
-        Command::Record(arguments) => record::run(&arguments, install),
-        Command::Kernel(arguments) => kernel::run(&arguments.command, install),
+        Command::Crashtest(arguments) => crashtest::run(&arguments, caller),
+        Command::Bench(arguments) => bench::run(&arguments, caller),
+        Command::Fit(arguments) => fit::run(&arguments, caller),
+        Command::Verify(arguments) => verify::run(&arguments, caller),
+        Command::Trace(arguments) => trace::run(&arguments.command, caller),
+        Command::Replay(arguments) => replay::run(&arguments, caller),
+        Command::Trim(arguments) => trim::run(&arguments, caller),
+        Command::Record(arguments) => record::run(&arguments, caller),
+        Command::Kernel(arguments) => kernel::run(&arguments.command, caller),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Workloads(arguments) => workloads::run(&arguments),
-        Command::Selftest(arguments) => selftest::run(&arguments, || install(OnInterrupt::Exit).map(drop)),
+        Command::Selftest(arguments) => selftest::run(&arguments, caller),
         Command::Status(arguments) => daemon::status(&arguments),
         Command::Explain(arguments) => daemon::explain(&arguments),
         Command::History(arguments) => daemon::history(&arguments),

@@ -1,5 +1,6 @@
 //! Options of the kernel's command line that a user adds.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// Options, apart from those that a guest cannot do without.
@@ -47,6 +48,12 @@ impl BootOptions {
     /// Returns the words.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
+    }
+}
+
+impl fmt::Display for BootOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(" "))
     }
 }
 

@@ -8,7 +8,8 @@ use trimwise::units::Bytes;
 use trimwise_lab::bench::{Part, TESTS};
 
 use crate::arguments::{OutputArguments, region, some_bytes, whole, word};
-use trimwise_study::command_text::CommandText;
+use trimwise_study::bench::map::MapRequest;
+use trimwise_study::bench::{BenchRequest, OnDevice};
 use trimwise_study::defaults;
 
 /// Arguments of `bench`.
@@ -81,23 +82,25 @@ impl BenchArguments {
         }
     }
 
-    /// The command that repeats this; `what` adds what is run on the target.
-    pub fn command(&self, what: impl FnOnce(&mut CommandText)) -> String {
-        let mut command = CommandText::new("bench");
-        command.argument(&self.target);
-        what(&mut command);
-        command.option("--content", self.content);
-        command.option("--seed", self.seed);
-        if let Some(region) = self.region {
-            command.option("--region", region);
+    /// The tests that are asked for.
+    pub fn request(&self) -> BenchRequest {
+        BenchRequest { on: self.on_device(), tests: self.tests.clone() }
+    }
+
+    /// What is asked for with `--map`.
+    pub fn map_request(&self) -> MapRequest {
+        MapRequest { on: self.on_device(), point_s: self.point }
+    }
+
+    fn on_device(&self) -> OnDevice {
+        OnDevice {
+            target: self.target.clone(),
+            content: self.content,
+            seed: self.seed,
+            region: self.region,
+            size: self.size,
+            destroy: self.destroy.clone(),
         }
-        if let Some(size) = self.size {
-            command.option("--size", size.0);
-        }
-        if let Some(word) = &self.destroy {
-            command.option("--destroy", word);
-        }
-        command.into_text()
     }
 }
 

@@ -1,162 +1,31 @@
 //! `trimwise bench TARGET --map`: latency over the rates of reads, writes and TRIMs.
 
-use std::borrow::Cow;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-use serde::{Deserialize, Serialize};
-use trimwise::block::{BlockDevice, BlockError, BlockQueue, ModelDevice, QueueConfig};
-use trimwise::engine::Sim;
-use trimwise::ssd::Drive;
-use trimwise::units::{Bytes, SimDuration};
+use serde::Serialize;
+use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
-use trimwise_lab::bench::map::{self, Map, MapLoad, MapPlan, MapPoint};
-use trimwise_lab::bench::{Device, Part, Settings};
+use trimwise_lab::bench::map::{Map, MapLoad, MapPoint};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Axis;
-use trimwise_linux::block_on;
+use trimwise_study::bench::map;
+use trimwise_study::caller::Caller;
 
 use super::arguments::BenchArguments;
 use crate::figures::{NONE, nanoseconds, significant};
-use crate::output::{self, Destinations, is_quiet};
-use crate::progress::Progress;
+use crate::output::{self, Destinations};
 use crate::report::chart::{Cell, Chart, Drawing, HeatPanel, label};
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section};
 use crate::report::{Figure, rendered, with_code};
 use crate::table::plot::Block;
 use crate::table::{bold, folded, laid_out};
-use trimwise_study::caller::OnInterrupt;
-use trimwise_study::input;
-use trimwise_study::real_target::RealTarget;
 
-/// The smallest region of a map: each half must hold many TRIMs.
-const REGION_MIN: Bytes = Bytes::mib(64);
-/// Operations that the ring of a real device holds.
-const QUEUE_DEPTH: u32 = 1024;
-
-/// What `--json` writes; the order of the keys is part of the format.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct MapReport {
-    /// The version of trimwise.
-    trimwise: Cow<'static, str>,
-    /// The target, as given.
-    target: String,
-    /// The device.
-    device: Device,
-    /// What a reader needs to know about it.
-    notes: Vec<String>,
-    /// Whether points are missing.
-    partial: bool,
-    map: Map,
-    /// The command that repeats this.
-    command: String,
-}
-
-type Measured = (Map, Device, Vec<String>);
+pub use trimwise_study::bench::map::MapReport;
 
 /// Runs the command and returns what to print.
-pub fn run(
-    arguments: &BenchArguments,
-    real: Option<&RealTarget>,
-    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<String, Failure> {
+pub fn run(arguments: &BenchArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output())?;
-    let progress = Progress::of(1, "maps");
-    let measured = match real {
-        None => {
-            super::only_for_real_targets(arguments)?;
-            let stop = on_signal(OnInterrupt::StopAndShow)?;
-            in_model(arguments, &stop, &progress)
-        }
-        Some(real) => on_real(arguments, real, &on_signal(OnInterrupt::StopAndShow)?, &progress),
-    };
-    progress.finish();
-    let (map, device, notes) = measured?;
-    let report = MapReport {
-        trimwise: trimwise::VERSION.into(),
-        target: arguments.target.clone(),
-        device,
-        notes,
-        partial: map.broken.is_some(),
-        map,
-        command: command(arguments),
-    };
+    let report = map::run(&arguments.map_request(), caller)?;
     let text = destinations.deliver_with_report(&report, || html(&report), || text(&report))?;
-    match &report.map.broken {
-        None => Ok(text),
-        Some(_) if report.map.interrupted => output::print(&text).and(Err(Failure::Interrupted)),
-        Some(why) => output::print(&text).and(Err(Failure::run(format!("{}: {why}", report.device.name)))),
-    }
-}
-
-fn plan(arguments: &BenchArguments, device: &impl BlockDevice) -> Result<MapPlan, Failure> {
-    let settings = Settings { region: arguments.region.unwrap_or(Part::ALL), ..Settings::default() };
-    let region = map::region(settings.region(device.facts()));
-    let bytes = Bytes::from_units(region.units);
-    if bytes < REGION_MIN {
-        let name = &device.facts().name;
-        return Err(Failure::usage(format!("{name}: {bytes} for a map; expected at least {REGION_MIN}")));
-    }
-    let point = SimDuration::from_secs(arguments.point.unwrap_or(1));
-    Ok(MapPlan { region, point, content: arguments.content, seed: arguments.seed })
-}
-
-fn failed(error: BlockError) -> Failure {
-    match error {
-        BlockError::Interrupted => Failure::Interrupted,
-        BlockError::Unsupported(why) => Failure::usage(why),
-        other => Failure::run(other),
-    }
-}
-
-fn in_model(
-    arguments: &BenchArguments,
-    stop: &Arc<AtomicBool>,
-    progress: &Arc<Progress>,
-) -> Result<Measured, Failure> {
-    let profile = input::profile(&arguments.target, "device").map_err(input::as_argument)?;
-    let drive = Drive::new(&profile.config, profile.faults, arguments.seed)
-        .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
-    let sim = Sim::new();
-    let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
-    let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
-    let plan = plan(arguments, &*device)?;
-    let facts = Device::from(device.facts());
-    let progress = Arc::clone(progress);
-    let on_progress = move |done: usize, all: usize| progress.update(0, done as u64, all as u64);
-    let ended = sim.run(async move { map::map(&*device, plan, &on_progress).await });
-    Ok((ended.map_err(Failure::run)?.map_err(failed)?, facts, Vec::new()))
-}
-
-fn on_real(
-    arguments: &BenchArguments,
-    real: &RealTarget,
-    stop: &Arc<AtomicBool>,
-    progress: &Progress,
-) -> Result<Measured, Failure> {
-    let device = real.open(true, QUEUE_DEPTH, stop)?;
-    let plan = plan(arguments, &device)?;
-    if !is_quiet() {
-        let seconds = map::estimate(&plan, device.facts().trim.is_some()).as_secs_f64();
-        eprintln!(
-            "note: {} points: at least {}, and the time to write again what each trimmed; Ctrl-C keeps finished points",
-            map::points(device.facts().trim.is_some()),
-            crate::figures::time(seconds)
-        );
-    }
-    let on_progress = |done: usize, all: usize| progress.update(0, done as u64, all as u64);
-    let map = block_on(map::map(&device, plan, &on_progress)).map_err(Failure::run)?.map_err(failed)?;
-    Ok((map, Device::from(device.facts()), device.notes().to_vec()))
-}
-
-fn command(arguments: &BenchArguments) -> String {
-    arguments.command(|command| {
-        command.argument("--map");
-        if let Some(seconds) = arguments.point {
-            command.option("--point", seconds);
-        }
-    })
+    output::concluded(text, report.failure())
 }
 
 /// A latency that a map shows: its name, of which load, and which quantile.
@@ -383,6 +252,8 @@ pub fn html(report: &MapReport) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use trimwise_lab::bench::Device;
+
     use super::*;
 
     fn load(offered_per_s: f64, latency_ns: Option<u64>) -> MapLoad {

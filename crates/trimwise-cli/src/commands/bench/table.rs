@@ -240,7 +240,7 @@ fn steady_state(steady: &Steady) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use trimwise_lab::bench::{Settings, Test};
+    use trimwise_lab::bench::Test;
 
     use super::*;
     use crate::commands::bench::tests::bench_results;
@@ -252,12 +252,8 @@ mod tests {
             panic!("not bench")
         };
         let tests: Vec<Test> = arguments.tests.iter().map(|t| t.parse().unwrap()).collect();
-        let settings = Settings {
-            region: arguments.region.unwrap_or(trimwise_lab::bench::Part::ALL),
-            ..Settings::default()
-        };
         let results = bench_results(&arguments.target, &tests);
-        let text = render(&BenchReport::new(&arguments, &tests, &settings, results));
+        let text = render(&arguments.request().report(results).unwrap());
         for line in text.lines().filter(|line| !line.starts_with("  trimwise")) {
             assert!(line.chars().count() <= 100, "{line}");
         }

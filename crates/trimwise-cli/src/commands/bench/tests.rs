@@ -1,9 +1,10 @@
 use clap::Parser;
 use trimwise::workload::latency::LatencySummary;
 use trimwise_lab::bench::{
-    Broken, Device, DeviceCounts, Did, Findings, Measured, Settled, Steady, TestResult,
+    Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, Test, TestResult,
 };
 use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
+use trimwise_study::caller::Silent;
 
 use super::*;
 use crate::arguments::OutputArguments;
@@ -17,8 +18,8 @@ fn arguments(line: &str) -> BenchArguments {
     }
 }
 
-fn flag(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
-    Ok(Arc::default())
+fn run_line(line: &str) -> Result<String, Failure> {
+    run(&arguments(line), &Silent::default())
 }
 
 fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
@@ -31,13 +32,8 @@ fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
         ..OutputArguments::default()
     };
     let tests: Vec<Test> = arguments.tests.iter().map(|test| test.parse().unwrap()).collect();
-    let settings = Settings {
-        content: arguments.content,
-        seed: arguments.seed,
-        region: arguments.region.unwrap_or(bench::Part::ALL),
-    };
     let results = bench_results(&arguments.target, &tests);
-    let report = BenchReport::new(&arguments, &tests, &settings, results);
+    let report = arguments.request().report(results).unwrap();
     let result = deliver(&Destinations::check(&output).unwrap(), &report);
     let page = std::fs::read_to_string(dir.path().join("report/index.html")).unwrap();
     if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_BENCH") {
@@ -84,7 +80,7 @@ fn the_report_begins_with_a_verdict_and_numbers_only_what_it_shows() {
     (first.plots, first.notes) = (Vec::new(), Vec::new());
     first.measured[0].throughput_min_mb_per_s = Some(99.96);
     first.measured[0].throughput_max_mb_per_s = Some(1234.5);
-    let report = BenchReport::new(&arguments, &tests, &Settings::default(), results);
+    let report = arguments.request().report(results).unwrap();
     let page = report::html(&report).unwrap();
     let verdict = page.find("<div class=\"verdict\">").unwrap();
     assert!(verdict < page.find("<table>").unwrap());
@@ -94,44 +90,14 @@ fn the_report_begins_with_a_verdict_and_numbers_only_what_it_shows() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would() {
-    for (line, words) in [
-        ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),
-        ("sata-small fill:0", "column 6: '0'; expected percent"),
-        ("sata-small fill --point 2", "--point: without --map"),
-        ("sata-smal fill", "sata-smal: neither a built-in name"),
-        ("file: fill", "'file:' is not a real target; expected file:PATH"),
-        ("dev:/dev/null fill --size 1GiB", "--size: dev:/dev/null has its own size"),
-        ("dev:/dev/null fill", "/dev/null"),
-        ("sata-small fill --size 1GiB", "--size: sata-small is a model"),
-        ("sata-small fill --destroy x", "--destroy: sata-small is a model"),
-        ("sata-small fill seqwrite:9GiB", "expected at most 8 GiB"),
-    ] {
-        let failure = run(&arguments(line), flag).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
-    }
-}
-
-#[test]
-fn a_file_that_holds_something_is_overwritten_by_its_name_only_and_a_new_one_is_removed() {
-    let dir = tempfile::tempdir().unwrap();
-    let (full, new) = (dir.path().join("full"), dir.path().join("new"));
-    std::fs::write(&full, vec![7; 32 << 20]).unwrap();
-    let failure = run(&arguments(&format!("file:{} fill", full.display())), flag).unwrap_err();
-    assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
-    assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
-    let line = format!("file:{} fill:50 randwrite:4:1 seqread --size 32MiB", new.display());
-    let text = run(&arguments(&line), flag).unwrap();
-    assert!(text.contains("randwrite:4:1") && text.contains("a real device or file"), "{text}");
-    let line = format!("file:{0} seqwrite --destroy {0}", full.display());
-    run(&arguments(&line), flag).unwrap();
-    assert_ne!(std::fs::read(&full).unwrap(), vec![7; 32 << 20]);
-    assert!(!new.exists());
+fn points_are_of_a_map() {
+    let failure = run_line("sata-small fill --point 2").unwrap_err();
+    assert!(matches!(&failure, Failure::Usage(m) if m.contains("--point: without --map")), "{failure:?}");
 }
 
 #[test]
 fn tests_run_on_a_model_and_give_the_same_bytes_again() {
-    let text = || run(&arguments("sata-small fill:25 randwrite:8:1 trim"), flag).unwrap();
+    let text = || run_line("sata-small fill:25 randwrite:8:1 trim").unwrap();
     let first = text();
     assert!(first.contains("randwrite:8:1") && first.contains("TRIM"), "{first}");
     assert_eq!(first, text());

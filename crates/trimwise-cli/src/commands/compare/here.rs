@@ -13,7 +13,6 @@ use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
-use trimwise_linux::doctor::Transport;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 
@@ -21,6 +20,7 @@ use crate::commands::compare::arguments::CompareArguments;
 use crate::output::is_quiet;
 use crate::table::folded;
 use trimwise_study::defaults;
+use trimwise_study::stand_in::profile_for;
 
 /// The largest drive that is modelled whole unless `--full-size` is given.
 const QUICK: Bytes = Bytes::gib(16);
@@ -33,12 +33,6 @@ const MEMORY_MIB_MIN: u64 = 128;
 /// workloads take longer or shorter.
 const SECONDS_PER_RUN: f64 = 1.0;
 const SECONDS_PER_GIB: f64 = 0.02;
-
-/// SATA drives of this size or more are taken for ones with an SLC cache.
-const WITH_SLC_CACHE: u64 = 384_000_000_000;
-
-/// Flash storage of phones and boards up to this size is taken for an older one.
-const OLD_UFS: u64 = 128_000_000_000;
 
 /// How the profile was chosen if `--device` named it.
 const GIVEN: &str = "given";
@@ -352,38 +346,10 @@ fn described(drive: &Drive) -> String {
     format!("{}: {model}, {}, {}, {trim}", drive.name, drive.size, link)
 }
 
-/// Finds the profile for a drive: its name, how it was chosen, and why.
-pub fn profile_for(drive: &Drive) -> (String, &'static str, String) {
-    let model = Profile::embedded_names()
-        .filter_map(Profile::embedded)
-        .find(|profile| profile.describes(&drive.model));
-    if let Some(profile) = model {
-        return (profile.name, "model", "made from published figures of this model".to_owned());
-    }
-    let (name, class) = match drive.link {
-        Transport::Nvme if drive.borrows_memory => ("nvme-500gb-dramless", "an NVMe drive without DRAM"),
-        Transport::Nvme if !drive.is_volatile => {
-            ("nvme-960gb-enterprise", "an NVMe drive whose write cache survives a power cut")
-        }
-        Transport::Nvme => ("nvme-generic", "an NVMe drive with DRAM"),
-        Transport::Ufs | Transport::Mmc if drive.size.0 <= OLD_UFS => {
-            ("ufs21-64gb", "UFS or eMMC up to 128 GB")
-        }
-        Transport::Ufs | Transport::Mmc => ("ufs4-256gb", "UFS or eMMC above 128 GB"),
-        Transport::Ata | Transport::Usb if drive.size.0 >= WITH_SLC_CACHE => {
-            ("sata-500gb-slc", "a SATA SSD of 384 GB or more")
-        }
-        Transport::Ata | Transport::Usb => ("sata-generic", "a SATA SSD below 384 GB"),
-        Transport::Virtio | Transport::Scsi | Transport::Other => {
-            ("sata-generic", "a guess, since nothing shows what flash is below this disk")
-        }
-    };
-    (name.to_owned(), "class", format!("chosen by class ({class}), since no profile names its model"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use trimwise_linux::doctor::Transport;
     use trimwise_linux::mount::parse_mountinfo;
 
     use super::*;

@@ -5,8 +5,12 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::arguments::{GuestLimits, JsonArguments, some_time, whole};
-use crate::commands::verify::arguments::Plant;
+use crate::commands::verify::arguments::plant;
+use trimwise_study::crashtest::CrashtestRequest;
+use trimwise_study::crashtest::on_kernel::{KernelCrashtestRequest, OnKernel};
+use trimwise_study::crashtest::soak::SoakRequest;
 use trimwise_study::defaults;
+use trimwise_study::verify::Plant;
 
 /// Arguments of `crashtest`.
 #[derive(Debug, Args)]
@@ -38,7 +42,7 @@ pub struct CrashtestArguments {
     pub device: Option<String>,
 
     /// With --target: plant this fault in the drive, to see what it breaks
-    #[arg(long, value_enum, value_name = "FAULT", requires = "target")]
+    #[arg(long, value_name = "FAULT", value_parser = plant(), requires = "target")]
     pub fault: Option<Plant>,
 
     /// With --target: make only the cut with this number, counted from 0 over all runs, to repeat a finding
@@ -79,4 +83,40 @@ pub struct CrashtestArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+}
+
+impl CrashtestArguments {
+    /// What is asked for in the model.
+    pub fn request(&self) -> CrashtestRequest {
+        CrashtestRequest {
+            policies: self.policies.clone(),
+            cuts: self.cuts,
+            run: self.run,
+            seed: self.seed,
+            jobs: self.jobs,
+        }
+    }
+
+    /// What is asked for on a kernel; `None` without one.
+    pub fn kernel_request(&self) -> Option<KernelCrashtestRequest> {
+        Some(KernelCrashtestRequest { on: self.on_kernel()?, cuts: self.cuts, cut: self.cut })
+    }
+
+    /// What is asked for with `--soak`; `None` without it.
+    pub fn soak_request(&self) -> Option<SoakRequest> {
+        let (on, soak) = self.on_kernel().zip(self.soak)?;
+        Some(SoakRequest { on, duration: soak, remounts: self.remounts.clone() })
+    }
+
+    fn on_kernel(&self) -> Option<OnKernel> {
+        Some(OnKernel {
+            target: self.target.clone()?,
+            device: self.device.clone(),
+            fault: self.fault,
+            run: self.run,
+            seed: self.seed,
+            jobs: self.jobs,
+            limits: self.limits.request(),
+        })
+    }
 }

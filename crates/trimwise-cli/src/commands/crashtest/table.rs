@@ -1,8 +1,9 @@
 //! Results of power cuts, policy by policy.
 
-use crate::commands::crashtest::on_kernel::KernelCrashTests;
-use crate::commands::crashtest::soak::SoakTests;
-use crate::commands::crashtest::{CrashTests, PolicyReport};
+use trimwise_study::crashtest::on_kernel::KernelCrashTests;
+use trimwise_study::crashtest::soak::SoakTests;
+use trimwise_study::crashtest::{CrashTests, PolicyReport};
+
 use crate::figures::{NONE, counted, grouped};
 use crate::table::{bold, folded, laid_out};
 

@@ -4,15 +4,13 @@ pub mod arguments;
 pub mod table;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::Value;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::daemon::config::{Config, group_number};
-use trimwise_linux::daemon::control::{Client, ClientError, Request};
-use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::daemon::control::{Client, Request};
+use trimwise_study::daemon::{self, failed, normal};
 
 use crate::arguments::JsonArguments;
 use crate::commands::daemon::arguments::{
@@ -21,34 +19,15 @@ use crate::commands::daemon::arguments::{
 use crate::commands::daemon::table as text;
 use crate::output::Destinations;
 
-/// Only a wrong request is a usage error; a daemon that cannot be reached is a failed run.
-pub fn failed(error: ClientError) -> Failure {
-    match error {
-        ClientError::BadRequest(_) => Failure::usage(error),
-        _ => Failure::run(error),
-    }
-}
-
-/// Returns a mount point as the kernel writes it: absolute, without links or a trailing slash. A path that does not
-/// exist is accepted: it may be known to a daemon elsewhere or from the past.
-pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
-    let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", mount.display()));
-    let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount)).map_err(|e| refused(&e))?;
-    if absolute.to_str().is_none() {
-        return Err(refused(&"expected a mount point whose name is UTF-8"));
-    }
-    Ok(absolute.components().collect())
-}
-
 /// Sends a request and returns the data, as JSON or as the text made of it.
-pub fn ask(
+fn ask(
     run: &Path,
     request: &Request,
     json: &JsonArguments,
     render: impl FnOnce(&Value) -> String,
 ) -> Result<String, Failure> {
     let destinations = Destinations::check_json(json)?;
-    let data = Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)?;
+    let data = daemon::ask(run, request)?;
     destinations.deliver(&data, || render(&data))
 }
 
@@ -122,65 +101,13 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
     }
 }
 
-/// What `config check --json` writes.
-#[derive(Serialize)]
-struct Checked {
-    trimwise: &'static str,
-    file: PathBuf,
-    errors: Vec<CheckedError>,
-    /// Accepted settings that will not work on this host.
-    notes: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct CheckedError {
-    file: PathBuf,
-    line: usize,
-    key: String,
-    message: String,
-}
-
 /// `trimwise config check`.
 pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
     let ConfigCommand::Check(ConfigCheckArguments { file, json }) = command;
     let destinations = Destinations::check_json(json)?;
-    let result = Config::load(file);
-    let errors = result.as_ref().err().map_or(&[][..], |errors| &errors.0);
-    let told = |error: &trimwise_linux::daemon::config::ConfigError| CheckedError {
-        file: error.file.clone(),
-        line: error.line,
-        key: error.key.clone(),
-        message: error.message.clone(),
-    };
-    let errors = errors.iter().map(told).collect();
-    let mut notes: Vec<String> = result.iter().flat_map(notes_on).collect();
-    if result.is_ok() && !file.exists() {
-        notes.push(format!("{}: no such file; what its drop-ins do not set has its default", file.display()));
-    }
-    let checked = Checked { trimwise: trimwise::VERSION, file: file.clone(), errors, notes };
+    let checked = daemon::check_config(file);
     let text = destinations.deliver(&checked, || {
-        result.as_ref().map_or(String::new(), |c| text::config(file, c, &checked.notes))
+        checked.config.as_ref().map_or(String::new(), |config| text::config(file, config, &checked.notes))
     })?;
-    match result {
-        Ok(_) => Ok(text),
-        Err(errors) if errors.0.len() > 1 => {
-            Err(Failure::usage(format!("{} things are wrong:\n{errors}", errors.0.len())))
-        }
-        Err(errors) => Err(Failure::usage(errors)),
-    }
-}
-
-/// A configuration may be checked on another host than the one that it is for, so these are not errors.
-fn notes_on(config: &Config) -> Vec<String> {
-    let unknown = config.group.as_ref().filter(|name| group_number(&HostRoot::default(), name).is_none());
-    let group = unknown.map(|name| {
-        format!("group = \"{name}\": no such group on this host; trimwised would reject this here")
-    });
-    let places = [("metrics-file", &config.metrics_file), ("metrics-socket", &config.metrics_socket)];
-    let metrics = places.into_iter().filter_map(|(key, place)| {
-        let place = place.as_ref()?;
-        let nowhere = place.is_dir() || !place.parent().is_some_and(Path::is_dir);
-        nowhere.then(|| format!("{key} = \"{}\": no file can be written there on this host", place.display()))
-    });
-    group.into_iter().chain(metrics).collect()
+    checked.config.map(|_| text)
 }

@@ -9,6 +9,7 @@ use trimwise_device::nbd::Address;
 
 use crate::arguments::{JsonArguments, some_bytes, whole, word};
 use trimwise_study::defaults;
+use trimwise_study::device::DriveRequest;
 
 /// Arguments of `device`.
 #[derive(Debug, Args)]
@@ -78,6 +79,20 @@ pub struct DriveArguments {
     /// Set by the command itself for the process that serves in the background
     #[arg(long, hide = true)]
     pub announced: bool,
+}
+
+impl DriveArguments {
+    /// The drive that is asked for.
+    pub fn request(&self) -> DriveRequest {
+        DriveRequest {
+            profile: self.profile.clone(),
+            size: self.size,
+            time_scale: self.time_scale,
+            seed: self.seed,
+            backing: self.backing.clone(),
+            name: self.name.clone(),
+        }
+    }
 }
 
 /// Arguments of `device attach`.

@@ -1,8 +1,8 @@
 //! The text of `device list` and `device detach`.
 
 use trimwise::units::Bytes;
+use trimwise_study::device::Shown;
 
-use crate::commands::device::Shown;
 use crate::figures::{NONE, grouped};
 use crate::table::laid_out;
 

@@ -2,8 +2,8 @@
 
 use trimwise::profile::SettingValue;
 use trimwise::units::Bytes;
+use trimwise_study::devices::{Essentials, Setting, Slc, Trim};
 
-use crate::commands::devices::{Essentials, Setting, Slc, Trim};
 use crate::figures::{NONE, grouped, time};
 use crate::table::{bold, folded, laid_out};
 

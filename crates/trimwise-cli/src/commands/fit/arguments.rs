@@ -7,6 +7,7 @@ use trimwise::units::Bytes;
 
 use crate::arguments::{JsonArguments, some_bytes, whole, word};
 use trimwise_study::defaults;
+use trimwise_study::fit::FitRequest;
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]
@@ -64,4 +65,20 @@ pub struct FitArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+}
+
+impl FitArguments {
+    /// What is asked for.
+    pub fn request(&self) -> FitRequest {
+        FitRequest {
+            target: self.target.clone(),
+            from: self.from.clone(),
+            out: self.out.clone(),
+            seconds: self.seconds,
+            read_only: self.read_only,
+            seed: self.seed,
+            size: self.size,
+            destroy: self.destroy.clone(),
+        }
+    }
 }

@@ -3,10 +3,10 @@
 use trimwise::profile::SettingValue;
 use trimwise::units::Bytes;
 
-use crate::commands::fit::FitReport;
 use crate::figures::{NONE, grouped, significant};
 use crate::table::{bold, folded, laid_out};
 use trimwise_study::command_text::CommandText;
+use trimwise_study::fit::FitReport;
 
 /// Renders the whole text.
 pub fn render(report: &FitReport) -> String {

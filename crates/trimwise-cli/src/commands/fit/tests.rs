@@ -1,5 +1,11 @@
+use std::fs;
+
 use clap::Parser as _;
-use trimwise_lab::fit::Samples;
+use trimwise::profile::SettingValue;
+use trimwise_lab::fit::{Measured, Prediction, Samples};
+use trimwise_study::caller::Silent;
+use trimwise_study::fit::{FitReport, FittedSetting};
+use trimwise_study::input;
 
 use super::*;
 use crate::commands::{Command, CommandLine};
@@ -10,44 +16,6 @@ fn arguments(line: &str) -> FitArguments {
         Command::Fit(arguments) => arguments,
         _ => panic!("not fit"),
     }
-}
-
-fn flag(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
-    Ok(Arc::default())
-}
-
-#[test]
-fn what_cannot_be_measured_is_refused_with_what_can() {
-    let dir = tempfile::tempdir().unwrap();
-    let full = dir.path().join("full");
-    fs::write(&full, vec![7; 1 << 20]).unwrap();
-    let full = full.display();
-    let shown = dir.path().display();
-    for (line, words) in [
-        ("model:nosuch".to_owned(), "nosuch: neither a built-in name"),
-        ("model:vendor1".to_owned(), "--from is missing"),
-        ("model:vendor1 --from vendor1 --size 1GiB".to_owned(), "--size: model:vendor1 is a model"),
-        ("model:vendor1 --from nosuch".to_owned(), "--from nosuch: neither a built-in name"),
-        ("vendor1".to_owned(), "expected model:vendor1"),
-        (format!("{full} --from vendor1"), "--destroy"),
-        (format!("{full} --from vendor1 --read-only"), "1 MiB to measure on; expected at least 64 MiB"),
-        (format!("{shown} --from vendor1 --read-only"), "--read-only needs something to read"),
-        (format!("{shown} --from vendor1 --size 8MiB"), "8 MiB to measure on; expected at least 64 MiB"),
-        (format!("{shown} --from vendor1 --size 1KiB"), "1 KiB to measure on; expected at least 64 MiB"),
-        (format!("{shown}/nosuch --from vendor1"), "/nosuch for a new file"),
-        ("/dev/nosuch --from vendor1".to_owned(), "expected a file, directory or device that exists"),
-        ("file:/dev/nosuch --from vendor1".to_owned(), "/dev"),
-        ("model: --from vendor1".to_owned(), "expected model:NAME"),
-        (format!("{shown} --from vendor1 --size 4000TiB"), "no room for a file"),
-        ("dev:/dev/null --from vendor1".to_owned(), "/dev/null"),
-        (format!("model:vendor1 --from vendor2 --out {full}"), "already exists"),
-    ] {
-        let failure = run(&arguments(&line), flag).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
-    }
-    assert_eq!(fs::read(dir.path().join("full")).unwrap(), vec![7; 1 << 20], "nothing was written");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no file is left");
-    assert!(!Path::new("/dev/nosuch").exists());
 }
 
 #[test]
@@ -116,7 +84,9 @@ fn a_fitted_model_is_a_profile_that_the_other_commands_take() {
     let dir = tempfile::tempdir().unwrap();
     let (out, json) = (dir.path().join("my.toml"), dir.path().join("my.json"));
     let line = format!("model:vendor1 --from vendor4 --out {} --json {}", out.display(), json.display());
-    let text = run(&arguments(&line), flag).unwrap();
+    let text = run(&arguments(&line), &Silent::default()).unwrap();
+    let again = run(&arguments(&line), &Silent::default()).unwrap_err();
+    assert!(again.to_string().contains("already exists"), "{again}");
     assert!(text.contains("held back") && text.contains("Profile: "), "{text}");
     let profile = input::profile(&out.display().to_string(), "device").unwrap();
     assert_eq!(profile.name, "my");

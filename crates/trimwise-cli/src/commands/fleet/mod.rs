@@ -3,18 +3,16 @@
 //! How the files come here is the user's business (ssh, Ansible, a cron job and rsync): this command opens no
 //! connection. One host's broken file does not hide the others.
 
-pub mod documents;
 pub mod table;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use trimwise_lab::failure::Failure;
+use trimwise_study::fleet::Fleet;
 
 use crate::arguments::JsonArguments;
-use crate::figures::counted;
 use crate::output::{self, Destinations};
-use documents::Fleet;
 
 /// Arguments of `fleet`.
 #[derive(Debug, Args)]
@@ -44,9 +42,5 @@ pub fn run(arguments: &FleetArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let fleet = Fleet::read(&arguments.places)?;
     let text = destinations.deliver(&fleet, || table::fleet(&fleet, arguments.all))?;
-    if fleet.unusable.is_empty() {
-        return Ok(text);
-    }
-    let files = counted(fleet.unusable.len() as u64, "file");
-    output::print(&text).and(Err(Failure::run(format!("{files} cannot be used"))))
+    output::concluded(text, fleet.failure())
 }

@@ -1,8 +1,8 @@
 //! The text of `fleet`.
 
 use trimwise::units::Bytes;
+use trimwise_study::fleet::{FileSystem, Finding, Fleet};
 
-use super::documents::{FileSystem, Finding, Fleet};
 use crate::figures::{NONE, counted};
 use crate::table::{bold, folded, laid_out, plain};
 

@@ -8,6 +8,8 @@ use trimwise_uml::job::BootOptions;
 
 use crate::arguments::{GuestLimits, JsonArguments, whole, word};
 use trimwise_study::defaults;
+use trimwise_study::kernel::KernelBuildRequest;
+use trimwise_study::kernel::run::KernelRunRequest;
 
 /// Arguments of `kernel`.
 #[derive(Debug, Args)]
@@ -83,6 +85,20 @@ pub struct KernelBuildArguments {
     /// Write what was built as JSON to a new file; `-`, or no FILE, prints it instead of the table
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
+}
+
+impl KernelBuildArguments {
+    /// What is asked for.
+    pub fn request(&self) -> KernelBuildRequest {
+        KernelBuildRequest {
+            versions: self.versions.clone(),
+            with: self.with.clone(),
+            variant: self.variant.clone(),
+            source: self.source.clone(),
+            jobs: self.jobs,
+            again: self.force,
+        }
+    }
 }
 
 /// Arguments of `kernel list`.
@@ -176,6 +192,26 @@ pub struct KernelRunArguments {
     /// Replace existing files of --json, --trace, --disk-trace and --kernel-log
     #[arg(long, short = 'f')]
     pub force: bool,
+}
+
+impl KernelRunArguments {
+    /// What is asked for.
+    pub fn request(&self) -> KernelRunRequest {
+        KernelRunRequest {
+            target: self.target.clone(),
+            command: self.command.clone(),
+            device: self.device.clone(),
+            aged_percent: self.aged,
+            image: self.image.clone(),
+            disk: self.disk.clone(),
+            memory_mib: self.memory,
+            seed: self.seed,
+            limits: self.limits.request(),
+            boot: self.boot.clone(),
+            is_traced: self.trace.is_some(),
+            is_disk_traced: self.disk_trace.is_some(),
+        }
+    }
 }
 
 /// Arguments of `kernel remove`.

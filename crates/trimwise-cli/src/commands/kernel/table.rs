@@ -2,8 +2,9 @@
 
 use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
+use trimwise_study::kernel::run::{Phase, RunReport};
+use trimwise_study::kernel::{Kernel, KernelsReport, State};
 
-use crate::commands::kernel::{Kernel, KernelsReport, RunReport, State};
 use crate::figures::{self, NONE, grouped};
 use crate::table::{folded, laid_out};
 
@@ -53,7 +54,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
     let counted = |count: u64, bytes: u64| {
         if count == 0 { NONE.to_owned() } else { format!("{} of {}", grouped(count), Bytes(bytes)) }
     };
-    let row = |phase: &crate::commands::kernel::Phase| {
+    let row = |phase: &Phase| {
         let requests = &phase.requests;
         vec![
             phase.phase.to_owned(),
@@ -65,7 +66,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
             amplification(&phase.device_stats),
         ]
     };
-    let part = |title: &str, phases: &[crate::commands::kernel::Phase]| {
+    let part = |title: &str, phases: &[Phase]| {
         let header = ["", "virtual time", "reads", "writes", "flushes", "discards", "WA"];
         let rows: Vec<Vec<String>> = phases.iter().map(row).collect();
         format!("\n{}\n\n{}", crate::table::bold(title), laid_out(&header, &rows))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use trimwise::units::Bytes;
+use trimwise_study::record::RecordRequest;
 
 use crate::arguments::{JsonArguments, some_time};
 
@@ -47,6 +48,20 @@ pub struct RecordArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+}
+
+impl RecordArguments {
+    /// What is asked for.
+    pub fn request(&self) -> RecordRequest {
+        RecordRequest {
+            target: self.target.clone(),
+            duration: self.duration,
+            out: self.out.clone(),
+            replace: self.json.force,
+            max_size: self.max_size,
+            buffer: self.buffer,
+        }
+    }
 }
 
 /// Parses a size; the error names the accepted range.

@@ -2,8 +2,8 @@
 
 use trimwise::units::Bytes;
 use trimwise_linux::record::Count;
+use trimwise_study::record::RecordReport;
 
-use crate::commands::record::RecordReport;
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out, plain};
 

@@ -1,26 +1,16 @@
 //! `trimwise replay`: a trace on a real file or device.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use clap::Args;
-use serde::Serialize;
-use trimwise::block::BlockDevice as _;
-use trimwise::trace::{DeviceReplay, PreludeReplay, replay_on};
+use trimwise::trace::{DeviceReplay, PreludeReplay};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::block_on;
+use trimwise_study::caller::Caller;
+use trimwise_study::replay::{self, Replay, ReplayRequest};
 
 use crate::arguments::{JsonArguments, some_bytes, word};
 use crate::figures::{NONE, grouped, nanoseconds};
 use crate::output::Destinations;
 use crate::table::{folded, laid_out};
-use trimwise_study::caller::OnInterrupt;
-use trimwise_study::real_target::RealTarget;
-use trimwise_study::trace_file::TraceFile;
-
-/// Operations that the ring holds before the kernel must take some.
-const QUEUE_DEPTH: u32 = 1024;
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
@@ -60,50 +50,19 @@ pub struct ReplayArguments {
     pub json: JsonArguments,
 }
 
-/// What `--json` writes; the order of the keys is part of the format.
-#[derive(Debug, Serialize)]
-struct Replay {
-    /// The version of trimwise.
-    trimwise: &'static str,
-    /// The trace, as given.
-    trace: String,
-    /// The target, as given.
-    target: String,
-    /// Whether the trace's discards were sent.
-    discards: bool,
-    #[serde(flatten)]
-    replay: DeviceReplay,
-}
-
 /// Runs the command and returns what to print.
-pub fn run(
-    arguments: &ReplayArguments,
-    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<String, Failure> {
+pub fn run(arguments: &ReplayArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let ReplayArguments { trace, target, no_discards, size, destroy, json } = arguments;
     let destinations = Destinations::check_json(json)?;
-    let real = RealTarget::parse(target, *size, destroy.as_ref())?.ok_or_else(|| {
-        Failure::usage(format!(
-            "{target}: no real target; expected file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for a \
-             model"
-        ))
-    })?;
-    let file = TraceFile::parse_workload(trace)?;
-    file.expect_recording()?;
-    let mut source = file.open()?;
-    let stop = on_signal(OnInterrupt::StopAfterRun)?;
-    let device = real.open(true, QUEUE_DEPTH, &stop)?;
-    let discards = !no_discards && device.facts().trim.is_some();
-    let replayed = block_on(replay_on(&device, &mut *source, file.options, discards));
-    let replay = replayed.map_err(Failure::run)?.map_err(|error| file.failed(&error))?;
-    let replay = Replay {
-        trimwise: trimwise::VERSION,
+    let request = ReplayRequest {
         trace: trace.clone(),
         target: target.clone(),
-        discards,
-        replay,
+        no_discards: *no_discards,
+        size: *size,
+        destroy: destroy.clone(),
     };
-    destinations.deliver(&replay, || text(&replay, device.notes()))
+    let replay = replay::run(&request, caller)?;
+    destinations.deliver(&replay, || text(&replay))
 }
 
 /// Counts requests, and the discards among them.
@@ -114,7 +73,7 @@ fn counted(requests: u64, discards: u64) -> String {
     }
 }
 
-fn text(Replay { trace, target, discards, replay, .. }: &Replay, notes: &[String]) -> String {
+fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> String {
     let DeviceReplay { duration_ns, figures, discards_sent, prelude, latency } = replay;
     let mut text = format!(
         "{trace} on {target}, {}: {} in {}, {} read, {} written\n\n",
@@ -165,6 +124,7 @@ fn text(Replay { trace, target, discards, replay, .. }: &Replay, notes: &[String
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use trimwise_study::caller::Silent;
 
     use super::*;
     use crate::commands::{Command, CommandLine};
@@ -172,7 +132,7 @@ mod tests {
     fn run_line(words: &[&str]) -> Result<String, Failure> {
         let words = ["trimwise", "replay"].iter().chain(words);
         match CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command {
-            Command::Replay(arguments) => run(&arguments, |_| Ok(Arc::default())),
+            Command::Replay(arguments) => run(&arguments, &Silent::default()),
             _ => panic!("not replay"),
         }
     }

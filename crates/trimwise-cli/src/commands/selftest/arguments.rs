@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::arguments::{JsonArguments, whole};
 use trimwise_study::defaults;
+use trimwise_study::selftest::SelftestRequest;
 
 /// Arguments of `selftest`.
 #[derive(Debug, Args)]
@@ -34,4 +35,11 @@ pub struct SelftestArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+}
+
+impl SelftestArguments {
+    /// What is asked for.
+    pub fn request(&self) -> SelftestRequest {
+        SelftestRequest { ops: self.ops, seed: self.seed, part: self.part, jobs: self.jobs }
+    }
 }

@@ -3,128 +3,27 @@
 pub mod arguments;
 pub mod table;
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_lab::pool;
-use trimwise_lab::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
+use trimwise_study::caller::Caller;
+use trimwise_study::selftest;
 
 use crate::commands::selftest::arguments::SelftestArguments;
 use crate::output::{self, Destinations};
-use crate::progress::Progress;
-use trimwise_study::command_text::CommandText;
-
-/// Memory of this computer that one part takes: a device of 16 MiB, for a few profiles 1 GiB, with a tag for each unit.
-const MEMORY_OF_PART: Bytes = Bytes::mib(64);
-
-/// What `--json` writes; the order of the keys is part of the format.
-#[derive(Clone, Debug, Serialize)]
-pub struct SelfTests {
-    /// The version of trimwise.
-    pub trimwise: &'static str,
-    /// The seed.
-    pub seed: u64,
-    /// The only part that ran, if one was chosen.
-    pub part: Option<u64>,
-    /// Operations of one part.
-    pub operations_per_part: u64,
-    /// The command that repeats this.
-    pub command: String,
-    /// Each device.
-    pub devices: Vec<DeviceReport>,
-    /// The violations found, each with its part.
-    pub violations: Vec<Violation>,
-}
-
-/// What was done with one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct DeviceReport {
-    /// Its name, with its firmware.
-    pub device: String,
-    /// Parts on it.
-    pub parts: u64,
-    /// Commands carried out.
-    pub operations: u64,
-    /// Units that the host wrote.
-    pub host_units_written: u64,
-    /// Units programmed into the flash, for any cause.
-    pub nand_units_written: u64,
-    /// Audits of all units and the accounting.
-    pub audits: u64,
-    /// Parts that ended with a violation.
-    pub violations: u64,
-}
 
 /// Runs the command and returns what to print; a violation is a failed run (exit code 1).
-pub fn run(
-    arguments: &SelftestArguments,
-    on_signal: impl FnOnce() -> Result<(), Failure>,
-) -> Result<String, Failure> {
+pub fn run(arguments: &SelftestArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
-    on_signal()?;
-    let parts: Vec<(u64, u64)> = match arguments.part {
-        Some(part) => vec![(part, OPS_PER_PART)],
-        None => (0..arguments.ops.div_ceil(OPS_PER_PART))
-            .map(|part| (part, OPS_PER_PART.min(arguments.ops - part * OPS_PER_PART)))
-            .collect(),
-    };
-    let jobs = arguments.jobs.map_or_else(|| pool::default_jobs(MEMORY_OF_PART), usize::from);
-    let progress = Progress::new(parts.len());
-    let reports = pool::run_ordered(jobs, parts.len(), |index| {
-        let (part, operations) = parts[index];
-        let report = run_part(arguments.seed, part, operations);
-        progress.done(index);
-        Ok(report)
-    });
-    progress.finish();
-    let tests = SelfTests::new(arguments, reports?);
+    let tests = selftest::run(&arguments.request(), caller)?;
     let text = destinations.deliver(&tests, || table::render(&tests))?;
-    match tests.violations.first() {
-        None => Ok(text),
-        Some(first) => {
-            output::print(&text)?;
-            let Violation { device, operation, .. } = first;
-            Err(Failure::run(format!("{device}: the model is wrong after operation {operation}")))
-        }
-    }
-}
-
-impl SelfTests {
-    fn new(arguments: &SelftestArguments, reports: Vec<PartReport>) -> Self {
-        let mut command = CommandText::new("selftest");
-        match arguments.part {
-            Some(part) => command.option("--part", part),
-            None => command.option("--ops", arguments.ops),
-        }
-        command.option("--seed", arguments.seed);
-        let mut devices: BTreeMap<String, DeviceReport> = BTreeMap::new();
-        for report in &reports {
-            let device = devices.entry(report.device.clone()).or_default();
-            device.device.clone_from(&report.device);
-            device.parts += 1;
-            device.operations += report.operations;
-            device.host_units_written += report.host_units_written;
-            device.nand_units_written += report.nand_units_written;
-            device.audits += report.audits;
-            device.violations += u64::from(report.violation.is_some());
-        }
-        Self {
-            trimwise: trimwise::VERSION,
-            seed: arguments.seed,
-            part: arguments.part,
-            operations_per_part: OPS_PER_PART,
-            command: command.into_text(),
-            devices: devices.into_values().collect(),
-            violations: reports.into_iter().filter_map(|report| report.violation).collect(),
-        }
-    }
+    output::concluded(text, tests.failure())
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use trimwise_lab::selftest::{PartReport, Violation};
+    use trimwise_study::caller::Silent;
+    use trimwise_study::selftest::SelfTests;
 
     use super::*;
     use crate::commands::{Command, CommandLine};
@@ -142,7 +41,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut arguments = arguments("--ops 10100 --seed 3");
         arguments.json.json = Some(dir.path().join("r.json"));
-        let text = run(&arguments, || Ok(())).unwrap();
+        let text = run(&arguments, &Silent::default()).unwrap();
         assert!(text.contains("10,100 operations, nothing wrong."), "{text}");
         let json = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -170,7 +69,7 @@ mod tests {
             audits: 0,
             violation: Some(violation),
         };
-        let text = table::render(&SelfTests::new(&arguments("--ops 100000"), vec![report]));
+        let text = table::render(&SelfTests::new(&arguments("--ops 100000").request(), vec![report]));
         assert!(text.contains("unit 5 is mapped"), "{text}");
         assert!(text.contains("trimwise selftest --part 7 --seed 1"), "{text}");
     }

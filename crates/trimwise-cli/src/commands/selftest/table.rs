@@ -1,9 +1,9 @@
 //! Results of a self-test, by device.
 
-use crate::commands::selftest::SelfTests;
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out};
 use trimwise_study::command_text::CommandText;
+use trimwise_study::selftest::SelfTests;
 
 /// Renders the whole text.
 pub fn render(tests: &SelfTests) -> String {

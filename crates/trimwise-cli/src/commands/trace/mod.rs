@@ -2,57 +2,36 @@
 
 pub mod arguments;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use serde::Serialize;
-use trimwise::trace::{Converted, Header, TraceDevice, TraceError, TraceInfo, convert, survey};
+use trimwise::trace::{Header, TraceDevice, TraceInfo};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::trace_file::{NewTrace, STDIN, is_rereadable};
+use trimwise_study::caller::Caller;
+use trimwise_study::trace::{self, ConvertRequest, Info, NewTraceInfo};
 
-use crate::commands::trace::arguments::{ConvertArguments, InfoArguments, TraceCommand};
+use crate::commands::trace::arguments::{ConvertArguments, TraceCommand};
 use crate::figures::{grouped, nanoseconds};
 use crate::output::{self as results, Destinations};
 use crate::table::{folded, laid_out, plain};
-use trimwise_study::caller::OnInterrupt;
-use trimwise_study::trace_file::TraceFile;
 
 /// Devices that are listed by name.
 const DEVICES_SHOWN: usize = 10;
 
-/// What `trace info --json` writes; the order of the keys is part of the format.
-#[derive(Debug, Serialize)]
-struct Info {
-    /// The version of trimwise.
-    trimwise: &'static str,
-    /// The trace, as given.
-    trace: String,
-    #[serde(flatten)]
-    info: TraceInfo,
-}
-
 /// Runs the command and returns what to print.
-pub fn run(
-    command: &TraceCommand,
-    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<String, Failure> {
+pub fn run(command: &TraceCommand, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
-        TraceCommand::Info(arguments) => info(arguments, &*on_signal(OnInterrupt::StopAndShow)?),
-        TraceCommand::Convert(arguments) => convert_file(arguments, &*on_signal(OnInterrupt::StopAfterRun)?),
-    }
-}
-
-fn info(arguments: &InfoArguments, stop: &AtomicBool) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(&arguments.json)?;
-    let file = TraceFile::parse(&arguments.trace)?;
-    let mut source = file.open()?;
-    let info = survey(&mut *source, &mut |_| !stop.load(Ordering::Relaxed));
-    let info = Info { trimwise: trimwise::VERSION, trace: arguments.trace.clone(), info };
-    let shown = destinations.deliver(&info, || text(&info))?;
-    match stop.load(Ordering::Relaxed) {
-        true => results::print(&shown).and(Err(Failure::Interrupted)),
-        false => Ok(shown),
+        TraceCommand::Info(arguments) => {
+            let destinations = Destinations::check_json(&arguments.json)?;
+            let info = trace::info(&arguments.trace, caller)?;
+            let shown = destinations.deliver(&info, || text(&info))?;
+            results::concluded(shown, info.failure)
+        }
+        TraceCommand::Convert(ConvertArguments { input, output, force }) => {
+            let request = ConvertRequest { input: input.clone(), output: output.clone(), replace: *force };
+            let NewTraceInfo { records, cut_off } = trace::convert_file(&request, caller)?;
+            let partial = cut_off
+                .map_or(String::new(), |why| format!("Partial, as the original is: {}.\n", plain(&why)));
+            Ok(format!("{}: {} records\n{partial}", output.display(), grouped(records)))
+        }
     }
 }
 
@@ -161,51 +140,12 @@ fn ended(info: &TraceInfo) -> String {
     }
 }
 
-/// Devices are in the header, in front of the records, so a format that names them as it goes is read twice.
-fn convert_file(arguments: &ConvertArguments, stop: &AtomicBool) -> Result<String, Failure> {
-    let ConvertArguments { input, output, force } = arguments;
-    let file = TraceFile::parse(input)?;
-    let shown = output.display();
-    if output.as_os_str() == STDIN {
-        return Err(Failure::usage("-: a trace cannot be printed; expected a file"));
-    }
-    if !force && output.exists() {
-        return Err(Failure::usage(format!("{shown}: already exists; pass --force to replace it")));
-    }
-    let header = match is_rereadable(file.path()) {
-        true => survey(&mut *file.open()?, &mut |_| !stop.load(Ordering::Relaxed)).header,
-        false => Header::default(),
-    };
-    if stop.load(Ordering::Relaxed) {
-        return Err(Failure::Interrupted);
-    }
-    let mut source = file.open()?;
-    let header = if header.devices.is_empty() { source.header().clone() } else { header };
-    if header.devices.is_empty() {
-        return Err(Failure::usage(format!(
-            "{input}: names its devices as it goes, so it must be read twice; expected a file, not a pipe, that has \
-             requests"
-        )));
-    }
-    let new = NewTrace::create(output, *force).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
-    let converted = convert(&mut *source, &header, new, &mut |_| !stop.load(Ordering::Relaxed));
-    let Converted { records, out, cut_off } = converted.map_err(|error| match error {
-        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
-        TraceError::Io { .. } => Failure::run(format!("{input}: {error}")),
-        _ => Failure::usage(format!("{input}: {error}")),
-    })?;
-    out.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
-    let partial =
-        cut_off.map_or(String::new(), |why| format!("Partial, as the original is: {}.\n", plain(&why)));
-    Ok(format!("{shown}: {} records\n{partial}", grouped(records)))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use trimwise_study::caller::Silent;
 
     use super::*;
-    use crate::arguments::JsonArguments;
     use crate::commands::{Command, CommandLine};
 
     fn run_line(words: &[&str]) -> Result<String, Failure> {
@@ -215,7 +155,7 @@ mod tests {
         else {
             panic!("not trace")
         };
-        run(&arguments.command, |_| Ok(Arc::default()))
+        run(&arguments.command, &Silent::default())
     }
 
     #[test]
@@ -243,57 +183,5 @@ mod tests {
         let new = path("new");
         assert!(matches!(run_line(&["convert", &log, &new]), Err(Failure::Usage(m)) if m.contains("line 3")));
         assert!(!std::path::Path::new(&new).exists());
-    }
-
-    #[test]
-    fn regression_convert_keeps_what_it_cannot_replace() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).display().to_string();
-        let (good, bad) = (path("good"), path("bad"));
-        std::fs::write(&good, "fio version 3 iolog\n0 a write 0 8192\n").unwrap();
-        std::fs::write(&bad, "fio version 3 iolog\n0 a write 0 8192\n1 a fly\n").unwrap();
-        assert!(run_line(&["convert", "--force", &bad, &good]).is_err());
-        assert!(run_line(&["info", &good]).unwrap().contains("1 records"));
-        assert!(
-            run_line(&["convert", "--force", &good, &good]).unwrap().contains("1 records"),
-            "onto itself"
-        );
-        assert!(run_line(&["info", &good]).unwrap().contains("1 records"));
-        assert!(run_line(&["convert", "--force", &bad, "/dev/null"]).is_err());
-        assert!(std::path::Path::new("/dev/null").exists());
-        assert!(
-            matches!(run_line(&["convert", &good, "-"]), Err(Failure::Usage(m)) if m.contains("printed"))
-        );
-    }
-
-    #[test]
-    fn a_trace_that_is_cut_off_stays_so_when_it_is_converted() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).display().to_string();
-        let (log, own, cut, copy) = (path("log"), path("own"), path("cut"), path("copy"));
-        std::fs::write(&log, "fio version 3 iolog\n0 a write 0 8192\n9 a trim 4096 4096\n").unwrap();
-        run_line(&["convert", &log, &own]).unwrap();
-        let bytes = std::fs::read(&own).unwrap();
-        // Without its end mark, and without the end of its last record.
-        std::fs::write(&cut, &bytes[..bytes.len() - 2]).unwrap();
-        let text = run_line(&["convert", &cut, &copy]).unwrap();
-        assert!(
-            text.contains("1 records\nPartial, as the original is: record 2: the trace is cut off"),
-            "{text}"
-        );
-        let info = run_line(&["info", &copy]).unwrap();
-        assert!(info.contains("1 records") && info.contains("Partial: record 2"), "{info}");
-    }
-
-    #[test]
-    fn regression_an_interrupted_look_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("log");
-        std::fs::write(&log, "fio version 3 iolog\n".to_owned() + &"0 a write 0 8192\n".repeat(70_000))
-            .unwrap();
-        let arguments = InfoArguments { trace: log.display().to_string(), json: JsonArguments::default() };
-        let stopped = |stop: bool| info(&arguments, &AtomicBool::new(stop));
-        assert!(matches!(stopped(true), Err(Failure::Interrupted)));
-        assert!(stopped(false).unwrap().contains("Whole"));
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::arguments::{JsonArguments, some_bytes, whole};
 use trimwise::units::Bytes;
+use trimwise_study::trim::TrimRequest;
 
 /// Arguments of `trim`.
 #[derive(Debug, Args)]
@@ -71,4 +72,20 @@ pub struct TrimArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+}
+
+impl TrimArguments {
+    /// What is asked for without `--now`.
+    pub fn request(&self) -> TrimRequest {
+        TrimRequest {
+            mount: self.mount.clone(),
+            dry_run: self.dry_run,
+            min_extent: self.min_extent,
+            offset: self.offset,
+            length: self.length,
+            groups: self.groups,
+            slice: self.slice,
+            pause_ms: self.pause,
+        }
+    }
 }

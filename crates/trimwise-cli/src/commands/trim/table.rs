@@ -1,8 +1,8 @@
 //! The text of `trim`: the estimate, FITRIM's return value and the device's count, side by side.
 
 use trimwise::units::Bytes;
+use trimwise_study::trim::report::{EstimateReport, TrimReport};
 
-use crate::commands::trim::report::{EstimateReport, TrimReport};
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out, plain};
 

@@ -1,10 +1,11 @@
 //! Arguments of `verify`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use trimwise::content::ContentClass;
-use trimwise::ssd::Faults;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
+use trimwise_study::verify::{Plant, VerifyRequest};
 
 use crate::arguments::{JsonArguments, region, some_bytes, whole, word};
 
@@ -36,7 +37,7 @@ pub struct VerifyArguments {
     pub size: Option<Bytes>,
 
     /// With a profile: plant this fault, to see what it looks like
-    #[arg(long, value_name = "FAULT")]
+    #[arg(long, value_name = "FAULT", value_parser = plant())]
     pub fault: Option<Plant>,
 
     /// What to write: zeros, compressible, pseudo-random, incompressible or duplicated. If a drive compresses,
@@ -70,58 +71,27 @@ pub struct VerifyArguments {
     pub json: JsonArguments,
 }
 
-/// A fault to plant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Plant {
-    /// TRIM is acknowledged and ignored
-    IgnoresTrim,
-    /// TRIM frees the first half of each MiB
-    Partial,
-    /// TRIM frees the range 96 KiB further on
-    WrongRange,
-    /// A queued TRIM is carried out 100 writes too late
-    Late,
-    /// Zeros are promised after TRIM, but reads return old data
-    BrokenPromise,
-    /// Flushes are acknowledged and ignored; only a power cut shows it
-    IgnoresFlush,
-}
-
-impl Plant {
-    /// Returns `faults` with this one added.
-    pub fn on(self, faults: Faults) -> Faults {
-        match self {
-            Self::IgnoresTrim => Faults { ignores_trim: true, ..faults },
-            Self::Partial => Faults { trims_percent: 50, ..faults },
-            Self::WrongRange => Faults { trim_shift_units: 24, ..faults },
-            Self::Late => Faults { queued_trim_late_writes: 100, ..faults },
-            Self::BrokenPromise => Faults { breaks_zeros_promise: true, ..faults },
-            Self::IgnoresFlush => Faults { ignores_flush: true, ..faults },
-        }
-    }
-
-    /// Returns the name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::IgnoresTrim => "ignores-trim",
-            Self::Partial => "partial",
-            Self::WrongRange => "wrong-range",
-            Self::Late => "late",
-            Self::BrokenPromise => "broken-promise",
-            Self::IgnoresFlush => "ignores-flush",
+impl VerifyArguments {
+    /// What is asked for.
+    pub fn request(&self) -> VerifyRequest {
+        VerifyRequest {
+            target: self.target.clone(),
+            size: self.size,
+            fault: self.fault,
+            content: self.content,
+            torture_percent: self.torture,
+            rest_s: self.rest,
+            region: self.region,
+            seed: self.seed,
+            destroy: self.destroy.clone(),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_are_shown_as_they_are_written() {
-        for plant in Plant::value_variants() {
-            assert_eq!(plant.to_possible_value().unwrap().get_name(), plant.name());
-            assert!(!plant.on(Faults::default()).is_sound());
-        }
-    }
+/// Parses a fault; the help lists them.
+pub fn plant() -> impl TypedValueParser<Value = Plant> {
+    let names = Plant::ALL.map(|plant| PossibleValue::new(plant.name()).help(plant.about()));
+    PossibleValuesParser::new(names).try_map(|name| {
+        Plant::ALL.into_iter().find(|plant| plant.name() == name).ok_or("there is no such fault")
+    })
 }

@@ -2,9 +2,9 @@
 
 use trimwise::units::Bytes;
 use trimwise_lab::bench::verify::{Judgement, Verdict};
+use trimwise_study::verify::VerifyReport;
+use trimwise_study::verify::directory::{DirectoryReport, Units};
 
-use crate::commands::verify::VerifyReport;
-use crate::commands::verify::directory::{DirectoryReport, Units};
 use crate::figures::{NONE, counted, grouped, significant};
 use crate::table::{bold, folded, laid_out};
 
@@ -143,8 +143,8 @@ fn capitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trimwise_lab::bench::verify::{Evidence, Fault, Speed, Speeds, Torture, Verification};
-    use trimwise_lab::bench::{Did, Settings};
+    use trimwise_lab::bench::Did;
+    use trimwise_lab::bench::verify::{Evidence, Fault, Speed, Speeds, Verification};
     use trimwise_linux::block_device::DiscardCounts;
     use trimwise_linux::mounted_verify::{Block, Disk, Found, Report};
     use trimwise_linux::raw_device::Promise;
@@ -204,9 +204,8 @@ mod tests {
             broken: None,
         };
         let notes = vec!["The drive was made small".to_owned()];
-        let arguments = arguments("sata-small --fault wrong-range --region 50:50");
-        let settings = Settings { region: arguments.region.unwrap(), ..Settings::default() };
-        let text = render(&VerifyReport::new(&arguments, &settings, &Torture::default(), found, notes));
+        let arguments = arguments("sata-small --fault wrong-range --region 50:50 --content incompressible");
+        let text = render(&arguments.request().report(found, notes));
         fits(&text);
         insta::assert_snapshot!(text);
     }
@@ -239,7 +238,11 @@ mod tests {
             failed: None,
             notes: vec!["reading md0, not the disks below it: raid1".to_owned()],
         };
-        let text = render_directory(&DirectoryReport::new(&arguments("dir:/home --size 4MiB"), &found));
+        let text = render_directory(&DirectoryReport::new(
+            &arguments("dir:/home --size 4MiB").request(),
+            &found,
+            false,
+        ));
         fits(&text);
         insta::assert_snapshot!(text);
     }

@@ -11,12 +11,13 @@ use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
-use crate::output::SCHEMA;
+use crate::SCHEMA;
+use crate::numbers::counted;
 
 /// The largest document: 2,000 file systems are 3 MB.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What many hosts said, as `--json` writes it. Hosts, file systems and findings are in the order of their names.
+/// What many hosts said; the order of the keys is part of the format. Hosts, file systems and findings are in the order of their names.
 #[derive(Debug, Default, Serialize)]
 pub struct Fleet {
     /// The version of trimwise that reads them.
@@ -346,6 +347,12 @@ impl Fleet {
             what: format!("{meaning}{why}"),
             from: "verify",
         });
+    }
+
+    /// The failure that counts the files that could not be used, if there are any.
+    pub fn failure(&self) -> Option<Failure> {
+        let files = counted(self.unusable.len() as u64, "file");
+        (!self.unusable.is_empty()).then(|| Failure::run(format!("{files} cannot be used")))
     }
 
     /// Sum of the stale bytes that are known, and the number of hosts that have some.

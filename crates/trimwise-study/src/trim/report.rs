@@ -1,14 +1,15 @@
-//! A trim's results, as `--json` writes them and [`table::trim`](crate::commands::trim::table) shows them.
+//! A trim's results.
 
 use serde::Serialize;
 use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::{BlockDevice, DiscardCounts};
 use trimwise_linux::free_space::Estimate;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::privilege::advice;
 use trimwise_linux::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
 
-/// A trim, as `--json` writes it; the order of the keys is part of the format.
+/// A trim; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrimReport {
     /// The version of trimwise.
@@ -25,6 +26,9 @@ pub struct TrimReport {
     pub trim: Option<TrimDone>,
     /// What the figures leave out.
     pub notes: Vec<String>,
+    /// Why it ended early, if it did.
+    #[serde(skip)]
+    pub failure: Option<Failure>,
 }
 
 /// What was asked for.

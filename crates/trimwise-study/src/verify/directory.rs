@@ -1,9 +1,8 @@
-//! `trimwise verify dir:PATH`: whether TRIM reaches the disk below a mounted file system.
+//! Whether TRIM reaches the disk below a mounted file system.
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 use trimwise::units::Bytes;
@@ -13,17 +12,13 @@ use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, 
 use trimwise_linux::path_error::PathError;
 use trimwise_linux::privilege::advice;
 
-use super::refuse;
-use super::table;
-use crate::commands::trim;
-use crate::commands::verify::arguments::VerifyArguments;
-use crate::output::{self, Destinations};
-use crate::progress::Progress;
-use trimwise_study::caller::OnInterrupt;
-use trimwise_study::command_text::CommandText;
-use trimwise_study::input::expect_mount;
+use super::{VerifyRequest, refuse};
+use crate::caller::{Caller, OnInterrupt};
+use crate::command_text::CommandText;
+use crate::input::expect_mount;
+use crate::trim;
 
-/// What `--json` writes; the order of the keys is part of the format.
+/// What was found of a mounted file system; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectoryReport {
     /// The version of trimwise.
@@ -60,6 +55,9 @@ pub struct DirectoryReport {
     pub disks: Vec<Disk>,
     /// Further remarks for the user.
     pub notes: Vec<String>,
+    /// Why it counts as failed, if it does.
+    #[serde(skip)]
+    pub failure: Option<Failure>,
 }
 
 /// What was asked for.
@@ -110,49 +108,33 @@ pub struct Disk {
     pub discarded_bytes: Option<u64>,
 }
 
-/// Runs the command and returns what to print.
-pub fn run(
-    arguments: &VerifyArguments,
-    destinations: &Destinations,
-    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<String, Failure> {
+/// Verifies the way from a file system to its disk.
+pub(super) fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<DirectoryReport, Failure> {
     refuse(
-        arguments,
+        request,
         "is a mounted file system, where nothing is destroyed",
         &[
-            ("--fault", arguments.fault.is_some()),
-            ("--content", arguments.content.is_some()),
-            ("--torture", arguments.torture.is_some()),
-            ("--rest", arguments.rest.is_some()),
-            ("--region", arguments.region.is_some()),
-            ("--seed", arguments.seed.is_some()),
-            ("--destroy", arguments.destroy.is_some()),
+            ("--fault", request.fault.is_some()),
+            ("--content", request.content.is_some()),
+            ("--torture", request.torture_percent.is_some()),
+            ("--rest", request.rest_s.is_some()),
+            ("--region", request.region.is_some()),
+            ("--seed", request.seed.is_some()),
+            ("--destroy", request.destroy.is_some()),
         ],
     )?;
-    let path = arguments.target.trim_start_matches("dir:");
+    let path = request.target.trim_start_matches("dir:");
     if path.is_empty() {
         return Err(Failure::usage("dir:: expected dir:PATH, a directory of a mounted file system"));
     }
     expect_mount(Path::new(path))?;
-    let bytes = arguments.size.unwrap_or(FILE_BYTES);
-    let stop = on_signal(OnInterrupt::Stop)?;
-    let progress = Progress::of(1, "files");
+    let bytes = request.size.unwrap_or(FILE_BYTES);
+    let stop = caller.stop(OnInterrupt::Stop)?;
+    let progress = caller.progress(1, "files");
     let found = mounted_verify::run(Path::new(path), bytes, &stop);
     progress.finish();
     let found = found.map_err(failure_of)?;
-    let report = DirectoryReport::new(arguments, &found);
-    let text = destinations.deliver(&report, || table::render_directory(&report))?;
-    let failure = match (&found.failed, found.verdict()) {
-        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
-        (Some(failed), _) => Failure::run(failed),
-        (None, Verdict::InPart | Verdict::Ignored | Verdict::NotSent) => {
-            Failure::run(format!("{}: {}", report.mount_point, report.sentence))
-        }
-        (None, Verdict::Arrives | Verdict::Consistent | Verdict::Unproven | Verdict::Unknown) => {
-            return Ok(text);
-        }
-    };
-    output::print(&text).and(Err(failure))
+    Ok(DirectoryReport::new(request, &found, stop.load(Ordering::Relaxed)))
 }
 
 /// A place where nothing can be found out is a usage error.
@@ -175,11 +157,19 @@ fn failure_of(error: VerifyError) -> Failure {
 }
 
 impl DirectoryReport {
-    /// Combines what `arguments` asked for with the results.
-    pub fn new(arguments: &VerifyArguments, found: &Report) -> Self {
+    /// Combines what was asked for with the results; a stop leaves no conclusion.
+    pub fn new(request: &VerifyRequest, found: &Report, is_stopped: bool) -> Self {
+        let failure = match (&found.failed, found.verdict()) {
+            _ if is_stopped => Some(Failure::Interrupted),
+            (Some(failed), _) => Some(Failure::run(failed)),
+            (None, Verdict::InPart | Verdict::Ignored | Verdict::NotSent) => {
+                Some(Failure::run(format!("{}: {}", found.mount_point, found.verdict())))
+            }
+            (None, Verdict::Arrives | Verdict::Consistent | Verdict::Unproven | Verdict::Unknown) => None,
+        };
         let mut command = CommandText::new("verify");
-        command.argument(&arguments.target);
-        if let Some(size) = arguments.size {
+        command.argument(&request.target);
+        if let Some(size) = request.size {
             command.option("--size", size.0);
         }
         let disks = found.disks.iter().map(|disk| Disk {
@@ -191,7 +181,7 @@ impl DirectoryReport {
         });
         Self {
             trimwise: trimwise::VERSION,
-            settings: DirectorySettings { target: arguments.target.clone(), command: command.into_text() },
+            settings: DirectorySettings { target: request.target.clone(), command: command.into_text() },
             partial: found.failed.is_some(),
             failed: found.failed.clone(),
             verdict: found.verdict().name(),
@@ -207,6 +197,7 @@ impl DirectoryReport {
             after_trim: found.after_trim().into(),
             disks: disks.collect(),
             notes: found.notes.clone(),
+            failure,
         }
     }
 }

@@ -1,0 +1,49 @@
+//! The terminal as the one who asks: a progress bar, notes on standard error, and Ctrl-C.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise_lab::failure::Failure;
+use trimwise_study::caller::{Caller, OnInterrupt, Progress};
+
+use crate::table::plain;
+use crate::{interrupt, output, progress};
+
+/// Whoever runs the command.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal;
+
+impl Caller for Terminal {
+    fn progress(&self, runs: usize, what: &'static str) -> Arc<dyn Progress> {
+        progress::Progress::of(runs, what)
+    }
+
+    fn stop(&self, how: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+        interrupt::install(how)
+    }
+
+    /// Notes are text, so `--quiet` leaves them out.
+    fn note(&self, text: &str) {
+        if !output::is_quiet() {
+            eprintln!("note: {}", plain(text));
+        }
+    }
+}
+
+impl Progress for progress::Progress {
+    fn begin_ageing(&self, run: usize) {
+        self.begin_ageing(run);
+    }
+
+    fn update(&self, run: usize, done: u64, total: u64) {
+        self.update(run, done, total);
+    }
+
+    fn say(&self, what: String) {
+        self.say(what);
+    }
+
+    fn finish(&self) {
+        self.finish();
+    }
+}

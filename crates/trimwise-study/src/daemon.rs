@@ -1,0 +1,104 @@
+//! The daemon `trimwised`, asked over its socket, and its configuration.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::daemon::config::{Config, ConfigError, group_number};
+use trimwise_linux::daemon::control::{Client, ClientError, Request};
+use trimwise_linux::host_root::HostRoot;
+
+/// Only a wrong request is a usage error; a daemon that cannot be reached is a failed run.
+pub fn failed(error: ClientError) -> Failure {
+    match error {
+        ClientError::BadRequest(_) => Failure::usage(error),
+        _ => Failure::run(error),
+    }
+}
+
+/// Returns a mount point as the kernel writes it: absolute, without links or a trailing slash. A path that does not
+/// exist is accepted: it may be known to a daemon elsewhere or from the past.
+pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
+    let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", mount.display()));
+    let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount)).map_err(|e| refused(&e))?;
+    if absolute.to_str().is_none() {
+        return Err(refused(&"expected a mount point whose name is UTF-8"));
+    }
+    Ok(absolute.components().collect())
+}
+
+/// Asks the daemon whose sockets are in the folder `run`, and returns its answer.
+///
+/// # Errors
+///
+/// A [`Failure`] if it cannot be reached or refuses.
+pub fn ask(run: &Path, request: &Request) -> Result<Value, Failure> {
+    Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)
+}
+
+/// A configuration that was checked; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Checked {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong in it and its drop-ins.
+    pub errors: Vec<CheckedError>,
+    /// Accepted settings that will not work on this host.
+    pub notes: Vec<String>,
+    /// The configuration, or what is wrong.
+    #[serde(skip)]
+    pub config: Result<Config, Failure>,
+}
+
+/// Something wrong in a configuration.
+#[derive(Debug, Serialize)]
+pub struct CheckedError {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The key.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Checks a configuration and its drop-ins.
+pub fn check_config(file: &Path) -> Checked {
+    let result = Config::load(file);
+    let errors = result.as_ref().err().map_or(&[][..], |errors| &errors.0);
+    let told = |error: &ConfigError| CheckedError {
+        file: error.file.clone(),
+        line: error.line,
+        key: error.key.clone(),
+        message: error.message.clone(),
+    };
+    let errors = errors.iter().map(told).collect();
+    let mut notes: Vec<String> = result.iter().flat_map(notes_on).collect();
+    if result.is_ok() && !file.exists() {
+        notes.push(format!("{}: no such file; what its drop-ins do not set has its default", file.display()));
+    }
+    let config = result.map_err(|errors| match errors.0.len() {
+        0 | 1 => Failure::usage(errors),
+        many => Failure::usage(format!("{many} things are wrong:\n{errors}")),
+    });
+    Checked { trimwise: trimwise::VERSION, file: file.to_owned(), errors, notes, config }
+}
+
+/// A configuration may be checked on another host than the one that it is for, so these are not errors.
+fn notes_on(config: &Config) -> Vec<String> {
+    let unknown = config.group.as_ref().filter(|name| group_number(&HostRoot::default(), name).is_none());
+    let group = unknown.map(|name| {
+        format!("group = \"{name}\": no such group on this host; trimwised would reject this here")
+    });
+    let places = [("metrics-file", &config.metrics_file), ("metrics-socket", &config.metrics_socket)];
+    let metrics = places.into_iter().filter_map(|(key, place)| {
+        let place = place.as_ref()?;
+        let nowhere = place.is_dir() || !place.parent().is_some_and(Path::is_dir);
+        nowhere.then(|| format!("{key} = \"{}\": no file can be written there on this host", place.display()))
+    });
+    group.into_iter().chain(metrics).collect()
+}

@@ -1,0 +1,230 @@
+//! The built-in profiles, and one profile in full.
+
+use serde::Serialize;
+use trimwise::profile::{Profile, SettingValue};
+use trimwise::ssd::{LinkKind, ReadAfterTrim, TrimConfig, TrimPlace};
+use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise_lab::failure::Failure;
+
+use crate::input::{as_argument, profile};
+
+/// All built-in profiles; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Devices {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// Each device.
+    pub devices: Vec<Essentials>,
+}
+
+/// One profile in full; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Device {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// Its most important facts.
+    pub device: Essentials,
+    /// All its numbers and words.
+    pub settings: Vec<Setting>,
+}
+
+/// The most important facts about a device.
+#[derive(Debug, Serialize)]
+pub struct Essentials {
+    /// Its name, with its firmware.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub description: String,
+    /// The firmware variant shown; `None` for the profile as it is.
+    pub firmware: Option<String>,
+    /// All firmware variants of the profile.
+    pub firmware_variants: Vec<Firmware>,
+    /// Whether its firmware is deliberately faulty.
+    pub faulty: bool,
+    /// What the host may use.
+    pub capacity_bytes: u64,
+    /// The flash that the device may use.
+    pub physical_bytes: u64,
+    /// Flash beyond the capacity, in percent of the capacity.
+    pub over_provisioning_percent: f64,
+    /// `sata`, `nvme` or `ufs`.
+    pub link: &'static str,
+    /// What the link carries.
+    pub link_bytes_per_s: u64,
+    /// `page`, `block` or `compressing`.
+    pub mapping: &'static str,
+    /// `None`: the whole map is in memory.
+    pub map_cache_bytes: Option<u64>,
+    /// The cache for writes.
+    pub cache_bytes: u64,
+    /// Whether a power cut loses the cache.
+    pub cache_volatile: bool,
+    /// The cache for reads ahead.
+    pub read_ahead_bytes: u64,
+    /// `None` without an SLC cache.
+    pub slc: Option<Slc>,
+    /// `None` if the firmware has no TRIM.
+    pub trim: Option<Trim>,
+}
+
+/// A firmware variant of a profile.
+#[derive(Debug, Serialize)]
+pub struct Firmware {
+    /// Its version.
+    pub version: String,
+    /// What it changes; `None` if the profile does not say.
+    pub description: Option<String>,
+}
+
+/// An SLC cache.
+#[derive(Debug, Serialize)]
+pub struct Slc {
+    /// Capacity of its fixed part.
+    pub static_bytes: u64,
+    /// Share of the free space that may be used as well.
+    pub dynamic_percent: u32,
+}
+
+/// How a device handles TRIM.
+#[derive(Debug, Serialize)]
+pub struct Trim {
+    /// Whether it can be queued; otherwise it runs alone.
+    pub queued: bool,
+    /// Whether it is acknowledged at once and carried out later.
+    pub background: bool,
+    /// The device's time to trim 4 KiB of data.
+    pub time_4kib_ns: u64,
+    /// Its time to trim 1 GiB of data, in as few commands as possible.
+    pub time_1gib_ns: u64,
+    /// What a read of a trimmed unit returns: `zeros`, `old` or `undefined`.
+    pub read_after: &'static str,
+}
+
+/// A number or a word of a profile.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// Its dotted name; its unit is the name's end.
+    pub setting: String,
+    /// Its value.
+    pub value: SettingValue,
+    /// `None` if the profile names none.
+    pub source: Option<String>,
+    /// Whether the firmware variant sets it.
+    pub by_firmware: bool,
+}
+
+impl Essentials {
+    fn of(profile: &Profile) -> Self {
+        let config = &profile.config;
+        let geometry = &config.geometry;
+        // A profile is checked when it is read.
+        let physical_bytes = config.physical_bytes().unwrap_or(config.capacity_bytes);
+        let spare = physical_bytes.saturating_sub(config.capacity_bytes);
+        let superblock_bytes = u64::from(geometry.superblock_planes)
+            * u64::from(geometry.pages_per_block)
+            * u64::from(geometry.page_bytes);
+        let slc = config.slc.as_ref().map(|slc| Slc {
+            static_bytes: u64::from(slc.static_superblocks) * superblock_bytes / u64::from(slc.bits_per_cell),
+            dynamic_percent: slc.dynamic_percent,
+        });
+        let variants = profile.firmware_variants.iter();
+        Self {
+            name: profile.name.clone(),
+            description: profile.description.clone(),
+            firmware: profile.firmware.clone(),
+            firmware_variants: variants
+                .map(|v| Firmware { version: v.version.clone(), description: v.description.clone() })
+                .collect(),
+            faulty: !profile.faults.is_sound(),
+            capacity_bytes: config.capacity_bytes,
+            physical_bytes,
+            over_provisioning_percent: spare as f64 / config.capacity_bytes as f64 * 100.0,
+            link: match config.link.kind {
+                LinkKind::Sata => "sata",
+                LinkKind::Nvme => "nvme",
+                LinkKind::Ufs => "ufs",
+            },
+            link_bytes_per_s: config.link.bytes_per_s,
+            mapping: config.mapping.kind(),
+            map_cache_bytes: config.mapping.map_cache().map(|cache| cache.bytes),
+            cache_bytes: config.cache.bytes,
+            cache_volatile: config.cache.volatile,
+            read_ahead_bytes: config.controller.read_ahead_bytes,
+            slc,
+            trim: config.trim.is_supported().then(|| Trim::of(&config.trim)),
+        }
+    }
+}
+
+impl Trim {
+    fn of(trim: &TrimConfig) -> Self {
+        Self {
+            queued: trim.is_queued(),
+            background: trim.place == TrimPlace::Background,
+            time_4kib_ns: trim_ns(trim, 1),
+            time_1gib_ns: trim_ns(trim, Bytes::gib(1).0 / UNIT_BYTES),
+            read_after: match trim.read_after {
+                ReadAfterTrim::Zeros => "zeros",
+                ReadAfterTrim::Old => "old",
+                ReadAfterTrim::Undefined => "undefined",
+            },
+        }
+    }
+}
+
+/// Returns the device's time to trim `units` consecutive units that hold data, in as few commands as possible.
+fn trim_ns(trim: &TrimConfig, units: u64) -> u64 {
+    let ranges = units.div_ceil(u64::from(trim.max_units_per_range.max(1)));
+    let commands = ranges.div_ceil(u64::from(trim.max_ranges.max(1)));
+    let per_unit = trim.cost_per_unit_ns.saturating_add(trim.cost_per_mapped_unit_ns);
+    let costs = [(commands, trim.cost_per_command_ns), (ranges, trim.cost_per_range_ns), (units, per_unit)];
+    costs.iter().fold(0, |sum: u64, (n, ns)| sum.saturating_add(n.saturating_mul(*ns)))
+}
+
+fn settings(profile: &Profile) -> Vec<Setting> {
+    let setting = |s: &trimwise::profile::Setting| Setting {
+        setting: s.name.clone(),
+        value: s.value.clone(),
+        source: profile.source(&s.name).map(str::to_owned),
+        by_firmware: s.by_firmware,
+    };
+    profile.settings.iter().map(setting).collect()
+}
+
+/// Lists the built-in profiles.
+pub fn all() -> Devices {
+    let profiles = Profile::embedded_names().filter_map(Profile::embedded);
+    Devices {
+        trimwise: trimwise::VERSION,
+        devices: profiles.map(|profile| Essentials::of(&profile)).collect(),
+    }
+}
+
+/// Shows one profile, by its name or file.
+///
+/// # Errors
+///
+/// A [`Failure`] if there is no such profile, or it is wrong.
+pub fn one(argument: &str) -> Result<Device, Failure> {
+    let profile = profile(argument, "device").map_err(as_argument)?;
+    let (device, settings) = (Essentials::of(&profile), settings(&profile));
+    Ok(Device { trimwise: trimwise::VERSION, device, settings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_trim_counts_commands_ranges_and_units() {
+        let trim = |name: &str| Trim::of(&Profile::embedded(name).unwrap().config.trim);
+        // 262,144 units in ranges of 8,191 make 33 ranges, in one command: 2 ms plus 33 times 20 us.
+        let vertex = trim("vertex-60gb");
+        assert_eq!((vertex.time_4kib_ns, vertex.time_1gib_ns), (2_020_000, 2_660_000));
+        assert!(!vertex.queued && !vertex.background);
+        // One range costs a range's time plus a nanosecond per unit.
+        let dramless = trim("nvme-500gb-dramless");
+        assert_eq!((dramless.time_4kib_ns, dramless.time_1gib_ns), (32_001, 32_000 + 262_144));
+        assert!(dramless.queued && dramless.background);
+    }
+}

@@ -1,0 +1,73 @@
+//! Is TRIM on here, and does it arrive?
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use trimwise_lab::failure::Failure;
+use trimwise_linux::doctor::{self, DoctorError, Report};
+use trimwise_linux::host_root::HostRoot;
+
+use crate::daemon::normal;
+use crate::input::expect_mount;
+
+/// A host to examine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorRequest {
+    /// The only file system to examine, by its mount point; `None`: all.
+    pub mount: Option<PathBuf>,
+    /// Where the host's root is; `None`: here.
+    pub host_root: Option<PathBuf>,
+    /// The folder of the daemon's sockets.
+    pub run: PathBuf,
+}
+
+/// What was found; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct DoctorReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// Number of things that are wrong.
+    pub wrong: usize,
+    /// What was found.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+impl DoctorReport {
+    /// The failure that says how many things are wrong, if any are.
+    pub fn failure(&self) -> Option<Failure> {
+        let things = match self.wrong {
+            0 => return None,
+            1 => "1 thing is".to_owned(),
+            wrong => format!("{wrong} things are"),
+        };
+        Some(Failure::run(format!("{things} wrong")))
+    }
+}
+
+/// Examines a host; nothing is sent to its drives.
+///
+/// # Errors
+///
+/// A [`Failure`] if the mount or the host's root is none. What is wrong is in the [answer](DoctorReport::failure).
+pub fn run(request: &DoctorRequest) -> Result<DoctorReport, Failure> {
+    request.mount.as_deref().map_or(Ok(()), expect_mount)?;
+    let root = request.host_root.clone().map_or_else(HostRoot::default, HostRoot::new);
+    // In a container, paths are the host's.
+    let only = request.mount.as_deref().map(|mount| match request.host_root {
+        Some(_) => Ok(mount.to_owned()),
+        None => normal(mount),
+    });
+    let report = doctor::examine(&root, &request.run, only.transpose()?.as_deref());
+    let report = report.map_err(|error| match error {
+        DoctorError::NoMount { .. } => Failure::usage(error),
+        DoctorError::Mounts(_) => match &request.host_root {
+            Some(given) => Failure::usage(format!(
+                "--host-root {}: {error}; expected the folder at which the host's / is mounted",
+                given.display()
+            )),
+            None => Failure::run(error),
+        },
+    })?;
+    Ok(DoctorReport { trimwise: trimwise::VERSION, wrong: report.wrong(), report })
+}

@@ -1,0 +1,34 @@
+//! When a guest in virtual time is ended.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use trimwise_uml::machine::Limits;
+
+/// How long a guest may take, in this computer's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GuestLimits {
+    /// Seconds without a word from its kernel, which computes or hangs; `None`: two minutes.
+    pub max_silence_s: Option<u64>,
+    /// Seconds in all; `None`: one hour.
+    pub max_wall_s: Option<u64>,
+}
+
+impl GuestLimits {
+    /// Whether any limit is given.
+    pub const fn are_given(&self) -> bool {
+        self.max_silence_s.is_some() || self.max_wall_s.is_some()
+    }
+
+    /// Returns the limits, with defaults for those not given.
+    pub fn limits(&self) -> Limits {
+        let default = Limits::default();
+        let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
+        Limits {
+            silence: or(self.max_silence_s, default.silence),
+            wall: or(self.max_wall_s, default.wall),
+            ..default
+        }
+    }
+}

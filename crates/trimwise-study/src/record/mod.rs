@@ -1,0 +1,192 @@
+//! Records the block requests of a mount or a device as a trace.
+
+mod output;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use trimwise::trace::Header;
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::record::{Counts, Ended, Plan, RecordError, Recorder, Target};
+
+use crate::caller::{Caller, OnInterrupt};
+use crate::command_text::CommandText;
+use crate::numbers::grouped;
+
+use output::{Stopped, TraceFile};
+
+/// A recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordRequest {
+    /// A mount point or a block device.
+    pub target: PathBuf,
+    /// How long to record; `None`: until stopped.
+    pub duration: Option<Duration>,
+    /// The file of the trace; until its end it has another name.
+    pub out: PathBuf,
+    /// Whether that file is replaced.
+    #[serde(default)]
+    pub replace: bool,
+    /// The size at which the trace, which is compressed, ends.
+    #[serde(default = "max_size")]
+    pub max_size: Bytes,
+    /// Kernel memory for the events of one processor; `None`: as much as suits.
+    pub buffer: Option<Bytes>,
+}
+
+fn max_size() -> Bytes {
+    Bytes::gib(4)
+}
+
+/// What was recorded; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct RecordReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// What was asked for.
+    pub settings: RecordSettings,
+    /// `done`, `stopped`, `max-size` or `disk-full`.
+    pub ended: &'static str,
+    /// How long was recorded.
+    pub seconds: f64,
+    /// The size of the trace.
+    pub trace_bytes: u64,
+    /// What is in the trace.
+    pub counts: Counts,
+    /// Its header.
+    pub header: Header,
+    /// What must be known to read it, one sentence each.
+    pub notes: Vec<String>,
+    /// Why it ended early, if that was not asked for.
+    #[serde(skip)]
+    pub failure: Option<Failure>,
+}
+
+/// What was asked for.
+#[derive(Debug, Serialize)]
+pub struct RecordSettings {
+    /// The mount or device, as given.
+    pub target: String,
+    /// The file of the trace.
+    pub out: String,
+    /// How long to record; `null` until Ctrl-C.
+    pub seconds: Option<f64>,
+    /// The largest trace.
+    pub max_size_bytes: Bytes,
+    /// Kernel memory for each processor; `null` for the default.
+    pub buffer_bytes: Option<Bytes>,
+    /// The command that repeats this.
+    pub command: String,
+}
+
+/// Records.
+///
+/// # Errors
+///
+/// A [`Failure`] if nothing can be recorded there or the trace cannot be written at all. A recording that ends early is
+/// in the [answer](RecordReport::failure).
+pub fn run(request: &RecordRequest, caller: &dyn Caller) -> Result<RecordReport, Failure> {
+    let mut target = Target::of(&request.target).map_err(failed)?;
+    if is_below(&target, &request.out) {
+        target
+            .notes
+            .push("the trace is on the disk that is recorded, so writing it is part of it".to_owned());
+    }
+    let plan = Plan { duration: request.duration, buffer: request.buffer };
+    let mut recorder = Recorder::open(target, plan).map_err(failed)?;
+    let header = recorder.header().clone();
+    let notes = recorder.target().notes.clone();
+    let file = TraceFile::create(&request.out, request.replace, request.max_size, header.clone())?;
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    let progress = caller.progress(1, "recordings");
+    let start = Instant::now();
+    let recorded = recorder.run(
+        &stop,
+        |records| file.deliver(records),
+        |counts| {
+            let elapsed = start.elapsed();
+            if let Some(duration) = request.duration {
+                progress.update(0, elapsed.as_millis() as u64, duration.as_millis() as u64);
+            }
+            progress.say(format!(
+                "{} requests, {:.0}/s, {} lost, {}",
+                grouped(counts.requests()),
+                counts.requests() as f64 / elapsed.as_secs_f64().max(0.001),
+                grouped(counts.lost),
+                file.bytes()
+            ));
+        },
+    );
+    let seconds = start.elapsed().as_secs_f64();
+    progress.finish();
+    drop(recorder); // tracing ends before the rest is written
+    let written = file.finish()?;
+    let (counts, ended) = recorded.map_err(failed)?;
+    let what_is_there = match written.bytes {
+        0 => "nothing was written",
+        _ => "the trace ends there, and can be read",
+    };
+    Ok(RecordReport {
+        trimwise: trimwise::VERSION,
+        settings: settings(request),
+        ended: match (&written.stopped, ended) {
+            (Some(Stopped::Size), _) => "max-size",
+            (Some(Stopped::Disk(_)), _) => "disk-full",
+            (None, Ended::Stopped) => "stopped",
+            (None, Ended::Done | Ended::Refused) => "done",
+        },
+        seconds,
+        trace_bytes: written.bytes,
+        counts: Counts { unmatched: counts.unmatched, ..written.counts },
+        header,
+        notes,
+        failure: match (written.stopped, ended) {
+            (Some(Stopped::Disk(error)), _) => {
+                Some(Failure::run(format!("--out {}: {error}; {what_is_there}", request.out.display())))
+            }
+            (None, Ended::Stopped) if request.duration.is_some() => Some(Failure::Interrupted),
+            _ => None,
+        },
+    })
+}
+
+/// A path without a block device is a usage error.
+fn failed(error: RecordError) -> Failure {
+    match error {
+        RecordError::Mount(_) | RecordError::Device(_) | RecordError::NoDevice { .. } => {
+            Failure::usage(error)
+        }
+        _ => Failure::run(error),
+    }
+}
+
+/// Whether a file is on one of the recorded disks.
+fn is_below(target: &Target, file: &Path) -> bool {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let numbers = |target: &Target| target.disks.iter().map(|disk| disk.numbers).collect::<Vec<_>>();
+    let recorded = numbers(target);
+    Target::of(folder).is_ok_and(|below| numbers(&below).iter().any(|disk| recorded.contains(disk)))
+}
+
+fn settings(request: &RecordRequest) -> RecordSettings {
+    let mut command = CommandText::new("record");
+    command.argument(request.target.display());
+    if let Some(duration) = request.duration {
+        command.option("--for", humantime::format_duration(duration).to_string().replace(' ', ""));
+    }
+    command.option("--out", request.out.display());
+    command.option("--max-size", request.max_size.0);
+    if let Some(buffer) = request.buffer {
+        command.option("--buffer", buffer.0);
+    }
+    RecordSettings {
+        target: request.target.display().to_string(),
+        out: request.out.display().to_string(),
+        seconds: request.duration.map(|duration| duration.as_secs_f64()),
+        max_size_bytes: request.max_size,
+        buffer_bytes: request.buffer,
+        command: command.into_text(),
+    }
+}

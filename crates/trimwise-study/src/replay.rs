@@ -1,0 +1,81 @@
+//! A trace on a real file or device.
+
+use serde::{Deserialize, Serialize};
+use trimwise::block::BlockDevice as _;
+use trimwise::trace::{DeviceReplay, replay_on};
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::block_on;
+
+use crate::caller::{Caller, OnInterrupt};
+use crate::real_target::RealTarget;
+use crate::trace_file::TraceFile;
+
+/// Operations that the ring holds before the kernel must take some.
+const QUEUE_DEPTH: u32 = 1024;
+
+/// A trace to replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayRequest {
+    /// `[FORMAT:]FILE[:OPTION...]`.
+    pub trace: String,
+    /// `file:PATH` or `dev:PATH`; what the trace writes or discards is destroyed there.
+    pub target: String,
+    /// Whether the trace's discards are left out.
+    #[serde(default)]
+    pub no_discards: bool,
+    /// The size of a file to create.
+    pub size: Option<Bytes>,
+    /// What may be destroyed, as the failure without it names it.
+    pub destroy: Option<String>,
+}
+
+/// A replay; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Replay {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The trace, as given.
+    pub trace: String,
+    /// The target, as given.
+    pub target: String,
+    /// Whether the trace's discards were sent.
+    pub discards: bool,
+    /// What was measured.
+    #[serde(flatten)]
+    pub replay: DeviceReplay,
+    /// What a reader needs to know about the target.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// Replays the trace.
+///
+/// # Errors
+///
+/// A [`Failure`] if the trace cannot be read, the target cannot be opened, or a request fails.
+pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failure> {
+    let ReplayRequest { trace, target, no_discards, size, destroy } = request;
+    let real = RealTarget::parse(target, *size, destroy.as_ref())?.ok_or_else(|| {
+        Failure::usage(format!(
+            "{target}: no real target; expected file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for a \
+             model"
+        ))
+    })?;
+    let file = TraceFile::parse_workload(trace)?;
+    file.expect_recording()?;
+    let mut source = file.open()?;
+    let stop = caller.stop(OnInterrupt::StopAfterRun)?;
+    let device = real.open(true, QUEUE_DEPTH, &stop)?;
+    let discards = !no_discards && device.facts().trim.is_some();
+    let replayed = block_on(replay_on(&device, &mut *source, file.options, discards));
+    let replay = replayed.map_err(Failure::run)?.map_err(|error| file.failed(&error))?;
+    Ok(Replay {
+        trimwise: trimwise::VERSION,
+        trace: trace.clone(),
+        target: target.clone(),
+        discards,
+        replay,
+        notes: device.notes().to_vec(),
+    })
+}

@@ -1,0 +1,177 @@
+//! What is in a trace, and its conversion.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+use trimwise::trace::{Converted, Header, TraceError, TraceInfo, convert, survey};
+use trimwise_lab::failure::Failure;
+use trimwise_linux::trace_file::{NewTrace, STDIN, is_rereadable};
+
+use crate::caller::{Caller, OnInterrupt};
+use crate::trace_file::TraceFile;
+
+/// What is in a trace; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The trace, as given.
+    pub trace: String,
+    /// What is in it.
+    #[serde(flatten)]
+    pub info: TraceInfo,
+    /// That the look at it was interrupted, if it was.
+    #[serde(skip)]
+    pub failure: Option<Failure>,
+}
+
+/// Looks at a trace, `[FORMAT:]FILE`.
+///
+/// # Errors
+///
+/// A [`Failure`] if it cannot be opened. A look that was interrupted is in the answer.
+pub fn info(trace: &str, caller: &dyn Caller) -> Result<Info, Failure> {
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    let file = TraceFile::parse(trace)?;
+    let mut source = file.open()?;
+    let info = survey(&mut *source, &mut |_| !stop.load(Ordering::Relaxed));
+    let failure = stop.load(Ordering::Relaxed).then_some(Failure::Interrupted);
+    Ok(Info { trimwise: trimwise::VERSION, trace: trace.to_owned(), info, failure })
+}
+
+/// A conversion into trimwise's own format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConvertRequest {
+    /// The trace to read, `[FORMAT:]FILE`.
+    pub input: String,
+    /// The file to write; compressed if its name ends in `.zst`.
+    pub output: PathBuf,
+    /// Whether that file is replaced.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// A trace that was converted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NewTraceInfo {
+    /// Its records.
+    pub records: u64,
+    /// Where the original is cut off, if it is.
+    pub cut_off: Option<String>,
+}
+
+/// Converts a trace. Devices are in the header, in front of the records, so a format that names them as it goes is read
+/// twice.
+///
+/// # Errors
+///
+/// A [`Failure`] if the trace cannot be read or the new one cannot be written; then there is no new one.
+pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<NewTraceInfo, Failure> {
+    let stop = caller.stop(OnInterrupt::StopAfterRun)?;
+    let ConvertRequest { input, output, replace } = request;
+    let file = TraceFile::parse(input)?;
+    let shown = output.display();
+    if output.as_os_str() == STDIN {
+        return Err(Failure::usage("-: a trace cannot be printed; expected a file"));
+    }
+    if !replace && output.exists() {
+        return Err(Failure::usage(format!("{shown}: already exists; pass --force to replace it")));
+    }
+    let header = match is_rereadable(file.path()) {
+        true => survey(&mut *file.open()?, &mut |_| !stop.load(Ordering::Relaxed)).header,
+        false => Header::default(),
+    };
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
+    let mut source = file.open()?;
+    let header = if header.devices.is_empty() { source.header().clone() } else { header };
+    if header.devices.is_empty() {
+        return Err(Failure::usage(format!(
+            "{input}: names its devices as it goes, so it must be read twice; expected a file, not a pipe, that has \
+             requests"
+        )));
+    }
+    let new = NewTrace::create(output, *replace).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    let converted = convert(&mut *source, &header, new, &mut |_| !stop.load(Ordering::Relaxed));
+    let Converted { records, out, cut_off } = converted.map_err(|error| match error {
+        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
+        TraceError::Io { .. } => Failure::run(format!("{input}: {error}")),
+        _ => Failure::usage(format!("{input}: {error}")),
+    })?;
+    out.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
+    Ok(NewTraceInfo { records, cut_off })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::caller::Silent;
+
+    const GOOD: &str = "fio version 3 iolog\n0 a write 0 8192\n";
+
+    fn look(trace: &str) -> TraceInfo {
+        info(trace, &Silent::default()).unwrap().info
+    }
+
+    fn converted(input: &str, output: &str, replace: bool) -> Result<NewTraceInfo, Failure> {
+        let request = ConvertRequest { input: input.to_owned(), output: output.into(), replace };
+        convert_file(&request, &Silent::default())
+    }
+
+    #[test]
+    fn regression_convert_keeps_what_it_cannot_replace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (good, bad, new) = (path("good"), path("bad"), path("new"));
+        fs::write(&good, GOOD).unwrap();
+        fs::write(&bad, GOOD.to_owned() + "1 a fly\n").unwrap();
+        assert!(matches!(converted(&bad, &new, false), Err(Failure::Usage(m)) if m.contains("line 3")));
+        assert!(!std::path::Path::new(&new).exists());
+        assert!(matches!(converted(&good, &bad, false), Err(Failure::Usage(m)) if m.contains("exists")));
+        assert!(converted(&bad, &good, true).is_err());
+        assert_eq!(look(&good).records, 1);
+        assert_eq!(converted(&good, &good, true).unwrap().records, 1, "onto itself");
+        assert_eq!(look(&good).records, 1);
+        assert!(converted(&bad, "/dev/null", true).is_err());
+        assert!(std::path::Path::new("/dev/null").exists());
+        assert!(matches!(converted(&good, "-", false), Err(Failure::Usage(m)) if m.contains("printed")));
+    }
+
+    #[test]
+    fn a_trace_that_is_cut_off_stays_so_when_it_is_converted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (log, own, cut, copy) = (path("log"), path("own"), path("cut"), path("copy"));
+        fs::write(&log, GOOD.to_owned() + "9 a trim 4096 4096\n").unwrap();
+        converted(&log, &own, false).unwrap();
+        let bytes = fs::read(&own).unwrap();
+        // Without its end mark, and without the end of its last record.
+        fs::write(&cut, &bytes[..bytes.len() - 2]).unwrap();
+        let NewTraceInfo { records, cut_off } = converted(&cut, &copy, false).unwrap();
+        assert_eq!(records, 1);
+        assert!(cut_off.is_some_and(|why| why.contains("record 2: the trace is cut off")));
+        let info = look(&copy);
+        assert_eq!(info.records, 1);
+        assert!(info.ended_early.is_some_and(|why| why.contains("record 2")));
+    }
+
+    #[test]
+    fn regression_an_interrupted_look_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        fs::write(&log, "fio version 3 iolog\n".to_owned() + &"0 a write 0 8192\n".repeat(70_000)).unwrap();
+        let looked = |stop: bool| {
+            let caller = Silent { stop: Arc::new(AtomicBool::new(stop)) };
+            info(&log.display().to_string(), &caller).unwrap()
+        };
+        assert_eq!(looked(true).failure, Some(Failure::Interrupted));
+        let whole = looked(false);
+        assert_eq!((whole.failure, whole.info.ended_early), (None, None));
+    }
+}

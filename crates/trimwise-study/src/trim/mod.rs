@@ -1,0 +1,172 @@
+//! A manual trim of a mounted file system, or what one would send.
+
+pub mod now;
+pub mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use trimwise::units::Bytes;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::block_device::BlockDeviceError;
+use trimwise_linux::layout::Kind;
+use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
+
+use crate::caller::{Caller, OnInterrupt};
+use crate::command_text::CommandText;
+use crate::input::expect_mount;
+
+use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
+
+/// Default size of a slice: a stop takes effect soon, and there are few calls.
+const SLICE: Bytes = Bytes::gib(1);
+
+/// A file system to trim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrimRequest {
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// Whether nothing is sent.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Shorter free extents are left out; `None`: none but for the device's granularity.
+    pub min_extent: Option<Bytes>,
+    /// The address to start at; `None`: 0.
+    pub offset: Option<Bytes>,
+    /// The length from there; `None`: to the end.
+    pub length: Option<Bytes>,
+    /// Block groups in a slice; `None`: as many as `slice` says, or else as make 1 GiB.
+    pub groups: Option<u64>,
+    /// The size of a slice, which is rounded up to whole groups.
+    pub slice: Option<Bytes>,
+    /// The pause between two slices, in milliseconds; `None`: none.
+    pub pause_ms: Option<u64>,
+}
+
+/// Trims the file system, or finds out what would be sent.
+///
+/// # Errors
+///
+/// A [`Failure`] if the file system cannot be trimmed, or not even one slice was. A trim that ends early is in the
+/// [answer](TrimReport::failure).
+pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Failure> {
+    expect_mount(&request.mount)?;
+    let target = Target::of(&request.mount).map_err(refused)?;
+    let span = target.span(request.offset.unwrap_or_default(), request.length).map_err(refused)?;
+    let min_extent = request.min_extent.unwrap_or_default();
+    let least = target.least_extent(min_extent).map_err(refused)?;
+    let groups = groups_per_slice(request, &target)?;
+    let slices = target.slices(span, groups.unwrap_or(u64::MAX));
+    let estimate = target.estimate(span, min_extent).map_err(failed)?;
+    let trimmed = target.trimmed_groups(least);
+
+    let outcome = if request.dry_run {
+        None
+    } else {
+        let pause = Duration::from_millis(request.pause_ms.unwrap_or(0));
+        let plan = Plan { slices: slices.clone(), min_extent, pause };
+        let stop = caller.stop(OnInterrupt::StopAfterStep)?;
+        let progress = caller.progress(plan.slices.len(), "slices");
+        let outcome = trim::run(&target, &plan, &stop, |done| progress.done(done - 1));
+        progress.finish();
+        match outcome.map_err(failed)? {
+            Outcome { slices_done: 0, ended: Ended::Failed(error), .. } => return Err(failed(error)),
+            outcome => Some(outcome),
+        }
+    };
+    let settings = TrimSettings {
+        dry_run: request.dry_run,
+        min_extent_bytes: min_extent,
+        min_extent_effective_bytes: least,
+        offset_bytes: span.start,
+        length_bytes: Some(span.bytes()).filter(|_| span.end != u64::MAX),
+        groups_per_slice: groups,
+        pause_ms: request.pause_ms.unwrap_or(0),
+        command: command(request),
+    };
+    Ok(TrimReport {
+        trimwise: trimwise::VERSION,
+        settings,
+        file_system: FileSystem::of(&target),
+        devices: target.devices.iter().map(Device::from).collect(),
+        estimate: (&estimate).into(),
+        notes: report::notes(&target, span, trimmed, &estimate, outcome.as_ref()),
+        trim: outcome.as_ref().map(|outcome| TrimDone::of(&target, outcome, slices.len())),
+        failure: match outcome.map(|outcome| outcome.ended) {
+            None | Some(Ended::Done) => None,
+            Some(Ended::Stopped) => Some(Failure::Interrupted),
+            Some(Ended::Failed(error)) => Some(failed(error)),
+        },
+    })
+}
+
+/// A mount that cannot be trimmed is a usage error.
+pub fn refused(error: TrimError) -> Failure {
+    match error {
+        TrimError::Mount(_)
+        | TrimError::Device(BlockDeviceError::None { .. })
+        | TrimError::NotAMountPoint { .. }
+        | TrimError::NoDiscard { .. }
+        | TrimError::BeyondTheEnd { .. }
+        | TrimError::LeastExtent { .. } => Failure::usage(error),
+        _ => Failure::run(error),
+    }
+}
+
+/// A failed trim is a failed run, unless trimming cannot work there.
+fn failed(error: TrimError) -> Failure {
+    match error {
+        TrimError::NoFitrim { .. } => Failure::usage(error),
+        _ => Failure::run(error),
+    }
+}
+
+/// Returns the groups per slice; `None` if the file system is one slice.
+fn groups_per_slice(request: &TrimRequest, target: &Target) -> Result<Option<u64>, Failure> {
+    let Some(layout) = &target.layout else {
+        let given = [("--groups", request.groups.is_some()), ("--slice", request.slice.is_some())];
+        if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
+            let why = match target.kind {
+                Kind::Btrfs => {
+                    "each call to btrfs trims the space outside all block groups, whatever the range"
+                }
+                _ => "its groups are unknown",
+            };
+            return Err(Failure::usage(format!(
+                "{option}: {} is {}, which is trimmed in one piece: {why}; expected neither --groups nor --slice",
+                target.mount.mount_point.display(),
+                target.mount.fs_type
+            )));
+        }
+        return Ok(None);
+    };
+    let of_size = |size: Bytes| size.0.div_ceil(layout.group.0);
+    let by_default = (SLICE.0 / layout.group.0).max(1);
+    Ok(Some(request.groups.or(request.slice.map(of_size)).unwrap_or(by_default)))
+}
+
+fn command(request: &TrimRequest) -> String {
+    let mut command = CommandText::new("trim");
+    command.argument(request.mount.display());
+    if request.dry_run {
+        command.argument("--dry-run");
+    }
+    let sizes = [
+        ("--min-extent", request.min_extent),
+        ("--offset", request.offset),
+        ("--length", request.length),
+        ("--slice", request.slice),
+    ];
+    for (option, size) in sizes {
+        if let Some(size) = size {
+            command.option(option, size.0);
+        }
+    }
+    for (option, number) in [("--groups", request.groups), ("--pause", request.pause_ms)] {
+        if let Some(number) = number {
+            command.option(option, number);
+        }
+    }
+    command.into_text()
+}

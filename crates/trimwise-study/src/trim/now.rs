@@ -1,0 +1,214 @@
+//! A trim by the daemon, which may be waited for.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+use trimwise::units::{Bytes, SimDuration};
+use trimwise_lab::failure::Failure;
+use trimwise_linux::daemon::control::{Client, Request};
+
+use crate::caller::{Caller, OnInterrupt, Progress};
+use crate::daemon::{ask, failed, normal};
+use crate::input::expect_mount;
+
+/// Interval at which the daemon is asked for its progress.
+const ASKED_EVERY: Duration = Duration::from_millis(250);
+
+/// How the waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// All that was free is trimmed.
+    Done,
+    /// A slice or a scan failed. The daemon may try again.
+    Failed,
+    /// The trim was paused.
+    Paused,
+    /// The daemon no longer manages it.
+    Gone,
+    /// The daemon started over there, and has forgotten the request.
+    BegunAnew,
+    /// The user stopped waiting.
+    Interrupted,
+}
+
+/// A trim by the daemon that was waited for; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Waited {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// Where the file system is mounted.
+    pub mount_point: String,
+    /// How the waiting ended.
+    pub outcome: Outcome,
+    /// The reason, unless it is done.
+    pub why: Option<String>,
+    /// How long it took.
+    pub took_ns: SimDuration,
+    /// Bytes trimmed by the daemon since the request.
+    pub trimmed_bytes: u64,
+    /// Slices since then.
+    pub slices: u64,
+    /// Those that failed.
+    pub slices_failed: u64,
+    /// Bytes still waiting at the end, as far as the daemon knew.
+    pub waiting_bytes: u64,
+}
+
+impl Waited {
+    /// Why the trim is not done, if it is not.
+    pub fn failure(&self) -> Option<Failure> {
+        match self.outcome {
+            Outcome::Done => None,
+            Outcome::Interrupted => Some(Failure::Interrupted),
+            _ => {
+                let why = self.why.as_deref().unwrap_or_default();
+                Some(Failure::run(format!("{}: {why}", self.mount_point)))
+            }
+        }
+    }
+}
+
+/// Asks the daemon whose sockets are in the folder `run` to trim a file system. Returns its answer, and the mount point
+/// as the daemon names it.
+///
+/// # Errors
+///
+/// A [`Failure`] if that is no mount point, or the daemon cannot be reached or refuses.
+pub fn start(mount: &Path, run: &Path) -> Result<(Value, String), Failure> {
+    let (request, mount_point) = request(mount)?;
+    Ok((ask(run, &request)?, mount_point))
+}
+
+fn request(mount: &Path) -> Result<(Request, String), Failure> {
+    expect_mount(mount)?;
+    let mount = normal(mount)?;
+    let shown = mount.display().to_string();
+    Ok((Request::Trim { mount }, shown))
+}
+
+/// Does the same and waits until everything that was free is trimmed. A stop ends the waiting, not the trim.
+///
+/// # Errors
+///
+/// A [`Failure`] if the daemon cannot be reached, refuses, or sends nothing. A trim that ends otherwise is in the
+/// [answer](Waited::failure).
+pub fn wait(mount: &Path, run: &Path, caller: &dyn Caller) -> Result<Waited, Failure> {
+    let (request, mount_point) = request(mount)?;
+    let mut client = Client::connect(run).map_err(failed)?;
+    let before = client.ask(&Request::Status).map_err(failed)?;
+    if before["dry_run"] == true {
+        return Err(Failure::usage(
+            "--wait: trimwised runs with --dry-run and sends nothing; use --now alone",
+        ));
+    }
+    let mut last = status_of(&before, &mount_point).cloned().unwrap_or_default();
+    let before = last["totals"].clone();
+    let stop = caller.stop(OnInterrupt::StopWaiting)?;
+    client.ask(&request).map_err(failed)?;
+    let since = Instant::now();
+    let progress = caller.progress(1, "file systems");
+    let ended = loop {
+        let data = match client.ask(&Request::Status) {
+            Ok(data) => data,
+            Err(error) => break Err(failed(error)),
+        };
+        let status = status_of(&data, &mount_point);
+        let ended = how_it_ended(status);
+        if !matches!(ended, Some((Outcome::Gone | Outcome::BegunAnew, _))) {
+            last = status.cloned().unwrap_or_default();
+        }
+        match ended {
+            Some(ended) => break Ok(ended),
+            None if stop.load(Ordering::SeqCst) => {
+                break Ok((Outcome::Interrupted, Some("trimwised goes on".to_owned())));
+            }
+            None => show(&*progress, &last, &before),
+        }
+        std::thread::sleep(ASKED_EVERY);
+    };
+    progress.finish();
+    let (outcome, why) = ended?;
+    Ok(Waited {
+        trimwise: trimwise::VERSION,
+        mount_point,
+        outcome,
+        why,
+        took_ns: SimDuration::from_nanos(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+        trimmed_bytes: grown(&last, &before, "trimmed_bytes"),
+        slices: grown(&last, &before, "slices"),
+        slices_failed: grown(&last, &before, "slices_failed"),
+        waiting_bytes: number(&last["waiting_bytes"]),
+    })
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// Finds the status of one file system: `None` if it is not managed, null if it has not been looked at yet.
+fn status_of<'a>(data: &'a Value, mount: &str) -> Option<&'a Value> {
+    let all = data["file_systems"].as_array()?;
+    all.iter().find(|one| one["mount_point"] == mount).map(|one| &one["status"])
+}
+
+/// Returns how it ended, and the reason if it is not done; `None` while it goes on.
+fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
+    let because = |outcome, why: &str| Some((outcome, Some(why.to_owned())));
+    let Some(status) = status else {
+        return because(Outcome::Gone, "it was unmounted, or is no longer managed");
+    };
+    match (status["asked"].as_str(), status["reason"]["code"].as_str()) {
+        (Some("done"), _) => Some((Outcome::Done, None)),
+        (Some("called-off"), _) => because(Outcome::Paused, "it was paused"),
+        (Some("under-way"), Some("failed" | "stuck" | "refused")) => {
+            because(Outcome::Failed, status["why"].as_str().unwrap_or_default())
+        }
+        (Some("under-way"), _) => None,
+        _ => because(
+            Outcome::BegunAnew,
+            "trimwised started over there, because the policy or the size changed, and forgot the request; ask again",
+        ),
+    }
+}
+
+fn show(progress: &dyn Progress, status: &Value, before: &Value) {
+    let (trimmed, waiting) = (grown(status, before, "trimmed_bytes"), number(&status["waiting_bytes"]));
+    match status["round_permille"].as_u64() {
+        // What is waiting is known for one window only.
+        Some(permille) => progress.update(0, permille, 1000),
+        None => progress.update(0, trimmed, trimmed.saturating_add(waiting)),
+    }
+    progress.say(format!("{} trimmed, {} waiting", Bytes(trimmed), Bytes(waiting)));
+}
+
+/// Returns how much a sum has grown since the request.
+fn grown(status: &Value, before: &Value, name: &str) -> u64 {
+    number(&status["totals"][name]).saturating_sub(number(&before[name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn waiting_ends_when_the_request_is_over_or_cannot_be_carried_out_now() {
+        let ended = |status: Value| how_it_ended(Some(&status)).map(|(outcome, _)| outcome);
+        assert_eq!(ended(json!({"asked": "under-way", "reason": {"code": "asked"}})), None);
+        assert_eq!(ended(json!({"asked": "under-way", "reason": {"code": "looking"}})), None);
+        assert_eq!(ended(json!({"asked": "done", "reason": {"code": "failed"}})), Some(Outcome::Done));
+        for code in ["failed", "stuck", "refused"] {
+            let status = json!({"asked": "under-way", "reason": {"code": code}, "why": "an error."});
+            assert_eq!(how_it_ended(Some(&status)), Some((Outcome::Failed, Some("an error.".to_owned()))));
+        }
+        assert_eq!(ended(json!({"asked": "called-off"})), Some(Outcome::Paused));
+        assert_eq!(ended(json!({"asked": "never"})), Some(Outcome::BegunAnew));
+        assert_eq!(ended(Value::Null), Some(Outcome::BegunAnew));
+        assert_eq!(how_it_ended(None).map(|(outcome, _)| outcome), Some(Outcome::Gone));
+    }
+}

@@ -1,0 +1,332 @@
+//! Whether a drive honours TRIM, and whether TRIM gives its speed back.
+//!
+//! On a model, a real file or a device it runs the torture, which destroys all data; [`directory`] is the form for a
+//! mounted file system, which destroys nothing.
+
+pub mod directory;
+mod plant;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::content::ContentClass;
+use trimwise::engine::Sim;
+use trimwise::ssd::{Drive, Faults, SsdConfig};
+use trimwise::units::{Bytes, SimDuration};
+use trimwise_lab::bench::verify::{Torture, Verdict, Verification, verify};
+use trimwise_lab::bench::{Hooks, Part, Settings};
+use trimwise_lab::failure::Failure;
+use trimwise_linux::block_on;
+use trimwise_linux::raw_device::Target;
+
+use crate::caller::{Caller, OnInterrupt};
+use crate::command_text::CommandText;
+use crate::real_target::RealTarget;
+use crate::{as_text, defaults, input};
+
+use directory::DirectoryReport;
+pub use plant::Plant;
+
+/// Progress callback, called with the thousandths that are done.
+type OnThousandths = Arc<dyn Fn(u64)>;
+
+/// Default size of a modelled drive: every profile comes to the same verdict, in seconds.
+const MODEL_BYTES: Bytes = Bytes::gib(4);
+
+/// A drive to verify. What is `None` has its default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifyRequest {
+    /// A profile's name or file, in the model; `file:PATH` or `dev:PATH`, a real file or device; or `dir:PATH`, a directory
+    /// of a mounted file system.
+    pub target: String,
+    /// How much to verify: of a profile, which is scaled down; of a new file; of the file in a directory.
+    pub size: Option<Bytes>,
+    /// A fault of the modelled drive.
+    pub fault: Option<Plant>,
+    /// The data.
+    #[serde(with = "as_text::option", default)]
+    pub content: Option<ContentClass>,
+    /// Random writes of the torture, in percent of the verified size.
+    pub torture_percent: Option<u64>,
+    /// Rest before each measurement, in seconds.
+    pub rest_s: Option<u64>,
+    /// The part of the device to verify; `None`: all of it.
+    #[serde(with = "as_text::option", default)]
+    pub region: Option<Part>,
+    /// Seed of the random places, and in the model of the drive.
+    pub seed: Option<u64>,
+    /// What may be destroyed, as the failure without it names it.
+    pub destroy: Option<String>,
+}
+
+/// What was found, of a drive or of a mounted file system.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Verified {
+    /// Of a drive.
+    Drive(Box<VerifyReport>),
+    /// Of a mounted file system.
+    Directory(Box<DirectoryReport>),
+}
+
+impl Verified {
+    /// Why it counts as failed, if it does: TRIM is treated wrongly, or there is no verdict.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Drive(report) => report.failure(),
+            Self::Directory(report) => report.failure.clone(),
+        }
+    }
+}
+
+/// What was found of a drive; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct VerifyReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// What was asked for.
+    pub settings: VerifySettings,
+    /// Whether it ended early, because the device failed or the user stopped it.
+    pub partial: bool,
+    /// Further remarks for the user.
+    pub notes: Vec<String>,
+    /// What was found.
+    #[serde(flatten)]
+    pub found: Verification,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct VerifySettings {
+    /// The target, as given.
+    pub target: String,
+    /// The fault that was planted.
+    pub fault: Option<&'static str>,
+    /// The part of the device that was verified, in percent of it.
+    pub region_start_percent: f64,
+    /// How long that part is.
+    pub region_length_percent: f64,
+    /// Random writes of the torture, in percent of that part.
+    pub torture_percent: u64,
+    /// Rest before each measurement.
+    pub rest_s: u64,
+    /// The command that repeats this.
+    pub command: String,
+}
+
+/// Verifies a drive, or the way to it from a mounted file system.
+///
+/// # Errors
+///
+/// A [`Failure`] if the request is wrong or there is nothing to find out. A drive that treats TRIM wrongly is in the
+/// [answer](Verified::failure).
+pub fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<Verified, Failure> {
+    if request.target.starts_with("dir:") {
+        return directory::run(request, caller).map(|report| Verified::Directory(Box::new(report)));
+    }
+    let real = RealTarget::parse(&request.target, request.size, request.destroy.as_ref())?;
+    let settings = request.settings();
+    let torture = Torture {
+        leaves_holes: matches!(&real, Some(RealTarget { target: Target::File(_), .. })),
+        ..request.torture()
+    };
+    let progress = caller.progress(1, "drives");
+    let on_progress: OnThousandths = {
+        let progress = Arc::clone(&progress);
+        Arc::new(move |thousandths| progress.update(0, thousandths, 1000))
+    };
+    let (found, notes) = match real {
+        None => {
+            refuse(request, "is a model", &[("--destroy", request.destroy.is_some())])?;
+            if request.fault == Some(Plant::IgnoresFlush) {
+                let why = "--fault ignores-flush: only a power cut shows it; expected trimwise crashtest --target ...";
+                return Err(Failure::usage(why));
+            }
+            let modelled = Modelled::of(request)?;
+            let stop = caller.stop(OnInterrupt::StopAndShow)?;
+            modelled.verify(&settings, &torture, &stop, on_progress)
+        }
+        Some(real) => {
+            refuse(request, "is not a model", &[("--fault", request.fault.is_some())])?;
+            let stop = caller.stop(OnInterrupt::StopAndShow)?;
+            on_real(&real, &settings, &torture, &stop, on_progress)
+        }
+    }?;
+    progress.finish();
+    Ok(Verified::Drive(Box::new(request.report(found, notes))))
+}
+
+/// Rejects options that make no sense for this kind of target.
+fn refuse(request: &VerifyRequest, what: &str, given: &[(&str, bool)]) -> Result<(), Failure> {
+    match given.iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            Err(Failure::usage(format!("{option}: {} {what}; expected no {option} with it", request.target)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A profile's drive, prepared for verification.
+struct Modelled {
+    name: String,
+    config: SsdConfig,
+    faults: Faults,
+    notes: Vec<String>,
+}
+
+impl Modelled {
+    fn of(request: &VerifyRequest) -> Result<Self, Failure> {
+        let profile = input::profile(&request.target, "device").map_err(input::as_argument)?;
+        let (name, whole) = (profile.name, Bytes(profile.config.capacity_bytes));
+        if let Some(size) = request.size.filter(|&size| size > whole) {
+            return Err(Failure::usage(format!("--size {size}: expected at most {whole}, which {name} has")));
+        }
+        let size = request.size.unwrap_or(MODEL_BYTES).min(whole);
+        let config = profile.config.shrunk(size.0).map_err(|error| {
+            Failure::usage(format!("--size {size}: {name} cannot be scaled down to that: {error}"))
+        })?;
+        let faults = request.fault.map_or(profile.faults, |plant| plant.on(profile.faults));
+        if let Some(plant) = request.fault {
+            faults
+                .validate(&config.trim)
+                .map_err(|error| Failure::usage(format!("--fault {}: {name}: {error}", plant.name())))?;
+        }
+        let mut notes = Vec::new();
+        if size < whole {
+            notes.push(format!(
+                "The drive was scaled down, {size} of {whole}, with the same dies, rates and shares of space"
+            ));
+        }
+        Ok(Self { name, config, faults, notes })
+    }
+
+    fn verify(
+        self,
+        settings: &Settings,
+        torture: &Torture,
+        stop: &Arc<AtomicBool>,
+        on_progress: OnThousandths,
+    ) -> Result<(Verification, Vec<String>), Failure> {
+        let Self { name, config, faults, notes } = self;
+        let sim = Sim::new();
+        // Only a drive that remembers its contents can show that it lost some.
+        let config = SsdConfig { track_tags: true, ..config };
+        let drive = Drive::new(&config, faults, settings.seed)
+            .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
+        let device = ModelDevice::new(queue, &name).interrupted_by(stop);
+        let (settings, torture) = (*settings, *torture);
+        let ended = sim.run(async move {
+            let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
+            verify(&device, &settings, &torture, hooks).await
+        });
+        let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+        Ok((found, notes))
+    }
+}
+
+/// Verifies a real file or device, which is overwritten if the user agreed. Also returns notes on how it was opened.
+fn on_real(
+    real: &RealTarget,
+    settings: &Settings,
+    torture: &Torture,
+    stop: &Arc<AtomicBool>,
+    on_progress: OnThousandths,
+) -> Result<(Verification, Vec<String>), Failure> {
+    let device = real.open(true, 0, stop)?;
+    let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
+    let ended = block_on(verify(&device, settings, torture, hooks));
+    let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    let mut notes = device.notes().to_vec();
+    notes.push(device.promise().to_string());
+    if let Target::File(_) = &real.target {
+        notes.push(
+            "TRIM of a file punches holes, so the file system is judged together with the drive".to_owned(),
+        );
+    }
+    Ok((found, notes))
+}
+
+impl VerifyRequest {
+    fn settings(&self) -> Settings {
+        Settings {
+            content: self.content.unwrap_or(ContentClass::Compressible),
+            seed: self.seed.unwrap_or(defaults::SEED),
+            region: self.region.unwrap_or(Part::ALL),
+        }
+    }
+
+    fn torture(&self) -> Torture {
+        let usual = Torture::default();
+        Torture {
+            written_percent: self.torture_percent.unwrap_or(usual.written_percent),
+            rest: self.rest_s.map_or(usual.rest, SimDuration::from_secs),
+            ..usual
+        }
+    }
+
+    /// Combines this request with what was found of a drive, and remarks for the user.
+    pub fn report(&self, found: Verification, notes: Vec<String>) -> VerifyReport {
+        let (settings, torture) = (self.settings(), self.torture());
+        let mut command = CommandText::new("verify");
+        command.argument(&self.target);
+        if let Some(size) = self.size {
+            command.option("--size", size.0);
+        }
+        if let Some(plant) = self.fault {
+            command.option("--fault", plant.name());
+        }
+        command.option("--content", settings.content);
+        let rest_s = torture.rest.as_nanos() / 1_000_000_000;
+        command.option("--torture", torture.written_percent);
+        command.option("--rest", rest_s);
+        if let Some(region) = self.region {
+            command.option("--region", region);
+        }
+        command.option("--seed", settings.seed);
+        if let Some(word) = &self.destroy {
+            command.option("--destroy", word);
+        }
+        VerifyReport {
+            trimwise: trimwise::VERSION,
+            settings: VerifySettings {
+                target: self.target.clone(),
+                fault: self.fault.map(|plant| plant.name()),
+                region_start_percent: settings.region.start.value(),
+                region_length_percent: settings.region.length.value(),
+                torture_percent: torture.written_percent,
+                rest_s,
+                command: command.into_text(),
+            },
+            partial: found.broken.is_some(),
+            notes,
+            found,
+        }
+    }
+}
+
+impl VerifyReport {
+    /// Why it counts as failed, if it does.
+    pub fn failure(&self) -> Option<Failure> {
+        let name = &self.found.device.name;
+        if let Some(broken) = &self.found.broken {
+            return Some(match broken.interrupted {
+                true => Failure::Interrupted,
+                false => Failure::run(format!("{name}: {}: {}", broken.test, broken.why)),
+            });
+        }
+        let judgement = self.found.judgement.as_ref()?;
+        match judgement.verdict {
+            Verdict::RestoresFully | Verdict::Unsupported | Verdict::Undetermined => None,
+            Verdict::RestoresInPart | Verdict::Ignored | Verdict::Harmful => {
+                let faults: Vec<&str> = judgement.faults.iter().map(|fault| fault.text()).collect();
+                Some(Failure::run(format!("{name}: {}", faults.join("; "))))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
