@@ -75,9 +75,6 @@ impl GuestLimits {
     }
 }
 
-/// Error for guest limits where no guest runs.
-pub const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
-
 /// Help of `--policy`, including the default.
 pub fn policy_help() -> String {
     let default = defaults::POLICIES.join(" ");

@@ -9,6 +9,7 @@ use trimwise::policy::Policy;
 pub use trimwise_lab::experiment::Report as Tick;
 pub use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Silent;
+use trimwise_study::compare::on_model;
 
 use crate::commands::{self, Command, CommandLine, compare};
 use crate::output;
@@ -51,7 +52,7 @@ pub fn compare(
     let Command::Compare(arguments) = parse(words)? else {
         return Err(Failure::usage("expected the words of `compare`"));
     };
-    let comparison = compare::on_model::run_own(&arguments, own, stop, tick)?;
+    let comparison = on_model::run_own(&arguments.request()?, own, stop, tick)?;
     let json = output::document(&comparison).map_err(Failure::run)?;
     Ok(Compared { json, text: compare::table::render(&comparison) })
 }

@@ -12,7 +12,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
 use crate::SCHEMA;
-use crate::numbers::counted;
+use trimwise::numbers::counted;
 
 /// The largest document: 2,000 file systems are 3 MB.
 const BYTES_MAX: u64 = 64 << 20;

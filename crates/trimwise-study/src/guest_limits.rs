@@ -5,6 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use trimwise_uml::machine::Limits;
 
+/// Error for guest limits where no guest runs.
+pub const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
+
 /// How long a guest may take, in this computer's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

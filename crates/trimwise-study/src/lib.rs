@@ -6,10 +6,12 @@
 //!
 //! [`Failure`]: trimwise_lab::failure::Failure
 
+pub mod advise;
 pub mod as_text;
 pub mod bench;
 pub mod caller;
 pub mod command_text;
+pub mod compare;
 pub mod crashtest;
 pub mod daemon;
 pub mod defaults;
@@ -21,7 +23,7 @@ pub mod fleet;
 pub mod guest_limits;
 pub mod input;
 pub mod kernel;
-mod numbers;
+pub mod place;
 pub mod policies;
 pub mod programs;
 pub mod real_target;
@@ -29,6 +31,7 @@ pub mod record;
 pub mod replay;
 pub mod selftest;
 pub mod stand_in;
+pub mod sweep;
 pub mod trace;
 pub mod trace_file;
 pub mod trim;

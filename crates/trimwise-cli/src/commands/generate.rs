@@ -15,7 +15,6 @@ use trimwise_lab::experiment;
 use trimwise_lab::failure::Failure;
 
 use super::CommandLine;
-use crate::output;
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
@@ -52,7 +51,7 @@ pub enum What {
 pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            output::check_directory("generate man", directory)?;
+            trimwise_study::place::check_directory("generate man", directory)?;
             let pages = man_pages(directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }

@@ -158,9 +158,9 @@ pub enum Command {
 pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
     let install = |how| caller.stop(how);
     match command {
-        Command::Compare(arguments) => compare::run(&arguments, install),
-        Command::Sweep(arguments) => sweep::run(&arguments, install),
-        Command::Advise(arguments) => advise::run(&arguments, install),
+        Command::Compare(arguments) => compare::run(&arguments, caller),
+        Command::Sweep(arguments) => sweep::run(&arguments, caller),
+        Command::Advise(arguments) => advise::run(&arguments, caller),
         Command::Reproduce(arguments) => reproduce::run(&arguments, install),
         Command::Report(arguments) => report::run(&arguments),
         Command::Crashtest(arguments) => crashtest::run(&arguments, caller),

@@ -148,7 +148,7 @@ fn on_real(
     caller.note(&format!(
         "{} points: at least {}, and the time to write again what each trimmed; Ctrl-C keeps finished points",
         map::points(takes_trim),
-        crate::numbers::time(map::estimate(&plan, takes_trim).as_secs_f64())
+        trimwise::numbers::time(map::estimate(&plan, takes_trim).as_secs_f64())
     ));
     let on_progress = |done: usize, all: usize| progress.update(0, done as u64, all as u64);
     let map = block_on(map::map(&device, plan, &on_progress)).map_err(Failure::run)?.map_err(failed)?;

@@ -11,7 +11,7 @@ use trimwise_lab::pool;
 
 use super::on_kernel::{Found, OnKernel, failure};
 use crate::caller::Caller;
-use crate::numbers::counted;
+use trimwise::numbers::counted;
 
 /// Memory of a guest that soaks: sanitizers take a part of it.
 const MEMORY_OF_SOAK: Bytes = Bytes::mib(256);

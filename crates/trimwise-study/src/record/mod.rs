@@ -13,7 +13,7 @@ use trimwise_linux::record::{Counts, Ended, Plan, RecordError, Recorder, Target}
 
 use crate::caller::{Caller, OnInterrupt};
 use crate::command_text::CommandText;
-use crate::numbers::grouped;
+use trimwise::numbers::grouped;
 
 use output::{Stopped, TraceFile};
 

@@ -7,7 +7,7 @@ use trimwise::compare::result::Measure;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::{GuestLimits, OutputArguments, whole, word};
-use crate::commands::compare::arguments::CompareArguments;
+use trimwise_study::compare::CompareRequest;
 use trimwise_study::defaults;
 
 /// Arguments of `advise`.
@@ -63,7 +63,7 @@ pub struct AdviseArguments {
 
     /// If the advice is a policy of trimwised, write its configuration to FILE, a new file
     /// [default: /etc/trimwise.toml.d/advice.toml]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = super::config::DEFAULT_FILE)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = trimwise_study::advise::config::DEFAULT_FILE)]
     pub apply: Option<PathBuf>,
 
     /// Repetitions of the final comparison, which the search has not seen
@@ -100,28 +100,25 @@ const EXAMPLES: &str = "Examples:\n  \
     What is tried, and how to read the answer: docs/guide.md";
 
 impl AdviseArguments {
-    /// The arguments of the comparison of these policies.
-    pub fn compared(&self, policies: Vec<String>) -> CompareArguments {
-        CompareArguments {
+    /// Returns what these arguments ask for.
+    pub fn request(&self) -> CompareRequest {
+        CompareRequest {
             workload: self.workload.clone(),
             devices: self.device.iter().cloned().collect(),
             here: self.here.clone(),
             full_size: self.full_size,
-            policies,
-            target: "model".to_owned(),
             check: self.check.clone(),
-            fill: false,
             utilization: self.utilization,
             linux: self.linux.clone(),
             memory: self.memory,
             judge: self.judge,
-            postmark: false,
             days: self.days,
             day: self.day.clone(),
             reps: self.reps,
             seed: self.seed,
-            limits: self.limits,
-            output: self.output.clone(),
+            limits: self.limits.request(),
+            jobs: self.output.jobs,
+            ..CompareRequest::default()
         }
     }
 }

@@ -4,8 +4,9 @@ use minijinja::Value;
 use serde::Serialize;
 use trimwise::advise::Gated;
 use trimwise_lab::failure::Failure;
+use trimwise_study::advise::Advice;
 
-use super::{Advice, text};
+use super::text;
 use crate::commands::compare::report::Step;
 use crate::commands::compare::table;
 use crate::report::{rendered, with_code};

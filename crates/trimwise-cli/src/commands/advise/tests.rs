@@ -1,10 +1,14 @@
 //! The conclusions and texts, on invented runs.
 
 use clap::Parser as _;
-use trimwise::advise::{Job, Observation, Search};
+use trimwise::advise::{self, Job, Means, Observation, Search, Space};
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::Cell;
+use trimwise::compare::summary::Summary;
+use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::units::SimDuration;
+use trimwise_study::advise::{Advice, hunt, words};
+use trimwise_study::compare::Settings;
 
 use super::*;
 use crate::commands::compare::tests::cells::{cell, spread};
@@ -178,7 +182,7 @@ fn runs_that_cannot_tell_give_no_advice() {
         let device = &summary.devices[0];
         (
             advise::matters(device, &PolicyId::OFF),
-            text::not_told(&advise::costs(device, &PolicyId::OFF), reps),
+            words::not_told(&advise::costs(device, &PolicyId::OFF), reps),
         )
     };
     let (told, text) = matters(8, 0.08);
@@ -232,7 +236,7 @@ fn the_command_repeats_what_was_asked_for() {
     let settings = comparison(vec![made(0, "off", gated)]).settings;
     let settings = Settings { days: Some(3), day: Some("flat".to_owned()), ..settings };
     assert_eq!(
-        command(&arguments, &settings),
+        trimwise_study::advise::command(&arguments.request(), &settings),
         "trimwise advise --workload lsm --device sata-small --utilization 80 --memory 512 --days 3 --day flat \
          --judge p99:fsync --reps 8 --seed 5"
     );

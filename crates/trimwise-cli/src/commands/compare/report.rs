@@ -11,13 +11,13 @@ use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 use trimwise_lab::failure::Failure;
 
-use super::{charts, check, table};
-use crate::commands::compare::Comparison;
+use super::{charts, table};
 use crate::figures;
 use crate::report::chart::Styles;
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
 use crate::report::{Figure, rendered, with_code};
 use crate::table::plot::Block;
+use trimwise_study::compare::{Comparison, check};
 
 #[derive(Serialize)]
 struct Page {

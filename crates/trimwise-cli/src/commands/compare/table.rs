@@ -11,9 +11,10 @@ use trimwise::trace::replay::Knows;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 
-use crate::commands::compare::{Comparison, Settings};
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
+use trimwise_study::compare::here::Here;
+use trimwise_study::compare::{Comparison, Settings};
 
 /// What the table on a terminal shows.
 pub const TABLE: [View; 2] = [View::Table, View::TableElse];
@@ -110,6 +111,11 @@ pub fn steps_heading(policy: &PolicyId, steps: &[Apply]) -> String {
         |step: &Apply| step.what.contains("MOUNT") || step.commands.iter().any(|c| c.contains("MOUNT"));
     let mount = if steps.iter().any(names_mount) { " (MOUNT is the mount point)" } else { "" };
     format!("To apply `{policy}` on a Linux host, as root{mount}:")
+}
+
+/// What `--here` found, and what stands in for it.
+pub fn here(here: &Here) -> String {
+    here.lines().iter().map(|line| folded(line, 0)).collect::<String>() + "\n"
 }
 
 /// The steps that apply a policy; empty if there are none.

@@ -7,9 +7,9 @@ use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::crashtest::{self, on_kernel, soak};
 
-use crate::arguments::GUEST_LIMITS;
 use crate::commands::crashtest::arguments::CrashtestArguments;
 use crate::output::{self, Destinations};
+use trimwise_study::guest_limits::GUEST_LIMITS;
 
 /// Runs the command and returns what to print; a violation is a failed run (exit code 1).
 pub fn run(arguments: &CrashtestArguments, caller: &dyn Caller) -> Result<String, Failure> {

@@ -8,12 +8,12 @@ use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
-use crate::commands::advise::Advice;
 use crate::commands::bench::BenchReport;
 use crate::commands::bench::map::MapReport;
-use crate::commands::compare::Comparison;
-use crate::commands::sweep::Summary;
 use crate::output::SCHEMA;
+use trimwise_study::advise::Advice;
+use trimwise_study::compare::Comparison;
+use trimwise_study::sweep::Summary;
 
 /// The largest document: a comparison of a thousand runs is 40 MB.
 const BYTES_MAX: u64 = 1 << 30;

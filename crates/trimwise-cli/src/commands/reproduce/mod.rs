@@ -13,7 +13,6 @@ use trimwise_lab::experiment::{ALL, Experiment, On, Request};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds};
 
-use crate::arguments::GUEST_LIMITS;
 use crate::commands::reproduce::arguments::ReproduceArguments;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
@@ -21,6 +20,7 @@ use crate::table::folded;
 use trimwise_study::caller::OnInterrupt;
 use trimwise_study::command_text::CommandText;
 use trimwise_study::defaults;
+use trimwise_study::guest_limits::GUEST_LIMITS;
 
 /// A result, as `--json` writes it.
 #[derive(Serialize)]

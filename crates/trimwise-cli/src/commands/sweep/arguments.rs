@@ -1,9 +1,10 @@
 //! Arguments of `sweep`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
+
+use trimwise_study::sweep::{Shard, SweepRequest};
 
 use crate::arguments::OutputArguments;
 
@@ -47,39 +48,16 @@ pub struct SweepArguments {
     pub output: OutputArguments,
 }
 
-/// A share of the cells: those of the groups `number - 1`, `number - 1 + of`, and so on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// From 1.
-    pub number: u32,
-    /// How many there are.
-    pub of: u32,
-}
-
-impl Shard {
-    /// Everything.
-    pub const WHOLE: Self = Self { number: 1, of: 1 };
-
-    /// Whether this share has that group of cells.
-    pub fn has(self, group: u64) -> bool {
-        group % u64::from(self.of) == u64::from(self.number - 1)
-    }
-}
-
-impl std::fmt::Display for Shard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
-
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let shard = text
-            .split_once('/')
-            .and_then(|(number, of)| Some(Self { number: number.parse().ok()?, of: of.parse().ok()? }));
-        let is_one = |shard: &Self| (1..=shard.of).contains(&shard.number);
-        shard.filter(is_one).ok_or_else(|| "expected K/N with K from 1 to N, such as 3/64".to_owned())
+impl SweepArguments {
+    /// Returns what these arguments ask for; `wants_cases` if what the cells say is wanted too.
+    pub fn request(&self, wants_cases: bool) -> SweepRequest {
+        SweepRequest {
+            grid: self.grid.clone(),
+            out: self.out.clone(),
+            is_dry: self.dry_run,
+            shard: self.shard,
+            wants_cases,
+            jobs: self.output.jobs,
+        }
     }
 }

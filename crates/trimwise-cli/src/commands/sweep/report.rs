@@ -8,12 +8,12 @@ use trimwise::policy::PolicyId;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Axis;
 
-use super::{Case, Summary};
 use crate::figures::{self, NONE};
 use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Style, Styles, label};
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
 use crate::report::{rendered, with_code};
 use crate::table::plot::Block;
+use trimwise_study::sweep::{Case, Summary};
 
 #[derive(Serialize)]
 struct Page<'a> {

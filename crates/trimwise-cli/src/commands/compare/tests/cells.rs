@@ -11,7 +11,7 @@ use trimwise::policy::Ledger;
 use trimwise::units::SimDuration;
 use trimwise::workload::latency::{LatencySummary, Operation};
 
-use crate::commands::compare::Mounted;
+use trimwise_study::compare::Mounted;
 
 /// A cell as the model would make one.
 pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {

@@ -3,6 +3,8 @@ mod report;
 pub mod table;
 mod traces;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use clap::Parser;
@@ -11,6 +13,12 @@ use std::path::PathBuf;
 use trimwise::policy::Trimmer;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
+
+use trimwise::compare::result::Cell;
+use trimwise::policy::PolicyId;
+use trimwise_lab::guests::RealKernel;
+use trimwise_study::caller::{OnInterrupt, Progress, Silent};
+use trimwise_study::compare::{Linux, Settings, check, finish, on_kernel as on_kernels, on_model};
 
 use super::*;
 use crate::commands::{Command, CommandLine};
@@ -25,8 +33,35 @@ fn arguments(line: &str) -> CompareArguments {
     }
 }
 
-fn no_signal(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
-    Ok(Arc::new(AtomicBool::new(false)))
+/// A caller that is stopped at once, in this way.
+struct Stopping(OnInterrupt);
+
+impl Caller for Stopping {
+    fn progress(&self, runs: usize, what: &'static str) -> Arc<dyn Progress> {
+        Silent::default().progress(runs, what)
+    }
+
+    fn stop(&self, how: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+        assert_eq!(how, self.0);
+        Ok(Arc::new(AtomicBool::new(true)))
+    }
+
+    fn note(&self, _: &str) {}
+}
+
+/// A caller that no run may reach.
+struct Unreached;
+
+impl Caller for Unreached {
+    fn progress(&self, _: usize, _: &'static str) -> Arc<dyn Progress> {
+        panic!("it began")
+    }
+
+    fn stop(&self, _: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+        panic!("it began")
+    }
+
+    fn note(&self, _: &str) {}
 }
 
 /// A cell of the model that takes 200 s under `off` and 100 s under any other policy.
@@ -58,13 +93,13 @@ fn all(devices: &[&str], policies: &[&str], reps: u32, of: impl Fn(&str, &str, u
 /// Plans a comparison in the model, and finishes it with invented cells.
 fn made(line: &str) -> Comparison {
     let arguments = arguments(line);
-    let plan = on_model::Plan::of(&arguments).unwrap();
+    let plan = on_model::Plan::of(&arguments.request().unwrap()).unwrap();
     let devices: Vec<&str> = plan.devices.iter().map(|(name, _)| name.as_str()).collect();
     let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     let cells =
         all(&devices, &policies, arguments.reps, |device, policy, rep| modelled(device, policy, rep, false));
-    finish(&arguments, plan.settings, (cells, None)).unwrap()
+    finish(&arguments.request().unwrap(), plan.settings, (cells, None)).unwrap()
 }
 
 fn json_of(comparison: &Comparison) -> Value {
@@ -171,7 +206,7 @@ fn the_command_makes_it_again_without_defaults_that_may_change() {
 fn a_real_directory_refuses_what_only_a_model_can_do() {
     for option in ["--policy off", "--device vendor1", "--utilization 50", "--seed 1", "--jobs 2"] {
         let line = format!("--target dir:/mnt/x {option}");
-        let failure = run(&arguments(&line), no_signal).unwrap_err();
+        let failure = run(&arguments(&line), &Silent::default()).unwrap_err();
         let name = option.split(' ').next().unwrap();
         assert!(matches!(&failure, Failure::Usage(m) if m.starts_with(name)), "{failure:?}");
     }
@@ -186,7 +221,7 @@ fn a_kernel_refuses_what_only_others_have() {
         ("--target kernel:6.1:ext4:nodiscard", "--policy"),
         ("--target kernel:6.1:ext2", "ext4, xfs, btrfs, f2fs"),
     ] {
-        let failure = run(&arguments(line), |_| panic!("it began")).unwrap_err();
+        let failure = run(&arguments(line), &Unreached).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{failure:?}");
     }
 }
@@ -260,7 +295,7 @@ fn a_check_refuses_what_is_no_check_of_the_model() {
         ("--check kernel:6.1:ext4 --target dir:/mnt/x", "--check does not go with --target"),
         ("--check kernel:6.1:ext4 --policy lazy ideal", "this kernel has none of these"),
     ] {
-        let failure = run(&arguments(line), |_| panic!("it began")).unwrap_err();
+        let failure = run(&arguments(line), &Unreached).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
     }
 }
@@ -283,10 +318,10 @@ fn days_refuse_what_is_not_spread_over_them() {
         ("--days 7 --policy trimwised trimwised:judicious", "given twice"),
         ("--days 7 --policy trimwised --device vertex-60gb@1.3", "does not support TRIM"),
     ] {
-        let failure = run(&arguments(line), |_| panic!("it began")).unwrap_err();
+        let failure = run(&arguments(line), &Unreached).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
     }
-    let plan = on_model::Plan::of(&arguments("--days 7 --day office")).unwrap();
+    let plan = on_model::Plan::of(&arguments("--days 7 --day office").request().unwrap()).unwrap();
     let names: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["off", "commit", "batch:1d", "batch:1w", "judicious", "trimwised", "ideal"]);
     assert!(plan.settings.command.contains("--policy trimwised"), "{}", plan.settings.command);
@@ -305,8 +340,8 @@ fn regression_what_is_finished_is_shown_and_saved_when_a_run_fails() {
     let finished = |policies: &[&str]| {
         let cells =
             all(&["sata-small"], policies, 2, |device, policy, rep| modelled(device, policy, rep, false));
-        let settings = on_model::Plan::of(&arguments).unwrap().settings;
-        finish(&arguments, settings, (cells, Some(full.clone())))
+        let settings = on_model::Plan::of(&arguments.request().unwrap()).unwrap().settings;
+        finish(&arguments.request().unwrap(), settings, (cells, Some(full.clone())))
     };
     let ended = deliver(&arguments, &destinations, finished(&["off", "commit"]).unwrap());
     assert_eq!(ended, Err(full.clone()));
@@ -336,7 +371,8 @@ fn cells_come_by_device_then_policy_then_repetition_for_any_number_of_jobs() {
         format!("--workload {workload} --device {b} {a} --utilization 10 --reps 2 {options}")
     };
     let cells = |options: &str| {
-        let comparison = on_model::run(&arguments(&line(options)), no_signal).unwrap();
+        let request = arguments(&line(options)).request().unwrap();
+        let comparison = compare::run(&request, &Silent::default()).unwrap();
         assert_eq!(comparison.ended_by, None);
         json_of(&comparison)["cells"].clone()
     };
@@ -347,10 +383,8 @@ fn cells_come_by_device_then_policy_then_repetition_for_any_number_of_jobs() {
     assert_eq!(one, cells("--policy off commit --jobs 7"));
     assert_ne!(one, cells("--policy off commit --jobs 7 --seed 2"));
 
-    let stopped = on_model::run(&arguments(&line("")), |on| {
-        assert_eq!(on, OnInterrupt::StopAndShow);
-        Ok(Arc::new(AtomicBool::new(true)))
-    });
+    let request = arguments(&line("")).request().unwrap();
+    let stopped = compare::run(&request, &Stopping(OnInterrupt::StopAndShow));
     assert!(matches!(stopped, Err(Failure::Interrupted)), "{stopped:?}");
 }
 
@@ -358,7 +392,7 @@ fn cells_come_by_device_then_policy_then_repetition_for_any_number_of_jobs() {
 fn one_thing_given_twice_is_refused_also_under_another_name() {
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles/vendor1.toml");
     for line in ["--policy off --policy off".to_owned(), format!("--device vendor1 --device {profile}")] {
-        let failure = run(&arguments(&line), no_signal).unwrap_err();
+        let failure = run(&arguments(&line), &Silent::default()).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains("given twice")), "{failure:?}");
     }
 }
@@ -368,7 +402,7 @@ fn a_real_directory_gives_one_column_called_by_its_mount() {
     let dir = tempfile::tempdir().unwrap();
     let target = format!("dir:{}", dir.path().display());
     let arguments = arguments(&format!("--workload append:64KiB:1MiB --target {target} --reps 2"));
-    let json = json_of(&on_directory::run(&arguments, dir.path(), || no_signal(OnInterrupt::Stop)).unwrap());
+    let json = json_of(&compare::run(&arguments.request().unwrap(), &Silent::default()).unwrap());
     let mount = &json["settings"]["mount"];
     assert_eq!(
         (&json["cells"][1]["policy"], &json["cells"][1]["target"]),
@@ -391,10 +425,7 @@ fn a_real_directory_is_told_to_clean_up_and_then_no_result_is_written() {
     let line = format!("--workload append:64KiB:1MiB --target dir:{}", target.display());
     let mut with_json = arguments(&line);
     with_json.output.json = Some(dir.path().join("r.json"));
-    let failure = run(&with_json, |on| {
-        assert_eq!(on, OnInterrupt::Stop);
-        Ok(Arc::new(AtomicBool::new(true)))
-    });
+    let failure = run(&with_json, &Stopping(OnInterrupt::Stop));
     assert_eq!(failure, Err(Failure::Interrupted));
     assert_eq!(std::fs::read_dir(target).unwrap().count(), 0);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -421,7 +452,7 @@ fn kernel_of(target: &KernelTarget) -> RealKernel {
 fn a_kernel_gives_the_policies_of_its_file_system() {
     let arguments = arguments("--target kernel:6.1:btrfs:noatime --reps 2");
     let target: KernelTarget = "6.1:btrfs:noatime".parse().unwrap();
-    let plan = on_kernel::Plan::of(&arguments, &target).unwrap();
+    let plan = on_kernels::Plan::of(&arguments.request().unwrap(), &target).unwrap();
     let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     assert_eq!(policies, ["off", "commit", "async"]);
@@ -429,7 +460,7 @@ fn a_kernel_gives_the_policies_of_its_file_system() {
         on_kernel(&arguments.target, device, policy, rep)
     });
     let settings = Settings { kernel: Some(kernel_of(&target)), ..plan.settings };
-    let json = json_of(&finish(&arguments, settings, (cells, None)).unwrap());
+    let json = json_of(&finish(&arguments.request().unwrap(), settings, (cells, None)).unwrap());
     let settings = &json["settings"];
     assert_eq!(settings["kernel"]["release"], "6.1.7");
     assert_eq!(settings["kernel"]["mount_options"], "noatime");
@@ -566,10 +597,13 @@ fn a_check_stands_below_each_of_the_model_s_figures() {
 
 #[test]
 fn what_a_device_cannot_do_is_refused_before_any_run() {
-    let refused = |line: &str| run(&arguments(line), |_| panic!("it began")).unwrap_err().to_string();
+    let refused = |line: &str| run(&arguments(line), &Unreached).unwrap_err().to_string();
     let failure = refused("--device vendor1 vertex-60gb@1.3 --policy off commit");
     assert!(failure.starts_with("--policy commit: vertex-60gb@1.3 does not support TRIM"), "{failure}");
-    assert!(on_model::Plan::of(&arguments("--device vertex-60gb@1.3 --policy off ideal")).is_ok());
+    assert!(
+        on_model::Plan::of(&arguments("--device vertex-60gb@1.3 --policy off ideal").request().unwrap())
+            .is_ok()
+    );
     let failure = refused("--utilization 99");
     assert!(failure.starts_with("--workload default on sata-small: its files need "), "{failure}");
 }

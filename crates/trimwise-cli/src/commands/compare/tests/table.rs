@@ -9,7 +9,7 @@ use trimwise::fs::host::DiscardGeneration;
 use super::cells::{cell, cells, mounted};
 use crate::commands::compare::report::html;
 use crate::commands::compare::table::render;
-use crate::commands::compare::{Comparison, Linux, Settings};
+use trimwise_study::compare::{Comparison, Linux, Settings};
 
 /// A comparison of hand-made cells.
 pub fn comparison(mut cells: Vec<Cell>) -> Comparison {

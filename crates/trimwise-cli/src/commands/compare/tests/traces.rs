@@ -73,5 +73,5 @@ fn compared(arguments: &[&str]) -> Result<String, Failure> {
     let words = ["trimwise", "compare"].iter().chain(arguments);
     let line = CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}"));
     let Command::Compare(arguments) = line.command else { panic!("not compare") };
-    compare::run(&arguments, |_| Ok(std::sync::Arc::default()))
+    compare::run(&arguments, &trimwise_study::caller::Silent::default())
 }

@@ -16,11 +16,9 @@ use trimwise_lab::pool;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 
-use crate::commands::compare::arguments::CompareArguments;
-use crate::output::is_quiet;
-use crate::table::folded;
-use trimwise_study::defaults;
-use trimwise_study::stand_in::profile_for;
+use super::CompareRequest;
+use crate::defaults;
+use crate::stand_in::profile_for;
 
 /// The largest drive that is modelled whole unless `--full-size` is given.
 const QUICK: Bytes = Bytes::gib(16);
@@ -97,11 +95,6 @@ impl Here {
     pub fn lines(&self) -> &[String; 2] {
         &self.lines
     }
-
-    /// The two lines that open the text.
-    pub fn text(&self) -> String {
-        self.lines.iter().map(|line| folded(line, 0)).collect::<String>() + "\n"
-    }
 }
 
 /// What the model takes from this host.
@@ -123,21 +116,21 @@ pub struct StandIn {
 
 impl StandIn {
     /// Looks at the directory of `--here`; `None` without that option.
-    pub fn of(arguments: &CompareArguments) -> Result<Option<Self>, Failure> {
-        let Some(path) = &arguments.here else { return Ok(None) };
+    pub fn of(request: &CompareRequest) -> Result<Option<Self>, Failure> {
+        let Some(path) = &request.here else { return Ok(None) };
         let found = Found::of(&HostRoot::default(), Path::new("/run/trimwise"), path);
         let found = found.map_err(|e| Failure::usage(format!("--here {}: {e}", path.display())))?;
-        Self::chosen(found, arguments).map(Some)
+        Self::chosen(found, request).map(Some)
     }
 
-    fn chosen(found: Found, arguments: &CompareArguments) -> Result<Self, Failure> {
+    fn chosen(found: Found, request: &CompareRequest) -> Result<Self, Failure> {
         let refused = |why: String| {
             Failure::usage(format!(
                 "--here {}: {why}; expected a directory on an SSD, or --device to name the profile",
                 found.mount.mount_point.display()
             ))
         };
-        let (device, matched_by, why) = match &arguments.devices[..] {
+        let (device, matched_by, why) = match &request.devices[..] {
             [device] => (device.clone(), GIVEN, "as --device says".to_owned()),
             [] => match (found.drives.first(), found.drives.iter().find_map(Drive::why_no_ssd)) {
                 (None, _) => {
@@ -159,7 +152,7 @@ impl StandIn {
         };
         let drive_size = found.drives.first().map(|drive| drive.size).filter(|size| size.0 > 0);
         let whole = drive_size.filter(|_| matched_by != GIVEN);
-        let limit = if arguments.full_size { Bytes(u64::MAX) } else { QUICK };
+        let limit = if request.full_size { Bytes(u64::MAX) } else { QUICK };
         let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
         let mut stand_in = Self {
             device,
@@ -171,8 +164,8 @@ impl StandIn {
             linux,
             found,
         };
-        let (_, profile) = trimwise_study::input::device(&stand_in.device)?;
-        stand_in.memory_mib = arguments.memory.or_else(|| stand_in.scaled_memory(&profile));
+        let (_, profile) = crate::input::device(&stand_in.device)?;
+        stand_in.memory_mib = request.memory.or_else(|| stand_in.scaled_memory(&profile));
         Ok(stand_in)
     }
 
@@ -315,11 +308,8 @@ impl StandIn {
     }
 }
 
-/// Says how long the runs may take, on standard error.
-pub fn announce(device: &Profile, runs: usize, jobs: Option<u16>) {
-    if is_quiet() {
-        return;
-    }
+/// Estimates how long the runs may take, in words.
+pub fn estimate(device: &Profile, runs: usize, jobs: Option<u16>) -> String {
     let jobs = jobs.map_or_else(|| pool::default_jobs(pool::memory_of_run(device)), usize::from).max(1);
     let gib = device.config.capacity_bytes as f64 / Bytes::gib(1).0 as f64;
     let seconds = (SECONDS_PER_RUN + SECONDS_PER_GIB * gib) * runs.div_ceil(jobs) as f64;
@@ -329,9 +319,7 @@ pub fn announce(device: &Profile, runs: usize, jobs: Option<u16>) {
         format!("{} min", figure(seconds / 60.0))
     };
     let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
-    eprintln!(
-        "note: {runs}, {jobs} at a time: about {about} with the default workload; Ctrl-C keeps finished runs"
-    );
+    format!("{runs}, {jobs} at a time: about {about} with the default workload; Ctrl-C keeps finished runs")
 }
 
 /// Two digits.
@@ -348,12 +336,10 @@ fn described(drive: &Drive) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
     use trimwise_linux::doctor::Transport;
     use trimwise_linux::mount::parse_mountinfo;
 
     use super::*;
-    use crate::commands::{Command, CommandLine};
 
     fn drive(link: Transport, model: &str, gib: u64) -> Drive {
         Drive {
@@ -385,17 +371,24 @@ mod tests {
     const EXT4: &str = "22 1 8:1 / /home rw - ext4 /dev/sda1 rw";
 
     fn chosen(found: Found, options: &str) -> Result<(StandIn, Here, Profile), Failure> {
-        let line = format!("trimwise compare --here /home {options}");
-        let line = CommandLine::try_parse_from(line.split_whitespace()).unwrap();
-        let Command::Compare(arguments) = line.command else { unreachable!() };
-        let stand_in = StandIn::chosen(found, &arguments)?;
-        let mut device = trimwise_study::input::device(&stand_in.device)?;
+        let mut request = CompareRequest::default();
+        let mut words = options.split_whitespace();
+        while let Some(option) = words.next() {
+            match option {
+                "--full-size" => request.full_size = true,
+                "--device" => request.devices.extend(words.next().map(str::to_owned)),
+                "--memory" => request.memory = words.next().map(|mib| mib.parse().unwrap()),
+                other => panic!("{other}"),
+            }
+        }
+        let stand_in = StandIn::chosen(found, &request)?;
+        let mut device = crate::input::device(&stand_in.device)?;
         let here = stand_in.stand_in(&mut device)?;
         Ok((stand_in, here, device.1))
     }
 
     fn words(here: &Here) -> String {
-        here.text().split_whitespace().collect::<Vec<_>>().join(" ")
+        here.lines().join(" ")
     }
 
     #[test]

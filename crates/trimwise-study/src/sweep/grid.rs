@@ -11,11 +11,10 @@ use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 
-use crate::arguments::{GuestLimits, OutputArguments};
-use crate::commands::compare::arguments::CompareArguments;
-use crate::commands::compare::on_model::Plan;
-use crate::commands::compare::workload::{Kind, Workload};
-use trimwise_study::{defaults, input};
+use crate::compare::CompareRequest;
+use crate::compare::on_model::Plan;
+use crate::compare::workload::{Kind, Workload};
+use crate::{defaults, input};
 
 /// More cells than this are a mistake: a year on a hundred cores.
 const CELLS_MAX: u64 = 10_000_000;
@@ -236,31 +235,22 @@ impl Grid {
         };
         let linux = document.linux.as_ref().map(|given| given.get_ref().clone());
 
-        let arguments = |workload: &str, utilization| CompareArguments {
+        let request = |workload: &str, utilization| CompareRequest {
             workload: workload.to_owned(),
             devices: document.devices.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
-            here: None,
-            full_size: false,
             policies: document.policies.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
-            target: "model".to_owned(),
-            check: None,
-            fill: false,
             utilization: Some(utilization),
             linux: linux.clone(),
             memory: Some(memory_mib),
-            judge: None,
-            postmark: false,
             reps,
-            seed: None,
             days: days.map(|days| days as u32),
             day: day.clone(),
-            limits: GuestLimits { max_silence: None, max_wall: None },
-            output: OutputArguments::default(),
+            ..CompareRequest::default()
         };
         let mut plans = Vec::new();
         for (name, (at, _)) in &workloads {
             for utilization in &utilizations {
-                let plan = Plan::of(&arguments(name, *utilization));
+                let plan = Plan::of(&request(name, *utilization));
                 plans.push(plan.map_err(|failure| {
                     let Failure::Usage(why) = &failure else { return failure };
                     let policies = ("policies", "--policy", Some(document.policies.span()));
@@ -318,6 +308,11 @@ impl Grid {
             ))
         })?;
         Ok(Self { file: file.to_owned(), description: Description { cells, ..description }, plans })
+    }
+
+    /// Returns each workload once.
+    pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
+        self.plans.iter().step_by(self.description.utilizations_percent.len()).map(|plan| &plan.workload)
     }
 
     /// Cells that differ in nothing but the policy are one group: their numbers follow each other.

@@ -15,36 +15,40 @@ use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
 
+use super::CompareRequest;
 use super::room::Room;
 use super::workload::Workload;
 use super::{Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
-use crate::commands::compare::arguments::CompareArguments;
-use trimwise_study::defaults;
-use trimwise_study::input::{self, distinct, named};
+use crate::caller::{Caller, OnInterrupt};
+use crate::defaults;
+use crate::input::{self, distinct, named};
 
 /// What to run on a kernel.
 pub struct Plan {
+    /// The devices, each with the name that tables show.
     pub devices: Vec<(String, Profile)>,
+    /// The policies.
     pub policies: Vec<KernelPolicy>,
     workload: Workload,
     memory: Bytes,
     seed: u64,
+    /// What was asked for, as the answer shows it.
     pub settings: Settings,
 }
 
 impl Plan {
     /// Resolves the arguments, and rejects what no kernel can do.
-    pub fn of(arguments: &CompareArguments, target: &KernelTarget) -> Result<Self, Failure> {
-        let option = format!("--target {}", arguments.target);
+    pub fn of(request: &CompareRequest, target: &KernelTarget) -> Result<Self, Failure> {
+        let option = format!("--target {}", request.target);
         target.check_for_policies().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
-        if arguments.linux.is_some() {
+        if request.linux.is_some() {
             let what = format!("--linux does not go with {option}: the target names the kernel");
             return Err(Failure::usage(what));
         }
-        if arguments.fill {
+        if request.fill {
             return Err(Failure::usage(NO_FILL));
         }
-        let mut policy_arguments = arguments.policies.clone();
+        let mut policy_arguments = request.policies.clone();
         if policy_arguments.is_empty() {
             policy_arguments.extend(KernelPolicy::all_of(target).iter().map(ToString::to_string));
         }
@@ -53,25 +57,25 @@ impl Plan {
                 .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
             Ok((policy.to_string(), policy))
         })?;
-        let device_arguments = or(&arguments.devices, [defaults::DEVICE]);
+        let device_arguments = or(&request.devices, [defaults::DEVICE]);
         let devices = named(&device_arguments, "--device", input::device)?;
-        let workload = Workload::of(arguments)?;
-        let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
-        let seed = arguments.seed.unwrap_or(defaults::SEED);
-        let settings = Settings::of(arguments, |command| {
+        let workload = Workload::of(request)?;
+        let memory_mib = request.memory.unwrap_or(defaults::MEMORY_MIB);
+        let seed = request.seed.unwrap_or(defaults::SEED);
+        let settings = Settings::of(request, |command| {
             device_arguments.iter().for_each(|d| command.option("--device", d));
             policy_arguments.iter().for_each(|p| command.option("--policy", p));
-            if let Some(percent) = arguments.utilization {
+            if let Some(percent) = request.utilization {
                 command.option("--utilization", percent);
             }
             command.option("--memory", memory_mib);
-            command.option("--reps", arguments.reps);
+            command.option("--reps", request.reps);
             command.option("--seed", seed);
         });
         let memory = Bytes::mib(memory_mib);
         let settings = Settings {
             target: Target::Kernel(target.to_string()),
-            utilization_percent: arguments.utilization,
+            utilization_percent: request.utilization,
             host_memory_bytes: Some(memory.0),
             ..settings
         };
@@ -81,31 +85,32 @@ impl Plan {
 
 /// Runs all cells.
 pub fn run(
-    arguments: &CompareArguments,
+    request: &CompareRequest,
     target: &KernelTarget,
-    on_signal: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
+    caller: &dyn Caller,
 ) -> Result<Comparison, Failure> {
-    let plan = Plan::of(arguments, target)?;
+    let plan = Plan::of(request, target)?;
     let image = guests::image(target)?;
     let runs = Runs {
-        grid: Grid { devices: &plan.devices, policies: &plan.policies, reps: arguments.reps },
+        grid: Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps },
         workload: &plan.workload,
         image: &image,
         target,
-        utilization_percent: arguments.utilization,
+        utilization_percent: request.utilization,
         memory: plan.memory,
         seed: plan.seed,
-        jobs: arguments.output.jobs,
-        limits: arguments.limits.limits(),
+        jobs: request.jobs,
+        limits: request.limits.limits(),
     };
     runs.check()?;
-    let ran = runs.cells(&on_signal()?);
+    plan.workload.tell_notes(caller);
+    let ran = runs.cells(caller, &caller.stop(OnInterrupt::Stop)?);
     let kernel = Some(RealKernel::of(&image, target)?);
-    finish(arguments, Settings { kernel, ..plan.settings }, ran)
+    finish(request, Settings { kernel, ..plan.settings }, ran)
 }
 
 /// Each policy on each device, as often as requested, on one kernel.
-pub struct Runs<'a> {
+pub(super) struct Runs<'a> {
     pub grid: Grid<'a, KernelPolicy>,
     pub workload: &'a Workload,
     pub image: &'a KernelImage,
@@ -141,12 +146,12 @@ impl Runs<'_> {
     }
 
     /// Runs them, as many at a time as fit. A stop ends each guest.
-    pub fn cells(&self, stop: &Arc<AtomicBool>) -> Ran {
+    pub fn cells(&self, caller: &dyn Caller, stop: &Arc<AtomicBool>) -> Ran {
         let memory = |device: &Profile| {
             let guest = guests::memory_of_guest(self.memory, device, self.utilization_percent);
             Bytes(pool::memory_of_run(device).0.saturating_add(guest.0))
         };
-        self.grid.run(self.jobs, memory, |_, _, pair, rep| self.run(pair, rep, stop))
+        self.grid.run(caller, self.jobs, memory, |_, _, pair, rep| self.run(pair, rep, stop))
     }
 
     fn run(

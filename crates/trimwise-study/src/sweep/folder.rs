@@ -16,7 +16,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::files::{Unread, give_name, read_own};
 
 use super::grid::{Description, Grid, hash};
-use crate::output::check_directory;
+use crate::place::check_directory;
 
 /// The file that says which sweep it is.
 const DESCRIPTION: &str = "_sweep.json";

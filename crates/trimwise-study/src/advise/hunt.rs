@@ -13,11 +13,10 @@ use trimwise::units::SimDuration;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
-use super::arguments::AdviseArguments;
-use crate::commands::compare::room::Room;
-use crate::commands::compare::{here, judge, on_model};
-use crate::progress::Progress;
-use trimwise_study::defaults;
+use crate::caller::{self, Caller};
+use crate::compare::room::Room;
+use crate::compare::{CompareRequest, here, judge, on_model};
+use crate::defaults;
 
 /// Repetitions at other fullness: a hint, not a proof.
 const NEARBY_REPS: u32 = 3;
@@ -26,14 +25,19 @@ const NEARBY_REPS: u32 = 3;
 const RUNS_EXPECTED: usize = 160;
 
 /// The runs of an advice.
-pub struct Hunt<'a> {
-    pub arguments: &'a AdviseArguments,
+pub(super) struct Hunt<'a> {
+    /// What was asked for.
+    pub request: &'a CompareRequest,
+    /// What runs.
     pub plan: on_model::Plan,
+    /// Who asked.
+    pub caller: &'a dyn Caller,
+    /// Raised to stop.
     pub stop: &'a Arc<AtomicBool>,
 }
 
 /// What the search found.
-pub struct Found {
+pub(super) struct Found {
     pub space: Space,
     /// What is worth fresh runs.
     pub shortlist: Vec<Trimmer>,
@@ -93,13 +97,13 @@ pub struct Tried {
 }
 
 /// What a run is judged by, in seconds.
-pub fn seconds(cell: &Cell) -> f64 {
+pub(super) fn seconds(cell: &Cell) -> f64 {
     Observation::of(cell).time_s
 }
 
 impl Hunt<'_> {
     pub fn seed(&self) -> u64 {
-        self.arguments.seed.unwrap_or(defaults::SEED)
+        self.request.seed.unwrap_or(defaults::SEED)
     }
 
     /// The seed of the runs that the search must not see.
@@ -111,7 +115,8 @@ impl Hunt<'_> {
     pub fn found(&mut self) -> Result<Found, Failure> {
         let here = self.plan.here.is_some();
         if here {
-            here::announce(&self.plan.devices[0].1, RUNS_EXPECTED, self.arguments.output.jobs);
+            let estimate = here::estimate(&self.plan.devices[0].1, RUNS_EXPECTED, self.request.jobs);
+            self.caller.note(&estimate);
         }
         // It shows how long a run is, and whether there is anything to trim.
         let (mut first, failure) = self.run(&[(Trimmer::Kernel(PolicySpec::OFF), 0)], "the first run");
@@ -161,7 +166,7 @@ impl Hunt<'_> {
     pub fn fresh(&mut self, policies: &[Trimmer]) -> (Vec<Cell>, Option<Failure>) {
         let fresh = self.fresh_seed();
         let seed = std::mem::replace(&mut self.plan.seed, fresh);
-        let ran = self.each(policies, self.arguments.reps);
+        let ran = self.each(policies, self.request.reps);
         self.plan.seed = seed;
         ran
     }
@@ -191,20 +196,19 @@ impl Hunt<'_> {
     /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
     fn run(&self, runs: &[(Trimmer, u32)], what: &str) -> (Vec<(usize, Cell)>, Option<Failure>) {
         let Some((_, device)) = self.plan.devices.first() else { return Default::default() };
-        let jobs = self.arguments.output.jobs.map(usize::from);
+        let jobs = self.request.jobs.map(usize::from);
         let jobs = jobs.unwrap_or_else(|| pool::default_jobs(pool::memory_of_run(device)));
-        let progress = Progress::new(runs.len());
+        let progress = self.caller.progress(runs.len(), "runs");
         progress.say(what.to_owned());
-        let compared = self.arguments.compared(Vec::new());
         let ran = pool::run_finished(jobs, runs.len(), |index| {
             if self.stop.load(Ordering::SeqCst) {
                 return Err(Failure::Interrupted);
             }
             progress.begin_ageing(index);
             let (policy, rep) = runs[index];
-            let cell = self.plan.run_cell((device, policy), rep, progress.report(index))?;
+            let cell = self.plan.run_cell((device, policy), rep, caller::report(&progress, index))?;
             let mut cells = [cell];
-            judge(&compared, &mut cells)?;
+            judge(self.request, &mut cells)?;
             let [cell] = cells;
             progress.done(index);
             Ok((index, cell))
@@ -214,6 +218,7 @@ impl Hunt<'_> {
     }
 }
 
+/// Returns what the searches tried: `run_ns` is the duration of the first run, without TRIM.
 pub fn searched(space: &Space, search: &Search, changed: &Search, run_ns: u64) -> Searched {
     let finalists = search.finalists();
     let best = finalists.first().copied();

@@ -19,47 +19,54 @@ use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
+use super::CompareRequest;
 use super::check::{self, Planned};
 use super::here::{self, Here, StandIn};
 use super::on_kernel::Runs;
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
 use super::{Comparison, Grid, Linux, NO_FILL, Ran, Settings, finish, judge, or};
-use crate::arguments::GUEST_LIMITS;
-use crate::commands::compare::arguments::CompareArguments;
-use trimwise_study::caller::OnInterrupt;
-use trimwise_study::defaults;
-use trimwise_study::input::{self, distinct, named};
+use crate::caller::{self, Caller, OnInterrupt, Silent};
+use crate::defaults;
+use crate::guest_limits::GUEST_LIMITS;
+use crate::input::{self, distinct, named};
 
 /// What to run in the model.
 pub struct Plan {
+    /// The devices, each with the name that tables show.
     pub devices: Vec<(String, Profile)>,
+    /// The policies, and who follows them.
     pub policies: Vec<Trimmer>,
-    pub workload: Workload,
+    pub(crate) workload: Workload,
+    /// Over which days the workload is spread.
     pub days: Option<Days>,
+    /// How full the file system is made before the run.
     pub utilization_percent: u8,
     linux: LinuxVersion,
     memory: Bytes,
+    /// The seed of everything drawn at random.
     pub seed: u64,
+    /// What was found on this host, and what stands in for it.
     pub here: Option<Here>,
+    /// What was asked for, as the answer shows it.
     pub settings: Settings,
 }
 
 impl Plan {
     /// Resolves the arguments, and rejects what cannot run.
-    pub fn of(arguments: &CompareArguments) -> Result<Self, Failure> {
-        let target = arguments.check.as_deref().map(check::parse).transpose()?;
-        let found = StandIn::of(arguments)?;
+    pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
+        let target = request.check.as_deref().map(check::parse).transpose()?;
+        let found = StandIn::of(request)?;
         let device_arguments = match &found {
             Some(found) => vec![found.device.clone()],
-            None => or(&arguments.devices, [defaults::DEVICE]),
+            None => or(&request.devices, [defaults::DEVICE]),
         };
-        let days = days(arguments)?;
+        let days = days(request)?;
         let mut policy_arguments = match days {
-            Some(_) => or(&arguments.policies, defaults::POLICIES_OVER_DAYS),
-            None => or(&arguments.policies, defaults::POLICIES),
+            Some(_) => or(&request.policies, defaults::POLICIES_OVER_DAYS),
+            None => or(&request.policies, defaults::POLICIES),
         };
-        if let (true, Some(found)) = (arguments.policies.is_empty(), &found) {
+        if let (true, Some(found)) = (request.policies.is_empty(), &found) {
             found.add_policy(&mut policy_arguments);
         }
         let policies = distinct(&policy_arguments, "--policy", input::trimmer)?;
@@ -69,13 +76,13 @@ impl Plan {
             )));
         }
         let mut devices = named(&device_arguments, "--device", input::device)?;
-        let given_memory = arguments.memory.or(found.as_ref().and_then(|found| found.memory_mib));
-        let given_linux = match (&found, &arguments.linux, &target) {
+        let given_memory = request.memory.or(found.as_ref().and_then(|found| found.memory_mib));
+        let given_linux = match (&found, &request.linux, &target) {
             (Some(found), None, None) => found.linux.clone(),
             (_, linux, _) => linux.clone(),
         };
         let here = found.as_ref().map(|found| found.stand_in(&mut devices[0])).transpose()?;
-        let workload = Workload::of(arguments)?;
+        let workload = Workload::of(request)?;
         if days.is_some() {
             workload.expect_no_own_pace()?;
         }
@@ -84,16 +91,16 @@ impl Plan {
             Kind::Trace(file) => file.open()?.header().has_prelude,
             _ => false,
         };
-        if has_prelude && arguments.utilization.is_some() {
+        if has_prelude && request.utilization.is_some() {
             return Err(Failure::usage(format!(
                 "--utilization does not go with --workload {}: the trace starts with the requests that filled its drive",
                 workload.argument
             )));
         }
-        if arguments.fill {
+        if request.fill {
             return Err(Failure::usage(NO_FILL));
         }
-        let utilization_percent = arguments
+        let utilization_percent = request
             .utilization
             .or(found.as_ref().map(|found| found.utilization_percent()))
             .unwrap_or(defaults::UTILIZATION_PERCENT);
@@ -108,8 +115,8 @@ impl Plan {
         };
         let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
         let memory_mib = given_memory.unwrap_or(defaults::MEMORY_MIB);
-        let seed = arguments.seed.unwrap_or(defaults::SEED);
-        let settings = Settings::of(arguments, |command| {
+        let seed = request.seed.unwrap_or(defaults::SEED);
+        let settings = Settings::of(request, |command| {
             if found.as_ref().is_none_or(StandIn::is_given) {
                 device_arguments.iter().for_each(|d| command.option("--device", d));
             }
@@ -123,14 +130,14 @@ impl Plan {
             if given_memory.is_some() || target.is_some() {
                 command.option("--memory", memory_mib);
             }
-            if let Some(target) = &arguments.check {
+            if let Some(target) = &request.check {
                 command.option("--check", target);
             }
             if let Some(days) = &days {
                 command.option("--days", days.days());
                 command.option("--day", days.shape());
             }
-            command.option("--reps", arguments.reps);
+            command.option("--reps", request.reps);
             command.option("--seed", seed);
         });
         let settings = Settings {
@@ -158,52 +165,50 @@ impl Plan {
 }
 
 /// Runs every cell, and the check on a kernel if one is requested.
-pub fn run(
-    arguments: &CompareArguments,
-    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<Comparison, Failure> {
-    let plan = Plan::of(arguments)?;
-    let target = arguments.check.as_deref().map(check::parse).transpose()?;
+pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
+    let plan = Plan::of(request)?;
+    let target = request.check.as_deref().map(check::parse).transpose()?;
     let check = target.as_ref().map(|target| Planned::of(target, plan.policies.iter())).transpose()?;
     let runs = check.as_ref().and_then(|check| {
         Some(Runs {
-            grid: Grid { devices: &plan.devices, policies: &check.policies, reps: arguments.reps },
+            grid: Grid { devices: &plan.devices, policies: &check.policies, reps: request.reps },
             workload: &plan.workload,
             image: check.image.as_ref().ok()?,
             target: check.target,
             utilization_percent: Some(plan.utilization_percent),
             memory: plan.memory,
             seed: plan.seed,
-            jobs: arguments.output.jobs,
-            limits: arguments.limits.limits(),
+            jobs: request.jobs,
+            limits: request.limits.limits(),
         })
     });
-    if target.is_none() && arguments.limits.are_given() {
+    if target.is_none() && request.limits.are_given() {
         return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --target kernel:... or --check")));
     }
-    runs.as_ref().map_or(Ok(()), Runs::check)?;
-    let stop = on_signal(OnInterrupt::StopAndShow)?;
-
-    let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: arguments.reps };
-    if plan.here.is_some() {
-        here::announce(
-            &plan.devices[0].1,
-            plan.policies.len() * arguments.reps as usize,
-            arguments.output.jobs,
-        );
+    if let (Some(target), Some(Err(reason))) = (&target, check.as_ref().map(|check| &check.image)) {
+        caller.note(&format!("--check kernel:{target} is skipped: {reason}"));
     }
-    let ran = grid.run(arguments.output.jobs, pool::memory_of_run, |progress, index, pair, rep| {
+    runs.as_ref().map_or(Ok(()), Runs::check)?;
+    plan.workload.tell_notes(caller);
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+
+    let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
+    if plan.here.is_some() {
+        let runs = plan.policies.len() * request.reps as usize;
+        caller.note(&here::estimate(&plan.devices[0].1, runs, request.jobs));
+    }
+    let ran = grid.run(caller, request.jobs, pool::memory_of_run, |progress, index, pair, rep| {
         if stop.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted);
         }
         progress.begin_ageing(index);
-        plan.run_cell(pair, rep, progress.report(index))
+        plan.run_cell(pair, rep, caller::report(progress, index))
     });
-    let mut comparison = finish(arguments, plan.settings.clone(), ran)?;
+    let mut comparison = finish(request, plan.settings.clone(), ran)?;
     comparison.here.clone_from(&plan.here);
-    let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(&stop)));
+    let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(caller, &stop)));
     if let (Some(check), Some((mut cells, failure))) = (check, ran) {
-        judge(arguments, &mut cells)?;
+        judge(request, &mut cells)?;
         (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
         comparison.add_check(check.found(cells)?);
     }
@@ -214,12 +219,12 @@ pub fn run(
 /// the other. With these, and no `--policy`, no others run. `stop` ends it between two runs;
 /// `tick` is called all the time during runs under own policies.
 pub fn run_own(
-    arguments: &CompareArguments,
+    request: &CompareRequest,
     own: &[Policy],
     stop: &AtomicBool,
     tick: &Report,
 ) -> Result<Comparison, Failure> {
-    let mut plan = Plan::of(arguments)?;
+    let mut plan = Plan::of(request)?;
     if plan.days.is_some() && !own.is_empty() {
         return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
     }
@@ -229,20 +234,20 @@ pub fn run_own(
         let name = twice.1;
         return Err(Failure::usage(format!("{name} is the name of two policies; expected one for each")));
     }
-    if arguments.policies.is_empty() && !own.is_empty() {
+    if request.policies.is_empty() && !own.is_empty() {
         plan.policies.clear();
     }
     let is_going = || if stop.load(Ordering::SeqCst) { Err(Failure::Interrupted) } else { Ok(()) };
-    let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: arguments.reps };
+    let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
     let (mut cells, mut ended_by) =
-        grid.run(arguments.output.jobs, pool::memory_of_run, |_, _, pair, rep| {
+        grid.run(&Silent::default(), request.jobs, pool::memory_of_run, |_, _, pair, rep| {
             is_going()?;
             // What reports nothing can be stopped only between two runs.
             plan.run_cell(pair, rep, Arc::new(|_, _| ()))
         });
     let runs = plan.devices.iter().flat_map(|(_, device)| own.iter().map(move |policy| (device, policy)));
     for (device, policy) in runs {
-        for rep in 0..arguments.reps {
+        for rep in 0..request.reps {
             if ended_by.is_none() {
                 let pair = (device, policy.clone());
                 let trimmer = Trimmer::Kernel(PolicySpec::OFF);
@@ -257,18 +262,18 @@ pub fn run_own(
     }
     // Half a comparison has no use for a program.
     ended_by.map_or(Ok(()), Err)?;
-    finish(arguments, plan.settings.clone(), (cells, None))
+    finish(request, plan.settings.clone(), (cells, None))
 }
 
 /// The days over which the workload is spread, if it is.
-fn days(arguments: &CompareArguments) -> Result<Option<Days>, Failure> {
-    let Some(days) = arguments.days else { return Ok(None) };
-    if arguments.check.is_some() {
+fn days(request: &CompareRequest) -> Result<Option<Days>, Failure> {
+    let Some(days) = request.days else { return Ok(None) };
+    if request.check.is_some() {
         return Err(Failure::usage(
             "--check does not go with --days: no kernel runs for days; expected one of them",
         ));
     }
-    let shape = match &arguments.day {
+    let shape = match &request.day {
         Some(shape) => shape.clone(),
         None => defaults::DAY.parse().map_err(Failure::usage)?,
     };

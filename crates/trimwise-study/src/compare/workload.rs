@@ -15,12 +15,12 @@ use trimwise_lab::failure::Failure;
 use trimwise_uml::cell::KernelWorkload;
 use trimwise_uml::machine::SEARCH_PATH;
 
+use super::CompareRequest;
 use super::room::Room;
-use crate::commands::compare::arguments::CompareArguments;
-use crate::table;
-use trimwise_study::input;
-use trimwise_study::programs::{self, Programs};
-use trimwise_study::trace_file::{self, TraceFile};
+use crate::caller::Caller;
+use crate::input;
+use crate::programs::{self, Programs};
+use crate::trace_file::{self, TraceFile};
 
 /// The built-in one. Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is
 /// more than the built-in default device holds, so it has to collect garbage.
@@ -46,7 +46,10 @@ const OPERATIONS_PER_REPORT: u64 = 256;
 pub struct Workload {
     /// Its file or name, as given.
     pub argument: String,
+    /// What it does.
     pub kind: Kind,
+    /// What was left out of it, for whoever asked.
+    notes: Vec<String>,
 }
 
 /// What to run.
@@ -64,13 +67,13 @@ pub enum Kind {
 }
 
 impl Workload {
-    /// Finds the workload of these arguments, which must be PostMark if its report is requested.
-    pub fn of(arguments: &CompareArguments) -> Result<Self, Failure> {
-        let workload = Self::named(&arguments.workload)?;
-        if arguments.postmark && !matches!(workload.kind, Kind::Postmark(..)) {
+    /// Finds the workload of this request, which must be PostMark if its report is requested.
+    pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
+        let workload = Self::named(&request.workload)?;
+        if request.postmark && !matches!(workload.kind, Kind::Postmark(..)) {
             return Err(Failure::usage(format!(
                 "--postmark: --workload {} is not PostMark and has no report of its own",
-                arguments.workload
+                request.workload
             )));
         }
         Ok(workload)
@@ -78,7 +81,7 @@ impl Workload {
 
     /// Finds the workload of this name, or in this file.
     pub fn named(argument: &str) -> Result<Self, Failure> {
-        let of = |kind| Self { argument: argument.to_owned(), kind };
+        let of = |kind| Self { argument: argument.to_owned(), kind, notes: Vec::new() };
         if let Some(text) = argument.strip_prefix(trace_file::PREFIX) {
             let checked = || {
                 let file = TraceFile::parse_workload(text)?;
@@ -102,10 +105,11 @@ impl Workload {
             let text = Program::job_file(argument).map_or(Ok(String::new()), read)?;
             let program = Program::parse(argument, &text);
             let program = program.map_err(|e| Failure::usage(format!("--workload: {e}")))?;
-            if let Program::Fio(name, jobs) = &program {
-                jobs.notes.iter().for_each(|note| eprintln!("note: {name}, {}", table::plain(note)));
-            }
-            return Ok(of(Kind::Program(program, text)));
+            let notes = match &program {
+                Program::Fio(name, jobs) => jobs.notes.iter().map(|note| format!("{name}, {note}")).collect(),
+                _ => Vec::new(),
+            };
+            return Ok(Self { notes, ..of(Kind::Program(program, text)) });
         }
         let text = match argument {
             "default" => DEFAULT.to_owned(),
@@ -131,6 +135,11 @@ impl Workload {
                 more + 1
             ))),
         }
+    }
+
+    /// Tells whoever asked what was left out.
+    pub fn tell_notes(&self, caller: &dyn Caller) {
+        self.notes.iter().for_each(|note| caller.note(note));
     }
 
     /// The error for a location that the target does not have, with the file and the line that set it.

@@ -20,29 +20,25 @@ use trimwise_linux::{DirectoryError, RealDirectory, block_on, command, mount_of}
 use trimwise_uml::cell::expect_success;
 use trimwise_uml::job::{ProgramEnd, Said};
 
+use super::CompareRequest;
 use super::workload::{Kind, Workload, report_phase};
 use super::{Comparison, Mounted, Settings, finish};
-use crate::arguments::GUEST_LIMITS;
-use crate::commands::compare::arguments::CompareArguments;
-use crate::progress::Progress;
-use trimwise_study::defaults::SEED;
-use trimwise_study::programs::Programs;
+use crate::caller::{self, Caller, OnInterrupt};
+use crate::defaults::SEED;
+use crate::guest_limits::GUEST_LIMITS;
+use crate::programs::Programs;
 
 /// Runs one column, one run after the other: parallel runs would measure each other.
-pub fn run(
-    arguments: &CompareArguments,
-    path: &Path,
-    on_signal: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
-) -> Result<Comparison, Failure> {
+pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let refused = [
-        ("--policy", !arguments.policies.is_empty()),
-        ("--device", !arguments.devices.is_empty()),
-        ("--utilization", arguments.utilization.is_some()),
-        ("--linux", arguments.linux.is_some()),
-        ("--memory", arguments.memory.is_some()),
-        (GUEST_LIMITS, arguments.limits.are_given()),
-        ("--seed", arguments.seed.is_some()),
-        ("--jobs", arguments.output.jobs.is_some_and(|j| j > 1)),
+        ("--policy", !request.policies.is_empty()),
+        ("--device", !request.devices.is_empty()),
+        ("--utilization", request.utilization.is_some()),
+        ("--linux", request.linux.is_some()),
+        ("--memory", request.memory.is_some()),
+        (GUEST_LIMITS, request.limits.are_given()),
+        ("--seed", request.seed.is_some()),
+        ("--jobs", request.jobs.is_some_and(|j| j > 1)),
     ];
     if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
         let why = match option {
@@ -63,25 +59,26 @@ pub fn run(
         };
         return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
     }
-    let workload = Workload::of(arguments)?;
-    let mount = check(path, &workload, arguments.fill)?;
+    let workload = Workload::of(request)?;
+    let mount = check(path, &workload, request.fill)?;
     // It is not one of ours: its name says what the mount does.
     let policy = PolicyId::Named(mount.policy.as_str().into());
-    let stop = on_signal()?;
-    let progress = Progress::new(arguments.reps as usize);
-    let ran = pool::run_finished(1, arguments.reps as usize, |rep| {
-        let report = progress.report(rep);
+    workload.tell_notes(caller);
+    let stop = caller.stop(OnInterrupt::Stop)?;
+    let progress = caller.progress(request.reps as usize, "runs");
+    let ran = pool::run_finished(1, request.reps as usize, |rep| {
+        let report = caller::report(&progress, rep);
         run_once(path, &policy, &workload, rep as u32, &stop, &report).inspect(|_| progress.done(rep))
     });
     progress.finish();
-    let settings = Settings::of(arguments, |command| {
-        if arguments.fill {
+    let settings = Settings::of(request, |command| {
+        if request.fill {
             command.argument("--fill");
         }
-        command.option("--reps", arguments.reps);
+        command.option("--reps", request.reps);
     });
     let target = Target::Directory(path.display().to_string());
-    finish(arguments, Settings { target, mount: Some(mount), ..settings }, ran)
+    finish(request, Settings { target, mount: Some(mount), ..settings }, ran)
 }
 
 /// Describes the directory; rejects one that the workload cannot use, and, unless `may_fill`, a workload that takes all

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
@@ -8,8 +9,7 @@ use super::*;
 
 /// The default drive with a sixteenth of its capacity, so that it is aged quickly; and a small PostMark.
 fn grid(folder: &Path, rest: &str) -> Result<Grid, Failure> {
-    let text =
-        include_str!("../../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
+    let text = include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
     let file = |name: &str, text: &str| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();

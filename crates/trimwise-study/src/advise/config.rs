@@ -9,12 +9,13 @@ use trimwise::policy::PolicySpec;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::config::{Config, DEFAULT_FILE as MAIN_FILE};
 
-use crate::output::{Destinations, check_file};
+use crate::place::check_file;
 
 /// Where `--apply` writes if no file is given.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml.d/advice.toml";
 
-const OPTION: &str = "--apply";
+/// The option that names the file.
+pub const OPTION: &str = "--apply";
 
 /// A configuration that was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +29,7 @@ pub struct Written {
 }
 
 /// Rejects a file that cannot be written, before anything runs.
-pub fn check(file: &Path, force: bool, destinations: &Destinations) -> Result<(), Failure> {
-    destinations.expect_apart(OPTION, file)?;
+pub fn check(file: &Path, force: bool) -> Result<(), Failure> {
     if file.extension().is_none_or(|end| end != "toml") {
         return Err(Failure::usage(format!(
             "{OPTION} {}: trimwised would not read it; expected a name that ends in .toml",
@@ -61,12 +61,12 @@ pub fn text(policy: PolicySpec, mount: Option<&str>, command: &str) -> String {
     text
 }
 
-/// Writes it. Nothing is written that trimwised would not accept.
+/// Writes it by `write`. Nothing is written that trimwised would not accept.
 pub fn write(
     file: &Path,
     (policy, mount): (PolicySpec, Option<&str>),
     command: &str,
-    destinations: &Destinations,
+    write: impl FnOnce(&str) -> Result<(), Failure>,
 ) -> Result<Written, Failure> {
     let text = text(policy, mount, &command.replace(char::is_control, " "));
     let failed = |e: &dyn std::fmt::Display| Failure::run(format!("{OPTION} {}: {e}", file.display()));
@@ -78,7 +78,7 @@ pub fn write(
     if let Some(folder) = folder {
         fs::create_dir_all(folder).map_err(|e| failed(&e))?;
     }
-    destinations.write_result(OPTION, file, &text)?;
+    write(&text)?;
     Ok(Written { file: file.to_owned(), text, notes: notes(file, folder, policy, mount) })
 }
 
@@ -136,10 +136,14 @@ mod tests {
     use trimwise::compare::apply::apply;
 
     use super::*;
-    use crate::arguments::OutputArguments;
 
-    fn destinations(force: bool) -> Destinations {
-        Destinations::check(&OutputArguments { force, ..OutputArguments::default() }).unwrap()
+    /// Writes as the command does, with or without `--force`.
+    fn writer(file: &Path, force: bool) -> impl FnOnce(&str) -> Result<(), Failure> {
+        let file = file.to_owned();
+        move |text| {
+            check_file(OPTION, &file, force)?;
+            fs::write(&file, text).map_err(Failure::run)
+        }
     }
 
     #[test]
@@ -148,14 +152,14 @@ mod tests {
         let main = folder.path().join("trimwise.toml");
         fs::write(&main, "slice-ms = 50\n").unwrap();
         let file = folder.path().join("trimwise.toml.d/advice.toml");
-        check(&file, false, &destinations(false)).unwrap();
+        check(&file, false).unwrap();
         for (policy, mount, toggles) in [
             ("set:40:90", Some("/home"), true),
             ("judicious", Some("/a \"b\"\\c\n\u{fc}"), false),
             ("set:70:80+lazy:1:1+reuse+merge", None, false),
         ] {
             let spec: PolicySpec = policy.parse().unwrap();
-            let written = write(&file, (spec, mount), "trimwise advise\n", &destinations(true)).unwrap();
+            let written = write(&file, (spec, mount), "trimwise advise\n", writer(&file, true)).unwrap();
             let config = Config::load(&main).unwrap();
             let treatment =
                 mount.map_or(Some(config.default), |mount| config.treatment(Path::new(mount))).unwrap();
@@ -169,10 +173,10 @@ mod tests {
             assert_eq!(written.notes.len(), if mount.is_none() { 2 } else { 1 });
         }
         // Nothing is replaced unless asked for.
-        let refused = check(&file, false, &destinations(false)).unwrap_err().to_string();
+        let refused = check(&file, false).unwrap_err().to_string();
         assert!(refused.contains("already exists; pass --force"), "{refused}");
         let spec = PolicySpec::JUDICIOUS;
-        assert!(write(&file, (spec, None), "", &destinations(false)).is_err());
+        assert!(write(&file, (spec, None), "", writer(&file, false)).is_err());
         assert!(fs::read_to_string(&file).unwrap().contains("set:70:80"), "what was there stays");
     }
 
@@ -182,7 +186,7 @@ mod tests {
         let main = folder.path().join("trimwise.toml");
         let file = folder.path().join("trimwise.toml.d/advice.toml");
         let write =
-            || write(&file, (PolicySpec::JUDICIOUS, Some("/home")), "x", &destinations(true)).unwrap().notes;
+            || write(&file, (PolicySpec::JUDICIOUS, Some("/home")), "x", writer(&file, true)).unwrap().notes;
         assert!(write()[0].contains("is not there"), "no main file");
         fs::write(&main, "").unwrap();
         fs::write(folder.path().join("trimwise.toml.d/z.toml"), "[mount.\"/home\"]\npolicy = \"off\"\n")
@@ -199,7 +203,7 @@ mod tests {
             ("/no/such/folder/advice.toml", "does not exist"),
             ("-", "cannot be printed"),
         ] {
-            let refused = check(Path::new(file), true, &destinations(true)).unwrap_err().to_string();
+            let refused = check(Path::new(file), true).unwrap_err().to_string();
             assert!(refused.contains(expected), "{refused}");
         }
     }

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
+use trimwise::numbers;
 use trimwise::policy::{PolicyId, Trimmer};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
@@ -14,7 +15,6 @@ use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;
 
 use super::Comparison;
-use crate::figures;
 
 /// Differences between two policies' durations up to this contradict nothing.
 const LIMIT: f64 = 0.03;
@@ -82,7 +82,9 @@ pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
 
 /// A check before it runs.
 pub struct Planned<'a> {
+    /// The kernel and its file system.
     pub target: &'a KernelTarget,
+    /// The policies that it has.
     pub policies: Vec<KernelPolicy>,
     left_out: Vec<LeftOut>,
     /// The kernel, or why there is none.
@@ -109,9 +111,6 @@ impl<'a> Planned<'a> {
             )));
         }
         let image = guests::image(target).map_err(|failure| failure.to_string());
-        if let Err(reason) = &image {
-            eprintln!("note: --check kernel:{target} is skipped: {}", crate::table::plain(reason));
-        }
         Ok(Self { target, policies: checked, left_out, image })
     }
 
@@ -305,6 +304,6 @@ impl Pair<'_> {
 
 /// `16.3 % longer`.
 pub fn longer(change: f64) -> String {
-    let figure = figures::change(change.abs());
+    let figure = numbers::change(change.abs());
     format!("{} {}", figure.trim_start_matches('+'), if change < 0.0 { "less" } else { "longer" })
 }

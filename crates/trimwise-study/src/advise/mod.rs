@@ -1,0 +1,380 @@
+//! `advise`: searches the policies that a host can apply, compares the best with the usual ones on fresh runs, and says
+//! what to set.
+
+pub mod config;
+pub mod hunt;
+pub mod words;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use trimwise::advise::{self, Cost, Difference, Means, Space};
+use trimwise::compare::apply::Apply;
+use trimwise::compare::result::{Cell, Target, number};
+use trimwise::compare::statistics::{Sample, compare};
+use trimwise::compare::summary::Summary;
+use trimwise::compare::verdict;
+use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
+use trimwise_lab::failure::Failure;
+
+use crate::caller::{Caller, OnInterrupt, Progress};
+use crate::command_text::CommandText;
+use crate::compare::{CompareRequest, Comparison, Settings, on_model};
+use crate::defaults;
+use hunt::{Found, Hunt, Searched};
+
+/// An advice, as `--json` writes it; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Advice {
+    /// The version of trimwise.
+    pub trimwise: Cow<'static, str>,
+    /// The seed of the search; the comparison has the next one.
+    pub seed: u64,
+    /// What was asked for.
+    pub settings: Settings,
+    /// Whether the user stopped it, or a run failed: then the figures are those of the finished runs.
+    pub partial: bool,
+    /// The policy to use; null if the runs cannot tell.
+    pub policy: Option<PolicyId>,
+    /// What it takes to apply it.
+    pub means: Option<Means>,
+    /// What the host of `--here` does today, as a policy; null if unknown.
+    pub today: Option<PolicyId>,
+    /// Whether the choice of a policy makes a difference at all; null if the runs cannot tell.
+    pub matters: Option<bool>,
+    /// The advice in a few sentences.
+    pub text: String,
+    /// How many times as fast it is as the baseline, on runs that the search has not seen.
+    pub gain: Option<Gain>,
+    /// What other choices cost, compared with the policy to use.
+    pub costs: Vec<Cost>,
+    /// The best that a changed kernel could do.
+    pub changed_kernel: Option<Changed>,
+    /// The same choice at other fullness.
+    pub nearby: Vec<Nearby>,
+    /// What the search tried.
+    pub search: Searched,
+    /// The steps that are left to apply it.
+    pub apply: Vec<Apply>,
+    /// The configuration that was written; null without `--apply`, or if the advice is not for trimwised.
+    pub written: Option<config::Written>,
+    /// The comparison on fresh runs; null if it was not reached.
+    pub comparison: Option<Comparison>,
+    /// Why runs are missing.
+    #[serde(skip)]
+    pub ended_by: Option<Failure>,
+}
+
+/// A gain over the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// The baseline.
+    pub over: PolicyId,
+    /// Its median over that of the policy to use.
+    #[serde(deserialize_with = "number")]
+    pub speedup: f64,
+    /// Lower end of the interval.
+    #[serde(deserialize_with = "number")]
+    pub low: f64,
+    /// Upper end.
+    #[serde(deserialize_with = "number")]
+    pub high: f64,
+    /// Whether it is proven, and large enough to matter.
+    pub significant: bool,
+    /// How many times as long the flash lasts.
+    pub life_time: Option<f64>,
+}
+
+/// A policy that no stock host can follow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The policy.
+    pub policy: PolicyId,
+    /// Its median, in seconds.
+    pub median_s: f64,
+    /// How much longer it takes than the policy to use; negative if it is faster.
+    pub time: Difference,
+}
+
+/// The policy to use where the file system is fuller or emptier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Nearby {
+    /// How full.
+    pub utilization_percent: u8,
+    /// How much longer each other policy takes there than the policy to use, in percent: medians of pairs.
+    pub others: Vec<(PolicyId, f64)>,
+}
+
+/// Advises on the workload, drive and host of a request: a comparison whose policies are to be found.
+///
+/// # Errors
+///
+/// What is wrong with the request; or why not even the first run has a result. [`Advice::ended_by`] says why later ones
+/// are missing.
+pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
+    let refused = [
+        ("--policy", !request.policies.is_empty(), "policies are what it searches"),
+        ("--target", request.target != Target::Model, "it searches in the model"),
+        ("--device", request.devices.len() > 1, "it is about one drive"),
+    ];
+    if let Some((option, _, why)) = refused.into_iter().find(|(_, is_given, _)| *is_given) {
+        return Err(Failure::usage(format!("{option} does not go with an advice: {why}")));
+    }
+    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
+    let plan = on_model::Plan::of(&request)?;
+    if let [(_, device)] = &plan.devices[..]
+        && !device.config.trim.is_supported()
+    {
+        return Err(Failure::usage(format!(
+            "--device {}: it does not support TRIM, so there is nothing to choose; expected one that does",
+            device.name
+        )));
+    }
+    // What --here found may change while the runs last.
+    request.utilization = Some(plan.utilization_percent);
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    advised(&request, plan, (caller, &stop))
+}
+
+/// A caller whose flag is there already.
+struct Stopped<'a> {
+    caller: &'a dyn Caller,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl Caller for Stopped<'_> {
+    fn progress(&self, runs: usize, what: &'static str) -> Arc<dyn Progress> {
+        self.caller.progress(runs, what)
+    }
+
+    fn stop(&self, _: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+        Ok(Arc::clone(self.stop))
+    }
+
+    fn note(&self, text: &str) {
+        self.caller.note(text);
+    }
+}
+
+/// Searches and compares.
+fn advised(
+    request: &CompareRequest,
+    plan: on_model::Plan,
+    (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+) -> Result<Advice, Failure> {
+    let mut hunt = Hunt { request, plan, caller, stop };
+    let found = hunt.found()?;
+    let settings = Settings {
+        command: command(request, &hunt.plan.settings),
+        reps: request.reps,
+        judge: found.measure.to_string(),
+        baseline: PolicyId::OFF,
+        ..hunt.plan.settings.clone()
+    };
+    let mut advice = Advice::new(settings, hunt.seed(), found.searched.clone());
+    (advice.partial, advice.ended_by) = (found.ended_by.is_some(), found.ended_by.clone());
+    if found.frees_nothing {
+        advice.text = format!(
+            "No advice: {}. To choose a policy, run a workload that removes or replaces files, or a longer \
+             one.",
+            verdict::FREED_NOTHING
+        );
+        return Ok(advice);
+    }
+    if found.ended_by.is_some() {
+        advice.text = words::when_stopped(&found.searched);
+        return Ok(advice);
+    }
+    let mut comparison = on_model::run(&compared(request, &hunt, &found), &Stopped { caller, stop })?;
+    (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
+    let ran = comparison.cells.len() as u32;
+    advice.search.runs.compared = ran;
+    advice.conclude(&mut comparison, &found.space);
+    if !comparison.partial
+        && let (Some(policy), Some(bound)) = (advice.spec(), found.changed)
+    {
+        advice.add_changed(&mut hunt, &comparison, policy, bound);
+        if advice.matters == Some(true) && advice.ended_by.is_none() {
+            advice.add_nearby(&mut hunt, policy);
+        }
+    }
+    advice.comparison = Some(comparison);
+    Ok(advice)
+}
+
+/// The comparison on fresh runs: what is worth them, and the bound.
+fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequest {
+    let bound = Trimmer::Kernel(PolicySpec::IDEAL);
+    let policies = found.shortlist.iter().chain(&[bound]).map(Trimmer::to_string).collect();
+    CompareRequest { policies, seed: Some(hunt.fresh_seed()), ..request.clone() }
+}
+
+/// Returns the command that repeats an advice.
+pub fn command(request: &CompareRequest, settings: &Settings) -> String {
+    let mut text = CommandText::new("advise");
+    text.option("--workload", &request.workload);
+    request.devices.iter().for_each(|device| text.option("--device", device));
+    request.here.iter().for_each(|path| text.option("--here", path.display()));
+    if request.full_size {
+        text.argument("--full-size");
+    }
+    settings.utilization_percent.iter().for_each(|percent| text.option("--utilization", percent));
+    request.linux.iter().for_each(|linux| text.option("--linux", linux));
+    request.memory.iter().for_each(|memory| text.option("--memory", memory));
+    settings.days.iter().for_each(|days| text.option("--days", days));
+    settings.day.iter().for_each(|day| text.option("--day", day));
+    request.judge.iter().for_each(|judge| text.option("--judge", judge));
+    request.check.iter().for_each(|target| text.option("--check", target));
+    text.option("--reps", request.reps);
+    text.option("--seed", request.seed.unwrap_or(defaults::SEED));
+    text.into_text()
+}
+
+impl Advice {
+    /// What was read, with what follows from the rest and is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Comparison::restored`].
+    pub fn restored(mut self) -> Result<Self, String> {
+        self.comparison = self.comparison.map(Comparison::restored).transpose()?;
+        Ok(self)
+    }
+
+    /// An advice that concludes nothing yet.
+    pub fn new(settings: Settings, seed: u64, search: Searched) -> Self {
+        Self {
+            trimwise: trimwise::VERSION.into(),
+            seed,
+            settings,
+            partial: false,
+            policy: None,
+            means: None,
+            today: None,
+            matters: None,
+            text: String::new(),
+            gain: None,
+            costs: Vec::new(),
+            changed_kernel: None,
+            nearby: Vec::new(),
+            search,
+            apply: Vec::new(),
+            written: None,
+            comparison: None,
+            ended_by: None,
+        }
+    }
+
+    /// Returns the policy to use, if trimwise knows it.
+    pub fn spec(&self) -> Option<Trimmer> {
+        self.policy.as_ref()?.known()
+    }
+
+    /// Where the file system of `--here` is mounted.
+    pub fn mount(&self) -> Option<&str> {
+        self.comparison.as_ref()?.here.as_ref().map(|here| here.mount())
+    }
+
+    /// Concludes from the comparison on fresh runs.
+    pub fn conclude(&mut self, comparison: &mut Comparison, space: &Space) {
+        let summary = Summary::of(&comparison.cells);
+        let is_over_days = self.settings.days.is_some();
+        self.today = comparison.here.as_ref().and_then(|here| here.today(is_over_days));
+        // Of policies that cannot be told apart, what the host has wins, and what it needs no daemon for.
+        let by_kernel = space.applicable.iter().filter(|c| c.means == Means::Kernel);
+        let by_kernel: Vec<PolicyId> = by_kernel.map(|c| c.policy.into()).collect();
+        let preferred: Vec<&PolicyId> = self.today.iter().chain(&by_kernel).collect();
+        if let Some(verdict) = verdict::preferring(&summary, &preferred) {
+            comparison.verdict = verdict;
+        }
+        let verdict = &comparison.verdict;
+        let (Some(device), Some(own), Some(policy)) =
+            (summary.devices.first(), verdict.per_device.first(), &verdict.policy)
+        else {
+            self.text.clone_from(&verdict.text);
+            return;
+        };
+        let is_there = |policy| device.policy(policy).is_some();
+        self.matters = match advise::matters(device, &summary.baseline) {
+            Some(false) if ![PolicyId::OFF, PolicyId::COMMIT].iter().all(is_there) => None,
+            matters => matters,
+        };
+        self.policy = Some(policy.clone());
+        let spec = self.spec();
+        self.means = space.applicable.iter().find(|c| Some(c.policy) == spec).map(|c| c.means);
+        self.gain = (*policy != summary.baseline).then(|| Gain {
+            over: summary.baseline.clone(),
+            speedup: own.speedup,
+            low: own.low,
+            high: own.high,
+            significant: own.significant,
+            life_time: own.life_time,
+        });
+        self.costs = advise::costs(device, policy);
+        let mount = comparison.here.as_ref().map(|here| here.mount());
+        self.text = match self.matters {
+            Some(true) => verdict.text.clone(),
+            Some(false) => words::no_difference(&self.search, summary.measure, self.settings.reps),
+            None => words::not_told(&advise::costs(device, &summary.baseline), self.settings.reps),
+        };
+        if self.matters == Some(true) {
+            self.apply = config::steps(&verdict.apply, mount, None);
+            comparison.verdict.apply.clone_from(&self.apply);
+        }
+    }
+
+    /// Runs what only a changed kernel could do as often as the comparison ran, and with its seed.
+    fn add_changed(&mut self, hunt: &mut Hunt, comparison: &Comparison, policy: Trimmer, changed: Trimmer) {
+        let (cells, failure) = hunt.fresh(&[changed]);
+        self.search.runs.compared += cells.len() as u32;
+        self.note(failure);
+        let summary = Summary::of(&comparison.cells);
+        let best = summary.devices.first().and_then(|d| d.policy(&policy.into()));
+        let seconds = cells.iter().map(hunt::seconds).collect();
+        let (Some(best), Some(sample)) = (best, Sample::new(seconds, false)) else { return };
+        self.changed_kernel = Some(Changed {
+            policy: changed.into(),
+            median_s: sample.median(),
+            time: Difference::of_times(&compare(&sample, &best.time_s)),
+        });
+    }
+
+    /// Runs the policy to use and the simple ones at other fullness.
+    fn add_nearby(&mut self, hunt: &mut Hunt, policy: Trimmer) {
+        const STEP_PERCENT: u8 = 10;
+        let used = hunt.plan.utilization_percent;
+        let fuller = used.checked_add(STEP_PERCENT).filter(|u| *u <= 95);
+        for utilization_percent in [used.checked_sub(STEP_PERCENT), fuller].into_iter().flatten() {
+            let mut policies = vec![policy];
+            let plain = [PolicySpec::OFF, PolicySpec::COMMIT].map(Trimmer::Kernel);
+            policies.extend(plain.into_iter().filter(|p| *p != policy));
+            let Some((cells, failure)) = hunt.nearby(utilization_percent, &policies) else { continue };
+            self.search.runs.nearby += cells.len() as u32;
+            let is_stopped = failure.is_some();
+            self.note(failure);
+            if is_stopped {
+                return;
+            }
+            let of = |policy: &Trimmer| {
+                let is_its = |c: &&Cell| c.policy.known() == Some(*policy);
+                cells.iter().filter(is_its).map(hunt::seconds).collect::<Vec<f64>>()
+            };
+            let best = of(&policy);
+            let others = policies[1..].iter().filter_map(|other| {
+                let ratios: Vec<f64> = of(other).iter().zip(&best).map(|(o, b)| o / b).collect();
+                let excess = trimwise::compare::statistics::median(&ratios)? - 1.0;
+                Some(((*other).into(), excess * 100.0))
+            });
+            let others = others.collect();
+            self.nearby.push(Nearby { utilization_percent, others });
+        }
+    }
+
+    /// Notes why runs are missing.
+    fn note(&mut self, failure: Option<Failure>) {
+        self.partial |= failure.is_some();
+        self.ended_by = self.ended_by.take().or(failure);
+    }
+}

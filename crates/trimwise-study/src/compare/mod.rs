@@ -1,0 +1,351 @@
+//! `compare`: each policy on each device, as often as requested, and what the runs say.
+
+pub mod check;
+pub mod here;
+mod on_directory;
+pub mod on_kernel;
+pub mod on_model;
+pub(crate) mod room;
+pub(crate) mod workload;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use trimwise::compare::ledger::compare_with_off;
+use trimwise::compare::result::{Cell, Measure, Target, Verdict};
+use trimwise::compare::summary::{Summary, SummaryRow};
+use trimwise::compare::verdict;
+use trimwise::policy::PolicyId;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise::workload::days::DayShape;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::guests::RealKernel;
+use trimwise_lab::pool;
+
+use crate::as_text;
+use crate::caller::{Caller, Progress};
+use crate::command_text::CommandText;
+use crate::defaults;
+use crate::guest_limits::GuestLimits;
+
+/// What to compare. Names of devices, policies and workloads are resolved when a plan is made of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompareRequest {
+    /// A PostMark file or a built-in name, an application, a fio job, a benchmark, a trace, or a program.
+    pub workload: String,
+    /// Profiles by name or file; none: the default, or what `here` finds.
+    pub devices: Vec<String>,
+    /// A directory whose drive, kernel, memory and fullness are taken.
+    pub here: Option<PathBuf>,
+    /// Whether the whole drive that `here` finds is modelled, however large.
+    pub full_size: bool,
+    /// Policies; none: the default ones of the target.
+    pub policies: Vec<String>,
+    /// Where to run.
+    pub target: Target,
+    /// A real kernel that checks the model: `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
+    pub check: Option<String>,
+    /// Whether a workload may fill the file system of a real directory.
+    pub fill: bool,
+    /// How full the file system is made before the run.
+    pub utilization: Option<u8>,
+    /// Linux version of the modelled host.
+    pub linux: Option<String>,
+    /// Memory of the machine in MiB.
+    pub memory: Option<u64>,
+    /// What policies are judged by; `None`: what the workload is about.
+    pub judge: Option<Measure>,
+    /// Whether PostMark's own report is wanted, so that the workload must be PostMark.
+    pub postmark: bool,
+    /// Repetitions of each device and policy.
+    pub reps: u32,
+    /// Seed of everything drawn at random in the model.
+    pub seed: Option<u64>,
+    /// Days over which the workload is spread.
+    pub days: Option<u32>,
+    /// How the work is spread over the hours of each day.
+    #[serde(with = "as_text::option")]
+    pub day: Option<DayShape>,
+    /// When a guest is ended.
+    pub limits: GuestLimits,
+    /// Runs at a time; the result is the same for any number.
+    pub jobs: Option<u16>,
+}
+
+impl Default for CompareRequest {
+    fn default() -> Self {
+        Self {
+            workload: defaults::WORKLOAD.to_owned(),
+            devices: Vec::new(),
+            here: None,
+            full_size: false,
+            policies: Vec::new(),
+            target: Target::Model,
+            check: None,
+            fill: false,
+            utilization: None,
+            linux: None,
+            memory: None,
+            judge: None,
+            postmark: false,
+            reps: defaults::REPS,
+            seed: None,
+            days: None,
+            day: None,
+            limits: GuestLimits::default(),
+            jobs: None,
+        }
+    }
+}
+
+/// What was asked for, as the JSON and the report show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The workload, as given.
+    pub workload: String,
+    /// Where it ran.
+    pub target: Target,
+    /// How full the modelled device was made before the run; `None` on a real directory, and of a new file system.
+    pub utilization_percent: Option<u8>,
+    /// How the modelled host's Linux carries out discard; `None` elsewhere.
+    pub linux: Option<Linux>,
+    /// Memory of the modelled host that its page cache may fill, or of the guest; `None` on a real directory.
+    pub host_memory_bytes: Option<u64>,
+    /// Which kernel ran; `None` if none did.
+    pub kernel: Option<RealKernel>,
+    /// Where a real directory lies; `None` elsewhere.
+    pub mount: Option<Mounted>,
+    /// Repetitions.
+    pub reps: u32,
+    /// Over how many days the workload is spread; `None` if it runs without a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub days: Option<u32>,
+    /// How it is spread over the hours of a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub day: Option<String>,
+    /// What policies are judged by: `total`, or a latency such as `p99:fsync`.
+    pub judge: String,
+    /// What the other policies are compared with.
+    pub baseline: PolicyId,
+    /// The command that repeats this.
+    pub command: String,
+}
+
+/// The modelled host's Linux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Linux {
+    /// The version, as given.
+    pub version: String,
+    /// The kernels that carry out discard in the same way, which it stands for.
+    pub stands_for: Cow<'static, str>,
+}
+
+/// Where a real directory is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounted {
+    /// Where its file system is mounted; `None` if the system does not say.
+    pub point: Option<String>,
+    /// `ext4`, `btrfs`...
+    pub file_system: Option<String>,
+    /// How it uses TRIM, in a word for the table's policy column.
+    pub policy: String,
+}
+
+/// A comparison, as `--json` writes it; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The version of trimwise.
+    pub trimwise: Cow<'static, str>,
+    /// The seed.
+    pub seed: u64,
+    /// What was asked for.
+    pub settings: Settings,
+    /// Whether runs are missing, because one failed or the user stopped them.
+    pub partial: bool,
+    /// Each run.
+    pub cells: Vec<Cell>,
+    /// A row for each policy on each device: what the tables show.
+    #[serde(skip_deserializing)] // follows from the cells
+    pub summary: Vec<SummaryRow>,
+    /// Which policy to use.
+    pub verdict: Verdict,
+    /// The same on a real kernel; `None` if that was not requested.
+    pub check: Option<check::Check>,
+    /// What `--here` found, and what stands in for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub here: Option<here::Here>,
+    /// Why runs are missing.
+    #[serde(skip)]
+    pub ended_by: Option<Failure>,
+}
+
+impl Comparison {
+    /// What was read, with what follows from the rest and is not read.
+    ///
+    /// # Errors
+    ///
+    /// Why the runs cannot be judged as the settings say.
+    pub fn restored(mut self) -> Result<Self, String> {
+        let checked = self.check.iter_mut().flat_map(|check| &mut check.cells);
+        if let Ok(measure @ Measure::Latency(..)) = self.settings.judge.parse() {
+            self.cells.iter_mut().chain(checked).try_for_each(|cell| cell.judge_by(measure))?;
+        }
+        self.summary = Summary::of(&self.cells).rows();
+        if let Some(check) = &mut self.check {
+            check.summary = check.summarised(&self.settings.baseline).rows();
+        }
+        Ok(self)
+    }
+}
+
+/// The finished runs, and why there are no more.
+pub type Ran = (Vec<Cell>, Option<Failure>);
+
+pub(crate) const NO_FILL: &str = "--fill is for --target dir:PATH; other targets fill nothing real";
+
+/// Runs a comparison.
+///
+/// # Errors
+///
+/// What is wrong with the request; or why no run has a result. If some have, [`Comparison::ended_by`] says why others
+/// are missing.
+pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
+    let only_in_model = [
+        ("--check", request.check.is_some(), "it checks the model"),
+        ("--here", request.here.is_some(), "it sets up the model"),
+        ("--days", request.days.is_some(), "only the model skips idle time"),
+    ];
+    if request.target != Target::Model
+        && let Some((option, _, why)) = only_in_model.into_iter().find(|(_, is_given, _)| *is_given)
+    {
+        let target = &request.target;
+        return Err(Failure::usage(format!(
+            "{option} does not go with --target {target}: {why}; expected --target model"
+        )));
+    }
+    match &request.target {
+        Target::Model => on_model::run(request, caller),
+        Target::Kernel(text) => {
+            let target = text.parse().map_err(|e| Failure::usage(format!("--target kernel:{text}: {e}")))?;
+            on_kernel::run(request, &target, caller)
+        }
+        Target::Directory(path) => on_directory::run(request, Path::new(path), caller),
+    }
+}
+
+/// Every policy on every device, as often as requested.
+struct Grid<'a, P> {
+    devices: &'a [(String, Profile)],
+    policies: &'a [P],
+    reps: u32,
+}
+
+impl<P: Copy + Sync> Grid<'_, P> {
+    fn pairs(&self) -> impl Iterator<Item = (&Profile, P)> {
+        let devices = self.devices.iter().map(|(_, device)| device);
+        devices.flat_map(|device| self.policies.iter().map(move |policy| (device, *policy)))
+    }
+
+    /// Runs its cells device by device, policy by policy, repetition by repetition, as many at a time as fit if each
+    /// takes this much memory.
+    fn run(
+        &self,
+        caller: &dyn Caller,
+        jobs: Option<u16>,
+        memory: impl Fn(&Profile) -> Bytes,
+        run: impl Fn(&Arc<dyn Progress>, usize, (&Profile, P), u32) -> Result<Cell, Failure> + Sync,
+    ) -> Ran {
+        let pairs: Vec<(&Profile, P)> = self.pairs().collect();
+        let count = pairs.len() * self.reps as usize;
+        let largest = || self.devices.iter().map(|(_, device)| memory(device)).max().unwrap_or_default();
+        let jobs = jobs.map_or_else(|| pool::default_jobs(largest()), usize::from);
+        let progress = caller.progress(count, "runs");
+        let ran = pool::run_finished(jobs, count, |index| {
+            let (pair, rep) = (index / self.reps as usize, index % self.reps as usize);
+            run(&progress, index, pairs[pair], rep as u32).inspect(|_| progress.done(index))
+        });
+        progress.finish();
+        ran
+    }
+}
+
+/// Returns what was given, or else the default.
+fn or<const N: usize>(given: &[String], default: [&str; N]) -> Vec<String> {
+    if given.is_empty() { default.map(str::to_owned).to_vec() } else { given.to_vec() }
+}
+
+impl Settings {
+    /// What `request` asks for everywhere; `command` has further options that repeat the run.
+    fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
+        let mut text = CommandText::new("compare");
+        text.option("--workload", &request.workload);
+        if request.target != Target::Model {
+            text.option("--target", &request.target);
+        }
+        request.here.iter().for_each(|path| text.option("--here", path.display()));
+        if request.full_size {
+            text.argument("--full-size");
+        }
+        command(&mut text);
+        request.judge.iter().for_each(|judge| text.option("--judge", judge));
+        Self {
+            workload: request.workload.clone(),
+            target: request.target.clone(),
+            utilization_percent: None,
+            linux: None,
+            host_memory_bytes: None,
+            kernel: None,
+            mount: None,
+            reps: request.reps,
+            days: None,
+            day: None,
+            judge: String::new(),
+            baseline: PolicyId::OFF,
+            command: text.into_text(),
+        }
+    }
+}
+
+/// Has the runs judged by what `--judge` says.
+pub(crate) fn judge(request: &CompareRequest, cells: &mut [Cell]) -> Result<(), Failure> {
+    let Some(measure) = request.judge else { return Ok(()) };
+    let judged = cells.iter_mut().try_for_each(|cell| cell.judge_by(measure));
+    judged.map_err(|e| Failure::usage(format!("--judge {measure}: {e}")))
+}
+
+/// Judges the finished runs of a request.
+///
+/// # Errors
+///
+/// If there are none, or if they cannot be judged as requested.
+pub fn finish(
+    request: &CompareRequest,
+    settings: Settings,
+    (mut cells, ended_by): Ran,
+) -> Result<Comparison, Failure> {
+    if let (true, Some(failure)) = (cells.is_empty(), &ended_by) {
+        return Err(failure.clone());
+    }
+    judge(request, &mut cells)?;
+    compare_with_off(&mut cells);
+    let summary = Summary::of(&cells);
+    let rows = summary.rows();
+    let (baseline, measure) = (summary.baseline.clone(), summary.measure);
+    let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
+    Ok(Comparison {
+        trimwise: trimwise::VERSION.into(),
+        seed: request.seed.unwrap_or(defaults::SEED),
+        settings: Settings { baseline, judge: measure.to_string(), ..settings },
+        partial: ended_by.is_some(),
+        cells,
+        summary: rows,
+        verdict,
+        check: None,
+        here: None,
+        ended_by,
+    })
+}

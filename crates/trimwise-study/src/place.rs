@@ -1,0 +1,115 @@
+//! Places for results: refused before a run, if nothing could be written there afterwards.
+
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use trimwise_lab::failure::Failure;
+
+/// Returns true for `-`, which stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Rejects a directory that is something else, or is missing and cannot be created.
+pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
+    let refuse = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", directory.display())));
+    if is_stdout(directory) {
+        return refuse("cannot be printed; expected a directory");
+    }
+    match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) if found.is_file() => refuse("is a file; expected a directory"),
+        Ok(_) => refuse("is neither a file nor a directory; expected a directory"),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let (there, missing) = split_at_missing(directory);
+            if missing.as_os_str().is_empty() {
+                return refuse("is a symbolic link to nothing; expected a directory");
+            }
+            try_to_write_in(&there)
+                .or_else(|e| refuse(&format!("cannot create anything in {}: {}", there.display(), words(&e))))
+        }
+        Err(e) => refuse(&words(&e)),
+    }
+}
+
+/// Rejects a file that exists or cannot be written.
+pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
+    let shown = path.display();
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(Failure::usage(format!("{option} {shown}: expected a file; this names a directory")));
+    }
+    match fs::metadata(path) {
+        Ok(m) if m.is_dir() => return Err(Failure::usage(format!("{option} {shown}: is a directory"))),
+        Ok(m) if m.is_file() && !force => {
+            return Err(Failure::usage(format!(
+                "{option} {shown}: already exists; pass --force to replace it"
+            )));
+        }
+        Ok(m) if !m.is_file() => {
+            // A pipe is opened only when there is something to write: its reader may start later.
+            return Ok(());
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            if !force && fs::symlink_metadata(path).is_ok() {
+                return Err(Failure::usage(format!(
+                    "{option} {shown}: is a link to nothing; pass --force to replace it"
+                )));
+            }
+        }
+        Err(e) => return Err(Failure::usage(format!("{option} {shown}: {}", words(&e)))),
+    }
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        let parent = parent.display();
+        return Err(Failure::usage(format!("{option} {shown}: the directory {parent} does not exist")));
+    }
+    try_to_write_in(parent).map_err(|e| {
+        Failure::usage(format!(
+            "{option} {shown}: cannot create a file in {}: {}",
+            parent.display(),
+            words(&e)
+        ))
+    })
+}
+
+/// Creates a file in a directory and removes it again: there is no other reliable test that one can be created there.
+fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
+    /// Threads of one process may try the same directory at the same time.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let probe = directory.join(format!(".trimwise.{}-{number}.new", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).open(&probe)?;
+    fs::remove_file(&probe)
+}
+
+/// Why nothing can be created at a path.
+fn words(error: &std::io::Error) -> String {
+    match error.kind() {
+        // procfs and sysfs return this for a new file.
+        ErrorKind::NotFound => "its file system does not allow new files".to_owned(),
+        ErrorKind::NotADirectory => "a part of this path is a file; expected a directory".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// The part of a path that exists, and the rest.
+pub fn split_at_missing(path: &Path) -> (PathBuf, PathBuf) {
+    for there in path.ancestors() {
+        let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+        if fs::symlink_metadata(there).is_ok() {
+            let missing = path.strip_prefix(there).unwrap_or(path);
+            return (there.to_path_buf(), missing.to_path_buf());
+        }
+    }
+    (PathBuf::from("."), path.to_path_buf())
+}
+
+/// Resolves symbolic links as far as the path exists.
+pub fn resolved(path: &Path) -> PathBuf {
+    let (there, missing) = split_at_missing(path);
+    let there = fs::canonicalize(&there).unwrap_or(there);
+    if missing.as_os_str().is_empty() { there } else { there.join(missing) }
+}

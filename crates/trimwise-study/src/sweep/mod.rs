@@ -1,0 +1,414 @@
+//! `sweep`: every cell of a grid, once, whatever happens in between.
+//!
+//! Each finished cell is a file of its own, so any number of processes on any number of computers can share the work,
+//! and a killed one loses only the cells that it was in. The data set is made from those files in the order of the
+//! cells. So its bytes depend on nothing but the grid.
+
+mod columns;
+mod folder;
+mod grid;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use trimwise::compare::ledger::compare_with_off;
+use trimwise::compare::result::{Cell, Measure};
+use trimwise::compare::summary::{Summary as CellSummary, SummaryRow};
+use trimwise::compare::verdict;
+use trimwise::policy::PolicyId;
+use trimwise_lab::experiment::Report;
+use trimwise_lab::failure::Failure;
+use trimwise_lab::pool;
+
+use crate::as_text;
+use crate::caller::{self, Caller, OnInterrupt};
+use folder::{Folder, Found, Outcome};
+use grid::{Grid, Place};
+
+/// Which cells to run, and where their results go.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SweepRequest {
+    /// The grid's file (TOML).
+    pub grid: PathBuf,
+    /// The folder of the results, new or of the same grid.
+    pub out: PathBuf,
+    /// Whether the cells are only counted.
+    pub is_dry: bool,
+    /// The share of the cells to run; `None`: all of them.
+    #[serde(with = "as_text::option")]
+    pub shard: Option<Shard>,
+    /// Whether the summary says what the finished cells of the grid say.
+    pub wants_cases: bool,
+    /// Runs at a time; the result is the same for any number.
+    pub jobs: Option<u16>,
+}
+
+/// A share of the cells: those of the groups `number - 1`, `number - 1 + of`, and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+impl Shard {
+    /// Everything.
+    pub const WHOLE: Self = Self { number: 1, of: 1 };
+
+    /// Whether this share has that group of cells.
+    pub fn has(self, group: u64) -> bool {
+        group % u64::from(self.of) == u64::from(self.number - 1)
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let shard = text
+            .split_once('/')
+            .and_then(|(number, of)| Some(Self { number: number.parse().ok()?, of: of.parse().ok()? }));
+        let is_one = |shard: &Self| (1..=shard.of).contains(&shard.number);
+        shard.filter(is_one).ok_or_else(|| "expected K/N with K from 1 to N, such as 3/64".to_owned())
+    }
+}
+
+/// What a sweep did, as `--json` writes it; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    /// The version of trimwise.
+    pub trimwise: Cow<'static, str>,
+    /// The grid's file.
+    pub grid: String,
+    /// The folder.
+    pub out: String,
+    /// How the number of cells comes about.
+    pub product: String,
+    /// Cells of the grid.
+    pub cells: u64,
+    /// Which share was asked for.
+    pub shard: Option<String>,
+    /// Cells of that share.
+    pub shard_cells: u64,
+    /// Those of them that were finished before.
+    pub found_cells: u64,
+    /// Those of them whose files were not whole or not theirs, and which were run again.
+    pub broken_cells: u64,
+    /// Those of them that were run now.
+    pub run_cells: u64,
+    /// Those of them that failed, now or before.
+    pub failed_cells: u64,
+    /// Cells of the grid that the folder does not have.
+    pub missing_cells: u64,
+    /// The files of the data set.
+    pub parts: Vec<String>,
+    /// The failed cells of the share.
+    pub failures: Vec<FailedCell>,
+    /// What the finished cells of the grid say about each device, workload and utilization.
+    #[serde(default)]
+    pub cases: Vec<Case>,
+    /// Why cells of the share are missing.
+    #[serde(skip)]
+    pub ended_by: Option<Failure>,
+}
+
+/// A workload on a device at a utilization, under each policy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Case {
+    /// The device.
+    pub device: String,
+    /// The workload, as the grid names it.
+    pub workload: String,
+    /// How full the file system is before the run.
+    pub utilization_percent: u8,
+    /// What policies are judged by.
+    pub measure: Measure,
+    /// The policy to use; null if the runs cannot tell.
+    pub policy: Option<PolicyId>,
+    /// A row for each policy, as in the JSON of `compare`: medians over seeds and repetitions.
+    pub rows: Vec<SummaryRow>,
+}
+
+/// A cell without figures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FailedCell {
+    /// Its number in the grid.
+    pub cell: u64,
+    /// The device.
+    pub device: String,
+    /// The policy.
+    pub policy: PolicyId,
+    /// The workload, as the grid names it.
+    pub workload: String,
+    /// How full the file system is before the run.
+    pub utilization_percent: u8,
+    /// The seed.
+    pub seed: u64,
+    /// The repetition, from 0.
+    pub rep: u32,
+    /// Why it has no figures.
+    pub error: String,
+}
+
+/// Runs a sweep.
+///
+/// # Errors
+///
+/// What is wrong with the request, or why its folder cannot be used. [`Summary::failure`] says whether cells failed.
+pub fn run(request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failure> {
+    let grid = Grid::read(&request.grid)?;
+    if request.is_dry {
+        return Ok(Summary::of(&grid, request));
+    }
+    let folder = Folder::open(&request.out, &grid)?;
+    grid.workloads().for_each(|workload| workload.tell_notes(caller));
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    let mut summary = sweep(&grid, &folder, request, caller, &stop)?;
+    if request.wants_cases {
+        summary.cases = cases(&grid, &folder)?;
+    }
+    Ok(summary)
+}
+
+/// Runs the cells of the share that are missing, and writes the data set.
+fn sweep(
+    grid: &Grid,
+    folder: &Folder,
+    request: &SweepRequest,
+    caller: &dyn Caller,
+    stop: &AtomicBool,
+) -> Result<Summary, Failure> {
+    let mut summary = Summary::of(grid, request);
+    let share = request.shard.unwrap_or(Shard::WHOLE);
+    let mut left = Vec::new();
+    for cell in (0..grid.description.cells).filter(|cell| share.has(cell / grid.cells_per_group())) {
+        match folder.look(cell)? {
+            Found::Done(Outcome::Result(_)) => summary.found_cells += 1,
+            Found::Done(Outcome::Error(error)) => {
+                summary.found_cells += 1;
+                summary.failures.push(FailedCell::of(grid, cell, error));
+            }
+            Found::Missing => left.push(cell),
+            Found::Broken => {
+                summary.broken_cells += 1;
+                left.push(cell);
+            }
+        }
+    }
+    let largest = grid.devices().map(pool::memory_of_run).max().unwrap_or_default();
+    let jobs = request.jobs.map_or_else(|| pool::default_jobs(largest), usize::from);
+    let progress = caller.progress(left.len(), "cells");
+    let (ran, ended_by) = pool::run_finished(jobs, left.len(), |index| {
+        if stop.load(Ordering::SeqCst) {
+            return Err(Failure::Interrupted);
+        }
+        progress.begin_ageing(index);
+        let outcome = run_cell(&grid.place(left[index]), caller::report(&progress, index))?;
+        folder.enter(left[index], &outcome)?;
+        progress.done(index);
+        Ok(match outcome {
+            Outcome::Result(_) => None,
+            Outcome::Error(error) => Some(FailedCell::of(grid, left[index], error)),
+        })
+    });
+    progress.finish();
+    summary.run_cells = ran.len() as u64;
+    summary.failures.extend(ran.into_iter().flatten());
+    summary.failures.sort_by_key(|failed| failed.cell);
+    summary.failed_cells = summary.failures.len() as u64;
+    summary.ended_by = ended_by;
+    write_parts(grid, folder, &mut summary)?;
+    Ok(summary)
+}
+
+/// Runs a cell; whatever goes wrong inside is its outcome.
+fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
+    let pair = (place.device.1, place.policy);
+    let ran = catch_unwind(AssertUnwindSafe(|| place.plan.run_seeded(pair, place.seed, place.rep, report)));
+    Ok(match ran {
+        Ok(Ok(mut cell)) => {
+            // Series have no place in a table.
+            cell.latency_quantiles_ns.clear();
+            if let Some(device) = &mut cell.device_stats {
+                device.timeline.clear();
+                device.blocks = None;
+            }
+            Outcome::Result(Box::new(cell))
+        }
+        Ok(Err(Failure::Interrupted)) => return Err(Failure::Interrupted),
+        Ok(Err(Failure::Usage(why) | Failure::Run(why))) => Outcome::Error(why),
+        Err(panic) => Outcome::Error(Failure::defect(&*panic).to_string()),
+    })
+}
+
+/// Writes the data set from the cells that are there. Another process may add cells meanwhile: then once more.
+fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<(), Failure> {
+    let cells = grid.description.cells;
+    loop {
+        let before = folder.count(cells);
+        let mut found = 0;
+        let mut stray = None;
+        summary.parts.clear();
+        for part in 0..folder.parts(cells) {
+            let rows = rows_of(grid, folder, folder.cells_of(part, cells))?;
+            if rows.is_empty() {
+                stray = stray.or_else(|| folder.stray_part(part));
+            } else {
+                found += rows.len() as u64;
+                let bytes = columns::parquet(&rows).map_err(Failure::run)?;
+                summary.parts.push(folder.write_part(part, &bytes)?);
+            }
+        }
+        summary.missing_cells = cells - found;
+        if folder.count(cells) == before {
+            stray.map_or(Ok(()), Err)?;
+            break;
+        }
+    }
+    if summary.missing_cells == 0 {
+        folder.clean(cells);
+    }
+    Ok(())
+}
+
+/// The rows of those of these cells that are there. They are whole groups, so savings can be entered.
+fn rows_of(grid: &Grid, folder: &Folder, cells: std::ops::Range<u64>) -> Result<Vec<Value>, Failure> {
+    let mut rows = Vec::new();
+    for begin in cells.clone().step_by(grid.cells_per_group() as usize) {
+        let (mut numbers, mut results) = (Vec::new(), Vec::new());
+        for cell in begin..(begin + grid.cells_per_group()).min(cells.end) {
+            match folder.look(cell)? {
+                Found::Done(Outcome::Result(result)) => {
+                    numbers.push(cell);
+                    results.push(*result);
+                }
+                Found::Done(Outcome::Error(error)) => rows.push(row(grid, cell, Err(error))?),
+                Found::Missing | Found::Broken => {}
+            }
+        }
+        compare_with_off(&mut results);
+        for (cell, result) in numbers.into_iter().zip(results) {
+            rows.push(row(grid, cell, Ok(result))?);
+        }
+    }
+    rows.sort_by_key(|row| row["cell"].as_u64());
+    Ok(rows)
+}
+
+/// Summarises the finished cells of each device, workload and utilization: their numbers follow each other.
+fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
+    let per_case = grid.cells_per_case();
+    let mut cases = Vec::new();
+    for begin in (0..grid.description.cells).step_by(per_case as usize) {
+        let mut cells = Vec::new();
+        for cell in begin..begin + per_case {
+            if let Found::Done(Outcome::Result(result)) = folder.look(cell)? {
+                cells.push(*result);
+            }
+        }
+        compare_with_off(&mut cells);
+        let summary = CellSummary::of(&cells);
+        let Some(verdict) = verdict::of_summary(&summary) else { continue };
+        let Place { device, workload, plan, .. } = grid.place(begin);
+        cases.push(Case {
+            device: device.0.to_owned(),
+            workload: workload.to_owned(),
+            utilization_percent: plan.utilization_percent,
+            measure: summary.measure,
+            policy: verdict.policy,
+            rows: summary.rows(),
+        });
+    }
+    Ok(cases)
+}
+
+/// A row, as [`columns`] find its figures.
+fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, Failure> {
+    let Place { device, policy, workload, plan, seed, rep } = grid.place(cell);
+    let mut row = json!({
+        "cell": cell,
+        "device": device.0,
+        "policy": PolicyId::from(policy),
+        "workload": workload,
+        "utilization_percent": plan.utilization_percent,
+        "seed": seed,
+        "rep": rep,
+    });
+    match outcome {
+        Ok(cell) => {
+            row["measure"] = cell.measure().to_string().into();
+            row["measured_ns"] = cell.measured_ns().into();
+            row["figures"] = columns::figures(&cell);
+            row["result"] = serde_json::to_value(cell).map_err(Failure::run)?;
+        }
+        Err(error) => row["error"] = error.into(),
+    }
+    Ok(row)
+}
+
+impl FailedCell {
+    fn of(grid: &Grid, cell: u64, error: String) -> Self {
+        let Place { device, policy, workload, plan, seed, rep } = grid.place(cell);
+        Self {
+            cell,
+            device: device.0.to_owned(),
+            policy: policy.into(),
+            workload: workload.to_owned(),
+            utilization_percent: plan.utilization_percent,
+            seed,
+            rep,
+            error,
+        }
+    }
+}
+
+impl Summary {
+    fn of(grid: &Grid, request: &SweepRequest) -> Self {
+        let description = &grid.description;
+        let share = request.shard.unwrap_or(Shard::WHOLE);
+        let groups = description.cells / grid.cells_per_group();
+        let shard_cells =
+            (0..groups).filter(|&group| share.has(group)).count() as u64 * grid.cells_per_group();
+        Self {
+            trimwise: trimwise::VERSION.into(),
+            grid: grid.file.clone(),
+            out: request.out.display().to_string(),
+            product: description.product(),
+            cells: description.cells,
+            shard: request.shard.map(|shard| shard.to_string()),
+            shard_cells,
+            found_cells: 0,
+            broken_cells: 0,
+            run_cells: 0,
+            failed_cells: 0,
+            missing_cells: description.cells,
+            parts: Vec::new(),
+            failures: Vec::new(),
+            cases: Vec::new(),
+            ended_by: None,
+        }
+    }
+
+    /// Returns why the sweep is not whole: it was stopped, or cells failed.
+    pub fn failure(&self) -> Option<Failure> {
+        let failed = self.failed_cells;
+        let of_cells = || Failure::run(format!("{failed} of {} cells failed", self.shard_cells));
+        self.ended_by.clone().or_else(|| (failed > 0).then(of_cells))
+    }
+}
