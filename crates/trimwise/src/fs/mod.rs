@@ -189,7 +189,7 @@ struct Inner {
 /// use trimwise::policy::{LinuxVersion, PolicySpec};
 /// use trimwise::ssd::{Ssd, SsdConfig};
 /// use trimwise::units::Bytes;
-/// use trimwise::workload::files::{Files, OpenMode};
+/// use trimwise::files::{Files, OpenMode};
 ///
 /// let sim = Sim::new();
 /// let queue = BlockQueue::new(&sim, Ssd::new(&SsdConfig::default(), 1)?, QueueConfig::default());

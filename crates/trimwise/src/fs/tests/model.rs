@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use super::{Guarded, config, drive, guard, host, hosts, mounted, with_queue};
 use crate::block::QueueConfig;
+use crate::files::{FileError, Files, OpenMode};
 use crate::fs::Ext4;
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
-use crate::workload::files::{FileError, Files, OpenMode};
 
 /// Room for about 57 MiB of files: a few dozen large writes fill it.
 const DRIVE_MIB: u64 = 64;
