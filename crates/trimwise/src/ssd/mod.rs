@@ -190,11 +190,6 @@ impl Ssd {
         &self.config
     }
 
-    /// Whether TRIM is a queued command. If not, a caller that keeps a queue must drain it first.
-    pub(crate) fn trim_is_queued(&self) -> bool {
-        self.config.trim.is_queued()
-    }
-
     /// Whether a range lies on the device.
     ///
     /// # Errors
@@ -359,7 +354,7 @@ impl Ssd {
         debug_assert_eq!(self.check_trim(ranges), Ok(()));
         debug_assert!(self.config.trim.is_supported(), "a device without TRIM is sent none");
         let mut start = self.begin(now);
-        let exclusive = !self.trim_is_queued();
+        let exclusive = !self.config.trim.is_queued();
         if exclusive {
             start = start.max(self.all_done_at);
         }

@@ -119,10 +119,10 @@ impl<'p> Hosted<'p> {
         port: &'p mut Port,
         now: SimTime,
     ) -> Self {
-        let (trim, link) = (&port.drive().ssd().config().trim, &port.drive().ssd().config().link);
+        let trim = &port.drive().ssd().config().trim;
         let traits = HostTraits {
             kernel,
-            trim_depth: if trim.is_queued() { link.queue_depth } else { 1 },
+            trim_depth: port.admission().trim_depth(),
             ranges_max: trim.max_ranges,
             range_units_max: trim.max_units_per_range.into(),
             total_units: port.drive().ssd().capacity_units(),
