@@ -148,11 +148,11 @@ impl Ssd {
         Ok(Self {
             end: Lpn(geometry.logical_units.into()),
             mapping: match &config.mapping {
+                MappingConfig::Page { map_cache: _ } => Box::new(PageMapped::new(config, geometry, seed)),
                 MappingConfig::Block(block) => Box::new(BlockMapped::new(config, block, geometry)),
                 MappingConfig::Compressing(mapping) => {
                     Box::new(Compressing::new(config, mapping, geometry, seed))
                 }
-                _ => Box::new(PageMapped::new(config, geometry, seed)),
             },
             link_in: Calendar::default(),
             link_out: Calendar::default(),
