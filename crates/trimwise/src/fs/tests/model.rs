@@ -367,7 +367,7 @@ fn run(policy: usize, ops: Vec<Op>) {
 
 impl Ext4 {
     fn pending_of_at_least(&self, units: u64) -> u64 {
-        self.0.policy.pending().iter().map(|range| range.units).filter(|&u| u >= units).sum()
+        self.0.policy.pending_extents().iter().map(|range| range.units).filter(|&u| u >= units).sum()
     }
 
     fn free_and_mapped(&self) -> u64 {
