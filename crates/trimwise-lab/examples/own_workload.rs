@@ -6,11 +6,11 @@ use std::error::Error;
 use std::sync::Arc;
 
 use trimwise::compare::cell::{CellSpec, run_cell};
+use trimwise::files::{FileError, Files, OpenMode};
 use trimwise::fs::Ext4;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
-use trimwise::workload::files::{FileError, Files, OpenMode};
 use trimwise::workload::own::{OwnFigures, OwnRun, OwnWorkload};
 
 /// Appends records, each followed by an fsync, to logs of 4 MiB, and keeps the last eight logs.

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
+use trimwise::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::units::{Bytes, SimDuration, SimTime};
-use trimwise::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::timed::Timed;

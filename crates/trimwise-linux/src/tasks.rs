@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use trimwise::files::{FileError, Files as _};
 use trimwise::units::SimDuration;
-use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::program::{DIRECTORY, Program};
 use trimwise::workload::stage::{Session, TaskEnd, joined};
 

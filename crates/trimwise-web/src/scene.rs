@@ -541,7 +541,7 @@ async fn course(
     let volume = Volume::format(queue, FormatOptions::TODAY).await.map_err(|e| e.to_string())?;
     let fs = volume.mount(host, policy.governor()).await;
     *shared.fs.borrow_mut() = Some(fs.clone());
-    let failed = |e: trimwise::workload::files::FileError| e.to_string();
+    let failed = |e: trimwise::files::FileError| e.to_string();
     let mut town = Town::new(&fs, settings.workload, settings.seed.into()).await.map_err(failed)?;
     town.settle(settings.fullness_percent, &**shared).await.map_err(failed)?;
     // The workload must not pay for the TRIMs of the preparation.

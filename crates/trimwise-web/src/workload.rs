@@ -6,8 +6,8 @@
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
+use trimwise::files::{FileError, Files, OpenMode};
 use trimwise::units::SimDuration;
-use trimwise::workload::files::{FileError, Files, OpenMode};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

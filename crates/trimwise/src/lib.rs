@@ -9,6 +9,7 @@ pub mod block;
 pub mod compare;
 pub mod content;
 pub mod engine;
+pub mod files;
 pub mod fs;
 pub mod live;
 pub mod numbers;

@@ -31,9 +31,9 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use thiserror::Error;
+use trimwise::files::FileError;
 use trimwise::fs::witness::{Content, Event, Image, Record};
 use trimwise::policy::Policy;
-use trimwise::workload::files::FileError;
 
 pub use power::Survival;
 pub use violation::{Broken, Violation};

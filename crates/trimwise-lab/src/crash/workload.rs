@@ -11,6 +11,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use trimwise::block::{BlockQueue, QueueConfig};
 use trimwise::engine::{Budget, Sim};
+use trimwise::files::{FileError, Files, OpenMode};
 use trimwise::fs::host::{DiscardGeneration, HostConfig, Writeback};
 use trimwise::fs::layout::{FormatOptions, Layout};
 use trimwise::fs::witness::{Record, Witness};
@@ -18,7 +19,6 @@ use trimwise::fs::{Ext4, Volume};
 use trimwise::policy::Policy;
 use trimwise::ssd::{GeometryConfig, LinkKind, Ssd, SsdConfig, TrimConfig, TrimKind};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
-use trimwise::workload::files::{FileError, Files, OpenMode};
 
 use super::{CrashError, below};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use trimwise::files::FileError;
 use trimwise::units::Bytes;
-use trimwise::workload::files::FileError;
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting};
 use trimwise::workload::timed::Timed;
 use trimwise_linux::{DirectoryError, RealDirectory, block_on};

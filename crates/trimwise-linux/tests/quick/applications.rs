@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use trimwise::block::BlockQueue;
 use trimwise::engine::Sim;
+use trimwise::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::fs::Volume;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::{Ssd, SsdConfig};
 use trimwise::units::{Bytes, SimDuration, SimTime};
-use trimwise::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::workload::program::{DIRECTORY, Program};
 use trimwise::workload::stage::{Session, sum};
 use trimwise_linux::{RealDirectory, block_on};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use trimwise::files::{FileError, Files, OpenMode};
 use trimwise::units::Bytes;
-use trimwise::workload::files::{FileError, Files, OpenMode};
 use trimwise::workload::postmark::{PostmarkConfig, run};
 use trimwise_linux::{DirectoryError, RealDirectory, block_on};
 use trimwise_testing::{directory, open};

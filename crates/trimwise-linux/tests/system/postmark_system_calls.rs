@@ -3,8 +3,8 @@
 
 use std::cell::RefCell;
 
+use trimwise::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::units::{SimDuration, SimTime};
-use trimwise::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::workload::postmark::{PostmarkConfig, run};
 use trimwise_linux::{RealDirectory, block_on};
 use trimwise_testing::{directory, open, program};

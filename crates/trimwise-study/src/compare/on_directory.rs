@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trimwise::compare::result::{Cell, CellId, Target, WorkloadFigures};
+use trimwise::files::{FileError, Files as _};
 use trimwise::policy::PolicyId;
 use trimwise::units::{SimDuration, SimTime};
-use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::own::OwnFigures;
 use trimwise::workload::postmark::{self, RunError};
 use trimwise::workload::program::DIRECTORY;

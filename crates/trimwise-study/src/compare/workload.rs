@@ -1,10 +1,10 @@
 //! Workloads of `compare`: PostMark configurations, built in or in files, and benchmarks that time one operation.
 
 use trimwise::compare::cell;
+use trimwise::files::FileError;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::apps;
-use trimwise::workload::files::FileError;
 use trimwise::workload::postmark::{
     LocationError, Phase, PlannedRun, PostmarkConfig, Progress, RunError, footprint,
 };

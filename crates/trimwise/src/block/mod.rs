@@ -13,6 +13,7 @@
 //! the command could carry), on NVMe the runs submitted together merge up to the device's limit. A policy that fills
 //! its commands can do so on any link ([`BlockQueue::trim_as_one`]).
 
+mod admission;
 mod device;
 mod discard;
 mod model;
@@ -33,8 +34,9 @@ use std::rc::Rc;
 
 use crate::content::Content;
 use crate::engine::{Event, Sim};
-use crate::ssd::{Drive, LinkKind, Ssd};
+use crate::ssd::{Drive, Ssd};
 use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UnitRange};
+use admission::{Admission, Kind};
 use write_throttle::WriteThrottle;
 
 /// Settings of the host's block layer.
@@ -98,6 +100,14 @@ pub enum Command {
 impl Command {
     fn is_trim(&self) -> bool {
         matches!(self, Self::Trim(_))
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Read(_) | Self::Write(..) | Self::ReadPart(_) | Self::WritePart(..) => Kind::Transfer,
+            Self::Trim(_) => Kind::Trim,
+            Self::Flush => Kind::Flush,
+        }
     }
 }
 
@@ -227,6 +237,7 @@ pub struct Counts {
 struct Inner {
     sim: Sim,
     config: QueueConfig,
+    admission: Admission,
     drive: RefCell<Drive>,
     state: RefCell<State>,
     room: Event,
@@ -240,10 +251,12 @@ pub struct BlockQueue(Rc<Inner>);
 impl BlockQueue {
     /// A queue in front of a drive, or of a device without faults.
     pub fn new(sim: &Sim, drive: impl Into<Drive>, config: QueueConfig) -> Self {
+        let drive = drive.into();
         Self(Rc::new(Inner {
             sim: sim.clone(),
             config,
-            drive: RefCell::new(drive.into()),
+            admission: Admission::of(drive.ssd().config()),
+            drive: RefCell::new(drive),
             state: RefCell::new(State {
                 throttle: config.write_throttle.map(WriteThrottle::new),
                 ..State::default()
@@ -256,6 +269,11 @@ impl BlockQueue {
     /// The simulation that this queue lives in.
     pub fn sim(&self) -> &Sim {
         &self.0.sim
+    }
+
+    /// How many commands the drive takes at once, and which run alone.
+    pub(crate) fn admission(&self) -> Admission {
+        self.0.admission
     }
 
     /// Reads the device's state: statistics, mapping, configuration.
@@ -493,11 +511,10 @@ impl BlockQueue {
     }
 
     fn next_request(&self) -> Option<Request> {
-        let drive = self.0.drive.borrow();
-        let ssd = drive.ssd();
+        let admission = self.0.admission;
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;
-        if state.exclusive || state.in_device >= ssd.config().link.queue_depth as usize {
+        if state.exclusive || !admission.has_room(state.in_device) {
             return None;
         }
         let now = self.0.sim.now();
@@ -511,7 +528,7 @@ impl BlockQueue {
         if let Some(first) = state.foreground.front()
             && !starved
         {
-            if Self::is_exclusive(ssd, &first.command) {
+            if admission.runs_alone(first.command.kind()) {
                 if state.in_device > 0 {
                     return None; // the queue drains; nothing may overtake
                 }
@@ -556,14 +573,6 @@ impl BlockQueue {
         match background_ramp {
             Some(span) => background_depth.min((quiet.as_nanos() / span.as_nanos().max(1)) as usize).max(1),
             None => background_depth,
-        }
-    }
-
-    fn is_exclusive(ssd: &Ssd, command: &Command) -> bool {
-        match command {
-            Command::Read(_) | Command::Write(..) | Command::ReadPart(_) | Command::WritePart(..) => false,
-            Command::Trim(_) => !ssd.config().trim.is_queued(),
-            Command::Flush => ssd.config().link.kind == LinkKind::Sata,
         }
     }
 

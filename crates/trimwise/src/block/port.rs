@@ -16,9 +16,10 @@ use std::collections::BinaryHeap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::admission::{Admission, Kind};
 use super::discard;
 use crate::content::{Content, ContentClass};
-use crate::ssd::{Drive, LinkKind, TrimKind, counters};
+use crate::ssd::{Drive, TrimKind, counters};
 use crate::units::{Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
 
 /// Sectors in a unit.
@@ -42,6 +43,16 @@ pub enum Request {
     },
     /// Make all completed writes survive a power loss.
     Flush,
+}
+
+impl Request {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Read(_) | Self::Write(..) | Self::WriteZeroes { .. } => Kind::Transfer,
+            Self::Discard(_) => Kind::Trim,
+            Self::Flush => Kind::Flush,
+        }
+    }
 }
 
 /// Why a request was refused; the host gets an I/O error.
@@ -104,6 +115,7 @@ counters! {
 #[derive(Clone, Debug)]
 pub struct Port {
     drive: Drive,
+    admission: Admission,
     /// When each request in the drive will complete.
     in_drive: BinaryHeap<Reverse<SimTime>>,
     /// When the last request was admitted; the next is admitted no earlier.
@@ -121,6 +133,7 @@ impl Port {
         let mut drive = drive.into();
         drive.watch_destroyed();
         Self {
+            admission: Admission::of(drive.ssd().config()),
             drive,
             in_drive: BinaryHeap::new(),
             admitted: SimTime::ZERO,
@@ -135,9 +148,14 @@ impl Port {
         &self.drive
     }
 
-    /// The same, to change it past its commands.
+    /// The drive, to change it past its commands.
     pub(crate) fn drive_mut(&mut self) -> &mut Drive {
         &mut self.drive
+    }
+
+    /// How many requests the drive takes at once, and which run alone.
+    pub(crate) fn admission(&self) -> Admission {
+        self.admission
     }
 
     /// Its size.
@@ -176,7 +194,7 @@ impl Port {
             discard_max_sectors: sectors.min(most) as u32,
             discard_max_ranges: if merges { trim.max_ranges.max(1) } else { 1 },
             discard_granularity_sectors: trim.granularity_units.max(1) * UNIT_SECTORS as u32,
-            queue_depth: config.link.queue_depth.max(1),
+            queue_depth: self.admission.depth(),
             volatile_cache: config.cache.volatile,
         }
     }
@@ -192,12 +210,7 @@ impl Port {
     /// [`PortError`]; nothing was done then.
     pub fn submit(&mut self, now: SimTime, request: &Request) -> Result<SimTime, PortError> {
         self.check(request)?;
-        let ssd = self.drive.ssd();
-        let exclusive = match request {
-            Request::Discard(_) => !ssd.config().trim.is_queued(),
-            Request::Flush => ssd.config().link.kind == LinkKind::Sata,
-            Request::Read(_) | Request::Write(..) | Request::WriteZeroes { .. } => false,
-        };
+        let exclusive = self.admission.runs_alone(request.kind());
         let at = self.admit(now, exclusive);
         let done = self.perform(at, request);
         self.in_drive.push(Reverse(done));
@@ -214,9 +227,8 @@ impl Port {
         if exclusive {
             at = at.max(self.busy_until);
         }
-        let depth = self.drive.ssd().config().link.queue_depth.max(1) as usize;
         while let Some(&Reverse(first)) = self.in_drive.peek()
-            && (first <= at || self.in_drive.len() >= depth)
+            && (first <= at || !self.admission.has_room(self.in_drive.len()))
         {
             at = at.max(first);
             self.in_drive.pop();

@@ -13,6 +13,7 @@ use super::result::{AppendFigures, Cell, CellId, DriveFacts, FullWriteFigures, T
 use super::watch::Watch;
 use crate::block::BlockQueue;
 use crate::engine::{Event, Sim, Stalled};
+use crate::files::{FileError, Files as _};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
@@ -22,7 +23,6 @@ use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
 use crate::units::{Bytes, SimDuration};
 use crate::workload::ageing;
 use crate::workload::days::Pacer;
-use crate::workload::files::{FileError, Files as _};
 use crate::workload::own::OwnWorkload;
 use crate::workload::postmark::layout::LocationError;
 use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};

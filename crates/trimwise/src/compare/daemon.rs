@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use crate::block::Counts;
 use crate::engine::Event;
+use crate::files::{FileError, Files as _};
 use crate::fs::Ext4;
 use crate::fs::alloc::GROUP_UNITS;
 use crate::live::{
@@ -16,7 +17,6 @@ use crate::live::{
 };
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, Span, UNIT_BYTES, UnitRange};
-use crate::workload::files::{FileError, Files as _};
 
 /// Time between two samples.
 const SECOND: SimDuration = SimDuration::from_secs(1);

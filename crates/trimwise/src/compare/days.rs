@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::daemon::Daemon;
 use crate::engine::Event;
+use crate::files::{FileError, Files as _};
 use crate::fs::Ext4;
 use crate::policy::{BatchConfig, Trimmer};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 use crate::workload::days::{Days, Pacer};
-use crate::workload::files::{FileError, Files as _};
 
 /// The days of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ impl Ext4 {
         if let Some(range) = owned.iter().find(|r| state.disk.allocator.free_in(**r) > 0) {
             return Err(format!("{range:?} is owned and free"));
         }
-        for range in self.0.policy.pending().iter() {
+        for range in self.0.policy.pending_extents() {
             let next = owned.partition_point(|owner| owner.end() <= range.start);
             if owned.get(next).is_some_and(|owner| owner.start < range.end()) {
                 return Err(format!("{range:?} may be trimmed, but {:?} is owned", owned[next]));

@@ -141,10 +141,10 @@ impl Ext4 {
     pub(super) fn introduce_host(&self) {
         let inner: &Inner = &self.0;
         let host = inner.queue.with_ssd(|ssd| {
-            let (trim, link) = (&ssd.config().trim, &ssd.config().link);
+            let trim = &ssd.config().trim;
             HostTraits {
                 kernel: inner.host.discard,
-                trim_depth: if trim.is_queued() { link.queue_depth } else { 1 },
+                trim_depth: inner.queue.admission().trim_depth(),
                 ranges_max: trim.max_ranges,
                 range_units_max: trim.max_units_per_range.into(),
                 total_units: ssd.capacity_units(),

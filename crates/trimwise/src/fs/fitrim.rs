@@ -65,7 +65,7 @@ impl Ext4 {
         let state = &mut *self.0.state.borrow_mut();
         let held = state.disk.allocator.free_from(from, to).find(|e| e.units >= min_units)?;
         state.hold(held);
-        self.0.policy.pending().issued_in_batch(held);
+        self.0.policy.issued_in_batch(held);
         Some(held)
     }
 }

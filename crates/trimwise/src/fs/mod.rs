@@ -189,7 +189,7 @@ struct Inner {
 /// use trimwise::policy::{LinuxVersion, PolicySpec};
 /// use trimwise::ssd::{Ssd, SsdConfig};
 /// use trimwise::units::Bytes;
-/// use trimwise::workload::files::{Files, OpenMode};
+/// use trimwise::files::{Files, OpenMode};
 ///
 /// let sim = Sim::new();
 /// let queue = BlockQueue::new(&sim, Ssd::new(&SsdConfig::default(), 1)?, QueueConfig::default());
@@ -318,7 +318,7 @@ impl Volume {
         let policy = HostedPolicy::new(governor, host.discard);
         if !self.disk.is_trimmed {
             let free = self.disk.allocator.free_from(0, u64::MAX);
-            free.for_each(|range| policy.pending().suspect(range));
+            free.for_each(|range| policy.suspect(range));
         }
         let inner = Inner {
             policy,
@@ -419,7 +419,7 @@ impl Ext4 {
             is_trimmed: false,
             log: Tail::FORMATTED,
         };
-        let is_trimmed = inner.policy.pending().untrimmed_units() == 0;
+        let is_trimmed = inner.policy.untrimmed_units() == 0;
         let mut disk = std::mem::replace(&mut state.disk, placeholder);
         disk.allocator.discard_preallocations();
         disk.allocator.forget_trimmed();
@@ -475,7 +475,7 @@ impl Ext4 {
 
     /// Where all freed blocks went.
     pub fn ledger(&self) -> Ledger {
-        self.0.policy.pending().ledger()
+        self.0.policy.ledger()
     }
 
     /// The blocks of a file or directory, in page order (`FIEMAP`); `None` if the path does not exist. Pages written
@@ -522,7 +522,7 @@ impl Ext4 {
 
     /// Notes that blocks were allocated: they may not be trimmed, and are not stale, any more.
     fn note_allocated(&self, stale: &mut StaleTracker, blocks: UnitRange) {
-        self.0.policy.pending().withdraw(blocks);
+        self.0.policy.withdraw(blocks);
         stale.allocated(self.0.sim.now(), blocks);
         self.witnessed(|witness| witness.allocated(blocks));
     }

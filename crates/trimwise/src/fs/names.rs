@@ -6,8 +6,8 @@ use super::inode_table::NewInode;
 use super::journal::Handle;
 use super::layout::ROOT_INODE;
 use super::{Directory, Entry, Ext4, State};
+use crate::files::FileError;
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
-use crate::workload::files::FileError;
 
 /// Journal blocks that creating a name may change (ext4: `EXT4_DATA_TRANS_BLOCKS` + index + 3).
 const CREATE_CREDITS: u64 = 40;

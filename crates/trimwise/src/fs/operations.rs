@@ -7,9 +7,9 @@ use super::names::{DELETE_CREDITS, is_a_directory};
 use super::read::ReadAhead;
 use super::sabotage::Sabotage;
 use super::{Ext4, State};
+use crate::files::{FileError, FileSystemSpace, Files, OpenMode};
 use crate::policy::Availability;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
-use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 
 /// Journal blocks that a change of an inode may touch.
 const INODE_CREDITS: u64 = 8;

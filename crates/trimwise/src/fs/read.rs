@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use super::cache::{CHUNK_PAGES, ChunkId, ChunkState, mask};
 use super::{Ext4, OpenFile, State};
+use crate::files::FileError;
 use crate::units::UNIT_BYTES;
-use crate::workload::files::FileError;
 
 /// Journal blocks that an access time's update may change.
 const ACCESS_TIME_CREDITS: u64 = 4;

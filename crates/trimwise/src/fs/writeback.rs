@@ -351,7 +351,6 @@ impl Ext4 {
     ) -> Option<UnitRange> {
         let disk = &mut state.disk;
         let (allocator, entry) = (&mut disk.allocator, &disk.inodes[inode as usize]);
-        let mut pending = self.0.policy.pending();
         let wished = wish.goal.or(wish.place);
         let continues = wished.is_some_and(|wished| allocator.free_at(wished.0) >= pages);
         let goal = match self.0.host.placement {
@@ -360,7 +359,7 @@ impl Ext4 {
         };
         if self.0.policy.availability() == Availability::Reuse
             && !continues
-            && let Some(waiting) = pending.fit(goal, pages)
+            && let Some(waiting) = self.0.policy.fit(goal, pages)
         {
             allocator.take_exact(waiting);
             return Some(waiting);
@@ -374,7 +373,7 @@ impl Ext4 {
                 let (blocks, preallocated) =
                     allocator.allocate_for_file(goal, pages, entry.shape(inode, page));
                 for range in preallocated {
-                    pending.withdraw(range);
+                    self.0.policy.withdraw(range);
                 }
                 blocks
             }

@@ -4,12 +4,19 @@
 //! mount option, the map, and then a slice, if the governor wants one or the bound demands it, and neither pressure nor
 //! pace forbids it.
 
-use super::{
-    ALONE, Asked, Busy, FORCED_WITHIN, Knowledge, LiveHost, Order, REST_ALONE, REST_FORCED, REST_PRESSED,
-    Reason,
-};
+use super::knowledge::{Limits, Next};
+use super::{Asked, Busy, LiveHost, Order, Reason};
 use crate::policy::PolicyEvent;
 use crate::units::{SimDuration, SimTime};
+
+/// Rest in multiples of a slice's time while nothing else uses the device, and how long that must have been so.
+const REST_ALONE: u64 = 7;
+const ALONE: SimDuration = SimDuration::from_secs(10);
+/// Above the bound the rest is short enough to trim all waiting space within an hour, but no shorter than this, without
+/// and with pressure.
+const FORCED_WITHIN: SimDuration = SimDuration::from_secs(3_600);
+const REST_FORCED: u64 = 4;
+const REST_PRESSED: u64 = 19;
 
 impl LiveHost {
     /// Time has passed without a sample: a rest may be over. See [`LiveHost::next_at`].
@@ -30,22 +37,18 @@ impl LiveHost {
             return;
         }
         self.see_device_failed();
-        if let Some(message) = &self.stuck {
-            self.reason = Reason::Stuck { message: message.clone() };
+        if let Some(halt) = self.trouble.halt() {
+            self.reason = halt;
             return;
         }
-        if let Some(message) = &self.refused {
-            self.reason = Reason::Refused { message: message.clone() };
-            return;
-        }
-        if self.paused {
+        if self.is_paused() {
             // The status must still show what is waiting.
-            if self.now < self.retry_at || !self.decide_look(orders) {
+            if self.now < self.trouble.retry_at || !self.decide_look(orders) {
                 self.reason = Reason::Paused;
             }
             return;
         }
-        if self.now < self.retry_at {
+        if self.now < self.trouble.retry_at {
             return; // the reason is set already
         }
         if self.decide_online(orders) || self.decide_look(orders) {
@@ -62,12 +65,11 @@ impl LiveHost {
 
     /// `off` needs no map.
     pub(super) fn look_is_useful(&self) -> bool {
-        self.is_asked() || self.wants_backlog || self.policy.governor().needs().commits
+        self.is_asked() || self.wishes.backlog || self.policy.governor().needs().commits
     }
 
     fn decide_slice(&mut self, orders: &mut Vec<Order>) {
-        if self.wake.is_some_and(|at| at <= self.now) {
-            self.wake = None;
+        if self.wishes.wake.take_if(|at| *at <= self.now).is_some() {
             self.tell(&PolicyEvent::Woken);
             if self.decide_look(orders) {
                 return;
@@ -80,10 +82,10 @@ impl LiveHost {
             self.reason = Reason::Asked;
             self.slice(orders);
             return;
-        } else if (self.wants || self.sweep || near) && self.whole_is_due(forced) {
+        } else if (self.wishes.slice || self.wishes.sweep || near) && self.is_due(forced) {
             if self.is_pressed() && !forced {
                 self.reason = Reason::Pressure {
-                    now_permille: self.sample.pressure_permille,
+                    now_permille: self.load.sample.pressure_permille,
                     max_permille: self.settings.pressure_max_permille,
                 };
             } else if self.now < self.pace.rest_until() {
@@ -111,7 +113,7 @@ impl LiveHost {
     /// Shortens the rest if nothing else uses the device, or if waiting space must not wait any longer.
     pub(super) fn shorten_rest(&mut self) {
         let Some(last) = self.pace.last() else { return };
-        if self.alone >= ALONE {
+        if self.load.alone >= ALONE {
             self.pace.rest_at_most(REST_ALONE);
         }
         if self.is_near_bound() {
@@ -124,60 +126,56 @@ impl LiveHost {
     }
 
     pub(super) fn is_pressed(&self) -> bool {
-        self.sample.pressure_permille >= self.settings.pressure_max_permille
+        self.load.sample.pressure_permille >= self.settings.pressure_max_permille
     }
 
     fn nothing_waits(&mut self) {
         self.end_asked(Asked::Done);
-        if std::mem::take(&mut self.sweep) {
+        if std::mem::take(&mut self.wishes.sweep) {
             self.tell(&PolicyEvent::Trimmed { units: 0 });
         }
-        if std::mem::take(&mut self.wants) {
+        if std::mem::take(&mut self.wishes.slice) {
             self.tell(&PolicyEvent::PassOver);
-            self.wants = false;
+            self.wishes.slice = false;
         }
     }
 
     /// Whether the kernel's online discard does the work and nothing else is sent.
     pub(super) fn is_left_to_kernel(&self) -> bool {
-        self.online && !self.is_asked() && !self.has_backlog_despite_online()
+        self.is_online() && !self.is_asked() && !self.has_backlog_despite_online()
     }
 
     /// Whether FITRIM must still trim, once, what was freed before the kernel's online discard was on.
     fn has_backlog_despite_online(&self) -> bool {
-        !self.facts.maps
+        self.knowledge.trims_despite_online()
             && self.wants_online() == Some(true)
-            && self.wants_backlog
+            && self.wishes.backlog
             && self.waiting().0 > 0
-            && self.whole_is_due(self.is_forced())
+            && self.is_due(self.is_forced())
     }
 
-    /// Whether a trim is due: without a map it covers the whole file system.
-    fn whole_is_due(&self, forced: bool) -> bool {
-        match &self.knowledge {
-            Knowledge::Map(_) => true,
-            Knowledge::Estimate(estimate) => self.sweep || estimate.is_due(self.now, forced),
-        }
+    /// Whether what waits may be trimmed now, as far as the kind of trim is concerned.
+    fn is_due(&self, forced: bool) -> bool {
+        self.wishes.sweep || self.knowledge.is_due(self.now, forced)
     }
 
     fn slice(&mut self, orders: &mut Vec<Order>) {
-        let any = self.is_asked() || self.sweep || self.is_near_bound();
-        let found = match &mut self.knowledge {
-            Knowledge::Map(space) => {
-                space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max(), any)
-            }
-            Knowledge::Estimate(estimate) if !estimate.is_walking() => return self.look_for_ranges(orders),
-            Knowledge::Estimate(estimate) => estimate.next_slice(self.facts.cut, self.pace.bytes_max()),
+        let limits = Limits {
+            bytes_max: self.pace.bytes_max(),
+            extents_max: self.pace.extents_max(),
+            any: self.all_is_wanted() || self.is_near_bound(),
         };
-        let Some((mut slice, covered)) = found else {
-            if self.look_further(orders) {
+        let moment = self.moment();
+        let (mut slice, covered) = match self.knowledge.next_slice(limits, &moment) {
+            Next::Trim(slice, covered) => (slice, covered),
+            Next::Look(look) => return self.look(look, orders),
+            Next::Nothing => {
+                self.reason = Reason::PartsOnly { waiting: self.waiting() };
                 return;
             }
-            self.reason = Reason::PartsOnly { waiting: self.waiting() };
-            return;
         };
-        self.touched = true;
-        if let Some(message) = &self.slice_failure {
+        self.load.touched = true;
+        if let Some(message) = &self.trouble.slice_failure {
             // The attempt may wait a long time for discards that hang: until it succeeds the trouble is not over.
             self.reason = Reason::Failed { message: message.clone(), again_in: SimDuration::ZERO };
         } else if self.is_forced() {

@@ -4,11 +4,18 @@
 //! covers the file system's address ranges slice by slice, at the pace of all slices. Where the free space lies in them
 //! is unknown; it is assumed to be spread evenly.
 
+use super::frees::Frees;
+use super::knowledge::{Knowledge, Limits, Look, Moment, Next, Pass, Seen, Settled};
 use super::space::{Cut, Slice};
 use super::spans::{bytes, intersect, subtract};
-use super::{WHOLE_EVERY, WHOLE_EVERY_FORCED, WHOLE_FIRST};
-use crate::units::{Bytes, SimTime, Span};
+use super::{Sample, Window};
+use crate::units::{Bytes, SimDuration, SimTime, Span};
 
+/// Shortest time between two trims of everything: as fstrim.timer, and every third day above the bound.
+const WHOLE_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
+const WHOLE_EVERY_FORCED: SimDuration = SimDuration::from_secs(3 * 86_400);
+/// Time from the start to the first one, when the machine has booted.
+const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
 /// Slices are cut at multiples of this.
 const ALIGN: u64 = 1 << 20;
 
@@ -24,12 +31,13 @@ struct Walk {
 }
 
 /// Sums from utilization.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Estimate {
-    pub(super) waiting: u64,
-    pub(super) left: u64,
+    cut: Cut,
+    waiting: u64,
+    left: u64,
     fresh: u64,
-    /// The result of the last [`Estimate::take_fresh`].
+    /// The result of the last [`Knowledge::take_fresh`].
     taken: u64,
     next: SimTime,
     next_forced: SimTime,
@@ -39,13 +47,23 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    pub(super) fn new(now: SimTime) -> Self {
+    pub(super) fn new(cut: Cut, now: SimTime) -> Self {
         let first = now + WHOLE_FIRST;
-        Self { next: first, next_forced: first, ..Self::default() }
+        Self {
+            cut,
+            waiting: 0,
+            left: 0,
+            fresh: 0,
+            taken: 0,
+            next: first,
+            next_forced: first,
+            walk: None,
+            has_walked: false,
+        }
     }
 
     /// Adds freed bytes; `free` bytes are free now.
-    pub(super) fn freed(&mut self, freed: u64, free: u64) {
+    fn freed(&mut self, freed: u64, free: u64) {
         self.waiting = self.waiting.saturating_add(freed).min(free.saturating_sub(self.left));
         self.left = self.left.min(free);
         self.fresh = self.fresh.saturating_add(freed).min(self.waiting);
@@ -55,83 +73,14 @@ impl Estimate {
     }
 
     /// Limits the untrimmed bytes to those free now.
-    pub(super) fn at_most(&mut self, free: u64) {
+    fn at_most(&mut self, free: u64) {
         self.waiting = self.waiting.min(free);
         self.left = self.left.min(free - self.waiting);
         self.fresh = self.fresh.min(self.waiting);
     }
 
-    /// Returns the bytes freed since the last call.
-    pub(super) fn take_fresh(&mut self) -> u64 {
-        self.taken = std::mem::take(&mut self.fresh);
-        self.taken
-    }
-
-    /// Leaves the bytes returned by that call untrimmed.
-    pub(super) fn drop_fresh(&mut self) {
-        let dropped = std::mem::take(&mut self.taken).min(self.waiting);
-        (self.waiting, self.left) = (self.waiting - dropped, self.left + dropped);
-    }
-
-    /// Makes all bytes left untrimmed waiting again.
-    pub(super) fn catch_up(&mut self) {
-        self.waiting += std::mem::take(&mut self.left);
-    }
-
-    /// Whether a walk is in progress or due.
-    pub(super) fn is_due(&self, now: SimTime, forced: bool) -> bool {
-        self.walk.is_some() || now >= if forced { self.next_forced } else { self.next }
-    }
-
-    /// When the next walk may start; `None` if one is in progress.
-    pub(super) fn next_walk(&self, forced: bool) -> Option<SimTime> {
-        self.walk.is_none().then_some(if forced { self.next_forced } else { self.next })
-    }
-
-    /// Whether a walk has been completed since the host started.
-    pub(super) fn has_walked(&self) -> bool {
-        self.has_walked
-    }
-
-    /// Whether a walk is in progress, so that its ranges are known.
-    pub(super) fn is_walking(&self) -> bool {
-        self.walk.is_some()
-    }
-
-    /// Starts a walk over these ranges, ascending and disjoint.
-    pub(super) fn begin_walk(&mut self, ranges: &[Span], now: SimTime) {
-        self.walk = Some(Walk { ahead: ranges.to_vec(), bytes: bytes(ranges), freed: 0 });
-        self.go_on(now);
-    }
-
-    /// Makes all free space waiting; the next walk starts from the beginning.
-    pub(super) fn ask_for_all(&mut self, free: u64) {
-        (self.waiting, self.left) = (free, 0);
-        self.walk = None;
-    }
-
-    /// Progress of the walk, in thousandths.
-    pub(super) fn walked_permille(&self) -> Option<u64> {
-        let walk = self.walk.as_ref()?;
-        let ahead = u128::from(bytes(&walk.ahead)) * 1000;
-        Some(1000 - ahead.div_ceil(u128::from(walk.bytes.max(1))).min(1000) as u64)
-    }
-
-    /// The next slice of at most `bytes_max` bytes of addresses, and the ranges it covers. With [`Cut::Nowhere`] it
-    /// consists of whole ranges, at least one.
-    pub(super) fn next_slice(&self, cut: Cut, bytes_max: Bytes) -> Option<(Slice, Vec<Span>)> {
-        let ahead = &self.walk.as_ref()?.ahead;
-        let next = *ahead.first()?;
-        let end = if cut == Cut::Nowhere {
-            let fits = |range: &&Span| range.end - next.start <= bytes_max.0;
-            ahead.iter().take_while(fits).last().unwrap_or(&next).end
-        } else {
-            let most = next.start.saturating_add(bytes_max.0) / ALIGN * ALIGN;
-            most.max((next.start + 1).next_multiple_of(ALIGN)).min(next.end)
-        };
-        let range = Span { start: next.start, end };
-        let (waiting, _) = self.share(Bytes(bytes(&intersect(ahead, &[range]))));
-        Some((Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0, lanes: 1 }, vec![range]))
+    fn earliest_walk(&self, forced: bool) -> SimTime {
+        if forced { self.next_forced } else { self.next }
     }
 
     /// Expected waiting and left bytes in this many bytes of addresses.
@@ -143,21 +92,13 @@ impl Estimate {
     }
 
     /// Accounts for a completed slice. Returns whether the walk is over.
-    pub(super) fn done(&mut self, covered: &[Span], now: SimTime) -> bool {
+    fn done(&mut self, covered: &[Span], now: SimTime) -> bool {
         let of_walk = self.walk.as_ref().map_or(0, |walk| bytes(&intersect(&walk.ahead, covered)));
         let (waiting, left) = self.share(Bytes(of_walk));
         let Some(walk) = &mut self.walk else { return false };
         walk.ahead = subtract(&walk.ahead, covered);
         (self.waiting, self.left) = (self.waiting - waiting, self.left - left);
         self.go_on(now)
-    }
-
-    /// Skips this part of the walk.
-    pub(super) fn pass_over(&mut self, covered: &[Span], now: SimTime) {
-        if let Some(walk) = &mut self.walk {
-            walk.ahead = subtract(&walk.ahead, covered);
-        }
-        self.go_on(now);
     }
 
     /// Ends the walk if nothing is ahead of it. Space freed meanwhile may lie behind it and waits for the next one.
@@ -168,5 +109,127 @@ impl Estimate {
         (self.waiting, self.left) = (walk.freed.min(self.waiting), 0);
         (self.next, self.next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
         true
+    }
+}
+
+impl Knowledge for Estimate {
+    fn waiting(&self) -> Bytes {
+        Bytes(self.waiting)
+    }
+
+    fn waiting_extents(&self) -> u64 {
+        u64::from(self.waiting > 0)
+    }
+
+    fn left(&self) -> Bytes {
+        Bytes(self.left)
+    }
+
+    fn is_unknown(&self, sample: &Sample) -> bool {
+        // The kernel may have told the device of an unknown part of it before the host started.
+        sample.online && !self.has_walked && self.waiting == 0 && self.left == 0
+    }
+
+    fn sampled(&mut self, before: Option<&Sample>, sample: &Sample, _: u64) -> Bytes {
+        let free = sample.free().0;
+        let Some(before) = before else {
+            self.at_most(free);
+            if !sample.online {
+                self.left = free;
+            }
+            return Bytes(0);
+        };
+        let freed = if before.online { 0 } else { before.used.0.saturating_sub(sample.used.0) };
+        if !before.online {
+            self.freed(freed, free);
+        }
+        self.at_most(free);
+        Bytes(freed)
+    }
+
+    fn take_fresh(&mut self) -> Bytes {
+        self.taken = std::mem::take(&mut self.fresh);
+        Bytes(self.taken)
+    }
+
+    fn drop_fresh(&mut self) {
+        let dropped = std::mem::take(&mut self.taken).min(self.waiting);
+        (self.waiting, self.left) = (self.waiting - dropped, self.left + dropped);
+    }
+
+    fn catch_up(&mut self) {
+        self.waiting += std::mem::take(&mut self.left);
+    }
+
+    fn ask_for_all(&mut self, sample: &Sample) {
+        // Nothing is known of space that was free before the daemon started or before online discard was on. The next
+        // walk starts from the beginning.
+        (self.waiting, self.left) = (sample.free().0, 0);
+        self.walk = None;
+    }
+
+    fn learn(&mut self, _: bool, ranges: Window<'_>, moment: &Moment, _: &mut Frees) -> Option<Seen> {
+        self.walk = Some(Walk { ahead: ranges.free.to_vec(), bytes: bytes(ranges.free), freed: 0 });
+        self.go_on(moment.now);
+        None
+    }
+
+    fn is_due(&self, now: SimTime, forced: bool) -> bool {
+        self.walk.is_some() || now >= self.earliest_walk(forced)
+    }
+
+    fn next_walk(&self, forced: bool) -> Option<SimTime> {
+        self.walk.is_none().then_some(self.earliest_walk(forced))
+    }
+
+    fn trims_despite_online(&self) -> bool {
+        true
+    }
+
+    /// A slice is at most `bytes_max` bytes of addresses. With [`Cut::Nowhere`] it consists of whole ranges, at least
+    /// one.
+    fn next_slice(&mut self, Limits { bytes_max, .. }: Limits, _: &Moment) -> Next {
+        let Some(walk) = &self.walk else { return Next::Look(Look::Everything) };
+        let ahead = &walk.ahead;
+        let Some(&next) = ahead.first() else { return Next::Nothing };
+        let end = if self.cut == Cut::Nowhere {
+            let fits = |range: &&Span| range.end - next.start <= bytes_max.0;
+            ahead.iter().take_while(fits).last().unwrap_or(&next).end
+        } else {
+            let most = next.start.saturating_add(bytes_max.0) / ALIGN * ALIGN;
+            most.max((next.start + 1).next_multiple_of(ALIGN)).min(next.end)
+        };
+        let range = Span { start: next.start, end };
+        let (waiting, _) = self.share(Bytes(bytes(&intersect(ahead, &[range]))));
+        let slice = Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0, lanes: 1 };
+        Next::Trim(slice, vec![range])
+    }
+
+    fn settle(&mut self, _: &Slice, covered: &[Span], _: Option<Bytes>, now: SimTime) -> Settled {
+        let pass = if self.done(covered, now) { Pass::WalkOver } else { Pass::Underway };
+        // Slices are cut by addresses.
+        Settled { is_sure: true, paced: Bytes(bytes(covered)), pass }
+    }
+
+    /// Skips what fails in the smallest slice.
+    fn slice_failed(&mut self, covered: &[Span], was_least: bool, now: SimTime) {
+        if was_least {
+            if let Some(walk) = &mut self.walk {
+                walk.ahead = subtract(&walk.ahead, covered);
+            }
+            self.go_on(now);
+        }
+    }
+
+    fn progress_permille(&self) -> Option<u64> {
+        let walk = self.walk.as_ref()?;
+        let ahead = u128::from(bytes(&walk.ahead)) * 1000;
+        Some(1000 - ahead.div_ceil(u128::from(walk.bytes.max(1))).min(1000) as u64)
+    }
+
+    fn progress_words(&self, at: &str) -> String {
+        format!(
+            "The file system has no map, so all its addresses are trimmed slice by slice: {at} of them so far."
+        )
     }
 }

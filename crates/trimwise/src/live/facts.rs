@@ -67,6 +67,13 @@ pub struct Sample {
     pub online: bool,
 }
 
+impl Sample {
+    /// Bytes free.
+    pub(super) fn free(&self) -> Bytes {
+        Bytes(self.total.0.saturating_sub(self.used.0))
+    }
+}
+
 /// An order for the daemon. At most one is in progress at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {

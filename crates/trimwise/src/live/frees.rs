@@ -11,9 +11,9 @@
 //! Lost reports leave a gap: until the next map, utilization says how much may have been freed unseen, as it does where
 //! frees are not reported.
 
+use super::LiveHost;
 use super::space::SPANS_MAX;
 use super::spans::{bytes, intersect, keep_longest, subtract, union};
-use super::{Knowledge, LiveHost};
 use crate::units::{Bytes, Span};
 
 /// Maps for which a gap lasts. Utilization comes each second, a map whenever it is ready: the next one may have been
@@ -96,8 +96,8 @@ impl LiveHost {
         let spans = union(&spans, &[]);
         let bytes: u64 = spans.iter().map(|span| span.bytes().0).sum();
         self.totals.told_freed_bytes += bytes;
-        let Knowledge::Map(space) = &mut self.knowledge else { return };
-        self.totals.reused_bytes += space.freed(&spans).0;
+        let Some(reused) = self.knowledge.reported(&spans) else { return };
+        self.totals.reused_bytes += reused.0;
         self.frees.announce(&spans);
         self.frees.since_sample = self.frees.since_sample.saturating_add(bytes);
     }
@@ -107,6 +107,6 @@ impl LiveHost {
     pub fn frees_lost(&mut self, frees: u64) {
         self.totals.frees_lost = self.totals.frees_lost.saturating_add(frees);
         self.frees.gap = GAP;
-        self.changed_since_look = u64::MAX;
+        self.knowledge.reports_lost();
     }
 }

@@ -6,9 +6,17 @@
 //! freshly freed in the next round. So that round does not start before as much was freed as this one has forgotten, or
 //! a week has passed: at most twice the freed space is sent.
 
+use super::knowledge::{Look, Moment};
+use super::maps::Maps;
 use super::space::WHOLE;
-use super::{Busy, Knowledge, LOOK_CHANGED, LOOK_STALE, LiveHost, Order, Reason};
-use crate::units::Span;
+use super::{Busy, LiveHost, Order, Reason};
+use crate::units::{Bytes, SimDuration, Span};
+
+/// Change in used space worth a map, or a thousandth of the file system if that is more. Allocations count too: space
+/// that is allocated and then freed is no longer trimmed.
+const LOOK_CHANGED: Bytes = Bytes::mib(64);
+/// Age after which a smaller change is worth a map.
+const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
 
 /// State of the round.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +43,16 @@ impl Round {
         self.window == WHOLE
     }
 
+    /// The map that shows the last one again: all of it, or the current window.
+    pub(super) fn again(&self) -> Look {
+        if self.is_whole() || self.is_over { Look::Everything } else { Look::From(self.window.start) }
+    }
+
+    /// The next window.
+    pub(super) fn further(&self) -> Look {
+        Look::From(self.window.end)
+    }
+
     /// Notes that a map of this window was read.
     pub(super) fn looked(&mut self, window: Span) {
         self.window = window;
@@ -48,95 +66,55 @@ impl Round {
     }
 }
 
-/// What the next map should show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    /// Everything, or as much of it as fits: starts a round.
-    Everything,
-    /// The part from this address on.
-    From(u64),
-}
-
-impl LiveHost {
-    pub(super) fn decide_look(&mut self, orders: &mut Vec<Order>) -> bool {
-        if !self.facts.maps || !self.look_is_useful() {
-            return false;
-        }
-        // A request to trim everything does not wait between two windows.
-        let at_once = (self.is_asked() || self.sweep) && !self.round.is_over;
-        if self.online && self.looked_at.is_some() && !self.look_wanted && !at_once {
-            return false;
-        }
-        if self.unsure.is_some() && !self.look_wanted {
-            return self.look_again(orders);
-        }
-        let look = if self.look_wanted { Some(Look::Everything) } else { self.due_look() };
-        match look {
-            Some(look) if self.look_wanted || at_once || self.now >= self.look_not_before => {
-                self.look(look, orders)
-            }
-            _ => false,
-        }
-    }
-
-    /// The map that is due now, if any.
-    fn due_look(&self) -> Option<Look> {
-        let Knowledge::Map(space) = &self.knowledge else { return None };
-        let stale = self.looked_at.is_none_or(|at| self.now.since(at) >= LOOK_STALE);
-        let worth = LOOK_CHANGED.0.max(self.sample.total.0 / 1024);
-        let is_changed = self.changed_since_look.saturating_add(self.unexplained) >= worth;
-        let (freed, forgotten) = (self.freed_since_look, space.forgotten().0);
+impl Maps {
+    /// The map that is due now, if any: a new round, or the next window of this one.
+    pub(super) fn next_look(&self, moment: &Moment) -> Option<Look> {
+        let Moment { now, sample, .. } = *moment;
+        let stale = self.looks.at.is_none_or(|at| now.since(at) >= LOOK_STALE);
+        let worth = LOOK_CHANGED.0.max(sample.total.0 / 1024);
+        let unexplained = self.unseen.unexplained;
+        let is_changed = self.looks.changed.saturating_add(unexplained) >= worth;
+        let (freed, forgotten) = (self.looks.freed, self.space.forgotten().0);
+        let forgets = now >= self.unseen.forget_at;
         if self.round.is_whole() {
-            let more = space.is_cut_short() && space.waiting().0 == 0;
+            let more = self.space.is_cut_short() && self.space.waiting().0 == 0;
             // Space forgotten because there is less room than before would look freshly freed.
             let enough = freed >= forgotten;
-            let any = freed.saturating_add(self.unexplained) > 0;
-            return (more || self.now >= self.forget_at || (enough && (is_changed || (any && stale))))
+            let any = freed.saturating_add(unexplained) > 0;
+            return (more || forgets || (enough && (is_changed || (any && stale))))
                 .then_some(Look::Everything);
         }
-        match space.first_waiting() {
+        match self.space.first_waiting() {
             // The map was cut short: read the same window again.
-            None if space.is_cut_short() => Some(Look::From(self.round.window.start)),
-            None if !self.round.is_over => Some(Look::From(self.round.window.end)),
+            None if self.space.is_cut_short() => Some(Look::From(self.round.window.start)),
+            None if !self.round.is_over => Some(self.round.further()),
             // Space that has been waiting for long may be in use again. Do not go further, or the round would never end
             // where something is freed all the time.
             Some(first) if !self.round.is_over => (stale && is_changed).then_some(Look::From(first)),
             _ => {
-                let due = self.now >= self.forget_at
-                    || (freed >= forgotten && (is_changed || (freed > 0 && stale)));
+                let due = forgets || (freed >= forgotten && (is_changed || (freed > 0 && stale)));
                 due.then_some(Look::Everything)
             }
         }
     }
+}
 
-    /// Reads the next window, since what is waiting in this one cannot be sent.
-    pub(super) fn look_further(&mut self, orders: &mut Vec<Order>) -> bool {
-        !self.round.is_over
-            && self.now >= self.look_not_before
-            && self.look(Look::From(self.round.window.end), orders)
+impl LiveHost {
+    /// Orders the map that is due, if any. Returns whether there was one.
+    pub(super) fn decide_look(&mut self, orders: &mut Vec<Order>) -> bool {
+        let due = self.knowledge.look_due(&self.moment()).filter(|_| self.look_is_useful());
+        due.map(|look| self.look(look, orders)).is_some()
     }
 
-    /// Asks for the ranges to walk over, where there are no maps.
-    pub(super) fn look_for_ranges(&mut self, orders: &mut Vec<Order>) {
-        self.look(Look::Everything, orders);
-    }
-
-    /// Reads the map again: all of it, or the current window.
-    pub(super) fn look_again(&mut self, orders: &mut Vec<Order>) -> bool {
-        let over = self.round.is_whole() || self.round.is_over;
-        self.look(if over { Look::Everything } else { Look::From(self.round.window.start) }, orders)
-    }
-
-    fn look(&mut self, look: Look, orders: &mut Vec<Order>) -> bool {
+    /// Orders a map.
+    pub(super) fn look(&mut self, look: Look, orders: &mut Vec<Order>) {
         let (begins, from) = match look {
             Look::Everything => (true, 0),
             Look::From(at) => (false, at),
         };
-        self.busy = Some(Busy::Looking { begins });
+        self.busy = Some(Busy::Looking { begins, begun: self.now });
         self.reason = Reason::Looking;
-        self.look_begun = self.now;
         self.frees.look_begins();
         orders.push(Order::Look { from });
-        true
     }
 }

@@ -216,6 +216,11 @@ impl FreeSpace {
         Learned { freed: Bytes(freed), reused: Bytes(reused) }
     }
 
+    /// Number of spans of each kind to keep.
+    pub(crate) fn spans_max(&self) -> usize {
+        self.spans_max
+    }
+
     /// Changes the number of spans of each kind to keep.
     pub fn keep_at_most(&mut self, spans_max: usize) {
         self.spans_max = spans_max;

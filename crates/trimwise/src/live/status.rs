@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Asked, Knowledge, LiveHost, Reason};
+use super::{Asked, LiveHost, Reason};
 use crate::policy::Explanation;
 use crate::units::{Bytes, SimDuration};
 
@@ -119,18 +119,18 @@ impl LiveHost {
         let why = self.reason.to_string();
         Status {
             policy: self.policy.to_string(),
-            used_bytes: self.sample.used,
-            total_bytes: self.sample.total,
+            used_bytes: self.load.sample.used,
+            total_bytes: self.load.sample.total,
             trend: self.trend_word(),
             waiting_bytes: self.waiting(),
             left_bytes: self.left(),
             bound_bytes: self.bound(),
-            mapped: self.is_mapped(),
-            round_permille: self.round_permille(),
+            mapped: self.knowledge.is_mapped(),
+            round_permille: self.knowledge.progress_permille(),
             frees_seen: self.are_frees_watched(),
-            online: self.online,
-            paused: self.paused,
-            asked: self.asked,
+            online: self.is_online(),
+            paused: self.is_paused(),
+            asked: self.user.asked,
             why,
             change: self.reason.change(),
             next: self.next_words(),
@@ -155,7 +155,7 @@ impl LiveHost {
         sentences.push(format!("What would change that: {}", self.reason.change()));
         let Explanation { state, change } = self.governor.explain(&self.view());
         // The policy's explanation does not apply if the kernel discards regardless of it.
-        let is_overruled = self.online && self.wants_online() != Some(true);
+        let is_overruled = self.is_online() && self.wants_online() != Some(true);
         if !matches!(self.reason, Reason::Policy { .. }) && !state.is_empty() && !is_overruled {
             sentences.push(format!("The policy itself: {state} What would change that: {change}"));
         }
@@ -163,7 +163,7 @@ impl LiveHost {
         sentences.extend(self.toggle_words());
         if !self.is_left_to_kernel() {
             sentences.extend(self.round_words());
-            sentences.extend(self.is_mapped().then(|| self.frees_words()));
+            sentences.extend(self.knowledge.is_mapped().then(|| self.frees_words()));
         }
         sentences.extend(self.slice_words());
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
@@ -192,21 +192,10 @@ impl LiveHost {
         })
     }
 
-    fn round_permille(&self) -> Option<u64> {
-        match &self.knowledge {
-            Knowledge::Map(_) => self.round.permille(self.facts.total.0),
-            Knowledge::Estimate(estimate) => estimate.walked_permille(),
-        }
-    }
-
     fn untrimmed_words(&self) -> String {
         let (waiting, left) = (self.waiting(), self.left());
         let untrimmed = Bytes(waiting.0.saturating_add(left.0));
-        let is_unknown = match &self.knowledge {
-            Knowledge::Map(_) => !self.is_mapped(),
-            // The kernel may have told the device of an unknown part of it before the host started.
-            Knowledge::Estimate(estimate) => self.online && !estimate.has_walked() && untrimmed.0 == 0,
-        };
+        let is_unknown = self.knowledge.is_unknown(&self.load.sample);
         let once = "run `trimwise trim --now` to trim all free space once";
         match (is_unknown, self.is_left_to_kernel()) {
             (true, true) => {
@@ -221,7 +210,7 @@ impl LiveHost {
                  alone; {once}."
             ),
             (false, false) => {
-                let basis = if self.is_mapped() {
+                let basis = if self.knowledge.is_mapped() {
                     "from the file system's own map"
                 } else {
                     "estimated from utilization"
@@ -237,26 +226,8 @@ impl LiveHost {
     }
 
     fn round_words(&self) -> Option<String> {
-        let permille = self.round_permille()?;
-        let at = format!("{}.{} %", permille / 10, permille % 10);
-        Some(match &self.knowledge {
-            Knowledge::Estimate(_) => format!(
-                "The file system has no map, so all its addresses are trimmed slice by slice: {at} of them so far."
-            ),
-            Knowledge::Map(_) if !self.round.is_over => format!(
-                "The file system has more free extents than the {} that are kept, so they are processed in a round, \
-                 now at {at} of the addresses; space waiting beyond that is not counted.",
-                self.facts.spans_max
-            ),
-            Knowledge::Map(space) => format!(
-                "The file system has more free extents than the {} that are kept, so they are processed in rounds. \
-                 The last one is over; the next starts when {} are freed, as much as was forgotten ({} so far), or \
-                 within a week.",
-                self.facts.spans_max,
-                space.forgotten(),
-                Bytes(self.freed_since_look)
-            ),
-        })
+        let permille = self.knowledge.progress_permille()?;
+        Some(self.knowledge.progress_words(&format!("{}.{} %", permille / 10, permille % 10)))
     }
 
     fn frees_words(&self) -> String {
@@ -274,15 +245,12 @@ impl LiveHost {
     }
 
     fn next_words(&self) -> String {
-        let walk = match &self.knowledge {
-            // A request to trim everything does not wait for a walk to be due.
-            Knowledge::Estimate(estimate) if self.waiting().0 > 0 && !self.is_asked() && !self.sweep => {
-                estimate.next_walk(self.is_forced())
-            }
-            _ => None,
-        };
+        // A request to trim everything does not wait for a walk to be due.
+        let walk = (self.waiting().0 > 0 && !self.all_is_wanted())
+            .then(|| self.knowledge.next_walk(self.is_forced()))
+            .flatten();
         match &self.reason {
-            Reason::Online { fixed } if *fixed || !self.wants_backlog || walk.is_none() => {
+            Reason::Online { fixed } if *fixed || !self.wishes.backlog || walk.is_none() => {
                 "nothing; the kernel does it.".to_owned()
             }
             Reason::Paused => "nothing but reading maps of free space.".to_owned(),
@@ -295,7 +263,9 @@ impl LiveHost {
                 let most = self.waiting().min(self.pace.bytes_max());
                 format!("a slice of up to {most}, as soon as none of the above prevents it.")
             }
-            _ if self.is_mapped() => "reading the map of free space, once enough was freed.".to_owned(),
+            _ if self.knowledge.is_mapped() => {
+                "reading the map of free space, once enough was freed.".to_owned()
+            }
             _ => "a trim, once enough was freed.".to_owned(),
         }
     }

@@ -3,9 +3,10 @@
 //! A failed remount affects nothing else: it is retried at growing intervals, or never, and maps and slices continue as
 //! where online discard cannot be changed.
 
-use super::{Busy, Failed, LiveHost, Order, Reason, again_in};
+use super::trouble::{RETRY_INTERRUPTED, again_in};
+use super::{Busy, Failed, LiveHost, Order, Reason};
 use crate::policy::LiveUse;
-use crate::units::{SimDuration, SimTime};
+use crate::units::SimTime;
 
 /// Results of the last attempts to turn it on or off.
 #[derive(Clone, Debug, Default)]
@@ -21,21 +22,19 @@ impl LiveHost {
     /// Whether the policy wants the kernel's online discard; `None` if it does not matter.
     pub(super) fn wants_online(&self) -> Option<bool> {
         match self.policy.live() {
-            LiveUse::Kernel => self.online_wanted,
+            LiveUse::Kernel => self.wishes.online,
             live => Some(self.facts.online_is_good && live == LiveUse::Bounded),
         }
     }
 
     pub(super) fn decide_online(&mut self, orders: &mut Vec<Order>) -> bool {
-        let Some(on) = self.wants_online().filter(|&on| on != self.online) else { return false };
+        let Some(on) = self.wants_online().filter(|&on| on != self.is_online()) else { return false };
         if !self.facts.toggles || !self.settings.may_toggle || self.now < self.toggling.retry_at {
             return false;
         }
-        if self.facts.maps && self.look_is_useful() && (self.freed_since_look > 0 || self.looked_at.is_none())
-        {
-            // The device was told of everything freed until now, or of nothing; a map after the change could not tell
-            // the two apart.
-            return self.look_again(orders);
+        if let Some(look) = self.knowledge.look_before_toggle().filter(|_| self.look_is_useful()) {
+            self.look(look, orders);
+            return true;
         }
         self.busy = Some(Busy::Toggling);
         self.reason = Reason::Toggling { on };
@@ -49,13 +48,12 @@ impl LiveHost {
         self.busy = None;
         match result {
             Ok(on) => {
-                self.online = on;
-                self.sample.online = on;
-                self.told = self.told && on;
+                self.load.sample.online = on;
+                self.knowledge.toggled(on);
                 self.toggling = Toggling::default();
             }
             Err(Failed::Never(message)) => self.leave_option(message),
-            Err(Failed::Interrupted) => self.toggling.retry_at = now + SimDuration::from_secs(1),
+            Err(Failed::Interrupted) => self.toggling.retry_at = now + RETRY_INTERRUPTED,
             Err(Failed::Again(message) | Failed::Device(message)) => {
                 let Toggling { failures, retry_at, problem } = &mut self.toggling;
                 *retry_at = now + again_in(*failures);

@@ -8,11 +8,11 @@
 //! Background TRIMs have no sleeping worker: a worker is a slot for one command in flight. The governor, told of each
 //! acknowledgement, decides whether to fill the slot again.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 
 use super::{
-    Acknowledged, Availability, Decision, DiscardGeneration, Governor, PendingSet, PolicyEvent, Shape,
-    TrimToken, View,
+    Acknowledged, Availability, Decision, DiscardGeneration, Governor, Ledger, PendingSet, PolicyEvent,
+    Shape, TrimToken, View,
 };
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
@@ -28,12 +28,12 @@ const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 ///
 /// - It calls [`HostedPolicy::committed`] once the transaction that freed the blocks is durable, and allocates none of
 ///   them before [`PolicyHost::release`].
-/// - Before it uses blocks that it has allocated, it withdraws them from the pending set ([`PendingSet::withdraw`]).
+/// - Before it uses blocks that it has allocated, it withdraws them ([`HostedPolicy::withdraw`]).
 /// - It allocates nothing between [`PolicyHost::withhold`] and [`PolicyHost::release`].
 /// - In [`PolicyHost::start_trim_free`] it trims only what is allocatable, and allocates none of it meanwhile.
 ///
 /// A method that acts later (`send`, `start_trim_free`) returns at once. None may call back into the [`HostedPolicy`]
-/// before it returns, except to read the pending set. `tests/quick/policy_host.rs` is a complete host in a hundred
+/// before it returns, except to read what is pending. `tests/quick/policy_host.rs` is a complete host in a hundred
 /// lines.
 pub trait PolicyHost {
     /// The present: time, utilization and other load on the device. The interpreter fills in the rest.
@@ -45,7 +45,7 @@ pub trait PolicyHost {
     /// Sends one TRIM command, and calls [`HostedPolicy::acknowledged`] when the device has acknowledged it.
     fn send(&self, command: TrimCommand);
     /// Trims the allocatable extents of at least `units_min` in `range`, as FITRIM does. Notes each with
-    /// [`PendingSet::issued_in_batch`], and tells the policy of [`PolicyEvent::Trimmed`] at the end.
+    /// [`HostedPolicy::issued_in_batch`], and tells the policy of [`PolicyEvent::Trimmed`] at the end.
     fn start_trim_free(&self, range: UnitRange, units_min: u64);
     /// Tells the device about an extent at no cost; only a model can.
     fn reveal(&self, range: UnitRange);
@@ -126,9 +126,67 @@ impl HostedPolicy {
         self.availability
     }
 
-    /// What may be trimmed.
-    pub fn pending(&self) -> RefMut<'_, PendingSet> {
-        self.pending.borrow_mut()
+    /// Notes that these blocks are in use from now on: they may not be trimmed, and are not untrimmed any more.
+    #[inline]
+    pub fn withdraw(&self, range: UnitRange) {
+        let mut pending = self.pending.borrow_mut();
+        if pending.units() > 0 || pending.untrimmed_units() > 0 {
+            pending.withdraw(range);
+        }
+    }
+
+    /// Finds `want` units in one pending extent, at `goal` or behind it; `None` if none of the next extents is long
+    /// enough.
+    pub fn fit(&self, goal: Lpn, want: u64) -> Option<UnitRange> {
+        self.pending.borrow().fit(goal, want)
+    }
+
+    /// Notes that a batch TRIM of free space covers `range`: it is neither pending nor untrimmed any more.
+    pub fn issued_in_batch(&self, range: UnitRange) {
+        self.pending.borrow_mut().issued_in_batch(range);
+    }
+
+    /// Notes a freed extent that the device was told of at once, past the governor.
+    pub(crate) fn passed_on(&self, range: UnitRange) {
+        self.pending.borrow_mut().passed_on(range);
+    }
+
+    /// Notes an extent that was free before accounting began as untrimmed, since what the device holds there is
+    /// unknown.
+    pub(crate) fn suspect(&self, range: UnitRange) {
+        self.pending.borrow_mut().suspect(range);
+    }
+
+    /// Where all freed blocks went so far.
+    pub fn ledger(&self) -> Ledger {
+        self.pending.borrow().ledger()
+    }
+
+    /// All pending extents, in order.
+    pub(crate) fn pending_extents(&self) -> Vec<UnitRange> {
+        self.pending.borrow().iter().collect()
+    }
+
+    /// The first pending extent from `from` on with at least `units_min` units.
+    pub(crate) fn next_pending(&self, from: Lpn, units_min: u64) -> Option<UnitRange> {
+        self.pending.borrow().next(from, units_min)
+    }
+
+    /// Units that were dropped and not allocated since.
+    pub(crate) fn untrimmed_units(&self) -> u64 {
+        self.pending.borrow().untrimmed_units()
+    }
+
+    /// Units that the device was not told of: pending and untrimmed ones.
+    pub(crate) fn untold_units(&self) -> u64 {
+        let pending = self.pending.borrow();
+        pending.units() + pending.untrimmed_units()
+    }
+
+    /// The extents of these units.
+    pub(crate) fn untold_extents(&self) -> Vec<UnitRange> {
+        let pending = self.pending.borrow();
+        pending.iter().chain(pending.untrimmed()).collect()
     }
 
     /// When the governor wants to be woken.
@@ -151,7 +209,7 @@ impl HostedPolicy {
     /// the commit must wait for.
     pub fn committed(&self, host: &dyn PolicyHost, freed: &[UnitRange]) -> InCommit {
         for &range in freed {
-            self.pending().insert(range);
+            self.pending.borrow_mut().insert(range);
             if self.availability != Availability::AfterIssue {
                 host.release(range, false);
             }
@@ -192,7 +250,7 @@ impl HostedPolicy {
 
     /// Takes the next pending extent of a shape from `from` on. Its blocks are withheld until the token is settled.
     pub fn take(&self, host: &dyn PolicyHost, from: Lpn, shape: Shape) -> Option<TrimToken> {
-        let token = self.pending().take(from, shape.units_min, shape.units_max)?;
+        let token = self.pending.borrow_mut().take(from, shape.units_min, shape.units_max)?;
         if self.availability != Availability::AfterIssue {
             host.withhold(token.range());
         }
@@ -202,7 +260,7 @@ impl HostedPolicy {
     /// Settles a token whose TRIM the device has acknowledged: its blocks may be allocated.
     pub fn settle(&self, host: &dyn PolicyHost, token: TrimToken) {
         let range = token.range();
-        self.pending().settle(token);
+        self.pending.borrow_mut().settle(token);
         host.release(range, true);
         host.pending_changed();
     }
@@ -215,7 +273,7 @@ impl HostedPolicy {
     fn decisions_on(&self, host: &dyn PolicyHost, event: &PolicyEvent) -> Vec<Decision> {
         let mut view = host.view();
         {
-            let pending = self.pending();
+            let pending = self.pending.borrow();
             view.pending_units = pending.units();
             view.pending_extents = pending.extents();
             view.untrimmed_units = pending.untrimmed_units();
@@ -258,7 +316,7 @@ impl HostedPolicy {
             command.tokens.push(token);
         }
         let is_over = command.tokens.is_empty();
-        if is_over || self.pending().units() == 0 {
+        if is_over || self.pending.borrow().units() == 0 {
             self.cursor.set(Lpn(0));
         }
         if !is_over {
@@ -274,7 +332,7 @@ impl HostedPolicy {
 
     /// Drops the pending part of `range`; blocks that waited for their TRIM become allocatable.
     fn drop_range(&self, host: &dyn PolicyHost, range: UnitRange) {
-        let parts = self.pending().drop_range(range);
+        let parts = self.pending.borrow_mut().drop_range(range);
         if self.availability == Availability::AfterIssue {
             parts.into_iter().for_each(|part| host.release(part, false));
         }
@@ -282,8 +340,8 @@ impl HostedPolicy {
     }
 
     /// Makes all untrimmed extents pending.
-    fn catch_up(&self, host: &dyn PolicyHost) {
-        let extents = self.pending().catch_up();
+    pub(crate) fn catch_up(&self, host: &dyn PolicyHost) {
+        let extents = self.pending.borrow_mut().catch_up();
         if self.availability == Availability::AfterIssue {
             extents.into_iter().for_each(|range| host.withhold(range));
         }

@@ -381,7 +381,10 @@ impl SsdConfig {
 
     /// Whether it matters to the drive what bytes it stores.
     pub const fn looks_at_content(&self) -> bool {
-        matches!(self.mapping, MappingConfig::Compressing(_))
+        match self.mapping {
+            MappingConfig::Page { .. } | MappingConfig::Block(_) => false,
+            MappingConfig::Compressing(_) => true,
+        }
     }
 
     /// Bytes of the flash that the FTL may use, over-provisioning included.

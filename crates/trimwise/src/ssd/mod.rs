@@ -148,11 +148,11 @@ impl Ssd {
         Ok(Self {
             end: Lpn(geometry.logical_units.into()),
             mapping: match &config.mapping {
+                MappingConfig::Page { map_cache: _ } => Box::new(PageMapped::new(config, geometry, seed)),
                 MappingConfig::Block(block) => Box::new(BlockMapped::new(config, block, geometry)),
                 MappingConfig::Compressing(mapping) => {
                     Box::new(Compressing::new(config, mapping, geometry, seed))
                 }
-                _ => Box::new(PageMapped::new(config, geometry, seed)),
             },
             link_in: Calendar::default(),
             link_out: Calendar::default(),
@@ -188,11 +188,6 @@ impl Ssd {
     /// What the device was made from.
     pub fn config(&self) -> &SsdConfig {
         &self.config
-    }
-
-    /// Whether TRIM is a queued command. If not, a caller that keeps a queue must drain it first.
-    pub(crate) fn trim_is_queued(&self) -> bool {
-        self.config.trim.is_queued()
     }
 
     /// Whether a range lies on the device.
@@ -359,7 +354,7 @@ impl Ssd {
         debug_assert_eq!(self.check_trim(ranges), Ok(()));
         debug_assert!(self.config.trim.is_supported(), "a device without TRIM is sent none");
         let mut start = self.begin(now);
-        let exclusive = !self.trim_is_queued();
+        let exclusive = !self.config.trim.is_queued();
         if exclusive {
             start = start.max(self.all_done_at);
         }

@@ -252,7 +252,7 @@ fn a_trim_costs_command_ranges_and_units() {
 fn a_non_queued_trim_has_the_device_to_itself() {
     let cost = (100 + 10 + 1) * US;
     let mut ssd = device(|_| ());
-    assert!(!ssd.trim_is_queued());
+    assert!(!ssd.config().trim.is_queued());
     ssd.write(SimTime::ZERO, units(0, 4));
     let read = ssd.read(LATER, units(0, 1));
     let trim = ssd.trim(LATER, &[units(1, 1)]);
@@ -269,7 +269,7 @@ fn a_queued_trim_does_not_wait_for_a_read_in_progress() {
         c.trim.kind = TrimKind::Nvme;
         c.link.kind = LinkKind::Nvme;
     });
-    assert!(ssd.trim_is_queued());
+    assert!(ssd.config().trim.is_queued());
     ssd.write(SimTime::ZERO, units(0, 4));
     let read = ssd.read(LATER, units(0, 1));
     let trim = ssd.trim(LATER, &[units(1, 1)]);

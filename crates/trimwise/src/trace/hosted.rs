@@ -119,10 +119,10 @@ impl<'p> Hosted<'p> {
         port: &'p mut Port,
         now: SimTime,
     ) -> Self {
-        let (trim, link) = (&port.drive().ssd().config().trim, &port.drive().ssd().config().link);
+        let trim = &port.drive().ssd().config().trim;
         let traits = HostTraits {
             kernel,
-            trim_depth: if trim.is_queued() { link.queue_depth } else { 1 },
+            trim_depth: port.admission().trim_depth(),
             ranges_max: trim.max_ranges,
             range_units_max: trim.max_units_per_range.into(),
             total_units: port.drive().ssd().capacity_units(),
@@ -160,24 +160,20 @@ impl<'p> Hosted<'p> {
 
     /// Where freed units went.
     pub fn ledger(&self) -> Ledger {
-        self.policy.pending().ledger()
+        self.policy.ledger()
     }
 
     /// Units that are free in the file system and hold data in the device.
     pub fn stale_units(&mut self) -> u64 {
-        let pending = self.policy.pending();
         let ssd = self.host.port.get_mut().drive().ssd();
-        let known = pending.iter().chain(pending.untrimmed());
+        let known = self.policy.untold_extents().into_iter();
         known.map(|range| range.iter().filter(|unit| ssd.is_mapped(*unit)).count() as u64).sum()
     }
 
     /// These units are in use from now on.
     #[inline]
     pub fn used(&mut self, range: UnitRange) {
-        let mut pending = self.policy.pending();
-        if pending.units() > 0 || pending.untrimmed_units() > 0 {
-            pending.withdraw(range);
-        }
+        self.policy.withdraw(range);
         if self.freed.units() > 0 {
             self.freed.withdraw(range);
         }
@@ -192,7 +188,7 @@ impl<'p> Hosted<'p> {
 
     /// The recording host's discard of these units goes to the drive as it was, past the policy.
     pub fn passed_on(&mut self, range: UnitRange) {
-        self.policy.pending().passed_on(range);
+        self.policy.passed_on(range);
     }
 
     /// The running transaction is durable.
@@ -240,8 +236,7 @@ impl<'p> Hosted<'p> {
     }
 
     fn set_now(&mut self, now: SimTime) {
-        let pending = self.policy.pending();
-        *self.host.waiting_units.get_mut() = pending.units() + pending.untrimmed_units();
+        *self.host.waiting_units.get_mut() = self.policy.untold_units();
         let time = self.host.now.get_mut();
         *time = now.max(*time);
     }
@@ -278,7 +273,7 @@ impl<'p> Hosted<'p> {
     fn start_batches(&mut self) {
         while let Some(batch) = self.host.batches.get_mut().pop() {
             // What was dropped is free too.
-            self.policy.pending().catch_up();
+            self.policy.catch_up(&self.host);
             self.continue_batch(batch);
         }
     }
@@ -286,7 +281,7 @@ impl<'p> Hosted<'p> {
     /// Issues the next extent of a batch, or tells the governor that it has ended.
     fn continue_batch(&mut self, batch: Batch) {
         let Batch { range, units_min, units } = batch;
-        let next = self.policy.pending().next(range.start, units_min);
+        let next = self.policy.next_pending(range.start, units_min);
         let shape = next.filter(|next| next.start < range.end()).map(|next| Shape {
             units_min,
             units_max: range.end().0 - next.start.0,

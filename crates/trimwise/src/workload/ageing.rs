@@ -8,7 +8,7 @@ use rand_core::Rng;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, OpenMode};
 use crate::units::Bytes;
 
 /// Directory that holds the files of the ageing step, apart from those of the workload.

@@ -14,10 +14,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Mutex;
 
-use super::files::Files;
 use super::stage::lock;
 use super::week::DAY;
 use crate::content::mixed;
+use crate::files::Files;
 use crate::units::{SimDuration, SimTime};
 
 const HOUR: SimDuration = SimDuration::from_secs(3_600);

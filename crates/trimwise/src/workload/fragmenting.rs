@@ -15,7 +15,7 @@
 //!   overwritten between the removal and the fsync: fsync commits the running transaction only if its file belongs to
 //!   it.
 
-use super::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, OpenMode};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
 /// The directory that the benchmark creates for its files, so that no others are touched.

@@ -11,8 +11,8 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::files::{FileError, Files, OpenMode};
 use super::fragmenting::{self, Fragmenting, Note};
+use crate::files::{FileError, Files, OpenMode};
 use crate::units::{SimDuration, UNIT_BYTES};
 
 /// Maximum number of fragmented files (assumed); one more file takes the rest. More would only take longer to fill the

@@ -1,9 +1,8 @@
-//! Workloads, each written once as an async function over the narrow file trait.
+//! Workloads, each written once as an async function over the narrow file trait ([`Files`](crate::files::Files)).
 
 pub mod ageing;
 pub mod apps;
 pub mod days;
-pub mod files;
 pub mod fio;
 pub mod fragmenting;
 pub mod full_write;

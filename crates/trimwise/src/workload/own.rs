@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use super::files::FileError;
+use crate::files::FileError;
 use crate::fs::Ext4;
 
 /// A workload's own figures by name; put the unit into the name (`fsync_p99_ns`).
@@ -19,7 +19,7 @@ pub type OwnPreparation<'a> = Pin<Box<dyn Future<Output = Result<(), FileError>>
 
 /// A workload of your own, to compare policies under it.
 ///
-/// It is an async function over [`Files`](super::files::Files), which [`Ext4`] implements, so the same function runs on
+/// It is an async function over [`Files`](crate::files::Files), which [`Ext4`] implements, so the same function runs on
 /// a real directory.
 pub trait OwnWorkload: fmt::Debug + Send + Sync {
     /// Makes what it needs before it is measured; nothing if it is not overridden.

@@ -6,9 +6,9 @@ use thiserror::Error;
 
 use super::apps::Application;
 use super::apps::parameters::ApplicationError;
-use super::files::{FileError, Files};
 use super::fio::{self, FioError, JobFile};
 use super::stage::Stage;
+use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
 /// The directory that such a workload creates, and removes.

@@ -10,7 +10,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::ageing::{below, write_zeros};
-use super::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, OpenMode};
 use crate::units::SimDuration;
 
 /// A workload by name.

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ageing::below;
 use super::days::{PacedTask, Pacer};
-use super::files::{FileError, Files, OpenMode};
 use super::latency::{OpLatencies, Operation};
 use super::program::Program;
+use crate::files::{FileError, Files, OpenMode};
 use crate::units::{SimDuration, SimTime};
 
 /// How often a task that waits for another looks again.

@@ -10,9 +10,9 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::apps::parameters::exact;
-use super::files::{FileError, Files};
 use super::fragmenting::{self, FILE, Fragmenting, Note, Removal};
 use super::full_write::{self, Full, FullWrite};
+use crate::files::{FileError, Files};
 use crate::units::{Bytes, SimDuration};
 
 /// Smallest append: one block; less would not make a fragment.

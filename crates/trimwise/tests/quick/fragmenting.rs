@@ -2,12 +2,12 @@
 
 use crate::fs_common::{drive, host, on_fs, trace};
 use trimwise::block::{Command, Stage};
+use trimwise::files::{FileError, Files};
 use trimwise::fs::Ext4;
 use trimwise::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::LinkKind;
 use trimwise::units::{Bytes, SimDuration};
-use trimwise::workload::files::{FileError, Files};
 use trimwise::workload::fragmenting::{self, DIRECTORY, FILE, Fragmenting, Note};
 use trimwise::workload::full_write;
 

@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use trimwise::block::{BlockQueue, Command, QueueConfig, Stage};
 use trimwise::engine::Sim;
+use trimwise::files::{Files, OpenMode};
 use trimwise::fs::host::{CpuCosts, DiscardGeneration, HostConfig, Writeback};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::fs::{Ext4, Volume};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::{LinkKind, Ssd, SsdConfig, TrimConfig, TrimKind};
 use trimwise::units::{Bytes, SimDuration, SimTime, UNIT_BYTES};
-use trimwise::workload::files::{Files, OpenMode};
 
 /// Blocks of the journal that [`format`] makes.
 pub const JOURNAL_UNITS: u64 = 1_024;

@@ -4,6 +4,7 @@ use crate::fs_common::{drive, format, fsync, host, on_fs, on_queue, sleep_ms, tr
 use trimwise::block::{BlockQueue, Command, Stage};
 use trimwise::compare::cell::{CellSpec, run_cell};
 use trimwise::engine::{Sim, Stalled, Standstill};
+use trimwise::files::Files;
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::fs::{Ext4, Volume};
@@ -11,7 +12,6 @@ use trimwise::policy::{Availability, Decision, Governor, Policy, PolicyEvent, Po
 use trimwise::profile::Profile;
 use trimwise::ssd::{LinkKind, Ssd};
 use trimwise::units::{Bytes, Lpn, SimDuration, UnitRange};
-use trimwise::workload::files::Files;
 use trimwise::workload::postmark::PostmarkConfig;
 
 const GROUP: u64 = 32_768;

@@ -3,6 +3,7 @@
 use crate::fs_common::{JOURNAL_UNITS, Trace, dispatched, drive, host, on_fs, trace, write};
 use trimwise::block::{Command, Stage};
 use trimwise::compare::cell::{CellSpec, run_cell};
+use trimwise::files::{Files, OpenMode};
 use trimwise::fs::Ext4;
 use trimwise::fs::host::{DiscardGeneration, HostConfig};
 use trimwise::fs::layout::FormatOptions;
@@ -10,7 +11,6 @@ use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Faults, LinkKind};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
-use trimwise::workload::files::{Files, OpenMode};
 use trimwise::workload::postmark::PostmarkConfig;
 
 /// Where the journal lies: in the middle group of four.

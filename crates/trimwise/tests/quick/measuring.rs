@@ -4,12 +4,12 @@ use crate::fs_common::{drive, format, host, on_fs, on_queue, sleep_ms, write};
 use trimwise::block::QueueConfig;
 use trimwise::compare::gauge::Gauge;
 use trimwise::compare::watch::{Issue, Watch};
+use trimwise::files::Files;
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::fs::{Ext4, Volume};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::{LinkKind, SsdConfig};
 use trimwise::units::{Bytes, Lpn, UnitRange};
-use trimwise::workload::files::Files;
 
 const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 

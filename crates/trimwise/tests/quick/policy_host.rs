@@ -85,10 +85,10 @@ impl Flat {
     /// Writes a file into one extent, preferably one that waits for its TRIM; `None` if there is none.
     fn write(&self, file: u64, units: u64) -> Option<UnitRange> {
         let free = |range: &UnitRange| self.allocatable.borrow()[blocks(*range)].iter().all(|free| *free);
-        let waiting = self.policy.pending().fit(Lpn(0), units).filter(free);
+        let waiting = self.policy.fit(Lpn(0), units).filter(free);
         let anywhere = || (0..=UNITS - units).map(|start| UnitRange::new(Lpn(start), units)).find(free);
         let range = waiting.or_else(anywhere)?;
-        self.policy.pending().withdraw(range);
+        self.policy.withdraw(range);
         self.allocatable.borrow_mut()[blocks(range)].fill(false);
         self.device.borrow_mut()[blocks(range)].fill(Some(file));
         Some(range)
@@ -128,7 +128,7 @@ impl Flat {
                     if run[0] && run.len() as u64 >= units_min {
                         let run = UnitRange::new(start, run.len() as u64);
                         self.device.borrow_mut()[blocks(run)].fill(None);
-                        self.policy.pending().issued_in_batch(run);
+                        self.policy.issued_in_batch(run);
                     }
                 }
                 self.policy.tell(self, &PolicyEvent::Trimmed { units });
@@ -162,7 +162,7 @@ fn run(policy: PolicySpec, kernel: DiscardGeneration) -> trimwise::policy::Ledge
             assert!(data.iter().all(|unit| *unit == Some(*file)), "{policy} lost file {file} at {range:?}");
         }
     }
-    let ledger = flat.policy.pending().ledger();
+    let ledger = flat.policy.ledger();
     assert_eq!(ledger.freed, freed);
     let went = ledger.issued + ledger.reused + ledger.dropped + ledger.pending + ledger.in_tokens;
     assert_eq!(went, freed, "{policy}: {ledger:?}");

@@ -12,13 +12,13 @@ use trimwise::block::BlockQueue;
 use trimwise::compare::cell::audited;
 use trimwise::content::ContentClass;
 use trimwise::engine::Sim;
+use trimwise::files::{FileError, Files, OpenMode};
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::fs::{Ext4, Volume};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::{Faults, SsdConfig};
 use trimwise::units::{Bytes, SimTime, UNIT_BYTES};
-use trimwise::workload::files::{FileError, Files, OpenMode};
 
 use super::{CellError, FILL, Figures, Image, figures_of};
 use crate::bench::{Part, Test};

@@ -11,13 +11,13 @@ use std::rc::Rc;
 
 use super::with_queue;
 use crate::block::{Command, Stage};
+use crate::files::{Files, OpenMode};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::FormatOptions;
 use crate::fs::{Ext4, Volume};
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::units::{Bytes, SimDuration};
-use crate::workload::files::{Files, OpenMode};
 
 const ACCESS: u64 = 16 << 10;
 /// One write of the data, then the device's cache is emptied.

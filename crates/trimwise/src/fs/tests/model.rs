@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use super::{Guarded, config, drive, guard, host, hosts, mounted, with_queue};
 use crate::block::QueueConfig;
+use crate::files::{FileError, Files, OpenMode};
 use crate::fs::Ext4;
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
-use crate::workload::files::{FileError, Files, OpenMode};
 
 /// Room for about 57 MiB of files: a few dozen large writes fill it.
 const DRIVE_MIB: u64 = 64;
@@ -367,7 +367,7 @@ fn run(policy: usize, ops: Vec<Op>) {
 
 impl Ext4 {
     fn pending_of_at_least(&self, units: u64) -> u64 {
-        self.0.policy.pending().iter().map(|range| range.units).filter(|&u| u >= units).sum()
+        self.0.policy.pending_extents().iter().map(|range| range.units).filter(|&u| u >= units).sum()
     }
 
     fn free_and_mapped(&self) -> u64 {

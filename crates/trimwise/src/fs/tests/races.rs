@@ -11,9 +11,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{Guarded, config, drive, format, guard, host, hosts, narrow, with_queue};
 use crate::block::QueueConfig;
 use crate::engine::Event;
+use crate::files::{FileError, Files, OpenMode};
 use crate::fs::{Ext4, Volume};
 use crate::units::{Lpn, SimDuration, UnitRange};
-use crate::workload::files::{FileError, Files, OpenMode};
 
 const PATHS: [&str; 7] = ["a", "b", "c", "d/a", "d/b", "e/a", "d"];
 const TASKS: u64 = 4;

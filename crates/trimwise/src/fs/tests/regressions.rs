@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use super::{Guarded, drive, guard, hosts, mounted, narrow, with_queue};
 use crate::block::{BlockQueue, Command, QueueConfig, Stage};
+use crate::files::{FileError, Files, OpenMode};
 use crate::fs::Ext4;
 use crate::fs::host::DiscardGeneration;
 use crate::policy::PolicySpec;
 use crate::ssd::{LinkKind, SsdConfig, TrimKind};
 use crate::units::{Bytes, Lpn, SimDuration, UnitRange};
-use crate::workload::files::{FileError, Files, OpenMode};
 
 const PAGE: u64 = 4096;
 

@@ -44,7 +44,7 @@ impl MappingConfig {
     pub const fn map_cache(&self) -> Option<&MapCacheConfig> {
         match self {
             Self::Page { map_cache } => map_cache.as_ref(),
-            _ => None,
+            Self::Block(_) | Self::Compressing(_) => None,
         }
     }
 }

@@ -51,7 +51,7 @@ impl SsdConfig {
                 cache.bytes = smaller(cache.bytes).max(u64::from(self.geometry.page_bytes));
             }
             MappingConfig::Block(block) => block.log_superblocks = fewer(block.log_superblocks, 1),
-            _ => {}
+            MappingConfig::Page { map_cache: None } | MappingConfig::Compressing(_) => {}
         }
         if let Some(slc) = &mut config.slc {
             slc.static_superblocks = fewer(slc.static_superblocks, 1);

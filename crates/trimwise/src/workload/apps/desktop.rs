@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use super::parameters::{Parameter, Spec};
 use super::{Place, Values};
 use crate::units::{Bytes, SimDuration};
-use crate::workload::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, OpenMode};
 
 pub const SPEC: Spec = Spec {
     name: "desktop",

@@ -7,7 +7,7 @@
 use super::parameters::{Parameter, Spec};
 use super::{Place, Values};
 use crate::units::Bytes;
-use crate::workload::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, OpenMode};
 
 pub const SPEC: Spec = Spec {
     name: "logs",

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use super::parameters::{Parameter, Spec};
 use super::{Place, Values};
 use crate::units::Bytes;
-use crate::workload::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, OpenMode};
 use crate::workload::stage::lock;
 
 const ROCKS: &str = "RocksDB's default is 64 MiB (options.h); an eighth here, to reach the lower levels sooner";

@@ -10,7 +10,7 @@
 use super::parameters::{Parameter, Spec};
 use super::{Place, Values};
 use crate::units::Bytes;
-use crate::workload::files::{FileError, Files};
+use crate::files::{FileError, Files};
 
 pub const SPEC: Spec = Spec {
     name: "maildir",

@@ -7,9 +7,9 @@ pub mod parameters;
 
 use parameters::{COMMON, Spec};
 
-use super::files::{FileError, Files};
 use super::program::DIRECTORY;
 use super::stage::Stage;
+use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
 macro_rules! registry {

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::parameters::{Parameter, Spec};
 use super::{Place, Values};
 use crate::units::Bytes;
-use crate::workload::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, OpenMode};
 
 pub const SPEC: Spec = Spec {
     name: "oltp",

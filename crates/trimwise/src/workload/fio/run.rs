@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use super::{Io, Job, JobFile, Sequence};
+use crate::files::{FileError, Files, OpenMode};
 use crate::units::SimDuration;
-use crate::workload::files::{FileError, Files, OpenMode};
 use crate::workload::program::DIRECTORY;
 use crate::workload::stage::{Stage, lock};
 

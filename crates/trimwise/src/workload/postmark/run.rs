@@ -17,8 +17,8 @@ use super::layout::{Layout, LocationError};
 use super::outcome::{Outcome, PhaseTimes};
 use super::script::{FileRef, Phase, Script, Step};
 use super::stdio::{BUFFER_BYTES, ReadStep, ReadStream, WriteStream};
+use crate::files::{FileError, Files, OpenMode};
 use crate::workload::days::{PacedTask, Pacer};
-use crate::workload::files::{FileError, Files, OpenMode};
 use crate::workload::latency::{OpLatencies, Operation};
 
 /// Progress of a run.

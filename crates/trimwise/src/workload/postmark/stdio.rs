@@ -7,7 +7,7 @@
 //!
 //! Only lengths are tracked. The data of a PostMark file are one contiguous range of the source buffer, so the contents
 //! of the stdio buffer are always a range of it too, and nothing has to be copied here. The cost of copying is charged
-//! through [`charge_user_copy`](crate::workload::files::Files::charge_user_copy).
+//! through [`charge_user_copy`](crate::files::Files::charge_user_copy).
 
 /// Size of a stdio buffer: the `st_blksize` of the file, which is 4,096 on ext4, XFS, btrfs and tmpfs.
 pub(crate) const BUFFER_BYTES: u32 = 4096;

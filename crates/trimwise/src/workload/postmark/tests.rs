@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::config::Location;
 use super::*;
+use crate::files::{FileError, FileSystemSpace, Files, OpenMode};
 use crate::units::{Bytes, SimDuration, SimTime};
-use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 use crate::workload::latency::Operation;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -1,0 +1,208 @@
+//! What is known of free space, and the only place that asks how it is known.
+//!
+//! A file system that can list its free space is known from maps ([`Maps`](super::maps::Maps)). Of others there are sums
+//! from utilization ([`Estimate`](super::estimate::Estimate)), and they are trimmed by a walk over all addresses.
+//! Everything else in this module tree asks the trait [`Knowledge`], which answers for both.
+
+use super::estimate::Estimate;
+use super::frees::Frees;
+use super::maps::Maps;
+use super::space::{Learned, Slice};
+use super::{Facts, Known, Sample, Window};
+use crate::units::{Bytes, SimDuration, SimTime, Span};
+
+/// Time after which what is known as trimmed is forgotten, as often as fstrim.timer runs: space allocated and freed
+/// between two maps goes unseen, unless each free is reported ([`LiveHost::freed`](super::LiveHost::freed)).
+pub(super) const FORGET_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
+
+/// What the next map should show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Everything, or as much of it as fits: starts a round.
+    Everything,
+    /// The part from this address on.
+    From(u64),
+}
+
+/// The circumstances in which knowledge is asked for the next step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub now: SimTime,
+    /// The last sample.
+    pub sample: Sample,
+    /// Whether enough time has passed since the last map.
+    pub may_look: bool,
+    /// Whether the user or the governor wants all free space trimmed.
+    pub all_is_wanted: bool,
+}
+
+/// Limits of the next slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub bytes_max: Bytes,
+    pub extents_max: u64,
+    /// Whether to send extents of which little waits, if there are no others.
+    pub any: bool,
+}
+
+/// The next step towards trimming what waits.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Send this slice, which covers these spans.
+    Trim(Slice, Vec<Span>),
+    /// Read a map first.
+    Look(Look),
+    /// Wait: nothing can be sent on its own.
+    Nothing,
+}
+
+/// The result of a map.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub learned: Learned,
+    /// Whether it belongs to the first round: what it shows as freed was free before the daemon started.
+    pub is_first: bool,
+    /// Message of a failure that the map has revealed: slices count as sent, and their space is still free.
+    pub failure: Option<String>,
+}
+
+/// How far the file system has been gone through after a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    Underway,
+    /// Nothing waits, and the round's last map has been read.
+    RoundOver,
+    /// The walk has covered all addresses; space freed meanwhile waits for the next one.
+    WalkOver,
+}
+
+/// The result of a slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settled {
+    /// Whether the device counted about as much as was to be sent, as far as can be told now.
+    pub is_sure: bool,
+    /// The size that its duration is compared with.
+    pub paced: Bytes,
+    pub pass: Pass,
+}
+
+/// What is known of a file system's free space: which of it the device was told of, and which not. *Waiting* space is to
+/// be trimmed; *left* space is untrimmed too, but the policy leaves it alone.
+///
+/// Methods with a default are of one kind of knowledge only.
+pub(super) trait Knowledge {
+    /// Free space waiting to be trimmed.
+    fn waiting(&self) -> Bytes;
+
+    /// Number of extents waiting to be trimmed; if unknown, 1 for all.
+    fn waiting_extents(&self) -> u64;
+
+    /// Untrimmed free space that the policy leaves alone.
+    fn left(&self) -> Bytes;
+
+    /// Whether these figures come from a map.
+    fn is_mapped(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing can be said about untrimmed space yet.
+    fn is_unknown(&self, sample: &Sample) -> bool;
+
+    /// Notes a sample, after the one `before`; `None` if it is the first. `reported` bytes were reported as freed since
+    /// then. Returns the bytes that the sample shows as freed, if no map will show them.
+    fn sampled(&mut self, before: Option<&Sample>, sample: &Sample, reported: u64) -> Bytes;
+
+    /// Returns the bytes freed since the last call, if no map shows them.
+    fn take_fresh(&mut self) -> Bytes {
+        Bytes(0)
+    }
+
+    /// Leaves alone what the last map, or the last call of [`Knowledge::take_fresh`], made waiting.
+    fn drop_fresh(&mut self);
+
+    /// Makes all left space waiting.
+    fn catch_up(&mut self);
+
+    /// Makes all free space waiting, whatever is known of it.
+    fn ask_for_all(&mut self, sample: &Sample);
+
+    /// Forgets what the device was told; the next map shows all of it as untrimmed.
+    fn forget(&mut self) {}
+
+    /// Notes that a new round is wanted.
+    fn want_round(&mut self) {}
+
+    /// Notes that the kernel's online discard was turned on or off here.
+    fn toggled(&mut self, _on: bool) {}
+
+    /// Notes reported frees. Returns how many bytes of them were untrimmed, and so were reused without a TRIM; `None`
+    /// if reports are of no use.
+    fn reported(&mut self, _spans: &[Span]) -> Option<Bytes> {
+        None
+    }
+
+    /// Notes that frees were lost before they could be reported.
+    fn reports_lost(&mut self) {}
+
+    /// Changes the number of spans of each kind to keep.
+    fn keep_at_most(&mut self, _spans_max: usize) {}
+
+    /// The map that is due now, if any.
+    fn look_due(&self, _moment: &Moment) -> Option<Look> {
+        None
+    }
+
+    /// The map to read before the kernel's online discard is turned on or off: the device was told of everything freed
+    /// until then, or of nothing, and a map after the change could not tell the two apart.
+    fn look_before_toggle(&self) -> Option<Look> {
+        None
+    }
+
+    /// Learns from a map; with `begins` it is the first of a round. Where there are no maps, `window` lists the ranges
+    /// to walk over, and there is no result.
+    fn learn(&mut self, begins: bool, window: Window<'_>, moment: &Moment, frees: &mut Frees)
+    -> Option<Seen>;
+
+    /// Whether what waits may be trimmed now.
+    fn is_due(&self, _now: SimTime, _forced: bool) -> bool {
+        true
+    }
+
+    /// When the next walk over all addresses may start, if what waits needs one.
+    fn next_walk(&self, _forced: bool) -> Option<SimTime> {
+        None
+    }
+
+    /// Whether space freed before the kernel's online discard was on is trimmed, once, while it is on.
+    fn trims_despite_online(&self) -> bool {
+        false
+    }
+
+    /// The next slice of what waits, or what must be done before it.
+    fn next_slice(&mut self, limits: Limits, moment: &Moment) -> Next;
+
+    /// Accounts for a slice that ended well; `counted` is what the device counted meanwhile, if it counts.
+    fn settle(&mut self, slice: &Slice, covered: &[Span], counted: Option<Bytes>, now: SimTime) -> Settled;
+
+    /// Notes that a slice failed, and whether it could not have been smaller. What it covered still waits.
+    fn slice_failed(&mut self, _covered: &[Span], _was_least: bool, _now: SimTime) {}
+
+    /// Progress of work in several steps, in thousandths of the addresses; `None` if there is none.
+    fn progress_permille(&self) -> Option<u64>;
+
+    /// A sentence about that work; `at` is its progress in words.
+    fn progress_words(&self, at: &str) -> String;
+
+    /// Knowledge of trimmed space; `None` if there is none.
+    fn known(&self, _now: SimTime) -> Option<Known> {
+        None
+    }
+
+    /// Takes over knowledge of trimmed space.
+    fn remember(&mut self, _known: Known, _now: SimTime) {}
+}
+
+/// Returns the knowledge of a file system of which nothing has been seen yet.
+pub(super) fn none_yet(facts: &Facts, now: SimTime) -> Box<dyn Knowledge> {
+    if facts.maps { Box::new(Maps::new(facts, now)) } else { Box::new(Estimate::new(facts.cut, now)) }
+}

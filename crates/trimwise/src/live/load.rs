@@ -1,0 +1,79 @@
+//! What a file system and its device are doing, from sample to sample.
+
+use super::Sample;
+use crate::policy::set::Trend;
+use crate::units::{SimDuration, SimTime};
+
+/// A device with at most this many requests per second counts as idle, since every host writes logs.
+const IDLE_REQUESTS_PER_SECOND: u64 = 5;
+/// Window of the trend shown to the user.
+const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
+
+/// The last sample, and what it shows compared with those before it.
+pub(super) struct Load {
+    pub sample: Sample,
+    sampled_at: SimTime,
+    /// The trend of utilization.
+    pub trend: Trend,
+    /// How long the device has had few requests.
+    pub quiet: SimDuration,
+    /// How long the device has had no requests at all.
+    pub alone: SimDuration,
+    /// Whether a slice was in progress since the last sample.
+    pub touched: bool,
+}
+
+/// Mean time of the requests between two samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latency {
+    pub mean: SimDuration,
+    /// Whether a slice was in progress meanwhile.
+    pub touched: bool,
+}
+
+impl Load {
+    pub(super) fn new(first: Sample, now: SimTime) -> Self {
+        Self {
+            sample: first,
+            sampled_at: now,
+            trend: Trend::new(TREND_WINDOW, 10),
+            quiet: SimDuration::ZERO,
+            alone: SimDuration::ZERO,
+            touched: false,
+        }
+    }
+
+    /// Takes over a sample. Returns the one before it, and the time between the two.
+    pub(super) fn take(&mut self, now: SimTime, sample: Sample) -> (Sample, SimDuration) {
+        // The time between samples, not between calls: requests are counted from sample to sample.
+        let interval = now.since(std::mem::replace(&mut self.sampled_at, now));
+        let before = std::mem::replace(&mut self.sample, sample);
+        self.trend.observe(now, sample.used.0, sample.total.0);
+        (before, interval)
+    }
+
+    /// Evaluates the requests since the sample `before`; with `is_trimming`, a slice is in progress now. Returns their
+    /// mean time, if there were any.
+    pub(super) fn see_requests(
+        &mut self,
+        before: &Sample,
+        interval: SimDuration,
+        is_trimming: bool,
+    ) -> Option<Latency> {
+        let done = self.sample.requests_done.saturating_sub(before.requests_done);
+        let touched = std::mem::replace(&mut self.touched, is_trimming);
+        self.alone = if done == 0 { self.alone + interval } else { SimDuration::ZERO };
+        let few = done.saturating_mul(1_000_000_000)
+            <= interval.as_nanos().saturating_mul(IDLE_REQUESTS_PER_SECOND);
+        // During a slice, requests in the device are the slice's own.
+        if few && (touched || self.sample.in_flight == 0) {
+            self.quiet += interval;
+        } else {
+            self.quiet = SimDuration::ZERO;
+        }
+        (done > 0).then(|| {
+            let time = self.sample.requests_time - before.requests_time;
+            Latency { mean: time / done, touched }
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! Failures of orders, and when to try again.
+
+use super::{Failed, LiveHost, Reason};
+use crate::units::{SimDuration, SimTime};
+
+/// Knowledge is forgotten after a device failure, but at most this often: otherwise a device that fails now and then
+/// would be sent all of its free space each time.
+const FORGET_FAILED_EVERY: SimDuration = SimDuration::from_secs(86_400);
+/// Delay of the first attempt after a failure; each further failure doubles it.
+const RETRY: SimDuration = SimDuration::from_secs(60);
+const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
+/// Delay after an order was interrupted.
+pub(super) const RETRY_INTERRUPTED: SimDuration = SimDuration::from_secs(1);
+
+/// Delay before the next attempt, after `failures` earlier failures in a row and one more.
+pub(super) fn again_in(failures: u32) -> SimDuration {
+    (RETRY * (1 << failures.min(6))).min(RETRY_MAX)
+}
+
+/// What stands in the way of orders.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// Failures in a row.
+    failures: u32,
+    /// Why the last slice failed, until one succeeds; a successful map says nothing about it.
+    pub slice_failure: Option<String>,
+    /// No order before this time.
+    pub retry_at: SimTime,
+    /// A reported discard failure of the device, not handled yet.
+    pub device_failed: Option<String>,
+    /// No failure makes knowledge forgotten before this time.
+    forget_not_before: SimTime,
+    /// Why the file system can never be trimmed.
+    refused: Option<String>,
+    /// Something given up on that is still running in the kernel.
+    stuck: Option<String>,
+}
+
+impl Trouble {
+    pub(super) fn none(now: SimTime) -> Self {
+        Self {
+            failures: 0,
+            slice_failure: None,
+            retry_at: now,
+            device_failed: None,
+            forget_not_before: now,
+            refused: None,
+            stuck: None,
+        }
+    }
+
+    /// What forbids all orders, if anything does.
+    pub(super) fn halt(&self) -> Option<Reason> {
+        let stuck = self.stuck.clone().map(|message| Reason::Stuck { message });
+        stuck.or_else(|| self.refused.clone().map(|message| Reason::Refused { message }))
+    }
+
+    /// Notes that a slice succeeded.
+    pub(super) fn slice_succeeded(&mut self) {
+        (self.failures, self.slice_failure) = (0, None);
+    }
+
+    /// Notes that a map succeeded.
+    pub(super) fn look_succeeded(&mut self) {
+        if self.slice_failure.is_none() {
+            self.failures = 0;
+        }
+    }
+}
+
+impl LiveHost {
+    /// Notes that a discard failed in the device. If a slice is in progress, the failure was that slice's; otherwise it
+    /// belongs to a slice that counted as done.
+    pub fn device_failed(&mut self, message: String) {
+        self.trouble.device_failed = Some(message);
+    }
+
+    /// Handles such a failure if no slice is in progress.
+    pub(super) fn see_device_failed(&mut self) {
+        if let Some(message) = self.trouble.device_failed.take() {
+            self.pace.failed();
+            self.fail(Failed::Device(message));
+        }
+    }
+
+    /// Sets or clears the description of something given up on that is still running; until it is cleared nothing else
+    /// starts.
+    pub fn stick(&mut self, message: Option<String>) {
+        if message.is_none() && self.trouble.stuck.is_some() {
+            self.reason = Reason::Starting;
+            self.trouble.retry_at = self.now;
+        }
+        self.trouble.stuck = message;
+    }
+
+    /// Handles the failure of an order.
+    pub(super) fn fail(&mut self, failed: Failed) {
+        let trouble = &mut self.trouble;
+        if matches!(failed, Failed::Device(_)) && self.now >= trouble.forget_not_before {
+            trouble.forget_not_before = self.now + FORGET_FAILED_EVERY;
+            self.knowledge.forget();
+        }
+        match failed {
+            Failed::Interrupted => trouble.retry_at = self.now + RETRY_INTERRUPTED,
+            Failed::Never(message) => trouble.refused = Some(message),
+            Failed::Again(message) | Failed::Device(message) => {
+                let again_in = again_in(trouble.failures);
+                trouble.failures += 1;
+                trouble.retry_at = self.now + again_in;
+                self.reason = Reason::Failed { message, again_in };
+            }
+        }
+    }
+}
