@@ -15,11 +15,11 @@ use super::super::translation::Ready;
 use super::Compressing;
 use crate::units::{SimDuration, SimTime, UnitRange};
 
-/// What the page registers of a die hold.
+/// Contents of a die's page registers.
 #[derive(Clone, Copy, Debug)]
 struct Register {
     stripe: StripeNumber,
-    /// When it is there.
+    /// Time at which the contents are there.
     ready: SimTime,
 }
 
@@ -32,7 +32,7 @@ pub(in crate::ssd) struct Gatherer {
     latency: SimDuration,
     fragment: SimDuration,
     registers: Table<Die, Register>,
-    /// When the controller has no more fragments to look up.
+    /// Time at which the controller has looked up all fragments so far.
     free_at: SimTime,
     /// The stripe that was read last.
     last: StripeNumber,
@@ -49,7 +49,7 @@ impl Gatherer {
         }
     }
 
-    /// The die does something else.
+    /// Notes that the die does something else, which overwrites its page registers.
     #[inline]
     pub(crate) fn lose_register(&mut self, die: Die) {
         self.registers[die].stripe = StripeNumber::NONE;
@@ -61,7 +61,7 @@ impl Gatherer {
     }
 }
 
-/// What a command has taken from one stripe.
+/// The part of a command's data that comes from one stripe.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     stripe: StripeNumber,
@@ -120,7 +120,7 @@ impl Compressing {
         Ready { first: first + latency, last: last + latency }
     }
 
-    /// Makes the die of a stripe sense it, unless it has it.
+    /// Makes the die of a stripe sense it, unless its page registers hold it.
     fn sense(&mut self, stripe: StripeNumber, decoded: SimTime, is_next: bool) {
         let die = self.die(stripe);
         self.map.gatherer.last = stripe;
@@ -144,7 +144,7 @@ impl Compressing {
         self.map.gatherer.registers[die] = Register { stripe, ready };
     }
 
-    /// Reserves the transfer of what a command takes from a stripe. Returns its end.
+    /// Reserves the transfer of a command's data from a stripe. Returns its end.
     fn take_out(&mut self, run: Option<Run>, now: SimTime, decoded: SimTime) -> Option<SimTime> {
         let Run { stripe, granules } = run?;
         let die = self.die(stripe);
@@ -154,7 +154,7 @@ impl Compressing {
         Some(self.flash.nand.transfer(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
     }
 
-    /// Makes the dies behind the last stripe sense the `count` stripes that follow it, as far as they are programmed.
+    /// Makes the dies of the `count` stripes after the last one sense them, as far as they are programmed.
     fn sense_ahead(&mut self, count: u32, decoded: SimTime) {
         let last = self.map.gatherer.last;
         let count = count.min(self.flash.geometry.dies_per_superblock - 1);
