@@ -1,10 +1,10 @@
 //! The drive as a network block device, for QEMU, nbd-client and other users of NBD.
 //!
-//! There is one export, named after the device; it is also the default export. Several connections can use it at once.
-//! Requests are carried out as they arrive, and each reply is sent when the model says that the request completed, so
-//! replies overtake each other as they do on a drive. A connection has two threads: one reads requests and moves bytes,
-//! the other sends the replies that had to wait. Its buffers hold little more than 64 MiB, and there are at most
-//! [`CONNECTIONS_MAX`] connections; further ones are closed at once.
+//! The server has one export, named after the device; it is also the default export. Several connections can use it at
+//! once. Requests are carried out as they arrive, and each reply is sent when the model says that the request
+//! completed, so replies overtake each other as they do on a drive. A connection has two threads: one reads requests
+//! and moves bytes, the other sends the replies that had to wait. Its buffers hold little more than 64 MiB, and there
+//! are at most [`CONNECTIONS_MAX`] connections; further ones are closed at once.
 
 mod connection;
 pub mod protocol;

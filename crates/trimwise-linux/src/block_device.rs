@@ -35,7 +35,7 @@ pub struct BlockDevice {
     pub limits: DiscardLimits,
 }
 
-/// Limits that split what the block layer is asked to discard into commands.
+/// Limits on one discard command that the block layer sends to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscardLimits {
     /// Commands are split at multiples of this (`discard_granularity`).

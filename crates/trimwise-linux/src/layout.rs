@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Division of a file system into groups of equal size; the last may be shorter.
+/// Layout of a file system with groups of equal size; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes in a block.

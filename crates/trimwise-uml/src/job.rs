@@ -276,7 +276,7 @@ pub enum Step {
         week: Week,
     },
     /// Runs random operations whose bytes can be attributed. In addition to the marks of every step, the disk is marked
-    /// at the begin and the end of each operation.
+    /// at the beginning and the end of each operation.
     Tagged {
         /// Plan of the operations.
         plan: Plan,
@@ -320,12 +320,12 @@ pub enum Part {
     Whole,
     /// Everything before the timed operation.
     Prepare,
-    /// The timed operation, on the files that [`Part::Prepare`] has left, perhaps in another guest. All files are left
-    /// behind.
+    /// The timed operation, on the files that [`Part::Prepare`] has left, perhaps in another guest. The remaining files
+    /// are left behind.
     Measure,
 }
 
-/// An extent of metadata, with its owner, as GETFSMAP reports it.
+/// An extent of metadata, with its purpose, as GETFSMAP reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataExtent {
     /// Start on the device, in bytes.

@@ -43,7 +43,7 @@ pub struct Journal {
     pub saving: Saving,
 }
 
-/// Permission to change an option, which depends on the journal.
+/// State of the note of an option's old value. The option can be changed once it is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// The old value is on disk.

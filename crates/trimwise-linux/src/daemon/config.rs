@@ -36,9 +36,9 @@ pub enum Manage {
 /// The users who may read the status, besides root and the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFor {
-    /// No other users.
+    /// Nobody else: root and the group only.
     Group,
-    /// All users.
+    /// Every user of the host.
     All,
 }
 

@@ -19,17 +19,17 @@ use crate::layout::{Kind, Layout};
 use crate::mount::{Mount, mount_of};
 use crate::path_error::at;
 
-/// Tells if a trim repeats what was trimmed before.
+/// Effect of earlier trims on the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimmedGroups {
-    /// It repeats everything, as XFS and btrfs (inside block groups) always do.
+    /// Everything is trimmed again, as XFS and btrfs (inside block groups) always do.
     Again,
-    /// It repeats everything because the minimum extent is shorter than the last time (ext4).
+    /// Everything is trimmed again because the minimum extent is shorter than the last time (ext4).
     AgainSince {
         /// The previous minimum extent, in clusters.
         last: u64,
     },
-    /// It skips the groups that ext4 remembers as trimmed.
+    /// The groups that ext4 remembers as trimmed are skipped.
     Skipped,
     /// Unknown: ext4 before Linux 5.17 does not report it.
     Unknown,

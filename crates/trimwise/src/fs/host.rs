@@ -134,7 +134,7 @@ pub struct HostConfig {
     pub cpu: CpuCosts,
     /// Configuration of the block layer.
     pub queue: QueueConfig,
-    /// This kernel's implementation of the mount option `discard`.
+    /// Implementation of the mount option `discard` in this kernel.
     pub discard: DiscardGeneration,
 }
 

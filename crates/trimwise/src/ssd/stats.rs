@@ -183,7 +183,7 @@ pub enum SuperblockUse {
     Free,
     /// Being filled by the host or with copies.
     Open,
-    /// Full, and a candidate for collection.
+    /// Full: every unit is written.
     Full,
     /// Being collected: its valid units are being copied elsewhere.
     Victim,

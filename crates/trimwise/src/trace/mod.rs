@@ -70,7 +70,7 @@ pub enum Event {
     Allocated(SectorRange),
     /// The running transaction became durable.
     Committed,
-    /// This many events were lost here.
+    /// Events were lost here; their number.
     Lost(u64),
     /// The recording begins. The records before it prepared the drive; see [`Header::has_prelude`].
     Begun,

@@ -62,7 +62,7 @@ pub enum Pace {
         /// Speed in percent: 100 is as recorded, 200 in half the time.
         speed_percent: u32,
     },
-    /// As soon as the requests that they waited for have completed.
+    /// Each request once those have completed that it waited for in the recording.
     Closed,
 }
 

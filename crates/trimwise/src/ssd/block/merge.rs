@@ -123,8 +123,8 @@ impl BlockMapped {
         self.program(target, Stripe { ready, ..before }, now);
     }
 
-    /// Where a unit is copied from, if it holds data: the random log, which it leaves with that, or the former data
-    /// block.
+    /// Returns the slot from which a unit is copied, if it holds data: in the random log, which the unit then leaves,
+    /// or in the former data block.
     #[inline]
     fn source(&mut self, lpn: Lpn, former: Superblock, offset: u32) -> Option<Ppn> {
         let logged = *self.logged.at(lpn)?;
@@ -141,8 +141,8 @@ impl BlockMapped {
         self.slots.is_valid(slot).then_some(slot)
     }
 
-    /// Merges while the host is idle, from `from` on and as long as it can begin before `until`, until enough of the
-    /// log is free. Then what was given back is erased.
+    /// Merges while the host is idle, from `from` on and as long as a merge can begin before `until`, until enough of
+    /// the log is free. Then the superblocks that were given back are erased.
     pub(crate) fn merge_between(&mut self, from: SimTime, until: SimTime) {
         let mut at = from;
         while at < until {

@@ -1,18 +1,18 @@
 //! The block map: a largely static mapping with log superblocks, as in drives of the Indilinx class.
 //!
 //! A *logical block* is as many units as a superblock holds. It has one *data block* at most, a superblock in which
-//! each unit lies at its own offset, so that the controller needs to know one number for all of them. What cannot be
-//! written to its place, because a page can be programmed only once and only behind the pages before it, goes to the
+//! each unit lies at its own offset, so that the controller needs to know one number for all of them. A page can be
+//! programmed only once, and only after the pages before it. So data that cannot be written to their place go to the
 //! *log*: a bounded number of superblocks, in which units lie in the order of writing. Free logical blocks do not make
-//! the log larger: that is what sets such a drive apart from one with a page map.
+//! the log larger: that distinguishes such a drive from one with a page map.
 //!
 //! Data come back from the log in *merges* (after FAST: Lee et al., "A log buffer-based flash translation layer using
 //! fully-associative sector translation", ACM TECS 6(3), 2007).
 //!
 //! - A *stream* writes a logical block from its first unit on. If the block holds no data, the stream's superblock is
 //!   its data block. Otherwise it is one of the log; when it is full it takes the place of the old data block, and
-//!   nothing is copied (*switch merge*). If the stream stops before, what is missing is copied from where it lies
-//!   (*partial merge*). `streams` says what counts as a stream.
+//!   nothing is copied (*switch merge*). If the stream stops before, the missing units are copied from where they lie
+//!   (*partial merge*). `streams` defines a stream.
 //! - All other writes go to the random log. When it has reached its limit, its oldest superblock is emptied: each
 //!   logical block that has valid units in it is gathered in a fresh superblock (*full merge*, in `merge`). The write
 //!   that needs the room waits for all of that: such drives do stall.

@@ -118,13 +118,13 @@ struct Slot {
 /// Position of the script.
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// Creating the pool, of which this many files exist.
+    /// The pool is being created; this many of its files exist.
     Create(u32),
     /// The first half (read or append) of this transaction is next.
     FirstHalf(u32),
     /// The second half (create or delete) of this transaction is next.
     SecondHalf(u32),
-    /// Deleting the rest; this slot is the next to check.
+    /// The remaining files are being deleted; this slot is the next to check.
     Delete(usize),
     Finished,
 }
