@@ -90,7 +90,7 @@ impl Clock {
     }
 
     /// Returns the instant at which the clock will show `time`, but at most a year from now.
-    pub fn instant(&self, time: SimTime) -> Instant {
+    pub(crate) fn instant(&self, time: SimTime) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         let wait = Duration::from_nanos(self.scale.real_ns(time.as_nanos()));
         self.begin + wait.min(YEAR)
@@ -164,7 +164,7 @@ impl Completions {
     }
 
     /// Returns true if a reply would be sent at once.
-    pub fn is_due(due: Instant) -> bool {
+    pub(crate) fn is_due(due: Instant) -> bool {
         due <= Instant::now() + AT_ONCE
     }
 

@@ -77,7 +77,7 @@ impl Mounted {
     }
 
     /// Cuts the connection: pending requests fail with an error.
-    pub fn abort(&self) {
+    pub(crate) fn abort(&self) {
         // A forced unmount cuts the connection first, and then fails if the file is open.
         let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::FORCE);
     }

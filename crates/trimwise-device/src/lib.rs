@@ -61,7 +61,7 @@ pub enum RequestError {
 
 impl RequestError {
     /// Returns Linux's error number, which all fronts use.
-    pub fn errno(&self) -> i32 {
+    pub(crate) fn errno(&self) -> i32 {
         use rustix::io::Errno;
         match self {
             Self::NoSectors { .. } | Self::Refused(PortError::OutOfRange { .. }) => {
@@ -184,7 +184,7 @@ impl EmulatedDrive {
     }
 
     /// Makes a range read as zeros. It is trimmed if that is allowed and the drive then promises zeros.
-    pub fn write_zeroes(
+    pub(crate) fn write_zeroes(
         &self,
         offset_bytes: u64,
         length: Bytes,

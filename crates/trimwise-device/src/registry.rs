@@ -152,7 +152,7 @@ impl Registry {
 
     /// Reserves a name for a device. If `name` is `None`, uses `like`, with a number after it if that is taken. Removes
     /// the remains of dead servers first.
-    pub fn register(&self, name: Option<&str>, like: &str) -> Result<Registered, RegistryError> {
+    pub(crate) fn register(&self, name: Option<&str>, like: &str) -> Result<Registered, RegistryError> {
         for name in name.iter().copied().chain([like]) {
             check_name(name)?;
         }

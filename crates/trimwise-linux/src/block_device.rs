@@ -71,7 +71,7 @@ impl DiscardCounts {
     }
 
     /// Returns the sum of both.
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             commands: self.commands.saturating_add(other.commands),
             merged: self.merged.saturating_add(other.merged),
@@ -141,7 +141,7 @@ impl BlockDevice {
     }
 
     /// Returns true if the kernel treats the device as read-only.
-    pub fn is_read_only(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         self.sysfs.number("ro").is_ok_and(|n| n != 0)
     }
 

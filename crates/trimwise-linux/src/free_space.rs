@@ -67,7 +67,12 @@ pub fn estimate(
 
 /// The shortest extent that FITRIM sends for a minimum of `asked`: at least the device's granularity, in whole
 /// clusters. ext4 rounds down to clusters (`ext4_trim_fs`), XFS up (`xfs_ioc_trim`).
-pub fn least_extent(kind: Kind, layout: Option<&Layout>, devices: &[BlockDevice], asked: Bytes) -> Bytes {
+pub(crate) fn least_extent(
+    kind: Kind,
+    layout: Option<&Layout>,
+    devices: &[BlockDevice],
+    asked: Bytes,
+) -> Bytes {
     let granularity = devices.iter().map(|device| device.limits.granularity).max().unwrap_or_default();
     let least = asked.max(granularity).0;
     let Some(layout) = layout else { return Bytes(least) };

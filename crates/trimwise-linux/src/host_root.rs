@@ -51,7 +51,7 @@ impl HostRoot {
     }
 
     /// Returns a path of the host with links resolved; `None` if it does not exist, or before Linux 5.6.
-    pub fn resolved(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+    pub(crate) fn resolved(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let place = self.open_inside(path.as_ref(), OFlags::PATH).ok()?;
         let named = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
         let root = fs::canonicalize(&self.0).ok()?;

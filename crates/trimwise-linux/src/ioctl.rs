@@ -229,7 +229,7 @@ struct FiemapQuery {
 }
 
 /// Returns the extents of a file from byte `start` on, as many as one call returns. Dirty data are written first.
-pub fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
+pub(crate) fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
     const FIEMAP: Opcode = opcode::read_write::<FiemapHead>(b'f', 11);
     const FIEMAP_FLAG_SYNC: u32 = 1;
     let head = FiemapHead {

@@ -157,7 +157,7 @@ impl Stack {
     }
 
     /// Iterates over the lowest known devices: disks, and devices that cannot be followed further, with the reason.
-    pub fn lowest(&self) -> impl Iterator<Item = (&BlockDevice, Option<&TableError>)> {
+    pub(crate) fn lowest(&self) -> impl Iterator<Item = (&BlockDevice, Option<&TableError>)> {
         self.devices.iter().filter_map(|(device, below)| match below {
             Below::Nothing => Some((device, None)),
             Below::Opaque(error) => Some((device, Some(error))),

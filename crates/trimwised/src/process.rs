@@ -230,12 +230,12 @@ pub struct Left(Vec<Child>);
 
 impl Left {
     /// Keeps an abandoned process.
-    pub fn keep(&mut self, child: Child) {
+    pub(crate) fn keep(&mut self, child: Child) {
         self.0.push(child);
     }
 
     /// Reaps the processes that have exited.
-    pub fn reap(&mut self) {
+    pub(crate) fn reap(&mut self) {
         self.0.retain_mut(|child| !has_ended(child));
     }
 

@@ -247,7 +247,7 @@ impl Request {
 }
 
 /// Encodes the head of a reply to a request. `errno` is Linux's number; 0 means success.
-pub fn reply(errno: i32, cookie: u64) -> [u8; REPLY_BYTES] {
+pub(crate) fn reply(errno: i32, cookie: u64) -> [u8; REPLY_BYTES] {
     // NBD knows only these numbers, which are Linux's.
     const KNOWN: [i32; 8] = [0, 1, 5, 12, 22, 28, 75, 95];
     const EIO: i32 = 5;

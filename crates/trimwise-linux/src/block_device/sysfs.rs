@@ -99,12 +99,12 @@ impl SysBlock {
     }
 
     /// Iterates over the partitions of this disk.
-    pub fn partitions(&self) -> impl Iterator<Item = Self> {
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = Self> {
         entries(&self.0).into_iter().map(Self).filter(|below| below.has("partition"))
     }
 
     /// Iterates over the devices directly below this one (device mapper, MD).
-    pub fn slaves(&self) -> impl Iterator<Item = Self> {
+    pub(crate) fn slaves(&self) -> impl Iterator<Item = Self> {
         linked(&self.0.join("slaves"))
     }
 
@@ -121,7 +121,7 @@ impl SysBlock {
     }
 
     /// Returns the folder in sysfs of the btrfs on this device, named after its UUID.
-    pub fn btrfs(&self, host: &HostRoot) -> Option<PathBuf> {
+    pub(crate) fn btrfs(&self, host: &HostRoot) -> Option<PathBuf> {
         let is_mine = |link: PathBuf| link.canonicalize().is_ok_and(|found| found == self.0);
         entries(&host.path("/sys/fs/btrfs"))
             .into_iter()

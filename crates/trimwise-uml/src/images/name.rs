@@ -76,12 +76,12 @@ impl KernelName {
     }
 
     /// Returns the names of the patch sets, in order.
-    pub fn patches(&self) -> &[String] {
+    pub(crate) fn patches(&self) -> &[String] {
         &self.patches
     }
 
     /// Returns the variant, if any.
-    pub fn variant(&self) -> Option<Variant> {
+    pub(crate) fn variant(&self) -> Option<Variant> {
         self.variant
     }
 

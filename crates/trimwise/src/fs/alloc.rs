@@ -69,7 +69,7 @@ impl Allocator {
     /// Allocates up to `want` units in one extent inside one group; `None` only if nothing is free.
     ///
     /// `goal` is the block behind the file's last; the extent starts there if `want` units fit.
-    pub fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
+    pub(crate) fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
         if want == 0 || self.free.units() == 0 {
             return None;
         }
@@ -144,7 +144,7 @@ impl Allocator {
     }
 
     /// Returns the number of free units from `block` on, inside its group (0 if it is not free).
-    pub fn free_at(&self, block: u64) -> u64 {
+    pub(crate) fn free_at(&self, block: u64) -> u64 {
         self.free.from(block).next().filter(|extent| extent.start.0 == block).map_or(0, |extent| extent.units)
     }
 

@@ -81,7 +81,7 @@ pub(crate) struct PageCache {
 }
 
 /// Returns the bits of `count` pages from page `first` of a chunk.
-pub fn mask(first: u64, count: u64) -> u32 {
+pub(crate) fn mask(first: u64, count: u64) -> u32 {
     debug_assert!(first + count <= CHUNK_PAGES);
     if count == CHUNK_PAGES { u32::MAX } else { ((1u32 << count) - 1) << first }
 }

@@ -171,7 +171,7 @@ impl Layout {
     }
 
     /// Returns the block that holds a group's descriptor.
-    pub fn descriptor(&self, group: u64) -> Lpn {
+    pub(crate) fn descriptor(&self, group: u64) -> Lpn {
         Lpn(1 + group / self.tool.descriptors_per_block())
     }
 
@@ -270,7 +270,7 @@ impl Layout {
     }
 
     /// Returns the blocks of the inode tables, zeroed by mke2fs or soon after the first mount.
-    pub fn inode_tables(&self) -> Vec<UnitRange> {
+    pub(crate) fn inode_tables(&self) -> Vec<UnitRange> {
         let flexes = self.flexes();
         let range = |flex: u64| {
             let start = self.flex_start(flex) + 2 * FLEX_GROUPS;

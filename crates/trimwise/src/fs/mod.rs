@@ -491,7 +491,7 @@ impl Ext4 {
     }
 
     /// Returns the free extents, each with its first block and its length.
-    pub fn free_extents(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn free_extents(&self) -> Vec<(u64, u64)> {
         let allocator = &self.0.state.borrow().disk.allocator;
         allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
     }

@@ -81,7 +81,7 @@ impl Drive {
     }
 
     /// Returns true if the drive claims that trimmed units read as zeros (ATA: RZAT; NVMe: DLFEAT), rightly or not.
-    pub fn promises_zeros(&self) -> bool {
+    pub(crate) fn promises_zeros(&self) -> bool {
         self.promises_zeros
     }
 
@@ -94,7 +94,7 @@ impl Drive {
     }
 
     /// Writes a part of a unit; see [`Ssd::write_part`].
-    pub fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
+    pub(crate) fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
         let done = self.ssd.write_part(now, part, content);
         self.carry_out_late_trims();
         done
@@ -107,7 +107,7 @@ impl Drive {
     }
 
     /// Reads a part of a unit; see [`Ssd::read_part`].
-    pub fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
+    pub(crate) fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
         self.ssd.read_part(now, part)
     }
 
@@ -136,7 +136,7 @@ impl Drive {
     }
 
     /// Erases the drive; see [`Ssd::secure_erase`].
-    pub fn secure_erase(&mut self, now: SimTime) -> SimTime {
+    pub(crate) fn secure_erase(&mut self, now: SimTime) -> SimTime {
         self.late.clear();
         self.ssd.secure_erase(now)
     }
@@ -148,7 +148,7 @@ impl Drive {
 
     /// Returns the units that have lost their data to TRIMs since the last call, in that order. There are none unless
     /// [`Drive::watch_destroyed`] was called before, and none if reads of trimmed units return the old data.
-    pub fn take_destroyed(&mut self) -> Vec<UnitRange> {
+    pub(crate) fn take_destroyed(&mut self) -> Vec<UnitRange> {
         self.destroyed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

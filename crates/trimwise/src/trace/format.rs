@@ -142,7 +142,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     ///
     /// Errors of the output.
-    pub fn cut_off(mut self) -> std::io::Result<W> {
+    pub(crate) fn cut_off(mut self) -> std::io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }

@@ -106,7 +106,7 @@ impl OpLatencies {
     }
 
     /// Returns latencies in nanoseconds at the given quantiles, for a distribution plot.
-    pub fn quantiles(&self, operation: Operation, quantiles: &[f64]) -> Vec<u64> {
+    pub(crate) fn quantiles(&self, operation: Operation, quantiles: &[f64]) -> Vec<u64> {
         let h = &self.histograms[operation as usize];
         quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()
     }

@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// Returns the pacer that spreads the operations over days.
-    pub fn pacer(&self) -> Option<&Pacer> {
+    pub(crate) fn pacer(&self) -> Option<&Pacer> {
         self.pacer.as_ref()
     }
 
@@ -271,7 +271,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Creates a directory if it is not there.
-    pub async fn mkdir(&self, path: &str) -> Result<(), FileError> {
+    pub(crate) async fn mkdir(&self, path: &str) -> Result<(), FileError> {
         match self.fs.mkdir(path).await {
             Err(FileError::Exists { .. }) => return Ok(()),
             result => result?,
@@ -281,7 +281,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Removes an empty directory.
-    pub async fn rmdir(&self, path: &str) -> Result<(), FileError> {
+    pub(crate) async fn rmdir(&self, path: &str) -> Result<(), FileError> {
         self.fs.rmdir(path).await?;
         lock(&self.session.names).1.remove(path);
         Ok(())
@@ -351,7 +351,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Reads at an offset, in one call. Returns the number of bytes read.
-    pub async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
+    pub(crate) async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
         // The memory of the data is for writing; what is read must not change it.
         let mut buffer = vec![0; bytes as usize];
         let begin = self.fs.now();
@@ -362,7 +362,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Reads a file from its beginning to its end, in pieces.
-    pub async fn read_whole(&self, path: &str, piece_bytes: u64) -> Result<u64, FileError> {
+    pub(crate) async fn read_whole(&self, path: &str, piece_bytes: u64) -> Result<u64, FileError> {
         let mut file = self.open(path, OpenMode::Read).await?;
         let mut at = 0;
         loop {
@@ -385,7 +385,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Makes a file's data durable; counted as an fsync.
-    pub async fn fdatasync(&self, file: &mut F::File) -> Result<(), FileError> {
+    pub(crate) async fn fdatasync(&self, file: &mut F::File) -> Result<(), FileError> {
         let begin = self.fs.now();
         self.fs.fdatasync(file).await?;
         self.record(Operation::Fsync, begin);
@@ -404,7 +404,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Renames a file, replacing one with the new name.
-    pub async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+    pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         self.fs.rename(from, to).await?;
         let names = &mut lock(&self.session.names).0;
         names.remove(from);

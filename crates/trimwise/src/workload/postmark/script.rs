@@ -181,7 +181,7 @@ impl<'a> Script<'a> {
     }
 
     /// Returns true if the transactions ended early, because every file was deleted.
-    pub fn out_of_files(&self) -> bool {
+    pub(crate) fn out_of_files(&self) -> bool {
         self.out_of_files
     }
 
