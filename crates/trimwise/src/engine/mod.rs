@@ -225,8 +225,8 @@ impl Sim {
         outcome.map(|()| result.borrow_mut().take().expect("`run_until` ends well when there is a result"))
     }
 
-    /// Runs every task that is due until `until`, and keeps the tasks: for callers who look at the simulation on the
-    /// way. Cutting a run in this way does not change it. [`Sim::stop`] ends it.
+    /// Runs every task that is due until `until`, and keeps the tasks, so that the caller can look at the simulation on
+    /// the way. Stopping in between does not change a run. [`Sim::stop`] ends it.
     ///
     /// # Errors
     ///
@@ -303,8 +303,8 @@ impl Sim {
 
     /// Lets `duration` of the calling task's own processor time pass.
     ///
-    /// [`Sim::sleep`] would do the same, but if no other task has anything to do before the end, the clock simply
-    /// advances and the task keeps running. Millions of system calls cost no event this way.
+    /// Works like [`Sim::sleep`], but if no other task has anything to do before the end, the clock simply advances and
+    /// the task keeps running. Millions of system calls cost no event this way.
     pub(crate) fn charge(&self, duration: SimDuration) -> Sleep {
         let end = self.now() + duration;
         if self.0.ready.borrow().is_empty() {

@@ -12,8 +12,8 @@
 //! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage collection
 //! copies as it would the data, so that [`Ssd::tag`] returns the expected result of a read.
 //!
-//! A range that leaves the device is a mistake of the caller: it is asserted in debug builds and cut off at
-//! the end of the device otherwise. [`Ssd::check`] is there for a block layer that must answer an error.
+//! A range that leaves the device is a mistake of the caller: it is asserted in debug builds and cut off at the end of
+//! the device otherwise. A block layer that must return an error calls [`Ssd::check`] first.
 
 mod address;
 mod ahead;

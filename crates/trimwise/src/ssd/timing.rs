@@ -157,8 +157,8 @@ impl Nand {
 
     /// Reads `units` of one stripe. Returns the time at which the data are in the controller.
     ///
-    /// A read for copying overtakes as the host's do: if it waited behind all that its die has to do, and the copy's
-    /// program on another die for it, dies would wait for each other in a chain and stand idle most of the time.
+    /// A read for a copy overtakes like a host's read. If it waited for all operations of its die, and the copy's
+    /// program on another die for it, dies would wait for each other in a chain and be idle most of the time.
     pub fn read(
         &mut self,
         at: Place,

@@ -1,4 +1,4 @@
-//! Replaying a trace on a block device: a model in virtual time, or a real file or device.
+//! Replays a trace on a block device: a model in virtual time, or a real file or device.
 //!
 //! Paces and addresses are as in [`replay`](super::replay), except that a request which begins or ends within a unit is
 //! several operations, and a FUA write is an ordinary one. Discards are sent as recorded, or left out; frees and commits

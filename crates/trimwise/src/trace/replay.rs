@@ -1,4 +1,4 @@
-//! Replaying a trace on a modelled drive.
+//! Replays a trace on a modelled drive.
 //!
 //! Requests go to the drive through a [`Port`], which admits them in order up to the drive's queue depth. Each call
 //! immediately returns the time of completion, so there are no events, and memory does not depend on the length of the

@@ -133,7 +133,7 @@ impl fmt::Display for DayShape {
 }
 
 /// A number of days that begin at noon and end on a Monday at noon. So each of them contains a midnight, when a daily
-/// `fstrim.timer` sweeps, and the last that of Monday, when a weekly one does.
+/// `fstrim.timer` sweeps, and the last contains that of Monday, when a weekly timer sweeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Days {
     days: u32,

@@ -2,9 +2,9 @@
 //! yesterday's are removed.
 //!
 //! The schedule is fixed here, before anything runs, and follows from the configuration alone: accesses come at their
-//! times whether or not earlier ones have ended (an open loop). So each run of the same week gets the same requests,
-//! and the results can be compared access by access. The runner reports how long each access took from the instant at
-//! which it was due.
+//! times even if earlier ones have not ended (an open loop). So each run of the same week gets the same requests, and
+//! the results can be compared access by access. The runner reports the time of each access from the instant at which
+//! it was due.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -134,7 +134,7 @@ impl Slots {
         self.superblocks[superblock].next += slots;
     }
 
-    /// Counts slots that were left out as padded.
+    /// Notes that skipped slots were padded.
     pub fn fill(&mut self, superblock: Superblock, padding: u32) {
         self.superblocks[superblock].written += padding;
     }

@@ -1,9 +1,9 @@
 //! Streams: logical blocks that are written in order, at their own offsets.
 //!
-//! A unit that is the next one of an open stream goes there. A stream is opened at the first unit of a logical block,
-//! or where its data block ends, if the write looks sequential: the unit follows the one that the host wrote before it,
-//! or its command brings a stripe at least. Single units that happen to hit the first one of a block open nothing: each
-//! would end an older stream, and that costs a merge.
+//! The next unit of an open stream goes to that stream. A stream is opened at the first unit of a logical block, or at
+//! the end of its data block, if the write looks sequential: the unit follows the one that the host wrote before it, or
+//! its command covers at least a stripe. Single units that happen to be the first of a block open nothing: each would
+//! end an older stream, and that costs a merge.
 //!
 //! `gc.host_frontiers` limits the number of open streams in each lane; the least recently used one makes room.
 

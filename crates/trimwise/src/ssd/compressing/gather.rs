@@ -1,12 +1,11 @@
 //! Reading: gathering the chunks of a command from where they lie.
 //!
-//! Each die keeps the stripe that it read last in its page registers; a chunk of that stripe needs no new tR, only
-//! its transfer. A command that reads on in the order in which the data lie makes the next dies sense as many
-//! stripes ahead as it took itself: so data that were written in order are read at the rate of the link, without
-//! any memory to read ahead into. A stripe that is neither in a register nor the next one in that order is a
-//! *fragment*: the controller has to look it up and to set its die to work, one fragment after the other
-//! (`fragment_read_ns`), and the tR comes on top. All that is read passes a pipeline (`read_latency_ns`) in which
-//! commands overlap. A page is transferred in whole units of 4 KiB.
+//! Each die keeps the stripe that it read last in its page registers; a chunk of that stripe needs no new tR, only its
+//! transfer. A command that continues to read in the order of the data makes the next dies sense as many stripes ahead
+//! as it took itself. So data that were written in order are read at the rate of the link, without any memory to read
+//! ahead into. A stripe that is neither in a register nor the next one in that order is a *fragment*: the controller
+//! must look it up and start its die, one fragment after the other (`fragment_read_ns`), and the tR comes on top. All
+//! data pass a pipeline (`read_latency_ns`) in which commands overlap. A page is transferred in whole units of 4 KiB.
 
 use super::super::address::{Die, Number, Ppn, Slot, StripeNumber, Table};
 use super::super::config::CompressingConfig;

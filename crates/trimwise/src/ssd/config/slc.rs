@@ -22,8 +22,8 @@ pub struct SlcConfig {
     pub t_read_ns: u64,
     /// True to fold the cache (copy its data to normal flash) while the host is idle.
     pub fold_when_idle: bool,
-    /// Folding begins, idle or not, when more than this share of the cache is in use, percent; it then keeps pace with
-    /// the host. With 100 it waits for idle time, as long as the cache does not shrink.
+    /// Share of the cache in use, percent, above which folding begins even if the host is not idle; it then keeps pace
+    /// with the host. With 100 it waits for idle time, as long as the cache does not shrink.
     pub fold_threshold_percent: u32,
 }
 

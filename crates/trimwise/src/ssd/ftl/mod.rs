@@ -9,7 +9,7 @@
 //! one. Each combination is compiled by itself, so that no unit passes a dynamic call.
 //!
 //! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full. The model
-//! takes that memory as safe against power loss.
+//! assumes that this memory is safe against power loss.
 //!
 //! `frontier` fills superblocks, `collect` makes room, `victims` chooses, `pool` holds free superblocks, `bitmap` the
 //! live slots, `reads` finds the time of a read. The block map, in `ssd/block`, has no log of this kind: it shares the

@@ -1,15 +1,15 @@
 //! A map that lies in the flash, and the cache for parts of it (Gupta, Kim and Urgaonkar, DFTL, ASPLOS 2009).
 //!
-//! A *part* is one unit: the places of 1,024 logical units. Parts are logical units themselves, behind those of the host,
-//! in the same page map, and are collected with everything else; where they lie says a directory, which fits in memory.
-//! Writes caused by the map fill a frontier of their own.
+//! A *part* is one unit: the places of 1,024 logical units. Parts are logical units themselves, behind those of the
+//! host, in the same page map, and are collected with everything else. A directory, which fits in memory, has their
+//! places. Writes caused by the map fill a frontier of their own.
 //!
-//! A look-up of the host brings the part into the cache if it is not there: the part that was used longest ago leaves, and
-//! is written if it has changed. A TRIM of all units of a part leaves nothing of it to keep, so that it costs no flash
-//! operation. Copies change parts too. One that is in the cache is changed there. The others are noted, each once,
-//! and read, changed and written when the victim has been erased (*lazy copying*). Only where a command waits for the
-//! collector, or where the last free superblock would be needed, they are left to the next victim: collecting
-//! never depends on room for the map. That list, like the directory, is taken as safe in the controller's memory.
+//! A look-up of the host brings the part into the cache if it is not there: the least recently used part leaves, and is
+//! written if it has changed. A TRIM of all units of a part leaves nothing of it to keep, so that it costs no flash
+//! operation. Copies change parts too. A part in the cache is changed there. The others are noted, each once, and read,
+//! changed and written when the victim has been erased (*lazy copying*). Only if a command waits for the collector, or
+//! the last free superblock would be needed, are they left to the next victim: collecting never depends on room for the
+//! map. The model assumes that this list and the directory are safe in the controller's memory.
 //!
 //! A look-up touches a few array elements: the order of use is one of [`Lists`].
 

@@ -1,7 +1,7 @@
 //! The page map: any unit may lie in any page. A slot of the core is a unit.
 //!
-//! Two things may stand before it: `slc`, a cache of flash in SLC mode that takes host units first, and `map_cache`,
-//! where the map itself lies in the flash. A device without them pays one branch a unit for them.
+//! Two optional parts precede it: `slc`, a cache of flash in SLC mode that takes host units first, and `map_cache`, for
+//! a map that itself lies in the flash. A device without them pays one branch a unit for them.
 
 mod map;
 mod map_cache;

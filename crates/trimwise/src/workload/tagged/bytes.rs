@@ -1,8 +1,8 @@
 //! Bytes that say which operation wrote them, and where in a file they belong.
 //!
 //! A file is a row of cells of 16 bytes. A cell holds the number of the operation that wrote it, its own number in the
-//! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes may begin and end
-//! within a cell, which then has parts of two: those bytes are reported as they are, and whoever knows the candidates
+//! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes can begin and end
+//! within a cell, which then has parts of two. Those bytes are reported as they are; a caller who knows the candidates
 //! compares them ([`byte`]).
 
 use serde::{Deserialize, Serialize};
