@@ -127,7 +127,7 @@ pub enum DoctorError {
     NoMount {
         /// The path that the user asked for.
         path: PathBuf,
-        /// A mount point that does have a block device, as an example.
+        /// Mount point of a file system with FITRIM, as an example.
         one: String,
     },
 }

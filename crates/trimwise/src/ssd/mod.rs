@@ -128,7 +128,7 @@ pub struct Ssd {
     exclusive_until: SimTime,
     /// Until when background TRIM work slows the host down.
     trim_backlog_until: SimTime,
-    /// Data read ahead; `None` if the controller does not read ahead.
+    /// State of read-ahead; `None` if the controller does not read ahead.
     ahead: Option<ReadAhead>,
     /// The unit of which a part was written last.
     part_begun: Option<Lpn>,
