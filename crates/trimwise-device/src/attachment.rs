@@ -62,7 +62,7 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "no free loop device stays free"))
 }
 
-/// Whether `file` is the backing file of a loop device.
+/// Returns true if `file` is the backing file of a loop device.
 pub fn is_over(device: &Path, file: &Path) -> bool {
     let name = device.file_name().unwrap_or_default();
     let shown = SysBlock::named(&HostRoot::default(), name).ok().and_then(|device| device.backing_file());
@@ -74,7 +74,7 @@ pub fn is_over(device: &Path, file: &Path) -> bool {
     })
 }
 
-/// Whether a loop device lies over the file at this path; true if that cannot be determined.
+/// Returns true if a loop device lies over the file at this path, or if that cannot be determined.
 fn lies_over(device: &Path, path: &Path) -> bool {
     let Ok(found) = std::fs::metadata(path) else { return false };
     let below = File::open(device).and_then(|opened| Ok(loop_device::file(opened.as_fd())?));
@@ -93,7 +93,7 @@ pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
     }
 }
 
-/// Describes what holds the device exclusively, such as a mount; `None` if nothing does.
+/// Describes the exclusive user of the device, such as a mount; `None` if there is none.
 pub fn user(device: &Path) -> Option<String> {
     let name = device.display().to_string();
     let mounts = parse_mountinfo(&std::fs::read("/proc/self/mountinfo").unwrap_or_default());

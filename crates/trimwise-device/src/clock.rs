@@ -1,4 +1,4 @@
-//! The time of an emulated drive, and answers that wait until they are due.
+//! The clock of an emulated drive, and replies that wait until they are due.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use trimwise::units::SimTime;
 
-/// Factor by which everything on an emulated drive takes longer than modelled: 1 is real time; at 10, what takes a
-/// drive 100 us takes 1 ms, and an error of the host's timers weighs a tenth.
+/// Factor by which everything on an emulated drive takes longer than modelled: 1 is real time; at 10, a command that
+/// takes 100 us on the modelled drive takes 1 ms, and an error of the host's timers weighs a tenth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
     millionths: NonZeroU64,
@@ -36,12 +36,10 @@ impl TimeScale {
         self.millionths.get() as f64 / Self::UNIT as f64
     }
 
-    /// Converts nanoseconds of the host to those of the model.
     fn modelled_ns(self, real_ns: u128) -> u64 {
         (real_ns * u128::from(Self::UNIT) / u128::from(self.millionths.get())) as u64
     }
 
-    /// Converts nanoseconds of the model to those of the host.
     fn real_ns(self, modelled_ns: u64) -> u64 {
         (u128::from(modelled_ns) * u128::from(self.millionths.get()) / u128::from(Self::UNIT)) as u64
     }
@@ -86,13 +84,13 @@ impl Clock {
         Self { begin: Instant::now(), scale }
     }
 
-    /// Returns its time.
+    /// Returns the modelled time.
     pub fn now(&self) -> SimTime {
         SimTime(self.scale.modelled_ns(self.begin.elapsed().as_nanos()))
     }
 
-    /// Returns when it will show `time`, but at most a year from now.
-    pub fn instant(&self, time: SimTime) -> Instant {
+    /// Returns the instant at which the clock will show `time`, but at most a year from now.
+    pub(crate) fn instant(&self, time: SimTime) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         let wait = Duration::from_nanos(self.scale.real_ns(time.as_nanos()));
         self.begin + wait.min(YEAR)
@@ -118,7 +116,7 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     answers: BinaryHeap<Reverse<Waiter>>,
-    /// A running number, so that answers due at the same time keep their order.
+    /// A running number, so that replies due at the same time keep their order.
     sequence: u64,
     ended: bool,
 }
@@ -156,7 +154,7 @@ impl Ord for Waiter {
 const AT_ONCE: Duration = Duration::from_micros(5);
 
 impl Completions {
-    /// Starts empty, with a thread for answers that wait.
+    /// Creates an empty queue, with a thread for replies that wait.
     pub fn new() -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -165,12 +163,12 @@ impl Completions {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Whether an answer would be given at once.
-    pub fn is_due(due: Instant) -> bool {
+    /// Returns true if a reply would be sent at once.
+    pub(crate) fn is_due(due: Instant) -> bool {
         due <= Instant::now() + AT_ONCE
     }
 
-    /// Calls `answer` at `due`.
+    /// Calls `answer` at `due`, from another thread unless it is due at once.
     pub fn at(&self, due: Instant, answer: impl FnOnce() + Send + 'static) {
         if Self::is_due(due) {
             return answer();
@@ -186,14 +184,14 @@ impl Completions {
         }
     }
 
-    /// Returns the number of waiting answers.
+    /// Returns the number of waiting replies.
     pub fn waiting(&self) -> usize {
         self.shared.lock().answers.len()
     }
 }
 
 impl Drop for Completions {
-    /// Gives all answers that still wait.
+    /// Sends all replies that still wait.
     fn drop(&mut self) {
         self.shared.lock().ended = true;
         self.shared.changed.notify_one();

@@ -25,7 +25,7 @@ use crate::{Completions, EmulatedDrive, RequestError};
 pub const FILE: &str = "drive";
 /// Largest write that arrives in one piece.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// How long the kernel may cache attributes, which never change.
+/// Time for which the kernel may cache attributes, which never change.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Events of a mounted drive.
@@ -45,7 +45,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Serves `drive` as a file below `point`, with this many threads. `events` receives what happens to it.
+    /// Serves `drive` as a file below `point`, with this many threads. `events` receives the [`FuseEvent`]s of the
+    /// mount.
     ///
     /// # Errors
     /// The kernel's error: mounting needs root and `/dev/fuse`.
@@ -70,13 +71,13 @@ impl Mounted {
         Ok(Self { session: Some(session), point: point.to_owned() })
     }
 
-    /// The file.
+    /// Returns the path of the drive's file.
     pub fn file(&self) -> PathBuf {
         self.point.join(FILE)
     }
 
     /// Cuts the connection: pending requests fail with an error.
-    pub fn abort(&self) {
+    pub(crate) fn abort(&self) {
         // A forced unmount cuts the connection first, and then fails if the file is open.
         let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::FORCE);
     }
@@ -96,11 +97,11 @@ impl Drop for Mounted {
 }
 
 const ROOT: INodeNo = INodeNo::ROOT;
-/// The file.
+/// Inode number of the drive's file.
 pub const DRIVE: INodeNo = INodeNo(2);
 
 thread_local! {
-    /// Buffer of a thread for data that is read and answered at once.
+    /// Buffer of a thread for data that is read and sent at once.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -110,7 +111,7 @@ struct OneFile {
     events: Sender<FuseEvent>,
 }
 
-/// Attributes of root's file, which never change.
+/// Returns the attributes of a file or directory of root, which never change.
 pub fn attributes(inode: INodeNo, kind: FileType, perm: u16, size: Bytes) -> FileAttr {
     let time = UNIX_EPOCH;
     FileAttr {
@@ -132,7 +133,7 @@ pub fn attributes(inode: INodeNo, kind: FileType, perm: u16, size: Bytes) -> Fil
     }
 }
 
-/// Attributes of the directory or the file in it; `None` for anything else.
+/// Returns the attributes of the directory or the file in it; `None` for any other inode.
 pub fn attributes_of_one_file(inode: INodeNo, size: Bytes) -> Option<FileAttr> {
     match inode {
         ROOT => Some(attributes(inode, FileType::Directory, 0o500, Bytes(0))),

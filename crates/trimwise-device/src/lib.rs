@@ -1,22 +1,23 @@
 //! A modelled drive as a block device of this host, in real time.
 //!
-//! An [`EmulatedDrive`] is the front of a modelled drive ([`Port`]), the bytes behind it ([`SparseStore`]) and a clock.
-//! It takes reads, writes, discards and flushes, moves the bytes, asks the model when a real drive would have answered,
-//! and returns that time; the front that brought the request answers then. There are two fronts:
+//! An [`EmulatedDrive`] combines the front of a modelled drive ([`Port`]), the bytes behind it ([`SparseStore`]) and a
+//! clock. It takes reads, writes, discards and flushes, moves the bytes, asks the model for the time at which a real
+//! drive would have completed the command, and returns that time; the front that brought the request then replies.
+//! There are two fronts:
 //!
 //! - [`fuse`] serves the drive as one file, and [`attachment`] lays a loop device over it: a block device for this
 //!   host. A discard arrives as a hole punched into the file. The loop driver sends writes of zeros that may unmap in
-//!   the same way, so that on this path what was discarded reads as zeros, whatever the drive would do;
-//! - [`nbd`] serves it over a socket to QEMU and others. Requests arrive unchanged, and each is answered by itself.
+//!   the same way, so on this path discarded ranges read as zeros, whatever the drive would do;
+//! - [`nbd`] serves it over a socket to QEMU and others. Requests arrive unchanged, and each gets its own reply.
 //!
 //! [`server`] keeps a front until it is told to end. [`registry`] lists the devices of this host, and cleans up after
 //! servers that were killed.
 //!
-//! How the bytes agree with the model: the model says which units a TRIM destroys. With faulty firmware, these may be
-//! different units than those named, or the same ones later. A sound drive destroys what it was told to before it
-//! answers, and the host does not order requests that are under way at the same time. So bytes move outside of the lock
-//! on the model, and several threads move them at once. A faulty drive may destroy what another request is writing, so
-//! there the lock is held while bytes move, and their order is the model's.
+//! The bytes must agree with the model, which says which units a TRIM destroys. With faulty firmware, these can be
+//! different units than those named, or the same ones later. A sound drive destroys the named units before it completes
+//! the TRIM, and the host does not order requests that are under way at the same time. So bytes move outside of the
+//! lock on the model, and several threads move them at once. A faulty drive can destroy what another request is
+//! writing, so there the lock is held while bytes move, and their order is the model's.
 
 pub mod attachment;
 mod clock;
@@ -39,18 +40,18 @@ pub use clock::{Clock, Completions, TimeScale};
 
 use trimwise_linux::sparse_store::SparseStore;
 
-/// Why a request failed.
+/// Reasons why a request failed.
 #[derive(Debug, Error)]
 pub enum RequestError {
-    /// It does not begin or end at a sector.
+    /// The range does not begin or end at a sector.
     #[error("{length_bytes} bytes at byte {offset_bytes} are not whole sectors of {SECTOR_BYTES} bytes")]
     NoSectors {
-        /// Where it begins.
+        /// Start of the range, in bytes.
         offset_bytes: u64,
-        /// How long it is.
+        /// Length of the range, in bytes.
         length_bytes: u64,
     },
-    /// The drive refused it.
+    /// The drive refused the request.
     #[error(transparent)]
     Refused(#[from] PortError),
     /// The bytes could not be moved; for example, the file system of the backing file is full.
@@ -59,8 +60,8 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Linux's number for it, which all fronts use.
-    pub fn errno(&self) -> i32 {
+    /// Returns Linux's error number, which all fronts use.
+    pub(crate) fn errno(&self) -> i32 {
         use rustix::io::Errno;
         match self {
             Self::NoSectors { .. } | Self::Refused(PortError::OutOfRange { .. }) => {
@@ -72,24 +73,24 @@ impl RequestError {
     }
 }
 
-/// A drive with its bytes and a running clock.
+/// A modelled drive with its bytes and a running clock.
 #[derive(Debug)]
 pub struct EmulatedDrive {
     port: Mutex<Port>,
     store: SparseStore,
     clock: Clock,
     limits: PortLimits,
-    /// Whether bytes are moved while the port is locked; see the module's documentation.
+    /// True if bytes are moved while the port is locked; see the module's documentation.
     bytes_in_order: bool,
-    /// Whether the drive depends on what is written.
+    /// True if the drive's behaviour depends on the data written.
     looks_at_content: bool,
 }
 
 impl EmulatedDrive {
-    /// Creates a drive over `store`, whose time begins now.
+    /// Creates a drive over `store`. Its time begins now.
     ///
     /// # Errors
-    /// Those of [`Drive::new`].
+    /// If [`Drive::new`] rejects the configuration.
     ///
     /// # Panics
     /// If the store has another size than the drive.
@@ -112,7 +113,7 @@ impl EmulatedDrive {
         })
     }
 
-    /// Its size.
+    /// Returns the size of the drive.
     pub fn size(&self) -> Bytes {
         self.store.size()
     }
@@ -127,7 +128,7 @@ impl EmulatedDrive {
         self.port().counts()
     }
 
-    /// Returns the bytes that its data take, in memory or in the backing file.
+    /// Returns the bytes that the drive's data take, in memory or in the backing file.
     pub fn stored(&self) -> Bytes {
         use std::os::unix::fs::MetadataExt;
         Bytes(self.store.file().metadata().map_or(0, |found| found.blocks() * SECTOR_BYTES))
@@ -151,7 +152,8 @@ impl EmulatedDrive {
     /// Writes `bytes` at `offset_bytes`.
     ///
     /// # Errors
-    /// As for [`EmulatedDrive::read`]. If there is no space for the bytes, the request does not reach the drive.
+    /// If [`EmulatedDrive::read`] would fail for this range, or there is no space for the bytes. Without space, the
+    /// request does not reach the drive.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> Result<Instant, RequestError> {
         let sectors = sectors(offset_bytes, bytes.len() as u64)?;
         let class =
@@ -168,11 +170,11 @@ impl EmulatedDrive {
         Ok(due)
     }
 
-    /// Tells the drive that a range is no longer needed. With `as_zeros` it reads as zeros from then on, whatever the
-    /// drive does.
+    /// Tells the drive that a range is no longer needed. With `as_zeros` the range reads as zeros from then on,
+    /// whatever the drive does.
     ///
     /// # Errors
-    /// As for [`EmulatedDrive::read`]; and if the drive does not support TRIM.
+    /// If [`EmulatedDrive::read`] would fail for this range, or the drive does not support TRIM.
     pub fn discard(&self, offset_bytes: u64, length: Bytes, as_zeros: bool) -> Result<Instant, RequestError> {
         let sectors = sectors(offset_bytes, length.0)?;
         let mut port = self.port();
@@ -182,7 +184,7 @@ impl EmulatedDrive {
     }
 
     /// Makes a range read as zeros. It is trimmed if that is allowed and the drive then promises zeros.
-    pub fn write_zeroes(
+    pub(crate) fn write_zeroes(
         &self,
         offset_bytes: u64,
         length: Bytes,
@@ -204,7 +206,7 @@ impl EmulatedDrive {
         Ok(self.submit(&mut self.port(), &Request::Flush)?)
     }
 
-    /// If a thread panicked in the model, it may have left a command unfinished; the device goes on.
+    /// Locks the port. If a thread panicked in the model, it may have left a command unfinished; the device continues.
     fn port(&self) -> MutexGuard<'_, Port> {
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }

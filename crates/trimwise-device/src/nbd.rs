@@ -1,10 +1,10 @@
 //! The drive as a network block device, for QEMU, nbd-client and other users of NBD.
 //!
-//! One export, named after the device; the default export is the same. Several connections may use it at once. Requests
-//! are carried out as they arrive, and each is answered when the model says that it completed, so answers overtake each
-//! other as they do on a drive. A connection has two threads: one reads requests and moves bytes, the other sends the
-//! answers that had to wait. Its buffers hold little more than 64 MiB, and there are at most [`CONNECTIONS_MAX`]
-//! connections; further ones are closed at once.
+//! The server has one export, named after the device; it is also the default export. Several connections can use it at
+//! once. Requests are carried out as they arrive, and each reply is sent when the model says that the request
+//! completed, so replies overtake each other as they do on a drive. A connection has two threads: one reads requests
+//! and moves bytes, the other sends the replies that had to wait. Its buffers hold little more than 64 MiB, and there
+//! are at most [`CONNECTIONS_MAX`] connections; further ones are closed at once.
 
 mod connection;
 pub mod protocol;
@@ -29,7 +29,7 @@ use protocol::export_flags;
 pub use socket::{Address, AddressError};
 use socket::{Incoming, Listener, Stream, free};
 
-/// A server. Dropping it ends all connections.
+/// An NBD server. Dropping it ends all connections.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -49,14 +49,14 @@ struct Shared {
 /// Maximum number of connections over all addresses; clients that open several (nbd-client, QEMU) ask for at most this
 /// many.
 pub const CONNECTIONS_MAX: usize = 16;
-/// How often a listener checks whether to end, and how long it rests if it cannot accept a connection.
+/// Interval at which a listener checks whether to end, and for which it rests if it cannot accept a connection.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Listens on all addresses.
     ///
     /// # Errors
-    /// A path that is too long or taken; the kernel's error.
+    /// If a path is too long or taken, or the kernel cannot listen on an address.
     pub fn new(drive: Arc<EmulatedDrive>, export: &str, addresses: &[Address]) -> io::Result<Self> {
         let connections = Mutex::default();
         let shared =
@@ -73,7 +73,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns the addresses that it listens on; port 0 has become a free one.
+    /// Returns the addresses that the server listens on; port 0 has become a free one.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }

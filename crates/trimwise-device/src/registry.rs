@@ -1,17 +1,16 @@
-//! The emulated devices of this host.
+//! Registers the emulated devices of this host.
 //!
 //! Each has a folder, by default `/run/trimwise/devices/NAME`; users other than root have another place.
 //!
-//! | entry | what it is |
-//! |---|---|
-//! | `record.json` | what the device is: a [`Record`] |
+//! | entry | contents |
+//! | `record.json` | the description of the device: a [`Record`] |
 //! | `lock` | locked by the server while it runs; a reused process number cannot mislead |
-//! | `control` | a socket on which the server answers `status` at once, and `stop` after it has ended |
-//! | `mounted` | where the drive's file is mounted, if a loop device lies over it |
+//! | `control` | a socket on which the server responds to `status` at once, and to `stop` after it has ended |
+//! | `mounted` | the mount point of the drive's file, if a loop device lies over it |
 //!
-//! A server that ends removes its folder. One that was killed cannot: its device returns I/O errors from then on. The
-//! next command that creates or lists devices removes what it left: loop device, mount and folder. Only a loop device
-//! that is still mounted stays until it is unmounted.
+//! A server that ends removes its folder. A server that was killed cannot: its device returns I/O errors from then on.
+//! The next command that creates or lists devices removes the remains: loop device, mount and folder. Only a loop
+//! device that is still mounted stays until it is unmounted.
 
 mod error;
 mod registered;
@@ -38,7 +37,7 @@ pub use registered::Registered;
 
 /// Default place of registration.
 pub(crate) const PLACE: &str = "/run/trimwise/devices";
-/// Default place of registration for this user: [`PLACE`] is for root only.
+/// Returns the default place of registration for this user: [`PLACE`] is for root only.
 pub fn usual_place() -> PathBuf {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     place_of(geteuid().is_root(), variable)
@@ -57,17 +56,17 @@ fn place_of(is_root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -
 
 /// Longest name: the path of its socket must fit into 108 bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 48;
-/// How long a running server may take to respond.
+/// Time limit for a response of a running server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The description of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its name here.
+    /// Name of the device in the registry.
     pub name: String,
     /// The profile that it was created from.
     pub profile: String,
-    /// Its size.
+    /// Size of the drive, in bytes.
     pub size_bytes: u64,
     /// Seed of everything that the drive draws at random.
     pub seed: u64,
@@ -75,19 +74,19 @@ pub struct Record {
     pub time_scale: f64,
     /// The file that holds its data; `None`: memory.
     pub backing: Option<PathBuf>,
-    /// The process that serves it.
+    /// Number of the process that serves the device.
     pub server_pid: u32,
-    /// How it is accessed.
+    /// Front of the device.
     pub front: Front,
 }
 
-/// How a device is accessed.
+/// The kind of access to a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Front {
     /// A block device of this host.
     Loop {
-        /// Its node; `None` while it is being created.
+        /// Path of the device's node; `None` while it is being created.
         device: Option<PathBuf>,
     },
     /// Network block devices at these addresses: `unix:PATH` or `tcp:ADDRESS:PORT`.
@@ -97,17 +96,17 @@ pub enum Front {
     },
 }
 
-/// A server's response.
+/// A server's response to `status` and `stop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Requests served so far.
     pub counts: PortCounts,
-    /// Bytes that its data take in memory or in the backing file.
+    /// Bytes that the drive's data take in memory or in the backing file.
     pub stored_bytes: u64,
 }
 
 impl Status {
-    /// The current status of a drive.
+    /// Returns the current status of a drive.
     pub fn of(drive: &EmulatedDrive) -> Self {
         Self { counts: drive.counts(), stored_bytes: drive.stored().0 }
     }
@@ -116,13 +115,13 @@ impl Status {
 /// The state of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Its server is running and responds.
+    /// The server is running and responds.
     Serving(Status),
-    /// Its server is running but does not respond.
+    /// The server is running but does not respond.
     Silent,
-    /// Its server has died, and its remains cannot be removed yet.
+    /// The server has died, and its remains cannot be removed yet.
     Dead {
-        /// What still uses them.
+        /// Description of what still uses the remains.
         in_use: String,
     },
 }
@@ -139,21 +138,21 @@ pub(crate) fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// The folder of all devices.
+/// The folder of all devices on this host.
 #[derive(Clone, Debug)]
 pub struct Registry {
     place: PathBuf,
 }
 
 impl Registry {
-    /// The registry at `place`, which is created with the first device.
+    /// Opens the registry at `place`, which is created with the first device.
     pub fn at(place: impl Into<PathBuf>) -> Self {
         Self { place: place.into() }
     }
 
-    /// Reserves a name for a device. `None` stands for `like`, with a number after it if that is taken. Removes what
-    /// dead servers left first.
-    pub fn register(&self, name: Option<&str>, like: &str) -> Result<Registered, RegistryError> {
+    /// Reserves a name for a device. If `name` is `None`, uses `like`, with a number after it if that is taken. Removes
+    /// the remains of dead servers first.
+    pub(crate) fn register(&self, name: Option<&str>, like: &str) -> Result<Registered, RegistryError> {
         for name in name.iter().copied().chain([like]) {
             check_name(name)?;
         }
@@ -180,7 +179,7 @@ impl Registry {
         Err(RegistryError::Taken { name: candidates.into_iter().next().unwrap_or_default() })
     }
 
-    /// Returns all devices with their states, by name. Removes what dead servers left first.
+    /// Returns all devices with their states, by name. Removes the remains of dead servers first.
     pub fn list(&self) -> Result<Vec<(Record, State)>, RegistryError> {
         if !self.place.exists() {
             return Ok(Vec::new());
@@ -205,7 +204,7 @@ impl Registry {
     /// had died, and that its remains are now removed.
     ///
     /// # Errors
-    /// [`RegistryError`]; if the device is in use, nothing was done.
+    /// If no such device exists, or it cannot be ended. A device that is in use is left alone.
     pub fn detach(&self, given: &str) -> Result<(Record, Option<Status>), RegistryError> {
         let records = if self.place.exists() { self.records()? } else { Vec::new() };
         let node = |record: &Record| match &record.front {
@@ -271,7 +270,7 @@ impl Registry {
         Ok(Guard(file))
     }
 
-    /// Removes what dead servers left, and returns what cannot be removed yet, with the reason.
+    /// Removes the remains of dead servers. Returns what cannot be removed yet, with the reason.
     fn clean(&self, _: &Guard) -> Result<Vec<(String, String)>, RegistryError> {
         let mut dead = Vec::new();
         for name in self.names()? {
@@ -345,7 +344,6 @@ fn read_record(folder: &Path) -> io::Result<Record> {
     Ok(serde_json::from_str(&fs::read_to_string(folder.join("record.json"))?)?)
 }
 
-/// Returns where the drive's file is mounted.
 fn mounted_in(folder: &Path) -> PathBuf {
     folder.join("mounted")
 }
@@ -354,7 +352,7 @@ fn file_in(folder: &Path) -> PathBuf {
     mounted_in(folder).join(super::fuse::FILE)
 }
 
-/// Whether a server is running: it holds the lock.
+/// Returns true if a server is running: it holds the lock.
 fn is_served(folder: &Path) -> bool {
     let Ok(file) = File::open(folder.join("lock")) else { return false };
     flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
@@ -380,7 +378,7 @@ fn remove(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Devices of all users were registered in /run, where only root may create files.
+    /// Regression test: devices of all users were registered in /run, where only root may create files.
     #[test]
     fn regression_a_user_s_devices_are_registered_where_the_user_may_write() {
         let at = |is_root, set: &[(&str, &str)]| {

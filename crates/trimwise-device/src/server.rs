@@ -19,10 +19,10 @@ use crate::nbd::{Address, Server};
 use crate::registry::{Front, Record, Registered, Registry, RegistryError, Status};
 use crate::{EmulatedDrive, TimeScale};
 
-/// What to serve, besides the drive.
+/// Parameters of a served device, besides the drive.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Its name; `None` for that of the profile, with a number after it if necessary.
+    /// Name of the device; `None` for that of the profile, with a number after it if necessary.
     pub name: Option<String>,
     /// The profile that it was created from.
     pub profile: String,
@@ -30,14 +30,14 @@ pub struct Description {
     pub seed: u64,
     /// Factor by which everything takes longer than modelled.
     pub scale: TimeScale,
-    /// The file that holds its data.
+    /// The file that holds the drive's data; `None` for memory.
     pub backing: Option<PathBuf>,
 }
 
-/// Why a device cannot be served, or is no longer served.
+/// Reasons why a device cannot be served, or is no longer served.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// An error about its name or folder.
+    /// The device's name or folder cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The file system or loop device cannot be created.
@@ -49,7 +49,7 @@ pub enum ServeError {
     /// The connection to the kernel was cut.
     #[error("the connection of {device} to the kernel was cut; its users get I/O errors")]
     Cut {
-        /// The device's node.
+        /// Node of the device.
         device: String,
     },
 }
@@ -107,7 +107,7 @@ pub fn leave_terminal() {
 /// `notice` with messages for the user. Returns the requests that it served.
 ///
 /// # Errors
-/// [`ServeError`]; nothing is left behind then.
+/// If the device cannot be created, or its connection was cut. Nothing is left behind then.
 pub fn attach(
     registry: &Registry,
     description: &Description,
@@ -185,7 +185,7 @@ pub fn attach(
 /// Serves a drive over NBD at all these addresses; see [`attach`].
 ///
 /// # Errors
-/// [`ServeError`]; nothing is left behind then.
+/// If the device cannot be registered or an address cannot be served. Nothing is left behind then.
 pub fn serve(
     registry: &Registry,
     description: &Description,

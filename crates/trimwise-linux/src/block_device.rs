@@ -25,17 +25,17 @@ pub struct BlockDevice {
     pub name: String,
     /// Major and minor number.
     pub numbers: (u32, u32),
-    /// Its directory in sysfs.
+    /// Directory in sysfs.
     pub sysfs: SysBlock,
-    /// Its size.
+    /// Size of the disk or partition.
     pub size: Bytes,
-    /// Where it begins on its disk; zero unless it is a partition.
+    /// Offset on the disk; zero unless the device is a partition.
     pub start: Bytes,
     /// Limits on a discard.
     pub limits: DiscardLimits,
 }
 
-/// Limits on what the block layer sends to a device as one discard.
+/// Limits on one discard command that the block layer sends to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscardLimits {
     /// Commands are split at multiples of this (`discard_granularity`).
@@ -44,8 +44,8 @@ pub struct DiscardLimits {
     pub max: Bytes,
     /// Ranges that the device accepts in one command (`max_discard_segments`); Linux merges up to this many on NVMe.
     pub ranges: u64,
-    /// Whether adjacent requests are merged. They are not on a device-mapper device, nor where the administrator turned
-    /// merging off (`nomerges`).
+    /// True if the block layer merges adjacent requests. It does not on a device-mapper device, nor where the
+    /// administrator turned merging off (`nomerges`).
     pub merges: bool,
 }
 
@@ -56,12 +56,12 @@ pub struct DiscardCounts {
     pub commands: u64,
     /// Requests that were merged into another.
     pub merged: u64,
-    /// Bytes that they covered.
+    /// Bytes covered by the commands.
     pub bytes: Bytes,
 }
 
 impl DiscardCounts {
-    /// The difference from `earlier`.
+    /// Returns the difference from `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             commands: self.commands.saturating_sub(earlier.commands),
@@ -70,8 +70,8 @@ impl DiscardCounts {
         }
     }
 
-    /// The sum of both.
-    pub fn plus(self, other: Self) -> Self {
+    /// Returns the sum of both.
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             commands: self.commands.saturating_add(other.commands),
             merged: self.merged.saturating_add(other.merged),
@@ -85,9 +85,9 @@ impl DiscardCounts {
 pub struct BlockStat {
     /// Reads and writes that have completed.
     pub requests: u64,
-    /// Their total time in milliseconds.
+    /// Total time of these requests, in milliseconds.
     pub requests_ms: u64,
-    /// Bytes written.
+    /// Bytes written so far.
     pub written: Bytes,
     /// Requests that have not completed.
     pub in_flight: u64,
@@ -95,7 +95,7 @@ pub struct BlockStat {
     pub discards: Option<DiscardCounts>,
 }
 
-/// Why a mount's device cannot be examined.
+/// Reasons why a mount's device cannot be examined.
 #[derive(Debug, Error)]
 pub enum BlockDeviceError {
     /// A file system in memory, on the network, or above another one.
@@ -103,12 +103,12 @@ pub enum BlockDeviceError {
         "{mount_point}: {fs_type} is not on a block device, so there is nothing to trim; expected ext4, XFS, btrfs..."
     )]
     None {
-        /// Where it is mounted.
+        /// Mount point of the file system.
         mount_point: String,
-        /// What is mounted there.
+        /// Type of the file system.
         fs_type: String,
     },
-    /// Sysfs does not tell.
+    /// Sysfs cannot be read, or does not list the device.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
 }
@@ -140,17 +140,17 @@ impl BlockDevice {
         Self::of(SysBlock::of_numbers(&HostRoot::default(), numbers)?)
     }
 
-    /// Whether it is read-only.
-    pub fn is_read_only(&self) -> bool {
+    /// Returns true if the kernel treats the device as read-only.
+    pub(crate) fn is_read_only(&self) -> bool {
         self.sysfs.number("ro").is_ok_and(|n| n != 0)
     }
 
-    /// The smallest transfer that its disk accepts.
+    /// Returns the smallest transfer that the disk accepts.
     pub fn sector(&self) -> Bytes {
         self.sysfs.queue("logical_block_size").map_or(Bytes(SECTOR_BYTES), Bytes)
     }
 
-    /// The serial numbers and world-wide names of its disk, from sysfs.
+    /// Returns the serial numbers and world-wide names of the disk, from sysfs.
     pub(crate) fn serials(&self) -> Vec<String> {
         let disk = self.sysfs.whole();
         let files = ["serial", "device/serial", "wwid", "device/wwid", "device/cid"];
@@ -164,12 +164,12 @@ impl BlockDevice {
         serials
     }
 
-    /// Its sysfs link by number, which stays valid when names change.
+    /// Returns the sysfs link by number, which stays valid when names change.
     pub fn sysfs_link(&self) -> PathBuf {
         sysfs::link(self.numbers)
     }
 
-    /// What the kernel has counted on it so far.
+    /// Returns the kernel's counts of requests so far.
     pub fn stat(&self) -> Result<BlockStat, BlockDeviceError> {
         Ok(self.sysfs.stat()?)
     }
@@ -180,16 +180,16 @@ impl BlockDevice {
         Ok(self.sysfs.read_as("inflight", "two numbers", second)?)
     }
 
-    /// Whether the kernel counts its requests (`queue/iostats`).
+    /// Returns true if the kernel counts requests to this device (`queue/iostats`).
     pub(crate) fn counts_requests(&self) -> bool {
         self.sysfs.queue("iostats").map_or(true, |n| n != 0)
     }
 }
 
-/// The devices of a file system: one, or for btrfs all of them.
+/// Returns the devices of a file system: one, or for btrfs all of them.
 ///
 /// # Errors
-/// If it has none, or sysfs cannot be read.
+/// If the file system has no device, or sysfs cannot be read.
 pub fn devices_of(mount: &Mount) -> Result<Vec<BlockDevice>, BlockDeviceError> {
     let found = devices_in_sysfs(&HostRoot::default(), mount)?;
     if found.is_empty() {
@@ -201,7 +201,7 @@ pub fn devices_of(mount: &Mount) -> Result<Vec<BlockDevice>, BlockDeviceError> {
     found.into_iter().map(BlockDevice::of).collect()
 }
 
-/// `/sys/fs/btrfs/UUID` of the file system on this device.
+/// Returns `/sys/fs/btrfs/UUID` of the file system on this device.
 pub fn btrfs_directory(device: &BlockDevice) -> Option<PathBuf> {
     device.sysfs.btrfs(&HostRoot::default())
 }

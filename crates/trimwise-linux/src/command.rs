@@ -12,21 +12,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use trimwise::units::SimDuration;
 
-/// How soon an interrupt reaches the program.
+/// Interval at which the interrupt flag is checked while the program runs.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// What is kept of a program's output: its last lines are shown if it fails.
+/// Bytes of a program's output that are kept: its last lines are shown if it fails.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// How a program ended.
+/// The end of a program's run.
 #[derive(Clone, Debug)]
 pub struct CommandEnd {
-    /// Its status; a program that was interrupted ended by SIGKILL.
+    /// Exit status; SIGKILL if the program was interrupted.
     pub status: ExitStatus,
-    /// The end of its standard output.
+    /// Tail of the program's standard output.
     pub output: Vec<u8>,
-    /// The end of its standard error.
+    /// Tail of the program's standard error.
     pub errors: Vec<u8>,
-    /// From before its start until it was gone, and all that it left in the background with its output.
+    /// Time from before the program's start until it and everything that it left in the background with its output had
+    /// ended.
     pub duration: SimDuration,
 }
 
@@ -55,7 +56,8 @@ pub fn run(directory: &Path, command: &[String], interrupted: &AtomicBool) -> io
     Ok(CommandEnd { status: status?, output, errors, duration })
 }
 
-/// Reads what the program says until it is gone; returns the end of its output and of its errors.
+/// Reads the program's output until nothing can write to it any more. Returns the tails of its standard output and
+/// standard error.
 fn watch(child: &mut Child, interrupted: &AtomicBool) -> io::Result<[Vec<u8>; 2]> {
     // Unlike a number, this can mean no other process once the child is gone.
     let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
@@ -100,10 +102,10 @@ fn watch(child: &mut Child, interrupted: &AtomicBool) -> io::Result<[Vec<u8>; 2]
     }
 }
 
-/// Waits until a directory's file system holds on its device all that was written so far.
+/// Waits until everything written to a directory's file system so far is on its device.
 ///
 /// # Errors
-/// The operating system's.
+/// Errors of the operating system.
 pub fn sync(directory: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(directory)?)?)
 }

@@ -1,4 +1,5 @@
-//! Whether a file or a device may be overwritten: it is not in use, and it is empty or the user named it explicitly.
+//! Decides whether a file or a device may be overwritten: it is not in use, and it is empty or the user named it
+//! explicitly.
 //!
 //! Writing to a block device, making a file system on it and trimming all of it destroy its contents. The rule is the
 //! same for each: a target in use is always refused; one that holds data is refused unless the user repeats its path or
@@ -42,68 +43,68 @@ pub(crate) enum Identity {
     NoFile,
     /// Device and inode number of a file, and whether it was empty, so that no confirmation was needed.
     File { device: u64, inode: u64, is_empty: bool },
-    /// Major and minor number.
+    /// Major and minor number of a device.
     Device((u32, u32)),
 }
 
-/// Why a target may not be overwritten.
+/// Reasons why a target may not be overwritten.
 #[derive(Debug, Error)]
 pub enum ConsentError {
-    /// The device does not exist, or it is of another kind.
+    /// The device does not exist, or the target is of another kind.
     #[error("{path}: {what}; expected {expected}")]
     Kind {
-        /// The path.
+        /// Path of the target.
         path: String,
-        /// What it is.
+        /// Description of the target.
         what: String,
-        /// What is expected instead.
+        /// Description of a valid target.
         expected: String,
     },
-    /// It is in use.
+    /// The target is in use.
     #[error("{path}: {how}: it is never written to while it is in use")]
     InUse {
-        /// The path.
+        /// Path of the target.
         path: String,
-        /// By what, such as "is mounted on /home".
+        /// Description of the use, such as "is mounted on /home".
         how: String,
     },
-    /// It holds data, and the user did not repeat its name.
+    /// The target holds data, and the user did not repeat its name.
     #[error(
         "{path}: holds {what}, all of which would be lost; {said}if that is what you want, repeat its path{serial}: \
          --destroy {path}"
     )]
     HoldsData {
-        /// The path.
+        /// Path of the target.
         path: String,
-        /// What was found.
+        /// Description of the data found.
         what: String,
-        /// What the user gave instead, with trailing punctuation.
+        /// Confirmation that the user gave instead, with trailing punctuation.
         said: String,
-        /// The alternative of giving its serial number, if it has one.
+        /// Hint to confirm with the serial number instead, if the device has one.
         serial: String,
     },
-    /// It is read-only.
+    /// The target is read-only.
     #[error("{path}: is read-only")]
     ReadOnly {
-        /// The path.
+        /// Path of the target.
         path: String,
     },
-    /// It has no capacity.
+    /// The device has no capacity.
     #[error("{path}: has a size of 0: it contains no medium")]
     Empty {
-        /// The path.
+        /// Path of the target.
         path: String,
     },
-    /// The kernel gives no information about it.
+    /// The kernel gives no information about the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// It cannot be examined.
+    /// The target cannot be examined.
     #[error(transparent)]
     Io(#[from] PathError),
 }
 
 impl Consent {
-    /// The target that may be overwritten.
+    /// Returns the target that may be overwritten.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -113,12 +114,12 @@ impl Consent {
     }
 }
 
-/// Checks whether `target` may be overwritten, given the user's confirmation `word` (`--destroy WORD`).
+/// Checks that `target` may be overwritten, given the user's confirmation `word` (`--destroy WORD`).
 ///
 /// Reads only. A missing or empty file needs no confirmation.
 ///
 /// # Errors
-/// If it is in use, of the wrong kind, or holds data and `word` is neither its path nor its serial number.
+/// If the target is in use, of the wrong kind, or holds data and `word` is neither its path nor its serial number.
 pub fn check(target: &Target, word: Option<&str>) -> Result<Consent, ConsentError> {
     let identity = match target {
         Target::File(path) => check_file(path, word)?,
@@ -168,8 +169,8 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
     Ok(Identity::File { device: found.dev(), inode: found.ino(), is_empty: found.len() == 0 })
 }
 
-/// Whether a new file of this name would lie below /dev, in the memory of devtmpfs: a mistyped device. /dev/shm is for
-/// files.
+/// Returns true if a new file of this name would lie below /dev, in the memory of devtmpfs: a mistyped device. /dev/shm
+/// is for files.
 fn is_among_devices(path: &Path) -> bool {
     let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
     directory.is_some_and(|directory| directory.starts_with("/dev") && !directory.starts_with("/dev/shm"))
@@ -229,7 +230,7 @@ fn said(word: Option<&str>) -> String {
     word.map_or_else(String::new, |word| format!("'{word}' is neither its path nor its serial number; "))
 }
 
-/// Whether the user repeated the path, as given or with links resolved, or one of the serial numbers.
+/// Returns true if the user repeated the path, as given or with links resolved, or one of the serial numbers.
 fn is_repeated(word: Option<&str>, given: &Path, canonical: &PathBuf, serials: &[String]) -> bool {
     word.is_some_and(|word| {
         Path::new(word) == given
@@ -238,7 +239,7 @@ fn is_repeated(word: Option<&str>, given: &Path, canonical: &PathBuf, serials: &
     })
 }
 
-/// Describes the data on a device; `None` if every sample reads as zeros.
+/// Describes the data on a device. Returns `None` if every sample reads as zeros.
 fn data_on(file: &File, size: Bytes) -> Option<String> {
     const MIB: u64 = 1 << 20;
     let mut head = vec![0; HEAD_BYTES.min(size.0 as usize)];

@@ -1,4 +1,4 @@
-//! What the command and `trimwised` share: the daemon's configuration and its control protocol.
+//! Code shared by the command and `trimwised`: the daemon's configuration and its control protocol.
 
 pub mod config;
 pub mod control;

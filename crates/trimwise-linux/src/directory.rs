@@ -32,7 +32,7 @@ use crate::directory_check::{DirectoryError, at, check_run, check_writable, open
 
 /// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
-/// How often a sleep looks for an interrupt.
+/// Interval at which a sleep checks the interrupt flag.
 const INTERRUPT_LOOKS: Duration = Duration::from_millis(100);
 /// Maximum number of parents held open: a process may have 1,024 descriptors.
 const PARENTS_MAX: usize = 256;
@@ -47,7 +47,6 @@ pub struct RealDirectory {
     given: PathBuf,
     begin: Instant,
     interrupted: Arc<AtomicBool>,
-    /// Whether zeros are written instead of the workload's data.
     writes_zeros: bool,
     /// Parents below the root, at most [`PARENTS_MAX`].
     parents: RefCell<BTreeMap<String, Rc<OwnedFd>>>,
@@ -60,7 +59,7 @@ pub struct RealDirectory {
 pub struct RealFile {
     descriptor: OwnedFd,
     path: String,
-    /// Memory for transfers past the page cache; `None` if it goes through it.
+    /// Memory for direct transfers; `None` if the file goes through the page cache.
     aligned: Option<Vec<u8>>,
 }
 
@@ -77,7 +76,7 @@ fn aligned_part(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
 }
 
 impl RealDirectory {
-    /// Opens the directory. `interrupted` may be set at any time, for instance by a signal handler.
+    /// Opens the directory. `interrupted` can be set at any time, for instance by a signal handler.
     ///
     /// # Errors
     /// If it is missing, not a directory, on a read-only file system, or not writable. Nothing is created.
@@ -102,34 +101,34 @@ impl RealDirectory {
         })
     }
 
-    /// The same directory, to which every write writes zeros.
+    /// Makes every write to this directory write zeros.
     pub fn with_zeros(self) -> Self {
         Self { writes_zeros: true, ..self }
     }
 
-    /// Returns what to write for these bytes.
+    /// Returns the bytes to write instead of `data`.
     fn written<'a>(&self, data: &'a [u8]) -> Cow<'a, [u8]> {
         if self.writes_zeros { Cow::Owned(vec![0; data.len()]) } else { Cow::Borrowed(data) }
     }
 
-    /// The directory's absolute path, without symbolic links.
+    /// Returns the directory's absolute path, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the interrupt flag is set.
+    /// Returns true if the interrupt flag is set.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Prepares a run of PostMark: returns `config` with its locations relative to this directory.
     ///
-    /// To find out what the run needs, this goes through its script once (milliseconds for 100,000 operations).
+    /// To find the run's needs, this goes through its script once (milliseconds for 100,000 operations).
     ///
     /// # Errors
     /// If a location is outside, a name that the run would use exists, or the run's files would not fit into the free
-    /// space. The size is that of the files alone: a file system whose own structures need much of the remaining space
-    /// may still become full. Nothing is created.
+    /// space. Only the files count: a file system whose own structures need much of the remaining space can still
+    /// become full. Nothing is created.
     pub fn plan(&self, config: &PostmarkConfig) -> Result<PostmarkConfig, DirectoryError> {
         let below = |root: &Path| config.for_directory(&root.to_string_lossy());
         let config = below(&self.path).or_else(|error| below(&self.given).map_err(|_| error))?;

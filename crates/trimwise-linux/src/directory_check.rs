@@ -13,36 +13,36 @@ use trimwise::units::Bytes;
 use trimwise::workload::postmark::layout::Layout;
 use trimwise::workload::postmark::{Footprint, LocationError, PostmarkConfig, footprint, footprint_min};
 
-/// Why a directory is unsuitable; each is one sentence for the user.
+/// Reasons why a directory is unsuitable; each is one sentence for the user.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DirectoryError {
-    /// It does not exist.
+    /// The directory does not exist.
     #[error("{path}: no such directory")]
     Missing {
         /// The directory asked for.
         path: String,
     },
-    /// It is not a directory.
+    /// The path is not a directory.
     #[error("{path}: not a directory")]
     NotADirectory {
         /// The path asked for.
         path: String,
     },
-    /// Its file system is mounted read-only.
+    /// The file system is mounted read-only.
     #[error("{path}: the file system is mounted read-only")]
     ReadOnly {
         /// The directory asked for.
         path: String,
     },
-    /// Files cannot be created in it.
+    /// Files cannot be created in the directory.
     #[error("{path}: not writable: {reason}")]
     NotWritable {
         /// The directory asked for.
         path: String,
-        /// The operating system's error.
+        /// Message of the operating system's error.
         reason: String,
     },
-    /// It contains a name that the run would write to and delete.
+    /// The directory contains a name that the run would write to and delete.
     #[error("{path}: already exists, and the workload would use that name; give an empty directory")]
     Occupied {
         /// The existing file or directory.
@@ -51,38 +51,38 @@ pub enum DirectoryError {
     /// A location is a symbolic link or another mount: files would go elsewhere.
     #[error("{path}: leads out of the directory under test (a symbolic link or another mount)")]
     LeadsOut {
-        /// The location's component.
+        /// The path component that leads out.
         path: String,
     },
-    /// A location is outside.
+    /// A location is outside of the directory.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// Its file system is too full.
+    /// The file system has too little free space.
     #[error("{path}: the run needs at least {needed} and {free} are free")]
     TooFull {
-        /// The directory.
+        /// Path of the directory.
         path: String,
         /// The most that the run's files occupy at one time, in whole blocks of 4 KiB.
         needed: Bytes,
-        /// Free for this user.
+        /// Space free for this user.
         free: Bytes,
     },
-    /// Its file system has too few inodes.
+    /// The file system has too few free inodes.
     #[error("{path}: the run needs at least {needed} inodes and {free} are free")]
     TooFewInodes {
-        /// The directory.
+        /// Path of the directory.
         path: String,
         /// Files and directories that the run needs.
         needed: u64,
-        /// Free for this user.
+        /// Inodes free for this user.
         free: u64,
     },
-    /// It cannot be examined.
+    /// The directory cannot be examined.
     #[error("{path}: {reason}")]
     Io {
-        /// What could not be examined.
+        /// Path of the file or directory that could not be examined.
         path: String,
-        /// The operating system's error.
+        /// Message of the operating system's error.
         reason: String,
     },
 }
@@ -95,7 +95,7 @@ pub(crate) fn at<E: Into<std::io::Error>>(path: &Path) -> impl Fn(E) -> Director
     }
 }
 
-/// The operating system's message for `errno`.
+/// Returns the operating system's message for `errno`.
 pub(crate) fn words(errno: Errno) -> String {
     std::io::Error::from(errno).to_string()
 }
@@ -210,7 +210,7 @@ fn check_free_of(
     }
 }
 
-/// Whether PostMark would create something called `name`: files 1 to `names`, or subdirectories `s0`, `s1`...
+/// Returns true if PostMark would create something called `name`: files 1 to `names`, or subdirectories `s0`, `s1`...
 fn is_postmarks(name: &str, names: u64, subdirectories: u32) -> bool {
     let (digits, numbers) = match (subdirectories, name.strip_prefix('s')) {
         (0, _) => (name, 1..names.saturating_add(1)),

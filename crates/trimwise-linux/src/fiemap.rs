@@ -15,29 +15,29 @@ pub struct Extent {
     pub logical: u64,
     /// Start on the device, in bytes.
     pub physical: u64,
-    /// Length, in bytes.
+    /// Length of the extent, in bytes.
     pub bytes: u64,
 }
 
-/// Why the location of a file is unknown.
+/// Reasons why the location of a file is unknown.
 #[derive(Debug, Error)]
 pub enum FiemapError {
     /// The file system does not support FIEMAP.
     #[error("its file system does not report the location of a file (FIEMAP: {0})")]
     Call(std::io::Error),
-    /// It returns an extent without an address on the device.
+    /// FIEMAP returns an extent without an address on the device.
     #[error(
         "FIEMAP reports of the bytes from {logical} on: {what}; expected data at an address of their own"
     )]
     NoAddress {
         /// Offset in the file, in bytes.
         logical: u64,
-        /// What FIEMAP reports instead.
+        /// The state of the extent, as FIEMAP reports it.
         what: &'static str,
     },
 }
 
-/// Flags of an extent whose address is not usable, and why.
+/// Flags of an extent whose address is not usable, and the reason.
 const USELESS: [(u32, &str); 9] = [
     (0x0002, "their location is unknown"),
     (0x0004, "they are not written yet"),
@@ -51,7 +51,7 @@ const USELESS: [(u32, &str); 9] = [
 ];
 const LAST: u32 = 0x0001;
 
-/// The extents of a file, in its order. Dirty data are written first.
+/// Returns the extents of a file, in file order. Dirty data are written first.
 ///
 /// # Errors
 /// If the file system has no FIEMAP, or returns an extent without an address on its device.

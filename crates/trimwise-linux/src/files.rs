@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use trimwise::units::Bytes;
 
-/// The path of a file with `ending` appended to its name.
+/// Returns the path of a file with `ending` appended to its name.
 pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
-/// Gives a finished file its name. Without `replace`, a file that appeared there meanwhile is kept, and this fails.
+/// Gives a finished file its name. Without `replace`, fails if a file has appeared there meanwhile.
 ///
 /// # Errors
-/// The operating system's; the file then still has its old name.
+/// Errors of the operating system; the file then still has its old name.
 pub fn give_name(finished: &Path, name: &Path, replace: bool) -> io::Result<()> {
     if replace {
         return fs::rename(finished, name);
@@ -34,32 +34,33 @@ pub fn give_name(finished: &Path, name: &Path, replace: bool) -> io::Result<()> 
     }
 }
 
-/// Why a file could not be read.
+/// Reasons why a file could not be read. The text of each follows the file's name in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// It is not a regular file, too long, or not UTF-8. The text follows the file's name in a message.
+    /// The file is not a regular file, too long, or not UTF-8.
     Wrong(String),
-    /// Reading failed. The text follows the file's name in a message.
+    /// Opening or reading the file failed.
     Failed(String),
 }
 
 /// Reads a text file of at most `most` bytes; `None` if it does not exist.
 ///
 /// # Errors
-/// If it cannot be read or is longer. The text follows the file's name in a message.
+/// If the file cannot be read or is longer. The text follows the file's name in a message.
 pub(crate) fn read_at_most(path: &Path, most: u64) -> Result<Option<String>, String> {
     read(path, most, 0).map_err(|(Unread::Wrong(why) | Unread::Failed(why))| why)
 }
 
-/// The same for a file that only this program writes: links are not followed.
+/// Reads a text file of at most `most` bytes that only this program writes, without following links. Returns `None` if
+/// it does not exist.
 ///
 /// # Errors
-/// If it is not a regular file, cannot be read, or is longer.
+/// If the file is not a regular file, cannot be read, or is longer.
 pub fn read_own(path: &Path, most: u64) -> Result<Option<String>, Unread> {
     read(path, most, OFlags::NOFOLLOW.bits())
 }
 
-/// Never blocks: a pipe without a writer is opened at once, and refused.
+/// Reads a text file without ever blocking: a pipe without a writer is opened at once, and refused.
 fn read(path: &Path, most: u64, flags: u32) -> Result<Option<String>, Unread> {
     let flags = (flags | OFlags::NONBLOCK.bits()).cast_signed();
     let failed = |error: io::Error| Unread::Failed(format!("cannot be read ({error})"));
@@ -89,11 +90,11 @@ fn read(path: &Path, most: u64, flags: u32) -> Result<Option<String>, Unread> {
     }
 }
 
-/// Reads at most `most` bytes of whatever a user names. A pipe that no program writes to is refused, where opening it
+/// Reads at most `most` bytes of any file that a user names. Refuses a pipe that no program writes to, where opening it
 /// would wait.
 ///
 /// # Errors
-/// The operating system's, or [`io::ErrorKind::InvalidInput`] for such a pipe.
+/// Errors of the operating system, or [`io::ErrorKind::InvalidInput`] for a pipe without a writer.
 pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut file =
         OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;

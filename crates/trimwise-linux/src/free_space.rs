@@ -1,7 +1,7 @@
-//! Estimates what a trim would send, from the file system's own map of its free space.
+//! Estimates a trim's discards from the file system's own map of its free space.
 //!
 //! ext4 and XFS list their free extents (FS_IOC_GETFSMAP), from the same structures that their FITRIM walks. For others
-//! there is only a bound: the devices' size less what is in use.
+//! there is only a bound: the devices' size less the space in use.
 //!
 //! The maps do not show everything: ext4 skips groups that it remembers as trimmed, and XFS skips extents that were
 //! freed a moment ago. The free space also changes while the file system is in use.
@@ -22,9 +22,9 @@ use crate::trim::Span;
 /// The expected result of trimming a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Estimate {
-    /// From the map of free extents.
+    /// A sum over the map of free extents.
     Extents(Extents),
-    /// An upper bound on the devices' free space; how much of it would be sent is unknown.
+    /// Upper bound from the devices' free space, for file systems without a map.
     Bound(Bytes),
 }
 
@@ -35,7 +35,7 @@ pub struct Extents {
     pub count: u64,
     /// Bytes in those extents.
     pub bytes: Bytes,
-    /// Upper bound on the commands they need; where a device accepts several ranges per command, the kernel may need
+    /// Upper bound on the number of commands. Where a device accepts several ranges per command, the kernel may need
     /// fewer.
     pub commands_max: u64,
     /// Number of extents that are too short.
@@ -67,7 +67,12 @@ pub fn estimate(
 
 /// The shortest extent that FITRIM sends for a minimum of `asked`: at least the device's granularity, in whole
 /// clusters. ext4 rounds down to clusters (`ext4_trim_fs`), XFS up (`xfs_ioc_trim`).
-pub fn least_extent(kind: Kind, layout: Option<&Layout>, devices: &[BlockDevice], asked: Bytes) -> Bytes {
+pub(crate) fn least_extent(
+    kind: Kind,
+    layout: Option<&Layout>,
+    devices: &[BlockDevice],
+    asked: Bytes,
+) -> Bytes {
     let granularity = devices.iter().map(|device| device.limits.granularity).max().unwrap_or_default();
     let least = asked.max(granularity).0;
     let Some(layout) = layout else { return Bytes(least) };
@@ -156,7 +161,7 @@ struct Listing {
     /// The extent that the next record may continue.
     open: Option<Span>,
     free: Vec<Span>,
-    /// Whether another extent was found after the maximum count.
+    /// True if another extent was found after the maximum count.
     is_full: bool,
 }
 
@@ -199,8 +204,8 @@ impl Listing {
     }
 }
 
-/// Whether a record belongs to this device, not to a separate log or realtime device. Device numbers are encoded like
-/// the kernel's `new_encode_dev`; later kernels may use the file system's own small numbers, from 0.
+/// Returns true if a record belongs to this device, not to a separate log or realtime device. Device numbers are
+/// encoded like the kernel's `new_encode_dev`; later kernels may use the file system's own small numbers, from 0.
 fn is_on(record: &Fsmap, device: &BlockDevice) -> bool {
     let (major, minor) = device.numbers;
     record.device == (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12) || record.device <= 1
@@ -211,7 +216,7 @@ struct Sum<'a> {
     kind: Kind,
     layout: &'a Layout,
     limits: DiscardLimits,
-    /// Where the file system begins on its disk.
+    /// Start of the file system on its disk, in bytes.
     start: u64,
     span: Span,
     least: Bytes,
@@ -264,11 +269,11 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// Upper bound on the commands for a discard of `bytes` at `start` of the disk, split as the block layer does. If the
-/// start is not aligned to the granularity, a first command goes up to the next multiple (`bio_discard_limit` in
-/// block/blk-lib.c). Then each is as large as one bio and one command may be, in multiples of the granularity
-/// (`bio_split_discard` in block/blk-merge.c). A rest that was not split is merged with the first one again if both fit
-/// into a command (`ll_back_merge_fn`).
+/// Returns an upper bound on the commands for a discard of `bytes` at `start` of the disk, split as the block layer
+/// does. If the start is not aligned to the granularity, a first command goes up to the next multiple
+/// (`bio_discard_limit` in block/blk-lib.c). Each further command is as large as one bio and one command may be, in
+/// multiples of the granularity (`bio_split_discard` in block/blk-merge.c). A rest that was not split is merged with
+/// the first one again if both fit into a command (`ll_back_merge_fn`).
 pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
     let granularity = limits.granularity.0.max(512);
     let multiple = |n: u64| (n / granularity * granularity).max(granularity);
@@ -286,8 +291,8 @@ pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
     u64::from(head > 0) + (rest / bio) * bio.div_ceil(command) + (rest % bio).div_ceil(command)
 }
 
-/// The devices' size less what the file system reports as in use. Not `statfs`'s free blocks: file systems reserve
-/// space that FITRIM trims anyway (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
+/// Returns the devices' size less what the file system reports as in use. `statfs`'s free blocks would be too few: file
+/// systems reserve space that FITRIM trims anyway (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
 fn unused(kind: Kind, file: BorrowedFd<'_>, devices: &[BlockDevice]) -> Result<Bytes, Errno> {
     let held = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.size.0));
     let used = match devices.first().filter(|_| kind == Kind::Btrfs).and_then(btrfs_used) {
@@ -301,7 +306,7 @@ fn unused(kind: Kind, file: BorrowedFd<'_>, devices: &[BlockDevice]) -> Result<B
     Ok(Bytes(held.saturating_sub(used)))
 }
 
-/// What a btrfs has in use on its devices, counting all copies: `allocation/*/disk_used` in sysfs.
+/// Returns the bytes that a btrfs has in use on its devices, counting all copies: `allocation/*/disk_used` in sysfs.
 fn btrfs_used(device: &BlockDevice) -> Option<u64> {
     let allocation = btrfs_directory(device)?.join("allocation");
     let used = |kind: &str| number_in(&Path::new(&allocation).join(kind).join("disk_used")).ok();
@@ -449,7 +454,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with a walk over the bytes as in the block layer.
+        /// Compares the count with a walk over the bytes as in the block layer.
         #[test]
         fn the_count_of_commands_matches_a_walk(
             granularity in prop::sample::select(vec![512u64, 4096, 65_536]),
@@ -472,7 +477,6 @@ mod tests {
             prop_assert_eq!(commands(limits(granularity, max), start, bytes), walked);
         }
 
-        /// Whatever the map says, no more than the span is counted.
         #[test]
         fn a_sum_is_never_more_than_the_span(
             records in prop::collection::vec((any::<u64>(), 0u64..(1 << 31)), 0..20),

@@ -10,21 +10,21 @@ use crate::mount::{Mount, nearest, unescaped};
 /// A line of fstab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The mount point.
+    /// Mount point, with escapes decoded.
     pub point: PathBuf,
-    /// The mount options.
+    /// Mount options of the entry.
     pub options: Vec<String>,
 }
 
 impl Entry {
-    /// Whether it lists this option.
+    /// Returns true if the entry lists this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|one| one == option)
     }
 }
 
-/// Entries of the host's fstab that are `wanted`. A mount point that is a symbolic link is resolved, as the kernel
-/// does.
+/// Returns the entries of the host's fstab that are `wanted`. A mount point that is a symbolic link is resolved, as the
+/// kernel does.
 pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
     let mut found = parse(&root.text("/etc/fstab").unwrap_or_default());
     found.retain(wanted);
@@ -43,7 +43,7 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     found
 }
 
-/// Mount points and options; other lines are skipped.
+/// Parses mount points and options; other lines are skipped.
 fn parse(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     lines

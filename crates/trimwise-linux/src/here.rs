@@ -1,7 +1,7 @@
-//! What a model needs to know of a directory on this host: the drive below it, its file system, kernel and memory.
+//! Describes a directory's host for a model: the drive below it, its file system, kernel and memory.
 //!
-//! It only looks. Layers that sysfs shows (partitions, LVM, dm-crypt, RAID, loop devices) are followed down to the
-//! drives. Like the doctor, it reads below a [`HostRoot`], so that tests can build fake hosts.
+//! Everything is only read. Layers that sysfs shows (partitions, LVM, dm-crypt, RAID, loop devices) are followed down
+//! to the drives. Like the doctor, this module reads below a [`HostRoot`], so that tests can build fake hosts.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use crate::path_error::{PathError, at};
 pub struct Here {
     /// The mount that contains the directory.
     pub mount: Mount,
-    /// The drives below it; empty if there are none or sysfs does not show them.
+    /// Drives below the directory; empty if there are none or sysfs does not show them.
     pub drives: Vec<Drive>,
     /// Size of the file system.
     pub size: Bytes,
-    /// How full it is, as df shows it.
+    /// Space in use, in percent, as df shows it.
     pub utilization_percent: u8,
-    /// What trims it periodically: `fstrim.timer`, `trimwised`...
+    /// Everything that trims the file system periodically: `fstrim.timer`, `trimwised`...
     pub trimmers: Vec<String>,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
@@ -35,31 +35,31 @@ pub struct Here {
     pub memory: Option<Bytes>,
 }
 
-/// A drive at the bottom.
+/// A drive below the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
     /// The kernel's name: `sda`, `nvme0n1`.
     pub name: String,
-    /// The model that it reports; empty if it reports none.
+    /// Model reported by the drive; empty if it reports none.
     pub model: String,
-    /// Its size.
+    /// Size of the drive.
     pub size: Bytes,
-    /// How it is attached.
+    /// Connection of the drive to the host.
     pub link: Transport,
-    /// Whether the kernel says that it rotates.
+    /// True if the kernel treats the drive as rotational.
     pub rotates: bool,
-    /// The largest discard that it accepts; zero if none.
+    /// Largest discard that the drive accepts; zero if none.
     pub discard_max: Bytes,
-    /// Whether it may lose acknowledged writes at a power cut, as far as Linux knows.
+    /// True if the drive may lose acknowledged writes at a power cut, as far as Linux knows.
     pub is_volatile: bool,
-    /// Whether it asks the host for memory for its map, as NVMe drives without DRAM do.
+    /// True if the drive asks the host for memory for its map, as NVMe drives without DRAM do.
     pub borrows_memory: bool,
-    /// Whether it is on another host.
+    /// True if the drive is on another host.
     pub is_remote: bool,
 }
 
 impl Drive {
-    /// Reads what sysfs and udev know of this drive.
+    /// Reads the drive's properties from sysfs and udev.
     fn of(root: &HostRoot, device: &SysBlock) -> Self {
         let disk = disk_of(root, device);
         let name = device.name();
@@ -78,8 +78,8 @@ impl Drive {
         }
     }
 
-    /// Why no SSD profile can stand in for it; `None` if one can. Virtual disks often claim to rotate, whatever is below
-    /// them.
+    /// Returns the reason why no SSD profile can stand in for the drive; `None` if one can. Virtual disks often claim
+    /// to rotate, whatever is below them.
     pub fn why_no_ssd(&self) -> Option<&'static str> {
         match () {
             () if self.name.starts_with("ram") || self.name.starts_with("zram") => Some("a RAM disk"),
@@ -92,10 +92,10 @@ impl Drive {
     }
 }
 
-/// Why a directory is not known.
+/// Reasons why a directory cannot be described.
 #[derive(Debug, Error)]
 pub enum HereError {
-    /// Its mount is unknown.
+    /// The directory's mount is unknown.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// The mounts or the file system's size cannot be read.
@@ -104,7 +104,7 @@ pub enum HereError {
 }
 
 impl Here {
-    /// Looks at `path` and the host around it; asks a daemon whose sockets are in `run` what it trims.
+    /// Describes `path` and the host around it. Asks a daemon whose sockets are in `run` which file systems it trims.
     ///
     /// # Errors
     /// If the path does not exist, or its mount is unknown.
@@ -140,12 +140,12 @@ impl Here {
         })
     }
 
-    /// Whether the file system lies in memory.
+    /// Returns true if the file system is in memory.
     pub fn is_in_memory(&self) -> bool {
         ["tmpfs", "ramfs", "devtmpfs"].contains(&self.mount.fs_type.as_str())
     }
 
-    /// Why there is no drive below the directory.
+    /// Returns the reason why there is no drive below the directory.
     pub fn why_no_drive(&self) -> &'static str {
         match self.mount.fs_type.as_str() {
             _ if self.is_in_memory() => "it lies in memory",
@@ -157,17 +157,18 @@ impl Here {
         }
     }
 
-    /// The mount's policy as the kernel shows it, and what trims periodically: `nodiscard, fstrim.timer`.
+    /// Returns the mount's discard option as the kernel shows it, and everything that trims periodically: `nodiscard,
+    /// fstrim.timer`.
     pub fn policy(&self) -> String {
         let discard = std::iter::once(self.mount.discard());
         discard.chain(self.trimmers.iter().map(String::as_str)).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The drives below a block device: itself, if it is one.
+/// Returns the drives below a block device, or the device itself if it is a drive.
 ///
 /// # Errors
-/// If the path is no block device, or sysfs does not know it.
+/// If the path is not a block device, or sysfs does not list it.
 pub fn drives_of_device(root: &HostRoot, path: &Path) -> Result<Vec<Drive>, PathError> {
     let found = std::fs::metadata(path).map_err(at(path))?;
     let device = SysBlock::of_numbers(root, numbers_of(found.rdev()))
@@ -205,7 +206,7 @@ fn lowest(root: &HostRoot, mounts: &[Mount], device: &SysBlock, depth: usize, dr
     }
 }
 
-/// The whole model as udev noted it: sysfs cuts that of a SATA drive after 16 characters.
+/// Returns the whole model as udev noted it: sysfs cuts that of a SATA drive after 16 characters.
 fn full_model(root: &HostRoot, device: &SysBlock) -> Option<String> {
     let (major, minor) = device.numbers().ok()?;
     let known = root.text(PathBuf::from(format!("/run/udev/data/b{major}:{minor}")))?;
@@ -213,7 +214,7 @@ fn full_model(root: &HostRoot, device: &SysBlock) -> Option<String> {
     Some(model.replace('_', " ").trim().to_owned()).filter(|model| !model.is_empty())
 }
 
-/// The share in use, rounded up, of what users other than root may use.
+/// Returns the space in use as a share of the space that users other than root may use, in percent, rounded up.
 fn percent_used(blocks: u64, free: u64, available: u64) -> u8 {
     let used = u128::from(blocks.saturating_sub(free));
     let of = used + u128::from(available);

@@ -19,12 +19,12 @@ impl Default for HostRoot {
 }
 
 impl HostRoot {
-    /// The host whose `/` is at `path`.
+    /// Creates the root of a host whose `/` is at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// The location of a path of the host. `..` stays inside.
+    /// Returns the location of a path of the host. `..` stays inside.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         use std::path::Component::{CurDir, Normal, ParentDir, Prefix, RootDir};
         let mut inside = self.0.clone();
@@ -50,8 +50,8 @@ impl HostRoot {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A path of the host with links resolved; `None` if it does not exist, or before Linux 5.6.
-    pub fn resolved(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+    /// Returns a path of the host with links resolved; `None` if it does not exist, or before Linux 5.6.
+    pub(crate) fn resolved(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let place = self.open_inside(path.as_ref(), OFlags::PATH).ok()?;
         let named = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
         let root = fs::canonicalize(&self.0).ok()?;
@@ -68,12 +68,12 @@ impl HostRoot {
             .unwrap_or(Err(Errno::AGAIN))
     }
 
-    /// Whether such a file, folder or link exists; a link may dangle.
+    /// Returns true if a file, folder or link exists at `path`; a link may dangle.
     pub fn has(&self, path: impl AsRef<Path>) -> bool {
         fs::symlink_metadata(self.path(path)).is_ok()
     }
 
-    /// Whether this is the process's own root.
+    /// Returns true if this is the process's own root.
     pub fn is_own(&self) -> bool {
         self.0 == Path::new("/")
     }

@@ -7,7 +7,7 @@
 //! of fs/xfs/libxfs/xfs_fs.h.
 #![allow(unsafe_code)]
 
-pub mod btrfs;
+pub(crate) mod btrfs;
 pub mod child;
 pub mod loop_device;
 pub(crate) mod ring;
@@ -18,7 +18,8 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
 
-/// `struct fstrim_range`, in bytes. The kernel returns its count in `len`; what it counts differs by file system.
+/// `struct fstrim_range`, in bytes. The kernel returns its count in `len`; the meaning of that count differs by file
+/// system.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FstrimRange {
@@ -50,13 +51,13 @@ pub fn credit_randomness(file: BorrowedFd<'_>) -> Result<(), Errno> {
 pub struct Fsmap {
     /// The device, as the file system numbers its own.
     pub device: u32,
-    /// `FMR_OF_*`.
+    /// Flags of the record (`FMR_OF_*`).
     pub flags: u32,
     /// Start of the extent on the device.
     pub physical: u64,
     /// The inode, or a code with [`Self::SPECIAL_OWNER`].
     pub owner: u64,
-    /// Start in its owner.
+    /// Offset of the extent in its owner.
     pub offset: u64,
     /// Length of the range.
     pub length: u64,
@@ -68,7 +69,7 @@ impl Fsmap {
     pub const SPECIAL_OWNER: u32 = 0x10;
     /// FMR_OF_LAST: no record follows.
     const LAST: u32 = 0x20;
-    /// FMR_OWN_FREE: free space.
+    /// FMR_OWN_FREE: the code of free space as an owner.
     const FREE: u64 = 1;
     /// A key above every record.
     const HIGHEST: Self = Self {
@@ -81,7 +82,7 @@ impl Fsmap {
         reserved: [0; 3],
     };
 
-    /// Whether it is free space.
+    /// Returns true if the extent is free space.
     pub fn is_free(&self) -> bool {
         self.flags & Self::SPECIAL_OWNER != 0 && self.owner == Self::FREE
     }
@@ -109,13 +110,13 @@ pub struct FsmapQuery {
 }
 
 impl FsmapQuery {
-    /// A query from the first record on.
+    /// Creates a query that starts at the first record.
     pub fn new() -> Box<Self> {
         Self::from(0, 0)
     }
 
-    /// A query from the first record at or after an address of a device. Without the device's number the kernel treats
-    /// the address as 0.
+    /// Creates a query that starts at the first record at or after an address of a device. Without the device's number
+    /// the kernel treats the address as 0.
     pub fn from(device: u32, physical: u64) -> Box<Self> {
         let keys = [Fsmap { device, physical, ..Fsmap::default() }, Fsmap::HIGHEST];
         let head =
@@ -140,7 +141,7 @@ impl FsmapQuery {
         }
     }
 
-    /// The next records; empty after the last one.
+    /// Returns the next records; empty after the last one.
     fn next(&mut self, file: BorrowedFd<'_>) -> Result<&[Fsmap], Errno> {
         const GETFSMAP: Opcode = opcode::read_write::<FsmapHead>(b'X', 59);
         // SAFETY: GETFSMAP reads a `struct fsmap_head` and writes at most `count` records behind it. `FsmapQuery` is
@@ -159,20 +160,15 @@ impl FsmapQuery {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct XfsGeometry {
-    /// Bytes of a file-system block.
     pub block_bytes: u32,
     rt_extent_blocks: u32,
-    /// Blocks of an allocation group.
     pub group_blocks: u32,
-    /// Allocation groups.
     pub groups: u32,
     log_blocks: u32,
     sector_bytes: u32,
     inode_bytes: u32,
     inode_percent: u32,
-    /// Blocks of the data section.
     pub data_blocks: u64,
-    /// Blocks of the realtime section.
     pub realtime_blocks: u64,
     rest: [u64; 8],
 }
@@ -187,7 +183,7 @@ pub(crate) fn xfs_geometry(file: BorrowedFd<'_>) -> Result<XfsGeometry, Errno> {
     Ok(geometry)
 }
 
-/// Discards bytes of a block device (BLKDISCARD). Returns when the device has done it.
+/// Discards bytes of a block device (BLKDISCARD). Blocks until the device has completed the discard.
 pub fn discard(device: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), Errno> {
     const BLKDISCARD: Opcode = opcode::none(0x12, 119);
     let mut range = [offset, bytes];
@@ -203,10 +199,10 @@ pub struct FiemapExtent {
     pub logical: u64,
     /// Start on the device, in bytes.
     pub physical: u64,
-    /// Length, in bytes.
+    /// Length of the extent, in bytes.
     pub length: u64,
     reserved64: [u64; 2],
-    /// `FIEMAP_EXTENT_*`.
+    /// Flags of the extent (`FIEMAP_EXTENT_*`).
     pub flags: u32,
     reserved32: [u32; 3],
 }
@@ -232,8 +228,8 @@ struct FiemapQuery {
     extents: [FiemapExtent; EXTENTS],
 }
 
-/// The extents of a file from byte `start` on, as many as one call returns. Dirty data are written first.
-pub fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
+/// Returns the extents of a file from byte `start` on, as many as one call returns. Dirty data are written first.
+pub(crate) fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
     const FIEMAP: Opcode = opcode::read_write::<FiemapHead>(b'f', 11);
     const FIEMAP_FLAG_SYNC: u32 = 1;
     let head = FiemapHead {
@@ -252,7 +248,7 @@ pub fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Err
     Ok(query.extents[..(query.head.mapped as usize).min(EXTENTS)].to_vec())
 }
 
-/// `struct nvme_admin_cmd`.
+/// `struct nvme_admin_cmd` of include/uapi/linux/nvme_ioctl.h.
 #[repr(C)]
 #[derive(Default)]
 struct NvmeAdminCommand {
@@ -273,7 +269,7 @@ struct NvmeAdminCommand {
 /// Size of the NVMe Identify data, in bytes.
 pub(crate) const NVME_IDENTIFY_BYTES: usize = 4096;
 
-/// Identify Namespace (CNS 0) of an NVMe namespace's block device.
+/// Reads Identify Namespace (CNS 0) of an NVMe namespace's block device.
 pub(crate) fn nvme_identify_namespace(
     device: BorrowedFd<'_>,
 ) -> Result<Box<[u8; NVME_IDENTIFY_BYTES]>, Errno> {

@@ -15,7 +15,7 @@ use crate::block_device::{BlockDevice, BlockDeviceError, LAYERS_MAX};
 pub struct Piece {
     /// The first sector on the upper device.
     pub start: u64,
-    /// Number of sectors.
+    /// Number of sectors in the piece.
     pub sectors: u64,
     /// Major and minor number of the device below.
     pub below: (u32, u32),
@@ -23,7 +23,7 @@ pub struct Piece {
     pub offset: u64,
 }
 
-/// Why the mapping is unknown.
+/// Reasons why a device-mapper mapping is unknown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TableError {
     /// A target that is not linear.
@@ -36,7 +36,7 @@ pub enum TableError {
     Line {
         /// Line number, from 1.
         line: usize,
-        /// Its text.
+        /// Text of the line.
         text: String,
     },
     /// The table cannot be read.
@@ -47,7 +47,7 @@ pub enum TableError {
 /// The layer directly below a device.
 #[derive(Debug)]
 pub enum Below {
-    /// Nothing: it is a disk.
+    /// No device; the device is a disk.
     Nothing,
     /// The disk of a partition, and the byte at which the partition starts.
     Disk(Box<BlockDevice>, u64),
@@ -113,7 +113,8 @@ pub fn parse_table(text: &str) -> Result<Vec<Piece>, TableError> {
     Ok(pieces)
 }
 
-/// Maps `bytes` bytes at `offset` through `pieces` to a device and a byte there; `None` if they are not in one piece.
+/// Maps `bytes` bytes at `offset` through `pieces` to a device and an offset there. Returns `None` if no one piece
+/// contains them.
 pub fn through(pieces: &[Piece], offset: u64, bytes: u64) -> Option<((u32, u32), u64)> {
     let end = offset.checked_add(bytes)?;
     let inside = |piece: &&Piece| {
@@ -155,8 +156,8 @@ impl Stack {
         Ok(Self { devices })
     }
 
-    /// The lowest known devices: disks, and devices that cannot be followed further, with the reason.
-    pub fn lowest(&self) -> impl Iterator<Item = (&BlockDevice, Option<&TableError>)> {
+    /// Iterates over the lowest known devices: disks, and devices that cannot be followed further, with the reason.
+    pub(crate) fn lowest(&self) -> impl Iterator<Item = (&BlockDevice, Option<&TableError>)> {
         self.devices.iter().filter_map(|(device, below)| match below {
             Below::Nothing => Some((device, None)),
             Below::Opaque(error) => Some((device, Some(error))),
@@ -164,7 +165,8 @@ impl Stack {
         })
     }
 
-    /// Maps `bytes` bytes at `offset` of the top device to one of the lowest; `None` if they are not in one piece.
+    /// Maps `bytes` bytes at `offset` of the top device to one of the lowest. Returns `None` if they are not contiguous
+    /// there.
     pub fn place(&self, offset: u64, bytes: u64) -> Option<((u32, u32), u64)> {
         let mut at = (self.devices.first()?.0.numbers, offset);
         for _ in 0..LAYERS_MAX {

@@ -1,4 +1,4 @@
-//! How a mounted file system is divided for FITRIM.
+//! Layout of a mounted file system, as far as FITRIM depends on it.
 //!
 //! ext4 trims by block group and remembers the groups that it has trimmed completely. XFS works by allocation group.
 //! Work that is split at their boundaries finds the same extents as one call over everything. Btrfs uses logical
@@ -14,21 +14,21 @@ use trimwise::units::Bytes;
 use crate::block_device::{BlockDevice, numbers_of};
 use crate::ioctl;
 
-/// File systems whose FITRIM behaviour is known here.
+/// File systems whose FITRIM is treated specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// ext4, and ext2 and ext3 when mounted by ext4's code.
     Ext4,
-    /// XFS.
+    /// XFS, with allocation groups.
     Xfs,
-    /// Btrfs.
+    /// Btrfs, whose FITRIM takes logical addresses.
     Btrfs,
-    /// Any other.
+    /// Another file system.
     Other,
 }
 
 impl Kind {
-    /// From the kernel's name of the file system type.
+    /// Converts the kernel's name of a file system type.
     pub fn of(fs_type: &str) -> Self {
         match fs_type {
             "ext2" | "ext3" | "ext4" => Self::Ext4,
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// The name of its groups.
+    /// Returns the name of this file system's groups.
     pub fn groups_name(self) -> &'static str {
         match self {
             Self::Xfs => "allocation groups",
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Groups of equal size; the last may be shorter.
+/// Layout of a file system with groups of equal size; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes in a block.
@@ -60,14 +60,15 @@ pub struct Layout {
     pub first_group: Bytes,
     /// End of the last group.
     pub end: Bytes,
-    /// Whether these are mkfs's defaults because the superblock could not be read.
+    /// True if these are mkfs's defaults because the superblock could not be read.
     pub assumed: bool,
     /// Size of an XFS realtime device, which is not part of the groups.
     pub realtime: Bytes,
 }
 
 impl Layout {
-    /// The layout of a mounted file system; `None` if it has no groups of equal size, or its type is unknown here.
+    /// Returns the layout of a mounted file system; `None` if it has no groups of equal size, or its type is unknown
+    /// here.
     pub fn of(kind: Kind, file: BorrowedFd<'_>, device: &BlockDevice) -> Option<Self> {
         match kind {
             Kind::Ext4 => superblock_of(device)
@@ -78,12 +79,12 @@ impl Layout {
         }
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn groups(&self) -> u64 {
         self.end.0.saturating_sub(self.first_group.0).div_ceil(self.group.0.max(1))
     }
 
-    /// The end of the group that holds `at`, or of the last one.
+    /// Returns the end of the group that holds `at`, or of the last group.
     pub fn group_end(&self, at: u64) -> u64 {
         let groups = at.saturating_sub(self.first_group.0) / self.group.0.max(1);
         let end = groups.saturating_add(1).saturating_mul(self.group.0).saturating_add(self.first_group.0);
@@ -95,7 +96,7 @@ impl Layout {
 const SUPERBLOCK_BYTES: usize = 1024;
 const SUPERBLOCK_OFFSET: u64 = 1024;
 
-/// Reads through the device's page cache, which ext4 uses for its superblock too.
+/// Reads the superblock through the device's page cache, which ext4 uses for it too.
 fn superblock_of(device: &BlockDevice) -> Option<[u8; SUPERBLOCK_BYTES]> {
     let mut superblock = [0; SUPERBLOCK_BYTES];
     let node = File::open(device.sysfs.node()).ok()?;
@@ -141,7 +142,7 @@ pub fn parse_ext4_superblock(superblock: &[u8]) -> Option<Layout> {
     })
 }
 
-/// The default layout of mkfs.ext4: as many blocks in a group as one block has bits.
+/// Returns the default layout of mkfs.ext4: as many blocks in a group as one block has bits.
 fn ext4_assumed(file: BorrowedFd<'_>, device: &BlockDevice) -> Option<Layout> {
     let block = fstatvfs(file).ok()?.f_bsize.clamp(1024, 65_536);
     Some(Layout {
@@ -176,7 +177,6 @@ mod tests {
 
     use super::*;
 
-    /// 1 GiB in blocks of 4 KiB.
     fn superblock() -> Vec<u8> {
         let mut bytes = vec![0; SUPERBLOCK_BYTES];
         let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());

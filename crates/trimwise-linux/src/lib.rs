@@ -1,26 +1,26 @@
-//! Linux mechanisms without policy: what trimwise needs from a running host.
+//! Linux mechanisms without policy: the parts of trimwise that depend on a running host.
 //!
 //! - [`directory`]: a real directory as the file system of a workload; [`command`]: a program that runs in one;
-//! - [`mount`]: which mount holds a path, and with which options;
+//! - [`mount`]: the mount that contains a path, and its options;
 //! - [`trim`]: a manual trim of a mounted file system (FITRIM), in slices, stoppable between two of them;
-//! - [`free_space`]: what such a trim would send, from the file system's own map of its free space (GETFSMAP);
+//! - [`free_space`]: an estimate of such a trim, from the file system's own map of its free space (GETFSMAP);
 //! - [`layout`]: the groups of a file system;
 //! - [`block_device`]: the device below a mount, its discard limits, and the discards that the kernel counted on it;
 //! - [`raw_device`]: a real file or block device behind the library's block trait;
-//! - [`doctor`]: is TRIM on here, and does it arrive; for this and for the daemon, [`host_root`]: where the host's
-//!   files are;
+//! - [`doctor`]: reports whether TRIM is on and reaches the disks; [`host_root`]: the location of the host's files, for
+//!   the doctor and the daemon;
 //! - [`here`]: the drive, file system, kernel and memory of a directory, for a model of them;
-//! - [`consent`]: whether such a target may be overwritten;
-//! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`] maps a file's
-//!   bytes to its device, and [`layers`] maps that device's bytes to the disks below;
+//! - [`consent`]: decides whether a file or device may be overwritten;
+//! - [`mounted_verify`]: tests whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`] maps a
+//!   file's bytes to its device, and [`layers`] maps that device's bytes to the disks below;
 //! - [`daemon`]: the configuration of `trimwised`, and its control protocol;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
 //! - [`tracefs`]: the kernel's tracepoints, for the daemon and for [`record`], which records block requests;
 //! - [`trace_file`]: block traces in files and pipes, plain or compressed;
 //! - [`sparse_store`]: the bytes of an emulated drive;
 //! - [`path_error`]: an error of the operating system, with its path;
-//! - [`privilege`]: what to advise when the kernel refuses;
-//! - [`text`]: which characters must not reach a terminal;
+//! - [`privilege`]: advice for users to whom the kernel refuses something;
+//! - [`text`]: characters that must not reach a terminal;
 //! - [`block_on`]: runs a workload whose calls all block.
 
 pub mod block_device;

@@ -25,11 +25,11 @@ pub struct Mount {
     pub parent: u64,
     /// Major and minor number of the block device; major 0 if there is none or more than one (tmpfs, btrfs).
     pub numbers: (u32, u32),
-    /// Where it is mounted.
+    /// Path at which the file system is mounted.
     pub mount_point: PathBuf,
     /// The source: `/dev/sda1`, or a word such as `tmpfs`.
     pub device: String,
-    /// `ext4`, `btrfs`...
+    /// Type of the file system: `ext4`, `btrfs`...
     pub fs_type: String,
     /// The options of the mount, then those of the file system, without duplicates.
     pub options: Vec<String>,
@@ -42,24 +42,24 @@ impl Mount {
         self.options.iter().find(is_discard).map_or("nodiscard", String::as_str)
     }
 
-    /// Whether both are mounts of the same file system.
+    /// Returns true if both are mounts of the same file system.
     pub(crate) fn is_same_file_system(&self, other: &Self) -> bool {
         self.numbers == other.numbers && self.device == other.device
     }
 
-    /// Whether it is on a block device of this host.
+    /// Returns true if the file system is on a block device of this host.
     pub fn has_device(&self) -> bool {
         self.numbers.0 != 0 || self.device.starts_with("/dev/")
     }
 
-    /// Whether a process serves it (FUSE); a call to it may block forever.
+    /// Returns true if a process serves the file system (FUSE); a call to it may block forever.
     pub fn is_served(&self) -> bool {
         ["fuse", "fuseblk"].contains(&self.fs_type.as_str()) || self.fs_type.starts_with("fuse.")
     }
 
-    /// Whether the file system is read-only. A read-only mount of a writable file system does not count: a hardened
-    /// service sees every mount that way, and FITRIM works through it all the same. The file system's options come
-    /// after those of the mount.
+    /// Returns true if the file system is read-only. A read-only mount of a writable file system does not count: a
+    /// hardened service sees every mount that way, and FITRIM works through it all the same. The file system's options
+    /// come after those of the mount.
     pub fn is_read_only(&self) -> bool {
         let words = ["ro", "rw"];
         self.options
@@ -69,7 +69,7 @@ impl Mount {
     }
 }
 
-/// Why the mount of a path is unknown.
+/// Reasons why the mount of a path is unknown.
 #[derive(Debug, Error)]
 pub enum MountError {
     /// The path or `/proc/self/mountinfo` cannot be read.
@@ -78,7 +78,7 @@ pub enum MountError {
     /// `/proc/self/mountinfo` does not list this mount, as in some containers.
     #[error("{path}: no mount in /proc/self/mountinfo contains it")]
     Unknown {
-        /// The path asked for.
+        /// The path that the caller asked for.
         path: String,
     },
 }
@@ -92,7 +92,7 @@ pub fn mount_of(path: &Path) -> Result<Mount, MountError> {
     listed(statx(CWD, &canonical, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID), &canonical)
 }
 
-/// The mount of an open file or folder, even if its path now leads elsewhere.
+/// Finds the mount of an open file or folder, even if its path now leads elsewhere.
 pub fn mount_of_open(file: impl AsFd) -> Result<Mount, MountError> {
     let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
     let path = std::fs::read_link(&link).map_err(at(&link))?;
@@ -118,12 +118,13 @@ fn told_id(found: rustix::io::Result<Statx>) -> Option<u64> {
     StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
 }
 
-/// The [`Mount::id`] at `path` now; `None` on kernels before 5.8.
+/// Returns the [`Mount::id`] at `path` now; `None` on kernels before 5.8.
 pub fn mount_id(path: &Path) -> Option<u64> {
     told_id(statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID))
 }
 
-/// The mount with the longest mount point above `path`; of several at one place, the last, which covers the others.
+/// Returns the mount with the longest mount point above `path`; of several at one place, the last, which covers the
+/// others.
 pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
     let above = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point));
     above.max_by_key(|(_, mount)| mount.mount_point.components().count()).map(|(index, _)| index)
@@ -134,13 +135,13 @@ pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_str(&path.display())
 }
 
-/// The mounts that the text of `/proc/self/mountinfo` lists; malformed lines are skipped.
+/// Parses the text of `/proc/self/mountinfo`; malformed lines are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
-/// `36 35 98:0 /root /mount/point rw,noatime master:1 - ext4 /dev/sda1 rw,discard`, with any number of optional
-/// fields before the dash.
+/// Parses a line: `36 35 98:0 /root /mount/point rw,noatime master:1 - ext4 /dev/sda1 rw,discard`, with any number of
+/// optional fields before the dash.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;

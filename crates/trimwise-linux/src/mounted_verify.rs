@@ -1,15 +1,15 @@
 //! Tests whether TRIM reaches the disk below a mounted file system, without harm to stored data.
 //!
 //! The test writes a file and looks up its blocks (FIEMAP). It reads them from the disk, past the file system, to check
-//! that they hold the file's bytes: only then are they known to be the right places. It empties and removes the file,
-//! which the journal must commit before its blocks may be trimmed (syncfs waits for that). It trims that part of the
-//! file system (FITRIM) and reads the same places again. It writes nothing but that file.
+//! that they hold the file's bytes: only then are they known to be the right places. It empties and removes the file.
+//! The journal must commit this before the blocks can be trimmed; syncfs waits for that. The test trims that part of
+//! the file system (FITRIM) and reads the same places again. It writes nothing but that file.
 //!
 //! **Where it reads.** From the disk itself: partitions and linear mappings of the device mapper are followed down
 //! ([`layers`](crate::layers)). A layer that cannot be followed (RAID) is read at that level, and the report says so.
 //! dm-crypt is refused: zeros below it would read as noise, and the file's bytes are nowhere on the disk. File systems
-//! whose FIEMAP gives addresses of their own (btrfs) are refused by name; the first reading detects any other whose
-//! addresses are not the disk's.
+//! whose FIEMAP gives addresses of their own (btrfs) are refused by name. The first reading detects any other file
+//! system with such addresses.
 //!
 //! **What it proves.** If the device promises zeros and the old data are gone, TRIM arrived. Zeros without the promise
 //! are only consistent with that. Old data without the promise are allowed: then the discards that the kernel counted
@@ -45,12 +45,12 @@ use scratch::Scratch;
 
 /// Default size of the file.
 pub const FILE_BYTES: Bytes = Bytes::mib(64);
-/// How often a part is trimmed before old data count as a result.
+/// Number of times that a part is trimmed before old data count as a result.
 const TRIMS: u32 = 3;
 /// Pause between two trims.
 const REST: Duration = Duration::from_millis(300);
 
-/// File systems whose FIEMAP does not return addresses on a device.
+/// File systems with a FIEMAP that does not return addresses on a device.
 const LOGICAL: [&str; 4] = ["btrfs", "zfs", "bcachefs", "overlay"];
 
 /// A disk opened for reading.
@@ -61,7 +61,7 @@ struct Open {
     before: Option<DiscardCounts>,
 }
 
-/// Writes a file of `bytes` into `directory`, removes it, trims its blocks, and reports what the disk holds then.
+/// Writes a file of `bytes` into `directory`, removes it, trims its blocks, and reports what the disk then holds.
 ///
 /// The file is removed in every case.
 ///
@@ -190,7 +190,7 @@ fn open_disks(stack: &Stack, shown: &str) -> Result<(Vec<Open>, Vec<String>), Ve
     Ok((disks, notes))
 }
 
-/// The units of the file that are contiguous on one disk, at an offset that can be read directly.
+/// Returns the units of the file that are contiguous on one disk, at an offset that can be read directly.
 fn blocks_of(lies: &[Extent], units: u64, stack: &Stack, disks: &[Open]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for extent in lies {

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use thiserror::Error;
 
-/// What the operating system refuses at a path.
+/// An error of the operating system, with its path.
 #[derive(Debug, Error)]
 #[error("{path}: {source}")]
 pub struct PathError {
-    /// The path.
+    /// Path of the file or directory.
     pub path: String,
     /// The operating system's error.
     pub source: io::Error,

@@ -5,9 +5,9 @@
 //!
 //! **What a latency is.** It begins when the operation's bytes are ready and it is handed to the kernel, and ends when
 //! its completion is seen. Every submission and every wait looks for completions and takes the time then. So with one
-//! operation at a time a latency is exact to a few microseconds; with many, it may include the time in which this
-//! thread prepares the bytes of another write (about a microsecond for 4 KiB). An operation longer than [`CALL_BYTES`]
-//! is several calls, all submitted at once.
+//! operation at a time a latency is exact to a few microseconds. With many operations, a latency can include the time
+//! in which this thread prepares the bytes of another write (about a microsecond for 4 KiB). An operation longer than
+//! [`CALL_BYTES`] is several calls, all submitted at once.
 //!
 //! **TRIM** of a block device is BLKDISCARD, of a file a punched hole. Both go through io_uring too: a TRIM is in
 //! flight together with reads and writes, and its latency is measured like theirs. For a file, a kernel worker makes
@@ -57,21 +57,21 @@ pub(crate) const IN_FLIGHT_BYTES: Bytes = Bytes(2 << 30);
 pub enum Access {
     /// Read only; the target may be in use.
     Read(Target),
-    /// Full access.
+    /// Read, write and trim.
     Write(Consent),
 }
 
 /// Options for opening a target.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size of a new file, or of one that is empty. A file with contents keeps its size, as does a device.
+    /// Size of a new or empty file. A file with contents keeps its size, as does a device.
     pub file_bytes: Bytes,
     /// Number of operations in the ring before the kernel must take some.
     pub queue_depth: u32,
-    /// TRIM of a block device through a thread of this process, as on Linux before 6.12, even where the kernel can do
-    /// better: to measure the cost.
+    /// True to trim a block device through a thread of this process, as on Linux before 6.12, even where the kernel can
+    /// do better: to measure the cost.
     pub trim_by_thread: bool,
-    /// May be set at any time, for instance by a signal handler; every operation then ends with
+    /// Interrupt flag. It can be set at any time, for instance by a signal handler; every operation then ends with
     /// [`BlockError::Interrupted`].
     pub interrupted: Arc<AtomicBool>,
 }
@@ -87,39 +87,39 @@ impl Default for Options {
     }
 }
 
-/// Why a target cannot be opened.
+/// Reasons why a target cannot be opened.
 #[derive(Debug, Error)]
 pub enum RawDeviceError {
-    /// It is no longer the one that the consent was given for.
+    /// The target is no longer the one that the consent was given for.
     #[error("{path}: is no longer the file or device that was checked a moment ago; nothing was written")]
     Changed {
-        /// The path.
+        /// Path of the target.
         path: String,
     },
-    /// It may not be overwritten, or is of the wrong kind.
+    /// The target may not be overwritten, or is of the wrong kind.
     #[error(transparent)]
     Consent(#[from] ConsentError),
     /// The kernel gives no information about the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// There is not enough space for the file.
+    /// The file system has too little free space for the file.
     #[error("{path}: no room for a file of {needed}: {free} are free on its file system")]
     NoRoom {
-        /// The path.
+        /// Path of the file.
         path: String,
-        /// The file's size.
+        /// Size of the file.
         needed: Bytes,
-        /// The free space.
+        /// Free space of the file system.
         free: Bytes,
     },
-    /// It is unsuitable for a test.
+    /// The target is unsuitable for a test.
     #[error("{path}: {what}; expected {expected}")]
     Unfit {
-        /// The path.
+        /// Path of the target.
         path: String,
-        /// What it is.
+        /// Description of the target.
         what: String,
-        /// What is expected instead.
+        /// Description of a suitable target.
         expected: &'static str,
     },
     /// io_uring is not available.
@@ -145,7 +145,6 @@ pub struct RawDevice {
     promise: Promise,
     target: Target,
     file: Arc<File>,
-    /// Whether it may be written.
     is_writable: bool,
     begun: Instant,
     interrupted: Arc<AtomicBool>,
@@ -185,17 +184,17 @@ impl Drop for Made {
 }
 
 impl RawDevice {
-    /// Notes for the user on how it was opened, one sentence each.
+    /// Returns notes for the user on how the target was opened, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether the device promises that trimmed units read as zeros, and the source of that promise.
+    /// Returns the device's promise about reads of trimmed units, with the source of that promise.
     pub fn promise(&self) -> &Promise {
         &self.promise
     }
 
-    /// The target that was opened.
+    /// Returns the target that was opened.
     pub fn target(&self) -> &Target {
         &self.target
     }

@@ -1,4 +1,4 @@
-//! Running a workload on a real directory.
+//! Runs a workload on a real directory.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use thiserror::Error;
 
-/// A future waited for an event that cannot happen here.
+/// A future waited for an event that cannot happen on a real directory.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the workload waits for something that a real directory does not offer")]
 pub struct NotReady;
@@ -14,7 +14,7 @@ pub struct NotReady;
 /// Returns the value of a future that never waits, because each call that it makes blocks until it is done.
 ///
 /// # Errors
-/// [`NotReady`] if it does wait, as a future for virtual time would.
+/// [`NotReady`] if the future does wait, as one for virtual time would.
 pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, NotReady> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Ok(value),

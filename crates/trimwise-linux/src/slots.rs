@@ -1,6 +1,5 @@
-//! Values by number, for calls that are in flight.
+//! A slab: values by number, for calls that are in flight. Numbers are reused.
 
-/// A slab: values by number; numbers are reused.
 pub(crate) struct Slots<T> {
     slots: Vec<Option<T>>,
     free: Vec<usize>,

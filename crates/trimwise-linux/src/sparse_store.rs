@@ -30,7 +30,7 @@ pub struct SparseStore {
 }
 
 impl SparseStore {
-    /// A store of zeros in memory.
+    /// Creates a store of zeros in memory.
     pub fn in_memory(size: Bytes) -> io::Result<Self> {
         let file = File::from(memfd_create("trimwise-drive", MemfdFlags::CLOEXEC)?);
         file.set_len(size.0)?;
@@ -40,10 +40,10 @@ impl SparseStore {
         Ok(Self { file, size, mapped })
     }
 
-    /// Copies it into a new store in memory; what takes no room here takes none there.
+    /// Copies the store into a new one in memory; holes stay holes.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Errors of the operating system.
     pub fn duplicate(&self) -> io::Result<Self> {
         let copy = Self::in_memory(self.size)?;
         let mut bytes = Vec::new();
@@ -55,10 +55,10 @@ impl SparseStore {
         Ok(copy)
     }
 
-    /// Returns the ranges that take room, in order, in pieces of at most 1 MiB.
+    /// Returns the ranges that are not holes, in order, in pieces of at most 1 MiB.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Errors of the operating system.
     pub fn pieces(&self) -> io::Result<Vec<Range<u64>>> {
         const PIECE_BYTES: u64 = 1 << 20;
         let (mut pieces, mut end) = (Vec::new(), 0);
@@ -74,10 +74,10 @@ impl SparseStore {
         }
     }
 
-    /// A store in a file, which is created if missing; an existing one keeps its contents.
+    /// Opens a store in a file, which is created if missing; an existing one keeps its contents.
     ///
     /// # Errors
-    /// If the file cannot be opened, is not a regular one, or has another size (not 0).
+    /// If the file cannot be opened, is not a regular file, or has another size (not 0).
     pub fn in_file(path: &Path, size: Bytes) -> io::Result<Self> {
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
@@ -102,7 +102,7 @@ impl SparseStore {
     /// Like [`SparseStore::in_file`], with exclusive use: the file is locked while the store exists.
     ///
     /// # Errors
-    /// As [`SparseStore::in_file`]; and if another process has locked it.
+    /// If [`SparseStore::in_file`] fails, or another process has locked the file.
     pub fn in_file_alone(path: &Path, size: Bytes) -> io::Result<Self> {
         let store = Self::in_file(path, size)?;
         match flock(&store.file, FlockOperation::NonBlockingLockExclusive) {
@@ -121,12 +121,12 @@ impl SparseStore {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// Its size.
+    /// Returns the size of the store.
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// The file behind it.
+    /// Returns the file behind the store.
     pub fn file(&self) -> &File {
         &self.file
     }

@@ -21,8 +21,8 @@ impl RealDirectory {
         self.check_free(DIRECTORY, program.needed()).map(drop)
     }
 
-    /// Runs the workload and removes its files, even if it fails. Returns how its tasks ended, and how long they took
-    /// together.
+    /// Runs the workload and removes its files, even if it fails. Returns the ends of its tasks, and the time that they
+    /// took together.
     ///
     /// # Errors
     /// Errors of the file system; [`FileError::Interrupted`] if the flag was set.

@@ -1,7 +1,7 @@
-//! Names chosen by users, printed to a terminal or a log.
+//! Checks names chosen by users before they are printed to a terminal or a log.
 
-/// Whether a terminal might treat this character as a command, or break or reorder the line by it: control characters,
-/// and Unicode's line separators, direction marks and other invisible characters.
+/// Returns true if a terminal might treat this character as a command, or break or reorder the line by it: control
+/// characters, and Unicode's line separators, direction marks and other invisible characters.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,4 +1,4 @@
-//! Block traces in files: plain, or compressed with zstd or gzip, which their first bytes tell.
+//! Block traces in files: plain, or compressed with zstd or gzip, which is recognised by the first bytes.
 //!
 //! Everything streams, so a pipe works, and so does input without an end.
 
@@ -10,7 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::files::{give_name, with_ending};
 
-/// The name of standard input.
+/// The path that stands for standard input.
 pub const STDIN: &str = "-";
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 1 << 17;
@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 1 << 17;
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Whether a trace can be read several times: it is a regular file.
+/// Returns true if a trace can be read several times: it is a regular file.
 pub fn is_rereadable(path: &Path) -> bool {
     path.as_os_str() != STDIN && fs::metadata(path).is_ok_and(|found| found.is_file())
 }
@@ -27,7 +27,7 @@ pub fn is_rereadable(path: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// The operating system's, and that of a compression that cannot be set up.
+/// Errors of the operating system, or of the decompression if it cannot be set up.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     if path.as_os_str() == STDIN {
         return plain_bytes(BufReader::with_capacity(BUFFER_BYTES, io::stdin()));
@@ -39,12 +39,12 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     plain_bytes(BufReader::with_capacity(BUFFER_BYTES, file))
 }
 
-/// The plain bytes of what may be compressed.
+/// Decompresses `input` if it begins like a compressed file.
 ///
 /// # Errors
 ///
-/// Those of the input, and that of a compression that cannot be set up.
-pub fn plain_bytes<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+/// Errors of the input, or of the decompression if it cannot be set up.
+pub(crate) fn plain_bytes<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut head = Vec::with_capacity(ZSTD.len());
     (&mut input).take(ZSTD.len() as u64).read_to_end(&mut head)?;
     let (is_zstd, is_gzip) = (head == ZSTD, head.starts_with(&GZIP));
@@ -56,11 +56,12 @@ pub fn plain_bytes<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRe
     })
 }
 
-/// A new trace file. Until it is finished it has another name, and what it replaces is there; unfinished, it is removed.
+/// A new trace file. Until it is finished it has a temporary name, and an existing file keeps its contents. It is
+/// removed if it is never finished.
 #[derive(Debug)]
 pub struct NewTrace {
     path: PathBuf,
-    /// Its name until then; `None` for a pipe or `/dev/null`, which has one name only.
+    /// Temporary name; `None` for a pipe or `/dev/null`, which is written in place.
     unfinished: Option<PathBuf>,
     replace: bool,
     out: Out,
@@ -81,11 +82,12 @@ impl std::fmt::Debug for Out {
 }
 
 impl NewTrace {
-    /// Creates a file, which must not exist unless `replace` is set. One whose name ends in `.zst` is compressed.
+    /// Creates a file, which must not exist unless `replace` is set. If the name ends in `.zst`, the file is
+    /// compressed.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn create(path: &Path, replace: bool) -> io::Result<Self> {
         const LEVEL: i32 = 3;
         let found = fs::metadata(path).ok();
@@ -104,11 +106,11 @@ impl NewTrace {
         Ok(Self { path: path.to_owned(), unfinished, replace, out })
     }
 
-    /// Writes what is left and gives the file its name.
+    /// Writes the remaining bytes and gives the file its final name.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn finish(mut self) -> io::Result<()> {
         let out = std::mem::replace(&mut self.out, Out::Plain(BufWriter::new(File::open("/dev/null")?)));
         match out {

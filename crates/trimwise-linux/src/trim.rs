@@ -1,10 +1,10 @@
-//! A manual trim of a mounted file system: what fstrim(8) does, in slices.
+//! Trims a mounted file system manually, as fstrim(8) does, but in slices.
 //!
 //! FITRIM asks a file system to discard its free space in a range. On ext4 only a fatal signal stops a call, and
 //! nothing stops a discard in flight. So the range is split into slices of whole groups. Between two slices no file of
 //! the mount is open, so it can be unmounted, and the trim can be stopped or can pause.
 //!
-//! Slices must find what one call over everything would find. Two things get in the way:
+//! Slices must find the same extents as one call over everything. Two things get in the way:
 //!
 //! ext4 skips groups that it has trimmed, unless it is asked for shorter extents than the last time; and for the second
 //!   slice, the first one is the last time. So the value from before the run is restored before each slice
@@ -15,8 +15,8 @@
 //!   counts as one for part of it. So XFS is called once per group, however long the slice.
 //!
 //! The result is measured in two ways. The meaning of FITRIM's return value depends on the file system
-//! ([`answer_means`]). What the device counted (the discard fields of its `stat`) means the same everywhere, but
-//! includes what others sent in that time.
+//! ([`answer_means`]). The device's counts (the discard fields of its `stat`) mean the same everywhere, but include
+//! discards that others sent in that time.
 
 mod error;
 mod settling;
@@ -34,7 +34,7 @@ pub use error::TrimError;
 pub use settling::Settled;
 pub use target::{Span, Target, TrimmedGroups};
 
-/// What FITRIM's return value means on a file system.
+/// Returns the meaning of FITRIM's return value on a file system, in words.
 pub fn answer_means(kind: Kind) -> &'static str {
     match kind {
         Kind::Ext4 => "bytes of the free extents that ext4 submitted",
@@ -44,7 +44,7 @@ pub fn answer_means(kind: Kind) -> &'static str {
     }
 }
 
-/// What to trim and how.
+/// Parameters of a trim.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The slices, in order.
@@ -55,18 +55,18 @@ pub struct Plan {
     pub pause: Duration,
 }
 
-/// How a trim ended.
+/// Reasons why a trim ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// After the last slice.
+    /// All slices are done.
     Done,
-    /// Earlier, because it was told to stop.
+    /// The stop flag was set.
     Stopped,
-    /// Earlier, because a slice failed.
+    /// A slice failed.
     Failed(TrimError),
 }
 
-/// What a trim did.
+/// Result of a trim.
 #[derive(Debug)]
 pub struct Outcome {
     /// Number of slices trimmed.
@@ -78,14 +78,14 @@ pub struct Outcome {
     pub counted: Option<DiscardCounts>,
     /// Real time, including the pauses.
     pub elapsed: Duration,
-    /// How it ended.
+    /// Reason why the trim ended.
     pub ended: Ended,
 }
 
 /// Trims slice by slice until all are done or `stop` is set. Calls `on_slice` with the number done.
 ///
 /// # Errors
-/// If the device's counts cannot be read at the beginning; later failures end the trim and are part of the outcome.
+/// If the device's counts cannot be read at the beginning. Later failures end the trim and are part of the outcome.
 pub fn run(
     target: &Target,
     plan: &Plan,

@@ -4,12 +4,12 @@
 //! options. Everything else is as in a cell of the model: a new file system on a new drive, aged if requested, the same
 //! rest before the workload, the workload's own code, and figures of the same drive.
 //!
-//! What differs, and why:
+//! A cell on a kernel differs from a modelled one, for these reasons:
 //!
-//! - The guest's processor takes no time, except 256 ns for each reading of the clock. What is measured is the time of
+//! - The guest's processor takes no time, except 256 ns for each reading of the clock. The times measured are those of
 //!   the drive and of the kernel's own waiting.
 //! - Stale space is known only at the end, and only if the file system reports free space (ext4, XFS).
-//! - There is no ledger: the kernel does not report what it drops or keeps pending.
+//! - There is no ledger: the kernel does not report TRIMs that it drops or keeps pending.
 //! - After a workload that times one operation, its files are removed before the drive's figures are taken.
 
 use std::fmt;
@@ -37,14 +37,14 @@ use trimwise_linux::sparse_store::SparseStore;
 pub struct KernelTarget {
     /// The kernel, as `trimwise kernel list` names it.
     pub kernel: KernelName,
-    /// The file system.
+    /// The file system under test.
     pub file_system: FileSystem,
     /// Mount options as in mount(8), separated by commas; those of discard come with the policy.
     pub options: String,
 }
 
 impl KernelTarget {
-    /// Whether its file system is an ext4 with the patches of [`EXT4_TRIM`].
+    /// Returns true if the file system is an ext4 with the patches of [`EXT4_TRIM`].
     pub fn has_ext4_trim(&self) -> bool {
         self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
     }
@@ -61,7 +61,7 @@ impl KernelTarget {
     /// Rejects options that a policy sets.
     ///
     /// # Errors
-    /// The option, and what sets it.
+    /// The option, and the policy or step that sets it.
     pub fn check_for_policies(&self) -> Result<(), String> {
         const OF_POLICIES: [&str; 7] =
             ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
@@ -108,21 +108,21 @@ impl fmt::Display for KernelTarget {
 /// A kernel's ways of using TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelPolicy {
-    /// Never: `nodiscard`.
+    /// `nodiscard`: the kernel never trims.
     Off,
-    /// What the file system does when mounted with `discard`: ext4 and XFS with or after each commit, btrfs in the
-    /// commit (`discard=sync`), f2fs from its own thread.
+    /// `discard`: ext4 and XFS trim with or after each commit, btrfs in the commit (`discard=sync`), f2fs from its own
+    /// thread.
     Commit,
     /// `discard=async`, which only btrfs has.
     Async,
     /// `nodiscard`, and FITRIM over the whole file system at intervals.
     Batch(BatchConfig),
-    /// One that only [`EXT4_TRIM`] adds to ext4; always one with options of its own.
+    /// A policy that only [`EXT4_TRIM`] adds to ext4; it always has options of its own.
     Patched(PolicySpec),
 }
 
 /// The patches that add policies to ext4, as a target names them: `6.12+ext4-trim:ext4`.
-pub const EXT4_TRIM: &str = "ext4-trim";
+pub(crate) const EXT4_TRIM: &str = "ext4-trim";
 
 /// Returns the mount options that make the patched ext4 follow a policy; `None` if it cannot.
 fn patched_options(policy: PolicySpec) -> Option<String> {
@@ -178,7 +178,7 @@ impl KernelPolicy {
     /// Parses a policy for a target.
     ///
     /// # Errors
-    /// The policies that this target has; and how to make the kernel that has this one.
+    /// The policies that this target has, and the command that builds a kernel with this one.
     pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, String> {
         let file_system = target.file_system;
         let own = [Self::Off, Self::Commit, Self::Async].into_iter().find(|own| own.to_string() == text);
@@ -232,7 +232,7 @@ impl KernelPolicy {
         Some(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes })
     }
 
-    /// Returns its options of mount(8).
+    /// Returns the options of mount(8) that set this policy.
     pub fn mount_option(self, file_system: FileSystem) -> String {
         match (self, file_system) {
             (Self::Off | Self::Batch(_), _) => "nodiscard".to_owned(),
@@ -250,7 +250,7 @@ impl fmt::Display for KernelPolicy {
     }
 }
 
-/// What runs in the guest.
+/// The workload of a kernel's cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelWorkload {
     /// PostMark, by the text of its configuration.
@@ -261,42 +261,43 @@ pub enum KernelWorkload {
     Program(String, String),
     /// A program of the host, with its arguments.
     Command {
-        /// Another one that prepares the file system, which is then synced; empty if there is none.
+        /// A program that prepares the file system, which is then synced; empty if there is none.
         setup: Vec<String>,
-        /// The one that counts.
+        /// The program that is measured.
         run: Vec<String>,
     },
 }
 
-/// Everything that a run depends on, besides the kernel.
+/// All inputs of a run, besides the kernel.
 #[derive(Clone, Debug)]
 pub struct KernelCell<'a> {
-    /// The device.
+    /// Profile of the drive.
     pub device: &'a Profile,
     /// The file system, and its mount options apart from those of the policy.
     pub target: &'a KernelTarget,
-    /// The policy.
+    /// The kernel's policy for TRIM.
     pub policy: KernelPolicy,
-    /// The workload.
+    /// The workload to measure.
     pub workload: &'a KernelWorkload,
-    /// If given, the file system is first aged under the policy until this much is in use.
+    /// If set, the file system is first aged under the policy until this share, in percent, is in use.
     pub utilization_percent: Option<u8>,
-    /// The repetition: it decides at which phase of the commit timer the workload begins, and the seed of the ageing.
+    /// Number of the repetition: it decides at which phase of the commit timer the workload begins, and the seed of the
+    /// ageing.
     pub rep: u32,
     /// The seed of the comparison.
     pub seed: u64,
 }
 
-/// Why there is no result.
+/// Reasons why a cell has no result.
 #[derive(Debug, Error)]
 pub enum KernelCellError {
     /// The device's numbers contradict each other.
     #[error(transparent)]
     Device(#[from] ConfigError),
-    /// There is not enough memory for the drive's bytes.
+    /// The host has too little memory for the drive's bytes.
     #[error("cannot make the drive's memory: {0}")]
     Store(std::io::Error),
-    /// The guest failed.
+    /// The guest or its job failed.
     #[error(transparent)]
     Job(#[from] JobError),
     /// A defect: the drive's accounting is wrong.
@@ -305,7 +306,7 @@ pub enum KernelCellError {
     /// A program of the user's failed.
     #[error("{0}")]
     Command(String),
-    /// A defect: the guest did not report what it was asked for.
+    /// A defect: the guest did not report a result that the job asks for.
     #[error("the guest did not report {0}")]
     NoAnswer(&'static str),
 }
@@ -317,7 +318,7 @@ pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, Ke
     disk_over(store, device, seed, is_traced)
 }
 
-/// Creates a drive of this profile to which these bytes have been written; for a new one, none.
+/// Creates a drive of this profile whose contents are `store`.
 pub fn disk_over(
     store: SparseStore,
     device: &Profile,
@@ -330,20 +331,20 @@ pub fn disk_over(
     Ok(disk)
 }
 
-/// Lets the drive rest after what was written to it.
+/// Returns the step that lets the drive rest after writes.
 pub fn settling() -> Step {
     Step::Sleep { ns: SETTLING.as_nanos() }
 }
 
-/// Fills a file system and empties it to this share, then lets the drive rest.
+/// Returns the steps that fill a file system, empty it to this share, and let the drive rest.
 pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
     [Step::Age { utilization_percent: utilization_percent.into(), seed }, settling()]
 }
 
-/// Reports a program that failed: how it ended, and the last lines of what it said.
+/// Checks that a program succeeded.
 ///
 /// # Errors
-/// If it failed.
+/// If it failed: a sentence with its exit status and its last lines of output.
 pub fn expect_success(command: &[String], end: &ProgramEnd) -> Result<(), String> {
     const LINES: usize = 10;
     let how = match (end.code, end.signal) {
@@ -372,7 +373,7 @@ impl KernelCell<'_> {
         }
     }
 
-    /// Returns the steps, and which of them is the workload.
+    /// Returns the steps, and the index of the workload among them.
     fn steps(&self) -> (Vec<Step>, usize) {
         let file_system = self.target.file_system;
         let mut steps = vec![
@@ -414,7 +415,7 @@ impl KernelCell<'_> {
         (steps, workload)
     }
 
-    /// Runs it on a new drive.
+    /// Runs the cell on a new drive.
     pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
         let (steps, workload) = self.steps();

@@ -1,7 +1,7 @@
 //! The guest's side: this program as the init of a kernel in virtual time.
 //!
-//! The root is the host's file system, read-only, so that a job can use the host's programs and libraries. What must be
-//! written is in a tmpfs at `/tmp`: the mount point of the file system under test, and the run's folder, mounted from
+//! The root is the host's file system, read-only, so that a job can use the host's programs and libraries. Writable
+//! files are in a tmpfs at `/tmp`: the mount point of the file system under test, and the run's folder, mounted from
 //! the host for the job and the reports. Time comes from the calendar, so `sleep` takes no real time.
 //!
 //! Whatever happens, the guest powers off at the end: if init returned, the kernel would panic.
@@ -44,18 +44,18 @@ use trimwise_linux::directory::RealDirectory;
 use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
 use trimwise_linux::mount::{Mount, parse_mountinfo};
 
-/// The first disk.
+/// Node of the first disk.
 const DISK: &str = "/dev/vda";
 /// Names of disks that a guest may have.
 const DISK_NAMES: [&str; 2] = ["vda", "vdb"];
-/// Every file system has this identifier; a random one would change what hashes it.
+/// Identifier of every file system; a random one would change hashes of it.
 const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
-/// How long an unmount waits for programs with open files: a daemon's longest slices take less.
+/// Time limit for an unmount while programs have open files: a daemon's longest slices take less.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes written at a time to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
-/// Why a step failed.
+/// An error that fails a step.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Does the job in the run's folder and powers the guest off. Call it only as process 1 of a guest.
@@ -73,7 +73,7 @@ pub fn run_as_init() -> io::Result<()> {
     Ok(reboot(RebootCommand::PowerOff)?)
 }
 
-/// Mounts what every job needs.
+/// Mounts the folders that every job needs.
 fn prepare() -> Result<(), Failed> {
     let attach = |source: &str, target: &str, kind: &str, data: &str| {
         let data = CString::new(data)?;
@@ -147,8 +147,8 @@ fn carry_out() -> Result<(), Failed> {
     }
 }
 
-/// Returns those of the words on the kernel's command line that the kernel did not know; init gets them as arguments
-/// and variables. The words that this program's user has added come after [`INIT_COMMAND`].
+/// Returns the words on the kernel's command line that the kernel did not know; init receives them as arguments and
+/// variables. The words that this program's user has added come after [`INIT_COMMAND`].
 fn unknown_words() -> Result<Vec<String>, Failed> {
     let line = fs::read_to_string("/proc/cmdline").map_err(|e| format!("/proc/cmdline: {e}"))?;
     let added = line.split_whitespace().skip_while(|word| *word != INIT_COMMAND).skip(1);
@@ -166,11 +166,11 @@ fn leave(report: &Report, path: &Path) -> io::Result<()> {
     file.flush()
 }
 
-/// The numbers of the marks so far, of each disk.
+/// Numbers of the marks so far, of each disk.
 static MARKS: Mutex<[Vec<usize>; DISK_NAMES.len()]> = Mutex::new([const { Vec::new() }; DISK_NAMES.len()]);
 
-/// Tells the host that a step is over: reading the serial number of a disk reaches it at exactly this moment. The answer
-/// ends with the mark's number; that of the first disk is returned.
+/// Tells the host that a step is over: reading the serial number of a disk reaches it at exactly this moment. The
+/// response ends with the mark's number; that of the first disk is returned.
 fn mark() -> Result<usize, Failed> {
     let first = mark_disk(0)?;
     for other in 1..DISK_NAMES.len() {
@@ -195,7 +195,7 @@ fn has_disk(disk: usize) -> bool {
     Path::new("/sys/block").join(DISK_NAMES[disk]).exists()
 }
 
-/// What runs during the steps.
+/// Threads and programs that run during the following steps.
 #[derive(Default)]
 struct Background {
     trims: Option<Trims>,
@@ -304,14 +304,14 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
     Ok(Outcome::Done)
 }
 
-/// Runs FITRIM over everything; returns its result.
+/// Runs FITRIM over the whole file system. Returns its result.
 fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
     let mut range = FstrimRange { start: 0, len: u64::MAX, minlen: minlen_bytes };
     fitrim(open_root()?.as_fd(), &mut range)?;
     Ok(range.len)
 }
 
-/// FITRIM at intervals, in its own thread.
+/// A thread that runs FITRIM at intervals.
 struct Trims {
     stop: mpsc::Sender<()>,
     thread: std::thread::JoinHandle<Result<(), Failed>>,
@@ -341,7 +341,7 @@ impl Trims {
     }
 }
 
-/// Makes a file system that is the same each time. On ext4 no blocks are reserved for root, which fills it.
+/// Makes a file system that is identical each time. On ext4 no blocks are reserved for root, which fills it.
 fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
     let seeded = format!("hash_seed={IDENTIFIER},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
     let fixed: Vec<String> = match file_system {
@@ -365,7 +365,8 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
         .map_err(|errno| errno.to_string().into())
 }
 
-/// Unmounts what programs have mounted from disks, the latest first: a kernel that halts would go on writing to them.
+/// Unmounts the file systems that programs have mounted from disks, the latest first: a kernel that halts would go on
+/// writing to them.
 fn detach_others() -> Result<(), Failed> {
     let mounts = fs::read("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
     let others = parse_mountinfo(&mounts).into_iter().rev().filter(|mount| {
@@ -426,7 +427,7 @@ fn cell_id(rep: u32) -> CellId {
     CellId { device: String::new(), policy: PolicyId::OFF, target: Target::Model, rep }
 }
 
-/// Returns the files of earlier ageing, or of none yet.
+/// Returns the files of earlier ageing, or an empty population.
 fn population(seed: u64) -> Result<Population, Failed> {
     let entries = match fs::read_dir(in_mount(ageing::DIRECTORY)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -490,7 +491,7 @@ fn in_mount(file: &str) -> PathBuf {
 }
 
 /// Makes a file in which every other piece is a hole: writes it whole, so that its pieces are adjacent, and then
-/// punches holes. Or makes two files by writing them in turn.
+/// punches holes. With `keeps_gaps`, makes two files by writing them in turn.
 fn scatter(file: &str, extents: u64, extent_bytes: u64, keeps_gaps: bool) -> io::Result<()> {
     let piece = vec![0x5a; extent_bytes as usize];
     let mut scattered = fs::File::create(in_mount(file))?;
@@ -555,7 +556,7 @@ fn append(file: &str, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes `bytes` bytes of one value, in pieces: the guest's memory may be smaller than the file.
+/// Writes `bytes` bytes of one value, in pieces: the guest's memory can be smaller than the file.
 fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
     let piece = vec![value; bytes.min(FILLED_AT_ONCE) as usize];
     let mut left = bytes;
@@ -595,7 +596,7 @@ fn read_pattern(path: &Path) -> Result<String, Failed> {
 fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
     /// FMR_OWN_UNKNOWN: an unknown owner, usually a file.
     const UNKNOWN: u64 = 2;
-    /// EXT4_FMR_OWN_LOG and XFS_FMR_OWN_LOG.
+    /// Owner of the journal: EXT4_FMR_OWN_LOG and XFS_FMR_OWN_LOG.
     const LOG: u64 = ((b'X' as u64) << 32) | 2;
     let is_metadata = |record: &Fsmap| {
         record.flags & Fsmap::SPECIAL_OWNER != 0 && !record.is_free() && record.owner != UNKNOWN

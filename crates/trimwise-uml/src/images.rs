@@ -1,8 +1,8 @@
 //! User-Mode Linux kernels: built from the distribution's source package, kept in a cache, found by name.
 //!
-//! An *image* is a folder of the cache, named after the kernel and a hash of what it is made from: our configuration
-//! (`um.config`, and the fragment of a variant), the patches, the source of the preloaded library, and how `make` is
-//! called. An image that a different trimwise built differently is therefore never used by mistake. One made with
+//! An *image* is a folder of the cache, named after the kernel and a hash of its ingredients: our configuration
+//! (`um.config`, and the fragment of a variant), the patches, the source of the preloaded library, and the arguments of
+//! `make`. An image that a different trimwise built differently is therefore never used by mistake. An image with
 //! patches remembers the folders that they were read from; if one of these has changed since, the image is outdated
 //! too. There is one image of a name: a build removes the others. An image contains
 //!
@@ -17,11 +17,11 @@
 //! removes its folder.
 //!
 //! A kernel with patches or of a variant is built from a source that stays, with its objects, in a hidden folder of the
-//! cache ([`KeptSource`]), so that the next build compiles only what has changed.
+//! cache ([`KeptSource`]), so that the next build compiles only the changed files.
 //!
-//! `name` says what kernels are called, `catalogue` lists the known ones, `tools` what a build needs, `source` where the
-//! source comes from, `patches` reads patch sets, `kept` has the sources that stay and applies patches to them, `build`
-//! is the sequence of a build, `run` runs one program at a time that can be stopped.
+//! `name` defines the names of kernels, `catalogue` lists the known ones, `tools` checks for the programs that a build
+//! needs, `source` gets the source, `patches` reads patch sets, `kept` has the sources that stay and applies patches to
+//! them, `build` is the sequence of a build, `run` runs one program at a time and can stop it.
 
 mod build;
 mod catalogue;
@@ -57,17 +57,18 @@ use patches::PatchSet;
 /// Our part of the kernel's configuration, over `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
 
-/// Lines of our configuration that a later kernel spells otherwise: from which version on, and how each is written there.
-/// So the older kernels' configuration, which their images' names are made from, stays as it is.
+/// Lines of our configuration that a later kernel spells differently: the first such version, and the spelling of each
+/// there. So the older kernels' configuration, which their images' names are made from, stays the same.
 const SPELT_OTHERWISE: [([u32; 2], &str, &str); 2] = [
     ([6, 17], "CONFIG_CRYPTO_MANAGER_DISABLE_TESTS=y", "# CONFIG_CRYPTO_SELFTESTS is not set"),
     ([7, 0], "CONFIG_PROC_SYSCTL=y", "CONFIG_SYSCTL=y"),
 ];
 
-/// The first version whose User-Mode Linux can catch its processes' system calls by seccomp instead of ptrace.
+/// The first version with a User-Mode Linux that can catch its processes' system calls by seccomp instead of ptrace.
 const SECCOMP_SINCE: [u32; 2] = [6, 16];
 
-/// The library to preload: mends of what the kernel takes from the host, and its side of the line.
+/// Source of the library to preload: it replaces inputs that the kernel takes from the host, and is the kernel's side
+/// of the line.
 const PRELOAD_SOURCE: &str = concat!(
     include_str!("preload/mends.c"),
     "\n",
@@ -85,34 +86,34 @@ const RECIPE_BYTES: usize = 6;
 /// The variable that names the folder of images.
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
 
-/// A kernel that can run.
+/// A kernel in the cache that can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelImage {
-    /// Its name: `6.1`, `6.12+ext4-trim`.
+    /// Name of the kernel: `6.1`, `6.12+ext4-trim`.
     pub name: KernelName,
-    /// What `uname -r` says in it: `6.1.192`, `6.12.117+ext4-trim`.
+    /// Release that `uname -r` prints in it: `6.1.192`, `6.12.117+ext4-trim`.
     pub release: String,
     /// The source: a package and its version, or the given path and a hash of its contents.
     pub source: String,
-    /// The patch sets that were applied to it, in this order.
+    /// The patch sets that were applied to the source, in this order.
     pub patches: Vec<BuiltSet>,
-    /// The compiler's own first line.
+    /// First line of the compiler's version output.
     pub compiler: String,
     /// Hash of patches, configuration and recipe, as in the folder's name.
     pub recipe: String,
     /// The folder of the image.
     pub directory: PathBuf,
-    /// The kernel.
+    /// Path of the kernel program.
     pub linux: PathBuf,
-    /// The library to preload into it (`LD_PRELOAD`), so that runs repeat.
+    /// Path of the library to preload into the kernel (`LD_PRELOAD`), so that runs repeat.
     pub preload: PathBuf,
-    /// The kernel program's size.
+    /// Size of the kernel program, in bytes.
     pub size_bytes: u64,
-    /// When it was built, by the host's clock.
+    /// Time of the build, by the host's clock.
     pub built: SystemTime,
 }
 
-/// `image.json`.
+/// Contents of `image.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Description {
     /// The kernel's whole name.
@@ -158,12 +159,12 @@ impl Cache {
         }
     }
 
-    /// Returns the cache in this folder, which is created by the first build.
+    /// Opens the cache in this folder, which the first build creates.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// Returns its folder.
+    /// Returns the folder of the cache.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -173,7 +174,7 @@ impl Cache {
     /// # Errors
     ///
     /// If there is none, or only one that a different trimwise built differently; if a patch set has changed since; if
-    /// it cannot be read.
+    /// the image cannot be read.
     pub fn find(&self, name: &str) -> Result<KernelImage, KernelError> {
         let name: KernelName = name.parse()?;
         let candidates =
@@ -194,7 +195,7 @@ impl Cache {
         }
     }
 
-    /// Returns the error that says how to build this kernel.
+    /// Creates the error that names the command to build this kernel.
     fn not_built(&self, name: &KernelName) -> Result<KernelError, KernelError> {
         let other = self.list().unwrap_or_default().into_iter().find(|image| image.name == *name);
         let folders = other.as_ref().map_or_else(|| usual_folders(name), KernelImage::folders);
@@ -233,7 +234,7 @@ impl Cache {
         Ok(images)
     }
 
-    /// Removes all images of this name, and logs of failed builds; returns the number of images.
+    /// Removes all images of this name, and logs of failed builds. Returns the number of images.
     ///
     /// # Errors
     ///
@@ -259,7 +260,7 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Removes the images of this name other than that of this recipe; returns how many bytes that frees.
+    /// Removes the images of this name with another recipe. Returns the bytes that this frees.
     ///
     /// Only folders that are named like an image of this kernel and hold its description count. A guest that runs from
     /// one continues: its program keeps its blocks until it ends.
@@ -278,7 +279,7 @@ impl Cache {
         Ok(freed)
     }
 
-    /// Returns the names of folders that may be images of this kernel.
+    /// Returns the names of folders that can be images of this kernel.
     fn names(&self, name: &KernelName) -> Result<Vec<String>, KernelError> {
         let mut names = self.entries(name, "")?;
         // A link leads outside the cache.
@@ -286,7 +287,7 @@ impl Cache {
         Ok(names)
     }
 
-    /// Returns the names of entries that are this kernel's, a recipe's hash, and this end.
+    /// Returns the names of entries that consist of this kernel's name, a recipe's hash, and `end`.
     fn entries(&self, name: &KernelName, end: &str) -> Result<Vec<String>, KernelError> {
         let begin = format!("{name}-");
         let mut names = self.all_entries()?;
@@ -296,7 +297,7 @@ impl Cache {
         Ok(names)
     }
 
-    /// Returns the names of all entries of the folder, in order; none if there is no folder yet.
+    /// Returns the names of all entries of the folder, in order; none if the folder does not exist.
     fn all_entries(&self) -> Result<Vec<String>, KernelError> {
         let failed = KernelError::io("read", &self.directory);
         let entries = match fs::read_dir(&self.directory) {
@@ -360,18 +361,18 @@ impl Cache {
 }
 
 impl KernelImage {
-    /// Whether this trimwise would build it the same way from the same patches.
+    /// Returns true if this trimwise would build the image the same way from the same patches.
     pub fn is_current(&self) -> bool {
         self.recipe == recipe(&self.name, &self.patches)
     }
 
-    /// Whether it can catch its processes' system calls by seccomp instead of ptrace.
+    /// Returns true if the kernel can catch its processes' system calls by seccomp instead of ptrace.
     pub fn has_seccomp(&self) -> bool {
         self.name.is_since(SECCOMP_SINCE)
     }
 
-    /// Returns the first patch set whose folder is there and now has other patches. What a folder that is gone had is in
-    /// the image.
+    /// Returns the first patch set whose folder exists and has changed. A missing folder does not count: the image
+    /// remembers its patches.
     pub fn changed_set(&self) -> Option<&BuiltSet> {
         let differs = |set: &&BuiltSet| {
             set.folder.exists()
@@ -380,12 +381,11 @@ impl KernelImage {
         self.patches.iter().find(differs)
     }
 
-    /// Returns the folders of its patch sets.
+    /// Returns the folders of the patch sets.
     fn folders(&self) -> Vec<String> {
         self.patches.iter().map(|set| set.folder.display().to_string()).collect()
     }
 
-    /// Returns the disk space of the files in its folder.
     fn allocated_bytes(&self) -> Result<u64, KernelError> {
         let failed = || KernelError::io("read", &self.directory);
         let mut bytes = 0;
@@ -405,7 +405,7 @@ fn configuration(name: &KernelName, ours: &str) -> String {
     ours.lines().map(|line| format!("{}\n", spelt(line))).collect()
 }
 
-/// Hashes everything that an image is made from, except the kernel's source and the compiler.
+/// Hashes all ingredients of an image, except the kernel's source and the compiler.
 fn recipe(name: &KernelName, patches: &[BuiltSet]) -> String {
     let options = |configuration: &str| {
         // Comments do not change the kernel.
@@ -425,7 +425,7 @@ fn recipe(name: &KernelName, patches: &[BuiltSet]) -> String {
     hex(&hash.finalize()[..RECIPE_BYTES])
 }
 
-/// The SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 pub fn file_hash(path: &Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut fs::File::open(path)?, &mut hash)?;
@@ -439,22 +439,21 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether this can be a value of [`recipe`].
+/// Returns true if this can be a value of [`recipe`].
 fn is_recipe(text: &str) -> bool {
     text.len() == 2 * RECIPE_BYTES && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns how tables name a kernel: its release and, if something was added to it, the hash of what it is made from.
+/// Returns the name of a kernel in tables: its release and, if anything was added to it, the hash of its ingredients.
 pub fn title(release: &str, recipe: &str) -> String {
     if release.contains('+') { format!("{release} ({recipe})") } else { release.to_owned() }
 }
 
-/// The name of an image's folder.
 fn folder(name: &KernelName, recipe: &str) -> String {
     format!("{name}-{recipe}")
 }
 
-/// Returns where the patch sets of a kernel probably are.
+/// Returns the likely folders of a kernel's patch sets.
 fn usual_folders(name: &KernelName) -> Vec<String> {
     let guess = |set: &String| {
         let usual = format!("kernel/{set}");
@@ -463,7 +462,7 @@ fn usual_folders(name: &KernelName) -> Vec<String> {
     name.patches().iter().map(guess).collect()
 }
 
-/// Returns the commands that replace an image, whose folder's name says which kernel it is.
+/// Returns the commands that replace an image. The folder's name identifies the kernel.
 fn replacement(directory: &Path) -> String {
     let folder = directory.file_name().unwrap_or_default().to_string_lossy();
     let name = folder.rsplit_once('-').map_or(folder.as_ref(), |(name, _)| name);

@@ -1,4 +1,4 @@
-//! What a guest does: steps as data, and their results.
+//! The work of a guest: steps as data, and their results.
 //!
 //! The host writes a [`Job`] into the run's folder, which the guest mounts. The guest's init is this same program; it
 //! carries out the steps one by one ([`super::guest`]) and writes a [`StepReport`] for each. It marks the disk before
@@ -30,16 +30,16 @@ pub(super) const JOB_FILE: &str = "job.json";
 pub(super) const REPORT_FILE: &str = "report.json";
 /// The hidden command by which the program is the guest's init.
 pub(crate) const INIT_COMMAND: &str = "guest-init";
-/// Where a guest mounts the run's folder.
+/// Path at which a guest mounts the run's folder.
 pub(super) const FOLDER: &str = "/tmp/run";
-/// `trimwised` in a guest, if [`Guest::daemon`] names one: a link in the run's folder.
+/// Path of `trimwised` in a guest, if [`Guest::daemon`] names one: a link in the run's folder.
 pub const DAEMON: &str = "/tmp/run/trimwised";
-/// Where a guest mounts the file system under test.
+/// Path at which a guest mounts the file system under test.
 pub const MOUNT_POINT: &str = "/tmp/fs";
-/// A guest's second disk.
+/// Node of a guest's second disk.
 pub const SECOND_NODE: &str = "/dev/vdb";
-/// The environment variable in which programs in a guest find it, if there is one.
-pub const SECOND_DISK: &str = "TRIMWISE_DISK";
+/// The environment variable that names the second disk to programs in a guest, if there is one.
+pub(crate) const SECOND_DISK: &str = "TRIMWISE_DISK";
 /// The daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
 pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
 
@@ -47,21 +47,21 @@ pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
-    /// ext4.
+    /// The ext4 file system.
     Ext4,
-    /// XFS.
+    /// The XFS file system.
     Xfs,
-    /// Btrfs.
+    /// The Btrfs file system.
     Btrfs,
-    /// F2FS.
+    /// The F2FS file system.
     F2fs,
 }
 
 impl FileSystem {
-    /// All of them.
+    /// Every file system that a guest can make.
     pub const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs];
 
-    /// Its name, as mount(8) knows it.
+    /// Returns the name for mount(8).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -71,7 +71,7 @@ impl FileSystem {
         }
     }
 
-    /// The program that makes it, and the Debian package that this is in.
+    /// Returns the program that makes this file system, and its Debian package.
     pub const fn mkfs(self) -> (&'static str, &'static str) {
         match self {
             Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
@@ -81,7 +81,7 @@ impl FileSystem {
         }
     }
 
-    /// Checks that a guest will find the program that makes it.
+    /// Checks that a guest will find the program that makes this file system.
     ///
     /// # Errors
     /// The missing program, and its package.
@@ -93,7 +93,7 @@ impl FileSystem {
         check_program(self.mkfs(), folders, &format!("but a guest needs it to make {}", self.name()))
     }
 
-    /// The smallest device that its current mkfs accepts.
+    /// Returns the smallest device that the current mkfs accepts.
     pub const fn least(self) -> Bytes {
         match self {
             Self::Ext4 => Bytes::mib(16),
@@ -133,54 +133,54 @@ impl FromStr for FileSystem {
 pub enum Step {
     /// Makes a file system on the first disk, with fixed identifiers and without TRIM.
     Mkfs {
-        /// Which.
+        /// File system to make.
         file_system: FileSystem,
         /// Further arguments for mkfs.
         options: Vec<String>,
     },
-    /// Mounts it.
+    /// Mounts the file system on the first disk.
     Mount {
-        /// Which.
+        /// File system to mount.
         file_system: FileSystem,
         /// Options as in mount(8), separated by commas.
         options: String,
     },
-    /// Remounts it in place with other options.
+    /// Remounts the file system in place with other options.
     Remount {
         /// Options as in mount(8), separated by commas.
         options: String,
     },
-    /// Unmounts it, and before it whatever programs have mounted from disks, waiting for programs that briefly have it
-    /// open.
+    /// Unmounts the file system, and before it any that programs have mounted from disks. Waits for programs that
+    /// briefly have it open.
     Unmount,
-    /// Fills the file system with files and removes some, until this much is in use.
+    /// Fills the file system with files and removes some, until this share is in use.
     Age {
         /// Percent in use at the end.
         utilization_percent: u64,
         /// Seed of the random choices.
         seed: u64,
     },
-    /// Runs PostMark.
+    /// Runs PostMark on the mounted file system.
     Postmark {
-        /// Its configuration, as PostMark reads it.
+        /// Configuration text, as PostMark reads it.
         config: String,
-        /// The number of the run.
+        /// Number of the repetition.
         rep: u32,
     },
-    /// Runs a scene.
+    /// Runs a scene on the mounted file system.
     Scene {
-        /// Its name.
+        /// Name of the scene.
         name: String,
         /// Seed of the random choices.
         seed: u64,
     },
     /// Runs a benchmark that times one operation (`append`, `fullwrite:1MiB`).
     Timed {
-        /// As on the command line.
+        /// The benchmark, as on the command line.
         spec: String,
-        /// How much of it.
+        /// Part of the benchmark to run.
         part: Part,
-        /// The number of the run.
+        /// Number of the repetition.
         rep: u32,
         /// Seed of the random choices.
         seed: u64,
@@ -198,150 +198,150 @@ pub enum Step {
     },
     /// Runs a named application or a fio job.
     Workload {
-        /// As on the command line.
+        /// The application or job, as on the command line.
         argument: String,
         /// The text of a job's file; empty for an application.
         text: String,
-        /// The number of the run.
+        /// Number of the repetition.
         rep: u32,
         /// Seed of the random choices.
         seed: u64,
     },
     /// Makes a file of scattered extents.
     Scatter {
-        /// Its name.
+        /// Name of the file.
         file: String,
-        /// Extents.
+        /// Number of extents.
         extents: u64,
-        /// Bytes of each extent, and of the gaps between them.
+        /// Size of each extent, and of the gaps between them, in bytes.
         extent_bytes: u64,
-        /// Whether another file (`NAME.gaps`) occupies the gaps; otherwise they are free.
+        /// True if another file (`NAME.gaps`) occupies the gaps; otherwise they are free.
         keeps_gaps: bool,
     },
     /// Removes a file, and waits until that is durable, by an fsync of the root directory.
     Remove {
-        /// Its name.
+        /// Name of the file.
         file: String,
     },
     /// Asks the file system where a file lies (FIEMAP).
     Extents {
-        /// Its name.
+        /// Name of the file.
         file: String,
     },
     /// Appends to a file and waits until that is durable.
     Append {
-        /// Its name.
+        /// Name of the file.
         file: String,
-        /// Bytes.
+        /// Number of bytes to append.
         bytes: u64,
     },
-    /// FITRIM over the whole file system.
+    /// Runs FITRIM over the whole file system.
     Fitrim {
-        /// Extents below this are left out.
+        /// Minimum extent, in bytes; shorter ones are not trimmed.
         minlen_bytes: u64,
     },
-    /// syncfs(2).
+    /// Calls syncfs(2).
     Sync,
-    /// Lets time pass.
+    /// Sleeps for some virtual time.
     Sleep {
-        /// How much.
+        /// Duration in nanoseconds.
         ns: u64,
     },
     /// Reads files of `/proc` and `/sys`; `*` stands for one part of a path.
     Read {
-        /// Its path.
+        /// Path of the files.
         path: String,
     },
     /// Asks the file system where its metadata lie (FS_IOC_GETFSMAP).
     Metadata,
-    /// Asks it which space is free (the same call); only ext4 and XFS answer that.
+    /// Asks the file system which space is free (FS_IOC_GETFSMAP); only ext4 and XFS return that.
     FreeSpace,
-    /// From now on, runs FITRIM over the whole file system at intervals during the following steps, until it is
-    /// unmounted.
+    /// Starts to run FITRIM over the whole file system at intervals, during the following steps, until it is unmounted.
     TrimEvery {
-        /// When the first comes, from now on.
+        /// Time from this step to the first FITRIM, in nanoseconds.
         first_ns: u64,
-        /// From the beginning of one to the beginning of the next.
+        /// Time from the beginning of one FITRIM to the beginning of the next, in nanoseconds.
         every_ns: u64,
-        /// Extents below this are left out.
+        /// Minimum extent, in bytes; shorter ones are not trimmed.
         minlen_bytes: u64,
     },
-    /// Creates what a week needs at its start.
+    /// Creates the files that a week needs at its start.
     PrepareWeek {
-        /// Which.
+        /// The week to prepare.
         week: Week,
     },
-    /// Days of work. In addition to the marks of every step, the disk is marked at its start and at each of its looks.
+    /// Runs days of work. In addition to the marks of every step, the disk is marked at the start and at each look.
     Week {
-        /// Which.
+        /// The week to run.
         week: Week,
     },
-    /// Random operations whose bytes can be attributed. In addition to the marks of every step, the disk is marked at
-    /// the begin and the end of each.
+    /// Runs random operations whose bytes can be attributed. In addition to the marks of every step, the disk is marked
+    /// at the beginning and the end of each operation.
     Tagged {
-        /// Which.
+        /// Plan of the operations.
         plan: Plan,
     },
-    /// Mounts the file system that is on the disk, reads every file of [`Step::Tagged`], and unmounts it. What goes
-    /// wrong is part of the result; the step does not fail.
+    /// Mounts the file system that is on the disk, reads every file of [`Step::Tagged`], and unmounts it. Errors are
+    /// part of the result; the step does not fail.
     Examine {
-        /// Which.
+        /// File system to mount.
         file_system: FileSystem,
         /// Options as in mount(8), separated by commas.
         options: String,
     },
-    /// From now on, runs `trimwised` during the following steps, until [`Step::StopDaemon`] or the end.
+    /// Starts `trimwised`, which runs during the following steps, until [`Step::StopDaemon`] or the end.
     Daemon {
-        /// Its configuration: the text of trimwise.toml.
+        /// Configuration of the daemon: the text of trimwise.toml.
         config: String,
     },
-    /// Ends it with SIGTERM, and returns its output.
+    /// Ends the daemon with SIGTERM, and returns its output.
     StopDaemon,
-    /// Ends it with SIGKILL, and returns its output.
+    /// Ends the daemon with SIGKILL, and returns its output.
     KillDaemon,
     /// Lets the kernel trust its random numbers, so that getrandom(2) does not wait until it does: 2.5 s on 6.1. They
     /// are the same in every run.
     TrustRandomness,
     /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
-    /// fails. What the program leaves running is killed, unless the daemon runs. If there is a second disk, its
-    /// environment says which ([`SECOND_DISK`]).
+    /// fails. Processes that the program leaves running are killed, unless the daemon runs. The environment variable
+    /// [`SECOND_DISK`] names the second disk, if there is one.
     Program {
         /// The program and its arguments.
         command: Vec<String>,
-        /// Its standard input.
+        /// Standard input of the program.
         input: Said,
     },
 }
 
-/// Which part of a benchmark a step does.
+/// Part of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// All of it; nothing is left behind.
+    /// The whole benchmark; nothing is left behind.
     Whole,
-    /// Everything up to the operation that is timed.
+    /// Everything before the timed operation.
     Prepare,
-    /// That operation, on what [`Part::Prepare`] has left, perhaps in another guest. The rest is left behind.
+    /// The timed operation, on the files that [`Part::Prepare`] has left, perhaps in another guest. The remaining files
+    /// are left behind.
     Measure,
 }
 
-/// An extent of metadata, and its purpose, as GETFSMAP reports it.
+/// An extent of metadata, with its purpose, as GETFSMAP reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataExtent {
-    /// Where it begins on the device.
+    /// Start on the device, in bytes.
     pub offset_bytes: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub length_bytes: u64,
-    /// Whether it is the journal.
+    /// True for the journal.
     pub is_journal: bool,
 }
 
-/// A piece of a file.
+/// A contiguous piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileExtent {
-    /// Where it begins on the device.
+    /// Start on the device, in bytes.
     pub offset_bytes: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
@@ -349,23 +349,23 @@ pub struct FileExtent {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It was done.
+    /// Success, without further results.
     Done,
-    /// A workload's figures, and PostMark's own report if it was that.
+    /// The figures of a workload, and the report of PostMark if that was the workload.
     Cell(Box<Cell>, String),
-    /// How long a scene took.
+    /// Success of a scene.
     Lasted {
-        /// That.
+        /// Duration in nanoseconds.
         duration_ns: u64,
     },
     /// The output of a program or the text of a file.
     Text(String),
     /// The result of FITRIM; its meaning depends on the file system.
     Trimmed {
-        /// The number.
+        /// Bytes that FITRIM returned.
         answer_bytes: u64,
     },
-    /// Where the metadata lie.
+    /// Extents of the metadata.
     Metadata(Vec<MetadataExtent>),
     /// Free space: start on the device and length of each extent, in bytes.
     Free(Vec<(u64, u64)>),
@@ -381,51 +381,51 @@ pub enum Outcome {
     Examined(Examined),
     /// A file was removed.
     Removed {
-        /// How long the unlink took.
+        /// Duration of the unlink, in nanoseconds.
         unlink_ns: u64,
-        /// How long the fsync of the directory after it took.
+        /// Duration of the fsync of the directory after it, in nanoseconds.
         fsync_ns: u64,
     },
-    /// It failed, and the remaining steps did not run.
+    /// Failure, with its description; the remaining steps did not run.
     Failed(String),
 }
 
-/// What [`Step::Examine`] found.
+/// Files and messages found by [`Step::Examine`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examined {
-    /// Why it could not be mounted, read or unmounted.
+    /// Error of mounting, reading or unmounting.
     pub error: Option<String>,
-    /// Its files, in the order of their paths.
+    /// Files found, ordered by path.
     pub files: Vec<FoundFile>,
     /// Faults that the kernel reported meanwhile.
     pub complaints: Vec<String>,
-    /// The first lines of what it said meanwhile.
+    /// First lines of the kernel's log meanwhile.
     pub log: Vec<String>,
 }
 
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundFile {
-    /// Its path, relative to the root of the file system.
+    /// Path relative to the root of the file system.
     pub path: String,
-    /// What is in it.
+    /// Contents of the file.
     pub runs: Vec<Run>,
-    /// Why it could not be read, or not to its end.
+    /// Error of reading the file, if it could not be read to its end.
     pub error: Option<String>,
 }
 
-/// How a program of [`Step::Program`] ended.
+/// The end of a program of [`Step::Program`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramEnd {
-    /// Its exit code; `None` if a signal ended it.
+    /// Exit code of the program; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// That signal.
+    /// Signal that ended the program.
     pub signal: Option<i32>,
-    /// Its standard output.
+    /// Standard output of the program.
     pub output: Said,
-    /// Its standard error.
+    /// Standard error of the program.
     pub errors: Said,
-    /// How many processes it had left running; they were killed.
+    /// Number of processes that the program had left running; they were killed.
     pub killed_processes: u32,
 }
 
@@ -435,7 +435,7 @@ pub struct ProgramEnd {
 pub struct Said(pub Vec<u8>);
 
 impl Said {
-    /// Returns it as text; what is not UTF-8 is replaced.
+    /// Converts the bytes to text, with a replacement for invalid UTF-8.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
@@ -450,7 +450,7 @@ impl Serialize for Said {
     }
 }
 
-/// [`Said`] in JSON.
+/// The JSON form of [`Said`].
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -467,44 +467,45 @@ impl From<Written> for Said {
     }
 }
 
-/// A step's end.
+/// Times and result of one step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepReport {
-    /// When it began, since the guest booted.
+    /// Start of the step, in nanoseconds since the guest booted.
     pub begin_ns: u64,
-    /// When it ended.
+    /// End of the step, in nanoseconds since the guest booted.
     pub end_ns: u64,
-    /// Its result.
+    /// Result of the step.
     pub outcome: Outcome,
 }
 
 impl StepReport {
-    /// How long it took.
+    /// Returns the duration of the step.
     pub fn duration(&self) -> SimDuration {
         SimDuration(self.end_ns - self.begin_ns)
     }
 }
 
-/// What the guest's init writes for the host.
+/// Report that the guest's init writes for the host.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// One for each step.
+    /// Reports on each step.
     pub steps: Vec<StepReport>,
-    /// The numbers of its own marks of each disk, in order.
+    /// Numbers of the guest's marks on each disk, in order.
     pub marks: Vec<Vec<usize>>,
-    /// Words that were added to the kernel's command line and that it does not know. If there are any, no step was done.
+    /// Words that were added to the kernel's command line and that it does not know. If there are any, no step was
+    /// done.
     pub unknown_words: Vec<String>,
 }
 
 /// Work for a guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// Carried out in order; the first that fails is the last.
+    /// Steps in order; the first that fails is the last.
     pub steps: Vec<Step>,
 }
 
 impl Step {
-    /// A few words for errors; those in `JobError::Step`.
+    /// Returns a few words for errors, as in `JobError::Step`.
     pub fn name(&self) -> String {
         match self {
             Self::Mkfs { file_system, .. } => file_system.mkfs().0.to_owned(),

@@ -8,12 +8,12 @@
 //! repeats to the byte.
 //!
 //! - [`images`]: the kernels, built from the distribution's source and kept in a cache;
-//! - `line`: what goes between the kernel's process and this one;
+//! - `line`: shared memory between the kernel's process and this one;
 //! - `vhost`: the protocol between a kernel and its disk, and the disk's queues;
-//! - `disk`: block requests on the modelled drive, and the bytes;
+//! - `disk`: block requests on the modelled drive, and their bytes;
 //! - [`machine`]: boots a kernel, advances its time, and ends it in every case;
-//! - [`cell`]: one run of a comparison, as in the model, on a kernel;
-//! - [`job`]: a guest's steps and their results, as data; [`guest`]: how they are carried out.
+//! - [`cell`]: one run of a comparison on a kernel, as in the model;
+//! - [`job`]: a guest's steps and their results, as data; [`guest`]: carries them out.
 
 pub mod cell;
 pub mod disk;

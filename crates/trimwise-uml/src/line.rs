@@ -1,8 +1,8 @@
 //! The line to a kernel: memory that this process shares with a library inside the kernel's own process.
 //!
 //! The library (preload/line.c, which has the story) is the kernel's calendar and passes completions on when their time
-//! has come. It speaks when a disk must act, and then waits until it is told that this is done. So only one of the two
-//! runs at any time, and what is in the memory needs no lock.
+//! has come. It speaks when a disk must act, and then waits for this process to finish. So only one of the two runs at
+//! any time, and the memory needs no lock.
 //!
 //! The guest's own root could write here, since the library's process is the guest's kernel: nothing read from this
 //! memory is trusted.
@@ -21,18 +21,18 @@ use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 /// The file of the line in the run's folder, until the library has opened it.
 const NAME: &str = "line";
-/// The most disks of a kernel.
+/// Maximum number of disks of a kernel.
 pub(crate) const DISKS_MAX: usize = 16;
-/// The most completions in the list: every disk's full queue.
+/// Maximum number of completions in the list: every disk's full queue.
 const COMPLETIONS_MAX: usize = DISKS_MAX * 256;
 
-/// Where things are in the memory: `struct line`, after `struct um_timetravel_schedshm` of the kernel.
+/// Offsets in the memory: `struct line`, after `struct um_timetravel_schedshm` of the kernel.
 mod at {
     pub(crate) const BOARD_VERSION: usize = 0;
     pub(crate) const BOARD_LENGTH: usize = 4;
     pub(crate) const BOARD_RUNNING: usize = 24;
     pub(crate) const BOARD_CLIENTS: usize = 26;
-    /// What the calendar can do, as the first client.
+    /// Offset of the calendar's capabilities; the calendar is the first client.
     pub(crate) const BOARD_CALENDAR: usize = 4096;
     pub(crate) const TURN: usize = 8192;
     pub(crate) const WORD: usize = TURN + 4;
@@ -54,23 +54,23 @@ const BOARD_BYTES: u32 = 8192;
 /// The calendar and the kernel.
 const BOARD_CLIENTS: u16 = 2;
 const BOARD_KERNEL: u16 = 1;
-/// UM_TIMETRAVEL_SCHEDSHM_CAP_TIME_SHARE.
+/// The capability UM_TIMETRAVEL_SCHEDSHM_CAP_TIME_SHARE.
 const BOARD_CAN_SHARE: u32 = 1;
 
 const KERNELS_TURN: u32 = 0;
 
-/// What the library says.
+/// A message from the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// The kernel has connected to this disk.
     Connected(usize),
-    /// It has sent this disk a message that sets it up.
+    /// The kernel has sent this disk a message that sets it up.
     Message(usize),
-    /// It has put requests into this disk's queue.
+    /// The kernel has put requests into this disk's queue.
     Kicked(usize),
-    /// What comes next is beyond the limit of virtual time, at this time.
+    /// The next event, at this time, is beyond the limit of virtual time.
     Beyond(SimTime),
-    /// The kernel's process ends.
+    /// The kernel's process is about to end.
     Ended,
 }
 
@@ -79,9 +79,9 @@ pub(crate) enum Word {
 pub(crate) struct Completion {
     pub(crate) at: SimTime,
     pub(crate) disk: usize,
-    /// Its place in the order of the disk's requests.
+    /// Place of the request in the order of the disk's requests.
     pub(crate) number: u64,
-    /// Its head in the descriptor table.
+    /// Head of the request in the descriptor table.
     pub(crate) head: u16,
     /// Bytes written to the guest.
     pub(crate) written: u32,
@@ -95,10 +95,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A time that never comes.
+    /// A time that is never reached.
     pub(crate) const NEVER: SimTime = SimTime(i64::MAX as u64);
 
-    /// Lays a line in the run's folder, to a kernel that may run until the time `latest`.
+    /// Creates a line in the run's folder, to a kernel that may run until the time `latest`.
     pub(crate) fn new(folder: &Path, latest: SimTime) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(folder.join(NAME))?;
         let bytes = at::END.next_multiple_of(4096);
@@ -139,7 +139,7 @@ impl Line {
         }))
     }
 
-    /// Lets the kernel go on.
+    /// Lets the kernel continue.
     pub(crate) fn go_on(&self) -> io::Result<()> {
         let memory = self.memory.as_volatile_slice();
         let turn: &AtomicU32 = memory.get_atomic_ref(at::TURN).map_err(io::Error::other)?;
@@ -158,7 +158,7 @@ impl Line {
         self.load(at::BEATS)
     }
 
-    /// Returns up to which time the library has passed completions on since the list was set, if any.
+    /// Returns the time up to which the library has passed completions on since the list was set, if any.
     pub(crate) fn passed(&self) -> io::Result<Option<SimTime>> {
         let passed = self.load::<u32>(at::PASSED)? as usize;
         if passed > self.list.len() {
@@ -167,13 +167,13 @@ impl Line {
         Ok(self.list[..passed].last().map(|last| last.at))
     }
 
-    /// Tells where a disk's used ring is in the guest's memory, and its length.
+    /// Sets the address of a disk's used ring in the guest's memory, and its length.
     pub(crate) fn set_ring(&self, disk: usize, address: u64, size: u16) -> io::Result<()> {
         self.store(at::RINGS + 16 * disk, address)?;
         self.store(at::RINGS + 16 * disk + 8, u64::from(size))
     }
 
-    /// Sets the list of what will complete.
+    /// Replaces the list of requests that will complete.
     pub(crate) fn set_list(&mut self, completions: impl Iterator<Item = Completion>) -> io::Result<()> {
         self.list.clear();
         self.list.extend(completions);

@@ -38,30 +38,30 @@ pub(super) use console::{complains, complaints, last_lines, refusal};
 use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
-/// How often this process looks after a kernel that says nothing: whether it lives, and its limits.
+/// Interval at which this process checks on a kernel that says nothing: whether it lives, and its limits.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Words of the kernel between checks of its limits; a word takes some 20 us.
 const WORDS_BETWEEN_CHECKS: u64 = 4096;
 
-/// Where a guest looks for programs: folders of the host, whose files it sees.
+/// Search path of a guest for programs: folders of the host, whose files it sees.
 pub const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The file that holds the guest's memory, which the kernel maps. It is on a file system in memory, mounted in the
-/// run's folder for this kernel alone: `/dev/shm` may be small, or forbid executable mappings.
+/// Name of the file that holds the guest's memory, which the kernel maps. It is on a file system in memory, mounted in
+/// the run's folder for this kernel alone: `/dev/shm` can be small, or forbid executable mappings.
 const MEMORY: &str = "memory";
 
-/// The kernel's output, in the run's folder.
+/// Name of the file with the kernel's output, in the run's folder.
 pub(super) const CONSOLE: &str = "console";
 
-/// How long a run may take.
+/// Time limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Without any word from the kernel: it computes, or hangs. Default: two minutes.
+    /// Real time without any word from the kernel, which computes or hangs. Default: two minutes.
     pub silence: Duration,
-    /// In all, real time. Default: one hour.
+    /// Real time of the whole run. Default: one hour.
     pub wall: Duration,
-    /// In all, virtual time. Default: 30 days.
+    /// Virtual time of the whole run. Default: 30 days.
     pub virtual_time: SimTime,
 }
 
@@ -75,47 +75,47 @@ impl Default for Limits {
     }
 }
 
-/// What to boot.
+/// A kernel with everything that it needs to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The kernel: a User-Mode Linux program.
     pub linux: PathBuf,
     /// The library that is preloaded into its process: its calendar.
     pub preload: PathBuf,
-    /// The guest's memory.
+    /// Size of the guest's memory.
     pub memory: Bytes,
-    /// Whether the kernel can catch its processes' system calls by seccomp, which takes less of the host than ptrace.
+    /// True if the kernel can catch its processes' system calls by seccomp, which takes less of the host than ptrace.
     pub seccomp: bool,
     /// A folder of its own: sockets, console, and the files that guest and host exchange. The guest's init is the
     /// program `init` in it, which finds the folder at the host path `/proc/self/cwd`: the kernel's command line is the
     /// same for any folder.
     pub folder: PathBuf,
-    /// Arguments of init.
+    /// Arguments of the guest's init.
     pub arguments: Vec<String>,
-    /// How long it may take.
+    /// Time limits of the run.
     pub limits: Limits,
-    /// Set when the user wants to stop.
+    /// Interrupt flag, set when the user wants to stop.
     pub interrupted: Arc<AtomicBool>,
 }
 
 /// A run that ended with the guest powering off.
 #[derive(Debug)]
 pub struct Ended {
-    /// How long the guest ran, in its own time.
+    /// Time that the guest ran, in virtual time.
     pub virtual_time: SimTime,
-    /// Block requests.
+    /// Number of block requests.
     pub requests: u64,
 }
 
-/// Why a run has no result.
+/// Reasons why a run has no result.
 #[derive(Debug, Error)]
 pub enum MachineError {
     /// An operation on the host failed.
     #[error("{what}: {source}")]
     Host {
-        /// What was attempted.
+        /// Name of the operation.
         what: String,
-        /// The host's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The guest could write to this computer's files.
@@ -126,42 +126,42 @@ pub enum MachineError {
     Unprotected {
         /// The protection that could not be set up.
         what: String,
-        /// The host's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The kernel broke off: a panic, a signal, or it could not start.
+    /// The kernel broke off: it panicked, was killed by a signal, or could not start.
     #[error("the kernel broke off{how}; its last lines:\n{console}")]
     BrokeOff {
-        /// How its process ended, if it did.
+        /// Exit status of the kernel's process in words, if it ended.
         how: String,
-        /// Its last lines.
+        /// Last lines of the console.
         console: String,
     },
     /// The kernel was silent for too long.
     #[error("the kernel said nothing for {} s and was ended; its last lines:\n{console}", .silence.as_secs())]
     Silent {
-        /// How long.
+        /// The limit on silence.
         silence: Duration,
-        /// Its last lines.
+        /// Last lines of the console.
         console: String,
     },
-    /// Nothing in the guest will ever happen again.
+    /// The guest has no event left to wait for.
     #[error("the guest has been asleep for ever since {} ns; its last lines:\n{console}", .at.0)]
     SleepsForEver {
-        /// Since when.
+        /// Virtual time since which the guest sleeps.
         at: SimTime,
-        /// Its last lines.
+        /// Last lines of the console.
         console: String,
     },
     /// The run exceeded a limit.
     #[error("the run was ended after {limit}; the guest's last lines:\n{console}")]
     TookTooLong {
-        /// Which limit.
+        /// Name of the limit.
         limit: String,
-        /// Its last lines.
+        /// Last lines of the console.
         console: String,
     },
-    /// The user stopped it.
+    /// The user stopped the run.
     #[error("interrupted")]
     Interrupted,
 }
@@ -321,7 +321,7 @@ impl Guest {
     }
 }
 
-/// Why a run ends early.
+/// Reasons why a run ends early.
 enum Stop {
     Io(io::Error),
     BrokeOff,
@@ -421,8 +421,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Completes what the library has passed on to the kernel since the list was set. In the guest's memory it is done
-    /// already, and done again the same.
+    /// Completes the requests that the library has passed on to the kernel since the list was set. The guest's memory
+    /// already has their results; writing them again changes nothing.
     fn note_completions(&mut self) -> Result<(), Stop> {
         let Some(passed) = self.line.passed()? else { return Ok(()) };
         for (disk, front) in self.disks.iter_mut().zip(&mut self.fronts) {

@@ -6,7 +6,7 @@
 //! notify by eventfd from threads of their own, which no calendar could order. Memory and queues are from rust-vmm
 //! (`vm-memory`, `virtio-queue`).
 //!
-//! Messages: <https://qemu-project.gitlab.io/qemu/interop/vhost-user.html>.
+//! The messages are described in <https://qemu-project.gitlab.io/qemu/interop/vhost-user.html>.
 
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use virtio_queue::{Queue, QueueT};
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 
-/// Codes of requests.
+/// Codes of vhost-user requests.
 mod request {
     pub(crate) const GET_FEATURES: u32 = 1;
     pub(crate) const SET_FEATURES: u32 = 2;
@@ -53,7 +53,7 @@ const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 14;
 /// The most that the kernel's driver can ask for (MAX_SUPPORTED_QUEUE_SIZE in its virtio_uml.c).
 const QUEUE_SIZE_MAX: u16 = 256;
 
-/// One disk's connection.
+/// The connection of a kernel to one disk.
 pub struct FrontEnd {
     socket: UnixStream,
     /// The connection for interrupts. The library keeps them to itself, but to the kernel it must not look broken.
@@ -63,7 +63,7 @@ pub struct FrontEnd {
     /// length.
     regions: Vec<(u64, u64, u64)>,
     queue: Queue,
-    /// Address of the queue's used ring, as the kernel told it.
+    /// Address of the queue's used ring, as the kernel gave it.
     used_ring: u64,
     features: u64,
     config: Vec<u8>,
@@ -98,7 +98,7 @@ impl FrontEnd {
         (self.used_ring, self.queue.size())
     }
 
-    /// Receives one message, which must be available, and answers it.
+    /// Receives one message, which must be available, and replies to it.
     pub(crate) fn take_message(&mut self) -> io::Result<()> {
         let (head, descriptors) = self.receive_head()?;
         let [code, flags, length] = head;
@@ -114,7 +114,7 @@ impl FrontEnd {
         }
     }
 
-    /// Handles a message; returns its answer, if it has one.
+    /// Handles a message. Returns the reply, if it has one.
     fn answer(
         &mut self,
         code: u32,
@@ -246,7 +246,6 @@ impl FrontEnd {
     }
 }
 
-/// The numbers of a payload.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

@@ -1,4 +1,4 @@
-//! The data that are written: how well they compress, and what a read must return.
+//! The contents of writes: their compressibility, and the expected results of reads.
 //!
 //! The models store no data, only a [`Content`] for each unit. A real device gets the bytes that [`Content::fill`]
 //! makes from it, and [`recognise`] reads them back. The first bytes of a unit name its place and version, so a read
@@ -19,14 +19,14 @@ const SIGNATURE: u64 = u64::from_le_bytes(*b"trimwise");
 /// Number of different units among duplicates.
 pub const DUPLICATES: u32 = 64;
 
-/// How well data compress, and whether they repeat.
+/// Compressibility of data, and whether they repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentClass {
-    /// Zeros only.
+    /// Every byte is zero.
     Zeros,
     /// One eighth random, the rest zeros, as in the data of HD Tach and ATTO.
     Compressible,
-    /// Five eighths random, like much of what people store.
+    /// Five eighths random, like many of people's files.
     PseudoRandom,
     /// Random throughout: compressed or encrypted data.
     #[default]
@@ -35,7 +35,7 @@ pub enum ContentClass {
     Duplicated,
 }
 
-/// An unknown class.
+/// A text that is not a class of data.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("'{given}' is not a class of data; expected one of {}", ContentClass::ALL.map(ContentClass::name).join(", "))]
 pub struct ContentClassError {
@@ -47,7 +47,7 @@ impl ContentClass {
     pub const ALL: [Self; 5] =
         [Self::Zeros, Self::Compressible, Self::PseudoRandom, Self::Incompressible, Self::Duplicated];
 
-    /// Its name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zeros => "zeros",
@@ -58,7 +58,7 @@ impl ContentClass {
         }
     }
 
-    /// Bytes of a unit that a good compressor must keep, without its own headers.
+    /// Returns the bytes of a unit that a good compressor must keep, without its own headers.
     pub(crate) const fn entropy_bytes(self) -> u32 {
         let eighths = match self {
             Self::Zeros => 0,
@@ -105,7 +105,7 @@ pub enum Stored {
     Duplicate(u32),
     /// Data written to another place.
     Misplaced {
-        /// The other place.
+        /// The place that the data were written to.
         lpn: Lpn,
     },
     /// Data not made here, or damaged.
@@ -116,17 +116,17 @@ impl Content {
     /// The highest version, so that version and class fit into 32 bits.
     pub(crate) const VERSION_MAX: u32 = (1 << 29) - 1;
 
-    /// The given version of a class, modulo the highest.
+    /// Creates content of a class and a version, which is taken modulo the highest.
     pub const fn new(class: ContentClass, version: u32) -> Self {
         Self { class, version: version & Self::VERSION_MAX }
     }
 
-    /// Class and version in one number, which the model keeps for a unit.
+    /// Returns class and version in one number, which the model keeps for a unit.
     pub const fn tag(self) -> u32 {
         (self.version << 3) | self.class as u32
     }
 
-    /// The inverse of [`Content::tag`].
+    /// Converts a tag back: the inverse of [`Content::tag`].
     pub const fn of_tag(tag: u32) -> Self {
         let class = match tag & 7 {
             0 => ContentClass::Zeros,
@@ -138,12 +138,12 @@ impl Content {
         Self { class, version: tag >> 3 }
     }
 
-    /// The number of the duplicate at unit `lpn`; only for [`ContentClass::Duplicated`].
+    /// Returns the number of the duplicate at unit `lpn`; only for [`ContentClass::Duplicated`].
     pub const fn duplicate(self, lpn: Lpn) -> u32 {
         ((lpn.0 + self.version as u64) % DUPLICATES as u64) as u32
     }
 
-    /// What a read of unit `lpn` must find after this was written to it.
+    /// Returns the expected result of a read of unit `lpn` after this was written to it.
     pub const fn stored(self, lpn: Lpn) -> Stored {
         match self.class {
             ContentClass::Zeros => Stored::Zeros,
@@ -159,14 +159,14 @@ impl Content {
         self.stamp(lpn, seed, unit);
     }
 
-    /// The seed of the bytes that [`Content::fill`] makes.
+    /// Returns the seed of the bytes that [`Content::fill`] makes.
     fn seed(self, lpn: Lpn) -> u64 {
         let (place, tag) = self.named(lpn);
         mixed(mixed(place) ^ u64::from(tag))
     }
 
-    /// Place and tag in the head of unit `lpn`. Duplicates name no place of their own: they carry the head of the first
-    /// place where they can be.
+    /// Returns place and tag in the head of unit `lpn`. Duplicates name no place of their own: they carry the head of
+    /// the first place where they can be.
     const fn named(self, lpn: Lpn) -> (u64, u32) {
         match self.class {
             ContentClass::Duplicated => (self.duplicate(lpn) as u64, Self::new(self.class, 0).tag()),
@@ -188,7 +188,7 @@ impl Content {
     }
 }
 
-/// The first bytes of a unit.
+/// Returns the first bytes of a unit.
 fn head(place: u64, tag: u32, seed: u64) -> [u8; HEAD_BYTES] {
     let check = mixed(mixed(mixed(place) ^ u64::from(tag)) ^ seed) as u32;
     let mut head = [0; HEAD_BYTES];
@@ -299,7 +299,7 @@ pub(crate) fn classify(unit: &[u8]) -> ContentClass {
     }
 }
 
-/// Bytes left of a unit when each repeat of at least four bytes becomes a reference.
+/// Returns the bytes left of a unit when each repeat of at least four bytes becomes a reference.
 fn incompressible_bytes(unit: &[u8]) -> usize {
     const REFERENCE_BYTES: usize = 3;
     const SLOT_BITS: u32 = 10;

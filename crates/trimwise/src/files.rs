@@ -8,23 +8,23 @@ use thiserror::Error;
 
 use crate::units::{Bytes, SimDuration, SimTime};
 
-/// How a file is opened: only the flags that the workloads need.
+/// Mode of opening a file, with only the flags that the workloads need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Write-only; created if missing, emptied if not (`O_WRONLY|O_CREAT|O_TRUNC`).
     Create,
     /// Read and write; created if missing, *not* emptied (`O_RDWR|O_CREAT`).
     CreateKeep,
-    /// Read-only.
+    /// Read-only, for existing files.
     Read,
     /// Read and write, every write at the end (`O_RDWR|O_APPEND`).
     Append,
-    /// As [`OpenMode::CreateKeep`], past the page cache (`O_DIRECT`): only [`Files::pread`] and [`Files::pwrite`], of whole
-    /// blocks of 4 KiB.
+    /// Read and write past the page cache (`O_DIRECT`), otherwise like [`OpenMode::CreateKeep`]: only [`Files::pread`]
+    /// and [`Files::pwrite`], of whole blocks of 4 KiB.
     Direct,
 }
 
-/// Why a file operation failed.
+/// Reasons why a file operation failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FileError {
     /// No block or inode is left, even after waiting for those that a commit would free.
@@ -51,7 +51,7 @@ pub enum FileError {
     /// Any other error of the host's file system.
     #[error("{path}: {reason}")]
     Other {
-        /// The path concerned.
+        /// Path of the file.
         path: String,
         /// The operating system's message.
         reason: String,
@@ -77,21 +77,22 @@ pub trait Files {
     /// An open file with its position.
     type File;
 
-    /// The present: virtual time in the model, a monotonic clock on a real directory.
+    /// Returns the present: virtual time in the model, a monotonic clock on a real directory.
     fn now(&self) -> SimTime;
-    /// Size and free space.
+    /// Returns size and free space.
     async fn statfs(&self) -> Result<FileSystemSpace, FileError>;
     /// Creates a directory; its parent must exist.
     async fn mkdir(&self, path: &str) -> Result<(), FileError>;
     /// Removes an empty directory.
     async fn rmdir(&self, path: &str) -> Result<(), FileError>;
-    /// Opens a file.
+    /// Opens a file in one of the modes.
     async fn open(&self, path: &str, mode: OpenMode) -> Result<Self::File, FileError>;
     /// Writes all of `data` at the file's position (at its end with [`OpenMode::Append`]); one system call.
     async fn write(&self, file: &mut Self::File, data: &[u8]) -> Result<(), FileError>;
-    /// Reads up to `buffer.len()` bytes at the file's position; one system call. Returns how many; 0 at the end.
+    /// Reads up to `buffer.len()` bytes at the file's position; one system call. Returns the number of bytes; 0 at the
+    /// end.
     ///
-    /// The model leaves the buffer unchanged: it knows how long a read takes, not what it returns.
+    /// The model leaves the buffer unchanged: it knows the duration of a read, not its data.
     async fn read(&self, file: &mut Self::File, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Moves the file's position to `offset` bytes from its start (`lseek`).
     async fn seek(&self, file: &mut Self::File, offset: u64) -> Result<(), FileError>;
@@ -101,9 +102,9 @@ pub trait Files {
     async fn pread(&self, file: &mut Self::File, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Makes the file's data and metadata durable.
     async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError>;
-    /// Makes the file's data durable, and of its metadata what is needed to read them (`fdatasync`).
+    /// Makes the file's data durable, and the metadata needed to read them (`fdatasync`).
     async fn fdatasync(&self, file: &mut Self::File) -> Result<(), FileError>;
-    /// Drops what is cached of the file, as far as it is written (`posix_fadvise` with `POSIX_FADV_DONTNEED`).
+    /// Drops cached pages of the file, as far as they are written (`posix_fadvise` with `POSIX_FADV_DONTNEED`).
     async fn drop_cached(&self, file: &mut Self::File) -> Result<(), FileError>;
     /// Closes the file.
     async fn close(&self, file: Self::File) -> Result<(), FileError>;

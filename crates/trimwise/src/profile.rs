@@ -5,13 +5,13 @@
 //! A key of `[sources]` is a setting (`"nand.t_prog_ns"`) or a whole table (`nand`).
 //!
 //! Drives change with their firmware. A table `[firmware."1.41"]` is a *variant*: its settings, in itself or in tables
-//! below it (`[firmware."1.41".gc]`), replace those outside; a `description` says what is different. A variant is named
-//! after an `@`: `vertex-60gb@1.41`. A table `[faults]` lists the firmware's faults.
+//! below it (`[firmware."1.41".gc]`), replace those outside; a `description` says what is different. The name of a
+//! variant follows an `@`: `vertex-60gb@1.41`. A table `[faults]` lists the firmware's faults.
 //!
 //! A profile comes from a user, so no text may panic the reader, and every error is one line with file, line, setting,
-//! value and what is accepted. All variants are checked, whichever is requested. This module checks what can be wrong
-//! in a *file* (syntax, unknown and missing settings, types). What no *device* can be is checked only in
-//! [`SsdConfig::validate`] and [`Faults::validate`], and gets its line here.
+//! value and the accepted values. All variants are checked, whichever is requested. This module checks for errors in a
+//! *file* (syntax, unknown and missing settings, types). Settings that no *device* can have are checked only in
+//! [`SsdConfig::validate`] and [`Faults::validate`]; this module adds their line.
 
 mod contents;
 mod reader;
@@ -58,7 +58,7 @@ embedded!(
     "zero-cost",
 );
 
-/// Why a profile was refused.
+/// Reason why a profile was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct ProfileError {
@@ -66,16 +66,16 @@ pub struct ProfileError {
     pub file: String,
     /// Line, from 1; for a missing setting, the line of its table.
     pub line: usize,
-    /// Setting and value, and what is accepted.
+    /// Setting, value and accepted values.
     pub message: String,
 }
 
 /// A firmware that a profile has settings for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firmware {
-    /// Its version, as written after the `@`.
+    /// Version of the firmware, as written after the `@`.
     pub version: String,
-    /// What differs with it.
+    /// Differences of this firmware.
     pub description: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub struct Firmware {
 pub enum SettingValue {
     /// A whole number; its unit is in the setting's name.
     Whole(u64),
-    /// Yes or no.
+    /// A yes or no.
     Flag(bool),
     /// One of several words.
     Word(String),
@@ -94,34 +94,34 @@ pub enum SettingValue {
 /// A setting in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Dotted name: `nand.t_prog_ns`.
+    /// Dotted name of the setting: `nand.t_prog_ns`.
     pub name: String,
-    /// Its value.
+    /// Value in the file.
     pub value: SettingValue,
-    /// Whether the firmware variant sets it.
+    /// True if the firmware variant sets it.
     pub by_firmware: bool,
 }
 
-/// One SSD.
+/// The description of one SSD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Short name, as given to `--device`, with the firmware variant: `vertex-60gb@1.41`.
     pub name: String,
-    /// What kind of device this is, in a sentence.
+    /// Description of the device in a sentence.
     pub description: String,
-    /// The variant. `None`: the file's settings outside all variants.
+    /// Version of the variant. `None`: the file's settings outside all variants.
     pub firmware: Option<String>,
     /// The file's variants, in order.
     pub firmware_variants: Vec<Firmware>,
-    /// The checked numbers.
+    /// The configuration, which is valid.
     pub config: SsdConfig,
     /// Faults of the firmware.
     pub faults: Faults,
     /// The settings in the file, in the order of [`SsdConfig`]; omitted settings are missing.
     pub settings: Vec<Setting>,
-    /// Where numbers come from: by setting (`nand.t_prog_ns`) or by table (`nand`).
+    /// Sources of the numbers: by setting (`nand.t_prog_ns`) or by table (`nand`).
     pub sources: BTreeMap<String, String>,
-    /// The models that it describes, as drives report them; a `*` at the end stands for any ending.
+    /// Models of drives that the profile describes, as drives report them; a `*` at the end stands for any ending.
     pub models: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Those of [`Profile::parse`]; an unknown variant, with the list of known ones.
+    /// The errors of [`Profile::parse`]; for an unknown variant, the list of known ones.
     pub fn parse_firmware(text: &str, file: &str, version: &str) -> Result<Self, ProfileError> {
         let ProfileFile { base, variants, line } = Self::read_file(text, file)?;
         variants.into_iter().find(|v| v.firmware.as_deref() == Some(version)).ok_or_else(|| {
@@ -162,13 +162,13 @@ impl Profile {
         })
     }
 
-    /// Splits NAME@VERSION. `None` if it is not a variant's name: a version consists of ASCII letters and digits and
-    /// `.`, `-`, `_`, `+`.
+    /// Splits NAME@VERSION. Returns `None` if it is not a variant's name: a version consists of ASCII letters and
+    /// digits and `.`, `-`, `_`, `+`.
     pub fn split_firmware(argument: &str) -> Option<(&str, &str)> {
         argument.rsplit_once('@').filter(|(name, version)| !name.is_empty() && is_version(version))
     }
 
-    /// The built-in profile of that name, or one of its variants (`NAME@VERSION`).
+    /// Returns the built-in profile of that name, or one of its variants (`NAME@VERSION`).
     pub fn embedded(name: &str) -> Option<Self> {
         // A test parses all of them, so parsing cannot fail in a tested program.
         if let Some(text) = Self::embedded_text(name) {
@@ -178,40 +178,40 @@ impl Profile {
         Self::parse_firmware(Self::embedded_text(name)?, name, version).ok()
     }
 
-    /// The text of the built-in profile of that name, as a template for a custom one.
+    /// Returns the text of the built-in profile of that name, as a template for a custom one.
     pub fn embedded_text(name: &str) -> Option<&'static str> {
         EMBEDDED.iter().find(|(n, _)| *n == name).map(|&(_, text)| text)
     }
 
-    /// The names of the built-in profiles, without variants.
+    /// Iterates over the names of the built-in profiles, without variants.
     pub fn embedded_names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|&(name, _)| name)
     }
 
-    /// The name of this device as its firmware variant `version`.
+    /// Returns the name of this device as its firmware variant `version`.
     pub fn name_with(&self, version: &str) -> String {
         format!("{}@{version}", self.base_name())
     }
 
-    /// The name without the variant.
+    /// Returns the name without the variant.
     pub fn base_name(&self) -> &str {
         let suffix = |version: &String| self.name.strip_suffix(version.as_str())?.strip_suffix('@');
         self.firmware.as_ref().and_then(suffix).unwrap_or(&self.name)
     }
 
-    /// Where a setting's value comes from: its own entry of `[sources]`, or that of its table.
+    /// Returns the source of a setting's value: its own entry of `[sources]`, or that of its table.
     pub fn source(&self, setting: &str) -> Option<&str> {
         let own = self.sources.get(setting);
         let table = || setting.split_once('.').and_then(|(table, _)| self.sources.get(table));
         own.or_else(table).map(String::as_str)
     }
 
-    /// The settings that were fitted to measurements instead of taken from a source.
+    /// Iterates over the settings that were fitted to measurements instead of taken from a source.
     pub fn fitted(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().filter(|(_, source)| source.starts_with("fitted")).map(|(key, _)| key.as_str())
     }
 
-    /// Whether it describes drives that report this model.
+    /// Returns true if the profile describes drives that report this model.
     pub fn describes(&self, model: &str) -> bool {
         self.models.iter().any(|known| match known.strip_suffix('*') {
             Some(start) => model.starts_with(start),
@@ -253,8 +253,8 @@ impl Profile {
         Ok(ProfileFile { base, variants: read, line })
     }
 
-    /// Reads the file, with the settings of a variant if given. Until the device has said what it accepts instead, a
-    /// number that its type cannot hold counts as the type's largest, and then as 0.
+    /// Reads the file, with the settings of a variant if given. A number that its type cannot hold counts as the type's
+    /// largest, and then as 0, until the device rejects it with the accepted values.
     fn read(source: Source, root: Found, substitute: u64) -> Result<Self, ProfileError> {
         let mut reader = Reader::new(source, root, substitute);
         let contents = reader.read()?;
@@ -296,12 +296,12 @@ struct ProfileFile {
     line: usize,
 }
 
-/// Whether this can follow an `@` and be shown in a table.
+/// Returns true if the text can follow an `@` and be shown in a table.
 fn is_version(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b))
 }
 
-/// Version, place and settings of the firmware variants, in the order of the file.
+/// Returns version, place and settings of the firmware variants, in the order of the file.
 fn variants<'t>(
     source: Source,
     document: Value<'t>,

@@ -1,4 +1,4 @@
-//! Units as types.
+//! Units of quantities, as types.
 //!
 //! A raw `u64` in a signature is a question to the reader: bytes, sectors, units, nanoseconds? Here each quantity is a
 //! plain newtype, and conversions are named methods.
@@ -26,27 +26,27 @@ pub const SECTOR_BYTES: u64 = 512;
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// `n` KiB (1,024 bytes each).
+    /// Returns `n` KiB (1,024 bytes each).
     pub const fn kib(n: u64) -> Self {
         Self(n << 10)
     }
-    /// `n` MiB.
+    /// Returns `n` MiB (1,024 KiB each).
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
-    /// `n` GiB.
+    /// Returns `n` GiB (1,024 MiB each).
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
-    /// Number of units that hold this many bytes, the last one perhaps in part.
+    /// Returns the number of units that hold this many bytes, the last one perhaps in part.
     pub const fn units_ceil(self) -> u64 {
         self.0.div_ceil(UNIT_BYTES)
     }
-    /// Number of whole units that fit.
+    /// Returns the number of whole units that fit.
     pub const fn units_floor(self) -> u64 {
         self.0 / UNIT_BYTES
     }
-    /// Size of `units` units.
+    /// Returns the size of `units` units.
     pub const fn from_units(units: u64) -> Self {
         Self(units * UNIT_BYTES)
     }
@@ -73,14 +73,14 @@ impl fmt::Display for Bytes {
 /// Bytes of a file system from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first byte.
+    /// First byte of the span.
     pub start: u64,
-    /// The first byte behind it.
+    /// End of the span, exclusive.
     pub end: u64,
 }
 
 impl Span {
-    /// Its length.
+    /// Returns the length of the span.
     pub const fn bytes(self) -> Bytes {
         Bytes(self.end.saturating_sub(self.start))
     }
@@ -96,11 +96,11 @@ pub struct Lba(pub u64);
 pub struct Lpn(pub u64);
 
 impl Lpn {
-    /// The first sector of this unit.
+    /// Returns the first sector of this unit.
     pub const fn first_lba(self) -> Lba {
         Lba(self.0 * (UNIT_BYTES / SECTOR_BYTES))
     }
-    /// The unit `units` further on.
+    /// Returns the unit that is `units` further on.
     pub const fn offset(self, units: u64) -> Self {
         Self(self.0 + units)
     }
@@ -109,61 +109,61 @@ impl Lpn {
 /// A run of logical units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitRange {
-    /// First unit.
+    /// First unit of the run.
     pub start: Lpn,
-    /// Number of units.
+    /// Number of units in the run.
     pub units: u64,
 }
 
 impl UnitRange {
-    /// The run of `units` units from `start`.
+    /// Creates the run of `units` units from `start`.
     pub const fn new(start: Lpn, units: u64) -> Self {
         Self { start, units }
     }
-    /// The run from `start` up to `end`; empty if that lies before it.
+    /// Creates the run from `start` up to `end`; empty if that lies before it.
     pub const fn between(start: Lpn, end: Lpn) -> Self {
         Self { start, units: end.0.saturating_sub(start.0) }
     }
-    /// The first unit behind the run.
+    /// Returns the first unit after the run.
     pub const fn end(self) -> Lpn {
         Lpn(self.start.0 + self.units)
     }
-    /// The run cut into pieces of at most `units_max`.
+    /// Cuts the run into pieces of at most `units_max`.
     pub fn pieces(self, units_max: u64) -> impl Iterator<Item = Self> {
         let piece = move |at| Self::new(self.start.offset(at), units_max.min(self.units - at));
         (0..self.units).step_by(units_max as usize).map(piece)
     }
-    /// Each unit in turn.
+    /// Iterates over the units.
     pub fn iter(self) -> impl Iterator<Item = Lpn> {
         (self.start.0..self.start.0 + self.units).map(Lpn)
     }
 }
 
-/// A run of sectors, as in a command; a [`UnitRange`] is what a device keeps.
+/// A run of sectors, as in a command; a device keeps whole units ([`UnitRange`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SectorRange {
-    /// First sector.
+    /// First sector of the run.
     pub first: Lba,
-    /// Number of sectors.
+    /// Number of sectors in the run.
     pub sectors: u64,
 }
 
 impl SectorRange {
-    /// The run of `sectors` sectors from `first`.
+    /// Creates the run of `sectors` sectors from `first`.
     pub const fn new(first: Lba, sectors: u64) -> Self {
         Self { first, sectors }
     }
-    /// Its length.
+    /// Returns the length of the run.
     pub const fn bytes(self) -> Bytes {
         Bytes(self.sectors * SECTOR_BYTES)
     }
-    /// The units that it touches, the first and the last perhaps in part.
+    /// Returns the units that the run touches, the first and the last perhaps in part.
     pub const fn units(self) -> UnitRange {
         let sectors = UNIT_BYTES / SECTOR_BYTES;
         let start = self.first.0 / sectors;
         UnitRange::new(Lpn(start), (self.first.0 + self.sectors).div_ceil(sectors) - start)
     }
-    /// Whether it consists of whole units.
+    /// Returns true if the run consists of whole units.
     pub const fn is_whole(self) -> bool {
         let sectors = UNIT_BYTES / SECTOR_BYTES;
         self.first.0.is_multiple_of(sectors) && self.sectors.is_multiple_of(sectors)
@@ -191,42 +191,42 @@ pub struct SimDuration(pub u64);
 impl SimTime {
     /// The start of the run.
     pub const ZERO: Self = Self(0);
-    /// After everything.
+    /// The latest possible instant.
     pub const MAX: Self = Self(u64::MAX);
-    /// Nanoseconds since the start of the run.
+    /// Returns the nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// The time since `earlier`; zero if that lies in the future.
+    /// Returns the time since `earlier`; zero if that lies in the future.
     pub const fn since(self, earlier: Self) -> SimDuration {
         SimDuration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl SimDuration {
-    /// Zero.
+    /// A span of no time.
     pub const ZERO: Self = Self(0);
-    /// `n` nanoseconds.
+    /// Returns `n` nanoseconds as a span.
     pub const fn from_nanos(n: u64) -> Self {
         Self(n)
     }
-    /// `n` microseconds.
+    /// Returns `n` microseconds as a span.
     pub const fn from_micros(n: u64) -> Self {
         Self(n * 1_000)
     }
-    /// `n` milliseconds.
+    /// Returns `n` milliseconds as a span.
     pub const fn from_millis(n: u64) -> Self {
         Self(n * 1_000_000)
     }
-    /// `n` seconds.
+    /// Returns `n` seconds as a span.
     pub const fn from_secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
-    /// The span in nanoseconds.
+    /// Returns the span in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// The span in seconds, for reports only: never feed it back into a simulated path.
+    /// Returns the span in seconds, for reports only: never feed it back into a simulated path.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }

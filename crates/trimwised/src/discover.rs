@@ -21,14 +21,13 @@ use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::{Mount, parse_mountinfo};
 
-/// A file system that may be managed.
+/// A file system that the daemon can manage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     /// The mount through which it is accessed.
     pub mount: Mount,
-    /// Its path for this process: the mount point, below the host's root.
+    /// Path of the mount point for this process, below the host's root.
     pub path: PathBuf,
-    /// Its devices.
     pub devices: Vec<BlockDevice>,
     /// The disks below those devices.
     pub disks: BTreeSet<String>,
@@ -39,30 +38,29 @@ pub struct Candidate {
 /// A mount that is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Its mount point.
     #[serde(serialize_with = "trimwise_linux::mount::as_text")]
     pub mount_point: PathBuf,
-    /// Its type; empty if nothing is mounted there.
+    /// Type of the file system; empty if nothing is mounted there.
     pub fs_type: String,
-    /// Why.
+    /// Reason for skipping the mount, for the user.
     pub why: String,
 }
 
-/// What to look for.
+/// Parameters of a look for file systems.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// The folder that is the host's `/`.
     pub host: PathBuf,
-    /// Whether to manage file systems that the configuration does not name.
+    /// True to manage file systems that the configuration does not name.
     pub all: bool,
-    /// Mount points that it names.
+    /// Mount points that the configuration names.
     pub listed: BTreeSet<PathBuf>,
-    /// Changed mount options whose mounts to locate.
+    /// Changed mount options; the look also locates their mounts.
     pub changes: Vec<Change>,
 }
 
 impl Wanted {
-    /// From the places and the configuration.
+    /// Collects the parameters from the places and the configuration.
     pub fn new(places: &Places, config: &Config, changes: &[Change]) -> Self {
         Self {
             host: places.host.path("/"),
@@ -73,18 +71,19 @@ impl Wanted {
     }
 }
 
-/// The location of a mount whose option was changed.
+/// Location of a mount whose option was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whereabouts {
-    /// It is gone for good.
+    /// The mount is gone for good.
     Gone,
-    /// It cannot be reached now, but may still exist: below another mount, unmounted lazily, in another namespace...
+    /// The mount cannot be reached now, but may still exist: below another mount, unmounted lazily, in another
+    /// namespace...
     Hidden,
-    /// It is accessible at this path.
+    /// The mount is accessible at this path.
     At(PathBuf),
 }
 
-/// What was found.
+/// Result of a look for file systems.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Found {
     /// File systems to manage, by device number.
@@ -94,14 +93,14 @@ pub struct Found {
     pub skipped: Vec<Skipped>,
     /// Id and device of every mount with a device, to tell whether a candidate that is gone is still mounted.
     pub mounted: BTreeSet<(u64, String)>,
-    /// The changes asked about, and where their mounts are.
+    /// Changed mount options, with the location of their mounts.
     pub changed: Vec<(Change, Whereabouts)>,
 }
 
 /// File systems on a block device that have no FITRIM.
 const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
 
-/// The file in which a host lists its mounts.
+/// Returns the path at which a host lists its mounts.
 pub fn mountinfo(host: &HostRoot) -> PathBuf {
     host.path(if host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
 }
@@ -141,8 +140,8 @@ impl<'a> Mounts<'a> {
         mounts
     }
 
-    /// Whether its path leads to another mount. The order of the list does not tell: mounts of an initramfs precede the
-    /// root that they are moved to.
+    /// Returns true if the path of `mount` leads to another mount. The order of the list does not tell: mounts of an
+    /// initramfs precede the root that they are moved to.
     fn is_covered(&self, mount: &Mount) -> bool {
         let Some(&index) = self.by_id.get(&mount.id) else { return true };
         let mut way = vec![mount.id];
@@ -165,13 +164,13 @@ impl<'a> Mounts<'a> {
         })
     }
 
-    /// Whether it is an automount: a look each second would keep it mounted.
+    /// Returns true for an automount: a look each second would keep it mounted.
     fn is_on_demand(&self, mount: &Mount) -> bool {
         // An indirect map mounts below its own mount, a direct one in its place.
         self.automounts.1.contains(&mount.parent) || self.automounts.0.contains(bytes(&mount.mount_point))
     }
 
-    /// Why a file system cannot be managed through this mount; `None` if it can.
+    /// Returns the reason why a file system cannot be managed through this mount; `None` if it can.
     fn why_unusable(&self, mount: &Mount, wanted: &Wanted) -> Option<&'static str> {
         if mount.is_read_only() {
             Some("mounted read-only")
@@ -190,7 +189,7 @@ impl<'a> Mounts<'a> {
         }
     }
 
-    /// The location of a mount whose option was changed.
+    /// Locates a mount whose option was changed.
     fn whereabouts(&self, change: &Change) -> Whereabouts {
         let mut of_it = self
             .all
@@ -210,7 +209,7 @@ impl<'a> Mounts<'a> {
     }
 }
 
-/// With more file systems than this, what is known of their devices is cached.
+/// Number of file systems above which the properties of their devices are cached.
 const MANY: usize = 64;
 /// Lifetime of the cache, in milliseconds per file system: 2,000 file systems are all read again within 500 s.
 const KEPT_MS_EACH: u64 = 250;
@@ -224,7 +223,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The cached devices of a mount, if recent enough and the mount has not changed.
+    /// Returns the cached devices of a mount, if they are recent enough and the mount has not changed.
     fn of(&self, mount: &Mount, now: Instant) -> Option<&Candidate> {
         let age_max = Duration::from_millis(KEPT_MS_EACH * self.mounts as u64);
         let (at, candidate) = self.devices.get(&(mount.id, mount.numbers))?;
@@ -235,10 +234,10 @@ impl Known {
     }
 }
 
-/// Examines all mounts.
+/// Examines all mounts of the host.
 ///
 /// # Errors
-/// If they cannot be read.
+/// If the list of mounts cannot be read.
 pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     let host = HostRoot::new(&wanted.host);
     let all = parse_mountinfo(&std::fs::read(mountinfo(&host))?);

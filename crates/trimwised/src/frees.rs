@@ -19,8 +19,8 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::tracefs::format::{EventFormat, Traced, Tracepoint, filter};
 use trimwise_linux::tracefs::{Instance, InstanceError};
 
-/// Kernel memory for records, for all processors together, and the limits for one. A record of ext4 has 52 bytes, so
-/// 256 KiB hold 5,000 frees, which is what removing a badly fragmented file produces in 30 ms.
+/// Kernel memory for records, for all processors together, and the limits for one processor. A record of ext4 has 52
+/// bytes, so 256 KiB hold 5,000 frees, which is what removing a badly fragmented file produces in 30 ms.
 const BUFFERS_KIB: usize = 8 << 10;
 const BUFFER_KIB_MAX: usize = 256;
 const BUFFER_KIB_MIN: usize = 64;
@@ -28,10 +28,10 @@ const BUFFER_KIB_MIN: usize = 64;
 /// pause.
 const REST: Duration = Duration::from_millis(10);
 
-/// What was traced since the last call.
+/// Frees and losses traced since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// Frees, by device.
+    /// Frees in traced order, by the file system's device.
     pub freed: BTreeMap<(u32, u32), Vec<Traced>>,
     /// Number of records lost, of any device.
     pub lost: u64,
@@ -42,14 +42,13 @@ pub(crate) struct Heard {
 /// A trace instance that reports frees. It is removed on drop.
 pub(crate) struct Watcher {
     events: BTreeMap<Tracepoint, EventFormat>,
-    /// Raw buffers, one per processor. Before the instance, which cannot be removed while they are open.
+    /// Raw buffers, one per processor. Declared before the instance, which cannot be removed while they are open.
     pipes: Vec<File>,
     instance: Instance,
     buffer: Vec<u8>,
     /// Pages of one processor's buffer: the most read at a time, so that a flood of frees cannot block the loop.
     pages: usize,
     watched: BTreeMap<(u32, u32), Kind>,
-    /// When something was last read.
     heard_at: Option<Instant>,
 }
 
@@ -58,7 +57,7 @@ impl Watcher {
     /// daemon has. The instance is named after it, so that the one of a killed daemon is found again.
     ///
     /// # Errors
-    /// A description of why it cannot be created.
+    /// A sentence that says why the instance cannot be created.
     pub fn open(tracing: &Path, (device, inode): (u64, u64)) -> Result<Self, String> {
         // If a killed daemon left it and it cannot be removed, it is reused.
         let name = format!("trimwised-{device:x}-{inode:x}");
@@ -110,7 +109,7 @@ impl Watcher {
     /// Watches these file systems, and no others.
     ///
     /// # Errors
-    /// A description of what failed; it is then unknown which ones are watched.
+    /// A description of the failure; it is then unknown which file systems are watched.
     pub fn watch(&mut self, mut wanted: BTreeMap<(u32, u32), Kind>) -> Result<(), String> {
         for &kind in wanted.values() {
             match tracepoint(kind) {
@@ -141,7 +140,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether all frees of a file system are traced.
+    /// Returns true if all frees of a file system are traced.
     pub(crate) fn is_watched(&self, device: (u32, u32)) -> bool {
         self.watched.contains_key(&device)
     }
@@ -149,7 +148,7 @@ impl Watcher {
     /// Checks that the instance is still enabled: an administrator may have turned it off.
     ///
     /// # Errors
-    /// A description of what was turned off.
+    /// A sentence that names what was turned off.
     pub fn check(&self) -> Result<(), String> {
         self.instance.expect_on("tracing_on")?;
         let used = |point: &&Tracepoint| self.watched.values().any(|&kind| tracepoint(kind) == Some(**point));
@@ -157,19 +156,19 @@ impl Watcher {
         used.try_for_each(|&point| self.instance.expect_on(Instance::event(point, "enable")))
     }
 
-    /// File descriptors to poll.
+    /// Returns the file descriptors to poll.
     pub fn waits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let rests = self.rest_left() < Duration::MAX;
         self.pipes.iter().filter(move |_| !rests).map(|pipe| pipe.as_fd())
     }
 
-    /// Time until polling resumes; [`Duration::MAX`] if it is active.
+    /// Returns the time until polling resumes; [`Duration::MAX`] if it is active.
     pub(crate) fn rest_left(&self) -> Duration {
         let left = self.heard_at.and_then(|at| REST.checked_sub(at.elapsed()));
         left.filter(|left| !left.is_zero()).unwrap_or(Duration::MAX)
     }
 
-    /// Reads what was freed since the last call.
+    /// Reads the frees since the last call.
     pub(crate) fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
         let page = self.instance.page();
@@ -197,7 +196,7 @@ impl Watcher {
     }
 }
 
-/// The tracepoint for frees of a file system.
+/// Returns the tracepoint for frees of a file system.
 pub(crate) fn tracepoint(kind: Kind) -> Option<Tracepoint> {
     match kind {
         Kind::Ext4 => Some(Tracepoint::Ext4),

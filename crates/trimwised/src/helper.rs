@@ -1,8 +1,8 @@
 //! The helper performs one task on one mount, in its own process.
 //!
-//! It reads one line of JSON from standard input, performs the task, writes its answer to standard output, and exits. A
-//! map is a line `START END` for each free extent; every answer ends with one line of JSON. The helper is killed with
-//! the daemon, but a discard in flight still completes.
+//! The helper reads one line of JSON from standard input, performs the task, writes its answer to standard output, and
+//! exits. A map is a line `START END` for each free extent; every answer ends with one line of JSON. The helper is
+//! killed with the daemon, but a discard in flight still completes.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) const COMMAND: &str = "helper";
 pub enum Task {
     /// Report the layout of the file system.
     Probe,
-    /// List free extents.
+    /// List free extents of the file system.
     Look {
         /// Minimum length, in bytes.
         min_extent: u64,
@@ -44,7 +44,7 @@ pub enum Task {
     Walk,
     /// Run FITRIM over ranges.
     Trim {
-        /// Start and end of each, in bytes.
+        /// Start and end of each range, in bytes.
         ranges: Vec<(u64, u64)>,
         /// FITRIM's minimum extent, in bytes.
         min_extent: u64,
@@ -52,7 +52,7 @@ pub enum Task {
         lanes: u32,
         /// Bytes expected to be sent; 0 if unknown.
         expected: u64,
-        /// Whether discards of the last slice may be in flight; if so, wait for them before sending any.
+        /// True if discards of the last slice may be in flight. The helper then waits for them before it sends any.
         wait: bool,
     },
     /// Turn online discard on or off.
@@ -67,9 +67,10 @@ pub enum Task {
 pub struct Request {
     /// The mount point, as this process sees it.
     pub path: PathBuf,
-    /// Its major and minor number in mountinfo; if another file system is mounted there by now, nothing is done.
+    /// Major and minor number of the mount in mountinfo. If another file system is mounted there by now, nothing is
+    /// done.
     pub numbers: (u32, u32),
-    /// What to do.
+    /// The task to perform.
     pub task: Task,
 }
 
@@ -84,51 +85,51 @@ pub struct Probed {
     pub first_group: u64,
     /// Size of the file system, in bytes.
     pub total: u64,
-    /// Whether it lists its free space.
+    /// True if the file system can list its free space.
     pub maps: bool,
 }
 
-/// A helper's answer.
+/// A helper's answer to a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Answer {
-    /// To [`Task::Probe`].
+    /// Answer to [`Task::Probe`].
     Probed(Probed),
-    /// To [`Task::Look`] and [`Task::Walk`], after the extents or ranges.
+    /// Answer to [`Task::Look`] and [`Task::Walk`], after the extents or ranges.
     Looked {
-        /// Number of them.
+        /// Number of extents or ranges.
         extents: u64,
         /// Start of the list: the requested address, or a little after it.
         from: u64,
         /// End of the list: the file system's end if everything after `from` is listed.
         upto: u64,
     },
-    /// To [`Task::Trim`].
+    /// Answer to [`Task::Trim`].
     Trimmed {
         /// Duration of FITRIM, and on XFS of the discards after it, up to the last one counted.
         took_ns: u64,
         /// The sum of FITRIM's return values.
         answered: u64,
-        /// Bytes that the device counted meanwhile, from any source.
+        /// Bytes that the kernel counted on the device meanwhile, from any source.
         counted: Option<u64>,
     },
-    /// To [`Task::Toggle`].
+    /// Answer to [`Task::Toggle`].
     Toggled,
     /// Discards failed or are still in flight, so the result is unknown.
     Device {
-        /// Why.
+        /// Description of the failure.
         message: String,
-        /// Whether they are still in flight.
+        /// True if the discards are still in flight.
         in_flight: bool,
     },
-    /// It failed, but may succeed later.
+    /// The task failed, but may succeed later.
     Again {
-        /// Why.
+        /// Description of the failure.
         message: String,
     },
-    /// It can never succeed on this mount.
+    /// The task can never succeed on this mount.
     Never {
-        /// Why.
+        /// Description of the failure.
         message: String,
     },
     /// The mount is gone or was replaced.
@@ -136,7 +137,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The failure, if it is one.
+    /// Returns the failure, if the answer is one.
     pub fn failed(&self) -> Option<Failed> {
         match self {
             Self::Device { message, .. } => Some(Failed::Device(message.clone())),
@@ -148,7 +149,7 @@ impl Answer {
     }
 }
 
-/// Starts a helper and sends it its task. Its only output is its answer.
+/// Starts a helper and sends it its task. The helper's only output is its answer.
 ///
 /// # Errors
 /// If no process can be started.
@@ -156,7 +157,7 @@ pub fn start(program: &Path, request: &Request) -> io::Result<Process> {
     Process::ask(program, COMMAND, request)
 }
 
-/// Parses a helper's output: free extents and its answer. `None` if the answer is missing or malformed.
+/// Parses a helper's output: free extents and the answer. Returns `None` if the answer is missing or malformed.
 pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
     let text = std::str::from_utf8(output).ok()?.strip_suffix('\n')?;
     let (extents, last) = text.rsplit_once('\n').unwrap_or(("", text));
@@ -173,11 +174,11 @@ pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
     Some((spans, answer))
 }
 
-/// The helper itself.
+/// Runs the helper's process: reads a task, performs it and writes the answer.
 ///
 /// # Errors
 /// If there is no task, or the answer cannot be written.
-pub fn main() -> io::Result<()> {
+pub(crate) fn main() -> io::Result<()> {
     let request: Request = asked()?;
     let mut out = BufWriter::new(io::stdout().lock());
     let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&error));
@@ -314,8 +315,8 @@ fn refused(error: &TrimError) -> Answer {
     }
 }
 
-/// The task's spans as numbers.
-pub fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
+/// Converts spans to pairs of start and end, in bytes.
+pub(crate) fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
     spans.iter().map(|span| (span.start, span.end)).collect()
 }
 

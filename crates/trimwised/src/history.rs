@@ -30,24 +30,23 @@ pub struct Entry {
     pub mount: String,
     /// `found`, `gone`, `reason`, `trimmed`, `online`, `paused`...
     pub kind: String,
-    /// A sentence.
+    /// One sentence for the user.
     pub text: String,
     /// Bytes trimmed, if any.
     pub bytes: u64,
 }
 
-/// Entries that are not in the database yet.
+/// Entries that are not yet in the database.
 #[derive(Debug, Default)]
 pub struct History {
     waiting: VecDeque<Entry>,
     /// Number of entries, from the front, that are being written.
     in_flight: usize,
-    /// Why the last attempt to write failed.
+    /// Error of the last attempt to write.
     problem: Option<String>,
 }
 
 impl History {
-    /// Adds an entry.
     pub fn add(&mut self, mount: &Path, kind: &str, text: String, bytes: u64) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
@@ -64,12 +63,12 @@ impl History {
         });
     }
 
-    /// Why entries cannot be written now, if so, without a full stop.
+    /// Returns the reason why entries cannot be written now, if so, without a full stop.
     pub fn problem(&self) -> Option<String> {
         self.problem.as_ref().map(|why| format!("{why}; {} entries wait in memory", self.waiting.len()))
     }
 
-    /// Entries to write now; `None` if there are none, or a write is in progress.
+    /// Returns the entries to write now; `None` if there are none, or a write is in progress.
     pub(crate) fn next_batch(&mut self) -> Option<Vec<Entry>> {
         if self.waiting.is_empty() || self.in_flight > 0 {
             return None;
@@ -89,10 +88,10 @@ impl History {
         self.problem.as_deref().filter(|why| before.as_deref() != Some(*why))
     }
 
-    /// The last entries of a mount, at most `limit`: those read from the database, and those that wait.
+    /// Returns the last entries of a mount, at most `limit`: those read from the database, and those that wait.
     ///
     /// # Errors
-    /// If the database could not be read and nothing waits.
+    /// If the database could not be read and no entry waits.
     pub fn last(
         &self,
         mount: &Path,
@@ -110,20 +109,19 @@ impl History {
     }
 }
 
-/// The database, opened by the worker that writes.
+/// The database, which the worker for writing opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Database {
-    /// Its file.
     pub path: PathBuf,
-    /// Its maximum size on disk.
+    /// Maximum size on disk.
     pub max: Bytes,
 }
 
 impl Database {
-    /// Writes entries.
+    /// Writes entries to the database.
     ///
     /// # Errors
-    /// If none of them could be written, with a description.
+    /// If no entry could be written, with a description.
     pub fn add(&self, entries: &[Entry]) -> Result<(), String> {
         self.write(entries).map_err(|error| format!("{}: {error}", self.path.display()))
     }
@@ -207,7 +205,7 @@ impl Database {
         drop(fs::remove_file(with_ending(&self.path, "-journal")));
     }
 
-    /// The last entries of a mount, oldest first: at most `limit`, and together no more than 2 MiB.
+    /// Returns the last entries of a mount, oldest first: at most `limit`, and together no more than 2 MiB.
     ///
     /// # Errors
     /// If the database cannot be read, with a description.

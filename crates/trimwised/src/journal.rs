@@ -22,9 +22,7 @@ use trimwise_linux::mount::Mount;
 pub struct Change {
     /// Major and minor number of the mount.
     pub numbers: (u32, u32),
-    /// The mounted device.
     pub device: String,
-    /// Its mount point.
     pub mount_point: PathBuf,
     /// The old value: `discard`, `nodiscard`, `discard=async`.
     pub was: String,
@@ -40,20 +38,19 @@ const FILE_MAX: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub struct Journal {
     changes: Vec<Change>,
-    /// Those not written yet, with the first version of the file that contains them.
+    /// Changes not written yet, with the first version of the file that contains them.
     unsaved: Vec<(Change, u64)>,
-    /// State of its saving.
     pub saving: Saving,
 }
 
-/// Whether an option may be changed.
+/// State of the note of an option's old value. The option can be changed once it is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// The old value is on disk.
     Saved,
-    /// Not yet.
+    /// The old value is not yet on disk.
     Waits,
-    /// It could not be written. The text follows the journal's name in a message.
+    /// The old value could not be written. The text follows the journal's name in a message.
     Failed(String),
 }
 
@@ -64,7 +61,7 @@ struct Written {
     changes: Vec<Change>,
 }
 
-/// Reads what the last daemon left, if it is from this boot. A file that cannot be parsed is moved aside.
+/// Reads the last daemon's changes, if they are from this boot. A file that cannot be parsed is moved aside.
 pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Change>> {
     let parse = |text: &str| {
         let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -84,18 +81,18 @@ pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Change>> {
 }
 
 impl Journal {
-    /// Loads what the last daemon left. Until then, nothing may be changed.
+    /// Loads the last daemon's changes. Until then, no option may be changed.
     pub fn load(&mut self, changes: Vec<Change>) {
         self.changes = changes;
         self.saving.begin();
     }
 
-    /// The changes in effect.
+    /// Returns the changes in effect.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// The option of a mount before it was changed.
+    /// Returns the option of a mount before it was changed.
     pub fn was(&self, one: &Candidate) -> Option<&str> {
         self.of(one).map(|change| change.was.as_str())
     }
@@ -104,7 +101,8 @@ impl Journal {
         self.changes.iter().find(|change| is_of(change, &one.mount, one.session))
     }
 
-    /// Notes the value of an option before its first change. It must not be changed before the note is saved.
+    /// Notes the value of an option before its first change. The caller must not change the option before the note is
+    /// saved.
     pub fn note(&mut self, one: &Candidate) -> Noted {
         if !self.saving.has_begun() {
             return Noted::Failed("has not been read yet".to_owned());
@@ -124,7 +122,7 @@ impl Journal {
         self.noted(one)
     }
 
-    /// The state of a note.
+    /// Returns the state of a note.
     pub fn noted(&self, one: &Candidate) -> Noted {
         match self.of(one) {
             Some(change) if self.unsaved.iter().any(|(unsaved, _)| unsaved == change) => Noted::Waits,
@@ -148,7 +146,7 @@ impl Journal {
         self.saving.changed();
     }
 
-    /// The text of the file.
+    /// Returns the contents of the file.
     pub fn text(&self, boot: &str) -> String {
         let written = Written { boot: boot.to_owned(), changes: self.changes.clone() };
         serde_json::to_string(&written).unwrap_or_default()
@@ -167,13 +165,13 @@ impl Journal {
     }
 }
 
-/// The kernel's id of this boot.
+/// Returns the kernel's id of this boot.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Whether a change belongs to this mount, and to this mounting of it (`session`). The device name counts only without
-/// a session, since it may have changed (`/dev/mapper/home`, `/dev/dm-3`).
+/// Returns true if a change belongs to this mount, and to this mounting of it (`session`). The device name counts only
+/// without a session, since it may have changed (`/dev/mapper/home`, `/dev/dm-3`).
 pub fn is_of(change: &Change, mount: &Mount, session: Option<u64>) -> bool {
     change.numbers == mount.numbers
         && match change.session {
@@ -183,13 +181,13 @@ pub fn is_of(change: &Change, mount: &Mount, session: Option<u64>) -> bool {
         }
 }
 
-/// Whether the changed mounting may still exist although no mount of it is visible: unmounted lazily, mounted in
-/// another namespace, or without its device.
+/// Returns true if the changed mounting may still exist although no mount of it is visible: unmounted lazily, mounted
+/// in another namespace, or without its device.
 pub(crate) fn may_be_there(change: &Change) -> bool {
     change.session.is_some_and(|session| sessions().contains(&session))
 }
 
-/// Identifies the mounting that a mount belongs to; `None` if the kernel does not report it.
+/// Returns the identity of the mounting that a mount belongs to; `None` if the kernel does not report it.
 pub(crate) fn session_of(mount: &Mount) -> Option<u64> {
     session(Kind::of(&mount.fs_type), devices_of(mount).ok()?.first()?)
 }

@@ -1,12 +1,12 @@
-//! What is known to be trimmed, kept across restarts of the daemon.
+//! Knowledge of trimmed space, kept across restarts of the daemon.
 //!
-//! XFS keeps no record of what was trimmed, and ext4's is lost when FITRIM's minimum extent changes: without this file,
-//! every start would trim all free space again. The data are valid only while the file system stays mounted. That is
-//! checked by the boot id and by the inode number of the file system's folder in sysfs (`/sys/fs/xfs/sda1`), which
+//! XFS keeps no record of trimmed space, and ext4's record is lost when FITRIM's minimum extent changes: without this
+//! file, every start would trim all free space again. The data are valid only while the file system stays mounted. That
+//! is checked by the boot id and by the inode number of the file system's folder in sysfs (`/sys/fs/xfs/sda1`), which
 //! changes with each mount. The mount id of mountinfo does not serve: a mount namespace, such as a hardened service
 //! gets at each start, has its own ids, and they are reused.
 //!
-//! Blocks allocated and freed while no daemon watched are not seen. They are no more than what was written to the
+//! Blocks allocated and freed while no daemon watched are not seen. They are no more than the bytes written to the
 //! device meanwhile, which the kernel counts. If that exceeds `UNSEEN_MAX_PERCENT` of the file system, the data are
 //! discarded. Otherwise they expire on the same day as without the restart.
 
@@ -31,19 +31,19 @@ const VERSION: u32 = 1;
 const SPANS_ALL: usize = 4 * SPANS_MAX;
 /// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 8 << 20;
-/// If more of a file system than this was written unseen, its data are discarded. A twentieth that stays untrimmed for
-/// a week is less than what `judicious` leaves.
+/// Share of a file system, in percent, that may be written unseen before its data are discarded. A twentieth that stays
+/// untrimmed for a week is less than what `judicious` leaves.
 const UNSEEN_MAX_PERCENT: u64 = 5;
 
-/// One file system as recorded.
+/// Knowledge of one file system, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Major and minor number of its device.
+    /// Major and minor number of the file system's device.
     pub numbers: (u32, u32),
-    /// What it was like then.
+    /// State of the file system when the record was made.
     #[serde(flatten)]
     pub then: Present,
-    /// Seconds after which all of it expires.
+    /// Seconds after which all knowledge expires.
     pub forget_in_s: u64,
     /// Bytes that may have been freed unseen.
     pub unseen: u64,
@@ -51,7 +51,7 @@ pub struct Kept {
     pub trimmed: Vec<(u64, u64)>,
 }
 
-/// The file.
+/// Contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     trimwised_known: u32,
@@ -64,16 +64,16 @@ struct Written {
 pub struct Present {
     /// Identifies the mounting: see the head of this file.
     pub session: u64,
-    /// Its size in bytes.
+    /// Size of the file system, in bytes.
     pub total: u64,
-    /// Bytes written to its device so far.
+    /// Bytes written to the file system's device so far.
     pub written: u64,
-    /// Seconds since boot.
+    /// Time of the observation, in seconds since boot.
     pub at_s: u64,
 }
 
-/// Identifies a mounting: see the head of this file. `None` if the kernel does not report it.
-pub fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
+/// Returns the identity of a mounting: see the head of this file. `None` if the kernel does not report it.
+pub(crate) fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
     let folder = match kind {
         Kind::Ext4 => Path::new("/sys/fs/ext4").join(&device.name),
         Kind::Xfs => Path::new("/sys/fs/xfs").join(&device.name),
@@ -83,7 +83,7 @@ pub fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
     Some(fs::metadata(folder).ok()?.ino())
 }
 
-/// All mountings of these file systems in the kernel.
+/// Returns the identities of all mountings of ext4, XFS and btrfs in the kernel.
 pub(crate) fn sessions() -> BTreeSet<u64> {
     let folders = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs"];
     let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
@@ -93,7 +93,7 @@ pub(crate) fn sessions() -> BTreeSet<u64> {
 /// Parses a file written during this boot.
 ///
 /// # Errors
-/// A description of why it cannot be used.
+/// A description of why the file cannot be used.
 pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
     let written: Written =
         serde_json::from_str(text).map_err(|error| format!("cannot be parsed ({error})"))?;
@@ -114,11 +114,11 @@ pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
 }
 
 impl Kept {
-    /// Checks what can still be trusted.
+    /// Returns the part of the record that can still be trusted.
     ///
     /// # Errors
-    /// A description of why nothing can.
-    pub fn believed(self, now: Present) -> Result<Known, String> {
+    /// A description of why nothing can be trusted.
+    pub(crate) fn believed(self, now: Present) -> Result<Known, String> {
         let age = now.at_s.checked_sub(self.then.at_s).ok_or("it is from the future")?;
         let forget_in = self.forget_in_s.checked_sub(age).ok_or("it is too old")?;
         if self.then.session != now.session {
@@ -138,8 +138,8 @@ impl Kept {
         })
     }
 
-    /// Records what is known of a file system.
-    pub fn new(device: (u32, u32), now: Present, known: Known) -> Self {
+    /// Records the knowledge of a file system.
+    pub(crate) fn new(device: (u32, u32), now: Present, known: Known) -> Self {
         Self {
             numbers: device,
             then: now,
@@ -151,26 +151,24 @@ impl Kept {
     }
 }
 
-/// Reads what the last daemon kept. Invalid data are ignored.
-pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Kept>> {
+/// Reads the last daemon's knowledge. Invalid data are ignored.
+pub(crate) fn read(path: &Path, boot: &str) -> Loaded<Vec<Kept>> {
     let invalid = |why: String| format!("{} {why}, and is ignored", path.display());
     Loaded::read(path, FILE_MAX, |text| parse(text, boot), invalid)
 }
 
-/// What the last daemon knew, and the saving of what this one knows.
+/// The last daemon's knowledge, and the file of this one's.
 #[derive(Debug, Default)]
-pub struct Store {
+pub(crate) struct Store {
     kept: BTreeMap<(u32, u32), Kept>,
     /// Hash of the last version.
     hash: u64,
-    /// The text to write.
     text: String,
-    /// State of its saving.
     pub saving: Saving,
 }
 
 impl Store {
-    /// Loads what the last daemon kept.
+    /// Loads the last daemon's knowledge.
     pub fn load(&mut self, kept: Vec<Kept>) {
         // What this daemon has learned meanwhile is newer.
         for one in kept {
@@ -179,17 +177,17 @@ impl Store {
         self.saving.begin();
     }
 
-    /// Takes what was kept of a file system. Once only, since it becomes outdated.
+    /// Removes and returns the record of a file system. It can be used only once, since it becomes outdated.
     pub fn take(&mut self, device: (u32, u32)) -> Option<Kept> {
         self.kept.remove(&device)
     }
 
-    /// Keeps what is known of a mounted file system that is no longer managed, in case it is managed again.
+    /// Keeps the record of a mounted file system that is no longer managed, in case it is managed again.
     pub fn keep(&mut self, kept: Kept) {
         self.kept.insert(kept.numbers, kept);
     }
 
-    /// Schedules a write of what is known now, if it has changed.
+    /// Schedules a write of the current knowledge, if it has changed.
     pub fn write(&mut self, mut file_systems: Vec<Kept>, boot: &str) {
         // For those that this daemon has not reached yet, what the last one knew.
         file_systems.extend(self.kept.values().cloned());
@@ -214,7 +212,6 @@ impl Store {
         self.saving.changed();
     }
 
-    /// The text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }

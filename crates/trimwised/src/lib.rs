@@ -9,10 +9,10 @@
 //! around them: one thread that waits for the next second, for those processes, and for clients
 //! ([`control`](trimwise_linux::daemon::control), [`metrics`]).
 //!
-//! Where tracefs is available, [`frees`] reports frees as they happen.
+//! If tracefs is available, [`frees`] reports frees as they happen.
 //!
-//! The state folder keeps what must survive a kill -9: changed mount options ([`journal`]), the history ([`history`]),
-//! what is known to be trimmed ([`known`]), and what is paused ([`paused`]).
+//! The state folder keeps everything that must survive a kill -9: changed mount options ([`journal`]), the history
+//! ([`history`]), knowledge of trimmed space ([`known`]), and pauses ([`paused`]).
 
 pub mod command;
 mod discover;

@@ -12,7 +12,7 @@ use trimwise_linux::host_root::HostRoot;
 /// The program's argument for this role.
 pub(crate) const COMMAND: &str = "look";
 
-/// A request to it.
+/// A request to the worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Look for file systems. `whole`: report even if nothing has changed.
@@ -21,21 +21,21 @@ pub(crate) enum Ask {
     Configure { file: PathBuf, host: PathBuf },
 }
 
-/// Its answer.
+/// The worker's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// To [`Ask::Discover`]: what was found, or the error. `None` if nothing has changed.
+    /// Answer to [`Ask::Discover`]: the result of the look, or the error. `None` if nothing has changed.
     Found(Result<Option<Found>, String>),
-    /// To [`Ask::Configure`]: a valid configuration, or all its errors.
+    /// Answer to [`Ask::Configure`]: a valid configuration, or all its errors.
     Configured(Result<Texts, String>),
 }
 
-/// The texts of a valid configuration, and what they refer to.
+/// Texts of a valid configuration, with the group that they name.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Texts {
-    /// Its files.
+    /// Path and contents of each file.
     pub texts: Vec<(PathBuf, String)>,
-    /// The id of its group, if it names one that exists on the host.
+    /// Id of the group, if the configuration names one that exists on the host.
     pub group: Option<u32>,
 }
 
@@ -48,7 +48,6 @@ pub(crate) struct Looker {
 }
 
 impl Looker {
-    /// Handles a request.
     pub fn answer(&mut self, ask: Ask) -> Answer {
         match ask {
             Ask::Discover { wanted, whole } => {

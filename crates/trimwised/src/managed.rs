@@ -30,25 +30,22 @@ use trimwise_linux::tracefs::format::Traced;
 /// Slices of XFS are split at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
 
-/// What a managed file system needs from the daemon.
+/// The daemon's resources that a managed file system may use.
 pub struct Means<'a> {
-    /// This program.
+    /// Path of this program, for helpers.
     pub program: &'a Path,
-    /// Whether to change nothing.
+    /// True to change nothing.
     pub dry_run: bool,
-    /// How long to wait for a helper.
+    /// Time limit for a helper.
     pub patience: Duration,
-    /// The current time.
     pub now: SimTime,
-    /// How many more helpers may be started.
+    /// Number of helpers that can still be started.
     pub room: usize,
     /// Maximum number of spans of each kind per file system.
     pub spans_max: usize,
-    /// Changed mount options.
     pub journal: &'a mut Journal,
-    /// What the last daemon knew.
+    /// Knowledge left by the last daemon.
     pub known: &'a mut Store,
-    /// The history.
     pub history: &'a mut History,
     /// Processes that are about to exit.
     pub left: &'a mut Left,
@@ -56,40 +53,38 @@ pub struct Means<'a> {
 
 /// A managed file system.
 pub struct Managed {
-    /// Its mount and devices.
     pub candidate: Candidate,
-    /// Its settings.
     pub treatment: Treatment,
-    /// Its state machine, once its layout is known.
+    /// State machine, once the layout is known.
     pub live: Option<LiveHost>,
-    /// Its layout, once known.
+    /// Layout, once known.
     probed: Option<Probed>,
     /// The last sample and its time, in seconds since boot.
     sensed: Option<(Sensed, u64)>,
-    /// The first size reported by statvfs; a different one means that it was resized.
+    /// The first size reported by statvfs; a different one means that the file system was resized.
     size: Option<Bytes>,
-    /// Whether statvfs on its path hangs.
+    /// True if statvfs on the path hangs.
     hangs: bool,
     job: Option<Job>,
-    /// A helper that was abandoned and has not exited yet.
+    /// A helper that was abandoned and has not yet exited.
     stuck: Option<Child>,
-    /// A decision that waits for its disk.
+    /// A decision that waits for its disk to become idle.
     held: Option<Order>,
-    /// Why it cannot be examined.
+    /// Reason why the file system cannot be examined.
     pub problem: Option<String>,
-    /// What was known under other settings, or before it was resized.
+    /// Knowledge of trimmed space under other settings, or before the file system was resized.
     carried: Option<Known>,
-    /// Whether a user paused it.
+    /// True if a user paused the file system.
     paused: bool,
     /// The daemon's last setting of online discard.
     set: Option<bool>,
-    /// Discards of the last slice may still be in flight.
+    /// True if discards of the last slice may still be in flight.
     in_flight: bool,
-    /// Whether the old mount option is being written to the journal.
+    /// True while the old mount option is being written to the journal.
     is_noting: bool,
     probe_again: SimTime,
     told: Option<&'static str>,
-    /// When its map was last read and a slice last ended, in seconds since 1970.
+    /// Time of the last map, in seconds since 1970.
     pub looked_at_s: Option<u64>,
     pub trimmed_at_s: Option<u64>,
     /// Slices and bytes since the last entry of the history.
@@ -97,7 +92,7 @@ pub struct Managed {
 }
 
 impl Managed {
-    /// Creates one for a file system that was just found.
+    /// Starts to manage a file system that was just found.
     pub fn new(candidate: Candidate, treatment: Treatment, paused: bool) -> Self {
         Self {
             candidate,
@@ -124,7 +119,7 @@ impl Managed {
         }
     }
 
-    /// Applies new settings. Under another policy it starts over, except for what is known of its layout.
+    /// Applies new settings. Another policy starts over, except that the layout stays known.
     pub fn treat(&mut self, treatment: Treatment) {
         let before = std::mem::replace(&mut self.treatment, treatment);
         if before.is_another(&treatment) {
@@ -134,7 +129,7 @@ impl Managed {
         }
     }
 
-    /// Pauses or resumes it for a user. A slice that waits for its disk is cancelled.
+    /// Pauses or resumes the file system for a user. A slice that waits for its disk is cancelled.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         let Some(live) = &mut self.live else { return };
@@ -154,22 +149,21 @@ impl Managed {
         self.probe_again = SimTime::ZERO;
     }
 
-    /// Its state machine, once that has data.
+    /// Returns the state machine, once it has data.
     pub fn seen(&self) -> Option<&LiveHost> {
         self.live.as_ref().filter(|live| live.has_seen())
     }
 
-    /// Its type.
     pub fn kind(&self) -> Kind {
         Kind::of(&self.candidate.mount.fs_type)
     }
 
-    /// Whether it has maps of its free space.
+    /// Returns true if the file system can list its free space.
     pub(crate) fn has_maps(&self) -> bool {
         self.probed.is_some_and(|probed| probed.maps)
     }
 
-    /// Takes frees on it.
+    /// Handles frees on this file system.
     pub fn freed(&mut self, freed: &[Traced]) {
         if let (Some(live), Some(probed)) = (&mut self.live, &self.probed) {
             // In XFS the limit is that of the last group; nothing is freed after the end of the file system.
@@ -178,8 +172,8 @@ impl Managed {
         }
     }
 
-    /// Takes its mount as listed now. If somebody else changed the option after the daemon did, it stays: it is neither
-    /// changed again nor restored.
+    /// Updates the mount as listed now. If somebody else changed the option after the daemon did, it stays: it is
+    /// neither changed again nor restored.
     pub(crate) fn seen_as(&mut self, candidate: Candidate, journal: &mut Journal, history: &mut History) {
         self.candidate = candidate;
         let mount = &self.candidate.mount;
@@ -196,7 +190,7 @@ impl Managed {
         journal.forget(&self.candidate);
     }
 
-    /// Discards failed on one of these disks.
+    /// Notes that discards failed on `disks`, if one of them is a disk of this file system.
     pub(crate) fn discards_failed(&mut self, disks: &BTreeSet<String>) {
         let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.candidate.disks);
         if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))
@@ -205,22 +199,21 @@ impl Managed {
         }
     }
 
-    /// What to poll.
     pub fn waits(&self) -> Option<PollFd<'_>> {
         self.job.as_ref().map(Job::waits)
     }
 
-    /// Whether a helper is at work. An abandoned one does not count.
+    /// Returns true if a helper is at work. An abandoned one does not count.
     pub(crate) fn has_helper(&self) -> bool {
         self.job.is_some()
     }
 
-    /// Whether a helper may be started: one at a time, and none while another hangs.
+    /// Returns true if a helper can be started: one at a time, and none while another hangs.
     fn may_begin(&self, means: &Means<'_>) -> bool {
         self.job.is_none() && self.stuck.is_none() && !self.hangs && means.room > 0
     }
 
-    /// Feeds the state machine, and keeps its decision.
+    /// Passes an event to the state machine, and keeps its decision.
     fn feed(&mut self, means: &mut Means<'_>, see: impl FnOnce(&mut LiveHost, SimTime, &mut Vec<Order>)) {
         let Some(live) = &mut self.live else { return };
         let mut orders = Vec::new();
@@ -238,7 +231,7 @@ impl Managed {
         }
     }
 
-    /// Starts what was decided. A slice waits while another one runs on one of its disks.
+    /// Starts the decision that waits. A slice waits while another one runs on one of its disks.
     pub(crate) fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
         if !self.may_begin(means) || (is_trim && !self.candidate.disks.is_disjoint(disks_busy)) {
@@ -440,7 +433,7 @@ impl Managed {
         self.tell_trimmed(means.history);
     }
 
-    /// Adds what slices did since the last entry.
+    /// Adds the slices since the last entry to the history.
     pub(crate) fn tell_trimmed(&mut self, history: &mut History) {
         if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
             let text = format!("Slices: {slices}, together {}.", Bytes(bytes));
@@ -449,7 +442,7 @@ impl Managed {
     }
 }
 
-/// Seconds since 1970, by the host's clock.
+/// Returns the seconds since 1970, by the host's clock.
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -8,41 +8,40 @@ use std::path::Path;
 
 use trimwise::live::Status;
 
-/// One file system, as metrics show it.
+/// Metrics of one file system.
 #[derive(Clone)]
 pub struct Seen<'a> {
-    /// Where it is mounted.
     pub mount: &'a Path,
-    /// The mounted device: `/dev/sda1`.
+    /// Name of the mounted device: `/dev/sda1`.
     pub device: &'a str,
-    /// `ext4`, `xfs`...
+    /// Type of the file system: `ext4`, `xfs`...
     pub fs_type: &'a str,
-    /// Its status, once it was examined.
+    /// Status of the file system, once it was examined.
     pub status: Option<Status>,
-    /// Whether it cannot be examined.
+    /// True if the file system cannot be examined.
     pub has_problem: bool,
-    /// When a slice ended last, in seconds since 1970.
+    /// End of the last slice, in seconds since 1970.
     pub trimmed_at_s: Option<u64>,
-    /// When its map of free space was read last, in seconds since 1970.
+    /// Time of the last map of free space, in seconds since 1970.
     pub looked_at_s: Option<u64>,
 }
 
-/// The state of the daemon.
+/// Metrics of the daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
-    /// Seconds since it started.
+    /// Seconds since the daemon started.
     pub uptime_s: u64,
-    /// Whether the configuration on disk is invalid and the previous one in use.
+    /// True if the configuration on disk is invalid and the previous one in use.
     pub is_config_broken: bool,
-    /// Whether the history cannot be written.
+    /// True if the history cannot be written.
     pub is_history_broken: bool,
-    /// Whether the state files cannot be read or written.
+    /// True if the state files cannot be read or written.
     pub is_state_broken: bool,
     /// Log lines dropped because they were not read in time.
     pub log_lines_dropped: u64,
 }
 
-/// The text of all metrics.
+/// Renders the text of all metrics.
 pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
     type Of = fn(&Status) -> u64;
     let metrics: [(&str, &str, &str, Of); 18] = [
@@ -152,7 +151,7 @@ fn labels(one: &Seen<'_>) -> String {
     format!("mountpoint=\"{mount}\",device=\"{}\",fstype=\"{}\"", label(one.device), label(one.fs_type))
 }
 
-/// A label's value: backslash, quote and newline are escaped.
+/// Escapes a label's value: backslash, quote and newline.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -163,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of our metrics in a text.
+    /// Returns the names of our metrics in a text.
     fn names(text: &str) -> BTreeSet<&str> {
         let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
         text.match_indices("trimwise_")

@@ -13,7 +13,7 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// From the environment.
+    /// Reads the manager's address from the environment.
     pub(crate) fn from_environment() -> Self {
         let address = std::env::var("NOTIFY_SOCKET").ok().and_then(|name| match name.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name).ok(),
@@ -38,8 +38,8 @@ impl Notify {
         }
     }
 
-    /// Interval between watchdog messages, short enough that one write to a busy disk may take most of the watchdog's
-    /// time.
+    /// Returns the interval between watchdog messages, short enough that one write to a busy disk may take most of the
+    /// watchdog's time.
     pub(crate) fn watchdog_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 12)
     }

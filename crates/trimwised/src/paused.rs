@@ -1,4 +1,4 @@
-//! Which file systems a user paused. A pause survives a restart or crash of the daemon, and ends with a reboot.
+//! File systems that a user paused. A pause survives a restart or crash of the daemon, and ends with a reboot.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,6 @@ const FILE_MAX: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Paused {
     points: BTreeSet<PathBuf>,
-    /// State of its saving.
     pub saving: Saving,
 }
 
@@ -25,7 +24,7 @@ struct Written {
     mount_points: BTreeSet<PathBuf>,
 }
 
-/// Reads what was paused since boot. If the file cannot be parsed, nothing is paused.
+/// Reads the mount points paused since boot. If the file cannot be parsed, none is paused.
 pub fn read(path: &Path, boot: &str) -> Loaded<BTreeSet<PathBuf>> {
     let parse = |text: &str| {
         let written: Written =
@@ -36,28 +35,26 @@ pub fn read(path: &Path, boot: &str) -> Loaded<BTreeSet<PathBuf>> {
 }
 
 impl Paused {
-    /// Loads what the last daemon left. What was paused meanwhile stays paused.
+    /// Loads the last daemon's pauses. Those made meanwhile stay.
     pub fn load(&mut self, points: BTreeSet<PathBuf>) {
         self.points.extend(points);
         self.saving.begin();
     }
 
-    /// Whether this mount point is paused.
     pub fn contains(&self, point: &Path) -> bool {
         self.points.contains(point)
     }
 
-    /// Sets whether a mount point is paused; returns whether that is a change.
+    /// Pauses or resumes a mount point. Returns true if that is a change.
     pub fn set(&mut self, point: &Path, paused: bool) -> bool {
         if paused { self.points.insert(point.to_owned()) } else { self.points.remove(point) }
     }
 
-    /// Removes all pauses.
     pub fn clear(&mut self) {
         self.points.clear();
     }
 
-    /// The text of the file.
+    /// Returns the contents of the file.
     pub fn text(&self, boot: &str) -> String {
         let written = Written { boot: boot.to_owned(), mount_points: self.points.clone() };
         serde_json::to_string(&written).unwrap_or_default()

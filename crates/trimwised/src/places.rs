@@ -15,14 +15,14 @@ use trimwise_linux::host_root::HostRoot;
 /// Files and folders of a daemon.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The configuration.
+    /// Path of the configuration file.
     pub config: PathBuf,
-    /// State kept across restarts: the journal of mount options, the history, what is known to be trimmed, what is
-    /// paused, the lock.
+    /// Folder of the state kept across restarts: the journal of mount options, the history, the knowledge of trimmed
+    /// space, pauses and the lock.
     pub state: PathBuf,
-    /// Runtime files: the sockets.
+    /// Folder of the runtime files: the sockets.
     pub run: PathBuf,
-    /// Where the host's own `/` is.
+    /// Location of the host's own `/`.
     pub host: HostRoot,
 }
 
@@ -37,41 +37,42 @@ impl Default for Places {
     }
 }
 
-/// Why a daemon cannot use its folders.
+/// Reasons why a daemon cannot use its folders.
 #[derive(Debug, Error)]
 pub enum PlacesError {
     /// A folder or file cannot be created.
     #[error("{path}: {source}")]
     Io {
-        /// Its path.
+        /// Path of the folder or file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
     },
-    /// Another daemon uses them.
+    /// Another daemon uses the folder.
     #[error("{path}: another trimwised uses it{pid}; expected one daemon for each state and each run folder")]
     Taken {
-        /// The lock.
+        /// Path of the lock.
         path: PathBuf,
-        /// ` (process 123)`.
+        /// Process that holds the lock, such as ` (process 123)`; empty if unknown.
         pid: String,
     },
 }
 
 impl PlacesError {
-    /// Whether the problem may go away by itself, like a full disk.
+    /// Returns true if the problem may disappear by itself, like a full disk.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.raw_os_error().is_some())
     }
 }
 
 impl Places {
-    /// The lock of the state folder.
+    /// Returns the path of the lock of the state folder.
     pub(crate) fn state_lock(&self) -> PathBuf {
         self.state.join("lock")
     }
 
-    /// The lock of the run folder, with a different name, since both may be the same folder.
+    /// Returns the path of the lock of the run folder. Its name differs from the other lock's, since both folders can
+    /// be the same.
     pub(crate) fn run_lock(&self) -> PathBuf {
         self.run.join("run.lock")
     }
@@ -87,33 +88,29 @@ impl Places {
         Ok(held)
     }
 
-    /// The journal of mount options.
-    pub fn journal(&self) -> PathBuf {
+    pub(crate) fn journal(&self) -> PathBuf {
         self.state.join("mount-options.json")
     }
 
-    /// What a user paused.
-    pub fn paused(&self) -> PathBuf {
+    pub(crate) fn paused(&self) -> PathBuf {
         self.state.join("paused.json")
     }
 
-    /// What is known to be trimmed.
-    pub fn known(&self) -> PathBuf {
+    pub(crate) fn known(&self) -> PathBuf {
         self.state.join("known.json")
     }
 
-    /// The history.
-    pub fn history(&self) -> PathBuf {
+    pub(crate) fn history(&self) -> PathBuf {
         self.state.join("history.db")
     }
 
-    /// The socket for root and the group.
-    pub fn control(&self) -> PathBuf {
+    /// Returns the path of the socket for root and the group.
+    pub(crate) fn control(&self) -> PathBuf {
         self.run.join("control.sock")
     }
 
-    /// The socket for everybody, if the configuration wants one.
-    pub fn status(&self) -> PathBuf {
+    /// Returns the path of the socket for everybody, which exists only if the configuration wants it.
+    pub(crate) fn status(&self) -> PathBuf {
         self.run.join("status.sock")
     }
 }
@@ -137,7 +134,7 @@ pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
 /// Takes a lock, for as long as the file is open. Writes nothing, so a frozen disk cannot block it.
 ///
 /// # Errors
-/// If another daemon has it, or it cannot be opened.
+/// If another daemon has the lock, or it cannot be opened.
 pub fn hold(lock: &Path) -> Result<File, PlacesError> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
@@ -154,7 +151,7 @@ pub fn hold(lock: &Path) -> Result<File, PlacesError> {
 /// Writes the process id into a lock.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the lock cannot be written.
 pub fn name(lock: &Path, process: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: lock.to_owned(), source };
     let mut options = OpenOptions::new();
@@ -174,7 +171,7 @@ fn has_lock(file: &File) -> bool {
     })
 }
 
-/// Creates a folder, or uses an existing one if nobody else can write to it.
+/// Creates a folder, or uses an existing one if no other user can write to it.
 fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: path.to_owned(), source };
     if !path.exists() {

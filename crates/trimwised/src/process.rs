@@ -74,8 +74,8 @@ impl Process {
         }
     }
 
-    /// Reads its output. Returns whether it is complete: the process exited, or was killed for writing more than `most`
-    /// bytes.
+    /// Reads the process's output. Returns true if it is complete: the process exited, or was killed for writing more
+    /// than `most` bytes.
     pub fn receive(&mut self, most: usize) -> bool {
         match read_ready(&mut self.stream, &mut self.received, most) {
             Ok(has_closed) if self.received.len() <= most => has_closed,
@@ -86,8 +86,8 @@ impl Process {
         }
     }
 
-    /// The descriptor that it opened for this process with [`send_opened`], or why it could not; `None` if it has not
-    /// answered yet.
+    /// Returns the descriptor that the process opened with [`send_opened`], or the reason why it could not; `None` if
+    /// it has not yet answered.
     pub(crate) fn receive_opened(&mut self) -> Option<Result<OwnedFd, String>> {
         let (mut text, mut space) = ([0; MESSAGE_MAX], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -108,7 +108,7 @@ impl Process {
         }))
     }
 
-    /// The next complete line received, without its newline.
+    /// Returns the next complete line received, without its newline.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.received.iter().position(|&byte| byte == b'\n')?;
         let rest = self.received.split_off(end + 1);
@@ -117,33 +117,32 @@ impl Process {
         Some(line)
     }
 
-    /// The output of a process that has closed its socket, and the process, which is about to exit.
+    /// Returns the output of a process that has closed its socket, and the process, which is about to exit.
     pub fn into_parts(self) -> (Vec<u8>, Child) {
         (self.received, self.child)
     }
 
-    /// What to poll.
     pub fn waits(&self) -> PollFd<'_> {
         let writing = if self.to_send.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
         PollFd::new(&self.stream, PollFlags::IN | writing)
     }
 
-    /// Kills it. A system call in progress still completes.
+    /// Kills the process. A system call in progress still completes.
     pub fn kill(&mut self) {
         drop(self.child.kill());
     }
 
-    /// Kills it, and waits for it no longer than `until`.
+    /// Kills the process, and waits for it no longer than `until`.
     pub fn end(mut self, left: &mut Left, until: Instant) {
         self.kill();
         left.wait(self.child, until);
     }
 }
 
-/// Reads what is there, until `into` holds more than `most` bytes. Returns whether the other side has closed.
+/// Reads available bytes, until `into` holds more than `most` bytes. Returns true if the other side has closed.
 ///
 /// # Errors
-/// If reading fails.
+/// Errors of the operating system.
 pub(crate) fn read_ready(from: &mut impl Read, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     let mut buffer = [0; 16 << 10];
     while into.len() <= most {
@@ -158,7 +157,7 @@ pub(crate) fn read_ready(from: &mut impl Read, into: &mut Vec<u8>, most: usize) 
     Ok(false)
 }
 
-/// Writes as much as there is room for. Returns how much that was, and whether the other side still reads.
+/// Writes as many bytes as there is room for. Returns their number, and whether the other side still reads.
 pub(crate) fn write_ready(to: &mut impl Write, bytes: &[u8]) -> (usize, bool) {
     let mut sent = 0;
     while sent < bytes.len() {
@@ -172,17 +171,17 @@ pub(crate) fn write_ready(to: &mut impl Write, bytes: &[u8]) -> (usize, bool) {
     (sent, true)
 }
 
-/// A message between the daemon and its processes: a line of JSON.
+/// Encodes a message between the daemon and its processes as a line of JSON.
 ///
 /// # Errors
-/// If it cannot be written as JSON.
+/// If the message cannot be written as JSON.
 pub(crate) fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// The process's side of [`Process::ask`].
+/// Receives the request of [`Process::ask`], in the process that was asked.
 ///
 /// # Errors
 /// If there is no request.
@@ -192,10 +191,10 @@ pub(crate) fn asked<T: DeserializeOwned>() -> io::Result<T> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// The process's side of [`Process::receive_opened`].
+/// Sends an opened descriptor to [`Process::receive_opened`], or the reason why there is none.
 ///
 /// # Errors
-/// If it cannot be sent.
+/// If the message cannot be sent.
 pub(crate) fn send_opened(opened: Result<BorrowedFd<'_>, String>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -230,17 +229,16 @@ pub fn spawn(program: &Path, arguments: &[&str], socket: OwnedFd, stderr: Stdio)
 pub struct Left(Vec<Child>);
 
 impl Left {
-    /// Keeps one.
-    pub fn keep(&mut self, child: Child) {
+    /// Keeps an abandoned process.
+    pub(crate) fn keep(&mut self, child: Child) {
         self.0.push(child);
     }
 
-    /// Reaps those that have exited.
-    pub fn reap(&mut self) {
+    /// Reaps the processes that have exited.
+    pub(crate) fn reap(&mut self) {
         self.0.retain_mut(|child| !has_ended(child));
     }
 
-    /// Kills all of them.
     pub fn kill(&mut self) {
         self.0.iter_mut().for_each(|child| drop(child.kill()));
     }
@@ -256,7 +254,7 @@ impl Left {
     }
 }
 
-/// Whether it has exited.
+/// Returns true if the process has exited.
 pub fn has_ended(child: &mut Child) -> bool {
     // An error means that it is no longer a child.
     !matches!(child.try_wait(), Ok(None))

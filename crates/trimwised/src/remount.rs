@@ -30,8 +30,8 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     Ok(fsconfig_reconfigure(&context)?)
 }
 
-/// Whether an error of [`set`] is permanent (option, kernel or permission) rather than temporary (EBUSY, EINTR, EAGAIN,
-/// ENOMEM...).
+/// Returns true if an error of [`set`] is permanent (option, kernel or permission) rather than temporary (EBUSY, EINTR,
+/// EAGAIN, ENOMEM...).
 pub(crate) fn is_for_good(error: &io::Error) -> bool {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(errno) => matches!(errno, Errno::INVAL | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS),
@@ -39,7 +39,7 @@ pub(crate) fn is_for_good(error: &io::Error) -> bool {
     }
 }
 
-/// The option that turns online discard on.
+/// Returns the option that turns online discard on.
 pub fn on(kind: Kind) -> &'static str {
     if kind == Kind::Btrfs { "discard=async" } else { "discard" }
 }

@@ -1,4 +1,4 @@
-//! State kept in files: how much of it is saved, and what was read at the start.
+//! State kept in files: progress of saving it, and its contents at the start.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use trimwise_linux::files::{Unread, read_own};
 /// Time after which a failed write is retried.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How much of some state in memory is saved. Its versions are numbered.
+/// Progress of saving some state in memory. Its versions are numbered.
 #[derive(Debug, Default)]
 pub struct Saving {
     has_begun: bool,
@@ -18,30 +18,30 @@ pub struct Saving {
     /// The version that is being written.
     asked: Option<u64>,
     saved: u64,
-    /// The version that could not be written, and why. The text follows the file's name.
+    /// The version that could not be written, and the reason. The text follows the file's name.
     failed: Option<(u64, String)>,
     retry_at: Option<Instant>,
 }
 
 impl Saving {
-    /// The file of the last daemon was read and may be overwritten from now on.
+    /// Allows the file to be overwritten, once the last daemon's contents were read.
     pub fn begin(&mut self) {
         self.has_begun = true;
     }
 
-    /// Whether the file may be overwritten.
+    /// Returns true if the file may be overwritten.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Records a change; returns the new version.
+    /// Records a change. Returns the new version.
     pub fn changed(&mut self) -> u64 {
         self.wanted += 1;
         self.retry_at = None; // do not wait for the next retry
         self.wanted
     }
 
-    /// The version to write now, if any.
+    /// Returns the version to write now, if any.
     pub fn due(&self, now: Instant) -> Option<u64> {
         let is_due = self.has_begun
             && self.saved < self.wanted
@@ -70,12 +70,12 @@ impl Saving {
         }
     }
 
-    /// Whether there is nothing left to write.
+    /// Returns true if there is nothing left to write.
     pub(crate) fn is_saved(&self) -> bool {
         self.saved == self.wanted
     }
 
-    /// The result of writing a version, if known yet.
+    /// Returns the result of writing a version; `None` if it is not known yet.
     pub fn outcome(&self, version: u64) -> Option<Result<(), &str>> {
         if self.saved >= version {
             return Some(Ok(()));
@@ -83,7 +83,7 @@ impl Saving {
         self.failed.as_ref().filter(|(failed, _)| *failed >= version).map(|(_, why)| Err(why.as_str()))
     }
 
-    /// Why the last attempt failed.
+    /// Returns the error of the last attempt.
     pub fn problem(&self) -> Option<&str> {
         self.failed.as_ref().map(|(_, why)| why.as_str())
     }
@@ -92,15 +92,15 @@ impl Saving {
 /// The result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded<T> {
-    /// Its contents; `None` if it could not be read now.
+    /// Contents of the file; `None` if it could not be read now.
     pub value: Option<T>,
-    /// What is wrong with it, without a full stop.
+    /// Description of the problem, without a full stop.
     pub problem: Option<String>,
 }
 
 impl<T: Default> Loaded<T> {
-    /// Reads a file of at most `most` bytes. Without the file, or if it is invalid, there is nothing in it; `invalid`
-    /// turns the reason for the latter into a message.
+    /// Reads a file of at most `most` bytes. If it is missing or invalid, the contents are the default; `invalid` turns
+    /// the reason why it is invalid into a message.
     pub(crate) fn read(
         path: &Path,
         most: u64,

@@ -1,8 +1,9 @@
 //! Samples file systems each second, with a few short reads for each, and without opening a file of the mount.
 //!
-//! A worker samples all file systems in one round ([`Sampler`]). Asking a mount for its space (statvfs) may hang: below
-//! a folder whose server does not respond, or where the file system itself hangs. That blocks only the thread that
-//! asks. Another thread continues with the rest, and the blocked one returns when the kernel releases it.
+//! A worker samples all file systems in one round ([`Sampler`]). A call that asks a mount for its space (statvfs) can
+//! hang: below a folder whose server does not respond, or where the file system itself hangs. That blocks only the
+//! thread that makes the call. Another thread continues with the rest, and the blocked one returns when the kernel
+//! releases it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,29 +30,28 @@ pub(crate) const COMMAND: &str = "sample";
 const HANGING_MAX: usize = 64;
 /// A thread without progress for this long is considered hanging; a device that is merely slow responds sooner.
 const GRACE: Duration = Duration::from_millis(200);
-/// A file system without a change in this many samples ...
+/// Number of samples without a change after which a file system counts as quiet.
 const QUIET: u32 = 30;
-/// ... is sampled only once in this many seconds, so that many idle ones cost hardly more than those in use. Discards are
-/// a change too, so what is being trimmed is sampled each second.
+/// Seconds between samples of a quiet file system, so that many idle ones cost hardly more than those in use. Discards
+/// are a change too, so a file system that is being trimmed is sampled each second.
 const QUIET_EVERY: usize = 4;
 /// Up to this many quiet file systems are sampled together, which wakes the thread less often; more take turns.
 const TOGETHER_MAX: usize = 64;
 /// Descriptors reserved for other uses.
 const DESCRIPTORS_SPARE: usize = 64;
-/// How often the list of mounts is compared: the kernel does not report changed options.
+/// Interval between comparisons of the list of mounts: the kernel does not report changed options.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
 
-/// Major and minor number, which identify a file system here.
+/// Major and minor number, which identify a file system in samples.
 pub type Key = (u32, u32);
 
 /// A file system that is sampled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Which.
     pub key: Key,
-    /// Where it is mounted.
+    /// Path of the mount point.
     pub path: PathBuf,
-    /// That mount's id in mountinfo.
+    /// Id of the mount in mountinfo.
     pub mount_id: u64,
     /// The folders of its devices in sysfs.
     pub devices: Vec<PathBuf>,
@@ -60,29 +60,29 @@ pub struct Place {
 /// A request to the sampler.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Sample these from now on, and no others. `mountinfo` lists the mounts; the I/O pressure is below `proc`.
+    /// Sample these places from now on, and no others. `mountinfo` lists the mounts; the I/O pressure is below `proc`.
     Watch { mountinfo: PathBuf, proc: PathBuf, places: Vec<Place> },
-    /// Sample all once.
+    /// Sample all places once.
     Sample,
 }
 
-/// Counts of all devices of a file system together, its space, and what was written to its first device.
+/// Counts of all devices of a file system together, its space, and the bytes written to its first device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 7]", into = "[u64; 7]")]
 pub struct Sensed {
-    /// Bytes in use.
+    /// Bytes in use on the file system.
     pub used: u64,
     /// Size of the file system in bytes.
     pub total: u64,
-    /// Reads and writes completed.
+    /// Number of reads and writes completed.
     pub done: u64,
-    /// Their total time in milliseconds.
+    /// Total time of these reads and writes, in milliseconds.
     pub took_ms: u64,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub in_flight: u64,
     /// Bytes written to the first device.
     pub written: u64,
-    /// Discards completed.
+    /// Number of discards completed.
     pub discards: u64,
 }
 
@@ -103,33 +103,33 @@ impl From<Sensed> for [u64; 7] {
 pub struct Seen {
     /// Samples that differ from the last round.
     pub changed: Vec<(Key, Sensed)>,
-    /// Those whose mount or device no longer exists.
+    /// File systems whose mount or device no longer exists.
     pub gone: Vec<Key>,
-    /// Those that hang, by how many seconds.
+    /// File systems that hang, by the number of seconds.
     pub hanging: BTreeMap<u64, Vec<Key>>,
-    /// The limit on descriptors, if it is too small to keep the counts of all devices open; some are then opened each
-    /// time.
+    /// The limit on descriptors, if it is too small to keep the count files of all devices open; some are then opened
+    /// each time.
     pub descriptors_short: Option<u64>,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
     /// Seconds since boot, including sleep.
     pub at_s: u64,
-    /// Whether the list of mounts has changed.
+    /// True if the list of mounts has changed.
     pub mounts_changed: bool,
 }
 
 /// A file system and the sampler's state for it.
 struct Seat {
     place: Place,
-    /// Whether there are enough descriptors to keep its files open.
+    /// True if there are enough descriptors to keep the count files open.
     keeps_open: bool,
-    /// The count files of its devices, kept open: opening one takes longer than reading it, and with many file systems
+    /// The count files of the devices, kept open: opening one takes longer than reading it, and with many file systems
     /// that is most of the daemon's cost. They are files of sysfs, not of the mount.
     stats: Mutex<Vec<File>>,
     /// The file system's own id, which shows if the path leads elsewhere.
     fsid: Mutex<Option<u64>>,
     asked_at: Mutex<Option<Instant>>,
-    /// The latest sample not yet taken; `Some(None)` if the file system is going away.
+    /// The latest sample not yet reported; `Some(None)` if the file system is going away.
     latest: Mutex<Option<Option<Sensed>>>,
 }
 
@@ -167,8 +167,8 @@ impl Seat {
         counted.map(|()| sensed)
     }
 
-    /// Whether the path still leads to the sampled mount. After an unmount it leads to the file system below, whose
-    /// size would look like a resize until the list of mounts is read.
+    /// Returns true if the path still leads to the sampled mount. After an unmount it leads to the file system below,
+    /// whose size would look like a resize until the list of mounts is read.
     fn is_of_mount(&self, fsid: u64) -> bool {
         let mut known = locked(&self.fsid);
         // This id comes for free; asking for the mount's id doubles the cost.
@@ -208,7 +208,7 @@ fn count(stats: &[File], sensed: &mut Sensed) -> Option<()> {
     Some(())
 }
 
-/// One round through all that do not hang. Threads take one seat after another.
+/// One round through all file systems that do not hang. Threads take one seat after another.
 struct Round {
     seats: Vec<Arc<Seat>>,
     next: AtomicUsize,
@@ -227,21 +227,20 @@ impl Round {
     }
 }
 
-/// A seat, and what was last reported of it.
+/// A seat, with the last sample reported.
 struct Taken {
     seat: Arc<Seat>,
     told: Option<Sensed>,
-    /// Samples since its last change.
+    /// Number of samples since the last change.
     quiet: u32,
 }
 
-/// The worker that samples.
+/// State of the worker that samples.
 #[derive(Default)]
 pub struct Sampler {
     mountinfo: PathBuf,
     proc: PathBuf,
     seats: Vec<Taken>,
-    /// Rounds so far.
     rounds: usize,
     descriptors_short: Option<u64>,
     /// The thread for the next round.
@@ -251,7 +250,6 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Handles a request.
     pub fn answer(&mut self, ask: Ask) -> Seen {
         match ask {
             Ask::Watch { mountinfo, proc, places } => {
@@ -263,7 +261,7 @@ impl Sampler {
         }
     }
 
-    /// Changes what is sampled. Hanging seats are kept.
+    /// Changes the set of sampled places. Hanging seats are kept.
     fn watch(&mut self, places: Vec<Place>) {
         let before = std::mem::take(&mut self.seats);
         let mut before: BTreeMap<Key, Arc<Seat>> =
@@ -326,7 +324,7 @@ impl Sampler {
         seen
     }
 
-    /// Waits until all have been sampled except those that hang.
+    /// Waits until all seats have been sampled except those that hang.
     fn go_through(&mut self, round: &Arc<Round>, is_done: &Receiver<()>, mut hanging: usize) {
         let sent = self.runner.as_ref().is_some_and(|runner| runner.send(Arc::clone(round)).is_ok());
         if !sent {
@@ -384,8 +382,8 @@ fn uptime_s() -> u64 {
     u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0)
 }
 
-/// The share of the last 10 s in which some task waited for I/O, in thousandths, from `/proc/pressure/io`; 0 if not
-/// available.
+/// Returns the share of the last 10 s in which some task waited for I/O, in thousandths, from `/proc/pressure/io`; 0 if
+/// not available.
 fn pressure(proc: &Path) -> u64 {
     parse_pressure(&std::fs::read_to_string(proc.join("pressure/io")).unwrap_or_default()).unwrap_or(0)
 }

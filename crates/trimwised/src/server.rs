@@ -17,9 +17,9 @@ use trimwise_linux::files::with_ending;
 
 /// Maximum number of connections; further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 32;
-/// Maximum number of them of users other than root, so that root always gets through.
+/// Maximum number of connections of users other than root, so that root always gets through.
 const OTHERS_MAX: usize = 16;
-/// Maximum number of them of one other user, so that nobody can lock others out.
+/// Maximum number of connections of one user other than root, so that one user cannot lock others out.
 const OF_ONE_MAX: usize = 4;
 /// Maximum number of connections accepted in one turn, refused ones included. Then the status socket rests, so that a
 /// flood of connections takes neither the loop nor a processor.
@@ -27,7 +27,7 @@ const ACCEPTED_MAX: usize = 32;
 const REST: Duration = Duration::from_millis(50);
 /// Idle connections are closed after this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Bytes of unread responses beyond which no further request of a reader is answered.
+/// Bytes of unread responses beyond which a reader's further requests wait.
 const UNREAD_MAX: usize = 8 << 20;
 /// Requests of one connection answered before others are served.
 const TURN: usize = 16;
@@ -38,17 +38,18 @@ struct Connection {
     stream: UnixStream,
     /// The user's id; `None` if the kernel does not report it.
     user: Option<u32>,
-    /// Whether it may send commands.
+    /// True if the connection may send commands.
     commands: bool,
     read: Vec<u8>,
     to_write: Vec<u8>,
     last: Instant,
     ended: bool,
-    /// The number of its request that will be answered later.
+    /// Number of the request that will be answered later.
     awaits: Option<u64>,
 }
 
-/// Processor time used by users other than root: until when each one's next request must wait.
+/// Instants until which the next request of each user other than root must wait, because of the processor time that the
+/// user has used.
 #[derive(Debug, Default)]
 struct Shares(BTreeMap<Option<u32>, Instant>);
 
@@ -58,22 +59,22 @@ impl Shares {
         self.0.insert(user, now + took * (USER_SHARE - 1));
     }
 
-    /// How long the next request of this user must wait.
+    /// Returns the time that the next request of this user must wait.
     fn wait(&self, user: Option<u32>, now: Instant) -> Duration {
         self.0.get(&user).map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 }
 
-/// The sockets and their connections.
+/// The listening sockets and their connections.
 pub struct Server {
     control: UnixListener,
     status: Option<UnixListener>,
     group: Option<u32>,
     connections: Vec<Connection>,
-    /// Requests so far.
+    /// Number of requests so far.
     requests: u64,
     shares: Shares,
-    /// The status socket is not served before this instant.
+    /// Instant until which the status socket rests.
     rests_until: Option<Instant>,
 }
 
@@ -96,7 +97,6 @@ impl Server {
         })
     }
 
-    /// What to poll.
     pub fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
         let has_room = self.connections.len() < CONNECTIONS_MAX;
         let status =
@@ -109,7 +109,7 @@ impl Server {
         listeners.map(|listener| PollFd::new(listener, PollFlags::IN)).chain(connections)
     }
 
-    /// Sends the answer to the request of this number, if its client is still connected.
+    /// Sends the response to the request of this number, if its client is still connected.
     pub(crate) fn answer_later(&mut self, request: u64, response: &Response) {
         if let Some(one) = self.connections.iter_mut().find(|one| one.awaits == Some(request)) {
             one.awaits = None;
@@ -124,9 +124,9 @@ impl Server {
         self.connections = other.connections;
     }
 
-    /// Accepts connections, reads requests, has `answer` answer them, and writes what can be written. `answer` gets the
-    /// number of the request. If it returns no response, [`Self::answer_later`] sends one later, and until then no
-    /// other request of that connection is processed.
+    /// Accepts connections, reads requests, passes each with its number to `answer`, and writes responses as far as
+    /// possible. If `answer` returns no response, [`Self::answer_later`] sends one later, and until then no other
+    /// request of that connection is processed.
     pub fn serve(&mut self, mut answer: impl FnMut(&Request, u64) -> Option<Response>) {
         self.accept();
         let mut unread = self.unread();
@@ -171,7 +171,7 @@ impl Server {
         });
     }
 
-    /// If requests or connections are left after their turn: the time until the next may be processed.
+    /// Returns the time until the next request can be processed, if requests or connections are left after their turn.
     pub(crate) fn work_in(&self) -> Option<Duration> {
         let (now, is_full) = (Instant::now(), self.unread() > UNREAD_MAX);
         let working = self.connections.iter().filter(|one| one.has_work() && (one.is_root() || !is_full));
@@ -181,12 +181,12 @@ impl Server {
         working.map(wait).chain(rest).min()
     }
 
-    /// Whether there is nothing to do until a socket is ready.
+    /// Returns true if there is nothing to do until a socket is ready.
     pub fn is_idle(&self) -> bool {
         self.connections.is_empty() && self.rests_until.is_none()
     }
 
-    /// Bytes of unread responses.
+    /// Returns the number of bytes of unread responses.
     fn unread(&self) -> usize {
         self.connections.iter().map(|one| one.to_write.len()).sum()
     }
@@ -219,7 +219,7 @@ impl Server {
         }
     }
 
-    /// Whether there is room for another connection of this user.
+    /// Returns true if there is room for another connection of this user.
     fn takes(&self, user: Option<u32>, commands: bool) -> bool {
         let of_one = || self.connections.iter().filter(|one| !one.is_root() && one.user == user).count();
         (commands && user == Some(0)) || (self.has_room_for_others() && of_one() < OF_ONE_MAX)
@@ -229,7 +229,8 @@ impl Server {
         self.connections.iter().filter(|one| !one.is_root()).count() < OTHERS_MAX
     }
 
-    /// Whether it is root, by its credentials. Others who got past the socket's mode are in the group, if there is one.
+    /// Returns true if the peer's credentials allow commands: root, or another user if there is a group. The socket's
+    /// mode lets only root and the group connect.
     fn may_command(&self, stream: &UnixStream) -> bool {
         let root = socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root());
         root || self.group.is_some()
@@ -250,13 +251,13 @@ impl Connection {
         }
     }
 
-    /// Whether it is of root, on the socket for commands.
+    /// Returns true for a connection of root on the socket for commands.
     fn is_root(&self) -> bool {
         self.commands && self.user == Some(0)
     }
 
-    /// The next request, without its newline. Only after the response to the last one was read, so that at most one is
-    /// pending.
+    /// Returns the next request, without its newline. It waits until the response to the last one was read, so that at
+    /// most one is pending.
     fn next_line(&mut self) -> Option<Vec<u8>> {
         if !self.has_work() {
             return None;
@@ -315,10 +316,10 @@ struct Bound {
     place: PathBuf,
 }
 
-/// Listens on a socket for root and a group, replacing what was there.
+/// Listens on a socket for root and a group, replacing an existing one.
 ///
 /// # Errors
-/// If it cannot be created; nothing has changed then.
+/// If the socket cannot be created; nothing has changed then.
 pub fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
     Bound::for_group(path, group)?.in_place()
 }

@@ -43,60 +43,61 @@ use trimwise_linux::daemon::config::{Config, ConfigErrors, group_number};
 
 /// Maximum number of concurrent helpers: a thousand would exceed a service's limit on tasks.
 const HELPERS_MAX: usize = 16;
-/// How often the history and the metrics file are written.
+/// Interval at which the history and the metrics file are written.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
-/// How often known trimmed space is written. A killed daemon's later knowledge is lost, and trimmed once more.
+/// Interval at which knowledge of trimmed space is written. If the daemon is killed, space trimmed since then is
+/// trimmed once more.
 const KEEP_EVERY: Duration = Duration::from_secs(300);
 
-/// How long to wait for a killed helper before abandoning it.
+/// Time to wait for a killed helper before abandoning it.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// Options of a daemon.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its files and folders.
+    /// Files and folders of the daemon.
     pub places: Places,
     /// Look and decide, but change nothing.
     pub dry_run: bool,
     /// Trim everything untrimmed on every managed file system, and exit.
     pub once: bool,
-    /// This program, which is also the helper.
+    /// Path of this program, which is also the helper.
     pub program: PathBuf,
-    /// How long to wait for a helper: [`PATIENCE`], except in tests.
+    /// Time limit for a helper: [`PATIENCE`], except in tests.
     pub patience: Duration,
 }
 
-/// Longer than any slice takes on a working device.
+/// Default time limit for a helper: longer than any slice takes on a working device.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Why a daemon stops with an error.
+/// Reasons why a daemon stops with an error.
 #[derive(Debug, Error)]
 pub enum ServiceError {
-    /// Its configuration is wrong.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigErrors),
-    /// Its folders cannot be used.
+    /// The folders cannot be used.
     #[error(transparent)]
     Places(#[from] PlacesError),
-    /// Its state folder is unsuitable.
+    /// The state folder is unsuitable.
     #[error("{0}")]
     State(String),
-    /// Something that it needs does not work.
+    /// A system call that the daemon needs failed.
     #[error("{what}: {source}")]
     Io {
-        /// What failed.
+        /// Name of the call or its object.
         what: String,
         /// The operating system's error.
         source: io::Error,
     },
-    /// It may not trim.
+    /// Missing CAP_SYS_ADMIN.
     #[error(
         "CAP_SYS_ADMIN is missing, which the kernel requires for trimming (FITRIM): start it as root, or with \
          --dry-run"
     )]
     NotPermitted,
-    /// With `once`: not everything could be trimmed.
+    /// Not everything could be trimmed, in a run with `once`.
     #[error("not trimmed: {0}")]
     NotTrimmed(String),
 }
@@ -106,11 +107,10 @@ fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
     move |source| ServiceError::Io { what, source }
 }
 
-/// A running daemon.
 struct Service {
     options: Options,
     config: Config,
-    /// Why the configuration on disk is not the one in use.
+    /// Reason why the configuration on disk is not the one in use.
     config_problem: Option<String>,
     started: Instant,
     managed: BTreeMap<(u32, u32), Managed>,
@@ -148,7 +148,7 @@ struct Service {
 /// Runs a daemon until it is told to stop.
 ///
 /// # Errors
-/// If it cannot start; with `once` also if something was not trimmed.
+/// If the daemon cannot start; with `once` also if something was not trimmed.
 pub fn run(options: Options) -> Result<(), ServiceError> {
     let config = Config::load(&options.places.config)?;
     let may_trim = capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_ADMIN));
@@ -234,7 +234,7 @@ impl Service {
         self.managed.values().filter(|one| one.has_helper()).count() + self.restoring.len()
     }
 
-    /// Calls `act` with every managed file system and what it needs.
+    /// Calls `act` with every managed file system and the daemon's resources.
     fn each(&mut self, mut act: impl FnMut(&mut Managed, &mut Means<'_>)) {
         let now = self.now();
         let at_work = self.helpers_at_work();
@@ -294,7 +294,7 @@ impl Service {
         }
     }
 
-    /// Starts what was decided, but never two slices on the same disk.
+    /// Starts the decisions that wait, but never two slices on the same disk.
     fn start_held(&mut self) {
         let mut busy: BTreeSet<String> = self
             .managed
@@ -325,7 +325,7 @@ impl Service {
         self.metrics = metrics;
     }
 
-    /// Writes what is due.
+    /// Writes the files that are due.
     fn write(&mut self, now: Instant) {
         self.tell_watchdog();
         if now >= self.next_write {
@@ -366,7 +366,7 @@ impl Service {
         }
     }
 
-    /// With `once`: the result, once nothing is left to do.
+    /// Returns the result of a run with `once`, when nothing is left to do.
     fn once(&mut self) -> Option<Result<(), ServiceError>> {
         let mut failed = Vec::new();
         for one in self.managed.values_mut() {

@@ -1,4 +1,4 @@
-//! Writes the daemon's log to the journal or a terminal. A worker writes it, since the reader may be slow or stop
+//! Writes the daemon's log to the journal or a terminal. A worker writes it, since the reader can be slow or stop
 //! reading.
 //!
 //! Lines wait in the socket to the worker, which holds some hundreds. Lines that do not fit are dropped and counted.
@@ -21,7 +21,7 @@ pub(crate) const COMMAND: &str = "speak";
 
 /// Maximum length of a line in bytes, which fits into a packet of the socket.
 const LINE_MAX: usize = 16 << 10;
-/// How long to wait for unwritten lines on exit.
+/// Time to wait for unwritten lines on exit.
 const END_MAX: Duration = Duration::from_secs(1);
 /// Minimum time before an exited worker is restarted.
 const REST: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ fn speaker() -> MutexGuard<'static, Option<Speaker>> {
     SPEAKER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a worker write the log until this is dropped.
+/// Makes a worker write the log until this is dropped.
 pub(crate) struct Speaking(());
 
 impl Speaking {
@@ -87,7 +87,7 @@ impl Speaker {
     }
 }
 
-/// Number of lines dropped because they were not read.
+/// Returns the number of lines dropped because they were not read.
 pub fn dropped() -> u64 {
     speaker().as_ref().map_or(0, |one| one.dropped)
 }
@@ -102,7 +102,7 @@ pub(crate) fn warn(text: &str) {
     say(4, text);
 }
 
-/// Keeps a problem, and warns of it unless it is the one from before.
+/// Replaces the problem in `kept`, and logs a warning if it has changed.
 pub(crate) fn warn_of(kept: &mut Option<String>, problem: Option<String>) {
     if *kept != problem {
         problem.iter().for_each(|problem| warn(problem));
@@ -123,7 +123,7 @@ pub fn say(priority: u8, text: &str) {
     }
 }
 
-/// The worker: writes line after line until the daemon closes the socket.
+/// Runs the worker: writes line after line until the daemon closes the socket.
 ///
 /// # Errors
 /// If the socket cannot be read.

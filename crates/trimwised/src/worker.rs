@@ -1,4 +1,4 @@
-//! A worker: a process that does what the daemon's loop must never wait for, one request after another.
+//! A worker: a process for tasks that the daemon's loop must never wait for, one request after another.
 //!
 //! Requests and responses are lines of JSON; responses come in the order of the requests. The loop never waits for a
 //! worker: requests queue up to a limit, and a worker that is silent for longer than its patience is killed. Its
@@ -19,7 +19,7 @@ use crate::process::{self, Left, Process, has_ended, line};
 
 /// Maximum number of waiting requests.
 const QUEUE_MAX: usize = 64;
-/// Size limit of a response in bytes: what is known of all file systems, or what was found of 10,000 mounts.
+/// Size limit of a response in bytes: knowledge of all file systems, or a look at 10,000 mounts.
 const RESPONSE_MAX: usize = 64 << 20;
 /// Time after which a worker that failed to start is retried.
 const REST: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub struct Worker<T> {
     patience: Duration,
     state: State,
     asked: VecDeque<T>,
-    /// When it last answered, or was asked while idle.
+    /// Time of the last response, or of a request while idle.
     heard_at: Instant,
 }
 
@@ -41,7 +41,7 @@ enum State {
     /// Not running, and not to be started before this instant.
     None(Instant),
     Running(Process),
-    /// Killed, but not exited yet.
+    /// Killed, but not yet exited.
     Stuck(Child),
 }
 
@@ -83,17 +83,16 @@ impl<T> Worker<T> {
         Ok(())
     }
 
-    /// Tags of unanswered requests.
+    /// Returns the tags of unanswered requests.
     pub fn asked(&self) -> impl Iterator<Item = &T> {
         self.asked.iter()
     }
 
-    /// Whether it was killed and has not exited.
+    /// Returns true if the worker was killed and has not exited.
     pub fn is_stuck(&self) -> bool {
         matches!(self.state, State::Stuck(_))
     }
 
-    /// What to poll.
     pub fn waits(&self) -> Option<PollFd<'_>> {
         match &self.state {
             State::Running(process) => Some(process.waits()),
@@ -101,7 +100,8 @@ impl<T> Worker<T> {
         }
     }
 
-    /// Its responses, and an error for each request that it will never answer. Kills it if it is silent for too long.
+    /// Returns the worker's responses, and an error for each request that it will never answer. Kills the worker if it
+    /// is silent for too long.
     pub(crate) fn hear<R: DeserializeOwned>(&mut self) -> Vec<(T, Result<R, String>)> {
         let mut heard = Vec::new();
         let why = match &mut self.state {
@@ -138,7 +138,7 @@ impl<T> Worker<T> {
         heard
     }
 
-    /// Kills it, and waits for it no longer than `until`.
+    /// Kills the worker, and waits for it no longer than `until`.
     pub fn end(&mut self, left: &mut Left, until: Instant) {
         match std::mem::replace(&mut self.state, State::None(Instant::now())) {
             State::Running(process) => process.end(left, until),
@@ -148,7 +148,7 @@ impl<T> Worker<T> {
     }
 }
 
-/// The worker's side: answers requests until its input is closed.
+/// Runs the worker's side: responds to requests until its input is closed.
 ///
 /// # Errors
 /// If a request cannot be parsed, or the response cannot be written.

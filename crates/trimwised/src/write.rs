@@ -1,4 +1,4 @@
-//! The worker that reads and writes the state folder and writes the metrics file. Their disk may be full, frozen or
+//! The worker that reads and writes the state folder and writes the metrics file. Their disk can be full, frozen or
 //! gone.
 
 use std::collections::BTreeSet;
@@ -19,12 +19,12 @@ use trimwise_linux::files::replace;
 /// The program's argument for this role.
 pub(crate) const COMMAND: &str = "write";
 
-/// A request to it.
+/// A request to the worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Create the state folder and its lock file.
     Prepare { state: PathBuf },
-    /// Read what the last daemon left. `boot` is the id of this boot; `process` has the lock.
+    /// Read the last daemon's state. `boot` is the id of this boot; `process` has the lock.
     Load { state: PathBuf, boot: String, process: u32 },
     /// Write a file atomically.
     Replace { path: PathBuf, text: String, mode: u32 },
@@ -32,44 +32,39 @@ pub enum Ask {
     Note { database: Database, entries: Vec<Entry> },
     /// Read the last `limit` entries of the history.
     Last { database: Database, mount: PathBuf, limit: u32 },
-    /// Remove files.
+    /// Remove files, such as sockets.
     Remove { paths: Vec<PathBuf> },
 }
 
-/// What the last daemon left.
+/// State left by the last daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
-    /// The journal of mount options.
     pub journal: Loaded<Vec<Change>>,
-    /// The paused mount points.
     pub paused: Loaded<BTreeSet<PathBuf>>,
-    /// What is known to be trimmed.
     pub known: Loaded<Vec<Kept>>,
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// A description.
     pub why: String,
-    /// Whether the problem may go away by itself.
+    /// True if the problem may disappear by itself.
     pub may_pass: bool,
 }
 
-/// Its answer.
+/// The worker's response.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Done {
-    /// To [`Ask::Prepare`]: device and inode of the folder.
+    /// Response to [`Ask::Prepare`]: device and inode of the folder.
     Prepared(u64, u64),
-    /// To [`Ask::Load`].
+    /// Response to [`Ask::Load`].
     Loaded(State),
-    /// To [`Ask::Last`].
+    /// Response to [`Ask::Last`].
     Past(Vec<Entry>),
-    /// To all others.
+    /// Response to all other requests.
     Written,
 }
 
-/// Handles a request.
 pub fn answer(ask: Ask) -> Result<Done, Failure> {
     let failed = |why: String| Failure { why, may_pass: true };
     match ask {

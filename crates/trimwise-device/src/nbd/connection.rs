@@ -31,7 +31,7 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Negotiates the export; returns whether one is wanted.
+/// Negotiates the export. Returns true if the client wants one.
 fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io::Result<bool> {
     const BLOCK_SIZE: u16 = 3;
     let mut hello = Vec::from(MAGIC.to_be_bytes());
@@ -119,7 +119,7 @@ impl Replies {
         *waiting += bytes;
     }
 
-    /// Sends a reply whose space was reserved. If it cannot be sent, the connection ends.
+    /// Sends a reply, for which space was reserved. If that fails, the connection ends.
     fn send(&self, bytes: &[u8], reserved_bytes: usize) {
         let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         if (&*self.stream).write_all(bytes).is_err() {
@@ -131,7 +131,7 @@ impl Replies {
     }
 }
 
-/// What a reply costs in addition to its data, so that the number of replies is bounded too.
+/// Cost of a reply in addition to its data, so that the number of replies is bounded too.
 const REPLY_OVERHEAD_BYTES: usize = 4096;
 
 /// Serves requests until the client leaves.
@@ -185,7 +185,7 @@ fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io
     }
 }
 
-/// Carries out a request; returns when it completes, or the error.
+/// Carries out a request. Returns the instant of its completion, or the error number.
 fn perform(
     drive: &EmulatedDrive,
     request: &Request,

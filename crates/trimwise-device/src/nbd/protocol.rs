@@ -11,9 +11,9 @@ const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// Handshake flags of both sides: fixed newstyle, and no 124 zeros after an export's name.
+/// Handshake flag of both sides: fixed newstyle.
 pub(crate) const FIXED_NEWSTYLE: u16 = 1;
-/// See [`FIXED_NEWSTYLE`].
+/// Handshake flag: no 124 zeros after an export's name.
 pub(crate) const NO_ZEROES: u16 = 2;
 
 /// Length of an option's head.
@@ -30,7 +30,7 @@ pub const DATA_BYTES_MAX: u32 = 32 << 20;
 /// Invalid messages, which end the connection.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// There is something else where a magic number belongs.
+    /// A magic number is missing, so the client does not speak NBD.
     #[error("not an NBD client: found {0:#x} instead of a magic number")]
     Magic(u64),
     /// Data longer than any sensible message.
@@ -63,18 +63,18 @@ pub enum OptionKind {
     Info,
     /// NBD_OPT_GO: describe this export, then use it.
     Go,
-    /// An unknown option.
+    /// An option that this server does not know.
     Other,
 }
 
 /// The head of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHead {
-    /// Its number, which the reply repeats.
+    /// Number of the option, which the reply repeats.
     pub number: u32,
-    /// Its meaning.
+    /// Kind of the option.
     pub kind: OptionKind,
-    /// Length of its data.
+    /// Length of the option's data.
     pub data_bytes: u32,
 }
 
@@ -112,7 +112,7 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Parses it; `None` if the lengths do not agree.
+    /// Parses the data; returns `None` if the lengths do not agree.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let name_bytes = usize::try_from(u32_at(data, 0)?).ok()?;
         let end = name_bytes.checked_add(4)?;
@@ -127,25 +127,25 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Kinds of answers to an option.
+/// Kinds of replies to an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum OptionAnswer {
-    /// NBD_REP_ACK: done.
+    /// NBD_REP_ACK: the option succeeded.
     Ack = 1,
-    /// NBD_REP_SERVER: an export.
+    /// NBD_REP_SERVER: name of an export.
     Server = 2,
-    /// NBD_REP_INFO: something about an export.
+    /// NBD_REP_INFO: information about an export.
     Info = 3,
-    /// NBD_REP_ERR_UNSUP: unknown option.
+    /// NBD_REP_ERR_UNSUP: the option is unknown.
     Unsupported = (1 << 31) + 1,
-    /// NBD_REP_ERR_INVALID: invalid data.
+    /// NBD_REP_ERR_INVALID: the option's data are invalid.
     Invalid = (1 << 31) + 3,
-    /// NBD_REP_ERR_UNKNOWN: no such export.
+    /// NBD_REP_ERR_UNKNOWN: the export does not exist.
     Unknown = (1 << 31) + 6,
 }
 
-/// Returns the bytes of an answer to an option.
+/// Encodes a reply to an option.
 pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(20 + data.len());
     bytes.extend(OPTION_REPLY_MAGIC.to_be_bytes());
@@ -160,62 +160,58 @@ pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> 
 pub(crate) mod export_flags {
     /// The flags are valid.
     pub(crate) const HAS_FLAGS: u16 = 1;
-    /// NBD_CMD_FLUSH works.
     pub(crate) const SEND_FLUSH: u16 = 1 << 2;
-    /// NBD_CMD_FLAG_FUA works.
     pub(crate) const SEND_FUA: u16 = 1 << 3;
-    /// NBD_CMD_TRIM works.
     pub(crate) const SEND_TRIM: u16 = 1 << 5;
-    /// NBD_CMD_WRITE_ZEROES works.
     pub(crate) const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// Every connection sees what another has written and flushed.
+    /// Every connection sees the data that another has written and flushed.
     pub(crate) const CAN_MULTI_CONN: u16 = 1 << 8;
 }
 
-/// A client's command.
+/// A command in a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read.
+    /// Read a range.
     Read,
     /// Write; the data follow.
     Write,
     /// End the connection; there is no reply.
     Disconnect,
-    /// Make what was written survive a power loss.
+    /// Make all completed writes survive a power loss.
     Flush,
     /// Discard a range that is no longer needed.
     Trim,
-    /// Make this read as zeros.
+    /// Make a range read as zeros.
     WriteZeroes {
-        /// Whether the range may be trimmed for it.
+        /// True if the drive may trim the range for it.
         may_unmap: bool,
     },
     /// A command that was not offered, with its number.
     Other(u16),
 }
 
-/// A request.
+/// A client's request in the transmission phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its command.
+    /// Command of the request.
     pub command: Command,
-    /// Whether it must survive a power loss when it is answered.
+    /// True if the data must survive a power loss once the request is complete (FUA).
     pub fua: bool,
-    /// Whether it has a flag that was not offered.
+    /// True if the request has a flag that was not offered.
     pub unknown_flags: bool,
-    /// The client's identifier for it.
+    /// The client's identifier for the request.
     pub cookie: u64,
-    /// Its start, in bytes.
+    /// Start of the range, in bytes.
     pub offset_bytes: u64,
-    /// Its length, in bytes.
+    /// Length of the range, in bytes.
     pub length_bytes: u32,
 }
 
 impl Request {
-    /// Parses a request.
+    /// Parses the head of a request.
     ///
     /// # Errors
-    /// If this is not one, or if its data would be too long to skip.
+    /// If the bytes are not a request, or its data would be too long to skip.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, ProtocolError> {
         const FUA: u16 = 1;
         const NO_HOLE: u16 = 2;
@@ -250,8 +246,8 @@ impl Request {
     }
 }
 
-/// The head of an answer to a request. `errno` is Linux's number; 0 means success.
-pub fn reply(errno: i32, cookie: u64) -> [u8; REPLY_BYTES] {
+/// Encodes the head of a reply to a request. `errno` is Linux's number; 0 means success.
+pub(crate) fn reply(errno: i32, cookie: u64) -> [u8; REPLY_BYTES] {
     // NBD knows only these numbers, which are Linux's.
     const KNOWN: [i32; 8] = [0, 1, 5, 12, 22, 28, 75, 95];
     const EIO: i32 = 5;

@@ -14,19 +14,19 @@ use thiserror::Error;
 
 use super::LOOK_EVERY;
 
-/// How long a client may take to negotiate.
+/// Time limit for the negotiation.
 const NEGOTIATION_MAX: Duration = Duration::from_secs(10);
 
-/// Where a server listens.
+/// An address that a server listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A socket in the file system.
+    /// Path of a socket in the file system.
     Unix(PathBuf),
-    /// Address and port. NBD has no password: anyone who can connect may read and write.
+    /// Address and port. NBD has no password: anyone who can connect can read and write.
     Tcp(SocketAddr),
 }
 
-/// An invalid address.
+/// An address that is neither `unix:` nor `tcp:`.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("'{given}' is not an address; expected unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
 pub struct AddressError {
@@ -81,9 +81,8 @@ pub(super) enum Listener {
 
 /// Source of clients; a test counts its calls.
 pub(super) trait Incoming {
-    /// Waits for a client, but no longer than [`LOOK_EVERY`]; returns whether there is one.
+    /// Waits for a client, but no longer than [`LOOK_EVERY`]. Returns true if there is one.
     fn wait(&self) -> bool;
-    /// Accepts the client.
     fn accept(&self) -> io::Result<Stream>;
 }
 

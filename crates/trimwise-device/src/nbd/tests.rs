@@ -15,7 +15,7 @@ use super::{LOOK_EVERY, Shared};
 use crate::tests::drive;
 use trimwise::ssd::Faults;
 
-/// Longer than any step takes on a busy machine.
+/// Time limit that no step reaches on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The test runs itself again in its own process, to use up the descriptors there.
 const ALONE: &str = "TRIMWISE_TEST_TAKES_DESCRIPTORS";

@@ -7,58 +7,58 @@ use trimwise_linux::path_error::PathError;
 
 use super::{NAME_BYTES_MAX, PATIENCE, SOCKET_PATH_BYTES_MAX};
 
-/// Why an operation on a device failed.
+/// Reasons why an operation on a device failed.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// An invalid name.
+    /// The name is invalid.
     #[error(
         "'{name}' is not a device name; expected at most {NAME_BYTES_MAX} letters, digits, '.', '-', '_', '@' or '+', \
          beginning with a letter or a digit"
     )]
     Name {
-        /// The given name.
+        /// Name that the user gave.
         name: String,
     },
     /// The name is taken.
     #[error("a device named {name} already exists; choose another --name, or detach that device first")]
     Taken {
-        /// Its name.
+        /// Name that is taken.
         name: String,
     },
-    /// There is no such device.
+    /// No such device exists.
     #[error("{given}: no emulated device here has this name or node{}", known(.there))]
     Unknown {
         /// The given name or node.
         given: String,
-        /// The existing devices.
+        /// Names of the existing devices.
         there: Vec<String>,
     },
     /// The device is in use.
     #[error("{device} is {how}; stop using it first")]
     InUse {
-        /// Its node.
+        /// Node of the device.
         device: String,
-        /// How it is used.
+        /// Description of the use, such as a mount.
         how: String,
     },
     /// The server did not end in time.
     #[error("the server of {name} (process {pid}) did not end within {} s: {why}", PATIENCE.as_secs())]
     Lingers {
-        /// The device.
+        /// Name of the device.
         name: String,
-        /// Its server.
+        /// Process number of the server.
         pid: u32,
-        /// A likely reason.
+        /// Likely reason for the delay.
         why: String,
     },
-    /// A path too long for a socket.
+    /// The path is too long for a socket.
     #[error(
         "{path}: {bytes} bytes are too long for the path of a socket; expected at most {SOCKET_PATH_BYTES_MAX}"
     )]
     LongPath {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Its length.
+        /// Length of the path, in bytes.
         bytes: usize,
     },
     /// A file or folder could not be read or created.

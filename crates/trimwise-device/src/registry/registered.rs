@@ -1,4 +1,4 @@
-//! A device as its own server sees it.
+//! A registered device, from the point of view of its own server.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -23,7 +23,7 @@ pub struct Registered {
     folder: PathBuf,
     lock: File,
     waiting: Arc<Mutex<Vec<UnixStream>>>,
-    /// Whether the folder is gone, so that another device may have the name.
+    /// True if the folder is gone, so that another device may have the name.
     ended: bool,
 }
 
@@ -45,12 +45,11 @@ impl Registered {
         Ok(Self { name, folder, lock, waiting: Arc::default(), ended: false })
     }
 
-    /// The name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns where a drive's file can be mounted.
+    /// Returns the path at which a drive's file can be mounted.
     pub fn mount_point(&self) -> PathBuf {
         mounted_in(&self.folder)
     }
@@ -62,7 +61,7 @@ impl Registered {
         Ok(text.and_then(|text| replace(&path, &text, 0o644)).map_err(at(&path))?)
     }
 
-    /// Answers requests from now on. `on_stop` is called when the device should end.
+    /// Responds to requests from now on. `on_stop` is called when the device should end.
     pub fn answer(
         &self,
         drive: Arc<EmulatedDrive>,

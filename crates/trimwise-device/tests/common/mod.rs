@@ -98,7 +98,7 @@ impl Served {
         }
     }
 
-    /// Ends it; nothing may be left behind.
+    /// Ends the server, and checks that nothing is left behind.
     pub fn end(mut self) -> PortCounts {
         let (_, status) = self.registry.detach(&self.record.name).unwrap();
         let (_, last) = self.thread.take().unwrap().join().unwrap().unwrap();

@@ -75,7 +75,7 @@ fn invalid_clients_are_disconnected() {
     assert_eq!((counts.reads, counts.writes), (9, 0));
 }
 
-/// Each connection may hold 64 MiB, and their number was not limited.
+/// Regression test: each connection can hold 64 MiB, and their number was not limited.
 #[test]
 fn regression_connections_beyond_the_limit_are_left_and_do_not_harm_the_others() {
     let served = Served::nbd("zero-cost", 64);

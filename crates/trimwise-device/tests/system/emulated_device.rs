@@ -1,5 +1,5 @@
 //! An emulated drive as a block device and over NBD, served by this process: it works like any other device, and real
-//! clients of NBD find what they expect.
+//! clients of NBD find the data that they expect.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +28,8 @@ fn an_attached_drive_is_a_device_as_any_other() {
     assert_eq!((counts.discards, counts.discarded_bytes), (2, 39 * 4096), "as they were sent");
 }
 
-/// The remaining path of a drive whose mount is gone is a name in `/`; an unrelated file may have that name.
+/// Regression test: the remaining path of a drive whose mount is gone is a name in `/`; an unrelated file may have that
+/// name.
 #[test]
 fn regression_an_unrelated_loop_device_is_left_alone() {
     if !can_run(&["losetup"]) {
@@ -124,8 +125,7 @@ fn clients_of_nbd_find_what_they_expect() {
     assert!(counts.flushes >= 2, "a forced write flushes: {counts:?}");
 }
 
-/// An invalid message ends only that client's connection. Random reads, writes and trims; each read is compared with
-/// what was written last.
+/// fio writes at random places, and verifies every block by reading it.
 #[test]
 fn fio_finds_nothing_lost_or_mixed_over_nbd() {
     if !can_run(&["fio"]) {

@@ -19,12 +19,13 @@ use crate::path_error::{PathError, at};
 /// Maximum depth of stacked devices; beyond it, assume a cycle.
 pub(crate) const LAYERS_MAX: usize = 16;
 
-/// The directory of a disk or partition in sysfs, with symbolic links resolved. A partition's lies in its disk's.
+/// The directory of a disk or partition in sysfs, with symbolic links resolved. A partition's directory lies in that of
+/// its disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SysBlock(pub(crate) PathBuf);
 
-/// Why sysfs does not tell.
+/// Reasons why sysfs cannot answer.
 #[derive(Debug, Error)]
 pub enum SysfsError {
     /// A file cannot be read.
@@ -33,22 +34,22 @@ pub enum SysfsError {
     /// A file has unexpected contents.
     #[error("{path}: '{text}' is not what the kernel writes there; expected {expected}")]
     Text {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Its contents.
+        /// Contents of the file.
         text: String,
-        /// The expected contents.
+        /// Description of valid contents.
         expected: &'static str,
     },
 }
 
 impl SysBlock {
-    /// The device with this major and minor number.
+    /// Finds the device with this major and minor number.
     pub fn of_numbers(host: &HostRoot, numbers: (u32, u32)) -> Result<Self, SysfsError> {
         Self::at(&host.path(link(numbers)))
     }
 
-    /// The device with this name of the kernel, such as `sda1`.
+    /// Finds the device with this kernel name, such as `sda1`.
     pub fn named(host: &HostRoot, name: impl AsRef<Path>) -> Result<Self, SysfsError> {
         Self::at(&host.path("/sys/class/block").join(name))
     }
@@ -57,12 +58,12 @@ impl SysBlock {
         Ok(Self(link.canonicalize().map_err(at(link))?))
     }
 
-    /// All devices of this host: disks and partitions.
+    /// Iterates over all disks and partitions of this host.
     pub fn all() -> impl Iterator<Item = Self> {
         linked(Path::new("/sys/class/block"))
     }
 
-    /// Its directory.
+    /// Returns the directory in sysfs.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -72,7 +73,7 @@ impl SysBlock {
         self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Its major and minor number.
+    /// Returns the major and minor number.
     pub fn numbers(&self) -> Result<(u32, u32), SysfsError> {
         self.read_as("dev", "MAJOR:MINOR", |text| {
             let (major, minor) = text.split_once(':')?;
@@ -80,79 +81,79 @@ impl SysBlock {
         })
     }
 
-    /// Its node in `/dev`, as the kernel names it.
+    /// Returns the node in `/dev`, as the kernel names it.
     pub fn node(&self) -> PathBuf {
         let uevent = self.text("uevent").unwrap_or_default();
         let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
         Path::new("/dev").join(name.map_or_else(|| self.name(), str::to_owned))
     }
 
-    /// The disk that it is a partition of; `None` if it is not a partition.
+    /// Returns the disk that contains this partition; `None` if the device is not a partition.
     pub fn disk(&self) -> Option<Self> {
         self.0.parent().filter(|_| self.has("partition")).map(|disk| Self(disk.to_owned()))
     }
 
-    /// Its disk: itself, unless it is a partition.
+    /// Returns the disk that contains this partition, or the device itself if it is not a partition.
     pub fn whole(&self) -> Self {
         self.disk().unwrap_or_else(|| self.clone())
     }
 
-    /// Its partitions.
-    pub fn partitions(&self) -> impl Iterator<Item = Self> {
+    /// Iterates over the partitions of this disk.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = Self> {
         entries(&self.0).into_iter().map(Self).filter(|below| below.has("partition"))
     }
 
-    /// The devices that it is made of (device mapper, MD).
-    pub fn slaves(&self) -> impl Iterator<Item = Self> {
+    /// Iterates over the devices directly below this one (device mapper, MD).
+    pub(crate) fn slaves(&self) -> impl Iterator<Item = Self> {
         linked(&self.0.join("slaves"))
     }
 
-    /// The devices that are made of it (device mapper, MD, bcache).
-    pub fn holders(&self) -> impl Iterator<Item = Self> {
+    /// Iterates over the devices directly above this one (device mapper, MD, bcache).
+    pub(crate) fn holders(&self) -> impl Iterator<Item = Self> {
         linked(&self.0.join("holders"))
     }
 
-    /// The file or device below a loop device, as the kernel shows it; `None` for other devices.
+    /// Returns the file or device below a loop device, as the kernel shows it; `None` for other devices.
     pub fn backing_file(&self) -> Option<PathBuf> {
         let mut path = self.bytes("loop/backing_file")?;
         path.pop_if(|last| *last == b'\n');
         Some(OsString::from_vec(path).into())
     }
 
-    /// The folder in sysfs of the btrfs on this device, named after its UUID.
-    pub fn btrfs(&self, host: &HostRoot) -> Option<PathBuf> {
+    /// Returns the folder in sysfs of the btrfs on this device, named after its UUID.
+    pub(crate) fn btrfs(&self, host: &HostRoot) -> Option<PathBuf> {
         let is_mine = |link: PathBuf| link.canonicalize().is_ok_and(|found| found == self.0);
         entries(&host.path("/sys/fs/btrfs"))
             .into_iter()
             .find(|folder| is_mine(folder.join("devices").join(self.name())))
     }
 
-    /// Whether it has this attribute or folder.
+    /// Returns true if sysfs has this attribute or folder for the device.
     pub fn has(&self, attribute: &str) -> bool {
         self.0.join(attribute).exists()
     }
 
-    /// An attribute as bytes; `None` if it cannot be read.
+    /// Returns an attribute as bytes; `None` if it cannot be read.
     pub fn bytes(&self, attribute: &str) -> Option<Vec<u8>> {
         fs::read(self.0.join(attribute)).ok()
     }
 
-    /// An attribute as trimmed text; `None` if it cannot be read.
+    /// Returns an attribute as trimmed text; `None` if it cannot be read.
     pub fn text(&self, attribute: &str) -> Option<String> {
         Some(String::from_utf8_lossy(&self.bytes(attribute)?).trim().to_owned())
     }
 
-    /// An attribute that is a number.
+    /// Returns an attribute that is a number.
     pub fn number(&self, attribute: &str) -> Result<u64, SysfsError> {
         number_in(&self.0.join(attribute))
     }
 
-    /// An attribute of its disk's queue that is a number.
+    /// Returns an attribute of the disk's queue that is a number.
     pub fn queue(&self, attribute: &str) -> Result<u64, SysfsError> {
         number_in(&self.whole().0.join("queue").join(attribute))
     }
 
-    /// What the kernel has counted on it so far.
+    /// Returns the kernel's counts of requests so far.
     pub fn stat(&self) -> Result<BlockStat, SysfsError> {
         self.read_as("stat", "at least 11 numbers", parse_stat)
     }
@@ -167,8 +168,8 @@ impl SysBlock {
     }
 }
 
-/// The devices of a file system: one, or for btrfs all of them; none if it is not on a block device.
-pub fn devices_in_sysfs(host: &HostRoot, mount: &Mount) -> Result<Vec<SysBlock>, SysfsError> {
+/// Returns the devices of a file system: one, or for btrfs all of them; none if it is not on a block device.
+pub(crate) fn devices_in_sysfs(host: &HostRoot, mount: &Mount) -> Result<Vec<SysBlock>, SysfsError> {
     if mount.numbers.0 != 0 {
         return Ok(vec![SysBlock::of_numbers(host, mount.numbers)?]);
     }
@@ -189,7 +190,6 @@ pub fn devices_in_sysfs(host: &HostRoot, mount: &Mount) -> Result<Vec<SysBlock>,
     entries(&btrfs.join("devices")).iter().map(|link| SysBlock::at(link)).collect()
 }
 
-/// The link in sysfs to the device with these numbers.
 pub(super) fn link((major, minor): (u32, u32)) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
@@ -203,7 +203,7 @@ pub(crate) fn node_numbers(path: &Path) -> io::Result<(u32, u32)> {
     Ok(numbers_of(found.rdev()))
 }
 
-/// Major and minor number in a device number of stat(2).
+/// Splits a device number of stat(2) into major and minor number.
 pub(crate) fn numbers_of(device: u64) -> (u32, u32) {
     (major(device), minor(device))
 }
@@ -227,7 +227,7 @@ fn read_as<T>(
     })
 }
 
-/// The devices that a folder of links leads to, in order of their names.
+/// Iterates over the devices that a folder of links leads to, in order of their names.
 fn linked(folder: &Path) -> impl Iterator<Item = SysBlock> + use<> {
     entries(folder).into_iter().filter_map(|link| SysBlock::at(&link).ok())
 }

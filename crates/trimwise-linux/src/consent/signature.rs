@@ -6,10 +6,10 @@
 use trimwise::content::{Stored, recognise};
 use trimwise::units::{Lpn, UNIT_BYTES};
 
-/// How many bytes from the start are needed to recognise it.
+/// Bytes from the start of a device that [`signature`] needs.
 pub const HEAD_BYTES: usize = 72 << 10;
 
-/// Offset, magic number, and what it identifies.
+/// Offset, magic number, and name of the contents that it identifies.
 const MAGIC: [(usize, &[u8], &str); 22] = [
     (0, b"LUKS\xba\xbe", "a LUKS volume"),
     (0, b"XFSB", "an XFS file system"),
@@ -36,7 +36,7 @@ const MAGIC: [(usize, &[u8], &str); 22] = [
     (510, b"\x55\xaa", "a boot sector or an MBR partition table"),
 ];
 
-/// Recognises `head`, the first bytes of a device; `None` if its kind is not known here.
+/// Identifies contents by `head`, the first bytes of a device. Returns `None` if no known kind matches.
 pub fn signature(head: &[u8]) -> Option<&'static str> {
     let found =
         MAGIC.iter().find(|(at, magic, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)));

@@ -1,4 +1,4 @@
-//! What is using a block device or a file now.
+//! Finds current users of a block device or a file.
 //!
 //! The kernel shows this in several places: mounts in `/proc/self/mountinfo` (and, for a btrfs on several devices, in
 //! `/sys/fs/btrfs`), stacked devices (device mapper, MD, bcache) in `holders` of sysfs, swap in `/proc/swaps`, loop
@@ -11,7 +11,7 @@ use crate::block_device::{SysBlock, node_numbers};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, parse_mountinfo};
 
-/// The first use found of a disk or partition, worded to follow its path; `None` if there is none.
+/// Returns the first use found of a disk or partition, worded to follow its path; `None` if there is none.
 pub fn of_device(device: &SysBlock) -> Option<String> {
     // A disk is in use if one of its partitions is, and a partition if its whole disk is.
     let mut looked_at = vec![device.clone()];
@@ -48,7 +48,7 @@ fn use_of(device: &SysBlock) -> Option<String> {
     backed_loop(&device.node()).map(|name| format!("is the backing store of /dev/{name}"))
 }
 
-/// The same for a regular file: swap space, or the backing file of a loop device.
+/// Returns the use of a regular file, worded to follow its path: swap space, or the backing file of a loop device.
 pub(crate) fn of_file(path: &Path) -> Option<String> {
     let same = |other: &PathBuf| other.canonicalize().is_ok_and(|other| other == path);
     if swaps().iter().any(same) {
@@ -57,7 +57,7 @@ pub(crate) fn of_file(path: &Path) -> Option<String> {
     backed_loop(path).map(|name| format!("is the backing store of /dev/{name}"))
 }
 
-/// The loop device backed by a file or device.
+/// Finds the loop device backed by a file or device.
 fn backed_loop(path: &Path) -> Option<String> {
     let backed = SysBlock::all().find(|device| device.backing_file().is_some_and(|file| file == path))?;
     Some(backed.name())
@@ -67,7 +67,7 @@ fn swaps() -> Vec<PathBuf> {
     parse_swaps(&fs::read_to_string("/proc/swaps").unwrap_or_default())
 }
 
-/// The files and devices that `/proc/swaps` lists.
+/// Parses `/proc/swaps` and returns the files and devices that it lists.
 pub fn parse_swaps(text: &str) -> Vec<PathBuf> {
     let lines = text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next());
     lines.filter(|path| path.starts_with('/')).map(|path| path.replace("\\040", " ").into()).collect()

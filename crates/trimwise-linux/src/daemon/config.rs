@@ -1,6 +1,6 @@
 //! The configuration: `/etc/trimwise.toml`, and drop-ins next to it in `trimwise.toml.d`, in order of their names.
 //!
-//! All errors are reported at once, each with its file, line and key, and with what is accepted.
+//! All errors are reported at once, each with its file, line and key, and with the values that are accepted.
 
 mod read;
 
@@ -18,71 +18,71 @@ use trimwise::units::{Bytes, SimDuration};
 use crate::files::{read_at_most, with_ending};
 use crate::host_root::HostRoot;
 
-/// The default path.
+/// Default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
 
 /// Size limit of a configuration file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Which file systems are managed.
+/// The file systems that the daemon manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manage {
-    /// All that support TRIM.
+    /// All file systems that support TRIM.
     All,
-    /// Those with a table of their own.
+    /// File systems with a table of their own.
     Listed,
 }
 
-/// Who may read the status, besides root and the group.
+/// The users who may read the status, besides root and the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFor {
-    /// Nobody else.
+    /// Nobody else: root and the group only.
     Group,
-    /// Everybody.
+    /// Every user of the host.
     All,
 }
 
 /// Settings for one file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Treatment {
-    /// The policy.
+    /// Policy of the file system.
     pub policy: PolicySpec,
     /// Settings of the governor's host.
     pub settings: Settings,
-    /// Shorter free extents are not trimmed.
+    /// Minimum size of a free extent to trim.
     pub min_extent: Bytes,
 }
 
 impl Treatment {
-    /// Whether a file system that was managed with `other` must start over with these settings.
+    /// Returns true if a file system that was managed with `other` must start over with these settings.
     pub fn is_another(&self, other: &Self) -> bool {
         let of = |one: &Self| (one.policy, one.min_extent, one.settings.may_toggle);
         of(self) != of(other)
     }
 }
 
-/// The whole configuration.
+/// The parsed configuration of `trimwised`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Which file systems are managed.
+    /// The file systems to manage.
     pub manage: Manage,
-    /// Settings for those without a table of their own.
+    /// Settings for file systems without a table of their own.
     pub default: Treatment,
     /// Settings by mount point.
     pub mounts: BTreeMap<PathBuf, Treatment>,
     /// The group that may send commands.
     pub group: Option<String>,
-    /// Who may read the status.
+    /// The users who may read the status.
     pub status: StatusFor,
     /// The maximum size of the history on disk.
     pub history_max: Bytes,
-    /// Whether to watch frees as they happen, where tracefs is available.
+    /// True to watch frees as they happen, where tracefs is available.
     pub tracepoints: bool,
-    /// Where metrics are served over HTTP, on loopback only.
+    /// Loopback address on which metrics are served over HTTP.
     pub metrics_listen: Option<SocketAddr>,
     /// The unix socket on which metrics are served over HTTP, to root and the group.
     pub metrics_socket: Option<PathBuf>,
-    /// Where metrics are written for node_exporter's textfile collector.
+    /// File to which metrics are written for node_exporter's textfile collector.
     pub metrics_file: Option<PathBuf>,
 }
 
@@ -111,13 +111,13 @@ impl Default for Config {
 /// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file.
+    /// Path of the configuration file.
     pub file: PathBuf,
-    /// The line, from 1; 0 if the file cannot be read.
+    /// Line number, from 1; 0 if the file cannot be read.
     pub line: usize,
-    /// The key, with its table; empty if it is about the file.
+    /// The key, with its table; empty if the error concerns the whole file.
     pub key: String,
-    /// What is wrong, and what is accepted.
+    /// Description of the error and of the accepted values.
     pub message: String,
 }
 
@@ -151,15 +151,15 @@ impl Config {
     /// Reads a configuration and its drop-ins. The default file may be missing.
     ///
     /// # Errors
-    /// All errors in all files. A missing file is an error unless it is the default one.
+    /// Returns all errors in all files. A missing file is an error unless it is the default one.
     pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
         Self::parse(&Self::texts(file)?)
     }
 
-    /// The texts of a configuration and its drop-ins, in reading order.
+    /// Returns the texts of a configuration and its drop-ins, in reading order.
     ///
     /// # Errors
-    /// If one cannot be read; the errors in the others are included.
+    /// If a file cannot be read; the errors in the others are included.
     pub fn texts(file: &Path) -> Result<Vec<(PathBuf, String)>, ConfigErrors> {
         let mut texts = Vec::new();
         let mut errors = Vec::new();
@@ -188,19 +188,19 @@ impl Config {
     /// Parses the texts of the files; later ones override earlier ones.
     ///
     /// # Errors
-    /// All errors in any of them.
+    /// Returns all errors in all texts.
     pub fn parse(texts: &[(PathBuf, String)]) -> Result<Self, ConfigErrors> {
         read::parse(texts)
     }
 
-    /// The settings for a file system; `None` if it is not managed.
+    /// Returns the settings for a file system; `None` if it is not managed.
     pub fn treatment(&self, mount_point: &Path) -> Option<Treatment> {
         let own = self.mounts.get(mount_point).copied();
         own.or_else(|| (self.manage == Manage::All).then_some(self.default))
     }
 }
 
-/// The file and its drop-ins.
+/// Lists the file and its drop-ins.
 fn files(file: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(with_ending(file, ".d")) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?,
@@ -214,8 +214,8 @@ fn files(file: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(drop_ins)
 }
 
-/// The text of a file; `None` if it does not exist. Anything but a regular file is refused: a pipe could block the
-/// daemon forever.
+/// Reads a file; `None` if it does not exist. Anything but a regular file is refused: a pipe could block the daemon
+/// forever.
 fn text_of(file: &Path) -> Result<Option<String>, String> {
     match fs::metadata(file) {
         // The usual way to mask a drop-in.
@@ -227,7 +227,7 @@ fn text_of(file: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// The number of a group in the host's /etc/group.
+/// Looks up the number of a group in the host's /etc/group.
 pub fn group_number(host: &HostRoot, name: &str) -> Option<u32> {
     let text = host.text("/etc/group")?;
     let mut lines = text.lines().map(|line| line.split(':'));

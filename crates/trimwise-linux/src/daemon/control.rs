@@ -18,7 +18,7 @@ pub const VERSION: u32 = 1;
 /// The longest request, in bytes.
 pub const REQUEST_MAX: usize = 16 << 10;
 
-/// A request.
+/// A client's request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
@@ -26,12 +26,12 @@ pub enum Request {
     Status,
     /// The state of one file system, explained in sentences.
     Explain {
-        /// Its mount point.
+        /// Mount point of the file system.
         mount: PathBuf,
     },
     /// The history of one file system.
     History {
-        /// Its mount point.
+        /// Mount point of the file system.
         mount: PathBuf,
         /// Maximum number of entries; the latest are returned.
         #[serde(default = "some_entries")]
@@ -39,20 +39,20 @@ pub enum Request {
     },
     /// Pause trimming. Takes either a mount point or `all`, so that one bare word cannot stop everything.
     Pause {
-        /// Its mount point.
+        /// Mount point to pause.
         mount: Option<PathBuf>,
-        /// All file systems.
+        /// True to pause all file systems.
         #[serde(default)]
         all: bool,
     },
-    /// Resume trimming.
+    /// Resume trimming after a pause.
     Resume {
-        /// Its mount point; `None` for all.
+        /// Mount point to resume; `None` for all.
         mount: Option<PathBuf>,
     },
     /// Trim everything untrimmed now.
     Trim {
-        /// Its mount point.
+        /// Mount point of the file system.
         mount: PathBuf,
     },
     /// Read the configuration again.
@@ -72,10 +72,10 @@ struct Envelope {
 }
 
 impl Request {
-    /// Parses a line.
+    /// Parses one line of the protocol.
     ///
     /// # Errors
-    /// A description of what is wrong with it.
+    /// A description of the error, for the client.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         if line.len() > REQUEST_MAX {
             return Err(format!("request of {} bytes; expected at most {REQUEST_MAX}", line.len()));
@@ -102,7 +102,7 @@ impl Request {
         Ok(request)
     }
 
-    /// The request as a line, with its newline.
+    /// Encodes the request as a line, with its newline.
     pub fn line(&self) -> String {
         let request = serde_json::to_value(self).unwrap_or_default();
         let mut line = serde_json::to_string(&Envelope { version: VERSION, request }).unwrap_or_default();
@@ -110,28 +110,28 @@ impl Request {
         line
     }
 
-    /// Whether it only reads.
+    /// Returns true if the request changes nothing.
     pub fn is_reading(&self) -> bool {
         matches!(self, Self::Status | Self::Explain { .. } | Self::History { .. })
     }
 }
 
-/// A response.
+/// The daemon's response to one request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Response {
     /// The version of the protocol.
     pub version: u32,
-    /// Why it was refused; `None` on success.
+    /// Reason for a refusal; `None` on success.
     pub error: Option<String>,
-    /// Whether the request itself is wrong, such as a mount that is not managed; if false, it may succeed later.
+    /// True if the request itself is wrong, such as a mount that is not managed; if false, it may succeed later.
     #[serde(default)]
     pub bad_request: bool,
-    /// The result, as text: a parsed tree would take ten times the memory.
+    /// The result, as JSON text: a parsed tree would take ten times the memory.
     pub data: Box<RawValue>,
 }
 
 impl Response {
-    /// A successful response.
+    /// Creates a successful response.
     pub fn done(data: impl Serialize) -> Self {
         match to_raw_value(&data) {
             Ok(data) => Self { version: VERSION, error: None, bad_request: false, data },
@@ -139,18 +139,18 @@ impl Response {
         }
     }
 
-    /// A refusal that may not hold later.
+    /// Creates a refusal of a request that may succeed later.
     pub fn refused(why: impl Into<String>) -> Self {
         let error = Some(why.into());
         Self { version: VERSION, error, bad_request: false, data: RawValue::NULL.to_owned() }
     }
 
-    /// A refusal of a request that can never succeed.
+    /// Creates a refusal of a request that can never succeed.
     pub fn wrong(why: impl Into<String>) -> Self {
         Self { bad_request: true, ..Self::refused(why) }
     }
 
-    /// The response as a line, with its newline.
+    /// Encodes the response as a line, with its newline.
     pub fn line(&self) -> String {
         let mut line = serde_json::to_string(self).unwrap_or_default();
         line.push('\n');

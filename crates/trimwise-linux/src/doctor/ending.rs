@@ -8,7 +8,7 @@ use super::quirks::{self, Quirk};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
 
-/// Reports where TRIM stops, and drives whose TRIM is faulty.
+/// Adds findings on the layer that stops TRIM, and on drives whose TRIM is faulty.
 pub(crate) fn of_layers(root: &HostRoot, layers: &[Layer], mounts: &[Mount], findings: &mut Vec<Finding>) {
     for (index, layer) in layers.iter().enumerate() {
         let below = || layers[index + 1..].iter().take_while(|below| below.depth > layer.depth);
@@ -73,7 +73,7 @@ fn of_model(root: &HostRoot, layer: &Layer, disk: &Disk, findings: &mut Vec<Find
     }
 }
 
-/// Why TRIM stops in a layer although the layers below accept it, and how to fix that.
+/// Returns the reason why TRIM stops in a layer although the layers below accept it, and the remedy.
 fn ending(layer: &Layer) -> (String, String) {
     match &layer.kind {
         Kind::Crypt(name) => (

@@ -1,20 +1,20 @@
-//! Walks from a mounted device down to the disks: what each layer is, and what it passes on.
+//! Walks from a mounted device down to the disks and describes each layer.
 
 use std::fs;
 
 use crate::block_device::{LAYERS_MAX, SysBlock};
 use crate::host_root::HostRoot;
 
-/// What a layer is.
+/// Kind of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A part of the disk below.
+    /// A partition of the disk below.
     Partition,
     /// dm-crypt, with the name of its mapping.
     Crypt(String),
     /// An LVM logical volume, with its name.
     Lvm(String),
-    /// Several paths to one disk.
+    /// Device-mapper multipath: several paths to one disk.
     Multipath,
     /// Another device-mapper device, with its name.
     Mapper(String),
@@ -22,18 +22,18 @@ pub enum Kind {
     Raid(String),
     /// A loop device, with its backing file.
     Loop(String),
-    /// A disk.
+    /// A disk, the lowest layer.
     Disk(Disk),
 }
 
-/// How a disk is attached.
+/// Connection of a disk to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// USB, usually an adapter for a SATA drive.
     Usb,
-    /// SATA.
+    /// SATA or PATA.
     Ata,
-    /// NVMe.
+    /// NVMe: the kernel names it `nvme*`.
     Nvme,
     /// A disk of a virtual machine.
     Virtio,
@@ -43,12 +43,12 @@ pub enum Transport {
     Ufs,
     /// SCSI: SAS, a RAID controller, a disk of a virtual machine.
     Scsi,
-    /// Anything else.
+    /// A connection that is not known here.
     Other,
 }
 
 impl Transport {
-    /// Its name for users; `None` if it is unknown.
+    /// Returns the name for users; `None` if the connection is unknown.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Usb => "USB",
@@ -63,37 +63,37 @@ impl Transport {
     }
 }
 
-/// A disk at the bottom.
+/// A disk, the lowest layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// The model that it reports.
     pub model: String,
-    /// Its firmware version.
+    /// Firmware version of the disk.
     pub firmware: String,
-    /// How it is attached.
+    /// Connection of the disk to the host.
     pub transport: Transport,
-    /// Whether it is rotational.
+    /// True if the kernel treats the disk as rotational.
     pub rotational: bool,
-    /// How Linux discards on a SCSI disk: `unmap`, `writesame_16`, `full` (not at all).
+    /// Linux's way of discarding on a SCSI disk: `unmap`, `writesame_16`, `full` (no discards).
     pub provisioning: Option<String>,
 }
 
 /// One device on the way down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// The kernel's name.
+    /// Kernel name of the device.
     pub name: String,
-    /// What it is.
+    /// Kind of the layer.
     pub kind: Kind,
-    /// Number of devices above it on this path.
+    /// Number of devices above this one on the path.
     pub depth: usize,
-    /// The largest discard that it accepts, in bytes; 0 if none.
+    /// The largest discard that the device accepts, in bytes; 0 if none.
     pub discard_max: u64,
-    /// Discards counted on it since boot; `None` if the kernel does not count them.
+    /// Discards counted on the device since boot; `None` if the kernel does not count them.
     pub discards: Option<u64>,
 }
 
-/// The device and all devices below it, top down.
+/// Returns the device and all devices below it, top down.
 pub fn walk(root: &HostRoot, top: &SysBlock) -> Vec<Layer> {
     let mut layers = Vec::new();
     descend(root, top, 0, &mut layers);
@@ -135,7 +135,7 @@ fn kind_of(root: &HostRoot, device: &SysBlock) -> Kind {
     Kind::Disk(disk_of(root, device))
 }
 
-/// What a disk reports of itself.
+/// Reads the properties of a disk from sysfs.
 pub(crate) fn disk_of(root: &HostRoot, device: &SysBlock) -> Disk {
     let first = |files: [&str; 2]| files.iter().find_map(|file| device.text(file)).unwrap_or_default();
     Disk {

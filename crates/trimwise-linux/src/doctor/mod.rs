@@ -1,4 +1,4 @@
-//! Is TRIM on here, and does it arrive?
+//! Examines a host for trimming: whether TRIM is on, and whether it reaches the disks.
 //!
 //! The doctor walks from fstab and the mount's options through partitions, dm-crypt, LVM, RAID and loop devices down to
 //! the disks, and names the layer at which TRIM stops, with the change that fixes it. It only looks and sends nothing;
@@ -34,16 +34,16 @@ const TRIMMABLE: [&str; 13] = [
 /// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
 const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 
-/// Something worth reporting.
+/// A problem or a note in the doctor's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Whether something is wrong; otherwise it is only a note.
+    /// True if this is a problem, false if it is only a note.
     pub wrong: bool,
-    /// Where: a device, a file, an option.
+    /// The device, file or option concerned.
     pub place: String,
-    /// What was found.
+    /// Description of the finding.
     pub what: String,
-    /// How to fix it.
+    /// Remedy for the problem.
     pub mend: Option<String>,
 }
 
@@ -60,61 +60,61 @@ impl Finding {
 /// A device on the path down, as reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerReport {
-    /// The kernel's name.
+    /// Kernel name of the device.
     pub name: String,
-    /// What it is, in words.
+    /// Description of the device in words.
     pub what: String,
-    /// Number of devices above it on this path.
+    /// Number of devices above this one on the path.
     pub depth: usize,
-    /// The largest discard that it accepts, in bytes; 0 if none.
+    /// The largest discard that the device accepts, in bytes; 0 if none.
     pub discard_max_bytes: u64,
-    /// Discards counted on it since boot.
+    /// Discards counted on the device since boot; `None` if the kernel does not count them.
     pub discards: Option<u64>,
 }
 
-/// One file system.
+/// The doctor's report on one file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// Where it is mounted.
+    /// Mount point of the file system.
     #[serde(serialize_with = "crate::mount::as_text")]
     pub mount_point: PathBuf,
-    /// The mounted device.
+    /// The device that is mounted.
     pub device: String,
-    /// Which file system.
+    /// Type of the file system.
     pub fs_type: String,
     /// `discard`, `discard=async` or `nodiscard`.
     pub discard: String,
-    /// Whether TRIM of this file system passes down to a disk that accepts it, according to the kernel; `None` if sysfs
+    /// True if TRIM of this file system passes down to a disk that accepts it, according to the kernel; `None` if sysfs
     /// does not show its device.
     pub passes: Option<bool>,
     /// The devices, from the mounted one down.
     pub layers: Vec<LayerReport>,
-    /// Findings.
+    /// Problems and notes about this file system.
     pub findings: Vec<Finding>,
 }
 
-/// The doctor's report.
+/// The doctor's report on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The running kernel.
+    /// Release of the running kernel.
     pub kernel: String,
-    /// What trims periodically: `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
+    /// Everything that trims periodically: `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
     pub trimmers: Vec<String>,
-    /// One for each file system on a block device.
+    /// Reports on each file system on a block device.
     pub file_systems: Vec<Diagnosis>,
     /// Findings about the whole host.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Number of problems found.
+    /// Returns the number of problems found.
     pub fn wrong(&self) -> usize {
         let of_file_systems = self.file_systems.iter().flat_map(|one| &one.findings);
         self.findings.iter().chain(of_file_systems).filter(|finding| finding.wrong).count()
     }
 }
 
-/// Why there is no report.
+/// Reasons why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// The list of mounts cannot be read.
@@ -125,15 +125,15 @@ pub enum DoctorError {
         "{path}: no file system on a block device is mounted there; expected the mount point of one, such as {one}"
     )]
     NoMount {
-        /// The requested path.
+        /// The path that the user asked for.
         path: PathBuf,
-        /// The mount point of one.
+        /// Mount point of a file system with FITRIM, as an example.
         one: String,
     },
 }
 
 /// Examines all file systems on block devices, or the one mounted at `only`. Asks a daemon whose sockets are in `run`
-/// what it trims.
+/// which file systems it trims.
 ///
 /// # Errors
 /// If the mounts cannot be read, or none is at `only`.
@@ -222,7 +222,7 @@ fn diagnose(
     }
 }
 
-/// Checks what trims this file system: nothing, or more than one thing.
+/// Checks that exactly one mechanism trims this file system.
 fn of_options(
     mount: &Mount,
     mounts: &[Mount],
@@ -321,7 +321,7 @@ fn told(layer: &Layer) -> LayerReport {
     }
 }
 
-/// The disks below these devices, by kernel name; if the layers below are unknown, the lowest known device.
+/// Returns the disks below these devices, by kernel name; if the layers below are unknown, the lowest known device.
 pub fn disks<'a>(root: &HostRoot, devices: impl Iterator<Item = &'a SysBlock>) -> BTreeSet<String> {
     let mut disks = BTreeSet::new();
     for device in devices {

@@ -1,7 +1,7 @@
-//! Drives whose TRIM is known to the kernel to be faulty, by model and firmware.
+//! Drives whose TRIM the kernel lists as faulty, by model and firmware.
 //!
-//! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel works around the fault. What remains
-//! to report is the cost, and that other systems and adapters may not know it. NVMe has no such list.
+//! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel works around the fault. The report
+//! still names the cost, and warns that other systems and adapters may not know the fault. NVMe has no such list.
 
 /// A fault in a drive's TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const LIST: [(&str, &str, Quirk); 16] = [
     ("SuperSSpeed S238*", "", Quirk::NoTrim),
 ];
 
-/// The known fault of a drive, if any.
+/// Returns the known fault of a drive, if any.
 pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
     let found = LIST.iter().find(|(models, firmwares, _)| {
         matches(models.as_bytes(), model.as_bytes())
@@ -41,7 +41,7 @@ pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
     found.map(|&(_, _, quirk)| quirk)
 }
 
-/// Whether the pattern matches the whole text (the part of the kernel's `glob_match` that the list needs).
+/// Returns true if the pattern matches the whole text (the part of the kernel's `glob_match` that the list needs).
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match pattern {
         [] => text.is_empty(),

@@ -1,4 +1,4 @@
-//! What trims periodically: systemd units, a running `trimwised`, cron.
+//! Finds everything that trims periodically: systemd units, a running `trimwised`, cron.
 
 use std::path::Path;
 
@@ -14,17 +14,16 @@ pub const TRIMWISED: &str = "trimwised";
 
 /// Everything that trims periodically.
 pub(crate) struct Trimmers {
-    /// Their names.
     pub names: Vec<String>,
-    /// The entries of fstab, which fstrim.timer follows.
+    /// Entries of fstab, which fstrim.timer follows.
     pub fstab: Vec<fstab::Entry>,
-    /// The daemon's status; `None` if none is running or it refuses this user.
+    /// Status reported by the daemon; `None` if none is running or it refuses this user.
     status: Option<Value>,
-    /// Whether the daemon's unit is enabled but the daemon is not running.
+    /// True if the daemon's unit is enabled but the daemon is not running.
     pub is_daemon_missing: bool,
 }
 
-/// Finds them; `run` is the host's folder of the daemon's sockets.
+/// Finds everything that trims periodically. `run` is the host's folder of the daemon's sockets.
 pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
     let is_wanted = |unit: &str, target: &str| {
         let folders = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
@@ -60,7 +59,7 @@ pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
 }
 
 impl Trimmers {
-    /// Those that trim this file system, and why the others do not.
+    /// Returns the names of those that trim this file system, and the reasons why the others do not.
     pub fn of(&self, mount: &Mount, mounts: &[Mount]) -> (Vec<&str>, Vec<String>) {
         let same: Vec<&Mount> = mounts.iter().filter(|other| other.is_same_file_system(mount)).collect();
         let (mut coming, mut others) = (Vec::new(), Vec::new());
@@ -86,7 +85,7 @@ impl Trimmers {
     }
 }
 
-/// Why a daemon with this status does not trim the file system of these mounts.
+/// Returns the reason why a daemon with this status does not trim the file system of these mounts; `None` if it does.
 fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<String> {
     let is_it = |one: &&Value| {
         let point = one["mount_point"].as_str().map(Path::new);

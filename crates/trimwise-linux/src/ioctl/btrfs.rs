@@ -12,7 +12,7 @@ const CHUNK_TREE: u64 = 3;
 const CHUNKS: u64 = 256;
 const CHUNK_ITEM: u32 = 228;
 
-/// `struct btrfs_ioctl_search_key`.
+/// `struct btrfs_ioctl_search_key` of include/uapi/linux/btrfs.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct SearchKey {
@@ -32,16 +32,16 @@ struct SearchKey {
 
 const BUFFER: usize = 4096 - size_of::<SearchKey>();
 
-/// `struct btrfs_ioctl_search_args`.
+/// `struct btrfs_ioctl_search_args` of include/uapi/linux/btrfs.h.
 #[repr(C)]
 struct Search {
     key: SearchKey,
     buffer: [u8; BUFFER],
 }
 
-/// The logical addresses of a btrfs, chunk by chunk, ascending. Not joined, since the start of each chunk must be
-/// known: FITRIM skips a chunk whose start is not in its range (`btrfs_trim_fs` looks for the first block group at or
-/// after the start).
+/// Returns the logical addresses of a btrfs, chunk by chunk, ascending. They are not joined, since the start of each
+/// chunk must be known: FITRIM skips a chunk whose start is not in its range (`btrfs_trim_fs` looks for the first block
+/// group at or after the start).
 pub fn chunks(file: BorrowedFd<'_>) -> Result<Vec<Span>, Errno> {
     const TREE_SEARCH: Opcode = opcode::read_write::<Search>(0x94, 17);
     let mut spans: Vec<Span> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a child process does between fork and exec.
+//! Prepares a child process between fork and exec.
 
 use std::ffi::CString;
 use std::io;
@@ -36,7 +36,7 @@ pub fn without_randomized_addresses(command: &mut Command) {
 /// Confines the child's writes to `folder`, which must be its working directory, and mounts a tmpfs of its own on
 /// `memory`, a directory there.
 ///
-/// The child gets a private mount namespace in which all mounts but these two are read-only. That takes root, or else a
+/// The child gets a private mount namespace in which all mounts but these two are read-only. That requires root or a
 /// user namespace in which the user keeps their identity. If neither is possible, the child does not start, and prints
 /// on its standard error what failed.
 pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &str) -> io::Result<()> {

@@ -46,7 +46,7 @@ impl LoopInfo {
     }
 }
 
-/// `struct loop_config`.
+/// `struct loop_config` of include/uapi/linux/loop.h.
 #[repr(C)]
 struct LoopConfig {
     file: u32,
@@ -55,7 +55,7 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// The number of a free loop device, from `/dev/loop-control`. Another process may be given the same number.
+/// Returns the number of a free loop device, from `/dev/loop-control`. Another process can be given the same number.
 pub fn free_number(control: BorrowedFd<'_>) -> Result<u32, Errno> {
     const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and returns the number.
@@ -74,7 +74,7 @@ pub fn configure(device: BorrowedFd<'_>, file: BorrowedFd<'_>, block_bytes: u32)
     unsafe { ioctl(device, Updater::<LOOP_CONFIGURE, _>::new(&mut config)) }
 }
 
-/// Device and inode number of a loop device's file, as in stat(2).
+/// Returns device and inode number of a loop device's file, as in stat(2).
 pub fn file(device: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
     const LOOP_GET_STATUS64: Opcode = 0x4C05;
     let mut info = LoopInfo::empty();

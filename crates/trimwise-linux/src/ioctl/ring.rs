@@ -26,15 +26,15 @@ const BLOCK_URING_CMD_DISCARD: u32 = 0x12 << 8;
 
 /// One call to the kernel; offsets and lengths in bytes.
 pub enum Call {
-    /// pread
+    /// Reads with `pread`.
     Read { offset: u64, bytes: u32, pages: Vec<Page> },
-    /// pwrite
+    /// Writes with `pwrite`.
     Write { offset: u64, bytes: u32, pages: Vec<Page> },
-    /// fallocate
+    /// Punches a hole with `fallocate`.
     PunchHole { offset: u64, bytes: u64 },
-    /// Like BLKDISCARD, without a waiting thread.
+    /// Discards with `BLOCK_URING_CMD_DISCARD`: like BLKDISCARD, without a waiting thread.
     Discard { offset: u64, bytes: u64 },
-    /// fsync
+    /// Makes written data durable with `fsync`.
     Sync,
     /// Completes when another file becomes readable.
     Readable(Arc<File>),
@@ -46,11 +46,11 @@ pub struct Done {
     pub owner: u64,
     /// The result of the call.
     pub result: io::Result<u32>,
-    /// The buffer, if it had one.
+    /// The buffer of the call; empty if it had none.
     pub pages: Vec<Page>,
 }
 
-/// What must stay alive while a call is in flight.
+/// Memory and files that must stay alive while a call is in flight.
 struct InFlight {
     owner: u64,
     pages: Vec<Page>,
@@ -66,7 +66,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Creates a ring with room for `entries` calls that the kernel has not seen. More may be in flight.
+    /// Creates a ring with room for `entries` calls that the kernel has not yet taken. More can be in flight.
     pub fn new(file: Arc<File>, entries: u32) -> io::Result<Self> {
         // Otherwise each completion interrupts the processor, and with it this thread's work on the next write. A flag
         // says when there are completions to fetch (Linux 5.19).
@@ -78,7 +78,6 @@ impl Ring {
         Ok(Self { uring, file, calls: Slots::default() })
     }
 
-    /// Number of calls in flight.
     pub fn in_flight(&self) -> usize {
         self.calls.len()
     }
@@ -146,7 +145,7 @@ impl Ring {
         }
     }
 
-    /// Whether there are completions to reap; the kernel may only hand them over in a wait.
+    /// Returns true if there are completions to reap. The kernel may hand them over only in a wait.
     pub(crate) fn has_completions(&mut self) -> bool {
         !self.uring.completion().is_empty() || self.uring.submission().taskrun()
     }
@@ -184,7 +183,7 @@ impl Ring {
     }
 }
 
-/// The kernel wants completions to be reaped first; submitted calls stay in the ring.
+/// Treats EBUSY as success: the kernel wants completions to be reaped first, and submitted calls stay in the ring.
 fn busy_is_later(error: io::Error) -> io::Result<()> {
     const EBUSY: i32 = 16;
     const EAGAIN: i32 = 11;

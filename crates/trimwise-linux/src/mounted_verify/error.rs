@@ -9,16 +9,16 @@ use crate::mount::MountError;
 use crate::path_error::PathError;
 use crate::trim::TrimError;
 
-/// Why TRIM below a file system could not be tested.
+/// Reasons why TRIM below a file system could not be tested.
 #[derive(Debug, Error)]
 pub enum VerifyError {
     /// The mount cannot be examined.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// It is not on a block device, or sysfs does not list it.
+    /// The file system is not on a block device, or sysfs does not list the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// It cannot be trimmed.
+    /// The file system cannot be trimmed.
     #[error(transparent)]
     Trim(#[from] TrimError),
     /// FIEMAP returns addresses that are not the disk's.
@@ -28,45 +28,45 @@ pub enum VerifyError {
          unused one: dev:PATH"
     )]
     Logical {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
-        /// What is mounted there.
+        /// Type of the file system.
         fs_type: String,
     },
-    /// dm-crypt.
+    /// The file system is encrypted with dm-crypt.
     #[error(
         "{path}: is on {device}, which encrypts (dm-crypt): the disk holds encrypted data, and zeros there read as \
          noise, so neither old data nor zeros could be recognised; expected a file system on a disk, a partition or a \
          linear mapping"
     )]
     Encrypted {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// The encrypting device.
+        /// Name of the encrypting device.
         device: String,
     },
-    /// There is not enough free space.
+    /// The file system has too little free space.
     #[error("{path}: the test writes {needed} and must leave as much free, but only {free} are free")]
     TooFull {
-        /// The directory.
+        /// Path of the directory.
         path: String,
         /// The size of the test's file.
         needed: Bytes,
-        /// The free space.
+        /// Free space of the file system.
         free: Bytes,
     },
     /// A file with the test's name exists.
     #[error("{path}: already exists, perhaps from a run that was killed; remove it")]
     Occupied {
-        /// The file.
+        /// Path of the existing file.
         path: String,
     },
     /// FIEMAP fails, or returns no address.
     #[error("{path}: {source}")]
     Fiemap {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// Why.
+        /// Error of the FIEMAP call.
         source: FiemapError,
     },
     /// The file's data are not where FIEMAP says.
@@ -75,16 +75,16 @@ pub enum VerifyError {
          the addresses are not the disk's, or data go through the journal first (ext4's data=journal)"
     )]
     NotThere {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// What is mounted there.
+        /// Type of the file system.
         fs_type: String,
-        /// Blocks that hold the file's data.
+        /// Number of blocks that hold the file's data.
         found: u64,
-        /// Blocks of the file.
+        /// Number of blocks of the file.
         units: u64,
     },
-    /// The user interrupted it.
+    /// The user interrupted the test.
     #[error("interrupted; the test's file was removed")]
     Interrupted,
     /// Another error of the operating system.

@@ -10,13 +10,13 @@ use crate::raw_device::Promise;
 /// Contents of a place on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The file's data.
+    /// Data of the removed file.
     OldData,
-    /// Zeros.
+    /// Zeros only.
     Zeros,
     /// Something else: the block was reused.
     Other,
-    /// It could not be read.
+    /// The place could not be read.
     Unreadable,
 }
 
@@ -25,11 +25,11 @@ pub enum Found {
 pub struct Block {
     /// Index of the unit in the file.
     pub unit: u64,
-    /// Index into the report's disks.
+    /// Index into [`Report::disks`].
     pub disk: usize,
-    /// Its offset on the disk, in bytes.
+    /// Offset on the disk, in bytes.
     pub offset: u64,
-    /// Whether it is inside a whole granule of the file's blocks; others need not be trimmed.
+    /// True if the unit is inside a whole granule of the file's blocks; others need not be trimmed.
     pub is_whole: bool,
     /// Contents after the file was removed and before FITRIM.
     pub after_delete: Found,
@@ -40,50 +40,50 @@ pub struct Block {
 /// A disk that was read.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// The kernel's name.
+    /// Kernel name of the disk.
     pub name: String,
-    /// What it promises of reads after TRIM.
+    /// The disk's promise about reads after TRIM.
     pub promise: Promise,
-    /// Discards that the kernel counted on it, from any source, from before the file was removed to the end; `None` if
-    /// it does not count them.
+    /// Discards that the kernel counted on the disk, from any source, from before the file was removed to the end;
+    /// `None` if it does not count them.
     pub counted: Option<DiscardCounts>,
 }
 
 /// Number of blocks by contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The file's data.
+    /// Blocks that hold the file's data.
     pub old_data: u64,
-    /// Zeros.
+    /// Blocks that read as zeros.
     pub zeros: u64,
-    /// Reused.
+    /// Blocks that were reused.
     pub other: u64,
-    /// Not readable.
+    /// Blocks that could not be read.
     pub unreadable: u64,
 }
 
-/// The result below a mounted file system.
+/// Result of the test below one mounted file system.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Where the file system is mounted.
+    /// Mount point of the file system.
     pub mount_point: String,
     /// The file system's type.
     pub fs_type: String,
-    /// The mounted device.
+    /// The device that is mounted.
     pub device: String,
     /// Units of the file that was written.
     pub file_units: u64,
-    /// Extents that it had.
+    /// Number of extents of the file.
     pub extents: usize,
     /// The disks that were read.
     pub disks: Vec<Disk>,
-    /// The blocks that held the file's data, in its order.
+    /// The blocks that held the file's data, in file order.
     pub blocks: Vec<Block>,
     /// The sum of FITRIM's return values.
     pub answered: Bytes,
-    /// How often it was trimmed; repeated while old data remained.
+    /// Number of times that it was trimmed; repeated while old data remained.
     pub trims: u32,
-    /// What failed during the trim; the report is then partial.
+    /// Error that ended the trim early; the report is then partial.
     pub failed: Option<String>,
     /// Further notes for the user.
     pub notes: Vec<String>,
@@ -92,9 +92,9 @@ pub struct Report {
 /// The verdict on a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Zeros where old data were, from a device that promises them.
+    /// Zeros in place of old data, from a device that promises zeros.
     Arrives,
-    /// Zeros that were not promised.
+    /// Zeros in place of old data, from a device that does not promise zeros.
     Consistent,
     /// Zeros in some places and old data in others, though zeros are promised.
     InPart,
@@ -102,14 +102,14 @@ pub enum Verdict {
     Ignored,
     /// Old data, though zeros are promised, and the kernel did not count discards for all of them.
     NotSent,
-    /// Old data, which are allowed.
+    /// Old data, from a device that does not promise zeros.
     Unproven,
     /// Too few blocks are left to judge (reused, unreadable, or smaller than a granule), or the trim failed.
     Unknown,
 }
 
 impl Verdict {
-    /// Its name in results.
+    /// Returns the name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Arrives => "arrives",
@@ -152,28 +152,28 @@ impl fmt::Display for Verdict {
 }
 
 impl Report {
-    /// Counts of the blocks before FITRIM, which shows what the mount's own discards (`discard`) did.
+    /// Counts the blocks before FITRIM, which shows the effect of the mount's own discards (`discard`).
     pub fn after_delete(&self) -> Counts {
         counts(self.blocks.iter().map(|block| block.after_delete))
     }
 
-    /// Counts of the blocks at the end.
+    /// Counts the blocks at the end.
     pub fn after_trim(&self) -> Counts {
         counts(self.blocks.iter().map(|block| block.after_trim))
     }
 
-    /// Whether every disk promises zeros.
+    /// Returns true if every disk promises zeros.
     pub fn promises_zeros(&self) -> bool {
         self.disks.iter().all(|disk| disk.promise.is_zeros())
     }
 
-    /// Discards counted on all disks; `None` if the kernel does not count them.
+    /// Returns the discards counted on all disks; `None` if the kernel does not count them.
     pub fn counted(&self) -> Option<DiscardCounts> {
         let each = self.disks.iter().map(|disk| disk.counted);
         each.reduce(|sum, one| sum.zip(one).map(|(sum, one)| sum.plus(one))).flatten()
     }
 
-    /// The verdict, from what was read and counted alone.
+    /// Derives the verdict from the blocks that were read and the discards that were counted.
     pub fn verdict(&self) -> Verdict {
         let judged = counts(self.blocks.iter().filter(|block| block.is_whole).map(|block| block.after_trim));
         let (old, zeros) = (judged.old_data, judged.zeros);

@@ -13,10 +13,9 @@ use trimwise::units::{Lpn, UNIT_BYTES};
 use super::VerifyError;
 use crate::path_error::at;
 
-/// Name of the file.
 const NAME: &str = "trimwise-verify.tmp";
 
-/// The file; dropping it removes it.
+/// A file that is removed on drop.
 pub(crate) struct Scratch {
     path: PathBuf,
     file: File,

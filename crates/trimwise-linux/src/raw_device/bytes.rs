@@ -23,9 +23,9 @@ pub fn blank() -> Page {
 
 /// Unused buffers. Reusing them saves zeroing and page faults.
 pub struct Buffers {
-    /// With arbitrary contents, by length in pages.
+    /// Buffers with arbitrary contents, by length in pages.
     spare: BTreeMap<usize, Vec<Vec<Page>>>,
-    /// Filled for the class and length in `last`.
+    /// Buffers filled for the class and length in `last`.
     ready: Vec<Ahead>,
     /// The buffer being filled, and the number of pages done.
     unfinished: Option<(Ahead, usize)>,
@@ -34,7 +34,7 @@ pub struct Buffers {
     seed: u64,
 }
 
-/// Bytes without a place yet: page `i` was made from `seed + i`.
+/// Bytes for a place that is not known yet: page `i` was made from `seed + i`.
 struct Ahead {
     seed: u64,
     pages: Vec<Page>,

@@ -196,14 +196,14 @@ fn allocate(file: &File, path: &Path, bytes: Bytes) -> Result<(), RawDeviceError
     }
 }
 
-/// Whether holes can be punched; a hole after the end changes nothing.
+/// Returns true if holes can be punched; a hole after the end changes nothing.
 fn can_punch(file: &File, size: Bytes) -> bool {
     let behind = Bytes::from_units(size.units_ceil()).0;
     fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, behind, UNIT_BYTES).is_ok()
 }
 
-/// The alignment of direct transfers: reported by the file system since Linux 6.1; before that, the sector size of the
-/// device below.
+/// Returns the alignment of direct transfers: reported by the file system since Linux 6.1; before that, the sector size
+/// of the device below.
 fn direct_alignment(file: &File, path: &Path) -> u64 {
     let said = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let said =

@@ -1,4 +1,4 @@
-//! Whether a device promises that trimmed units read as zeros.
+//! Finds out if a device promises that trimmed units read as zeros.
 //!
 //! Without the promise neither zeros nor old data prove anything: a drive may return either from one read to the next.
 //! The sources are: for ATA, word 69 of IDENTIFY DEVICE (bit 14: reads are deterministic, DRAT; bit 5: and zeros,
@@ -14,17 +14,17 @@ use std::os::fd::AsFd as _;
 use crate::block_device::BlockDevice;
 use crate::ioctl::nvme_identify_namespace;
 
-/// What is promised about trimmed units, and the source.
+/// A device's promise about reads of trimmed units, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// They read as zeros.
+    /// Trimmed units read as zeros.
     Zeros {
-        /// The source.
+        /// Source of the promise.
         by: String,
     },
-    /// They may read as anything.
+    /// Trimmed units may read as anything.
     Nothing {
-        /// The source, or why there is none.
+        /// Source of this answer, or the reason why there is none.
         why: String,
     },
 }
@@ -39,12 +39,12 @@ impl fmt::Display for Promise {
 }
 
 impl Promise {
-    /// Whether zeros are promised.
+    /// Returns true if zeros are promised.
     pub fn is_zeros(&self) -> bool {
         matches!(self, Self::Zeros { .. })
     }
 
-    /// What the disk of `device` promises. `file` is open on that device, or on another part of its disk.
+    /// Returns the promise of the disk of `device`. `file` is open on that device, or on another part of its disk.
     pub fn of(device: &BlockDevice, file: &File) -> Self {
         let disk = device.sysfs.whole();
         let name = disk.name();
@@ -81,7 +81,8 @@ impl Promise {
     }
 }
 
-/// Whether an ATA drive promises zeros, from the 512 bytes of its IDENTIFY DEVICE data; `None` if there are fewer.
+/// Returns true if an ATA drive promises zeros, from the 512 bytes of its IDENTIFY DEVICE data; `None` if there are
+/// fewer.
 pub fn identify_promises_zeros(identify: &[u8]) -> Option<bool> {
     let word = |n: usize| Some(u16::from_le_bytes(identify.get(2 * n..2 * n + 2)?.try_into().ok()?));
     let (support, trim) = (word(69)?, word(169)?);
@@ -89,15 +90,15 @@ pub fn identify_promises_zeros(identify: &[u8]) -> Option<bool> {
     Some(trim & 1 != 0 && support & (1 << 14) != 0 && support & (1 << 5) != 0)
 }
 
-/// Whether a SCSI device promises zeros, from its page B2h (Logical Block Provisioning); `None` if that is another page
-/// or too short. LBPRZ is the lowest of three bits: xx1b means zeros, 010b a vendor-specific pattern.
+/// Returns true if a SCSI device promises zeros, from its page B2h (Logical Block Provisioning); `None` if that is
+/// another page or too short. LBPRZ is the lowest of three bits: xx1b means zeros, 010b a vendor-specific pattern.
 pub fn lbprz_promises_zeros(page: &[u8]) -> Option<bool> {
     (page.get(1) == Some(&0xb2)).then_some(())?;
     page.get(5).map(|byte| byte & (1 << 2) != 0)
 }
 
-/// Whether an NVMe namespace promises zeros, from the 4,096 bytes of its Identify Namespace data; `None` if there are
-/// fewer.
+/// Returns true if an NVMe namespace promises zeros, from the 4,096 bytes of its Identify Namespace data; `None` if
+/// there are fewer.
 pub fn dlfeat_promises_zeros(namespace: &[u8]) -> Option<bool> {
     namespace.get(4095)?;
     namespace.get(33).map(|byte| byte & 0b111 == 0b001)

@@ -18,19 +18,19 @@ use crate::ioctl::discard;
 use crate::ioctl::ring::{Call, Done, Ring};
 use crate::slots::Slots;
 
-/// How long a wait lasts before the interrupt flag is checked.
+/// Interval at which a wait checks the interrupt flag.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The owner of the call that waits for [`Threads`]; other owners are part numbers.
 const THREADS: u64 = u64::MAX;
 
-/// How a range is trimmed.
+/// Mechanism for trimming a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// fallocate
+    /// fallocate, for a file.
     PunchHole,
-    /// io_uring's discard
+    /// The discard of io_uring.
     Discard,
-    /// BLKDISCARD in a thread
+    /// BLKDISCARD in a thread.
     Thread,
 }
 
@@ -102,12 +102,11 @@ impl Queue {
         }
     }
 
-    /// Whether nothing is in flight and no completion is left to report.
+    /// Returns true if nothing is in flight and no completion is left to report.
     pub fn is_idle(&self) -> bool {
         self.jobs.len() == 0 && self.finished.is_empty()
     }
 
-    /// Whether something is in flight.
     pub fn is_busy(&self) -> bool {
         self.jobs.len() > 0
     }
@@ -151,7 +150,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     pub fn next(&mut self, now: impl Fn() -> SimTime) -> Option<Result<Completion, BlockError>> {
         if self.finished.is_empty() {
             self.reap(now);
@@ -168,7 +167,7 @@ impl Queue {
             .map_err(|error| BlockError::Other(format!("{}: io_uring: {error}", self.name)))
     }
 
-    /// The call for `part`; `None` if a thread makes it.
+    /// Builds the call for `part`; returns `None` if a thread makes it.
     fn call_of(&mut self, part: Part, operation: &Operation) -> Option<Call> {
         let (offset, length) = (part.offset, part.bytes);
         let bytes = length as u32; // a transfer is at most CALL_BYTES
@@ -215,7 +214,7 @@ impl Queue {
         threads.trim(Arc::clone(&self.file), number, part)
     }
 
-    /// Collects what the kernel has completed.
+    /// Collects the calls that the kernel has completed.
     pub fn reap(&mut self, now: impl Fn() -> SimTime) {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(|one| done.push(one));
@@ -299,7 +298,7 @@ impl Part {
         matches!(self.what, What::Read | What::Write)
     }
 
-    /// Describes what went wrong.
+    /// Converts a failed or short call to an error; returns `None` if it succeeded.
     fn error(&self, name: &str, result: io::Result<u32>) -> Option<BlockError> {
         let (what, offset, bytes) = (self.what.name(), self.offset, self.bytes);
         let place = match self.what {
@@ -326,7 +325,7 @@ impl Part {
     }
 }
 
-/// The calls of an operation, in order.
+/// Splits an operation into its calls, in order.
 fn parts_of(operation: &Operation) -> Vec<Part> {
     let part = |what, offset, bytes| Part { job: 0, what, offset, bytes };
     let transfer = |what, sectors: &SectorRange| {
@@ -349,7 +348,7 @@ fn parts_of(operation: &Operation) -> Vec<Part> {
 
 /// Threads that wait for BLKDISCARD, one per call in flight.
 struct Threads {
-    /// Readable when one has ended.
+    /// Becomes readable when a thread has ended.
     event: Arc<File>,
     sender: mpsc::Sender<(usize, io::Result<()>)>,
     receiver: mpsc::Receiver<(usize, io::Result<()>)>,

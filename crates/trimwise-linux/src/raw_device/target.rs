@@ -15,7 +15,7 @@ pub enum Target {
     Device(PathBuf),
 }
 
-/// Neither a file nor a device.
+/// A target that is neither a file nor a device.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("'{given}' is not a real target; expected file:PATH (a file) or dev:PATH (a block device)")]
 pub struct TargetError {
@@ -23,7 +23,7 @@ pub struct TargetError {
 }
 
 impl Target {
-    /// The path, as it was given.
+    /// Returns the path as the user gave it.
     pub fn path(&self) -> &Path {
         match self {
             Self::File(path) | Self::Device(path) => path,

@@ -1,12 +1,12 @@
 //! Merges the records of several processors by time.
 //!
-//! Each processor's records are in order, and are read in turn. Up to the *horizon*, nothing more can appear: what
-//! was recorded before an instant has been read from all processors.
+//! Each processor's records are in order, and the processors are read in turn. Records up to the *horizon* are
+//! complete: everything recorded before that instant has been read from all processors.
 
-/// Time between an event and its appearance in the buffer: an interrupt may come in between.
+/// Upper bound on the time between an event and its appearance in the buffer; an interrupt can come in between.
 const APPEARS_WITHIN_NS: u64 = 10_000_000;
 
-/// What was read and may still be preceded by something.
+/// Records that were read, but that earlier ones may still precede.
 #[derive(Debug)]
 pub(crate) struct Merge<T> {
     waiting: Vec<(u64, T)>,
@@ -18,22 +18,21 @@ impl<T> Merge<T> {
         Self { waiting: Vec::new(), horizon: 0 }
     }
 
-    /// Begins a round of reading all processors at this time.
+    /// Begins to read all processors, at the time `now`.
     pub fn begin_round(&mut self, now: u64) {
         self.horizon = now.saturating_sub(APPEARS_WITHIN_NS);
     }
 
-    /// Adds a record.
     pub fn add(&mut self, at: u64, what: T) {
         self.waiting.push((at, what));
     }
 
-    /// Notes that a processor has more records than were read, the last of them of this time.
+    /// Notes that a processor has more records than were read; `last` is the time of the last one read.
     pub fn has_more(&mut self, last: u64) {
         self.horizon = self.horizon.min(last);
     }
 
-    /// Takes the records up to the horizon, in the order of time.
+    /// Returns the records up to the horizon, in time order.
     pub fn end_round(&mut self) -> impl Iterator<Item = (u64, T)> {
         // Stable, and fast for a few sorted runs.
         self.waiting.sort_by_key(|(at, _)| *at);

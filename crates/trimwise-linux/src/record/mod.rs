@@ -1,15 +1,16 @@
-//! Records a workload: the requests that reach the disks below a mount, and what its file system frees, allocates and
-//! commits.
+//! Records a workload: the requests that reach the disks below a mount, and the frees, allocations and commits of its
+//! file system.
 //!
-//! The kernel's tracepoints report all of it. A [`Recorder`] enables them in a trace instance of its own, for its own
+//! The kernel's tracepoints report all of this. A [`Recorder`] enables them in a trace instance of its own, for its own
 //! devices, and reads the buffers of all processors every [`EVERY`]. Records are merged by time (`merge`), requests are
-//! matched with their completions (`requests`), blocks become sectors of a disk (`target`), and what comes out is the
-//! library's [`Record`], in the order of time. Memory is bounded: by the kernel's buffers, and by the requests that are
-//! waited for. What the kernel overwrote because it was not read in time is counted, and marked where it is missing.
+//! matched with their completions (`requests`), and blocks become sectors of a disk (`target`). The results are the
+//! library's [`Record`]s, in time order. Memory is bounded by the kernel's buffers and by the number of requests that
+//! wait for a completion. Records that the kernel overwrote because they were not read in time are counted, and their
+//! place is marked.
 //!
-//! **Frees and commits of ext4.** While a transaction commits, what is freed already belongs to the next one. The
-//! journal says when it switches, so such frees are given out after that commit: in the trace, a commit makes durable
-//! exactly what was freed before it. XFS does not say so.
+//! **Frees and commits of ext4.** While a transaction commits, frees already belong to the next one. The journal says
+//! when it switches, so such frees are delivered after that commit: in the trace, a commit makes durable exactly what
+//! was freed before it. XFS does not say when it switches.
 
 mod merge;
 mod requests;
@@ -43,50 +44,50 @@ const EVERY: Duration = Duration::from_millis(50);
 const BUFFERS_KIB: usize = 128 << 10;
 const BUFFER_KIB_MIN: usize = 1 << 10;
 const BUFFER_KIB_MAX: usize = 16 << 10;
-/// The name of an instance, before the process's number.
+/// Prefix of the name of a trace instance; the process's number follows.
 const NAME: &str = "trimwise-record-";
 
-/// Why nothing is recorded.
+/// Reasons why nothing is recorded.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// The path is on no mount.
+    /// No mount contains the path.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// A block device cannot be examined.
     #[error(transparent)]
     Device(BlockDeviceError),
-    /// A file system in memory, on the network, or above another one.
+    /// The file system is in memory, on the network, or above another one.
     #[error(
         "{mount_point}: {fs_type} is not on a block device, so it has no requests; expected ext4, XFS, btrfs..."
     )]
     NoDevice {
-        /// Where it is mounted.
+        /// Mount point of the file system.
         mount_point: String,
-        /// What is mounted there.
+        /// Type of the file system.
         fs_type: String,
     },
-    /// There is no tracefs.
+    /// Tracefs is not mounted.
     #[error("{place}: tracefs is not mounted there; {remedy}")]
     NoTracefs {
-        /// Where it should be.
+        /// Expected location of tracefs.
         place: String,
-        /// What to do.
+        /// Remedy for the user.
         remedy: &'static str,
     },
-    /// It may not be used.
+    /// The user may not use tracefs.
     #[error("{0}: {advice}", advice = advice("only root may record; run it with sudo"))]
     Permission(InstanceError),
-    /// It cannot be written.
+    /// Tracefs cannot be written.
     #[error(
         "{0}: tracefs is read-only here, as in a container; run it on the host, or mount tracefs writable for it"
     )]
     ReadOnly(InstanceError),
-    /// This kernel lacks what is needed.
+    /// This kernel lacks a tracepoint that is needed.
     #[error(
         "this kernel has no tracepoint {0} with the fields that are needed; it needs CONFIG_BLK_DEV_IO_TRACE"
     )]
     NoTracepoint(&'static str),
-    /// Something else failed.
+    /// Another error of tracefs.
     #[error("tracing: {0}")]
     Other(InstanceError),
 }
@@ -123,7 +124,7 @@ impl From<InstanceError> for RecordError {
     }
 }
 
-/// What to do about a missing tracefs.
+/// Returns the remedy for a missing tracefs.
 fn remedy() -> &'static str {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.split_whitespace().last() == Some("tracefs")) {
@@ -133,31 +134,31 @@ fn remedy() -> &'static str {
     }
 }
 
-/// Requests of one kind.
+/// Count and size of requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Bytes of all these requests.
     pub bytes: u64,
 }
 
-/// What was recorded so far.
+/// Counts of everything recorded so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Reads.
+    /// Reads from the disks.
     pub reads: Count,
     /// Writes, and requests to write zeroes.
     pub writes: Count,
-    /// Discards.
+    /// Discards sent to the disks.
     pub discards: Count,
     /// Flushes of the write cache.
     pub flushes: u64,
     /// Extents that the file system freed.
     pub freed: Count,
-    /// Extents that it allocated.
+    /// Extents that the file system allocated.
     pub allocated: Count,
-    /// Its commits.
+    /// Commits of the file system.
     pub commits: u64,
     /// Events that the kernel overwrote before they were read.
     pub lost: u64,
@@ -168,12 +169,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Requests of all kinds.
+    /// Returns the number of requests of all kinds.
     pub fn requests(&self) -> u64 {
         self.reads.requests + self.writes.requests + self.discards.requests + self.flushes
     }
 
-    /// Counts an event.
+    /// Adds one event to the counts.
     pub fn add(&mut self, event: &Event) {
         let (count, bytes) = match event {
             Event::Request(request) => {
@@ -197,42 +198,42 @@ impl Counts {
     }
 }
 
-/// What to record.
+/// Duration and memory of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
-    /// How long; `None` until it is stopped.
+    /// Maximum duration; `None` to record until stopped.
     pub duration: Option<Duration>,
     /// Kernel memory for each processor's records; `None` for the default.
     pub buffer: Option<Bytes>,
 }
 
-/// Why a recording ended.
+/// Reasons why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// Its time was over.
+    /// The maximum duration is over.
     Done,
-    /// It was stopped.
+    /// The stop flag was set.
     Stopped,
-    /// Its records were no longer wanted.
+    /// The receiver no longer wants records.
     Refused,
 }
 
-/// What one record of the kernel says.
+/// Parsed content of one kernel record.
 #[derive(Debug)]
 enum Heard {
     Traced(Tracepoint, Traced),
     Lost(u64),
 }
 
-/// Records a target. Its trace instance is removed on drop.
+/// Records the requests and events of a target. The trace instance is removed on drop.
 #[derive(Debug)]
 pub struct Recorder {
     target: Target,
     plan: Plan,
     header: Header,
     events: Vec<(Tracepoint, EventFormat)>,
-    /// Before the instance, which cannot be removed while they are open.
+    /// Raw buffers. Declared before the instance, which cannot be removed while they are open.
     pipes: Vec<File>,
     instance: Instance,
     /// Pages of one processor's buffer: the most read from it in one round.
@@ -248,21 +249,19 @@ pub struct Recorder {
 /// Frees that wait for the commit of the transaction before theirs.
 #[derive(Debug, Default)]
 struct Commits {
-    /// Whether frees are held at all.
     holds: bool,
-    /// Whether a transaction is committing.
     is_committing: bool,
     held: Vec<(u32, Event)>,
 }
 
-/// The monotonic clock, which is the instance's too.
+/// Returns the time of the monotonic clock, which the instance uses too.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 impl Recorder {
-    /// Prepares to record.
+    /// Creates a trace instance and enables the tracepoints of the target.
     ///
     /// # Errors
     /// If tracefs is missing, may not be used, or lacks the tracepoints for requests.
@@ -327,18 +326,18 @@ impl Recorder {
         })
     }
 
-    /// What the trace begins with.
+    /// Returns the header of the trace.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What is recorded.
+    /// Returns the target of the recording.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Records until the time is over, `stop` is raised, or `deliver` returns `false`. Records are delivered in the
-    /// order of time; after each delivery, `told` learns the counts.
+    /// Records until the maximum duration is over, `stop` is set, or `deliver` returns `false`. Records are delivered
+    /// in time order. After each delivery, `told` receives the counts.
     ///
     /// # Errors
     /// If tracing cannot be turned on.
@@ -380,7 +379,8 @@ impl Recorder {
         Ok((self.counts, ended))
     }
 
-    /// Reads all buffers, and takes what is certain to be in order. Returns whether there is more to read at once.
+    /// Reads all buffers, and delivers the records whose order is certain. Returns true if there is more to read at
+    /// once.
     fn round(&mut self, start: u64) -> bool {
         self.merge.begin_round(now());
         let mut is_behind = false;
@@ -416,7 +416,7 @@ impl Recorder {
         is_behind
     }
 
-    /// Passes on what is up to the horizon.
+    /// Passes on the records up to the horizon.
     fn sort_in(&mut self, start: u64) {
         for (at, heard) in self.merge.end_round() {
             let at = since(start, at);
@@ -442,7 +442,7 @@ impl Recorder {
         }
     }
 
-    /// Takes the records that are complete.
+    /// Returns the records that are complete.
     fn ready(&mut self, now: SimTime) -> Vec<Record> {
         let ready: Vec<Record> = std::iter::from_fn(|| self.requests.next(now)).collect();
         ready.iter().for_each(|record| self.counts.add(&record.event));
@@ -450,7 +450,7 @@ impl Recorder {
         ready
     }
 
-    /// Takes all that is left after tracing was turned off.
+    /// Returns all remaining records after tracing was turned off.
     fn rest(&mut self, start: u64) -> Vec<Record> {
         while self.round(start) {}
         // Nothing more comes, so everything is in order.

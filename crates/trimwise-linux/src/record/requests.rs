@@ -1,24 +1,24 @@
-//! Matches issued requests with their completions, and gives them out in the order of issue.
+//! Matches issued requests with their completions, and returns them in the order of issue.
 //!
-//! Everything goes through one queue in the order of time. A request stays in it until it has completed; what came
-//! after it waits behind it. So the queue is as long as the slowest request is slow, within two bounds: [`PATIENCE`]
-//! and [`WAITING_MAX`]. A request that exceeds one of them goes out without a latency.
+//! All records go through one queue in time order. A request stays in it until it has completed, and later records wait
+//! behind it. So the length of the queue depends on the slowest request, within two bounds: [`PATIENCE`] and
+//! [`WAITING_MAX`]. A request that exceeds one of them leaves without a latency.
 
 use std::collections::{HashMap, VecDeque};
 
 use trimwise::trace::{Event, Record, Request, RequestKind};
 use trimwise::units::{Lba, SectorRange, SimDuration, SimTime};
 
-/// How long to wait for a completion: the time after which Linux resets a drive.
+/// Time limit for a completion: the time after which Linux resets a drive.
 const PATIENCE: SimDuration = SimDuration::from_secs(30);
-/// Most records that wait; at 50,000 requests a second, those of five seconds, in some 50 MB.
+/// Maximum number of records that wait: five seconds at 50,000 requests a second, in some 50 MB.
 const WAITING_MAX: usize = 1 << 18;
 
-/// What identifies a request in flight; its sector is that of its first part that has not completed.
+/// Identifies a request in flight: device, kind, and the sector of its first part that has not completed.
 type Key = (u32, RequestKindIndex, u64);
 type RequestKindIndex = u8;
 
-/// Records that wait, in the order of time.
+/// Records that wait, in time order.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     queue: VecDeque<Waiting>,
@@ -26,7 +26,7 @@ pub(crate) struct Requests {
     left: u64,
     /// The numbers of requests in flight, counted from the start of the recording.
     in_flight: HashMap<Key, VecDeque<u64>>,
-    /// Completions of requests whose issue was not seen.
+    /// Number of completions of requests whose issue was not seen.
     pub unmatched: u64,
 }
 
@@ -46,7 +46,7 @@ enum State {
 }
 
 impl Requests {
-    /// Takes a request that was issued. Its latency is found later.
+    /// Adds a request that was issued. Its latency is found later.
     pub fn issued(&mut self, at: SimTime, device: u32, request: Request) {
         let number = self.left + self.queue.len() as u64;
         let key = (device, request.kind as u8, request.sectors.first.0);
@@ -81,7 +81,7 @@ impl Requests {
         }
     }
 
-    /// Notes that the driver gave a request back: it counts from its next issue.
+    /// Notes that the driver returned a request: its latency starts at the next issue.
     pub fn requeued(&mut self, device: u32, kind: RequestKind, first: Lba) {
         let Some(number) = self.take_in_flight((device, kind as u8, first.0)) else { return };
         if let Some(waiting) = self.waiting(number) {
@@ -89,12 +89,12 @@ impl Requests {
         }
     }
 
-    /// Takes a record of anything else.
+    /// Adds a record that is not a request.
     pub fn other(&mut self, record: Record) {
         self.queue.push_back(Waiting { record, state: State::Done });
     }
 
-    /// Notes that records were lost: it is unknown which requests in flight completed meanwhile.
+    /// Notes that records were lost: any request in flight may have completed meanwhile.
     pub fn lost(&mut self, at: SimTime, records: u64) {
         self.give_up_all();
         self.other(Record { at, device: 0, event: Event::Lost(records) });
@@ -108,7 +108,7 @@ impl Requests {
         }
     }
 
-    /// The next record, if nothing before it is still waited for.
+    /// Returns the next record, unless an earlier one still waits for its completion.
     pub fn next(&mut self, now: SimTime) -> Option<Record> {
         loop {
             let Waiting { record, state } = self.queue.front()?;
@@ -156,8 +156,9 @@ impl Requests {
     }
 }
 
-/// Parses the letters of a request (`blk_fill_rwbs()` in kernel/trace/blktrace.c): `F` for a flush before it, what it
-/// does, and its flags. `None` if it is none of those that a trace has, such as a command of a user's program.
+/// Parses the letters of a request (`blk_fill_rwbs()` in kernel/trace/blktrace.c): `F` for a flush before it, its
+/// operation, and its flags. Returns `None` for an operation that a trace does not have, such as a command of a user's
+/// program.
 ///
 /// Writing zeroes counts as a write, as in the kernel's own statistics.
 pub(crate) fn parse(letters: &[u8], sectors: SectorRange) -> Option<Request> {

@@ -1,4 +1,4 @@
-//! What is recorded: the disks below a mount or a device, and where a file system's blocks lie on them.
+//! Target of a recording: the disks below a mount or a device, and the location of a file system's blocks on them.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
@@ -24,19 +24,19 @@ pub struct Target {
     pub mount: Option<Mount>,
     /// The disks, in the order of their index in the trace.
     pub disks: Vec<BlockDevice>,
-    /// What must be known to read the trace, one sentence each.
+    /// Notes that a reader of the trace needs, one sentence each.
     pub notes: Vec<String>,
-    /// Where its blocks lie, if its events can be followed to the disks.
+    /// Location of the file system's blocks, if its events can be followed to the disks.
     pub(super) blocks: Option<Blocks>,
 }
 
-/// Where a file system's blocks lie on the disks.
+/// Location of a file system's blocks on the disks.
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub kind: Kind,
-    /// The device that its events name.
+    /// The device that the file system's events name.
     pub numbers: (u32, u32),
-    /// Whether a freed block cannot be allocated again before its transaction has committed.
+    /// True if a freed block cannot be allocated again before its transaction has committed.
     pub frees_wait: bool,
     layout: Layout,
     stack: Stack,
@@ -92,7 +92,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Adds a disk, or those below a layer that cannot be followed.
+    /// Adds a disk, or the disks below a layer that cannot be followed.
     fn add_disks(&mut self, device: &BlockDevice, depth: usize) {
         let mut below: Vec<BlockDevice> =
             device.sysfs.slaves().filter_map(|slave| BlockDevice::of(slave.whole()).ok()).collect();
@@ -158,7 +158,7 @@ impl Target {
         self.blocks = Some(Blocks { kind, numbers: mount.numbers, frees_wait, layout, stack });
     }
 
-    /// The header of a trace of it.
+    /// Returns the header of a trace of this target.
     pub(super) fn header(&self, is_traced: bool) -> Header {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let device = |disk: &BlockDevice| TraceDevice {
@@ -187,13 +187,13 @@ impl Target {
         }
     }
 
-    /// The index of a disk.
+    /// Returns the index of a disk.
     pub(super) fn index(&self, numbers: (u32, u32)) -> Option<u32> {
         let index = self.disks.iter().position(|disk| disk.numbers == numbers)?;
         u32::try_from(index).ok()
     }
 
-    /// The sectors of blocks, in as few pieces as the layers below allow.
+    /// Passes the sectors of blocks to `found`, in as few pieces as the layers below allow.
     pub(super) fn sectors(&self, traced: &Traced, mut found: impl FnMut(u32, SectorRange)) {
         let Some(blocks) = &self.blocks else { return };
         let Layout { block, group, end, .. } = blocks.layout;
@@ -216,7 +216,7 @@ impl Target {
         }
     }
 
-    /// The tracepoints of its file system: frees, allocations, and commits.
+    /// Returns the tracepoints of the file system: frees, allocations, and commits.
     pub(super) fn tracepoints(&self) -> &'static [Tracepoint] {
         match self.blocks.as_ref().map(|blocks| blocks.kind) {
             Some(Kind::Ext4) => &[

@@ -13,7 +13,7 @@ struct Field {
 }
 
 impl Field {
-    /// Its value; `None` if the record is too short. Records are in native byte order.
+    /// Returns the value; `None` if the record is too short. Records are in native byte order.
     fn of(self, record: &[u8]) -> Option<u64> {
         let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
         Some(match self.size {
@@ -26,7 +26,7 @@ impl Field {
     }
 }
 
-/// Parses the field of this name: `field:__u64 block; offset:24; size:8; signed:0;`.
+/// Parses the field named `name` from a line such as `field:__u64 block; offset:24; size:8; signed:0;`.
 fn field(text: &str, name: &str) -> Option<Field> {
     text.lines().filter_map(|line| line.trim().strip_prefix("field:")).find_map(|line| {
         let mut parts = line.split(';').map(str::trim);
@@ -63,19 +63,19 @@ const LONG: u32 = 0;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Bits of `time_delta`, and of a time stamp, whose upper bits are those of the time before.
+/// Number of bits of `time_delta`, and of a time stamp, whose upper bits are those of the time before.
 const DELTA_BITS: u32 = 27;
 const STAMP_BITS: u32 = 59;
 
 impl PageFormat {
-    /// Parses `events/header_page`.
+    /// Parses the text of `events/header_page`; returns `None` if a field is missing.
     pub fn parse(text: &str) -> Option<Self> {
         let (commit, data) = (field(text, "commit")?, field(text, "data")?);
         let time = field(text, "timestamp");
         (data.size > 0).then_some(Self { time, commit, data: data.offset, size: data.offset + data.size })
     }
 
-    /// The time at which a page begins, in nanoseconds of the instance's clock; 0 if the kernel does not say.
+    /// Returns the time at which a page begins, in nanoseconds of the instance's clock; 0 if the kernel does not say.
     pub fn time(&self, page: &[u8]) -> u64 {
         self.time.and_then(|time| time.of(page)).unwrap_or(0)
     }
@@ -103,11 +103,11 @@ impl PageFormat {
     }
 }
 
-/// What a record says about the time.
+/// The time information in a record.
 enum Step {
-    /// It is this much later than the record before.
+    /// Nanoseconds since the record before.
     By(u64),
-    /// These are the lower bits of its time.
+    /// The lower bits of the time.
     To(u64),
 }
 
@@ -121,7 +121,7 @@ impl Step {
     }
 }
 
-/// The time of a record, its data, if any, and what follows it.
+/// Time of a record, its data, if any, and the bytes that follow it.
 type Split<'a> = (Step, Option<&'a [u8]>, &'a [u8]);
 
 /// Splits off the first record; `None` at the end.
@@ -152,45 +152,46 @@ fn first_record(data: &[u8]) -> Option<Split<'_>> {
     Some((step, has_data.then_some(record), behind))
 }
 
-/// The tracepoints that are read.
+/// The tracepoints that trimwise reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tracepoint {
     /// `ext4:ext4_free_blocks`: before the freeing transaction commits.
     Ext4,
     /// `xfs:xfs_free_extent`: within the freeing transaction.
     Xfs,
-    /// `block:block_rq_error`: the whole disk's device, in sectors, like all of a request.
+    /// `block:block_rq_error`: a request failed. The device is the whole disk, and positions are in sectors, as in all
+    /// request tracepoints.
     Error,
-    /// `block:block_rq_issue`: the driver is given a request.
+    /// `block:block_rq_issue`: a request goes to the driver.
     Issue,
-    /// `block:block_rq_complete`: all of a request, or its first sectors.
+    /// `block:block_rq_complete`: a whole request, or its first sectors, completed.
     Complete,
-    /// `block:block_rq_requeue`: the driver gives a request back, and will be given it again.
+    /// `block:block_rq_requeue`: the driver returns a request, and will receive it again.
     Requeue,
-    /// `ext4:ext4_allocate_blocks`.
+    /// `ext4:ext4_allocate_blocks`: blocks were allocated.
     Ext4Allocated,
     /// `jbd2:jbd2_commit_flushing`: later changes belong to the next transaction.
     JournalSwitched,
     /// `jbd2:jbd2_end_commit`: the transaction is durable.
     JournalCommitted,
-    /// `xfs:xfs_alloc_vextent_finish` (Linux 6.3 and later).
+    /// `xfs:xfs_alloc_vextent_finish` (Linux 6.3 and later): blocks were allocated.
     XfsAllocated,
-    /// `xfs:xlog_iclog_callbacks_done`: what a log buffer committed is durable.
+    /// `xfs:xlog_iclog_callbacks_done`: the transactions in a log buffer are durable.
     XfsCommitted,
 }
 
-/// One record of a tracepoint. What the tracepoint does not have is 0.
+/// One record of a tracepoint. Fields that the tracepoint does not have are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
-    /// Major and minor number of the device: the file system's, or of a request the disk's.
+    /// Major and minor number of the device: the file system's, or the disk's for a request.
     pub device: (u32, u32),
     /// The allocation group that blocks are counted from; 0 on ext4.
     pub group: u64,
-    /// The first block, or of a request the first sector.
+    /// The first block, or the first sector of a request.
     pub first: u64,
     /// Number of blocks or sectors.
     pub count: u64,
-    /// What a request is, as letters (`blk_fill_rwbs()`).
+    /// Operation and flags of a request, as letters (`blk_fill_rwbs()`).
     pub letters: [u8; LETTERS],
 }
 
@@ -198,7 +199,7 @@ pub struct Traced {
 const LETTERS: usize = 10;
 
 impl Traced {
-    /// Its span in bytes, given the file system's sizes of a block and a group and its end.
+    /// Returns the span in bytes, given the file system's sizes of a block and a group and its end.
     pub fn span(&self, block: u64, group: u64, end: u64) -> Span {
         let start = self.group.saturating_mul(group).saturating_add(self.first.saturating_mul(block));
         let last = start.saturating_add(self.count.saturating_mul(block));
@@ -218,7 +219,7 @@ pub struct EventFormat {
 }
 
 impl Tracepoint {
-    /// Its folder below `events`.
+    /// Returns the tracepoint's folder below `events`.
     pub fn path(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4/ext4_free_blocks",
@@ -235,7 +236,7 @@ impl Tracepoint {
         }
     }
 
-    /// Parses its `format`; `None` if this kernel's lacks a field that is needed.
+    /// Parses the tracepoint's `format`; returns `None` if this kernel's lacks a field that is needed.
     pub fn parse(self, text: &str) -> Option<EventFormat> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let range = match self {
@@ -261,7 +262,7 @@ impl Tracepoint {
 }
 
 impl EventFormat {
-    /// Parses a record; `None` if it is of another event.
+    /// Parses a record; returns `None` if it belongs to another event.
     pub fn read(&self, record: &[u8]) -> Option<Traced> {
         if self.kind.of(record)? != self.id {
             return None;
@@ -284,8 +285,8 @@ impl EventFormat {
     }
 }
 
-/// The text for a tracepoint's `filter` that selects these devices. If it would exceed a page (4096 bytes), no filter
-/// is set.
+/// Returns the text for a tracepoint's `filter` that selects these devices. If it would exceed a page (4096 bytes), no
+/// filter is set.
 pub fn filter(devices: impl Iterator<Item = (u32, u32)>) -> String {
     let terms: Vec<String> = devices
         .map(|(major, minor)| format!("dev == {}", (u64::from(major) << 20) | u64::from(minor)))
@@ -305,7 +306,7 @@ mod tests {
     const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
-    /// Of Linux 6.18.
+    /// The format of `ext4:ext4_free_blocks` on Linux 6.18.
     const EXT4: &str = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:ino_t \
                         ino;\toffset:16;\tsize:8;\tsigned:0;\n\
         \tfield:__u64 block;\toffset:24;\tsize:8;\tsigned:0;\n\

@@ -1,8 +1,8 @@
-//! The kernel's tracepoints, read through an instance of its own (Documentation/trace/ftrace.rst, "Instances").
+//! The kernel's tracepoints, read through a separate trace instance (Documentation/trace/ftrace.rst, "Instances").
 //!
-//! An instance has buffers and events that nobody else uses. Records are read as the kernel wrote them, a page at a
-//! time. If they are not read in time, the kernel overwrites the oldest and counts them. [`format`](mod@format) parses
-//! pages and records, and is pure.
+//! An instance has its own buffers and events, which no other program uses. Records are read as the kernel wrote them,
+//! a page at a time. If they are not read in time, the kernel overwrites the oldest and counts them.
+//! [`format`](mod@format) parses pages and records, and is pure.
 
 pub mod format;
 
@@ -15,29 +15,29 @@ use rustix::fs::OFlags;
 
 use self::format::{EventFormat, PageFormat, Tracepoint};
 
-/// Where tracefs is mounted.
+/// Path at which tracefs is mounted.
 pub const TRACING: &str = "/sys/kernel/tracing";
 
-/// Why there is no instance.
+/// Reasons why a trace instance cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceError {
-    /// There is no tracefs.
+    /// Tracefs is not mounted.
     #[error("{0}: tracefs is not mounted there, or cannot be read")]
     NotMounted(String),
     /// The layout of pages is unknown.
     #[error("events/header_page: cannot be parsed")]
     Header,
-    /// A file of it cannot be used.
+    /// A file of the instance cannot be used.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// A trace instance. It is removed on drop, so drop the files of [`Instance::pipes`] before.
+/// A trace instance. It is removed on drop; drop the files of [`Instance::pipes`] first.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
@@ -58,7 +58,7 @@ fn read_at_once(path: &Path) -> Result<String, InstanceError> {
 }
 
 impl Instance {
-    /// Creates an instance below `tracing`. One of that name that a killed process left is replaced, or else taken
+    /// Creates an instance below `tracing`. Replaces one of that name that a killed process left, or else takes it
     /// over.
     ///
     /// # Errors
@@ -77,54 +77,54 @@ impl Instance {
         }
     }
 
-    /// The layout of its pages.
+    /// Returns the layout of the instance's pages.
     pub fn page(&self) -> PageFormat {
         self.page
     }
 
-    /// Writes to one of its files.
+    /// Writes to one of the instance's files.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn write(&self, file: impl AsRef<Path>, text: &str) -> Result<(), InstanceError> {
         let path = self.folder.join(file);
         fs::write(&path, text).map_err(cannot(&path))
     }
 
-    /// Whether one of its files, such as `tracing_on`, says 1.
+    /// Checks that one of the instance's files, such as `tracing_on`, says 1.
     ///
     /// # Errors
-    /// A description of what was turned off.
+    /// A sentence that names what was turned off.
     pub fn expect_on(&self, file: impl AsRef<Path>) -> Result<(), String> {
         let path = self.folder.join(file);
         let is_on = fs::read_to_string(&path).is_ok_and(|text| text.trim() == "1");
         if is_on { Ok(()) } else { Err(format!("{}: was turned off", path.display())) }
     }
 
-    /// The path of a tracepoint's file.
+    /// Returns the path of a tracepoint's file.
     pub fn event(point: Tracepoint, file: &str) -> PathBuf {
         Path::new("events").join(point.path()).join(file)
     }
 
-    /// The layout of a tracepoint's records; `None` if this kernel has no such tracepoint, or not until a module is
-    /// loaded.
+    /// Returns the layout of a tracepoint's records; `None` if this kernel has no such tracepoint, or not until a
+    /// module is loaded.
     pub fn find(&self, point: Tracepoint) -> Option<EventFormat> {
         let text = fs::read_to_string(self.folder.join(Self::event(point, "format"))).ok()?;
         point.parse(&text)
     }
 
-    /// The folders of its processors.
+    /// Lists the folders of the instance's processors.
     fn processors(&self) -> Result<Vec<PathBuf>, InstanceError> {
         let folder = self.folder.join("per_cpu");
         let entries = fs::read_dir(&folder).map_err(cannot(&folder))?;
         Ok(entries.flatten().map(|entry| entry.path()).collect())
     }
 
-    /// Gives each processor a buffer: an equal share of `total_kib`, from `least_kib` to `most_kib`. Returns its size
-    /// in KiB.
+    /// Gives each processor a buffer: an equal share of `total_kib`, from `least_kib` to `most_kib`. Returns the size
+    /// of one buffer in KiB.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn set_buffers(
         &self,
         total_kib: usize,
@@ -139,7 +139,7 @@ impl Instance {
     /// Opens the raw buffers, one per processor. Reading them never waits.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn pipes(&self) -> Result<Vec<File>, InstanceError> {
         let mut options = File::options();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
@@ -150,8 +150,8 @@ impl Instance {
         self.processors()?.into_iter().map(open).collect()
     }
 
-    /// Records lost so far, according to the kernel: those overwritten before they were read, and those for which there
-    /// was no room.
+    /// Returns the number of records lost so far, according to the kernel: those overwritten before they were read, and
+    /// those for which there was no room.
     pub fn lost(&self) -> u64 {
         let texts = self.processors().unwrap_or_default();
         let texts = texts.iter().filter_map(|folder| fs::read_to_string(folder.join("stats")).ok());

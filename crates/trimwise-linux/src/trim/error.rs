@@ -8,23 +8,23 @@ use crate::mount::MountError;
 use crate::path_error::PathError;
 use crate::privilege::advice;
 
-/// Why a mount cannot be trimmed, or a trim ended early.
+/// Reasons why a mount cannot be trimmed, or a trim ended early.
 #[derive(Debug, Error)]
 pub enum TrimError {
     /// The mount cannot be examined.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// Its device cannot be examined.
+    /// The file system's device cannot be examined.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
     /// The path is inside a file system, not its mount point.
     #[error("{path}: not a mount point; it is on the {fs_type} mounted on {mount_point}: give that path")]
     NotAMountPoint {
-        /// The requested path.
+        /// The path that the user asked for.
         path: String,
         /// The type of the file system that contains it.
         fs_type: String,
-        /// Where that file system is mounted.
+        /// Mount point of that file system.
         mount_point: String,
     },
     /// The device does not accept discards.
@@ -33,9 +33,9 @@ pub enum TrimError {
          controller or dm-crypt (without allow-discards)"
     )]
     NoDiscard {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
-        /// The device.
+        /// Name of the device.
         device: String,
         /// The sysfs file that says so.
         file: String,
@@ -43,15 +43,15 @@ pub enum TrimError {
     /// The range is outside the file system.
     #[error("{path}: the file system ends at {end} ({} bytes); expected a range that begins before that", end.0)]
     BeyondTheEnd {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
-        /// Its end.
+        /// End of the file system.
         end: Bytes,
     },
     /// The minimum extent is longer than any free extent can be.
     #[error("{path}: no extent is longer than a group of {group}; expected a minimum extent of at most that")]
     LeastExtent {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
         /// The size of a group.
         group: Bytes,
@@ -62,7 +62,7 @@ pub enum TrimError {
     /// The file system is no longer mounted there.
     #[error("{path}: the file system was unmounted, or another one was mounted over it")]
     Gone {
-        /// The mount point.
+        /// Former mount point of the file system.
         path: String,
     },
     /// The user may not trim.
@@ -71,15 +71,15 @@ pub enum TrimError {
         advice("run it as root")
     )]
     NotPermitted {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
     },
     /// The file system has no FITRIM.
     #[error("{path}: {fs_type} does not support FITRIM here; ext4, XFS, btrfs, f2fs and vfat do")]
     NoFitrim {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
-        /// What is mounted there.
+        /// Type of the file system.
         fs_type: String,
     },
     /// Discards failed without an error from FITRIM, or another program trimmed it at the same time.
@@ -89,17 +89,17 @@ pub enum TrimError {
         sent.0, answered.0
     )]
     Failed {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
-        /// What the device counted.
+        /// Bytes that the kernel counted on the device.
         sent: Bytes,
-        /// What FITRIM returned.
+        /// Sum of FITRIM's return values.
         answered: Bytes,
     },
     /// Another error of an ioctl.
     #[error("{path}: {call}: {source}")]
     Call {
-        /// The mount point.
+        /// Mount point of the file system.
         path: String,
         /// `FITRIM`, `GETFSMAP` or `BTRFS_IOC_TREE_SEARCH`.
         call: &'static str,

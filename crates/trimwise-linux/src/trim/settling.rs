@@ -3,42 +3,41 @@
 //! XFS returns before its discards end. They are done once the device has counted the expected bytes and the count
 //! stops rising (some kernels send more than asked for), or once it has no writes in flight, among which the kernel
 //! counts discards. Other users may keep the device busy, and expected blocks may have been reused. Then a period
-//! without a discard must do, if at some instant in it no write was in flight. Without such an instant, discards may be
-//! hanging, and their fate is unknown. The wait is not part of the slice's duration, which ends with the last discard
-//! counted, or with FITRIM itself. Otherwise every slice on a device that others use would seem to take as long as the
-//! wait.
+//! without a discard suffices, if at some instant in it no write was in flight. Without such an instant, discards may
+//! be hanging, and their fate is unknown. The wait is not part of the slice's duration, which ends with the last
+//! discard counted, or with FITRIM itself. Otherwise every slice on a device that others use would seem to take as long
+//! as the wait.
 
 use std::time::Duration;
 
 use trimwise::units::Bytes;
 
-/// After this long without a discard, and with none in flight, no more are expected.
+/// Time without a discard, and with none in flight, after which no more are expected.
 const ENOUGH_WITHOUT: Duration = Duration::from_secs(2);
 /// Consecutive looks with nothing in flight.
 const QUIET: u32 = 3;
-/// After this long with writes always in flight and no discard completing, the writes count as hanging discards. Far
+/// Time with writes always in flight and no discard completing after which the writes count as hanging discards. Far
 /// less than the daemon's patience with its helper.
 const HANGING: Duration = Duration::from_secs(10);
 
-/// How the wait for discards ended.
+/// Result of the wait for discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// How long after FITRIM's return the last discard was counted.
+    /// Time from FITRIM's return to the last discard counted.
     pub took: Duration,
     /// Writes still in flight, possibly including discards; 0 if all discards are done.
     pub in_flight: u64,
 }
 
-/// Discards in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settling {
     /// The device's count at which all are done, if known.
     enough: Option<Bytes>,
     counted: Bytes,
-    /// When the count last rose; times are since FITRIM's return.
+    /// Time since FITRIM's return at which the count last rose.
     risen_at: Duration,
     quiet: u32,
-    /// Whether nothing was in flight at some instant since then.
+    /// True if nothing was in flight at some instant since then.
     was_idle: bool,
 }
 
@@ -88,8 +87,8 @@ mod tests {
         assert_eq!(see(&mut at_once, 5, 300), settled(MS(0)));
     }
 
-    /// Looks every 5 ms. The count rises until 30 ms have passed. Every seventh look finds nothing in flight if
-    /// `rests`.
+    /// Samples a device every 5 ms. The count rises until 30 ms have passed. Every seventh sample finds nothing in
+    /// flight if `rests`.
     fn ends(mut settling: Settling, rests: bool) -> (Duration, Settled) {
         let mut looks = (1..10_000).map(|look| (MS(look * 5), if rests && look % 7 == 0 { 0 } else { 7 }));
         let counted = |at| Bytes(if at < MS(30) { 100 } else { 299 });

@@ -19,17 +19,17 @@ use crate::layout::{Kind, Layout};
 use crate::mount::{Mount, mount_of};
 use crate::path_error::at;
 
-/// Whether a trim repeats what was trimmed before.
+/// Effect of earlier trims on the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimmedGroups {
-    /// Yes, as XFS and btrfs (inside block groups) always do.
+    /// Everything is trimmed again, as XFS and btrfs (inside block groups) always do.
     Again,
-    /// Yes, because the minimum extent is shorter than the last time (ext4).
+    /// Everything is trimmed again because the minimum extent is shorter than the last time (ext4).
     AgainSince {
         /// The previous minimum extent, in clusters.
         last: u64,
     },
-    /// No: ext4 skips groups that it remembers as trimmed.
+    /// The groups that ext4 remembers as trimmed are skipped.
     Skipped,
     /// Unknown: ext4 before Linux 5.17 does not report it.
     Unknown,
@@ -38,15 +38,15 @@ pub enum TrimmedGroups {
 /// A mounted file system that can be trimmed.
 #[derive(Debug)]
 pub struct Target {
-    /// The mount.
+    /// The mount that was examined.
     pub mount: Mount,
     /// The type of the file system.
     pub kind: Kind,
-    /// Its devices, at least one.
+    /// Devices of the file system, at least one.
     pub devices: Vec<BlockDevice>,
-    /// Its groups, if known.
+    /// Layout of the groups, if known.
     pub layout: Option<Layout>,
-    /// The device number of its files, which identifies it.
+    /// Device number of the mounted files, which identifies the file system.
     identity: (u32, u32),
 }
 
@@ -54,7 +54,7 @@ impl Target {
     /// Examines the file system mounted on `path`.
     ///
     /// # Errors
-    /// If that is not a mount point, or its device does not accept discards.
+    /// If `path` is not a mount point, or its device does not accept discards.
     pub fn of(path: &Path) -> Result<Self, TrimError> {
         let mount = mount_of(path)?;
         let shown = path.display().to_string();
@@ -71,9 +71,9 @@ impl Target {
         Ok(Self { mount, kind, devices, layout, identity })
     }
 
-    /// Checks that slices did what FITRIM reported: ext4 and XFS report success when discards fail.
+    /// Checks that the device did what FITRIM reported: ext4 and XFS report success when discards fail.
     ///
-    /// `answered` is what FITRIM returned, `counted` what the device was sent meanwhile.
+    /// `answered` is FITRIM's return value, `counted` the discards that the kernel counted meanwhile.
     ///
     /// # Errors
     /// If the device no longer accepts discards, which the kernel records once one was refused, or if some failed. ext4
@@ -88,8 +88,8 @@ impl Target {
         }
     }
 
-    /// The whole file system, or the part of it that begins at `start` and has `length` bytes, in whole blocks. Btrfs
-    /// has no end: its addresses are logical.
+    /// Returns the whole file system, or the part of it that begins at `start` and has `length` bytes, in whole blocks.
+    /// Btrfs has no end: its addresses are logical.
     pub fn span(&self, start: Bytes, length: Option<Bytes>) -> Result<Span, TrimError> {
         let end = match (self.kind, &self.layout) {
             (Kind::Btrfs, _) => u64::MAX,
@@ -105,7 +105,7 @@ impl Target {
         Ok(Span { start: start.0 / block * block, end: asked.min(end) })
     }
 
-    /// The shortest extent that is sent if FITRIM is given `asked`.
+    /// Returns the shortest extent that is sent if FITRIM is given `asked`.
     ///
     /// # Errors
     /// If no extent can be that long.
@@ -118,7 +118,7 @@ impl Target {
         }
     }
 
-    /// Estimates what a trim of `span` will send.
+    /// Estimates the discards of a trim of `span`.
     pub fn estimate(&self, span: Span, min_extent: Bytes) -> Result<Estimate, TrimError> {
         let file = self.open()?;
         let least = self.least_extent(min_extent)?;
@@ -154,7 +154,7 @@ impl Target {
         listed.map_err(|errno| self.call("GETFSMAP", errno))
     }
 
-    /// The address ranges that FITRIM accepts, at most `most` of them.
+    /// Lists the address ranges that FITRIM accepts, at most `most` of them.
     pub fn ranges(&self, most: usize) -> Result<Listed, TrimError> {
         let file = self.open()?;
         let mut ranges = if self.kind == Kind::Btrfs {
@@ -171,7 +171,8 @@ impl Target {
         Ok(Listed { free: ranges, from: 0, upto: end })
     }
 
-    /// Discards counted on all devices; `None` if the kernel does not count them, or was told not to (`iostats`).
+    /// Returns the discards counted on all devices; `None` if the kernel does not count them, or was told not to
+    /// (`iostats`).
     pub fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
         let mut sum = Some(DiscardCounts::default());
         for device in &self.devices {
@@ -181,8 +182,8 @@ impl Target {
         Ok(sum)
     }
 
-    /// Waits until the discards that XFS left in flight are done, or it is clear that they hang. Once the device has
-    /// counted `enough`, no more are expected.
+    /// Waits until the discards that XFS left in flight are done, or clearly hang. Once the device has counted
+    /// `enough`, no more are expected.
     pub fn settle(&self, enough: Option<Bytes>) -> Result<Settled, TrimError> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
         if self.kind != Kind::Xfs {
@@ -203,7 +204,7 @@ impl Target {
         }
     }
 
-    /// Opens its mount point, if it is still the same file system.
+    /// Opens the mount point, if it is still the same file system.
     pub fn open(&self) -> Result<File, TrimError> {
         let file = open(&self.mount.mount_point)?;
         if identity(&file, &self.mount.mount_point)? != self.identity {
@@ -212,12 +213,12 @@ impl Target {
         Ok(file)
     }
 
-    /// The file in which ext4 reports the minimum extent of the last trim, in clusters.
+    /// Returns the path of the file in which ext4 reports the minimum extent of the last trim, in clusters.
     fn last_least_path(&self) -> PathBuf {
         Path::new("/sys/fs/ext4").join(&self.devices[0].name).join("last_trim_minblks")
     }
 
-    /// Whether ext4 will skip groups already trimmed, given a minimum extent of `least`.
+    /// Predicts if ext4 will skip groups already trimmed, given a minimum extent of `least`.
     pub fn trimmed_groups(&self, least: Bytes) -> TrimmedGroups {
         let (Kind::Ext4, Some(layout)) = (self.kind, &self.layout) else { return TrimmedGroups::Again };
         match number_in(&self.last_least_path()) {
@@ -233,7 +234,7 @@ impl Target {
         drop(std::fs::write(self.last_least_path(), last.to_string()));
     }
 
-    /// Runs FITRIM over a slice; returns the sum of its return values.
+    /// Runs FITRIM over a slice. Returns the sum of its return values.
     pub fn trim_slice(&self, slice: Span, min_extent: Bytes) -> Result<Bytes, TrimError> {
         let file = self.open()?;
         // See the head of `trim.rs`.

@@ -1,4 +1,4 @@
-//! What is below a directory, on fake hosts.
+//! The drives below a directory, on fake hosts.
 
 use std::fs;
 use std::os::unix::fs::symlink;

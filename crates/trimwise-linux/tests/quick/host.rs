@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// A fake host.
+/// A fake host for tests.
 pub struct Host(pub tempfile::TempDir);
 
 pub const GIB: u64 = 1 << 30;

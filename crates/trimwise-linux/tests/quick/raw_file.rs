@@ -1,5 +1,5 @@
-//! A file behind the block trait: what is written is stored, TRIM leaves zeros, completions come once
-//! each, and errors name what failed.
+//! A file behind the block trait: written data are stored, TRIM leaves zeros, completions come once each, and errors
+//! name the operation that failed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +79,8 @@ fn a_file_that_changed_since_the_consent_is_not_touched() {
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
 }
 
-/// It used to be opened a second time by name, which another user could have replaced by a link meanwhile.
+/// Regression test: the file was opened a second time by name, which another user could have replaced by a link
+/// meanwhile.
 #[test]
 fn regression_a_link_in_the_place_of_a_new_file_overwrites_nothing() {
     let directory = scratch();

@@ -1,4 +1,4 @@
-//! What a real directory refuses, and that nothing is left in it.
+//! Runs that a real directory rejects, and the absence of leftovers in it.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;

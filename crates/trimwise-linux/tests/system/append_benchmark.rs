@@ -31,7 +31,7 @@ fn extents(disk: &Loop) -> Vec<(u64, u64, u64)> {
     text.lines().filter_map(extent).collect()
 }
 
-/// What the model's allocator is claimed to do: a hole in the file leaves a gap on the disk, so that each piece is a
+/// The claims about the model's allocator: a hole in the file leaves a gap on the disk, so that each piece is a
 /// fragment that merges with no other; but a hole of whole windows of 8 MiB leaves none.
 #[test]
 fn on_ext4_each_piece_is_a_fragment_of_its_own() {

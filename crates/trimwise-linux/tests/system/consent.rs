@@ -1,5 +1,5 @@
-//! What may be overwritten and what not, on loop devices that the tests make. Needs root; otherwise the tests report
-//! that they skip.
+//! Targets that may and may not be overwritten, on loop devices that the tests make. Needs root; otherwise the tests
+//! report that they skip.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;

@@ -28,7 +28,7 @@ const JOBS: [&str; 17] = [
     "rw=randwrite\nbs=4k\nsize=1m\nnumjobs=3",
 ];
 
-/// A job file whose seed fio takes as given: before 3.35, offsets otherwise come from a seed of their own.
+/// A job file with a seed that fio takes unchanged: before 3.35, offsets otherwise come from a seed of their own.
 fn text_of(job: &str) -> String {
     let seed = if job.contains("randseed") { "" } else { "\nrandseed=0x89" };
     let job = format!("{job}{seed}\nrandrepeat=0");

@@ -1,5 +1,5 @@
-//! Whether TRIM reaches the disk below real file systems on loop devices, which promise zeros. Needs root; otherwise
-//! the tests report that they skip.
+//! Tests of TRIM below real file systems on loop devices, which promise zeros. Needs root; otherwise the tests report
+//! that they skip.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -60,7 +60,7 @@ pub fn random_settings(draws: &mut Draws) -> String {
     text
 }
 
-/// Configurations at the edges of what PostMark does.
+/// Configurations at the edges of PostMark's range.
 pub const EDGES: [&str; 10] = [
     "set number 1\nset transactions 10\n",
     "set number 1\nset transactions 10\nset bias create 10\n",
@@ -74,7 +74,7 @@ pub const EDGES: [&str; 10] = [
     "set number 3000\nset transactions 5000\nset size 1 60000\nset read 4096\nset write 4096\n",
 ];
 
-/// What `postmark` (or `strace ... postmark`) prints for a configuration, run in a directory of its own.
+/// Returns the output of `postmark` (or `strace ... postmark`) for a configuration, run in a directory of its own.
 pub fn postmark(command: &[&str], config: &str) -> String {
     let work = directory(true);
     let file = tempfile::NamedTempFile::new().unwrap();

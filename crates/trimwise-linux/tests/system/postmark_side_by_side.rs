@@ -13,7 +13,7 @@ use crate::postmark::{Draws, EDGES, postmark, random_settings};
 
 const RANDOM_CONFIGURATIONS: usize = 40;
 
-/// Postmark's reports, one for each run: what follows the last phase, or the "out of files!" message.
+/// Splits off Postmark's reports, one for each run: the text after the last phase, or the "out of files!" message.
 fn reports_of(output: &str) -> Vec<String> {
     output
         .split("Creating files...")
@@ -53,7 +53,7 @@ fn text(format: ReportFormat, outcome: &Outcome) -> String {
     }
 }
 
-/// Whether some phase durations of whole seconds make ours the same text as `theirs`.
+/// Returns true if some phase durations of whole seconds make our text equal to `theirs`.
 fn is_same_report(theirs: &str, format: ReportFormat, outcome: &Outcome) -> bool {
     let total_max: u64 = theirs
         .split(|c: char| !c.is_ascii_digit())

@@ -113,7 +113,7 @@ fn ours(config: &str) -> Vec<String> {
     target.calls.into_inner()
 }
 
-/// What strace saw between the first file or subdirectory and the end, in our notation.
+/// Returns the calls that strace saw between the first file or subdirectory and the end, in our notation.
 fn theirs(trace: &str) -> Vec<String> {
     let mut calls = Vec::new();
     let mut descriptor = None;

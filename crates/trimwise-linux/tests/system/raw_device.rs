@@ -1,5 +1,5 @@
-//! A loop device behind the block trait: what is written is stored, TRIM leaves zeros, completions come once
-//! each, and errors name what failed.
+//! A loop device behind the block trait: written data are stored, TRIM leaves zeros, completions come once each, and
+//! errors name the operation that failed.
 
 use trimwise::block::{BlockDevice, Operation};
 use trimwise::content::Content;

@@ -1,5 +1,5 @@
-//! Trims real file systems on loop devices: the device counts what was estimated, whatever the slices, and the same as
-//! for fstrim(8). Needs root; without it, or without a program, the tests report that they skip.
+//! Trims real file systems on loop devices: the device's counts match the estimate, whatever the slices, and those of
+//! fstrim(8). Needs root; without it, or without a program, the tests report that they skip.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn trimmed(disk: &Loop, groups: u64, min_extent: Bytes) -> Outcome {
     outcome
 }
 
-/// Checks that a trim sends what was estimated, to the byte and the command.
+/// Checks that a trim sends as much as estimated, to the byte and the command.
 #[track_caller]
 fn sends_the_estimate(disk: &Loop, groups: u64, min_extent: Bytes) -> Extents {
     let expected = estimate(&Target::of(&disk.point).unwrap(), min_extent);
@@ -149,7 +149,7 @@ fn a_partition_counts_for_itself() {
     }
 }
 
-/// Where many extents have the same length, one call over everything loses some of them (Linux 6.18).
+/// If many extents have the same length, one call over everything loses some of them (Linux 6.18).
 #[test]
 fn regression_xfs_sends_the_estimate_whatever_the_slices() {
     if !can_run(&["mkfs.xfs"]) {

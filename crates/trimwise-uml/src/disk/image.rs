@@ -18,15 +18,15 @@ const PIECE_BYTES: usize = 1 << 20;
 /// An image, as results name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Image {
-    /// The file, as it was named.
+    /// Path of the file, as the user named it.
     pub path: String,
-    /// Its size.
+    /// Size of the image, in bytes.
     pub size_bytes: u64,
     /// The SHA-256 of all of its bytes, as sha256sum(1) prints it.
     pub sha256: String,
 }
 
-/// Where each file system has its magic number, in bytes from the beginning.
+/// Position of each file system's magic number, in bytes from the beginning.
 const MAGICS: [(FileSystem, usize, &[u8]); 4] = [
     (FileSystem::Ext4, 0x438, &[0x53, 0xef]),
     (FileSystem::Xfs, 0, b"XFSB"),
@@ -42,7 +42,7 @@ impl Image {
     /// take no memory.
     ///
     /// # Errors
-    /// What is wrong with the file, and what would be accepted.
+    /// A sentence that says what is wrong with the file, and what would be accepted.
     pub fn read(
         path: &Path,
         file_system: FileSystem,

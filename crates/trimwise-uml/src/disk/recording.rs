@@ -1,8 +1,8 @@
-//! What a disk was told, with the bytes, so that its power can be cut afterwards at any event.
+//! A record of a disk's commands with their bytes, so that the disk's power can be cut afterwards at any event.
 //!
-//! The record is that of the crash checker ([`trimwise::fs::witness::Record`]): commands with their contents unit by
-//! unit, and the order in which they were handed over and acknowledged. Here the contents are bytes. A write of a part
-//! of a unit carries the whole unit, merged with what was in it last, as a drive does that maps whole units.
+//! The format is the record of the crash checker ([`trimwise::fs::witness::Record`]): commands with their contents unit
+//! by unit, and the order in which they were submitted and acknowledged. Here the contents are bytes. A write of a part
+//! of a unit carries the whole unit, merged with its last contents, as in a drive that maps whole units.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ pub type UnitBytes = [u8; UNIT_BYTES as usize];
 /// A unit of zeros.
 const ZEROS: UnitBytes = [0; UNIT_BYTES as usize];
 
-/// Everything that a disk was told.
+/// All commands that a disk received, with their bytes.
 #[derive(Debug)]
 pub struct Recording {
-    /// Commands and events.
+    /// Commands and events, in order.
     pub record: Record,
     /// For each mark of the guest, the number of events before it.
     pub marks: Vec<usize>,
-    /// Contents, by their number less that of the first.
+    /// Contents, indexed by their number less [`FIRST`].
     contents: Vec<Box<UnitBytes>>,
-    /// Whether acknowledged writes wait for a flush to be durable.
+    /// True if acknowledged writes are durable only after a flush.
     has_volatile_cache: bool,
 }
 
@@ -44,7 +44,7 @@ impl Recording {
         }
     }
 
-    /// Records a write over these units, whose bytes are now `units`, one after another; returns the command's number.
+    /// Records a write over these units, whose bytes are now `units`, in order. Returns the command's number.
     pub(super) fn written(&mut self, start: Lpn, units: &[u8]) -> usize {
         let mut contents = Vec::new();
         for unit in units.as_chunks::<{ UNIT_BYTES as usize }>().0 {
@@ -58,12 +58,12 @@ impl Recording {
         self.begin(OpKind::Write { start, contents })
     }
 
-    /// Records that a TRIM destroyed these units; returns the command's number.
+    /// Records that a TRIM destroyed these units. Returns the command's number.
     pub(super) fn trimmed(&mut self, units: Vec<UnitRange>) -> usize {
         self.begin(OpKind::Trim(units))
     }
 
-    /// Records a flush; returns its number.
+    /// Records a flush. Returns its number.
     pub(super) fn flushed(&mut self) -> usize {
         self.begin(OpKind::Flush)
     }
@@ -91,7 +91,7 @@ impl Recording {
     }
 }
 
-/// Units whose bytes a guest has changed since they were asked for last, for a host that exchanges them.
+/// Units whose bytes a guest has changed since the last call, for a host that exchanges them.
 pub type Changed = BTreeSet<u64>;
 
 #[cfg(test)]

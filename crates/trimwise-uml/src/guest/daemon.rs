@@ -10,11 +10,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Failed;
 use crate::job::{DAEMON, DAEMON_FOLDER as FOLDER};
 
-/// A running daemon.
+/// A running `trimwised`.
 pub struct Daemon(Child);
 
 impl Daemon {
-    /// Starts it with this configuration.
+    /// Starts the daemon with this configuration.
     pub fn start(config: &str) -> Result<Self, Failed> {
         let folder = Path::new(FOLDER);
         let file = |name: &str| folder.join(name);
@@ -37,13 +37,13 @@ impl Daemon {
         Ok(Self(child))
     }
 
-    /// Ends it as a service manager would; returns its output.
+    /// Ends the daemon as a service manager would. Returns its output.
     pub fn stop(self) -> Result<String, Failed> {
         let (status, said) = self.end(Signal::TERM)?;
         if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}").into()) }
     }
 
-    /// Kills it without warning. If it had already ended, that is an error.
+    /// Kills the daemon without warning. Fails if it had already ended.
     pub fn kill(self) -> Result<String, Failed> {
         let (status, said) = self.end(Signal::KILL)?;
         let is_killed = status.signal() == Some(Signal::KILL.as_raw());

@@ -1,7 +1,7 @@
 //! Runs programs in the guest.
 //!
-//! A program's run is over when the program has ended. What it has left running is killed then: an open file would
-//! keep the file system from being unmounted, and an open pipe would keep its output from ending.
+//! A program's run is over when the program has ended. Processes that it has left running are then killed: an open file
+//! would keep the file system from being unmounted, and an open pipe would keep the output from ending.
 
 use std::io::{self, Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -16,15 +16,17 @@ use trimwise::units::Bytes;
 use super::{Failed, has_disk};
 use crate::job::{MOUNT_POINT, ProgramEnd, SECOND_DISK, SECOND_NODE, Said};
 
-/// Most bytes of a program's output, and of its error output: they are in the guest's memory, and then in the result.
+/// Maximum bytes of a program's output, and of its error output: they are in the guest's memory, and then in the
+/// result.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// Where a guest looks for what a command line names.
+/// Ends an error about a program that was not found: the rules of lookup in a guest.
 const PATHS: &str = "paths are the guest's: a name without '/' is looked up in PATH, other relative paths begin in the \
                      new file system, and this computer's files have their absolute paths";
 
-/// Runs a program in the root of the mounted file system, and kills what it has left running unless that may stay.
-pub fn run_in_mount(command: &[String], input: &[u8], may_stay: bool) -> Result<ProgramEnd, Failed> {
+/// Runs a program in the root of the mounted file system, and kills the processes that it has left running unless
+/// `may_stay`.
+pub(crate) fn run_in_mount(command: &[String], input: &[u8], may_stay: bool) -> Result<ProgramEnd, Failed> {
     let child = start(Path::new(MOUNT_POINT), command).map_err(|e| format!("{e}; {PATHS}"))?;
     let (Output { status, stdout, stderr }, killed) = finish(child, input, may_stay)?;
     Ok(ProgramEnd {
@@ -36,8 +38,8 @@ pub fn run_in_mount(command: &[String], input: &[u8], may_stay: bool) -> Result<
     })
 }
 
-/// Runs a program and returns its output; if it failed, its error output too.
-pub fn run_tool(command: &[String]) -> Result<String, Failed> {
+/// Runs a program and returns its output. If it fails, the error contains its error output too.
+pub(crate) fn run_tool(command: &[String]) -> Result<String, Failed> {
     let program = command.first().map_or("", String::as_str);
     let child = start(Path::new("/"), command).map_err(|e| format!("{program}: {e}"))?;
     let (output, _) = finish(child, &[], true)?;
@@ -58,7 +60,7 @@ fn start(directory: &Path, command: &[String]) -> Result<Child, Failed> {
     Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
 
-/// Waits until a program has ended; returns its output, and how many processes it had left running.
+/// Waits until a program has ended. Returns its output, and the number of processes that it had left running.
 fn finish(mut child: Child, input: &[u8], may_stay: bool) -> Result<(Output, u32), Failed> {
     let stdin = child.stdin.take().filter(|_| !input.is_empty());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -92,8 +94,8 @@ fn collect(pipe: Option<impl Read>, name: &str) -> Result<Vec<u8>, Failed> {
     Ok(bytes)
 }
 
-/// Kills all processes but this one; returns how many there were.
-pub fn kill_all() -> io::Result<u32> {
+/// Kills all processes but this one. Returns their number.
+pub(crate) fn kill_all() -> io::Result<u32> {
     // As kill(2) has it, the group of process 1 means every process except process 1 itself.
     match kill_process_group(Pid::INIT, Signal::KILL) {
         Ok(()) | Err(Errno::SRCH) => {}

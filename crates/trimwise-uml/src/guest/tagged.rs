@@ -1,5 +1,5 @@
-//! Carries out random operations ([`trimwise::workload::tagged`]), each task in its own thread, and examines what a
-//! power cut left of their files.
+//! Carries out random operations ([`trimwise::workload::tagged`]), each task in its own thread, and examines their
+//! files after a power cut.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -21,7 +21,7 @@ use crate::machine::complains;
 const PAGE: usize = 4096;
 /// Lines of the kernel's log that are reported.
 const LOG_LINES: usize = 8;
-/// The file that takes up space and is never touched.
+/// Name of the file that takes up space and is never touched.
 const BALLAST: &str = "ballast";
 
 /// Prepares the file system, and runs all tasks to their end.
@@ -66,7 +66,8 @@ fn run_task(plan: &Plan, task: u32) -> Result<Vec<Logged>, Failed> {
     Ok(logged)
 }
 
-/// Carries out an operation; returns what a read found. A write gets its place, and the length that was written.
+/// Carries out an operation. Returns the contents that a read found. Sets the place of a write, and the length that was
+/// written.
 fn perform(operation: &mut Operation, id: u32) -> Result<Vec<Run>, Failed> {
     match operation {
         Operation::Create { path, truncates } => {
@@ -108,7 +109,8 @@ fn perform(operation: &mut Operation, id: u32) -> Result<Vec<Run>, Failed> {
     Ok(Vec::new())
 }
 
-/// Writes bytes at a place, from a buffer that direct writes can use; adds what was written to `length_bytes`.
+/// Writes bytes at a place, from a buffer that direct writes can use. Adds the length written to `length_bytes`, also
+/// if it fails.
 fn write(file: &File, bytes: &[u8], mut at: u64, length_bytes: &mut u64) -> io::Result<()> {
     let mut buffer = vec![0; bytes.len() + PAGE];
     let from = buffer.as_ptr().align_offset(PAGE);
@@ -129,7 +131,7 @@ fn write(file: &File, bytes: &[u8], mut at: u64, length_bytes: &mut u64) -> io::
     Ok(())
 }
 
-/// Mounts what is on the disk, reads all files and unmounts it.
+/// Mounts the file system on the disk, reads all its files and unmounts it.
 pub fn examine(file_system: FileSystem, options: &str) -> Examined {
     let mut examined = Examined::default();
     // The first call leaves out what the kernel said before.
@@ -153,7 +155,7 @@ pub fn examine(file_system: FileSystem, options: &str) -> Examined {
     examined
 }
 
-/// Lists a directory and those in it, in the order of the names.
+/// Lists a directory and its subdirectories, ordered by name.
 fn list(root: &Path, folder: &Path, files: &mut Vec<FoundFile>) -> Result<(), Failed> {
     let failed = |e: io::Error| Failed::from(format!("directory '{}': {e}", folder.display()));
     let names = fs::read_dir(root.join(folder)).map_err(failed)?;
@@ -177,10 +179,10 @@ fn list(root: &Path, folder: &Path, files: &mut Vec<FoundFile>) -> Result<(), Fa
     Ok(())
 }
 
-/// The kernel's log, read up to what was returned last.
+/// The kernel's log, read up to the end of the last result of [`kernel_log`].
 static LOG: Mutex<Option<File>> = Mutex::new(None);
 
-/// Returns what the kernel has said since this was called last; nothing at the first call.
+/// Returns the kernel's messages since the last call; none at the first call.
 fn kernel_log() -> Result<Vec<String>, Failed> {
     let mut log = LOG.lock().map_err(|e| e.to_string())?;
     let log = match &mut *log {

@@ -24,7 +24,7 @@ fn folder(day: u64) -> PathBuf {
     path(&format!("day{day}"))
 }
 
-/// Creates what exists when the week begins: the database, and the files of the day before.
+/// Creates the files that exist when the week begins: the database, and the files of the day before.
 pub fn prepare(week: &Week) -> io::Result<()> {
     let mut database = File::create(path("database"))?;
     fill(&mut database, week.database.0, 0)?;
@@ -45,7 +45,7 @@ fn make(week: &Week, day: u64, number: u64) -> io::Result<()> {
     fill(&mut File::create(folder.join(number.to_string()))?, week.file.0, 0)
 }
 
-/// Removes a day's files; returns the space they took.
+/// Removes a day's files. Returns their size in bytes.
 fn remove(day: u64) -> io::Result<u64> {
     let folder = folder(day);
     let mut names: Vec<PathBuf> =

@@ -23,22 +23,22 @@ use super::{
 /// Prefix of the folders in which builds work; such a folder is never taken for an image.
 pub(super) const WORK_PREFIX: &str = ".building-";
 
-/// The most that source (1.3 GiB), objects (0.6 GiB) and package need, with a margin.
+/// Space for source (1.3 GiB), objects (0.6 GiB) and package, with a margin.
 const ROOM_BYTES: u64 = 2560 << 20;
 
-/// The most that objects alone need, of the variant with the most debug information.
+/// Space for objects alone, of the variant with the most debug information.
 const ROOM_FOR_OBJECTS_BYTES: u64 = 1280 << 20;
 
-/// How often a waiting build checks again.
+/// Interval at which a waiting build checks again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Estimated lines that `make` prints for a kernel without a known count.
 const MAKE_LINES: u64 = 1400;
 
-/// What to build.
+/// Parameters of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// `6.1`, from the catalogue; or the version of `source`.
+    /// Version of the kernel: `6.1`, from the catalogue; or the version of `source`.
     pub version: String,
     /// Folders of patch sets, applied in this order.
     pub with: Vec<PathBuf>,
@@ -46,9 +46,9 @@ pub struct Order {
     pub variant: Option<String>,
     /// A kernel's source: a tree, which is not changed, or a tarball. Without it, the distribution's package.
     pub source: Option<PathBuf>,
-    /// Compilers at a time; `None`: one for each core.
+    /// Number of concurrent compilers; `None` for one on each core.
     pub jobs: Option<NonZero<u16>>,
-    /// Whether to rebuild an image that is in the cache; it stays there until the new one replaces it.
+    /// True to rebuild an image that is in the cache; it stays there until the new one replaces it.
     pub again: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct Order {
 pub enum Step {
     /// Waiting for another process that builds the same image.
     Wait,
-    /// Reading the given source, to see whether it has changed.
+    /// Reading the given source, to find out if it has changed.
     Read,
-    /// Downloading the package.
+    /// Downloading the distribution's source package.
     Download,
     /// Unpacking the source.
     Unpack,
@@ -67,28 +67,28 @@ pub enum Step {
     Configure,
     /// Compiling; progress in lines printed by `make`.
     Compile {
-        /// Lines so far.
+        /// Number of lines so far.
         done: u64,
-        /// Estimated total, from another package of this series.
+        /// Estimated number of lines, from another package of this series.
         expected: u64,
     },
 }
 
-/// How an image was obtained.
+/// Result of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Built {
-    /// It was in the cache.
+    /// The image was in the cache.
     Found(KernelImage),
-    /// It was built.
+    /// The image was built.
     New {
         /// The new image.
         image: KernelImage,
-        /// What removing the version's images of other recipes has freed; an error if they could not be removed.
+        /// Bytes freed by removing the version's images of other recipes; an error if they could not be removed.
         freed_bytes: Result<u64, String>,
     },
 }
 
-/// An order, with everything read that decides what the image is.
+/// An order, with all inputs that determine the image.
 struct Plan<'a> {
     order: &'a Order,
     name: KernelName,
@@ -103,7 +103,7 @@ impl Order {
         self.plan().map(drop)
     }
 
-    /// The kernel's name.
+    /// Returns the kernel's name.
     pub fn name(&self) -> Result<KernelName, KernelError> {
         self.plan().map(|plan| plan.name)
     }
@@ -134,7 +134,7 @@ impl Plan<'_> {
         folder(&self.name, &self.recipe)
     }
 
-    /// Whether something made from this source is what is wanted.
+    /// Returns true if something made from this source fits the plan.
     fn is_of_source(&self, origin: &str, given: Option<&Given>) -> bool {
         match (given, self.series) {
             (Some(given), _) => origin == given.origin,
@@ -147,11 +147,12 @@ impl Plan<'_> {
 impl Cache {
     /// Builds an image unless it is in the cache. `step` receives the progress; setting `stop` ends the build.
     ///
-    /// The source of a plain kernel goes with the build; that of any other is kept, with its objects.
+    /// The source of a plain kernel is removed with the build's folder; that of any other is kept, with its objects.
     ///
     /// # Errors
     ///
-    /// Whatever is missing or fails; then nothing new is left but the log, which the error names, and what is kept.
+    /// If anything is missing or fails. Then nothing new is left except the log, which the error names, and the kept
+    /// source.
     pub fn build(
         &self,
         order: &Order,
@@ -256,7 +257,7 @@ impl Cache {
         Ok(Built::New { image, freed_bytes })
     }
 
-    /// Removes the remains of killed builds: those of the image that we hold the lock of, and those without a lock.
+    /// Removes the remains of killed builds: those of the image whose lock we hold, and those without a lock.
     fn sweep(&self, ours: &str) {
         let entries = fs::read_dir(self.directory()).into_iter().flatten().flatten();
         for path in entries.map(|entry| entry.path()) {
@@ -320,7 +321,7 @@ struct Making<'a> {
     cache: &'a Cache,
     plan: &'a Plan<'a>,
     given: Option<Given>,
-    /// Where source and objects stay.
+    /// Place of the source and objects, if they are kept.
     kept: Option<&'a Kept>,
     work: &'a TempDir,
     runner: &'a Runner<'a>,
@@ -373,7 +374,7 @@ impl Making<'_> {
         Ok(image)
     }
 
-    /// Gets the source: what is kept, or a new one, which is then kept if anything is.
+    /// Returns the kept source, or gets a new one and keeps it if the plan says so.
     fn tree(&self, step: &mut dyn FnMut(Step)) -> Result<Tree, KernelError> {
         let Plan { order, series, .. } = *self.plan;
         let given = self.given.as_ref();
@@ -392,7 +393,6 @@ impl Making<'_> {
         self.kept.map_or(Ok(tree.clone()), |kept| kept.replace(tree, work, self.runner))
     }
 
-    /// Configures and compiles.
     fn compile(&self, tree: &Tree, objects: &Path, step: &mut dyn FnMut(Step)) -> Result<(), KernelError> {
         step(Step::Configure);
         let variant = self.plan.name.variant().map_or("", |variant| variant.configuration);
@@ -424,7 +424,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Compiles the library to preload; returns the compiler used.
+    /// Compiles the library to preload. Returns the compiler used.
     fn preload(&self, image: &Path) -> Result<String, KernelError> {
         let code = self.work.path().join("preload.c");
         fs::write(&code, PRELOAD_SOURCE).map_err(KernelError::io("write", &code))?;
@@ -447,7 +447,7 @@ impl Making<'_> {
         Ok(first.unwrap_or_default())
     }
 
-    /// Prepares `make` without anything from the caller's environment that would change the result.
+    /// Prepares `make`, without any variable of the caller's environment that would change the result.
     fn make(&self, tree: &Tree, objects: &Path) -> Command {
         let mut command = Command::new("make");
         command.env_clear();
@@ -484,7 +484,7 @@ fn write_description(file: &Path, description: &Description) -> Result<(), Kerne
     fs::write(file, text + "\n").map_err(KernelError::io("write", file))
 }
 
-/// Returns the lines of our configuration that the kernel's lacks. An unknown option counts as not set.
+/// Returns the lines of our configuration that are missing in the kernel's. An unknown option counts as not set.
 fn not_as_written(ours: &str, kernels: &str) -> Vec<String> {
     let is_set =
         |name: &str| kernels.lines().any(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')));

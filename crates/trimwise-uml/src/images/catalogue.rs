@@ -1,13 +1,13 @@
-//! Kernels that can be built by version alone, and what each stands for.
+//! Kernels that can be built by version alone, and the kernels that they represent.
 
 /// A series that Debian has as a source package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// `6.1`.
+    /// Version of the series: `6.1`.
     pub version: &'static str,
-    /// The source package.
+    /// Name of the source package.
     pub package: &'static str,
-    /// What a result on it says about kernels in general.
+    /// Meaning of a result on this kernel for kernels in general.
     pub stands_for: &'static str,
     /// The suites that have it; the newest package of all of them is taken.
     pub(super) suites: &'static [&'static str],
@@ -17,8 +17,8 @@ pub struct Series {
 
 /// The kernels with a known source package, oldest first.
 ///
-/// What they stand for comes from fs/jbd2, fs/ext4/mballoc.c: `ext4_process_freed_data` as the commit's callback up to
-/// 5.14, `ext4_discard_work` since 5.15.
+/// The versions represented come from fs/jbd2 and fs/ext4/mballoc.c: `ext4_process_freed_data` as the commit's callback
+/// up to 5.14, `ext4_discard_work` since 5.15.
 pub const CATALOGUE: [Series; 4] = [
     Series {
         version: "5.10",
@@ -51,7 +51,6 @@ pub const CATALOGUE: [Series; 4] = [
     },
 ];
 
-/// The series of this name.
 pub(super) fn series(version: &str) -> Option<&'static Series> {
     CATALOGUE.iter().find(|series| series.version == version)
 }

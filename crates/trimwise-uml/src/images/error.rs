@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use super::catalogue::CATALOGUE;
 
-/// Why there is no image.
+/// Reasons why there is no image.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KernelError {
     /// The text is not a version.
     #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", known())]
     NoVersion {
-        /// The given text.
+        /// Text that the user gave.
         version: String,
     },
     /// The source of this version is unknown.
@@ -22,153 +22,153 @@ pub enum KernelError {
         known()
     )]
     UnknownVersion {
-        /// The requested version.
+        /// Version that the user requested.
         version: String,
     },
-    /// There is no such image in the cache.
+    /// The cache has no image of this name.
     #[error("kernel {name} is not built{} (looked in {}); to build it: {command}",
             if *otherwise { " for this trimwise, only for another" } else { "" }, directory.display())]
     NotBuilt {
-        /// The requested kernel.
+        /// Name of the requested kernel.
         name: String,
-        /// The cache.
+        /// Folder of the cache.
         directory: PathBuf,
-        /// Whether there is an image built by a different trimwise.
+        /// True if there is an image that a different trimwise built.
         otherwise: bool,
-        /// The command that builds it.
+        /// Command that builds the kernel.
         command: String,
     },
     /// The patches have changed since the image was built.
     #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
             folder.display())]
     Outdated {
-        /// The requested kernel.
+        /// Name of the requested kernel.
         name: String,
-        /// The folder of the patches.
+        /// Folder of the patches.
         folder: PathBuf,
-        /// The command that builds it.
+        /// Command that builds the kernel.
         command: String,
     },
-    /// There is no such variant.
+    /// No variant has this name.
     #[error("--variant {variant}: there is no such variant; expected {}", super::name::variants())]
     UnknownVariant {
-        /// The given name.
+        /// Name that the user gave.
         variant: String,
     },
     /// A patch set's name cannot be part of a kernel's.
     #[error("patch set '{set}': {what}")]
     SetName {
-        /// The name.
+        /// Name of the patch set.
         set: String,
-        /// What is wrong, and what was expected.
+        /// Description of the problem, and of valid names.
         what: String,
     },
     /// The folder is not a patch set.
     #[error("--with {}: {what}", folder.display())]
     Set {
-        /// The given folder.
+        /// Folder that the user gave.
         folder: PathBuf,
-        /// What is wrong, and what was expected.
+        /// Description of the problem, and of valid patch sets.
         what: String,
     },
     /// A patch does not fit the source. The source is as before.
     #[error("--with {}: {patch} does not apply to Linux {release}: {}", folder.display(), said.join("; "))]
     Patch {
-        /// The patch set's folder.
+        /// Folder of the patch set.
         folder: PathBuf,
-        /// The patch.
+        /// Name of the patch.
         patch: String,
-        /// The source's release.
+        /// Release of the source.
         release: String,
-        /// The file and the hunks, as patch(1) says.
+        /// The file and the hunks that failed, as patch(1) prints them.
         said: Vec<String>,
     },
-    /// There is no kept source of this version.
+    /// No source of this version is kept.
     #[error("no source of {version} is kept in {}{}", directory.display(), if there.is_empty() { String::new() } else {
             format!("; there are those of {}", there.join(", ")) })]
     NoSource {
-        /// The requested version.
+        /// Version that the user requested.
         version: String,
-        /// The cache.
+        /// Folder of the cache.
         directory: PathBuf,
-        /// The versions whose source is kept.
+        /// Versions with a kept source.
         there: Vec<String>,
     },
     /// Another process builds from the kept source.
     #[error("the source of {version} is in use by a build; try again when it has ended")]
     SourceInUse {
-        /// The version.
+        /// Version of the kept source.
         version: String,
     },
     /// The image is incomplete or changed.
     #[error("the image in {} is damaged: {what}; to replace it: {}", directory.display(),
             super::replacement(directory))]
     Damaged {
-        /// The image's folder.
+        /// Folder of the image.
         directory: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
     /// No variable names the cache.
     #[error("there is no folder for kernels: expected TRIMWISE_KERNELS, XDG_CACHE_HOME or HOME to be set")]
     NoCache,
-    /// What should be the cache is something else.
+    /// The folder of the cache is not a directory.
     #[error("the folder for kernels, {}, is not a directory; TRIMWISE_KERNELS names another one", directory.display())]
     NoFolder {
-        /// The path.
+        /// Path of that folder.
         directory: PathBuf,
     },
     /// Programs or files for the build are missing.
     #[error("a kernel cannot be built without {}; to install {}: {install}",
             missing.join(", "), if missing.len() == 1 { "it" } else { "them" })]
     Missing {
-        /// All of them.
+        /// Names of all that is missing.
         missing: Vec<String>,
-        /// The command that installs them.
+        /// Command that installs all of it.
         install: String,
     },
     /// The disk is too full.
     #[error("building a kernel needs {needed_mib} MiB in {} and {available_mib} MiB are free; TRIMWISE_KERNELS names \
              another folder", directory.display())]
     NoRoom {
-        /// What a build needs, in MiB.
+        /// Space that the build needs, in MiB.
         needed_mib: u64,
-        /// What there is, in MiB.
+        /// Free space, in MiB.
         available_mib: u64,
-        /// The cache.
+        /// Folder of the cache.
         directory: PathBuf,
     },
     /// The given source is not of this kernel.
     #[error("--source {}: {what}", path.display())]
     Source {
-        /// The given path.
+        /// Path that the user gave.
         path: PathBuf,
-        /// What it is, and what was expected.
+        /// Description of the source, and of a valid one.
         what: String,
     },
     /// A program that the build runs has failed.
     #[error("kernel {version}: {doing} failed ({how}); the last lines of {}:\n{}", log.display(), indented(last_lines))]
     Failed {
-        /// The kernel.
+        /// Name of the kernel.
         version: String,
-        /// The failed step.
+        /// Name of the failed step.
         doing: &'static str,
-        /// How the program ended.
+        /// Exit status of the program, in words.
         how: String,
-        /// The log.
+        /// Path of the log.
         log: PathBuf,
-        /// Its last lines.
+        /// Last lines of the log.
         last_lines: Vec<String>,
     },
     /// The kernel rejects options that we need.
     #[error("kernel {version} cannot be configured as needed: {} did not take effect; the log is {}",
             options.join(", "), log.display())]
     Options {
-        /// The kernel.
+        /// Name of the kernel.
         version: String,
-        /// The lines of our configuration that are not in the kernel's.
+        /// Lines of our configuration that did not take effect.
         options: Vec<String>,
-        /// The log.
+        /// Path of the log.
         log: PathBuf,
     },
     /// The user stopped the build.
@@ -177,17 +177,17 @@ pub enum KernelError {
     /// An operation on the host failed.
     #[error("cannot {doing} {}: {error}", path.display())]
     Io {
-        /// What was attempted.
+        /// Name of the operation.
         doing: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         error: std::io::Error,
     },
 }
 
 impl KernelError {
-    /// Whether the request was wrong; otherwise, something failed.
+    /// Returns true if the request was wrong, false if something failed.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -206,14 +206,14 @@ impl KernelError {
         )
     }
 
-    /// Returns a function that turns a system error into this one.
+    /// Returns a function that converts an error of the operating system.
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Io { doing, path, error }
     }
 }
 
-/// `5.10, 6.1, 6.12`.
+/// Lists the known versions: `5.10, 6.1, 6.12`.
 fn known() -> String {
     CATALOGUE.map(|series| series.version).join(", ")
 }

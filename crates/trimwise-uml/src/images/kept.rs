@@ -3,14 +3,14 @@
 //! One hidden folder for each version has
 //!
 //! - `source`, the tree that `make` sees: patched with the sets of the last build;
-//! - `pristine`, the files that patches have ever changed, as they came; and `added`, an empty file for each one that a
-//!   patch added. Both are complete before a file of `source` changes, so that whatever a build leaves behind, the next
-//!   one knows what every file should be;
-//! - `objects-VARIANT`, what `make` makes, for each configuration; and `objects-VARIANT.unfinished` while it runs;
-//! - `kept.json`, which says what the source is; without it, the rest is not used.
+//! - `pristine`, the original of each file that patches have ever changed; and `added`, an empty file for each one that
+//!   a patch added. Both are complete before a file of `source` changes, so that the next build knows the original of
+//!   every file, even after an interrupted one;
+//! - `objects-VARIANT`, the output of `make`, for each configuration; and `objects-VARIANT.unfinished` while it runs;
+//! - `kept.json`, the description of the source; without it, the rest is not used.
 //!
 //! Patches are applied to copies of the files that they name, in the folder of the build. Only when all of them apply
-//! are those files of `source` written whose contents differ, and `make` finds them by their times.
+//! are the files of `source` written whose contents differ, and `make` finds them by their times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -34,17 +34,17 @@ const PREFIX: &str = ".kept-";
 /// A source in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSource {
-    /// The version that it is kept for: `6.12`.
+    /// Version of the kernel: `6.12`.
     pub version: String,
-    /// Where it came from; `None` if it is incomplete.
+    /// Origin of the source; `None` if it is incomplete.
     pub source: Option<String>,
-    /// Its folder.
+    /// Folder in the cache.
     pub directory: PathBuf,
-    /// Disk space of source and objects.
+    /// Disk space of source and objects, in bytes.
     pub size_bytes: u64,
 }
 
-/// `kept.json`.
+/// Contents of `kept.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Description {
     release: String,
@@ -74,10 +74,10 @@ impl Cache {
         Ok(kept)
     }
 
-    /// Removes the source kept for this version; returns how many bytes that frees.
+    /// Removes the source kept for this version. Returns the bytes that this frees.
     ///
     /// # Errors
-    /// If there is none, or a build uses it.
+    /// If no such source is kept, or a build uses it.
     pub fn remove_kept(&self, version: &str) -> Result<u64, KernelError> {
         check(version)?;
         let kept = self.kept()?;
@@ -110,7 +110,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Takes the kept source of this version, which may be empty; waits for another build.
+    /// Locks the kept source of this version, which can be empty. Waits for another build.
     pub(super) fn take(
         cache: &Cache,
         version: &str,
@@ -126,13 +126,13 @@ impl Kept {
         Ok(Self { directory, _lock: lock })
     }
 
-    /// Returns the tree, if it is complete and fits.
+    /// Returns the tree, if it is complete and `fits` accepts its origin.
     pub(super) fn tree(&self, fits: impl Fn(&str) -> bool) -> Option<Tree> {
         let Description { release, source } = describe(&self.directory)?;
         fits(&source).then(|| Tree { directory: self.source(), origin: source, release })
     }
 
-    /// Keeps this tree instead of what was there. One in the folder of the build is moved, any other copied.
+    /// Keeps this tree in place of an earlier one. A tree in the folder of the build is moved, any other copied.
     pub(super) fn replace(&self, tree: Tree, work: &Path, runner: &Runner<'_>) -> Result<Tree, KernelError> {
         self.clear()?;
         let source = self.source();
@@ -172,7 +172,7 @@ impl Kept {
         self.directory.join("source")
     }
 
-    /// Makes `source` what these sets make of it. If a patch does not apply, it stays as it was.
+    /// Patches `source` with exactly these sets. If a patch does not apply, `source` stays as it was.
     pub(super) fn patch(
         &self,
         sets: &[PatchSet],
@@ -228,7 +228,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Rejects what is not a regular file in folders of the tree.
+    /// Rejects a path in the tree with anything but a regular file in folders.
     fn check_place(&self, file: &Path) -> Result<(), String> {
         let mut path = self.source();
         for part in file.components() {
@@ -246,7 +246,7 @@ impl Kept {
         }
     }
 
-    /// Returns where this file is as it came; `None` if it did not.
+    /// Returns the path of this file's original; `None` if a patch added the file.
     fn pristine(&self, file: &Path) -> Option<PathBuf> {
         let kept = self.directory.join("pristine").join(file);
         if kept.is_file() {
@@ -256,7 +256,7 @@ impl Kept {
         Some(self.source().join(file)).filter(|source| !was_added && source.is_file())
     }
 
-    /// Keeps this file as it came, unless that is done.
+    /// Saves the original of this file, unless that is done.
     fn remember(&self, file: &Path) -> Result<(), KernelError> {
         let [kept, added] = ["pristine", "added"].map(|folder| self.directory.join(folder).join(file));
         if kept.is_file() || added.is_file() {
@@ -304,9 +304,9 @@ impl Kept {
             .map_err(KernelError::io("write", path))
     }
 
-    /// Returns the folder of objects for a configuration, and marks it as being worked on.
+    /// Returns the folder of objects for a configuration, and marks it as unfinished.
     ///
-    /// What an interrupted `make` has written may be cut short and look finished, so all of that is removed.
+    /// Files of an interrupted `make` can be cut short and look finished, so all of them are removed.
     pub(super) fn begin_objects(&self, variant: Option<Variant>) -> Result<Objects, KernelError> {
         let name = format!("objects-{}", variant.map_or("plain", |variant| variant.name));
         let directory = self.directory.join(&name);
@@ -327,19 +327,19 @@ impl Kept {
 /// A folder of objects while `make` works in it.
 pub(super) struct Objects {
     pub(super) directory: PathBuf,
-    /// `None` if the folder goes with the build.
+    /// Path of the mark for an unfinished folder; `None` if the folder is removed with the build's.
     mark: Option<PathBuf>,
 }
 
 impl Objects {
-    /// Makes a folder that goes with the build.
+    /// Creates a folder that is removed with the build's.
     pub(super) fn in_work(work: &Path) -> Result<Self, KernelError> {
         let directory = work.join("objects");
         fs::create_dir(&directory).map_err(KernelError::io("make", &directory))?;
         Ok(Self { directory, mark: None })
     }
 
-    /// Says that `make` has ended by itself: then it has removed what it could not finish.
+    /// Notes that `make` has ended by itself, so that it has removed every unfinished file.
     pub(super) fn end(&self) -> Result<(), KernelError> {
         self.mark.as_deref().map_or(Ok(()), remove_if_there)
     }

@@ -1,4 +1,4 @@
-//! The names of kernels: a version, what is added to it, and how it is checked.
+//! Names of kernels: a version, additions to it, and their checks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use super::{KernelError, check};
 /// A configuration fragment, merged over the configuration that all kernels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Its name, as in `--variant` and at the end of a kernel's name.
+    /// Name of the variant, as in `--variant` and at the end of a kernel's name.
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose of the variant.
     pub about: &'static str,
     pub(super) configuration: &'static str,
 }
 
-/// All variants.
+/// All variants of the configuration.
 pub const VARIANTS: [Variant; 2] = [
     Variant {
         name: "kasan",
@@ -29,10 +29,10 @@ pub const VARIANTS: [Variant; 2] = [
     },
 ];
 
-/// Longest name of a patch set, in bytes; names become part of file names and of `uname -r`.
+/// Maximum length of a patch set's name, in bytes; names become part of file names and of `uname -r`.
 const SET_BYTES_MAX: usize = 24;
 
-/// Longest text that all additions may take: Linux cuts `uname -r` at 64 bytes, of which the version takes up to 15.
+/// Maximum length of all additions, in bytes: Linux cuts `uname -r` at 64 bytes, of which the version takes up to 15.
 const ADDED_BYTES_MAX: usize = 48;
 
 /// A kernel's name: the version, its patch sets in the order in which they are applied, then its variant, joined by
@@ -45,10 +45,10 @@ pub struct KernelName {
 }
 
 impl KernelName {
-    /// Makes a name.
+    /// Combines a version, patch sets and a variant.
     ///
     /// # Errors
-    /// A version that is none, a patch set whose name is unfit or taken, or an unknown variant.
+    /// If the version is invalid, a patch set's name is invalid or used twice, or the variant is unknown.
     pub fn new(version: &str, patches: Vec<String>, variant: Option<&str>) -> Result<Self, KernelError> {
         check(version)?;
         for (i, set) in patches.iter().enumerate() {
@@ -70,43 +70,43 @@ impl KernelName {
         Ok(name)
     }
 
-    /// The version alone: `6.12`.
+    /// Returns the version alone: `6.12`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The names of its patch sets, in order.
-    pub fn patches(&self) -> &[String] {
+    /// Returns the names of the patch sets, in order.
+    pub(crate) fn patches(&self) -> &[String] {
         &self.patches
     }
 
-    /// Its variant.
-    pub fn variant(&self) -> Option<Variant> {
+    /// Returns the variant, if any.
+    pub(crate) fn variant(&self) -> Option<Variant> {
         self.variant
     }
 
-    /// Whether it is a distribution's kernel with the configuration that all have.
+    /// Returns true for a distribution's kernel with the common configuration.
     pub fn is_plain(&self) -> bool {
         self.patches.is_empty() && self.variant.is_none()
     }
 
-    /// Whether its version is this one or a later one.
+    /// Returns true if the version is `version` or later.
     pub(super) fn is_since(&self, version: [u32; 2]) -> bool {
         self.sort_key().0.as_slice() >= version.as_slice()
     }
 
-    /// Returns what sorts names: 5.10 is later than 5.4, and a plain kernel comes before what is made from it.
+    /// Returns the key that sorts names: 5.10 is later than 5.4, and a plain kernel comes before those made from it.
     pub fn sort_key(&self) -> (Vec<u32>, String) {
         (self.version.split('.').map(|part| part.parse().unwrap_or(0)).collect(), self.added())
     }
 
-    /// What follows the version: `+ext4-trim+kasan`; empty if it is plain.
+    /// Returns the additions to the version: `+ext4-trim+kasan`; empty if the kernel is plain.
     pub(super) fn added(&self) -> String {
         let variant = self.variant.iter().map(|variant| variant.name);
         self.patches.iter().map(String::as_str).chain(variant).map(|part| format!("+{part}")).collect()
     }
 
-    /// Returns the command that builds it, with these folders as patch sets.
+    /// Returns the command that builds the kernel, with these folders as patch sets.
     pub(super) fn command(&self, folders: &[String]) -> String {
         let with: String = folders.iter().map(|folder| format!(" --with {}", quoted(folder))).collect();
         let variant = self.variant.map_or_else(String::new, |variant| format!(" --variant {}", variant.name));
@@ -114,7 +114,6 @@ impl KernelName {
     }
 }
 
-/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._+-,:=@%".contains(c);
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
@@ -139,7 +138,6 @@ impl fmt::Display for KernelName {
     }
 }
 
-/// Lists the variants' names.
 pub(super) fn variants() -> String {
     VARIANTS.map(|variant| variant.name).join(", ")
 }

@@ -1,8 +1,8 @@
-//! Patch sets: folders whose file `series` names patches, in the order in which they are applied.
+//! Patch sets: folders with a file `series` that names patches, in the order in which they are applied.
 //!
-//! A set is read once, whole, and everything afterwards works on what was read. A line of `series` is the name of a
-//! patch; empty lines and those that begin with `#` are skipped. The patches are unified diffs that patch(1) applies with
-//! `-p1`. It gets nothing but what was understood here: names of files, and hunks.
+//! A set is read once, whole, and everything afterwards works on those bytes. A line of `series` is the name of a
+//! patch; empty lines and those that begin with `#` are skipped. The patches are unified diffs that patch(1) applies
+//! with `-p1`. patch(1) receives only the parts that were parsed here: names of files, and hunks.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use super::name::check_set;
 use super::{KernelError, RECIPE_BYTES, hex};
 
-/// Most bytes of a patch: they are held in memory.
+/// Maximum size of a patch, in bytes: patches are held in memory.
 const PATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// A patch set as an image remembers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuiltSet {
-    /// Its name.
+    /// Name of the patch set.
     pub name: String,
     /// Hash of its patches and their order.
     pub hash: String,
@@ -27,20 +27,19 @@ pub struct BuiltSet {
     pub folder: PathBuf,
 }
 
-/// A patch set, read.
+/// A patch set as read from its folder.
 #[derive(Clone, Debug)]
 pub(super) struct PatchSet {
     pub(super) as_built: BuiltSet,
     pub(super) patches: Vec<Patch>,
 }
 
-/// One patch.
 #[derive(Clone, Debug)]
 pub(super) struct Patch {
     pub(super) name: String,
-    /// Its diff, without the text around it.
+    /// The diff, without the text around it.
     pub(super) diff: Vec<u8>,
-    /// The files that it changes, adds or removes, relative to the tree.
+    /// The files that the patch changes, adds or removes, relative to the tree.
     pub(super) files: Vec<PathBuf>,
 }
 
@@ -77,7 +76,7 @@ impl PatchSet {
     }
 }
 
-/// Reads a file of a set. A pipe would be waited for, and a device may have no end.
+/// Reads a file of a set. Refuses a pipe, which would have to be waited for, and a device, which may have no end.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let found = fs::metadata(path).map_err(|e| e.to_string())?;
     if !found.is_file() {
@@ -92,8 +91,8 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// Returns the files that a unified diff changes, each once, and the diff without the text around it.
 ///
 /// # Errors
-/// Anything other than hunks below a pair of `---` and `+++` lines with names inside the tree. patch(1) understands
-/// more, such as ed scripts, which it would run.
+/// If the text contains anything other than hunks below a pair of `---` and `+++` lines with names inside the tree.
+/// patch(1) understands more, such as ed scripts, which it would run.
 fn parse(text: &[u8]) -> Result<(Vec<PathBuf>, Vec<u8>), String> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut diff = Vec::new();

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::KernelError;
 
-/// How soon a stop request is noticed.
+/// Interval at which the stop flag is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Number of the log's last lines in an error.
@@ -113,7 +113,7 @@ impl Runner<'_> {
 /// A program and everything that it started; none of it outlives this value.
 struct Group {
     leader: Child,
-    /// Whether all of them have ended, so that their number may belong to another group.
+    /// True if all processes have ended, so that their number can belong to another group.
     is_over: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where a kernel's source comes from: Debian's package, a tree, or a tarball.
+//! Gets a kernel's source: from Debian's package, a tree, or a tarball.
 //!
 //! apt downloads the package and checks Debian's signature. Its configuration is in the build's folder, with its own
 //! sources, lists, cache and status: those of this machine are neither read nor changed, and nothing is installed. Only
@@ -15,16 +15,16 @@ use super::run::Runner;
 use super::tools::KEYRING;
 use super::{KernelError, RECIPE_BYTES, Step, file_hash, walk};
 
-/// Where packages are; a suite moves from the first to the second when its support ends.
+/// Hosts of the packages; a suite moves from the first to the second when its support ends.
 const MIRRORS: [&str; 2] = ["http://deb.debian.org", "http://archive.debian.org"];
 
 /// A kernel's source, ready to be built in a separate folder.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) directory: PathBuf,
-    /// The image's description of it.
+    /// Origin of the source in the image's description.
     pub(super) origin: String,
-    /// Release by its Makefile: `6.1.192`.
+    /// Release according to the Makefile: `6.1.192`.
     pub(super) release: String,
 }
 
@@ -85,12 +85,12 @@ fn origin(file_name: &str) -> String {
 pub(super) struct Given {
     given: PathBuf,
     path: PathBuf,
-    /// The image's description of it: the path, and a hash of the contents.
+    /// Origin of the source in the image's description: the path, and a hash of the contents.
     pub(super) origin: String,
 }
 
 impl Given {
-    /// Checks what can be checked at once, and hashes the contents.
+    /// Checks the path, and hashes the contents.
     pub(super) fn read(path: &Path, version: &str, stop: &AtomicBool) -> Result<Self, KernelError> {
         let given = path.to_owned();
         let refuse = |what: String| KernelError::Source { path: path.to_owned(), what };
@@ -127,7 +127,7 @@ impl Given {
         Ok(Self { given, path, origin })
     }
 
-    /// Checks after a build that it still has the contents that the image's description names.
+    /// Checks after a build that the source still has the contents that the image's description names.
     pub(super) fn check_unchanged(&self, version: &str, stop: &AtomicBool) -> Result<(), KernelError> {
         let what = match Self::read(&self.given, version, stop) {
             Ok(now) if now.origin == self.origin => return Ok(()),
@@ -137,7 +137,7 @@ impl Given {
         Err(KernelError::Source { path: self.given.clone(), what: what.to_owned() })
     }
 
-    /// Unpacks it if it is a tarball, and checks that it is of this version.
+    /// Unpacks the source if it is a tarball, and checks that it is of this version.
     pub(super) fn tree(
         &self,
         version: &str,
@@ -204,7 +204,7 @@ fn unpack_tarball(tarball: &Path, work: &Path, runner: &Runner<'_>) -> Result<Pa
     Ok(directory)
 }
 
-/// Whether tar can read all of it.
+/// Returns true if tar can read the whole file.
 fn is_archive(path: &Path) -> bool {
     let mut tar = Command::new("tar");
     tar.arg("-tf").arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -225,7 +225,6 @@ fn configuration(apt: &Path, proxies: &str) -> String {
     )
 }
 
-/// Returns this machine's proxies, if apt has any.
 fn proxies() -> String {
     let output = Command::new("apt-config").args(["dump", "Acquire"]).output();
     let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
@@ -233,7 +232,8 @@ fn proxies() -> String {
     text.lines().filter(is_proxy).map(|line| format!("{line}\n")).collect()
 }
 
-/// Returns the sources of one kernel. The list of a suite without support has expired; its signature still counts.
+/// Returns apt's list of sources for one kernel. The list of a suite without support has expired; its signature still
+/// counts.
 fn sources(series: &Series, mirror: &str) -> String {
     let line =
         |suite: &&str| format!("deb [signed-by={KEYRING} check-valid-until=no] {mirror}/{suite} main\n");

@@ -1,4 +1,4 @@
-//! Programs that a build needs, and the command that installs what is missing.
+//! Checks for the programs that a build needs, and names the command that installs the missing ones.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::KernelError;
 
-/// A program, and the packages that contain it: of Debian and its relatives, and of others.
+/// A program, its package on Debian and relatives, and its package elsewhere.
 type Tool = (&'static str, &'static str, &'static str);
 
 const TO_BUILD: [Tool; 7] = [
@@ -23,7 +23,7 @@ const TO_PATCH: [Tool; 1] = [("patch", "patch", "patch")];
 
 const TO_DOWNLOAD: [Tool; 2] = [("apt-get", "apt", "apt"), ("dpkg-deb", "dpkg", "dpkg")];
 
-/// The keys that sign Debian's packages.
+/// Path of the keys that sign Debian's packages.
 pub(super) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Package managers in search order, with their install commands.
@@ -34,7 +34,7 @@ const MANAGERS: [(&str, &str); 4] = [
     ("zypper", "zypper install"),
 ];
 
-/// Checks that everything is in the folders of `path` (as in `$PATH`); the error names everything missing.
+/// Checks that all programs are in the folders of `path` (as in `$PATH`). The error names every missing one.
 pub(super) fn check(path: &OsStr, download: bool, patch: bool, keyring: &Path) -> Result<(), KernelError> {
     let debian = MANAGERS.iter().find(|(program, _)| is_there(path, program));
     let (manager, install) = debian.copied().unwrap_or(MANAGERS[0]);

@@ -1,4 +1,4 @@
-//! Every file below a folder: for its size, its hash, and what to remove.
+//! Walks over every file below a folder: for sizes, hashes, and removal.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
@@ -25,7 +25,8 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Hashes the names, kinds, sizes and contents of everything below `folder` except its `.git`. `go_on` may end it.
+/// Hashes the names, kinds, sizes and contents of everything below `folder` except its `.git`. An error of `go_on` ends
+/// it.
 pub(super) fn hash(folder: &Path, mut go_on: impl FnMut() -> io::Result<()>) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 128 << 10];

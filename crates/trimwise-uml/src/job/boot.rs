@@ -7,7 +7,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BootOptions(Vec<String>);
 
-/// What decides how a guest runs: its memory, what it boots from, its console, its randomness, its environment.
+/// Names of options that decide how a guest runs: its memory, boot medium, console, randomness and environment.
 const OURS: [&str; 17] = [
     "mem",
     "root",
@@ -28,11 +28,11 @@ const OURS: [&str; 17] = [
     "noreboot",
 ];
 
-/// The same by how a name begins: consoles, host devices and networks, randomness.
+/// Beginnings of names of such options: consoles, host devices and networks, randomness.
 const OURS_BEGIN: [&str; 10] =
     ["con", "ssl", "stderr", "ubd", "eth", "vec", "random.", "virtio_uml.", "virtio_mmio.", "LD_"];
 
-/// What keeps a guest from stopping where virtual time stops, or from hearing of it.
+/// Names of options with which a guest would not stop where virtual time stops, or would not learn of it.
 const OF_TIME: [&str; 8] = [
     "time_travel",
     "time_travel_start",
@@ -45,7 +45,7 @@ const OF_TIME: [&str; 8] = [
 ];
 
 impl BootOptions {
-    /// Returns the words.
+    /// Iterates over the options.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! The folder of a run, which goes when the run is over, however it ends.
+//! The folder of a run, which is removed when the run is over, for whatever reason.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 /// A run's folder. Dropping this value removes it; if the process is killed, the next run of the same user does.
 pub(super) struct RunFolder {
     folder: tempfile::TempDir,
-    /// Locked while the run lasts, however it ends.
+    /// Lock, held while the run lasts.
     _lock: fs::File,
 }
 
@@ -35,7 +35,7 @@ impl RunFolder {
         }
     }
 
-    /// Locks the folder; not found if the folder has been removed meanwhile.
+    /// Locks the folder. Fails with not found if the folder has been removed meanwhile.
     fn locked(folder: &Path) -> io::Result<fs::File> {
         let path = folder.join(Self::LOCK);
         let lock = fs::File::create_new(&path)?;
@@ -49,7 +49,7 @@ impl RunFolder {
     }
 
     /// Removes the folders of this user's runs whose process is gone. The parent folder is open to all users, so this
-    /// never waits for what another user has created there.
+    /// never waits for a file that another user has created there.
     fn sweep(parent: &Path) {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
             if !entry.file_name().to_string_lossy().starts_with(Self::PREFIX) {
@@ -100,7 +100,7 @@ mod tests {
         });
     }
 
-    /// Any user could create a folder in the shared `/tmp` that blocked every run in open(2).
+    /// Regression test: any user could create a folder in the shared `/tmp` that blocked every run in open(2).
     #[test]
     fn regression_a_fifo_for_a_lock_keeps_nobody_waiting() {
         let parent = tempfile::tempdir().unwrap();

@@ -16,31 +16,31 @@ use super::{INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, Step, Ste
 use crate::disk::Disk;
 use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines, refusal};
 
-/// How to run a job.
+/// A kernel and the settings for running jobs in it.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// The kernel.
+    /// Path of the kernel.
     pub linux: PathBuf,
-    /// See [`Machine::preload`].
+    /// Path of the library to preload; see [`Machine::preload`].
     pub preload: PathBuf,
-    /// See [`Machine::seccomp`].
+    /// True to use seccomp; see [`Machine::seccomp`].
     pub seccomp: bool,
-    /// The program that is the guest's init: this one, with the command [`INIT_COMMAND`].
+    /// Path of the program that is the guest's init: this one, with the command [`INIT_COMMAND`].
     pub init: PathBuf,
-    /// The program `trimwised`, for jobs with a [`Step::Daemon`](super::Step::Daemon).
+    /// Path of `trimwised`, for jobs with a [`Step::Daemon`](super::Step::Daemon).
     pub daemon: Option<PathBuf>,
-    /// The guest's memory.
+    /// Size of the guest's memory.
     pub memory: Bytes,
-    /// How long it may take.
+    /// Time limits of the run.
     pub limits: Limits,
-    /// Set when the user wants to stop.
+    /// Interrupt flag, set when the user wants to stop.
     pub interrupted: Arc<AtomicBool>,
 }
 
 /// The results of a job.
 #[derive(Debug)]
 pub struct JobReport {
-    /// One for each step.
+    /// Reports on each step.
     pub steps: Vec<StepReport>,
     /// The run of the kernel.
     pub ended: Ended,
@@ -48,60 +48,60 @@ pub struct JobReport {
     pub complaints: Vec<String>,
 }
 
-/// Why a job has no result.
+/// Reasons why a job has no result.
 #[derive(Debug, Error)]
 pub enum JobError {
-    /// The run's folder failed.
+    /// An operation in the run's folder failed.
     #[error("{what}: {source}")]
     Folder {
-        /// What was attempted.
+        /// Name of the operation.
         what: String,
-        /// The host's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The kernel failed.
+    /// The kernel failed or reached a limit.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A request of the guest could not be carried out here.
+    /// A request of the guest failed on this host.
     #[error("a disk of the guest failed on this host: {what}")]
     Disk {
-        /// Why.
+        /// Description of the error.
         what: String,
     },
     /// The kernel does not know words that were added to its command line.
     #[error("--boot: this kernel does not know '{words}'; nothing was run")]
     UnknownWords {
-        /// These.
+        /// Words that the kernel does not know.
         words: String,
     },
     /// A step failed in the guest.
     #[error("in the guest, {step}: {what}{}{console}", if .console.is_empty() { "" } else { "; its last lines:\n" })]
     Step {
-        /// The step.
+        /// Description of the step.
         step: String,
-        /// The guest's message; for a mount, also the kernel's, which says why.
+        /// The guest's message; for a mount, also the kernel's, which has the reason.
         what: String,
-        /// The guest's last lines; none if the step is a program, about which the kernel says nothing.
+        /// Last lines of the console; none if the step is a program, about which the kernel says nothing.
         console: String,
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
     #[error("the guest's kernel complains, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
     Complains {
-        /// Its messages.
+        /// Messages of the kernel.
         complaints: Vec<String>,
     },
     /// The guest left no report: its init failed.
     #[error("the guest left no report ({what}); its last lines:\n{console}")]
     NoReport {
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
-        /// The guest's last lines.
+        /// Last lines of the console.
         console: String,
     },
 }
 
 impl JobError {
-    /// Whether the kernel itself broke off, hung or fell asleep for ever.
+    /// Returns true if the kernel itself broke off, hung or fell asleep for ever.
     pub fn is_of_the_kernel(&self) -> bool {
         matches!(
             self,
@@ -115,11 +115,11 @@ impl JobError {
 }
 
 impl Guest {
-    /// Boots a guest with these disks, has it do a job, and returns the result. Everything that the run needed on the
-    /// host is removed by then.
+    /// Boots a guest with these disks, runs a job in it, and returns the result. Everything that the run needed on the
+    /// host has been removed when this returns.
     ///
     /// # Errors
-    /// [`JobError`]; it includes a failed step, and a kernel that complains unless a disk is meant to fail.
+    /// If the guest or a step fails, or the kernel complains; complaints are not an error if a disk is meant to fail.
     pub fn run(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
         let report = self.run_in_any_case(job, disks)?;
         if report.complaints.is_empty() || disks.iter().any(Disk::has_faults) {
@@ -128,12 +128,13 @@ impl Guest {
         Err(JobError::Complains { complaints: report.complaints })
     }
 
-    /// Does the same, but leaves the kernel's complaints to the caller.
+    /// Runs a job as [`Guest::run`] does, but returns the kernel's complaints instead of failing.
     pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
         self.run_logged(job, disks, &BootOptions::default(), &mut Vec::new())
     }
 
-    /// Does the same with options of the kernel's command line; `log` receives the kernel's log even if the run fails.
+    /// Runs a job as [`Guest::run_in_any_case`] does, with options of the kernel's command line. `log` receives the
+    /// kernel's log even if the run fails.
     pub fn run_logged(
         &self,
         job: &Job,
@@ -212,7 +213,7 @@ impl Guest {
     }
 }
 
-/// The name of the file system that the last of these steps mounts or remounts; `None` if it does neither.
+/// Returns the name of the file system that the last of these steps mounts or remounts; `None` if it does neither.
 fn mounts(steps: &[Step]) -> Option<&'static str> {
     let (last, before) = steps.split_last()?;
     let of = |step: &Step| match step {

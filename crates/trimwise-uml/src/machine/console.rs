@@ -1,4 +1,4 @@
-//! What the kernel says on its console.
+//! Reads the kernel's messages on its console.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ const COMPLAINTS: [&str; 15] = [
     "I/O error",
 ];
 
-/// Whether this line of a kernel's log reports a fault.
+/// Returns true if this line of a kernel's log reports a fault.
 pub(crate) fn complains(line: &str) -> bool {
     COMPLAINTS.iter().any(|words| line.contains(words))
 }
@@ -41,7 +41,8 @@ pub(crate) fn complaints(console: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Returns what a file system of this name said last, without its successes and the kernel's times: why it was not mounted.
+/// Returns the last messages of a file system of this name, without its successes and the kernel's times: the reason
+/// why it was not mounted.
 pub(crate) fn refusal(console: &Path, file_system: &str) -> Option<String> {
     /// Lines kept: Btrfs and XFS give a reason, and then say that they did not mount.
     const LINES: usize = 2;
@@ -58,7 +59,7 @@ pub(crate) fn refusal(console: &Path, file_system: &str) -> Option<String> {
     (!last.is_empty()).then(|| last.join("; "))
 }
 
-/// A line of the kernel's log without the time in front of it.
+/// Returns a line of the kernel's log without the time in front of it.
 fn without_time(line: &str) -> &str {
     let line = line.trim();
     let rest = line.strip_prefix('[').and_then(|line| line.split_once("] "));

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The processor that a run keeps to; concurrent runs use different ones, even those of other commands.
 pub(super) struct Turn {
     before: Option<CpuSet>,
-    /// This socket name is unique, and the host releases it when this process ends.
+    /// Socket whose unique name marks the processor as taken; the host releases it when this process ends.
     _taken: Option<UnixDatagram>,
 }
 
@@ -16,7 +16,7 @@ impl Turn {
     /// Up to this many runs are distinguished per processor; further ones take any.
     const RUNS_MAX: usize = 64;
 
-    /// Binds this thread, and what it starts, to the processor with the fewest runs.
+    /// Binds this thread, and the processes that it starts, to the processor with the fewest runs.
     pub(super) fn take(name: &str) -> Self {
         let before = sched_getaffinity(None).ok();
         let allowed = || (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_some_and(|set| set.is_set(cpu)));
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs of two commands kept to one processor, while another was idle.
+    /// Regression test: runs of two commands kept to one processor, while another was idle.
     #[test]
     fn regression_runs_of_two_commands_have_different_processors() {
         const HOLD: &str = "TRIMWISE_TEST_HOLD";

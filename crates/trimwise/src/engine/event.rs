@@ -24,7 +24,7 @@ struct Waiter {
 }
 
 impl Event {
-    /// An event of this simulation.
+    /// Creates an event of this simulation.
     pub fn new(sim: &Sim) -> Self {
         Self { sim: sim.clone(), waiters: Rc::default() }
     }
@@ -35,7 +35,7 @@ impl Event {
         std::future::poll_fn(|_| if notified.get() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// Waits for the next notification, but not beyond `deadline`. Returns whether there was one.
+    /// Waits for the next notification, but not beyond `deadline`. Returns true if there was one.
     pub async fn wait_until(&self, deadline: SimTime) -> bool {
         if self.sim.now() >= deadline {
             self.sim.sleep_until(deadline).await; // returns at once, and counts

@@ -2,17 +2,17 @@
 //!
 //! Workload threads, the journal thread, write-back and TRIM workers are ordinary async functions. They wait for an
 //! instant ([`Sim::sleep`]), for processor time to pass ([`Sim::charge`]) or for each other ([`Event`]); nothing else
-//! lets time pass. The executor runs what is ready, in the order in which it became ready, and then jumps to the next
-//! instant that a task waits for.
+//! lets time pass. The executor runs the ready tasks, in the order in which they became ready, and then jumps to the
+//! next instant that a task waits for.
 //!
 //! # What must hold
 //!
 //! - Timers are kept in a heap keyed by `(time, sequence)`: tasks that wake at the same instant run in
 //!   the order in which they went to sleep, so that a run replays exactly.
-//! - A task waits only for what this module offers. The executor knows the running task, so the waker that it gives to
-//!   futures does nothing, and a future of another runtime would never be woken. If nothing is ready and no timer is
-//!   set, [`Sim::run`] returns [`Stalled`] instead of waiting for ever; likewise if tasks continue for ever without
-//!   letting time pass ([`Budget`]).
+//! - A task waits only for events and times of this module. The executor knows the running task, so the waker that it
+//!   gives to futures does nothing, and a future of another runtime would never be woken. If nothing is ready and no
+//!   timer is set, [`Sim::run`] returns [`Stalled`] instead of waiting for ever; likewise if tasks continue for ever
+//!   without letting time pass ([`Budget`]).
 //!
 //! # Why our own
 //!
@@ -41,15 +41,15 @@ use crate::units::{SimDuration, SimTime};
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the simulation stalled at {} ns, after {events} events: {why}", .at.as_nanos())]
 pub struct Stalled {
-    /// When it happened.
+    /// Virtual time of the standstill.
     pub at: SimTime,
-    /// Events until then.
+    /// Number of events before it.
     pub events: u64,
-    /// What is wrong.
+    /// Kind of the standstill.
     pub why: Standstill,
 }
 
-/// How a simulation comes to a standstill.
+/// Kinds of standstill of a simulation.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Standstill {
     /// Nothing is ready, and no task waits for an instant.
@@ -61,7 +61,7 @@ pub enum Standstill {
     /// [`Budget::in_all`] is used up.
     #[error("that is more than the whole run may take")]
     Endless,
-    /// A task has found that what it waits for will not come, and called [`Sim::give_up`].
+    /// A task has found that an event can no longer happen, and called [`Sim::give_up`].
     #[error(
         "a task waits for free blocks, but the policy withholds {units} until their TRIM and has released none since \
          {} ns: no TRIM is under way, and {}",
@@ -71,9 +71,9 @@ pub enum Standstill {
     Withheld {
         /// Units of 4 KiB that wait for their TRIM.
         units: u64,
-        /// Since when the policy has released none while a task waits.
+        /// Time since which the policy has released no units while a task waits.
         since: SimTime,
-        /// Whether the policy wants to be woken at some time.
+        /// True if the policy wants to be woken at some time.
         is_timed: bool,
     },
 }
@@ -81,8 +81,8 @@ pub enum Standstill {
 /// Limits on the number of events. An event is a task that runs, or looks at the clock to wait for an instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Events without time passing. The default, ten million, takes a second or so; a host whose processor costs
-    /// nothing makes some hundred thousand.
+    /// Maximum number of events without time passing. The default, ten million, takes a second or so; a host whose
+    /// processor costs nothing makes some hundred thousand.
     pub at_an_instant: u64,
     /// Events in the whole run; unlimited by default.
     pub in_all: u64,
@@ -94,7 +94,8 @@ impl Default for Budget {
     }
 }
 
-/// A task by its slot and how often that slot was used, so that a stale wake-up finds no task.
+/// A task, identified by its slot and the number of times that the slot was used, so that a stale wake-up finds no
+/// task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TaskId {
     slot: u32,
@@ -144,12 +145,12 @@ struct Core {
 pub struct Sim(Rc<Core>);
 
 impl Sim {
-    /// A simulation at time zero without tasks.
+    /// Creates a simulation at time zero without tasks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The current time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> SimTime {
         self.0.now.get()
     }
@@ -159,7 +160,6 @@ impl Sim {
         self.0.budget.set(budget);
     }
 
-    /// Counts an event.
     fn count_event(&self) {
         self.0.events.set(self.0.events.get() + 1);
     }
@@ -177,13 +177,13 @@ impl Sim {
     }
 
     /// Ends the run: [`Sim::run`] and [`Sim::advance_to`] return [`Stalled`] for this reason. For a task that waits for
-    /// what only code from outside could bring. The caller never continues.
+    /// something that only code from outside could cause. The call never returns.
     pub(crate) async fn give_up<T>(&self, why: Standstill) -> T {
         self.0.given_up.set(Some(why));
         std::future::pending().await
     }
 
-    /// Advances the clock.
+    /// Advances the clock to `at`.
     fn pass_to(&self, at: SimTime) {
         if at > self.0.now.replace(at) {
             self.0.events_before_now.set(self.0.events.get());
@@ -225,8 +225,8 @@ impl Sim {
         outcome.map(|()| result.borrow_mut().take().expect("`run_until` ends well when there is a result"))
     }
 
-    /// Runs every task that is due until `until`, and keeps the tasks: for callers who look at the simulation on the
-    /// way. Where a run is cut in this way changes nothing in it. [`Sim::stop`] ends it.
+    /// Runs every task that is due until `until`, and keeps the tasks, so that the caller can look at the simulation on
+    /// the way. Stopping in between does not change a run. [`Sim::stop`] ends it.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl Sim {
         self.run_until(&|| rings.get())
     }
 
-    /// Drops every task where it stands; whoever uses [`Sim::advance_to`] must, or what they hold is never freed.
+    /// Drops every task where it stands. Must be called after [`Sim::advance_to`], or the tasks' data are never freed.
     pub fn stop(&self) {
         self.drop_tasks();
     }
@@ -303,8 +303,8 @@ impl Sim {
 
     /// Lets `duration` of the calling task's own processor time pass.
     ///
-    /// This is the same as [`Sim::sleep`], but if no other task has anything to do before the end, the clock simply
-    /// advances and the task keeps running. Millions of system calls cost no event this way.
+    /// Works like [`Sim::sleep`], but if no other task has anything to do before the end, the clock simply advances and
+    /// the task keeps running. Millions of system calls cost no event this way.
     pub(crate) fn charge(&self, duration: SimDuration) -> Sleep {
         let end = self.now() + duration;
         if self.0.ready.borrow().is_empty() {
@@ -454,7 +454,6 @@ mod tests {
         assert_eq!(*log.borrow(), [(10, "charge"), (20, "charge"), (25, "timer"), (30, "charge")]);
     }
 
-    /// Two tasks, one of which charges time and never yields by itself.
     #[test]
     fn where_a_run_is_cut_changes_nothing() {
         let course = |steps: &[u64]| {

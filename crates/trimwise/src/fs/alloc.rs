@@ -1,8 +1,8 @@
 //! The block allocator: free extents by address, in block groups of 128 MiB.
 //!
-//! It follows mballoc in what matters to TRIM: an allocation never crosses a block group, a growing file asks for the
-//! block behind its end, and everything else continues at one moving goal ("stream allocation"). So files written one
-//! after the other lie one after the other.
+//! The allocator follows mballoc as far as TRIM is concerned: an allocation never crosses a block group, a growing file
+//! asks for the block behind its end, and everything else continues at one moving goal ("stream allocation"). So files
+//! written one after the other lie one after the other.
 
 use super::mballoc::Mballoc;
 use crate::policy::extents::{CHUNK_UNITS, Extents};
@@ -19,7 +19,7 @@ const EXTENTS_TO_SCAN: usize = 200;
 pub struct Allocator {
     /// Neighbours inside a group are merged.
     free: Extents,
-    /// Where stream allocation continues.
+    /// Block at which stream allocation continues.
     stream_goal: u64,
     /// Free units and free extents of each group.
     counts: Vec<GroupCount>,
@@ -36,7 +36,7 @@ pub(super) struct GroupCount {
     pub(super) extents: u64,
 }
 
-/// The block group of a block.
+/// Returns the block group of a block.
 pub(crate) fn group_of(block: u64) -> u64 {
     block / GROUP_UNITS
 }
@@ -52,17 +52,16 @@ impl Allocator {
         }
     }
 
-    /// Free units, including preallocated ones.
+    /// Returns the number of free units, including preallocated ones.
     pub fn free_units(&self) -> u64 {
         self.free.units() + self.mballoc.preallocated_units()
     }
 
-    /// Number of block groups.
-    pub fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.trimmed_groups.len()
     }
 
-    /// Where an allocation without its own goal starts looking.
+    /// Returns the block at which an allocation without its own goal starts looking.
     pub(crate) fn stream_goal(&self) -> Lpn {
         Lpn(self.stream_goal)
     }
@@ -70,7 +69,7 @@ impl Allocator {
     /// Allocates up to `want` units in one extent inside one group; `None` only if nothing is free.
     ///
     /// `goal` is the block behind the file's last; the extent starts there if `want` units fit.
-    pub fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
+    pub(crate) fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
         if want == 0 || self.free.units() == 0 {
             return None;
         }
@@ -97,7 +96,7 @@ impl Allocator {
         Some(range)
     }
 
-    /// Free units and extents of a group.
+    /// Returns the free units and extents of a group.
     pub(super) fn count(&self, group: u64) -> GroupCount {
         self.counts[group as usize]
     }
@@ -144,29 +143,29 @@ impl Allocator {
         }
     }
 
-    /// Number of free units from `block` on, inside its group (0 if it is not free).
-    pub fn free_at(&self, block: u64) -> u64 {
+    /// Returns the number of free units from `block` on, inside its group (0 if it is not free).
+    pub(crate) fn free_at(&self, block: u64) -> u64 {
         self.free.from(block).next().filter(|extent| extent.start.0 == block).map_or(0, |extent| extent.units)
     }
 
-    /// Number of free blocks in a range.
+    /// Returns the number of free blocks in a range.
     pub(crate) fn free_in(&self, range: UnitRange) -> u64 {
         let extents = self.free_from(range.start.0, range.end().0);
         extents.map(|e| e.end().min(range.end()).0 - e.start.0).sum()
     }
 
-    /// The free extents of a group, in order.
+    /// Iterates over the free extents of a group, in order.
     pub(crate) fn free_in_group(&self, group: u64) -> impl Iterator<Item = UnitRange> + '_ {
         self.free_from(group * GROUP_UNITS, (group + 1) * GROUP_UNITS)
     }
 
-    /// The free extents that begin between `from` and `to`, in order, preceded by the rest of an extent that contains
-    /// `from`.
+    /// Iterates over the free extents that begin between `from` and `to`, in order, preceded by the rest of an extent
+    /// that contains `from`.
     pub(crate) fn free_from(&self, from: u64, to: u64) -> impl Iterator<Item = UnitRange> + '_ {
         self.free.from(from).take_while(move |extent| extent.start.0 < to)
     }
 
-    /// Whether FITRIM has trimmed this group with nothing freed in it since.
+    /// Returns true if FITRIM has trimmed this group with nothing freed in it since.
     pub(crate) fn is_trimmed(&self, group: u64) -> bool {
         self.trimmed_groups[group as usize]
     }

@@ -1,4 +1,4 @@
-//! What must hold at every instant, checked against the whole state.
+//! Invariants of the file system, checked against the whole state.
 
 use super::{Ext4, State};
 use crate::policy::Availability;
@@ -6,7 +6,7 @@ use crate::units::UnitRange;
 
 impl Ext4 {
     /// Checks the invariants that hold whenever no task is between two awaits: owned, free and withheld blocks
-    /// partition the device, nothing that may be trimmed is owned, and every count matches what it counts.
+    /// partition the device, no owned block can be trimmed, and every count is correct.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Ext4 {
     }
 }
 
-/// Units that two ranges share.
+/// Returns the number of units that two ranges share.
 fn overlap(a: UnitRange, b: UnitRange) -> u64 {
     a.end().min(b.end()).0.saturating_sub(a.start.max(b.start).0)
 }
@@ -60,7 +60,7 @@ fn partition(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// Every block of a file or directory, sorted; an error if two own the same block.
+/// Returns every block of a file or directory, sorted; an error if two own the same block.
 fn owners(state: &State) -> Result<Vec<UnitRange>, String> {
     let disk = &state.disk;
     let directories = disk.directories.values().flat_map(|d| &d.blocks);

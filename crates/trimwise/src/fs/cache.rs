@@ -1,4 +1,4 @@
-//! The page cache: which pages of which files are in memory, dirty, or in transfer to the device.
+//! The page cache: the pages of files that are in memory, dirty, or in transfer to the device.
 //!
 //! Pages are kept in chunks of 32 (128 KiB) with one bit per page and state, so that each system call costs only a few
 //! word operations. Chunks are evicted least recently used first; those with dirty pages or pages in transfer stay.
@@ -34,12 +34,12 @@ struct Chunk {
 pub(crate) struct ChunkTable(Vec<u32>);
 
 impl ChunkTable {
-    /// The chunk at `index`, if it is in memory.
+    /// Returns the chunk at `index`, if it is in memory.
     pub fn get(&self, index: u64) -> Option<ChunkId> {
         self.0.get(index as usize).copied().filter(|&id| id != NONE).map(ChunkId)
     }
 
-    /// One past the last position that may be in memory.
+    /// Returns an upper bound on the positions of chunks in memory, exclusive.
     pub fn end(&self) -> u64 {
         self.0.len() as u64
     }
@@ -57,7 +57,7 @@ impl ChunkTable {
 pub(crate) struct ChunkState {
     /// Pages with valid contents in memory.
     pub present: u32,
-    /// Pages that differ from what the device holds or was given.
+    /// Pages that differ from those on, or on the way to, the device.
     pub dirty: u32,
     /// Pages being written to the device.
     pub writeback: u32,
@@ -76,17 +76,17 @@ pub(crate) struct PageCache {
     present_pages: u64,
     dirty_pages: u64,
     writeback_pages: u64,
-    /// Only for kernels whose page lists grow.
+    /// Page lists of the processor, for kernels where they can grow.
     lists: Option<PageLists>,
 }
 
-/// The bits of `count` pages from page `first` of a chunk.
-pub fn mask(first: u64, count: u64) -> u32 {
+/// Returns the bits of `count` pages from page `first` of a chunk.
+pub(crate) fn mask(first: u64, count: u64) -> u32 {
     debug_assert!(first + count <= CHUNK_PAGES);
     if count == CHUNK_PAGES { u32::MAX } else { ((1u32 << count) - 1) << first }
 }
 
-/// The parts of `pages` pages from `page` on, by chunk: its position, the first page in it, and their number.
+/// Splits `pages` pages from `page` on by chunk: position of the chunk, the first page in it, and the number of pages.
 pub(crate) fn in_chunks(page: u64, pages: u64) -> impl Iterator<Item = (u64, u64, u64)> {
     let end = page + pages;
     std::iter::successors(Some(page), |at| Some((at / CHUNK_PAGES + 1) * CHUNK_PAGES))
@@ -100,7 +100,7 @@ impl PageCache {
         Self { newest: NONE, oldest: NONE, capacity_pages, lists, ..Self::default() }
     }
 
-    /// Free pages on the processor's own lists, which do not count as free.
+    /// Returns the free pages on the processor's own lists, which do not count as free.
     pub(crate) fn listed_pages(&mut self, now: SimTime) -> u64 {
         self.lists.as_mut().map_or(0, |lists| {
             lists.pass(now);
@@ -120,28 +120,25 @@ impl PageCache {
         self.capacity_pages = pages;
     }
 
-    /// Pages in memory.
     pub(crate) fn present_pages(&self) -> u64 {
         self.present_pages
     }
 
-    /// Dirty pages.
     pub fn dirty_pages(&self) -> u64 {
         self.dirty_pages
     }
 
-    /// Pages being written to the device.
     pub(crate) fn writeback_pages(&self) -> u64 {
         self.writeback_pages
     }
 
-    /// The states of a chunk's pages.
+    /// Returns the states of a chunk's pages.
     pub fn state(&self, id: ChunkId) -> ChunkState {
         let c = &self.chunks[id.0 as usize];
         ChunkState { present: c.present, dirty: c.dirty, writeback: c.writeback, reading: c.reading }
     }
 
-    /// The states of one page of a file, each a bit or nothing.
+    /// Returns the states of one page of a file; each is a bit or 0.
     pub fn page(&self, table: &ChunkTable, page: u64) -> ChunkState {
         let bit = mask(page % CHUNK_PAGES, 1);
         let Some(id) = table.get(page / CHUNK_PAGES) else { return ChunkState::default() };
@@ -154,7 +151,7 @@ impl PageCache {
         }
     }
 
-    /// The pages of a chunk that are dirty and not in transfer.
+    /// Returns the pages of a chunk that are dirty and not in transfer.
     pub fn ready(&self, table: &ChunkTable, index: u64) -> u32 {
         table
             .get(index)
@@ -180,7 +177,7 @@ impl PageCache {
         ChunkId(id)
     }
 
-    /// Marks pages that a process has written as present and dirty. Returns how many became dirty.
+    /// Marks pages that a process has written as present and dirty. Returns the number that became dirty.
     pub(crate) fn mark_dirty(&mut self, id: ChunkId, pages: u32) -> u64 {
         let c = &mut self.chunks[id.0 as usize];
         let new = u64::from((pages & !c.dirty).count_ones());
@@ -229,7 +226,7 @@ impl PageCache {
         self.take_pages(taken);
     }
 
-    /// Drops a file's pages; none may be under write-back. Returns how many were dirty.
+    /// Drops a file's pages; none may be under write-back. Returns the number of dirty ones.
     pub fn forget(&mut self, table: &mut ChunkTable) -> u64 {
         let mut dropped = 0;
         for id in std::mem::take(&mut table.0).into_iter().filter(|&id| id != NONE) {
@@ -241,7 +238,7 @@ impl PageCache {
         dropped
     }
 
-    /// The least recently used chunk that can be evicted, as owner and position, if memory is short.
+    /// Returns the least recently used chunk that can be evicted, as owner and position, if memory is short.
     ///
     /// The caller must then call [`PageCache::evict`], which clears the owner's table entry.
     pub fn victim(&mut self) -> Option<(u32, u64)> {

@@ -1,9 +1,9 @@
 //! The modelled file system as a host of policies.
 //!
-//! The interpreter ([`HostedPolicy`](crate::policy::HostedPolicy)) decides what may be allocated and what is trimmed;
-//! this file does it, in the allocator and the block queue. While a token is being issued its blocks cannot be
-//! allocated. Under the availability rule "after issue" they are not free yet; under the other rules they are taken out
-//! of the allocator while the command runs, as `ext4_trim_extent` does.
+//! The interpreter ([`HostedPolicy`](crate::policy::HostedPolicy)) decides which blocks can be allocated and which are
+//! trimmed; this file carries that out, in the allocator and the block queue. While a token is being issued its blocks
+//! cannot be allocated. Under the availability rule "after issue" they are not free yet; under the other rules they are
+//! taken out of the allocator while the command runs, as `ext4_trim_extent` does.
 
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
@@ -13,14 +13,16 @@ use crate::policy::{
 };
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
-/// Longer than any policy waits before it issues its pending extents (btrfs: 120 s, OpenZFS: 160 s).
+/// Time limit for pending extents at the end, longer than any policy waits before it issues them (btrfs: 120 s,
+/// OpenZFS: 160 s).
 const DRAIN_PATIENCE: SimDuration = SimDuration::from_secs(300);
 
 /// Longest time that a task waits for blocks withheld by a policy that sends no TRIM and has set no timer. Any commit may
 /// still make it send one, and commits go on for ever; a run takes minutes of virtual time.
 const UNRELEASED_MAX: SimDuration = SimDuration::from_secs(3_600);
 
-/// The same if the policy has set a timer: longer than any schedule of TRIMs.
+/// Longest time that a task waits for blocks withheld by a policy that has set a timer: longer than any schedule of
+/// TRIMs.
 const UNRELEASED_TIMED_MAX: SimDuration = SimDuration::from_secs(31 * 86_400);
 
 impl PolicyHost for Ext4 {
@@ -197,8 +199,8 @@ impl Ext4 {
         });
     }
 
-    /// Waits until the policy has issued what it is going to issue: until nothing is pending or in flight, or no blocks
-    /// were released for longer than any policy waits.
+    /// Waits until the policy has issued its last TRIM: until nothing is pending or in flight, or no blocks were
+    /// released for longer than any policy waits.
     pub async fn drain_discards(&self) {
         loop {
             let ledger = self.ledger();

@@ -1,11 +1,11 @@
 //! Blocks of extent trees (`fs/ext4/extents.c`).
 //!
 //! Four extents fit into the inode. A file with more has tree blocks for 340 extents each. These are metadata:
-//! journaled, and revoked when freed. What counts is extents on the disk. While new blocks count as unwritten, each
-//! allocation is an extent of its own; it merges with its neighbours only when its data are written. Four written
-//! extents and the next piece of a log are five, so the tree grows a block; once the data are written they are four
-//! again, and the block is freed (`ext4_ext_try_to_merge_up`). So the same file takes and frees a block with each
-//! `fsync`.
+//! journaled, and revoked when freed. The number that matters is that of extents on the disk. While new blocks count as
+//! unwritten, each allocation is an extent of its own; it merges with its neighbours only when its data are written.
+//! Four written extents and the next piece of a log are five, so the tree grows a block; once the data are written they
+//! are four again, and the block is freed (`ext4_ext_try_to_merge_up`). So the same file takes and frees a block with
+//! each `fsync`.
 //!
 //! Not modelled: index blocks of trees deeper than one level (files of more than 1,360 extents), and leaves split
 //! anywhere but at their end.
@@ -24,7 +24,7 @@ const EXTENT_MAX: u64 = 32_768;
 const IN_BLOCK: usize = 340;
 
 impl Inode {
-    /// Whether its extents on the disk fit into the inode.
+    /// Returns true if the file's extents on the disk fit into the inode.
     fn tree_fits_inode(&self) -> bool {
         if self.extents.len() > IN_INODE || self.unwritten.len() > IN_INODE {
             return false;
@@ -44,7 +44,7 @@ impl Inode {
         self.extents.iter().map(written).sum::<u64>() + unwritten.len() as u64 <= IN_INODE as u64
     }
 
-    /// The tree block that holds the extent of a page, if there is one.
+    /// Returns the tree block that holds the extent of a page, if there is one.
     fn tree_block_of(&self, page: u64) -> Option<Lpn> {
         let index = self.extents.partition_point(|extent| extent.page <= page).saturating_sub(1);
         self.tree.get((index / IN_BLOCK).min(self.tree.len().checked_sub(1)?)).copied()

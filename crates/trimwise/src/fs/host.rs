@@ -9,7 +9,7 @@ pub use crate::policy::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 /// addition to [`page_structures`], with 256 MiB to 2 GiB of memory (`nr_dirty_threshold` of 6.12 after the mount).
 const KERNEL: Bytes = Bytes::mib(30);
 
-/// Bytes of page descriptors for `memory`: 64 for each page of 4 KiB (`struct page`).
+/// Returns the bytes of page descriptors for `memory`: 64 for each page of 4 KiB (`struct page`).
 fn page_structures(memory: Bytes) -> u64 {
     memory.0 / 64
 }
@@ -52,7 +52,7 @@ impl CpuCosts {
     };
 }
 
-/// How a kernel throttles writers and empties its page cache.
+/// A kernel's way to throttle writers and empty its page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writeback {
     /// Linux up to 3.1: a writer above the limit stops until enough pages are clean, and dirty files take turns of 4
@@ -88,12 +88,12 @@ impl Slabs {
     pub(crate) const LINUX_6: Self = Self { inode_bytes: 1_884, page_bytes: 105, programs_bytes: 9 << 20 };
 }
 
-/// Where write-back allocates a file's blocks.
+/// Rule for the place of blocks that write-back allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// At one moving goal: the host of the experiments of 2010 to 2017, whose fits depend on it.
+    /// One moving goal for all files: the host of the experiments of 2010 to 2017, whose fits depend on it.
     Stream,
-    /// As mballoc does.
+    /// The rules of mballoc.
     Groups,
 }
 
@@ -102,61 +102,62 @@ pub enum Placement {
 pub struct HostConfig {
     /// Memory for the page cache; the dirty limits are shares of it.
     pub memory: Bytes,
-    /// What other things use of that memory.
+    /// Memory that other users take from `memory`.
     pub slabs: Slabs,
-    /// Share of memory that may be dirty before write-back starts (`dirty_background_ratio`, default 10).
+    /// Share of memory that can be dirty before write-back starts (`dirty_background_ratio`, default 10).
     pub dirty_background_percent: u64,
-    /// Share of memory that may be dirty before writers are throttled (`dirty_ratio`, default 20).
+    /// Share of memory that can be dirty before writers are throttled (`dirty_ratio`, default 20).
     pub dirty_percent: u64,
     /// Age at which a dirty file is written (`dirty_expire_centisecs`, default 30 s).
     pub dirty_expire: SimDuration,
-    /// How often write-back looks for expired files (`dirty_writeback_centisecs`, default 5 s).
+    /// Interval at which write-back looks for expired files (`dirty_writeback_centisecs`, default 5 s).
     pub writeback_interval: SimDuration,
-    /// How writers are throttled and the page cache is emptied.
+    /// Way to throttle writers and empty the page cache.
     pub writeback: Writeback,
-    /// Where files' blocks are allocated.
+    /// Rule for the place of files' blocks.
     pub placement: Placement,
     /// Maximum number of blocks withheld from files, so that write-back never fails for lack of metadata. The kernel
     /// withholds a fiftieth of all blocks, up to this many (`ext4_calculate_resv_clusters`).
     pub kept_units_max: u64,
-    /// Whether new blocks count as unwritten until their data are written (`dioread_nolock`). Each allocation then
+    /// True if new blocks count as unwritten until their data are written (`dioread_nolock`). Each allocation then
     /// reserves room in the journal until that is recorded.
     pub converts_unwritten: bool,
     /// Resolution of file times (`current_time`: one tick). Two writes within a tick change the inode once.
     pub file_time_step: SimDuration,
-    /// Whether each processor keeps long lists of pages that it freed (`page_lists.rs`).
+    /// True if each processor keeps long lists of pages that it freed (`page_lists.rs`).
     pub lists_free_pages: bool,
-    /// Number of largest transactions that fit into a journal.
+    /// Number of transactions of maximum size that fit into a journal.
     pub transactions_in_journal: u64,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
-    /// Processor time.
+    /// Processor time of the file system's code.
     pub cpu: CpuCosts,
-    /// Block layer.
+    /// Configuration of the block layer.
     pub queue: QueueConfig,
-    /// How `discard` works in this kernel.
+    /// Implementation of the mount option `discard` in this kernel.
     pub discard: DiscardGeneration,
 }
 
 impl HostConfig {
-    /// Pages that fit into memory next to what the kernel keeps for this many files and pages.
+    /// Returns the pages that fit into memory next to the kernel's memory for this many files and pages.
     pub(super) fn memory_for_pages(&self, inodes: u64, pages: u64) -> u64 {
         let Slabs { inode_bytes, page_bytes, .. } = self.slabs;
         Bytes(self.memory.0.saturating_sub(inodes * inode_bytes + pages * page_bytes)).units_floor()
     }
 
-    /// Dirty pages above which write-back starts, and above which writers stop, with this much memory.
+    /// Returns the numbers of dirty pages above which write-back starts, and above which writers stop, with this much
+    /// memory.
     pub(super) fn dirty_limits(&self, memory_pages: u64) -> (u64, u64) {
         (memory_pages * self.dirty_background_percent / 100, memory_pages * self.dirty_percent / 100)
     }
 
-    /// The file time for `now`, rounded down to a tick.
+    /// Returns the file time for `now`, rounded down to a tick.
     pub(super) fn file_time(&self, now: SimTime) -> SimTime {
         let step = self.file_time_step.as_nanos().max(1);
         SimTime(now.as_nanos() / step * step)
     }
 
-    /// Ticks per second.
+    /// Returns the timer ticks per second.
     pub(super) fn hz(&self) -> u64 {
         match self.writeback {
             Writeback::AtTheLimit => 1000,
@@ -164,7 +165,7 @@ impl HostConfig {
         }
     }
 
-    /// A machine with this much memory that runs this Linux.
+    /// Returns a machine with this much memory that runs this Linux.
     pub fn of(linux: LinuxVersion, machine: Bytes) -> Self {
         let before = Self::of_the_2010s();
         let kernel = KERNEL.0 + page_structures(machine);
@@ -196,8 +197,8 @@ impl HostConfig {
         }
     }
 
-    /// The same as a guest in virtual time (`trimwise kernel`): its processor takes no time, and User-Mode Linux has
-    /// 100 ticks per second (arch/um/Kconfig).
+    /// Returns the host of [`HostConfig::of`] as a guest in virtual time (`trimwise kernel`): its processor takes no
+    /// time, and User-Mode Linux has 100 ticks per second (arch/um/Kconfig).
     pub fn in_guest(linux: LinuxVersion, machine: Bytes) -> Self {
         let of_linux = Self::of(linux, machine);
         let writeback = match of_linux.writeback {
@@ -210,8 +211,8 @@ impl HostConfig {
         Self { writeback, queue, file_time_step, cpu: CpuCosts::ZERO, ..of_linux }
     }
 
-    /// The host of the experiments of 2010 to 2017: 8 GiB, with the page cache and the allocator that their fits depend
-    /// on.
+    /// Returns the host of the experiments of 2010 to 2017: 8 GiB, with the page cache and the allocator that their
+    /// fits depend on.
     pub fn of_the_2010s() -> Self {
         Self {
             memory: Bytes::gib(8),

@@ -9,39 +9,37 @@ use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 pub struct FileExtent {
     /// First page of the file.
     pub page: u64,
-    /// Where it lies.
+    /// Blocks of these pages.
     pub blocks: UnitRange,
 }
 
 /// One file (or directory) of the file system.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inode {
-    /// Whether it is in use; a removed file's slot is reused.
+    /// False for a removed file, whose slot is reused.
     pub in_use: bool,
-    /// How many files had this slot before; it tells an open file that was removed from its successor.
+    /// Number of files that had this slot before; it distinguishes an open file that was removed from its successor.
     pub generation: u32,
     /// Length of the file.
     pub size_bytes: u64,
     /// Extents in the order of the file's pages, merged where they continue each other.
     pub extents: Vec<FileExtent>,
-    /// Runs of pages (first page and count) whose blocks do not hold their data yet, where the file system records
+    /// Runs of pages (first page and count) whose blocks do not yet hold their data, where the file system records
     /// that.
     pub unwritten: Vec<(u64, u64)>,
     /// Blocks of the extent tree, in order, for extents that do not fit into the inode.
     pub tree: Vec<Lpn>,
-    /// Pages in memory.
+    /// Chunks of the file's pages in memory.
     pub chunks: ChunkTable,
-    /// Dirty pages.
     pub dirty_pages: u64,
     /// Number of writers that have it open.
     pub writers: u32,
-    /// Pages being written.
     pub writeback_pages: u64,
     /// Requests for this file in flight that read, or write past the page cache.
     pub reads: u64,
-    /// Dirty pages that have no block yet (delayed allocation).
+    /// Number of dirty pages that have no block yet (delayed allocation).
     pub reserved_pages: u64,
-    /// Its key among the dirty files: when it became dirty, and a sequence number.
+    /// Key among the dirty files: the time at which the file became dirty, and a sequence number.
     pub dirty_key: Option<(SimTime, u64)>,
     /// The transaction that holds its latest metadata change.
     pub transaction: u64,
@@ -51,24 +49,24 @@ pub(crate) struct Inode {
     pub name_transaction: u64,
     /// Time of the last change as stored in the inode.
     pub modified: Option<SimTime>,
-    /// Whether its access time is younger than its last change (then a read need not update it: relatime).
+    /// True if the access time is younger than the last change (then a read need not update it: relatime).
     pub accessed_since_change: bool,
-    /// Where write-back continues in a large file.
+    /// Page at which write-back continues in a large file.
     pub writeback_cursor: u64,
 }
 
 impl Inode {
-    /// Notes that its length or its blocks were changed in a transaction.
+    /// Notes that the length or the blocks of the file were changed in a transaction.
     pub fn note_data_change(&mut self, tid: u64) {
         (self.transaction, self.data_transaction) = (tid, tid);
     }
 
-    /// The first page behind the last one that has a block.
+    /// Returns the page after the last one that has a block.
     pub(crate) fn mapped_end(&self) -> u64 {
         self.extents.last().map_or(0, |e| e.page + e.blocks.units)
     }
 
-    /// The file as mballoc sees it when allocating blocks from `page` on.
+    /// Returns the properties that mballoc considers when it allocates blocks from `page` on.
     pub(super) fn shape(&self, inode: u32, page: u64) -> FileShape {
         let index = self.extents.partition_point(|e| e.page <= page);
         let left = index.checked_sub(1).map(|i| &self.extents[i]);
@@ -83,8 +81,8 @@ impl Inode {
         }
     }
 
-    /// Where ext4 looks for a block of a page: as far from its neighbour on the disk as it is in the file
-    /// (`ext4_ext_find_goal`); `None` if it has none yet.
+    /// Returns the block at which ext4 starts to look for one for a page: as far from its neighbour on the disk as it
+    /// is in the file (`ext4_ext_find_goal`); `None` if the file has no block yet.
     pub(super) fn near(&self, page: u64) -> Option<Lpn> {
         let index = self.extents.partition_point(|e| e.page <= page);
         let neighbour = self.extents.get(index.saturating_sub(1))?;
@@ -95,13 +93,13 @@ impl Inode {
         })
     }
 
-    /// The block behind the file's last, where growth would be contiguous.
+    /// Returns the block behind the file's last, where growth would be contiguous.
     pub fn goal(&self) -> Option<Lpn> {
         self.extents.last().map(|e| e.blocks.end())
     }
 
-    /// Where page `page`, which lies behind (or before) a hole, should go: as far from its neighbour on the disk as it
-    /// is in the file. `None` means wherever stream allocation is.
+    /// Returns the place for page `page`, which lies behind (or before) a hole: as far from its neighbour on the disk
+    /// as it is in the file. `None` means the goal of stream allocation.
     ///
     /// So a hole in the file leaves a gap on the disk, which is how `lseek` fragments a file. In ext4 this has two
     /// causes. `ext4_ext_find_goal` asks for the neighbour's block plus the distance in pages. For a file under stream
@@ -110,7 +108,7 @@ impl Inode {
     /// leave no gap. (Measured on Linux 6.18: alternating 64 KiB of data with 4 or 64 KiB of hole lies on the disk as
     /// in the file; alternating 8 MiB with 8 MiB, or 16 with 16, lies without gaps.)
     ///
-    /// Unused reservations are free here, for other files too; ext4 frees them when the file is closed.
+    /// Other files can use unused reservations here; ext4 frees them when the file is closed.
     pub fn place(&self, page: u64) -> Option<Lpn> {
         let window = window_pages(self.size_bytes.div_ceil(UNIT_BYTES).max(page + 1))?;
         let index = self.extents.partition_point(|e| e.page <= page);
@@ -123,8 +121,8 @@ impl Inode {
         right.blocks.start.0.checked_sub(right.page - page).map(Lpn)
     }
 
-    /// The contiguous blocks of the pages from `page` on: `Ok` with at most `pages` blocks, or `Err` with the number of
-    /// pages (at most `pages`) that have no block.
+    /// Returns the contiguous blocks of the pages from `page` on: `Ok` with at most `pages` blocks, or `Err` with the
+    /// number of pages (at most `pages`) that have no block.
     pub fn map(&self, page: u64, pages: u64) -> Result<UnitRange, u64> {
         let index = self.extents.partition_point(|e| e.page + e.blocks.units <= page);
         match self.extents.get(index) {
@@ -137,7 +135,7 @@ impl Inode {
         }
     }
 
-    /// Assigns blocks to the pages from `page` on, which must have none yet.
+    /// Assigns blocks to the pages from `page` on, which have none.
     pub(crate) fn add_extent(&mut self, page: u64, blocks: UnitRange) {
         let index = self.extents.partition_point(|e| e.page < page);
         let continues = |left: &FileExtent, right: &FileExtent| {
@@ -155,8 +153,8 @@ impl Inode {
     }
 }
 
-/// The window that ext4 reserves at once in a file of this many pages (`ext4_mb_normalize_request`); `None` for small
-/// files, which share the processor's preallocation (`s_mb_stream_request`, 64 KiB).
+/// Returns the window that ext4 reserves at once in a file of this many pages (`ext4_mb_normalize_request`); `None` for
+/// small files, which share the processor's preallocation (`s_mb_stream_request`, 64 KiB).
 fn window_pages(file_pages: u64) -> Option<u64> {
     const MIB: u64 = (1 << 20) / UNIT_BYTES;
     match file_pages {

@@ -37,20 +37,20 @@ impl Group {
     }
 }
 
-/// What decides the place of a new inode.
+/// Properties that decide the place of a new inode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewInode {
     pub placement: Placement,
     pub is_directory: bool,
-    /// The inode of its directory.
+    /// Inode of the new one's directory.
     pub parent: u32,
     /// The inode created last in that directory.
     pub sibling: Option<u32>,
-    /// Hash of its name.
+    /// Hash of the new file's name.
     pub hash: u64,
 }
 
-/// What Orlov's allocator considers in a flex group.
+/// Counts of a flex group that Orlov's allocator considers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flex {
     free_inodes: u64,
@@ -59,7 +59,7 @@ struct Flex {
 }
 
 impl InodeTable {
-    /// The table of a new file system with this many groups; the inodes that mkfs creates are in use.
+    /// Creates the table of a new file system with this many groups; the inodes that mkfs creates are in use.
     pub fn new(groups: u64) -> Self {
         let mut table = Self {
             blocks: vec![Vec::new(); (groups * INODES_PER_GROUP / INODES_PER_BLOCK) as usize],
@@ -75,17 +75,17 @@ impl InodeTable {
         table
     }
 
-    /// Inodes in use, including those that mkfs creates.
+    /// Returns the number of inodes in use, including those that mkfs creates.
     pub fn in_use(&self) -> u64 {
         self.in_use
     }
 
-    /// All inodes that were ever used, and some of their neighbours.
+    /// Iterates over all inodes that were ever used, and some of their neighbours.
     pub fn iter(&self) -> impl Iterator<Item = &Inode> {
         self.blocks.iter().flatten()
     }
 
-    /// All inodes that were ever used, and some of their neighbours, to change.
+    /// Iterates over all inodes that were ever used, and some of their neighbours, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Inode> {
         self.blocks.iter_mut().flatten()
     }
@@ -107,7 +107,6 @@ impl InodeTable {
         Some(self.take_in(group))
     }
 
-    /// Frees an inode.
     pub(crate) fn give_back(&mut self, inode: u32, is_directory: bool) {
         self[inode as usize].in_use = false;
         self.in_use -= 1;
@@ -132,25 +131,25 @@ impl InodeTable {
         inode
     }
 
-    /// The first group of a flex group that has a free inode.
+    /// Returns the first group of a flex group that has a free inode.
     fn first_of(&self, flex: usize) -> Option<usize> {
         let first = flex * FLEX_GROUPS as usize;
         let end = self.groups.len().min(first + FLEX_GROUPS as usize);
         (first..end).find(|&group| self.groups[group].free() > 0)
     }
 
-    /// `find_group_other`.
+    /// Chooses the group of a file's inode (`find_group_other`).
     fn group_of_file(&self, new: NewInode, allocator: &Allocator) -> Option<usize> {
         let near = [Some(new.parent), new.sibling].into_iter().flatten();
         near.map(flex_of).find_map(|flex| self.first_of(flex)).or_else(|| self.spread(new, allocator, false))
     }
 
-    /// `find_group_orlov`.
+    /// Chooses the group of a directory's inode (`find_group_orlov`).
     fn group_of_directory(&self, new: NewInode, allocator: &Allocator) -> Option<usize> {
         self.spread(new, allocator, new.parent == ROOT_INODE)
     }
 
-    /// Orlov's choice of a flex group, for a directory of the root or for any other inode.
+    /// Chooses a flex group by Orlov's rules, for a directory of the root or for any other inode.
     fn spread(&self, new: NewInode, allocator: &Allocator, is_of_root: bool) -> Option<usize> {
         let groups = self.groups.len() as u64;
         let flexes: Vec<Flex> = (0..groups)
@@ -228,7 +227,7 @@ impl IndexMut<usize> for InodeTable {
 mod tests {
     use super::*;
 
-    /// Four flex groups, one of which holds the journal, as mke2fs leaves them on 8 GiB.
+    /// Four flex groups, one of which holds the journal, as mke2fs makes them on 8 GiB.
     fn device() -> (InodeTable, Allocator) {
         let mut allocator = Allocator::new(64 * GROUP_UNITS);
         allocator.release(crate::units::UnitRange::new(crate::units::Lpn(0), 64 * GROUP_UNITS));
@@ -240,8 +239,8 @@ mod tests {
         NewInode { placement: Placement::Groups, is_directory, parent, sibling: None, hash }
     }
 
-    /// As observed with Linux 6.18 on an empty file system of 8 GiB, except for the hash: directories of the root in
-    /// the flex groups 3, 1, 3 and 1, with their files next to them.
+    /// Observed with Linux 6.18 on an empty file system of 8 GiB, except for the hash: directories of the root in the
+    /// flex groups 3, 1, 3 and 1, with their files next to them.
     #[test]
     fn directories_of_the_root_are_spread_and_files_stay_with_them() {
         let (mut table, allocator) = device();
@@ -264,7 +263,7 @@ mod tests {
         assert_eq!(make(&mut table), first);
     }
 
-    /// Its directory's flex group is full. That of the file made before has inodes left, though no blocks.
+    /// The flex group of the directory is full. That of the file made before has inodes left, though no blocks.
     #[test]
     fn a_file_goes_next_to_its_sibling_if_there_is_no_inode_left_next_to_its_directory() {
         const FLEX_UNITS: u64 = FLEX_GROUPS * GROUP_UNITS;

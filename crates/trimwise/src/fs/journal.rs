@@ -2,9 +2,9 @@
 //!
 //! Metadata changes join the *running* transaction. Every five seconds, or on request, the journal thread makes it the
 //! *committing* one: it writes descriptors and metadata blocks to the log, waits for the transaction's data (ordered
-//! mode), flushes, writes the commit block, flushes. From then on the blocks that the transaction freed may be trimmed;
+//! mode), flushes, writes the commit block, flushes. From then on the blocks that the transaction freed can be trimmed;
 //! up to Linux 5.14 the thread does that itself before it declares the commit done. Only then can it start the next
-//! commit: this is how slow discards back up into the running transaction.
+//! commit: so slow discards back up into the running transaction.
 //!
 //! The running transaction may not outgrow a quarter of the journal, and a new handle needs room in the log for a whole
 //! transaction. If there is none, the oldest checkpointed metadata are written to their places. If one of those buffers
@@ -15,14 +15,14 @@
 //!
 //! Recovery relies on these rules, and `crash` checks them:
 //!
-//! - What changes under one [`Handle`] belongs to one transaction: a commit waits until the handles of its transaction
+//! - All changes under one [`Handle`] belong to one transaction: a commit waits until the handles of its transaction
 //!   have ended (`T_LOCKED`), and no new handle starts meanwhile.
 //! - Log space is reused only when the tail on the device lies behind it, and the tail moves only after a flush has
 //!   made the checkpointed metadata durable in their places (`jbd2_cleanup_journal_tail`, `jbd2_update_log_tail`). The
 //!   first block of the journal, its superblock, holds the tail.
 //! - A freed metadata block is revoked, so that a replay does not overwrite its next owner.
 //!
-//! This file holds the journal's state; in `handle` metadata join a transaction, `commit` is the journal thread,
+//! This file has the journal's state. In `handle` metadata join a transaction, `commit` is the journal thread,
 //! `checkpoint` makes room in the log.
 
 mod checkpoint;
@@ -37,7 +37,7 @@ use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 pub(super) use handle::Handle;
 
-/// How long a transaction runs before its automatic commit (ext4: `commit=5`).
+/// Time that a transaction runs before its automatic commit (ext4: `commit=5`).
 pub const COMMIT_INTERVAL: SimDuration = SimDuration::from_secs(5);
 
 /// Log blocks kept back for control blocks (jbd2: `MIN_LOG_RESERVED_BLOCKS`).
@@ -62,8 +62,8 @@ struct Buffer {
     /// The committed transaction that waits for this buffer to reach its place; 0 if it is clean.
     checkpoint: u64,
     dirty_since: SimTime,
-    /// Whether its page in the drive's page cache counts as dirty. It does until write-back looks at it, even if the
-    /// buffer has changed since.
+    /// True if the buffer's page in the drive's page cache counts as dirty. It does until write-back looks at it, even
+    /// if the buffer has changed since.
     is_page_dirty: bool,
 }
 
@@ -73,7 +73,7 @@ struct Transaction {
     started: SimTime,
     buffers: Vec<BufferId>,
     freed: Vec<UnitRange>,
-    /// Metadata blocks that it frees: once it is durable they no longer need to reach their places.
+    /// Metadata blocks that the transaction frees: once it is durable they no longer need to reach their places.
     revoked: Vec<BufferId>,
     /// Data writes of this transaction that the device has not acknowledged (ordered mode).
     ordered: Rc<Cell<u64>>,
@@ -85,15 +85,15 @@ struct Transaction {
 #[derive(Clone, Copy, Debug)]
 struct Committing {
     tid: u64,
-    /// Metadata blocks.
+    /// Number of metadata blocks.
     blocks: u64,
-    /// Where it begins in the log.
+    /// Start of the transaction in the log.
     start: u64,
-    /// Whether its last flush has begun, which does not cover later writes (`T_COMMIT_JFLUSH`).
+    /// True once the last flush has begun, which does not cover later writes (`T_COMMIT_JFLUSH`).
     is_flushing: bool,
 }
 
-/// Where recovery starts to read the log.
+/// Place at which recovery starts to read the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// The transaction expected there.
@@ -110,7 +110,7 @@ impl Tail {
 #[derive(Debug)]
 struct Checkpoint {
     tid: u64,
-    /// Where it begins in the log.
+    /// Start of the transaction in the log.
     start: u64,
     log_blocks: u64,
     /// Buffers that have not reached their place.
@@ -118,23 +118,22 @@ struct Checkpoint {
     buffers: Vec<BufferId>,
 }
 
-/// The journal's state.
+/// State of the journal, its log and its buffers.
 #[derive(Debug)]
 pub struct Journal {
-    /// The journal's superblock.
     superblock: Lpn,
     log: UnitRange,
     head: u64,
     free_blocks: u64,
-    /// Log blocks whose metadata are in their places, but which the tail on the device has not passed yet.
+    /// Number of log blocks whose metadata are in their places, but which the tail on the device has not passed yet.
     reclaimable_blocks: u64,
     /// Dirty pages of the drive's page cache: committed metadata.
     pub(super) dirty_pages: u64,
     /// Metadata pages being written to their places.
     pub(super) pages_in_writeback: u64,
-    /// Whether the tail is being written.
+    /// True while the tail is being written.
     moving_tail: bool,
-    /// Whether a commit waits for the handles of its transaction; no new handle starts meanwhile.
+    /// True while a commit waits for the handles of its transaction; no new handle starts meanwhile.
     switching: bool,
     buffers: Vec<Buffer>,
     by_block: HashMap<u64, BufferId>,
@@ -144,14 +143,14 @@ pub struct Journal {
     committing: Option<Committing>,
     checkpoints: VecDeque<Checkpoint>,
     next_tid: u64,
-    /// The newest transaction whose commit is declared done.
+    /// The newest transaction with a commit that is declared done.
     pub(super) committed: u64,
     requested: u64,
 }
 
 impl Journal {
-    /// An empty journal in `blocks`, the first of which is its superblock, that continues where the last mount ended. A
-    /// transaction may use at most 1/`transactions` of it.
+    /// Creates an empty journal in `blocks`, the first of which is its superblock, that continues where the last mount
+    /// ended. A transaction can use at most 1/`transactions` of it.
     pub fn new(blocks: UnitRange, end: Tail, transactions: u64) -> Self {
         let log = UnitRange::new(blocks.start.offset(1), blocks.units - 1);
         Self {
@@ -176,7 +175,7 @@ impl Journal {
         }
     }
 
-    /// The buffer of a metadata block.
+    /// Returns the buffer of a metadata block.
     pub fn buffer(&mut self, block: Lpn) -> BufferId {
         let next = self.buffers.len() as BufferId;
         let id = *self.by_block.entry(block.0).or_insert(next);
@@ -193,27 +192,27 @@ impl Journal {
         self.buffers[id as usize].locked = locked;
     }
 
-    /// Whether a transaction is durable.
+    /// Returns true if a transaction is durable.
     pub(crate) fn is_committed(&self, tid: u64) -> bool {
         tid <= self.committed
     }
 
-    /// The running transaction's number, if there is one.
+    /// Returns the number of the running transaction, if there is one.
     pub(crate) fn running_tid(&self) -> Option<u64> {
         self.running.as_ref().map(|t| t.tid)
     }
 
-    /// The newest transaction that is not durable yet.
+    /// Returns the newest transaction that is not durable.
     pub(crate) fn newest_open_tid(&self) -> Option<u64> {
         self.running_tid().or(self.committing.map(|c| c.tid))
     }
 
-    /// Whether the commit of `tid` has yet to flush the device (`jbd2_trans_will_send_data_barrier`).
+    /// Returns true if the commit of `tid` will still flush the device (`jbd2_trans_will_send_data_barrier`).
     pub(crate) fn will_flush(&self, tid: u64) -> bool {
         !self.is_committed(tid) && self.committing.is_none_or(|c| c.tid != tid || !c.is_flushing)
     }
 
-    /// The counter of outstanding ordered data of the running transaction.
+    /// Returns the counter of outstanding ordered data of the running transaction.
     pub(crate) fn ordered_counter(&mut self, now: SimTime) -> Rc<Cell<u64>> {
         Rc::clone(&self.running(now).ordered)
     }
@@ -240,13 +239,13 @@ impl Journal {
         })
     }
 
-    /// Log blocks available to a new handle (`__jbd2_log_space_left`).
+    /// Returns the log blocks available to a new handle (`__jbd2_log_space_left`).
     fn space_left(&self) -> u64 {
         let left = self.free_blocks.saturating_sub(RESERVED_LOG_BLOCKS);
         left - left / 8
     }
 
-    /// Log blocks that must be available before a handle may start (`jbd_space_needed`).
+    /// Returns the log blocks that must be available before a handle can start (`jbd_space_needed`).
     fn space_needed(&self) -> u64 {
         self.transaction_max + self.committing.map_or(0, |c| c.blocks)
     }
@@ -270,8 +269,8 @@ impl Journal {
         }
     }
 
-    /// Where the tail could be if all metadata in their places were durable (`jbd2_journal_get_log_tail`), and how many
-    /// log blocks that would free.
+    /// Returns the tail that would be possible if all metadata in their places were durable
+    /// (`jbd2_journal_get_log_tail`), and the number of log blocks that it would free.
     pub(crate) fn possible_tail(&self) -> (Tail, u64) {
         let oldest = self.checkpoints.front().map(|c| Tail { tid: c.tid, offset: c.start });
         let committing = self.committing.map(|c| Tail { tid: c.tid, offset: c.start });
@@ -299,7 +298,7 @@ impl Journal {
     }
 
     /// Marks the pages of these committed buffers dirty, except those that a newer transaction has taken over. Returns
-    /// how many became dirty.
+    /// the number that became dirty.
     fn mark_dirty(&mut self, ids: &[BufferId]) -> u64 {
         let before = self.dirty_pages;
         for &id in ids {
@@ -313,15 +312,16 @@ impl Journal {
         self.dirty_pages - before
     }
 
-    /// Does the same for all buffers of a transaction that has just been committed.
+    /// Marks the pages of all buffers of a transaction that has just been committed dirty. Returns the number that
+    /// became dirty.
     pub(crate) fn mark_transaction_dirty(&mut self, tid: u64) -> u64 {
         let newest = self.checkpoints.back().filter(|checkpoint| checkpoint.tid == tid);
         let ids = newest.map(|checkpoint| checkpoint.buffers.clone()).unwrap_or_default();
         self.mark_dirty(&ids)
     }
 
-    /// Marks the first `pages_max` dirty pages, by block, clean. Returns those that must be written, and how many were
-    /// looked at.
+    /// Marks the first `pages_max` dirty pages, by block, clean. Returns those that must be written, and the number
+    /// examined.
     fn take_dirty_pages(&mut self, pages_max: u64) -> (Vec<BufferId>, u64) {
         let ids = 0..self.buffers.len() as BufferId;
         let mut dirty: Vec<BufferId> = ids.filter(|&id| self.buffers[id as usize].is_page_dirty).collect();
@@ -336,7 +336,7 @@ impl Journal {
         (dirty, looked_at)
     }
 
-    /// Committed metadata, by block, that can be written to their places now.
+    /// Returns the committed metadata, by block, that can be written to their places now.
     fn writable(&self, expired_before: Option<SimTime>) -> Vec<BufferId> {
         let due = |b: &Buffer| expired_before.is_none_or(|limit| b.dirty_since <= limit);
         let ids = 0..self.buffers.len() as BufferId;

@@ -1,4 +1,4 @@
-//! Where an ext4 file system keeps its metadata.
+//! Layout of an ext4 file system's metadata.
 //!
 //! With `flex_bg` the bitmaps and inode tables of 16 block groups lie together in the first of them, and the journal
 //! lies in the middle of the device. Everything else is free for data and directories.
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::alloc::{Allocator, GROUP_UNITS, group_of};
 use crate::units::{Bytes, Lpn, UnitRange};
 
-/// Groups whose metadata lie together (mke2fs: `flex_bg_size`).
+/// Number of groups whose metadata lie together (mke2fs: `flex_bg_size`).
 pub(super) const FLEX_GROUPS: u64 = 16;
 /// Inodes per group: one for each 16 KiB (mke2fs: `inode_ratio`).
 pub(super) const INODES_PER_GROUP: u64 = 8_192;
@@ -20,21 +20,21 @@ const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
 const JOURNAL_UNITS_MIN: u64 = 256;
 /// The first inode that mke2fs leaves to files.
 pub(crate) const FIRST_INODE: u32 = 12;
-/// The root directory.
+/// Inode of the root directory.
 pub const ROOT_INODE: u32 = 2;
 
-/// Options for mkfs.
+/// Options for mkfs.ext4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
     /// Size of the journal; `None` applies mke2fs's own rule.
     pub journal: Option<Bytes>,
-    /// Whether mkfs discards the whole device first (mke2fs does by default since 1.41.10).
+    /// True if mkfs discards the whole device first (mke2fs does by default since 1.41.10).
     pub discard: bool,
-    /// The mke2fs whose rules apply otherwise.
+    /// The mke2fs whose rules apply to the rest.
     pub tool: Mke2fs,
 }
 
-/// Generations of mke2fs.
+/// Generations of mke2fs, by their rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mke2fs {
     /// 1.41: journals of 128 MiB at most; inode tables stay unwritten until they are used.
@@ -61,9 +61,9 @@ impl Default for FormatOptions {
     "a file system with a {journal} journal does not fit on a device of {device}; at least {least} are needed"
 )]
 pub struct FormatError {
-    /// Size of the device.
+    /// Size of the device that was given.
     pub device: Bytes,
-    /// Size of the journal asked for.
+    /// Size of the journal that was requested.
     pub journal: Bytes,
     /// The smallest device that would suffice.
     pub least: Bytes,
@@ -74,7 +74,7 @@ pub struct FormatError {
 pub struct Layout {
     total_units: u64,
     tool: Mke2fs,
-    /// The journal's blocks.
+    /// Blocks of the journal.
     pub journal: UnitRange,
 }
 
@@ -111,7 +111,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Where mke2fs puts the journal: in the middle, behind the metadata of that group.
+    /// Returns the start of the journal: in the middle, behind the metadata of that group.
     fn journal_start(&self, journal_units: u64) -> Lpn {
         let groups = self.groups();
         let group = match self.tool {
@@ -155,67 +155,67 @@ impl Layout {
         })
     }
 
-    /// Number of blocks in the file system.
+    /// Returns the number of blocks in the file system.
     pub fn total_units(&self) -> u64 {
         self.total_units
     }
 
-    /// Number of inodes.
+    /// Returns the number of inodes.
     pub fn inodes(&self) -> u64 {
         self.groups() * INODES_PER_GROUP
     }
 
-    /// The superblock.
+    /// Returns the block of the superblock.
     pub fn superblock(&self) -> Lpn {
         Lpn(0)
     }
 
-    /// The block that holds a group's descriptor.
-    pub fn descriptor(&self, group: u64) -> Lpn {
+    /// Returns the block that holds a group's descriptor.
+    pub(crate) fn descriptor(&self, group: u64) -> Lpn {
         Lpn(1 + group / self.tool.descriptors_per_block())
     }
 
-    /// A group's block bitmap.
+    /// Returns the block of a group's block bitmap.
     pub fn block_bitmap(&self, group: u64) -> Lpn {
         Lpn(self.flex_start(group) + group % FLEX_GROUPS)
     }
 
-    /// The metadata that allocating or freeing this block changes.
+    /// Returns the metadata blocks that change when this block is allocated or freed.
     pub(super) fn group_metadata(&self, block: Lpn) -> [Lpn; 2] {
         let group = group_of(block.0);
         [self.block_bitmap(group), self.descriptor(group)]
     }
 
-    /// A group's inode bitmap.
+    /// Returns the block of a group's inode bitmap.
     pub(crate) fn inode_bitmap(&self, group: u64) -> Lpn {
         Lpn(self.flex_start(group) + FLEX_GROUPS + group % FLEX_GROUPS)
     }
 
-    /// The group that an inode belongs to.
+    /// Returns the group of an inode.
     pub(crate) fn inode_group(&self, inode: u32) -> u64 {
         u64::from(inode) / INODES_PER_GROUP
     }
 
-    /// The block of the inode table that holds an inode.
+    /// Returns the block of the inode table that holds an inode.
     pub(crate) fn inode_block(&self, inode: u32) -> Lpn {
         let group = self.inode_group(inode);
         let table = self.flex_start(group) + 2 * FLEX_GROUPS + group % FLEX_GROUPS * TABLE_BLOCKS;
         Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
     }
 
-    /// Where allocation for a file without blocks starts: the second group of its inode's flex group
-    /// (`ext4_inode_to_goal_block`).
+    /// Returns the block at which allocation for a file without blocks starts: the second group of its inode's flex
+    /// group (`ext4_inode_to_goal_block`).
     pub(crate) fn file_goal(&self, inode: u32) -> Lpn {
         let group = self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS + 1;
         Lpn(group * GROUP_UNITS)
     }
 
-    /// Where allocation for a directory starts: the first group of its inode's flex group.
+    /// Returns the block at which allocation for a directory starts: the first group of its inode's flex group.
     pub(crate) fn directory_goal(&self, inode: u32) -> Lpn {
         Lpn(self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS * GROUP_UNITS)
     }
 
-    /// The inodes in a block of the inode table; `None` if the block is not part of it.
+    /// Returns the inodes in a block of the inode table; `None` if the block is not part of it.
     pub(crate) fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
         (0..self.groups()).find_map(|group| {
             let first = (group * INODES_PER_GROUP) as u32;
@@ -226,7 +226,7 @@ impl Layout {
         })
     }
 
-    /// All blocks that mkfs reserves for metadata, without the journal.
+    /// Returns all blocks that mkfs reserves for metadata, without the journal.
     pub fn metadata(&self) -> Vec<UnitRange> {
         let flexes = self.flexes();
         let range = |flex: u64| {
@@ -236,8 +236,8 @@ impl Layout {
         flexes.map(range).chain(self.backups()).collect()
     }
 
-    /// Copies of the superblock and the descriptors, including room for the descriptors to grow, in groups whose number
-    /// is a power of 3, 5 or 7 (`sparse_super`), except group 0.
+    /// Returns the blocks of the copies of superblock and descriptors, including room for the descriptors to grow. They
+    /// are in groups whose number is a power of 3, 5 or 7 (`sparse_super`), except group 0.
     fn backups(&self) -> impl Iterator<Item = UnitRange> + '_ {
         let powers = |base: u64| std::iter::successors(Some(base), move |power| Some(power * base));
         let groups = self.groups();
@@ -251,14 +251,14 @@ impl Layout {
         all.map(range).filter(|range| range.units > 0 && range.end().0 <= self.total_units)
     }
 
-    /// Blocks of the superblock, the descriptors, and the room for these to grow.
+    /// Returns the number of blocks of the superblock, the descriptors, and the room for these to grow.
     fn head_units(&self) -> u64 {
         let groups = self.groups();
         let descriptors = groups.div_ceil(self.tool.descriptors_per_block());
         1 + descriptors + self.tool.growth_units(self.total_units, descriptors)
     }
 
-    /// An allocator with everything free except metadata and journal.
+    /// Returns an allocator with everything free except metadata and journal.
     pub fn allocator(&self) -> Allocator {
         let mut allocator = Allocator::new(self.total_units);
         allocator.release(UnitRange::new(Lpn(0), self.total_units));
@@ -269,8 +269,8 @@ impl Layout {
         allocator
     }
 
-    /// The inode tables, zeroed by mke2fs or soon after the first mount.
-    pub fn inode_tables(&self) -> Vec<UnitRange> {
+    /// Returns the blocks of the inode tables, zeroed by mke2fs or soon after the first mount.
+    pub(crate) fn inode_tables(&self) -> Vec<UnitRange> {
         let flexes = self.flexes();
         let range = |flex: u64| {
             let start = self.flex_start(flex) + 2 * FLEX_GROUPS;
@@ -279,7 +279,7 @@ impl Layout {
         flexes.map(range).collect()
     }
 
-    /// The small metadata blocks that mkfs writes: superblock, descriptors, bitmaps.
+    /// Returns the small metadata blocks that mkfs writes: superblock, descriptors, bitmaps.
     pub fn initial_blocks(&self) -> Vec<UnitRange> {
         let groups = self.groups();
         let mut ranges = vec![UnitRange::new(Lpn(0), 1 + groups.div_ceil(self.tool.descriptors_per_block()))];
@@ -293,7 +293,6 @@ impl Layout {
         self.total_units.div_ceil(GROUP_UNITS)
     }
 
-    /// The first group of each flex group.
     fn flexes(&self) -> impl Iterator<Item = u64> + use<> {
         (0..self.groups()).step_by(FLEX_GROUPS as usize)
     }
@@ -311,7 +310,7 @@ impl Layout {
 }
 
 impl Mke2fs {
-    /// Descriptors have 32 bytes each, since 1.43 (`64bit`) 64.
+    /// Returns the descriptors in a block: 32 bytes each, since 1.43 (`64bit`) 64.
     fn descriptors_per_block(self) -> u64 {
         match self {
             Self::Old => 128,
@@ -319,8 +318,8 @@ impl Mke2fs {
         }
     }
 
-    /// Blocks reserved for more descriptors, until the file system is a thousand times as large (`resize_inode`;
-    /// e2fsprogs, `calc_reserved_gdt_blocks`).
+    /// Returns the blocks reserved for more descriptors, until the file system is a thousand times as large
+    /// (`resize_inode`; e2fsprogs, `calc_reserved_gdt_blocks`).
     fn growth_units(self, total_units: u64, descriptor_units: u64) -> u64 {
         if self == Self::Old {
             return 0;
@@ -329,7 +328,8 @@ impl Mke2fs {
         (groups.div_ceil(self.descriptors_per_block()) - descriptor_units).min(1_024)
     }
 
-    /// Size of the journal of a file system with this many blocks (e2fsprogs, `ext2fs_default_journal_size`).
+    /// Returns the size of the journal of a file system with this many blocks (e2fsprogs,
+    /// `ext2fs_default_journal_size`).
     fn journal_units(self, total_units: u64) -> u64 {
         let units = match total_units {
             0..32_768 => 1_024,

@@ -7,9 +7,9 @@
 //! 2. *Normalization*. An open file asks for its whole window (16 KiB to 8 MiB, by its size), a small one for a new
 //!    chunk, a larger closed file for exactly its dirty pages.
 //! 3. *Search*, by one criterion after the other, each less selective than the last. In a group it looks at free
-//!    extents from the first on, as the buddies cut them, and takes an exact fit, or the smallest sufficient one of
-//!    about ten. Groups whose free extents are on average just long enough come first, by size class, starting from the
-//!    goal's group.
+//! extents from the first on, as the buddies cut them, and takes an exact fit, or the smallest sufficient one of about
+//! ten. The first groups are those whose free extents are on average just long enough, by size class, starting from the
+//! goal's group.
 //!
 //! Blocks found beyond the request are preallocated. They count as free (`statfs`), but no other file gets them.
 //!
@@ -34,7 +34,7 @@ const SCANNED_MIN: usize = 10;
 const SCANNED_MAX: usize = 200;
 /// Number of buddy sizes: 4 KiB to 32 MiB (`MB_NUM_ORDERS`).
 const ORDERS: usize = 14;
-/// By how many orders a window may be cut before the search gets slow (`s_mb_best_avail_max_trim_order`).
+/// Number of orders by which a window can be cut before the search gets slow (`s_mb_best_avail_max_trim_order`).
 const TRIM_ORDERS: u32 = 3;
 /// Number of lists of chunks, by the order of their remaining length (`PREALLOC_TB_SIZE`).
 const CHUNK_LISTS: usize = 10;
@@ -52,7 +52,7 @@ pub(super) struct FileShape {
     pub(super) page: u64,
     /// Length of the file.
     pub(super) size_pages: u64,
-    /// Whether it is open for writing.
+    /// True if the file is open for writing.
     pub(super) is_open: bool,
     /// Page and block just behind the mapped extent before it.
     pub(super) left: Option<(u64, u64)>,
@@ -65,12 +65,12 @@ pub(super) struct FileShape {
 pub(super) struct Mballoc {
     /// Windows of files, by inode and first page.
     windows: BTreeMap<(u32, u64), Window>,
-    /// What is left of the chunks for small files, by the order of its length, shortest first.
+    /// Remaining parts of the chunks for small files, by the order of their length, shortest first.
     chunks: [Vec<UnitRange>; CHUNK_LISTS],
     preallocated_units: u64,
-    /// What the last allocation preallocated.
+    /// Blocks that the last allocation preallocated.
     newly_preallocated: Vec<UnitRange>,
-    /// Where the last window was found (`s_mb_last_group`).
+    /// Group of the last window (`s_mb_last_group`).
     last_window: u64,
     /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
     by_average: [BTreeSet<u64>; ORDERS],
@@ -86,20 +86,20 @@ pub(super) struct Mballoc {
 
 #[derive(Clone, Debug)]
 struct Window {
-    /// All of it.
+    /// Blocks of the whole window.
     blocks: UnitRange,
-    /// Parts that the file has not used yet, in order.
+    /// Parts that the file has not yet used, in order.
     unused: Vec<UnitRange>,
 }
 
-/// How selective a search is.
+/// Criterion that groups and extents must meet, from the most to the least selective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Criterion {
     /// A whole buddy of the requested size or larger.
     Buddy,
-    /// A group whose extents are long enough on average.
+    /// A group whose extents are on average long enough.
     Average,
-    /// The same, for a shortened window.
+    /// A group whose extents are on average long enough for a shortened window.
     AverageOfLess,
     /// Any group with enough free blocks.
     Enough,
@@ -115,7 +115,7 @@ enum Status {
     Break,
 }
 
-/// One search.
+/// State of one search for free blocks.
 struct Search {
     goal_group: u64,
     goal_units: u64,
@@ -128,31 +128,31 @@ struct Search {
     status: Status,
 }
 
-/// The order of a length: 0 for 1, 1 for 2 and 3, 2 for 4 to 7.
+/// Returns the order of a length: 0 for 1, 1 for 2 and 3, 2 for 4 to 7.
 fn order_of(units: u64) -> usize {
     units.max(1).ilog2() as usize
 }
 
-/// The list for an average (or wanted) length (`mb_avg_fragment_size_order`).
+/// Returns the list for an average (or wanted) length (`mb_avg_fragment_size_order`).
 fn average_order(units: u64) -> usize {
     order_of(units).saturating_sub(1).min(ORDERS - 1)
 }
 
-/// The end of the buddy that begins at a block of a free extent ending at `end`. From the beginning of an extent on,
-/// each buddy begins where the one before ends.
+/// Returns the end of the buddy that begins at a block of a free extent ending at `end`. From the beginning of an
+/// extent on, each buddy begins where the one before ends.
 fn buddy_end(block: u64, end: u64) -> u64 {
     let order = block.trailing_zeros().min((end - block).ilog2()).min(ORDERS as u32 - 1);
     block + (1 << order)
 }
 
-/// Whether a free extent has a buddy of that order, or a larger one.
+/// Returns true if a free extent has a buddy of that order, or a larger one.
 fn has_buddy(extent: UnitRange, order: usize) -> bool {
     let units = 1 << order;
     extent.start.0.next_multiple_of(units) + units <= extent.end().0
 }
 
-/// The part of a free extent that a scan considers from the beginning of a buddy on: buddies until there are enough
-/// units (`mb_find_extent`).
+/// Returns the part of a free extent that a scan considers from the beginning of a buddy on: buddies until there are
+/// enough units (`mb_find_extent`).
 fn buddies_from(block: u64, extent_end: u64, wanted: u64) -> UnitRange {
     let mut end = buddy_end(block, extent_end);
     while end - block < wanted && end < extent_end {
@@ -227,7 +227,7 @@ impl Search {
         }
     }
 
-    /// `ext4_mb_measure_extent`.
+    /// Keeps an extent if it is better than the best so far (`ext4_mb_measure_extent`).
     fn measure(&mut self, seen: UnitRange) {
         self.scanned += 1;
         if seen.units == self.goal_units {
@@ -250,7 +250,7 @@ impl Search {
         self.check(false);
     }
 
-    /// `ext4_mb_check_limits`.
+    /// Ends the scan if enough extents were seen (`ext4_mb_check_limits`).
     fn check(&mut self, is_group_done: bool) {
         if self.status == Status::Found {
             return;
@@ -264,7 +264,7 @@ impl Search {
         }
     }
 
-    /// `ext4_mb_regular_allocator`, without the goal itself.
+    /// Runs the search (`ext4_mb_regular_allocator`, without the goal itself).
     fn run(&mut self, allocator: &Allocator) -> Option<UnitRange> {
         if self.goal_units >= 2 && self.goal_units.is_power_of_two() {
             self.through_lists(allocator, Criterion::Buddy);
@@ -474,7 +474,7 @@ impl Allocator {
         Some(used)
     }
 
-    /// `ext4_mb_normalize_request` and the allocation that it leads to.
+    /// Allocates a normalized request (`ext4_mb_normalize_request`).
     fn allocate_window(&mut self, want: u64, size_pages: u64, file: FileShape) -> Option<UnitRange> {
         const MIB: u64 = 256;
         let (mut start, length) = match size_pages {
@@ -567,7 +567,7 @@ impl Allocator {
         Some(used)
     }
 
-    /// `ext4_mb_add_n_trim`.
+    /// Keeps the rest of a chunk, and cuts its list down if it is too long (`ext4_mb_add_n_trim`).
     fn keep_chunk(&mut self, chunk: UnitRange) {
         let list = &mut self.mballoc_mut().chunks[order_of(chunk.units).min(CHUNK_LISTS - 1)];
         let place = list.iter().position(|held| chunk.units < held.units).unwrap_or(list.len());
@@ -783,7 +783,7 @@ mod tests {
         assert_eq!(allocator.mballoc().preallocated_units(), 128 - 5);
     }
 
-    /// Page 100 of a window of 128 pages, of which the search finds the last 32.
+    /// The request is for page 100 of a window of 128 pages; the search finds the last 32.
     #[test]
     fn a_window_that_was_cut_lies_at_the_end_if_the_request_does() {
         let mut allocator = with_holes((0..20).map(|i| (i * 64, 40)));
@@ -794,7 +794,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-        /// Whatever the requests: nothing is allocated twice, nothing is lost, and everything can be allocated.
+        /// For any requests, nothing is allocated twice, nothing is lost, and everything can be allocated.
         #[test]
         fn blocks_are_conserved(
             requests in prop::collection::vec((0u32..20, 1u64..3_000, any::<bool>(), 0..GROUPS * GROUP_UNITS), 1..80)

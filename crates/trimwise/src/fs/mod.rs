@@ -1,8 +1,9 @@
 //! A journaling file system after ext4, in virtual time.
 //!
-//! The model covers what decides the cost and worth of TRIM: where blocks lie (block groups, stream allocation, delayed
-//! allocation), when data and metadata reach the device (page cache, dirty limits, write-back, JBD2 transactions), when
-//! a freed block may be trimmed and reused (after its commit, as the policy decides), and which task waits for which.
+//! The model covers everything that decides the cost and worth of TRIM: where blocks lie (block groups, stream
+//! allocation, delayed allocation), when data and metadata reach the device (page cache, dirty limits, write-back, JBD2
+//! transactions), when a freed block can be trimmed and reused (after its commit, as the policy decides), and which
+//! task waits for which.
 //!
 //! # What waits for what
 //!
@@ -16,11 +17,11 @@
 //!
 //! # Files
 //!
-//! [`layout`] places the metadata, [`alloc`] hands out blocks, [`cache`] tracks which pages are in memory, `inode`
-//! holds a file's size and extents, `journal` commits and checkpoints, `writeback` empties the cache, `discard` hosts
-//! the policy, `fitrim` trims free space, `operations` and `read` are what a workload calls, `names` creates and
-//! removes files and directories, [`stale`] counts stale space, `audit` checks the invariants. `witness` records for
-//! the crash checker what each write carries; `sabotage` lets its tests break a host.
+//! [`layout`] places the metadata, [`alloc`] allocates blocks, [`cache`] tracks the pages in memory, `inode` holds a
+//! file's size and extents, `journal` commits and checkpoints, `writeback` empties the cache, `discard` hosts the
+//! policy, `fitrim` trims free space, `operations` and `read` implement a workload's calls, `names` creates and removes
+//! files and directories, [`stale`] counts stale space, `audit` checks the invariants. `witness` records the contents
+//! of each write for the crash checker; `sabotage` lets its tests break a host.
 
 pub mod alloc;
 mod audit;
@@ -84,17 +85,17 @@ struct Entry {
     is_directory: bool,
 }
 
-/// A directory's blocks and how full they are.
+/// Blocks of a directory, with their fill levels.
 #[derive(Clone, Debug, Default)]
 struct Directory {
     blocks: Vec<u64>,
     entries: u64,
     bytes: u64,
-    /// The inode created last in it.
+    /// The inode created last in the directory.
     newest: Option<u32>,
 }
 
-/// What is on the disk, apart from timing: it survives an unmount.
+/// State on the disk, apart from timing: it survives an unmount.
 #[derive(Clone)]
 struct Disk {
     layout: Layout,
@@ -106,11 +107,11 @@ struct Disk {
     stale: StaleTracker,
     /// Blocks that files can never have: metadata and journal.
     fixed_units: u64,
-    /// Whether the device is known to have been told of all free blocks: formatted with discard, or unmounted with
-    /// nothing left to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If not, a mount treats all free blocks as
+    /// True if the device is known to have been told of all free blocks: formatted with discard, or unmounted with
+    /// nothing left to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If false, a mount treats all free blocks as
     /// untrimmed.
     is_trimmed: bool,
-    /// Where the next mount continues in the log.
+    /// Place in the log at which the next mount continues.
     log: Tail,
 }
 
@@ -122,7 +123,7 @@ struct State {
     /// Dirty files by age.
     dirty: BTreeMap<(SimTime, u64), u32>,
     dirty_sequence: u64,
-    /// Which file is written next, and how writers are paced: Linux since 3.2.
+    /// The order of files in write-back, and the pacing of writers: Linux since 3.2.
     turns: Turns,
     throttle: Throttle,
     /// Dirty pages without a block, over all files.
@@ -162,18 +163,18 @@ struct Inner {
     policy: HostedPolicy,
     state: RefCell<State>,
     events: Events,
-    /// While tasks wait for blocks that the policy withholds: since when it has released none, and until when a task is
-    /// known to have waited.
+    /// While tasks wait for blocks that the policy withholds: the time since which it has released none, and the time
+    /// until which a task is known to have waited.
     unreleased: Cell<Option<(SimTime, SimTime)>>,
-    /// Allocations whose new blocks do not hold their data yet.
+    /// Number of allocations with new blocks that do not yet hold their data.
     conversions: Cell<u64>,
-    /// Set when write-back was requested and has not started yet.
+    /// Set when write-back was requested and has not yet started.
     flusher_called: Cell<bool>,
     /// Set at unmount, to end the background tasks.
     stopping: Cell<bool>,
     /// Number of background tasks still running.
     threads: Cell<u32>,
-    /// Records what each write carries, for the crash checker.
+    /// Records the contents of each write, for the crash checker.
     witness: Option<Rc<Witness>>,
     /// The deliberate fault of this host, for the crash checker to find.
     #[cfg(feature = "sabotage")]
@@ -231,7 +232,7 @@ impl VolumeImage {
         Volume { queue: BlockQueue::new(sim, self.drive.clone(), config), disk: self.disk.clone() }
     }
 
-    /// The device in the snapshot.
+    /// Returns the device in the snapshot.
     pub fn ssd(&self) -> &Ssd {
         self.drive.ssd()
     }
@@ -293,19 +294,19 @@ impl Volume {
         VolumeImage { drive: self.queue.drive().clone(), disk: self.disk.clone(), at: self.queue.sim().now() }
     }
 
-    /// The queue and device below.
+    /// Returns the queue and device below.
     pub fn queue(&self) -> &BlockQueue {
         &self.queue
     }
 
-    /// Mounts the volume with a policy: starts the journal thread, write-back and what the policy needs.
+    /// Mounts the volume with a policy. Starts the journal thread, write-back and the policy's task.
     ///
     /// The superblock update starts the first transaction, and with it the commit timer.
     pub async fn mount(self, host: HostConfig, governor: Box<dyn Governor>) -> Ext4 {
         self.mount_witnessed(host, governor, None).await
     }
 
-    /// Mounts the volume, and lets `witness` (of this volume, freshly formatted) record what happens.
+    /// Mounts the volume, and lets `witness` (of this volume, freshly formatted) record writes and promises.
     pub async fn mount_witnessed(
         self,
         host: HostConfig,
@@ -389,7 +390,7 @@ impl Ext4 {
 
     /// Makes everything durable and stops the file system's tasks. No other task may still be using it.
     ///
-    /// Drops what the policy still has pending, as Linux does.
+    /// Drops the policy's pending extents, as Linux does.
     pub async fn unmount(self) -> Volume {
         self.sync_all().await;
         let inner = &self.0;
@@ -432,18 +433,18 @@ impl Ext4 {
         Volume { queue: inner.queue.clone(), disk }
     }
 
-    /// The queue and device below.
+    /// Returns the queue and device below.
     pub fn queue(&self) -> &BlockQueue {
         &self.0.queue
     }
 
-    /// Units free in the file system and valid in the device, now.
+    /// Returns the number of units that are now free in the file system and valid in the device.
     pub fn stale_units(&self) -> u64 {
         self.0.state.borrow().disk.stale.units()
     }
 
-    /// The same by superblock of the device ([`Ssd::superblocks`](crate::ssd::Ssd::superblocks)): how many of its valid
-    /// units are free in the file system. Looks at every stale unit.
+    /// Returns the stale units in each superblock of the device ([`Ssd::superblocks`](crate::ssd::Ssd::superblocks)).
+    /// Looks at every stale unit.
     pub fn stale_units_by_superblock(&self) -> Vec<u32> {
         self.queue().with_ssd(|ssd| {
             let mut units = vec![0; ssd.superblocks().len()];
@@ -461,25 +462,25 @@ impl Ext4 {
         self.0.state.borrow_mut().disk.stale.restart(now);
     }
 
-    /// Maximum and time-weighted mean of the stale units since the last reset.
+    /// Returns maximum and time-weighted mean of the stale units since the last reset.
     pub fn stale_max_and_mean(&self) -> (u64, f64) {
         let now = self.0.sim.now();
         self.0.state.borrow_mut().disk.stale.max_and_mean(now)
     }
 
-    /// Maximum of the stale units since the previous call.
+    /// Returns the maximum of the stale units since the previous call.
     pub(crate) fn take_recent_stale_max(&self) -> u64 {
         let now = self.0.sim.now();
         self.0.state.borrow_mut().disk.stale.take_recent_max(now)
     }
 
-    /// Where all freed blocks went.
+    /// Returns the accounting of all freed blocks.
     pub fn ledger(&self) -> Ledger {
         self.0.policy.ledger()
     }
 
-    /// The blocks of a file or directory, in page order (`FIEMAP`); `None` if the path does not exist. Pages written
-    /// but not yet allocated are missing.
+    /// Returns the blocks of a file or directory, in page order (`FIEMAP`); `None` if the path does not exist. Pages
+    /// written but not yet allocated are missing.
     pub fn extents(&self, path: &str) -> Option<Vec<UnitRange>> {
         let disk = &self.0.state.borrow().disk;
         if let Some(directory) = disk.directories.get(path) {
@@ -489,23 +490,23 @@ impl Ext4 {
         Some(disk.inodes[inode as usize].extents.iter().map(|e| e.blocks).collect())
     }
 
-    /// Free extents, each with its first block and its length.
-    pub fn free_extents(&self) -> Vec<(u64, u64)> {
+    /// Returns the free extents, each with its first block and its length.
+    pub(crate) fn free_extents(&self) -> Vec<(u64, u64)> {
         let allocator = &self.0.state.borrow().disk.allocator;
         allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
     }
 
-    /// Number of transactions committed so far.
+    /// Returns the number of transactions committed so far.
     pub fn commits(&self) -> u64 {
         self.0.state.borrow().journal.committed
     }
 
-    /// The blocks of the journal.
+    /// Returns the blocks of the journal.
     pub fn journal_blocks(&self) -> UnitRange {
         self.0.state.borrow().disk.layout.journal
     }
 
-    /// The blocks of metadata, including the current blocks of directories.
+    /// Returns the blocks of metadata, including the current blocks of directories.
     pub fn metadata_blocks(&self) -> Vec<UnitRange> {
         let disk = &self.0.state.borrow().disk;
         let directories = disk.directories.values().flat_map(|directory| &directory.blocks);
@@ -513,35 +514,35 @@ impl Ext4 {
         disk.layout.metadata().into_iter().chain(directories).collect()
     }
 
-    /// Lets the witness record something, if there is one.
+    /// Calls `note` with the witness, if there is one.
     fn witnessed(&self, note: impl FnOnce(&Witness)) {
         if let Some(witness) = &self.0.witness {
             note(witness);
         }
     }
 
-    /// Notes that blocks were allocated: they may not be trimmed, and are not stale, any more.
+    /// Notes that blocks were allocated: from now on they are not stale, and must not be trimmed.
     fn note_allocated(&self, stale: &mut StaleTracker, blocks: UnitRange) {
         self.0.policy.withdraw(blocks);
         stale.allocated(self.0.sim.now(), blocks);
         self.witnessed(|witness| witness.allocated(blocks));
     }
 
-    /// Blocks in use by files, directories and metadata, and the total.
+    /// Returns the blocks in use by files, directories and metadata, and the total.
     pub(crate) fn utilization(&self) -> (u64, u64) {
         let state = self.0.state.borrow();
         let total = state.disk.layout.total_units();
         (total - state.disk.allocator.free_units() - state.withheld_units, total)
     }
 
-    /// Free blocks available to files.
+    /// Returns the number of free blocks available to files.
     fn allocatable_units(&self, state: &State) -> u64 {
         let kept = self.0.host.kept_units_max.min(state.disk.layout.total_units() / 50);
         state.disk.allocator.free_units().saturating_sub(kept)
     }
 
-    /// Blocks that can be promised to a newly dirty page, including those that become free only after a commit or a
-    /// TRIM (`s_freeclusters_counter` without `s_dirtyclusters_counter`).
+    /// Returns the number of blocks that can be promised to a newly dirty page, including those that become free only
+    /// after a commit or a TRIM (`s_freeclusters_counter` without `s_dirtyclusters_counter`).
     fn promisable_units(&self, state: &State) -> u64 {
         (self.allocatable_units(state) + state.withheld_units).saturating_sub(state.reserved_pages)
     }

@@ -16,9 +16,9 @@ const RENAME_CREDITS: u64 = 68;
 /// Journal blocks that removing a file may change (ext4: `EXT4_DELETE_TRANS_BLOCKS`).
 pub(super) const DELETE_CREDITS: u64 = 118;
 
-/// What became of a name that was to move.
+/// Result of moving a name.
 enum Moved {
-    /// It moved, and took the place of this file.
+    /// The name moved, and replaced this file, if there was one.
     Replaced(Option<Entry>),
     /// Nothing changed: its new directory needs a block.
     NoBlock,
@@ -32,18 +32,18 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// Bytes of a directory entry: 8 plus the name, rounded up to a multiple of 4 (`EXT4_DIR_REC_LEN`).
+/// Returns the bytes of a directory entry: 8 plus the name, rounded up to a multiple of 4 (`EXT4_DIR_REC_LEN`).
 fn entry_bytes(path: &str) -> u64 {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     (8 + name.len() as u64).next_multiple_of(4)
 }
 
-/// The leaf that a name hashes to. Any well-mixing function will do; ext4 uses half-MD4.
+/// Returns the leaf that a name hashes to. Any well-mixing function will do; ext4 uses half-MD4.
 fn leaf_of(path: &str, leaves: usize) -> usize {
     ((hash_of(path) * leaves as u64) >> 32) as usize
 }
 
-/// A 32-bit hash that looks random.
+/// Returns a 32-bit hash that looks random.
 fn hash_of(path: &str) -> u64 {
     let hash =
         path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
@@ -335,7 +335,7 @@ impl Ext4 {
         }
     }
 
-    /// Drops a file's pages, none of which is in transfer. Returns how many it had.
+    /// Drops a file's pages, none of which is in transfer. Returns the number dropped.
     fn drop_pages(&self, inode: u32) -> u64 {
         let state = &mut *self.0.state.borrow_mut();
         self.witnessed(|witness| witness.truncated(inode));

@@ -1,4 +1,4 @@
-//! What a workload calls: [`Files`], with writes and durability. Names are handled in `names`, reads in `read`.
+//! The calls of a workload: [`Files`], with writes and durability. Names are handled in `names`, reads in `read`.
 
 use super::cache::{CHUNK_PAGES, in_chunks, mask};
 use super::host::Writeback;
@@ -11,9 +11,9 @@ use crate::files::{FileError, FileSystemSpace, Files, OpenMode};
 use crate::policy::Availability;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 
-/// Journal blocks that a change of an inode may touch.
+/// Journal blocks that a change of an inode can touch.
 const INODE_CREDITS: u64 = 8;
-/// How often a writer without a free block requests a commit before it gives up (`ext4_should_retry_alloc`).
+/// Number of times that a writer without a free block requests a commit before it gives up (`ext4_should_retry_alloc`).
 const SPACE_COMMITS_MAX: u32 = 4;
 
 /// An open file of the modelled file system.
@@ -32,14 +32,14 @@ pub struct OpenFile {
     path: Box<str>,
 }
 
-/// What a write changes in the inode that its transaction does not record yet.
+/// Changes of a write to the inode that its transaction does not yet record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// Nothing.
+    /// No unrecorded change.
     Recorded,
-    /// The time of its last change.
+    /// The time of the last change.
     Time,
-    /// Its length too.
+    /// The length, and the time of the last change.
     Length,
 }
 
@@ -64,7 +64,7 @@ impl Ext4 {
     }
 
     /// Waits for blocks that will become free. If a commit would free them, requests it; if they are in a policy's
-    /// queue, waits for the whole queue; if they are in a TRIM, waits for its end. Returns whether it waited for a
+    /// queue, waits for the whole queue; if they are in a TRIM, waits for its end. Returns true if it waited for a
     /// commit.
     pub(super) async fn wait_for_blocks(&self) -> bool {
         let (of_commit, is_queued, tid) = {
@@ -85,7 +85,7 @@ impl Ext4 {
         of_commit
     }
 
-    /// Number of a file's pages that would need a block and have neither one nor a reservation.
+    /// Returns the number of a file's pages that would need a block and have neither one nor a reservation.
     fn pages_without_block(state: &State, inode: u32, first: u64, pages: u64) -> u64 {
         let entry = &state.disk.inodes[inode as usize];
         let is_dirty = |page: u64| state.cache.page(&entry.chunks, page).dirty != 0;
@@ -93,7 +93,7 @@ impl Ext4 {
         (first..first + pages).filter(needs_block).count() as u64
     }
 
-    /// Pages that a write covers in part and that must be read first.
+    /// Returns the pages that a write covers in part and that must be read first.
     fn partial_pages(&self, inode: u32, start: u64, end: u64) -> [Option<u64>; 2] {
         let state = &*self.0.state.borrow();
         let entry = &state.disk.inodes[inode as usize];
@@ -179,7 +179,7 @@ impl Ext4 {
         Err(FileError::Other { path: file.path.to_string(), reason: "invalid argument".to_owned() })
     }
 
-    /// The blocks of a file's pages; `None` if one has none.
+    /// Returns the blocks of a file's pages; `None` if one has none.
     fn blocks_of(&self, file: &OpenFile, page: u64, pages: u64) -> Option<Vec<UnitRange>> {
         let entry = &self.0.state.borrow().disk.inodes[file.inode as usize];
         let (mut blocks, mut at) = (Vec::new(), page);
@@ -209,7 +209,7 @@ impl Ext4 {
         self.dirty_metadata(&handle, &[block]).await;
     }
 
-    /// What a write changes in the inode. `grows`: its end moves within a block that it has.
+    /// Returns a write's changes to the inode. `grows`: the end of the file moves within its last block.
     fn change_of(&self, state: &mut State, inode: u32, grows: bool) -> Change {
         let entry = &mut state.disk.inodes[inode as usize];
         let modified = self.0.host.file_time(self.0.sim.now());
@@ -227,7 +227,8 @@ impl Ext4 {
         if grows { Change::Length } else { Change::Time }
     }
 
-    /// Marks pages dirty. Returns what has to join the running transaction, and how many pages became dirty.
+    /// Marks pages dirty. Returns the change that must join the running transaction, and the number of pages that
+    /// became dirty.
     fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> (Change, u64) {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
@@ -263,8 +264,9 @@ impl Ext4 {
         (change, dirtied)
     }
 
-    /// `sync_filesystem`: works in two passes, the first of which waits for nothing. So the metadata changed once the
-    /// last data are written form a transaction of their own. After both passes the drive's own page cache is written.
+    /// Syncs the file system as `sync_filesystem` does, in two passes, the first of which waits for nothing. So the
+    /// metadata changed once the last data are written form a transaction of their own. After both passes the drive's
+    /// own page cache is written.
     pub(super) async fn sync_all(&self) {
         let promise = self.begin_promise(None);
         let is_paced = matches!(self.0.host.writeback, Writeback::Paced { .. });

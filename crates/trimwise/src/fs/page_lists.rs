@@ -1,8 +1,8 @@
 //! Free pages that a processor keeps for itself (`mm/page_alloc.c`, per-CPU page lists).
 //!
 //! A processor keeps the pages that it frees on its own lists and takes from there first. Since Linux 6.7 (90b41691b988
-//! and what follows it) their length tunes itself, up to an eighth of all memory: it grows whenever a processor finds
-//! its lists empty, and falls by an eighth per second. Such pages do not count as free for the dirty limits
+//! and later commits) their length tunes itself, up to an eighth of all memory: it grows whenever a processor finds its
+//! lists empty, and falls by an eighth per second. Such pages do not count as free for the dirty limits
 //! (`global_dirtyable_memory`). So after a large file is deleted the limits are lower: write-back starts earlier and
 //! writers pause sooner, until the pages are in use again.
 //!
@@ -25,7 +25,7 @@ pub(crate) struct PageLists {
 }
 
 impl PageLists {
-    /// Empty lists of a machine with this much memory, in pages.
+    /// Creates the empty lists of a machine with this much memory, in pages.
     pub fn new(memory_pages: u64) -> Self {
         // `zone_batchsize`: 31 with 512 MiB, 63 from 1 GiB on.
         let quarter = ((memory_pages >> 10).min(256) / 4).max(1);
@@ -34,12 +34,12 @@ impl PageLists {
         Self { batch, high_max: memory_pages / 8, high: 0, count: 0, second: 0 }
     }
 
-    /// Pages on the lists.
+    /// Returns the number of pages on the lists.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Maximum number of pages moved at once.
+    /// Returns the maximum number of pages moved at once.
     fn step(&self) -> u64 {
         self.batch << BATCH_SCALE_MAX
     }

@@ -45,7 +45,7 @@ impl ReadAhead {
     }
 }
 
-/// Linux's `get_init_ra_size`.
+/// Returns the pages of the first window (`get_init_ra_size`).
 fn initial_window(request: u64, max: u64) -> u64 {
     let size = request.next_power_of_two();
     if size <= max / 32 {
@@ -58,7 +58,7 @@ fn initial_window(request: u64, max: u64) -> u64 {
 }
 
 impl Ext4 {
-    /// Reads up to `len` bytes from `start` on. Returns how many there were.
+    /// Reads up to `len` bytes from `start` on. Returns the number of bytes read.
     pub(super) async fn read_at(
         &self,
         file: &mut OpenFile,
@@ -175,7 +175,7 @@ impl Ext4 {
         }
     }
 
-    /// A file's length; 0 once it is removed.
+    /// Returns a file's length; 0 once it is removed.
     pub(super) fn size_of(&self, file: &OpenFile) -> u64 {
         let entry = &self.0.state.borrow().disk.inodes[file.inode as usize];
         if entry.generation == file.generation { entry.size_bytes } else { 0 }

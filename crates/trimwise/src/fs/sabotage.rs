@@ -26,11 +26,11 @@ pub enum Sabotage {
     /// Two tasks wake each other for ever.
     #[cfg(feature = "sabotage")]
     Livelock,
-    /// The commit block is written without a flush of what it commits.
+    /// The commit block is written without a flush of the transaction's blocks.
     NoFlushBeforeCommitBlock,
     /// The commit does not wait for the data of its transaction (ordered mode).
     CommitBeforeData,
-    /// The log's tail moves before what was checkpointed is durable.
+    /// The log's tail moves before checkpointed metadata are durable.
     TailBeforeFlush,
     /// Freed metadata blocks are not revoked.
     NoRevoke,

@@ -1,11 +1,11 @@
 //! Stale space: units that the file system has free and the device still holds valid.
 //!
-//! That discrepancy is what TRIM is about. A stale unit costs the device a copy each time garbage collection meets it,
+//! TRIM exists to remove that discrepancy. A stale unit costs the device a copy each time garbage collection meets it,
 //! until the unit is allocated again, trimmed, or revealed by the oracle.
 
 use crate::units::{SimTime, UnitRange};
 
-/// Which units are stale, and how many were over time.
+/// The stale units, with statistics over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StaleTracker {
     bits: Vec<u64>,
@@ -20,7 +20,7 @@ pub(crate) struct StaleTracker {
 }
 
 impl StaleTracker {
-    /// A tracker for a file system of `total_units`, none of them stale.
+    /// Creates a tracker for a file system of `total_units`, none of them stale.
     pub fn new(total_units: u64) -> Self {
         Self { bits: vec![0; total_units.div_ceil(64) as usize], ..Self::default() }
     }
@@ -56,12 +56,12 @@ impl StaleTracker {
         }
     }
 
-    /// Stale units now.
+    /// Returns the current number of stale units.
     pub fn units(&self) -> u64 {
         self.now_units
     }
 
-    /// The stale units, by rising number.
+    /// Iterates over the stale units, in ascending order.
     pub fn each(&self) -> impl Iterator<Item = u64> + '_ {
         self.bits.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(|(word, &bits)| {
             (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u64 * 64 + bit)
@@ -77,7 +77,7 @@ impl StaleTracker {
         self.last_change = now;
     }
 
-    /// Maximum and time-weighted mean of the stale units since the last reset.
+    /// Returns maximum and time-weighted mean of the stale units since the last reset.
     pub(crate) fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
         self.advance(now);
         let span = now.since(self.since).as_nanos();
@@ -85,7 +85,7 @@ impl StaleTracker {
         (self.max_units, mean)
     }
 
-    /// Maximum of the stale units since the previous call or the last reset.
+    /// Returns the maximum of the stale units since the previous call or the last reset.
     pub(crate) fn take_recent_max(&mut self, now: SimTime) -> u64 {
         self.advance(now);
         std::mem::take(&mut self.recent_max_units).max(self.now_units)

@@ -3,12 +3,12 @@
 //!
 //! Up to halfway between the background limit and the limit a writer runs free. Above that it is paced: each time that
 //! it has dirtied some pages, it pauses for long enough that its rate comes to `dirty_ratelimit` times a ratio, which
-//! is 1 at the *setpoint* (halfway again), up to 2 below it and 0 at the limit. `dirty_ratelimit` follows what the
-//! drive writes and what the writer dirties, in steps of 200 ms. So the dirty memory stays near the setpoint and does
-//! not reach the limit.
+//! is 1 at the *setpoint* (halfway again), up to 2 below it and 0 at the limit. `dirty_ratelimit` follows the write
+//! rate of the drive and the dirtying rate of the writer, in steps of 200 ms. So the dirty memory stays near the
+//! setpoint and does not reach the limit.
 //!
 //! The numbers below are the kernel's own, in its units: pages, ticks of 1/HZ, pages per second. There is one writer,
-//! so what Linux keeps per task is kept once.
+//! so Linux's state per task is kept once.
 
 /// Assumed write rate of a drive until it is measured, in pages per second: 100 MB/s (`INIT_BW`).
 const INITIAL_RATE: u64 = 100 << (20 - 12);
@@ -26,16 +26,16 @@ const LONG_BITS: u64 = 64;
 /// The state of memory at a check of a writer, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Dirty.
+    /// Dirty pages in memory.
     pub dirty: u64,
     /// Being written to the drive.
     pub writeback: u64,
 }
 
-/// What a writer does next.
+/// Next step of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Continue.
+    /// Continue at once.
     Go,
     /// Pause for this many ticks, then continue.
     Pause(u64),
@@ -90,12 +90,12 @@ impl Throttle {
         (self.background, self.limit) = (background, limit.max(1));
     }
 
-    /// Whether write-back is due.
+    /// Returns true if write-back is due.
     pub(crate) fn is_above_background(&self, dirty: u64) -> bool {
         dirty > self.background
     }
 
-    /// Notes that the writer has dirtied pages. Returns whether it must be checked now.
+    /// Notes that the writer has dirtied pages. Returns true if it must be checked now.
     pub(crate) fn dirtied(&mut self, pages: u64) -> bool {
         self.dirtied += pages;
         self.since_look += pages;
@@ -113,7 +113,7 @@ impl Throttle {
         self.written += pages;
     }
 
-    /// Interval between two updates of the measured rates: 200 ms.
+    /// Returns the interval between two updates of the measured rates: 200 ms.
     fn interval(&self) -> u64 {
         (self.hz / 5).max(1)
     }
@@ -135,15 +135,15 @@ impl Throttle {
         }
     }
 
-    /// Maximum number of pages of a file written in one turn (`writeback_chunk_size`): half a second's worth, at most
-    /// an eighth of the limit, in steps of 4 MiB.
+    /// Returns the maximum number of pages of a file written in one turn (`writeback_chunk_size`): half a second's
+    /// worth, at most an eighth of the limit, in steps of 4 MiB.
     pub(crate) fn chunk_pages(&self) -> u64 {
         const STEP: u64 = 1024;
         let pages = (self.avg_write_bandwidth / 2).min(self.limit / 8);
         (pages + STEP) / STEP * STEP
     }
 
-    /// Number of dirty pages up to which writers run free (`dirty_freerun_ceiling`).
+    /// Returns the number of dirty pages up to which writers run free (`dirty_freerun_ceiling`).
     fn free_run(&self) -> u64 {
         (self.limit + self.background) / 2
     }
@@ -207,7 +207,7 @@ impl Throttle {
         self.updated_at = now;
     }
 
-    /// The share of the rate that a writer gets, by where the dirty pages stand between free run and limit
+    /// Returns the share of the rate that a writer gets, by where the dirty pages stand between free run and limit
     /// (`wb_position_ratio`, for the only drive that is written to).
     fn position_ratio(&self, dirty: u64) -> u64 {
         let setpoint = ((self.free_run() + self.limit) / 2) as i64;
@@ -229,7 +229,7 @@ impl Throttle {
         }
     }
 
-    /// `wb_update_write_bandwidth`.
+    /// Updates the measured write rate of the drive (`wb_update_write_bandwidth`).
     fn update_bandwidth(&mut self, elapsed: u64) {
         let period = (3 * self.hz).next_power_of_two();
         let pages = (self.written - self.written_stamp) * self.hz;
@@ -252,7 +252,7 @@ impl Throttle {
         self.avg_write_bandwidth = average.max(1);
     }
 
-    /// `wb_update_dirty_ratelimit`.
+    /// Updates the rate of the writer (`wb_update_dirty_ratelimit`).
     fn update_ratelimit(&mut self, elapsed: u64, dirty: u64, ratio: u64) {
         let setpoint = (self.free_run() + self.limit) / 2;
         let old = self.dirty_ratelimit;
@@ -273,14 +273,16 @@ impl Throttle {
         self.balanced_ratelimit = balanced;
     }
 
-    /// `wb_max_pause`: at most the time that the drive needs for the dirty pages, and at most 200 ms.
+    /// Returns the longest pause (`wb_max_pause`): at most the time that the drive needs for the dirty pages, and at
+    /// most 200 ms.
     fn pause_max(&self, dirty: u64) -> u64 {
         let share = (1 + self.hz / 8).next_power_of_two();
         let ticks = dirty / (1 + self.avg_write_bandwidth / share) + 1;
         ticks.min(self.interval())
     }
 
-    /// `wb_min_pause`: the shortest pause worth taking, and how many pages the writer may dirty before the next check.
+    /// Returns the shortest pause worth taking, and the number of pages that the writer can dirty before the next check
+    /// (`wb_min_pause`).
     fn pause_min(&self, pause_max: u64, rate: u64) -> (u64, u64) {
         let hi = self.avg_write_bandwidth.ilog2();
         let lo = self.dirty_ratelimit.ilog2();

@@ -1,4 +1,4 @@
-//! Which file is written next: the flusher of Linux since 3.2 (`fs/fs-writeback.c`).
+//! The choice of the next file to write: the flusher of Linux since 3.2 (`fs/fs-writeback.c`).
 //!
 //! Dirty files are taken in *batches*: all files dirty when the batch begins (or, every five seconds, those dirty for
 //! thirty), oldest first. Each has a turn of at most half a second's writes (`writeback_chunk_size`); a file with more
@@ -16,10 +16,10 @@ use super::throttle::{Memory, Verdict};
 use super::{Ext4, Inner, State};
 use crate::units::SimTime;
 
-/// When something became dirty, and a sequence number.
+/// Time at which something became dirty, and a sequence number.
 type Key = (SimTime, u64);
 
-/// What can have a turn.
+/// A holder of dirty pages that can have a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dirty {
     File(u32, Key),
@@ -36,9 +36,9 @@ pub struct Turns {
     more: VecDeque<Dirty>,
     /// Files that became dirty up to this key are in one of the lists, if they are still dirty.
     batched: Option<Key>,
-    /// When the drive's page cache became dirty.
+    /// Key with which the drive's page cache became dirty.
     drive: Option<Key>,
-    /// Whether it is in one of the lists.
+    /// True if the drive's page cache is in one of the lists.
     drive_is_batched: bool,
 }
 
@@ -75,7 +75,7 @@ impl Turns {
 }
 
 impl State {
-    /// The next key among what is dirty of this age.
+    /// Returns the next key among dirty files of this age.
     fn next_dirty_key(&mut self, age: SimTime) -> Key {
         self.dirty_sequence += 1;
         (age, self.dirty_sequence - 1)
@@ -90,12 +90,12 @@ impl State {
         self.dirty.insert(key, inode);
     }
 
-    /// Dirty pages, including those of the drive's own page cache.
+    /// Returns the number of dirty pages, including those of the drive's own page cache.
     fn dirty_pages(&self) -> u64 {
         self.cache.dirty_pages() + self.journal.dirty_pages
     }
 
-    /// Number of files and directories.
+    /// Returns the number of files and directories.
     pub(super) fn inodes_in_use(&self) -> u64 {
         self.disk.inodes.in_use()
     }
@@ -160,7 +160,8 @@ impl Ext4 {
         }
     }
 
-    /// The flusher (`wb_workfn`): on request, writes until enough is clean; every five seconds, writes what is too old.
+    /// Runs the flusher (`wb_workfn`): on request, writes until enough is clean; every five seconds, writes the pages
+    /// that are too old.
     pub(super) async fn take_turns(&self) {
         let inner: &Inner = &self.0;
         let mut next_round = inner.sim.now() + inner.host.writeback_interval;
@@ -178,7 +179,7 @@ impl Ext4 {
         }
     }
 
-    /// `wb_writeback`: writes what is older than `age_ns`, or, without an age, while more is dirty than may be.
+    /// Writes the pages older than `age_ns` or, without an age, writes while too many pages are dirty (`wb_writeback`).
     async fn write_batches(&self, age_ns: Option<u64>) {
         let inner: &Inner = &self.0;
         loop {
@@ -207,7 +208,7 @@ impl Ext4 {
         }
     }
 
-    /// Takes the turns of one batch, for a tenth of a second or to its end. Returns whether anything was written.
+    /// Takes the turns of one batch, for a tenth of a second or to its end. Returns true if anything was written.
     async fn write_batch(&self) -> bool {
         let begin = self.tick();
         let mut has_written = false;
@@ -224,7 +225,7 @@ impl Ext4 {
         }
     }
 
-    /// Begins a turn. Returns how many pages it may write.
+    /// Begins a turn. Returns the number of pages that it can write.
     fn begin_turn(&self) -> u64 {
         let tick = self.tick();
         let state = &mut *self.0.state.borrow_mut();
@@ -290,8 +291,8 @@ mod tests {
         Dirty::File(second as u32, key(second))
     }
 
-    /// Files with more left come first, then those that became dirty since the last batch. The drive has its turn before
-    /// or after all of the latter.
+    /// Files with more left come first, then those that became dirty since the last batch. The drive has its turn
+    /// before or after all of the latter.
     #[test]
     fn a_batch_has_its_files_in_order_and_the_drive_at_either_end() {
         for (drive, first, second) in [

@@ -1,9 +1,9 @@
-//! The crash checker's recorder of what each write carries.
+//! The crash checker's recorder of the contents of each write.
 //!
-//! The model stores no data, so a crash could not be examined afterwards. A witness therefore records what the blocks
-//! of each write hold: for a file's page, whose it is and which version; for a metadata block, an image frozen when its
-//! transaction was closed; for a log block, what jbd2 would find there. It also records what the file system has
-//! promised: an `fsync` that has returned, a removal that is durable. Without a witness this costs only a test for
+//! The model stores no data, so a crash could not be examined afterwards. A witness therefore records the contents of
+//! each write's blocks: for a file's page, its file and its version; for a metadata block, an image frozen when its
+//! transaction was closed; for a log block, the contents that jbd2 would find there. It also records the file system's
+//! promises: an `fsync` that has returned, a removal that is durable. Without a witness this costs only a test for
 //! `None`. Everything goes into a [`Record`], which `crash` reads.
 
 mod record;
@@ -113,7 +113,7 @@ impl Witness {
         record.removals.push(Removal { path: path.into(), inode, generation, tid });
     }
 
-    /// Records that a file has another name: what was promised of it under the old one no longer holds.
+    /// Records that a file has another name: promises under the old name no longer hold.
     pub(super) fn renamed(&self, inode: u32) {
         self.destroyed(inode);
     }
@@ -162,7 +162,7 @@ impl Witness {
         Frozen { log, commit }
     }
 
-    /// Records that log blocks are being written; `contents` may be longer.
+    /// Records that log blocks are being written; `contents` can be longer.
     pub(super) fn log_written(&self, range: UnitRange, contents: &[ContentId]) {
         let record = &mut *self.0.borrow_mut();
         for (at, &content) in range.iter().zip(contents) {
@@ -184,11 +184,11 @@ impl Witness {
     }
 }
 
-/// Promises to make when a call returns, each with how often its file had been destroyed.
+/// Promises to make when a call returns, each with the number of times that its file had been destroyed.
 pub(super) struct PromiseBegun(Vec<(Promise, u64)>);
 
 impl Ext4 {
-    /// Notes the state of one file (path and inode), or of all, that a call is about to make durable.
+    /// Notes the state that a call is about to make durable, of one file (path and inode) or of all.
     pub(super) fn begin_promise(&self, file: Option<(&str, u32)>) -> Option<PromiseBegun> {
         let witness = self.0.witness.as_ref()?;
         let state = &*self.0.state.borrow();
@@ -243,7 +243,7 @@ impl Ext4 {
 }
 
 impl Disk {
-    /// The inode of a directory.
+    /// Returns the inode of a directory.
     pub(super) fn directory_inode(&self, path: &str) -> Option<u32> {
         if path.is_empty() { Some(ROOT_INODE) } else { self.names.get(path).map(|entry| entry.inode) }
     }
@@ -272,7 +272,7 @@ impl Disk {
 }
 
 impl Volume {
-    /// The layout of the file system.
+    /// Returns the layout of the file system.
     pub fn layout(&self) -> &Layout {
         &self.disk.layout
     }

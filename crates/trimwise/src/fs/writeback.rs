@@ -23,7 +23,7 @@ const PAGES_AN_EXTENT: u64 = 2_048;
 /// Metadata blocks that an allocation may change: bitmap, descriptor, inode, extent block.
 const ALLOCATION_CREDITS: u64 = 30;
 
-/// Length of the run of dirty pages not in transfer at `page`, up to `pages`.
+/// Returns the length of the run of dirty pages not in transfer at `page`, up to `pages`.
 fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     let mut run = 0;
     for (index, first, count) in in_chunks(page, pages) {
@@ -36,7 +36,8 @@ fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     run
 }
 
-/// The chunks that hold `pages` pages from `page` on, with the bits of those pages; chunks not in memory are left out.
+/// Returns the chunks that hold `pages` pages from `page` on, with the bits of those pages; chunks not in memory are
+/// left out.
 fn chunks_of(entry: &Inode, page: u64, pages: u64) -> Vec<(ChunkId, u32)> {
     let part = |(index, first, count)| Some((entry.chunks.get(index)?, mask(first, count)));
     in_chunks(page, pages).filter_map(part).collect()
@@ -51,10 +52,10 @@ struct Claim {
     waiting: Waiting,
 }
 
-/// What waits for the data of a claim.
+/// The part of the journal that waits for the data of a claim.
 #[derive(Clone)]
 enum Waiting {
-    /// Nothing in the journal: the blocks are not new.
+    /// No part: the blocks are not new.
     Nobody,
     /// The transaction that allocated the blocks; it counts the outstanding writes (ordered mode).
     Transaction(Rc<Cell<u64>>),
@@ -68,7 +69,7 @@ struct Conversion {
     inode: u32,
     page: u64,
     units: u64,
-    /// Units whose data are not written yet.
+    /// Number of units whose data are not yet written.
     left: Cell<u64>,
 }
 
@@ -88,7 +89,7 @@ struct Wish {
 }
 
 impl Ext4 {
-    /// The flusher thread.
+    /// Runs the flusher thread.
     pub(super) async fn flusher_thread(self) {
         if let Writeback::Paced { .. } = self.0.host.writeback {
             return self.take_turns().await;
@@ -176,7 +177,7 @@ impl Ext4 {
         self.0.state.borrow().cache.dirty_pages() > limit
     }
 
-    /// Gives the file that has been dirty longest its turn. Returns whether there was one (that became dirty before
+    /// Gives the file that has been dirty longest its turn. Returns true if there was one (that became dirty before
     /// `limit`).
     async fn write_oldest(&self, limit: Option<SimTime>) -> bool {
         let oldest = {
@@ -206,7 +207,7 @@ impl Ext4 {
         true
     }
 
-    /// Starts writing up to `pages_max` dirty pages of a file. Returns how many.
+    /// Starts writing up to `pages_max` dirty pages of a file. Returns the number of pages.
     pub(super) async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
         let mut written = 0;
         while written < pages_max {
@@ -238,7 +239,8 @@ impl Ext4 {
         written
     }
 
-    /// The file's next run of dirty pages not in transfer: from its cursor on, then from its beginning (`range_cyclic`).
+    /// Returns the file's next run of dirty pages not in transfer: from its cursor on, then from its beginning
+    /// (`range_cyclic`).
     fn next_dirty_run(&self, inode: u32, pages_max: u64) -> Option<(u64, u64)> {
         let state = &*self.0.state.borrow();
         let entry = &state.disk.inodes[inode as usize];
@@ -289,7 +291,7 @@ impl Ext4 {
     /// Allocates one extent for up to `pages` pages from `page` on and claims them; `None` if the first page no longer
     /// needs a block.
     ///
-    /// As soon as the transaction knows the blocks, it knows that their data are outstanding: either it is not
+    /// The transaction learns of the blocks and of their outstanding data at the same moment: either it is not
     /// committed before the data are written (ordered mode), or it records the blocks as unwritten.
     async fn allocate(&self, inode: u32, page: u64, pages: u64) -> Option<Claim> {
         let (handle, claim, metadata) = loop {
@@ -397,7 +399,8 @@ impl Ext4 {
         Claim { inode, page, blocks, waiting: Waiting::Nobody }
     }
 
-    /// Arranges, as part of the running transaction, what waits for the data of newly allocated pages.
+    /// Makes the running transaction, or a conversion, wait for the data of newly allocated pages. Returns which of
+    /// them waits.
     fn await_new_data(&self, state: &mut State, inode: u32, page: u64, units: u64) -> Waiting {
         if self.0.host.converts_unwritten {
             state.disk.inodes[inode as usize].unwritten.push((page, units));

@@ -1,4 +1,4 @@
-//! What is in a profile, in the form that serde reads.
+//! Contents of a profile, in the form that serde reads.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer};
 use super::reader::Found;
 use crate::ssd::{Faults, SsdConfig};
 
-/// A whole file, or what it is with a firmware variant.
+/// A whole file, or a file with one firmware variant applied.
 #[derive(Deserialize)]
 pub(crate) struct Contents {
     #[serde(deserialize_with = "printable")]
     pub name: String,
     pub description: String,
-    /// In the same table.
+    /// Settings of the device, in the same table.
     #[serde(rename = "")]
     pub config: SsdConfig,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// The first missing setting among those that only a device without TRIM may omit.
+    /// Returns the first missing setting among those that only a device without TRIM may omit.
     pub fn missing(&self, root: &Found) -> Option<String> {
         const ALWAYS: usize = 1;
         const SETTINGS: [&str; 10] = [
@@ -49,7 +49,7 @@ impl Contents {
     }
 }
 
-/// A text for tables and file names: it must not move the cursor of a terminal.
+/// Reads a text for tables and file names: it must not move the cursor of a terminal.
 fn printable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     match text.chars().any(char::is_control) {

@@ -1,11 +1,11 @@
-//! Reading a profile's text with serde: the device's own structures say which settings there are.
+//! Reads a profile's text with serde: the device's own structures define the settings.
 //!
-//! The deserializer is our own because `toml`'s forgets where a value is once serde has to buffer it, stops at the first
-//! number that is too large, and knows nothing of firmware variants. This one knows each setting's dotted name and
-//! place, prefers what the variant sets, and notes what it reads. Three rules go beyond serde's:
+//! The deserializer is our own because `toml`'s forgets the place of a value once serde has to buffer it, stops at the
+//! first number that is too large, and knows nothing of firmware variants. This one knows each setting's dotted name
+//! and place, prefers the variant's values, and notes the values that it reads. Three rules go beyond serde's:
 //!
 //! - a field named `""` is a part of the same table;
-//! - an enum named [`BY_KIND`] is a table whose entry `kind` chooses the variant and whose other entries fill it;
+//! - an enum named [`BY_KIND`] is a table; its entry `kind` chooses the variant and its other entries fill it;
 //! - a variant with a number, such as `victim = "d_choices"`, takes it from the entry of that name next to it.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ const BY_KIND: &str = "table by kind";
 /// A value and its place.
 pub(crate) type Value<'t> = &'t Spanned<DeValue<'t>>;
 
-/// What the file has under a name, and what a firmware variant has there instead.
+/// A file's value of a setting, and a firmware variant's value that replaces it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Found<'t> {
     pub file: Option<Value<'t>>,
@@ -51,7 +51,7 @@ impl<'t> Found<'t> {
     }
 }
 
-/// The entries of a table, with the places of their keys.
+/// Iterates over the entries of a table, with the places of their keys.
 pub(crate) fn entries<'t>(
     table: Option<Value<'t>>,
 ) -> impl Iterator<Item = (&'t str, Range<usize>, Value<'t>)> {
@@ -59,7 +59,7 @@ pub(crate) fn entries<'t>(
     table.into_iter().flatten().map(|(key, value)| (key.get_ref().as_ref(), key.span(), value))
 }
 
-/// What messages need: the text, its name, and the firmware variant that is being read.
+/// Context of messages: the text, its name, and the firmware variant that is being read.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'t> {
     pub text: &'t str,
@@ -69,7 +69,7 @@ pub(crate) struct Source<'t> {
 }
 
 impl Source<'_> {
-    /// The line of a place, from 1.
+    /// Returns the line of a place, from 1.
     pub fn line(&self, at: usize) -> usize {
         1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&b| b == b'\n').count()
     }
@@ -94,10 +94,10 @@ impl Source<'_> {
     }
 }
 
-/// Why deserializing stopped.
+/// Reason why deserializing stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// A value is wrong; what was expected instead.
+    /// A value is wrong; describes the accepted values.
     Expected(String),
     /// The setting of this name is missing.
     Missing(String),
@@ -137,15 +137,16 @@ pub(crate) struct OutOfRange<'t> {
 pub(crate) struct Reader<'t> {
     source: Source<'t>,
     root: Found<'t>,
-    /// The settings that there are, set or not, in order.
+    /// All settings, set or not, in order.
     pub settings: Vec<String>,
     /// The numbers, flags and words that were read.
     pub values: Vec<Setting>,
     /// The first number that its type cannot hold.
     pub out_of_range: Option<OutOfRange<'t>>,
-    /// What stands in for such a number, so that the device can say what it accepts; cut to the width of its type.
+    /// Substitute for such a number, so that the device can reject it with the accepted values; cut to the width of its
+    /// type.
     substitute: u64,
-    /// A setting known to be missing, whose type says what is expected.
+    /// A setting known to be missing; its type then describes the accepted values.
     missing: Option<String>,
 }
 
@@ -174,12 +175,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// What this pass answers for: what a variant sets, if one is read, since the file was checked without it.
+    /// Returns the value that this pass is responsible for: a variant's value, if a variant is read, since the file was
+    /// checked without it.
     fn own(&self, found: Found<'t>) -> Option<Value<'t>> {
         self.source.variant.map_or(found.file, |_| found.variant)
     }
 
-    /// Refuses a source of something that is not a setting.
+    /// Rejects a source of something that is not a setting.
     pub fn check_sources(&self) -> Result<(), ProfileError> {
         let unknown = |key: &str| self.settings.iter().all(|setting| setting != key);
         let found = entries(self.own(self.root.get("sources"))).find(|(key, ..)| unknown(key));
@@ -189,8 +191,8 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Gives a device's complaint the line of the setting, or of its table. What a firmware variant breaks is its own
-    /// fault, so its line is given, whatever the device complains about.
+    /// Adds the line of the setting, or of its table, to a device's error. An error caused by a firmware variant gets
+    /// the variant's line, whichever setting the device names.
     pub fn locate(&self, error: &ConfigError) -> ProfileError {
         if let Some(number) = self.out_of_range.as_ref().filter(|number| number.setting == error.field) {
             return self.source.wrong(error.field, number.value, &error.expected);
@@ -218,12 +220,12 @@ impl<'t> Node<'_, 't> {
         format!("{}{}{key}", self.name, if self.name.is_empty() { "" } else { "." })
     }
 
-    /// The entry `key` of this table.
+    /// Returns the entry `key` of this table.
     fn entry(&mut self, key: &str) -> Node<'_, 't> {
         Node { name: self.path(key), found: self.found.get(key), parent: self.found, reader: self.reader }
     }
 
-    /// The same for a key that is the name of a setting.
+    /// Returns the entry `key`, which is the name of a setting.
     fn setting(&mut self, key: &str) -> Node<'_, 't> {
         if !key.is_empty() {
             self.reader.settings.push(self.path(key));
@@ -242,7 +244,7 @@ impl<'t> Node<'_, 't> {
         })
     }
 
-    /// Takes the value, or says what was expected.
+    /// Takes the value, or returns an error with the accepted values.
     fn take<T>(&self, expected: &str, take: impl FnOnce(&'t DeValue<'t>) -> Option<T>) -> Result<T, Stop> {
         self.found.value().and_then(|value| take(value.get_ref())).ok_or_else(|| self.stop(expected))
     }
@@ -252,7 +254,7 @@ impl<'t> Node<'_, 't> {
         self.reader.values.push(Setting { name, value, by_firmware });
     }
 
-    /// A whole number of this width; a substitute if it does not fit.
+    /// Reads a whole number of this width; a substitute if it does not fit.
     fn whole(&mut self, bits: u32) -> Result<u64, Stop> {
         let most = u64::MAX >> (64 - bits);
         let value = self.found.value().ok_or_else(|| self.stop("a whole number"))?;

@@ -1,7 +1,7 @@
 //! Addresses inside a device, as types.
 //!
-//! Logical units are [`Lpn`]s, as everywhere. What only the device numbers has fewer than 2^32 of a kind
-//! (`Geometry::new`) and takes four bytes. A [`Table`] is indexed by one kind of number, and by no other.
+//! Logical units are [`Lpn`]s, as everywhere. Numbers that only the device uses are fewer than 2^32 of a kind
+//! (`Geometry::new`) and take four bytes. A [`Table`] is indexed by one kind of number, and by no other.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
@@ -71,15 +71,15 @@ number! {
     ShortLpn
 }
 number! {
-    /// A superblock.
+    /// A superblock, numbered over the whole device.
     Superblock
 }
 number! {
-    /// A die.
+    /// A die, numbered over the whole device.
     Die
 }
 number! {
-    /// A channel.
+    /// A channel, numbered from 0.
     Channel
 }
 number! {
@@ -114,7 +114,7 @@ impl Slot {
         Self { superblock, offset }
     }
 
-    /// Its number, where superblocks have `superblock_slots`.
+    /// Returns the slot's number in the device; each superblock has `superblock_slots`.
     #[inline]
     pub fn ppn(self, superblock_slots: u32) -> Ppn {
         Ppn(self.superblock.0 * superblock_slots + self.offset)
@@ -122,13 +122,13 @@ impl Slot {
 }
 
 impl Ppn {
-    /// The slot, where superblocks have `superblock_slots`.
+    /// Returns the slot as superblock and offset; each superblock has `superblock_slots`.
     #[inline]
     pub fn slot(self, superblock_slots: u32) -> Slot {
         Slot::new(Superblock(self.0 / superblock_slots), self.0 % superblock_slots)
     }
 
-    /// The stripe that holds the slot, where stripes have `stripe_slots`.
+    /// Returns the stripe that holds the slot; each stripe has `stripe_slots`.
     #[inline]
     pub fn stripe(self, stripe_slots: u32) -> StripeNumber {
         StripeNumber(self.0 / stripe_slots)
@@ -136,13 +136,13 @@ impl Ppn {
 }
 
 impl StripeNumber {
-    /// The one behind it; of [`Number::NONE`], the same.
+    /// Returns the next stripe, or [`Number::NONE`] for itself.
     #[inline]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// Its first slot.
+    /// Returns the first slot of the stripe.
     #[inline]
     pub fn first(self, stripe_slots: u32) -> Ppn {
         Ppn(self.0.saturating_mul(stripe_slots))
@@ -161,17 +161,17 @@ impl<K: Number, T: Clone> Table<K, T> {
         Self { entries: vec![entry; count], key: PhantomData }
     }
 
-    /// Each entry with its number.
+    /// Iterates over all entries with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (K, &T)> {
         self.entries.iter().enumerate().map(|(i, entry)| (K::from_index(i), entry))
     }
 
-    /// The numbers that it has entries for.
+    /// Iterates over the numbers that have entries.
     pub fn numbers(&self) -> impl Iterator<Item = K> + use<K, T> {
         (0..self.entries.len()).map(K::from_index)
     }
 
-    /// The entry of a number; `None` if there is none, as for [`Number::NONE`].
+    /// Returns the entry of a number; `None` if there is none, as for [`Number::NONE`].
     #[inline]
     pub fn at(&self, number: K) -> Option<&T> {
         self.entries.get(number.index())
@@ -214,7 +214,7 @@ impl<K: Number, T> IndexMut<K> for Table<K, T> {
     }
 }
 
-/// The tags of what slots hold; without entries unless a test asks for them.
+/// Tags of the contents of slots; without entries unless a test asks for them.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Tags(Table<Ppn, u32>);
 

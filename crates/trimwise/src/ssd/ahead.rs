@@ -1,7 +1,7 @@
-//! Reading ahead: a controller with memory to spare fetches what a sequential stream will ask for next.
+//! Reading ahead: a controller with spare memory fetches the units that a sequential stream will read next.
 //!
-//! One stream at a time is followed. It begins with the second of two reads that follow each other; what is
-//! written or trimmed in front of it ends it.
+//! One stream at a time is followed. It begins with the second of two consecutive reads. A write or TRIM of the units
+//! ahead of it ends it.
 
 use std::collections::VecDeque;
 
@@ -11,24 +11,24 @@ use crate::units::{Lpn, SimTime, UnitRange};
 #[derive(Clone, Debug)]
 pub(super) struct ReadAhead {
     window_units: u64,
-    /// Where the stream goes on.
+    /// Next unit of the stream.
     next: Lpn,
-    /// Fetched pieces from `next` on: the end of each, and when it is in memory.
+    /// Fetched pieces from `next` on: the end of each, and the time at which it is in memory.
     fetched: VecDeque<(Lpn, SimTime)>,
 }
 
-/// What a read finds in memory, and what it must fetch.
+/// The parts of a read that are in memory, and those to fetch.
 pub(super) struct Plan {
     /// The first unit that is not in memory.
     pub missing_from: Lpn,
-    /// When what is in memory is all there.
+    /// Time at which all units in memory are there.
     pub ready: SimTime,
-    /// To be read ahead.
+    /// Units to read ahead.
     pub ahead: UnitRange,
 }
 
 impl ReadAhead {
-    /// `None` where the controller does not read ahead.
+    /// Returns `None` if the controller does not read ahead.
     pub fn new(window_units: u64) -> Option<Self> {
         (window_units > 0).then(|| Self { window_units, next: Lpn::NONE, fetched: VecDeque::new() })
     }
@@ -56,19 +56,18 @@ impl ReadAhead {
         Plan { missing_from, ready, ahead: UnitRange::between(from, to) }
     }
 
-    /// The units up to `end` will be in memory at `ready`.
+    /// Notes that the units up to `end` will be in memory at `ready`.
     pub(crate) fn fetched(&mut self, end: Lpn, ready: SimTime) {
         self.fetched.push_back((end, ready));
     }
 
-    /// These units have changed.
+    /// Notes that these units have changed.
     pub fn changed(&mut self, units: UnitRange) {
         if self.fetched.back().is_some_and(|&(end, _)| units.start < end && units.end() > self.next) {
             self.forget();
         }
     }
 
-    /// Ends the stream.
     pub fn forget(&mut self) {
         self.next = Lpn::NONE;
         self.fetched.clear();
@@ -85,7 +84,7 @@ mod tests {
         UnitRange::between(Lpn(units.start), Lpn(units.end))
     }
 
-    /// What a read misses first, when what it does not miss is there, and what is read ahead.
+    /// Returns the first missing unit, the time at which the others are in memory, and the units to read ahead.
     fn plan(ahead: &mut ReadAhead, units: Range<u64>, capacity: u64) -> (u64, u64, Range<u64>) {
         let Plan { missing_from, ready, ahead } = ahead.plan(range(units), Lpn(capacity));
         (missing_from.0, ready.0, ahead.start.0..ahead.end().0)

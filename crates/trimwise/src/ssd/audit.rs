@@ -1,6 +1,6 @@
-//! What the audits of all mappings have in common.
+//! Shared parts of all mappings' audits.
 
-/// What does not add up.
+/// An inconsistency in a device's accounting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("audit: {0}")]
 pub struct AuditError(String);

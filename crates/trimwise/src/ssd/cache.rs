@@ -21,7 +21,7 @@ pub(super) struct WriteCache {
     capacity_units: u64,
     used_units: u64,
     ring: VecDeque<Outstanding>,
-    /// The latest end of a program so far.
+    /// Latest end of a program so far.
     drained_at: SimTime,
 }
 
@@ -30,7 +30,7 @@ impl WriteCache {
         Self { capacity_units, used_units: 0, ring: VecDeque::new(), drained_at: SimTime::ZERO }
     }
 
-    /// Takes one unit that arrives at `now`; returns when there is room for it.
+    /// Takes one unit that arrives at `now`. Returns the time at which there is room for it.
     #[inline]
     pub(crate) fn admit(&mut self, now: SimTime) -> SimTime {
         let mut at = now;
@@ -56,24 +56,24 @@ impl WriteCache {
         at
     }
 
-    /// A stripe that holds `units` host units will be programmed at `done`.
+    /// Notes that a stripe with `units` host units will be programmed at `done`.
     #[inline]
     pub fn issued(&mut self, done: SimTime, first: Ppn, units: u32) {
         self.ring.push_back(Outstanding { done, first, units });
         self.drained_at = self.drained_at.max(done);
     }
 
-    /// Whether the stripe that begins at `first` is still on its way at `now`.
+    /// Returns true if the stripe that begins at `first` is not yet programmed at `now`.
     pub fn holds(&self, first: Ppn, now: SimTime) -> bool {
         self.ring.iter().rev().any(|o| o.first == first && o.done > now)
     }
 
-    /// When everything issued so far is programmed.
+    /// Returns the time at which all stripes issued so far are programmed.
     pub(crate) fn drained_at(&self) -> SimTime {
         self.drained_at
     }
 
-    /// Forgets what has been programmed by `now`.
+    /// Forgets stripes that are programmed by `now`.
     pub fn settle(&mut self, now: SimTime) {
         while let Some(oldest) = self.ring.front()
             && oldest.done <= now
@@ -83,7 +83,7 @@ impl WriteCache {
         }
     }
 
-    /// Forgets everything: the device was erased.
+    /// Forgets everything, since the device was erased.
     pub fn clear(&mut self) {
         self.used_units = 0;
         self.ring.clear();

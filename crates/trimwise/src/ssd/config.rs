@@ -24,7 +24,7 @@ pub struct ConfigError {
     pub field: &'static str,
     /// The value that was refused.
     pub value: String,
-    /// What is accepted.
+    /// Description of accepted values.
     pub expected: String,
 }
 
@@ -36,34 +36,34 @@ pub struct SsdConfig {
     /// Physical space beyond the logical, in percent of the logical. Either this or
     /// `geometry.blocks_per_plane`; both only if they agree to the superblock.
     pub over_provisioning_percent: Option<u32>,
-    /// How the flash is laid out.
+    /// Layout of the flash.
     pub geometry: GeometryConfig,
     /// Times of the flash chips.
     pub nand: NandConfig,
-    /// How logical units find their place in the flash.
+    /// The mapping of logical units to the flash.
     #[serde(default)]
     pub mapping: MappingConfig,
     /// A write buffer of flash in SLC mode.
     pub slc: Option<SlcConfig>,
-    /// The host interface.
+    /// Host interface of the drive.
     pub link: LinkConfig,
-    /// What the controller adds.
+    /// Costs that the controller adds to commands.
     pub controller: ControllerConfig,
-    /// The write cache.
+    /// Write cache of the drive.
     pub cache: CacheConfig,
-    /// Garbage collection.
+    /// Garbage collection of the drive.
     pub gc: GcConfig,
-    /// Static wear levelling.
+    /// Static wear levelling of the drive.
     pub wear_levelling: WearLevellingConfig,
     /// The shape and the cost of TRIM.
     pub trim: TrimConfig,
-    /// Remember a tag for every unit, so that a test can check what a read must return. Costs 4 bytes
-    /// a physical unit and more a logical one; for tests.
+    /// True to keep a tag for every unit, so that a test can check the results of reads. Costs 4 bytes a physical unit
+    /// and more a logical one; for tests.
     #[serde(skip)]
     pub track_tags: bool,
 }
 
-/// How the flash is laid out, and what is erased together.
+/// Layout of the flash, and of superblocks, which are erased together.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GeometryConfig {
     /// Channels: buses that transfer at the same time.
@@ -76,10 +76,10 @@ pub struct GeometryConfig {
     pub blocks_per_plane: Option<u32>,
     /// Pages in an erase block.
     pub pages_per_block: u32,
-    /// Bytes of a page; a multiple of 4 KiB.
+    /// Size of a page in bytes, a multiple of 4 KiB.
     pub page_bytes: u32,
-    /// Planes ganged into one superblock, which is what the FTL allocates and erases. Whole dies (a multiple of
-    /// `planes_per_die`), or an equal part of one die.
+    /// Planes ganged into one superblock, which the FTL allocates and erases as a whole. Either whole dies (a multiple
+    /// of `planes_per_die`), or an equal part of one die.
     pub superblock_planes: u32,
 }
 
@@ -111,27 +111,27 @@ pub struct NandConfig {
     pub bus_bytes_per_s: u64,
     /// Program/erase cycles that a block is rated for; used by reports on life time only.
     pub endurance_cycles: u32,
-    /// Whether that number is assumed, as the profile's source of it says; for reports only.
+    /// True if the endurance is an assumption, as the profile's source of it says; for reports only.
     #[serde(skip)]
     pub endurance_is_assumed: bool,
 }
 
-/// Which host interface.
+/// Kind of a host interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkKind {
     /// Half duplex: data go one way at a time.
     Sata,
-    /// Full duplex.
+    /// Full duplex, with NVMe commands.
     Nvme,
     /// Full duplex, with UFS commands.
     Ufs,
 }
 
-/// The host interface.
+/// Parameters of the host interface.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LinkConfig {
-    /// Which one.
+    /// Kind of the interface.
     pub kind: LinkKind,
     /// Payload rate in one direction, bytes a second.
     pub bytes_per_s: u64,
@@ -141,7 +141,7 @@ pub struct LinkConfig {
     pub queue_depth: u32,
 }
 
-/// What the controller adds to each command. One command at a time passes through it.
+/// Costs that the controller adds to each command. It serves one command at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ControllerConfig {
     /// Time for a read command, nanoseconds.
@@ -150,43 +150,43 @@ pub struct ControllerConfig {
     pub write_overhead_ns: u64,
     /// Rate at which the controller moves host data towards the flash, bytes a second; `None`: no limit.
     pub write_bytes_per_s: Option<u64>,
-    /// How far behind a sequential stream of reads the controller reads ahead into its memory, bytes. 0: not at all.
+    /// Bytes that the controller reads ahead of a sequential stream into its memory. 0: none.
     #[serde(default)]
     pub read_ahead_bytes: u64,
 }
 
-/// The write cache.
+/// Parameters of the write cache.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CacheConfig {
     /// Bytes of host data that may wait for the flash. 0: a write is acknowledged when it is programmed, and each
     /// write command pads its last page.
     pub bytes: u64,
-    /// Whether the content is lost with the power, so that a flush must drain it.
+    /// True if the content is lost with the power, so that a flush must drain the cache.
     pub volatile: bool,
     /// Time that a flush takes besides draining, nanoseconds.
     pub flush_ns: u64,
 }
 
-/// How the next victim block is chosen.
+/// Rule for choosing the next victim superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VictimPolicy {
-    /// The one with the fewest valid units.
+    /// The superblock with the fewest valid units.
     Greedy,
     /// The best ratio of benefit to cost, weighted by age (Rosenblum and Ousterhout 1992).
     CostBenefit,
     /// The best of this many drawn at random (Van Houdt 2013; Li, Lee and Lui 2013).
     DChoices(u32),
-    /// The one that was filled first.
+    /// The superblock that was filled first.
     Fifo,
 }
 
-/// Garbage collection.
+/// Parameters of garbage collection.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GcConfig {
-    /// How victims are chosen.
+    /// Rule for choosing victims.
     pub victim: VictimPolicy,
-    /// Whether copies go to the superblock that host writes go to, instead of one of their own.
+    /// True if copies go to the host's superblock instead of one of their own.
     pub shared_frontier: bool,
     /// Superblocks that are open for host writes at the same time, filled in turn. With a block mapping: streams that
     /// are open at the same time in each lane.
@@ -194,7 +194,7 @@ pub struct GcConfig {
     /// Foreground collection begins when fewer superblocks than this are free. Default 3: one that only
     /// the collector may take, one for the host, one so that neither waits. More costs usable space.
     pub free_superblocks_min: u32,
-    /// Whether to collect while the host is idle.
+    /// True to collect while the host is idle.
     pub idle: bool,
     /// The host counts as idle this long after its last command completed, nanoseconds.
     pub idle_threshold_ns: u64,
@@ -202,7 +202,7 @@ pub struct GcConfig {
     pub idle_free_superblocks: u32,
 }
 
-/// Static wear levelling: cold blocks that have been erased least are moved now and then.
+/// Static wear levelling: the cold blocks with the fewest erases are moved now and then.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WearLevellingConfig {
     /// Moves begin when the most and the least erased superblock differ by more than this. `None`: off.
@@ -211,11 +211,11 @@ pub struct WearLevellingConfig {
     pub interval_erases: u32,
 }
 
-/// Which command TRIM is.
+/// The command that carries TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrimKind {
-    /// None: the firmware does not know it.
+    /// No command: the firmware does not support TRIM.
     Unsupported,
     /// ATA DATA SET MANAGEMENT: not queued, so that all commands before it complete first.
     AtaNonQueued,
@@ -223,11 +223,11 @@ pub enum TrimKind {
     AtaQueued,
     /// NVMe Dataset Management, deallocate.
     Nvme,
-    /// UFS (SCSI) UNMAP.
+    /// UFS (SCSI) UNMAP command.
     Ufs,
 }
 
-/// When the cost of a TRIM falls due.
+/// The time at which the cost of a TRIM falls due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrimPlace {
@@ -237,15 +237,15 @@ pub enum TrimPlace {
     Background,
 }
 
-/// What a read of a trimmed unit returns.
+/// Result of a read of a trimmed unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadAfterTrim {
-    /// Zeros, always.
+    /// Zeros in every case.
     Zeros,
-    /// What was there before.
+    /// The data from before the TRIM.
     Old,
-    /// Either, without promise.
+    /// Zeros or the old data, without promise.
     Undefined,
 }
 
@@ -253,7 +253,7 @@ pub enum ReadAfterTrim {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default = "TrimConfig::unsupported")]
 pub struct TrimConfig {
-    /// Which command.
+    /// The command that carries TRIM.
     pub kind: TrimKind,
     /// Ranges in a command.
     pub max_ranges: u32,
@@ -269,20 +269,20 @@ pub struct TrimConfig {
     pub cost_per_unit_ns: u64,
     /// Additional time for each unit that held data, nanoseconds.
     pub cost_per_mapped_unit_ns: u64,
-    /// Time from the end of those costs to the acknowledgement, in which the device serves other commands,
-    /// nanoseconds. The costs above occupy the device, this does not: queued TRIMs overlap in it, so that many at a
-    /// time are faster than one by one. 0: they never overlap. What cannot be queued overlaps with nothing.
+    /// Time from the end of those costs to the acknowledgement, in which the device serves other commands, nanoseconds.
+    /// The costs above occupy the device, this does not: queued TRIMs overlap in it, so that many at a time are faster
+    /// than one by one. 0: they never overlap. A TRIM that cannot be queued overlaps with nothing.
     pub latency_per_command_ns: u64,
-    /// When this time falls due.
+    /// The time at which the cost falls due.
     pub place: TrimPlace,
     /// While background work is left, host reads and writes take this much longer, percent.
     pub slowdown_percent: u32,
-    /// What a read of a trimmed unit returns.
+    /// Result of a read of a trimmed unit.
     pub read_after: ReadAfterTrim,
 }
 
 impl TrimConfig {
-    /// That of a firmware that knows no TRIM. Its numbers mean nothing and are valid.
+    /// Returns the configuration of a firmware without TRIM. Its numbers have no effect and are valid.
     pub const fn unsupported() -> Self {
         Self {
             kind: TrimKind::Unsupported,
@@ -302,7 +302,8 @@ impl TrimConfig {
 }
 
 impl Default for SsdConfig {
-    /// 8 GiB behind SATA, with the ratios of a small TLC drive: 7 % over-provisioning, four channels.
+    /// Returns a drive of 8 GiB behind SATA, with the ratios of a small TLC drive: 7 % over-provisioning, four
+    /// channels.
     fn default() -> Self {
         Self {
             capacity_bytes: Bytes::gib(8).0,
@@ -368,18 +369,18 @@ impl Default for SsdConfig {
     }
 }
 
-/// The longest single time that is accepted, one hour: sums of many such stay far from overflow.
+/// Maximum accepted time, one hour: sums of many such times stay far from overflow.
 const NS_MAX: u64 = 3_600_000_000_000;
-/// The highest rate that is accepted, 1 TB/s.
+/// Maximum accepted rate, 1 TB/s.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
 impl SsdConfig {
-    /// Units that the host sees.
+    /// Returns the number of units that the host sees.
     pub const fn capacity_units(&self) -> u64 {
         self.capacity_bytes / UNIT_BYTES
     }
 
-    /// Whether it matters to the drive what bytes it stores.
+    /// Returns true if the drive's behaviour depends on the data that it stores.
     pub const fn looks_at_content(&self) -> bool {
         match self.mapping {
             MappingConfig::Page { .. } | MappingConfig::Block(_) => false,
@@ -387,11 +388,11 @@ impl SsdConfig {
         }
     }
 
-    /// Bytes of the flash that the FTL may use, over-provisioning included.
+    /// Returns the bytes of the flash that the FTL may use, over-provisioning included.
     ///
     /// # Errors
     ///
-    /// As [`SsdConfig::validate`].
+    /// If [`SsdConfig::validate`] finds an invalid setting.
     pub fn physical_bytes(&self) -> Result<u64, ConfigError> {
         Ok(u64::from(self.geometry()?.physical_units()) * UNIT_BYTES)
     }
@@ -400,12 +401,12 @@ impl SsdConfig {
     ///
     /// # Errors
     ///
-    /// The first setting that cannot be, by its dotted name.
+    /// The first invalid setting, by its dotted name.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.geometry().map(|_| ())
     }
 
-    /// The checked layout.
+    /// Checks all settings and computes the layout.
     pub(super) fn geometry(&self) -> Result<Geometry, ConfigError> {
         let g = &self.geometry;
         count("geometry.channels", g.channels, 1, 1024)?;
@@ -515,7 +516,7 @@ pub(super) fn refuse(field: &'static str, value: impl ToString, expected: impl I
     ConfigError { field, value: value.to_string(), expected: expected.into() }
 }
 
-/// Refuses the value unless it `fits`.
+/// Returns an error that names the field unless the value `fits`.
 pub(super) fn require(
     fits: bool,
     field: &'static str,

@@ -1,7 +1,7 @@
-//! A drive as it is sold: the device, and what its firmware does wrong with TRIM and flush.
+//! A drive as it is sold: the device, with the faults of its firmware in TRIM and flush.
 //!
-//! The wrapper changes which units a TRIM command frees, and when; never what the command costs, and nothing inside
-//! the device. A sound drive passes everything on.
+//! The wrapper changes which units a TRIM command frees, and when. It never changes the cost of the command, nor
+//! anything inside the device. A sound drive passes everything on.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub struct Drive {
     ssd: Ssd,
     faults: Faults,
     promises_zeros: bool,
-    /// TRIMs that were acknowledged and not carried out, and after how many write commands they will be.
+    /// TRIMs that were acknowledged and not carried out, with the number of the write command after which they will be.
     late: VecDeque<(u64, Vec<UnitRange>)>,
     /// Write commands so far.
     writes: u64,
@@ -39,11 +39,11 @@ impl From<Ssd> for Drive {
 }
 
 impl Drive {
-    /// A new drive; see [`Ssd::new`].
+    /// Creates a new drive; see [`Ssd::new`].
     ///
     /// # Errors
     ///
-    /// What [`SsdConfig::validate`] and [`Faults::validate`] say.
+    /// The errors of [`SsdConfig::validate`] and [`Faults::validate`].
     pub fn new(config: &SsdConfig, faults: Faults, seed: u64) -> Result<Self, ConfigError> {
         faults.validate(&config.trim)?;
         let mut inner = config.clone();
@@ -54,38 +54,38 @@ impl Drive {
         Ok(Self { faults, promises_zeros, ..Self::from(Ssd::new(&inner, seed)?) })
     }
 
-    /// The same drive with all that it holds, under a firmware that does this wrong.
+    /// Replaces the firmware by one with these faults; the contents stay.
     ///
     /// # Errors
     ///
-    /// What [`Faults::validate`] says.
+    /// The errors of [`Faults::validate`].
     pub fn with_faults(mut self, faults: Faults) -> Result<Self, ConfigError> {
         faults.validate(&self.ssd.config().trim)?;
         self.faults = faults;
         Ok(self)
     }
 
-    /// The device behind the firmware.
+    /// Returns the device behind the firmware.
     pub fn ssd(&self) -> &Ssd {
         &self.ssd
     }
 
-    /// What the firmware does wrong.
+    /// Returns the faults of the firmware.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// The device behind the firmware, to change it past its commands.
+    /// Returns the device behind the firmware, to change it without a command.
     pub(crate) fn ssd_mut(&mut self) -> &mut Ssd {
         &mut self.ssd
     }
 
-    /// Whether the drive says that trimmed units read as zeros (ATA: RZAT; NVMe: DLFEAT), true or not.
-    pub fn promises_zeros(&self) -> bool {
+    /// Returns true if the drive claims that trimmed units read as zeros (ATA: RZAT; NVMe: DLFEAT), rightly or not.
+    pub(crate) fn promises_zeros(&self) -> bool {
         self.promises_zeros
     }
 
-    /// See [`Ssd::write_content`].
+    /// Writes a range; see [`Ssd::write_content`].
     #[inline]
     pub fn write(&mut self, now: SimTime, range: UnitRange, content: Content) -> SimTime {
         let done = self.ssd.write_content(now, range, content);
@@ -93,25 +93,25 @@ impl Drive {
         done
     }
 
-    /// See [`Ssd::write_part`].
-    pub fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
+    /// Writes a part of a unit; see [`Ssd::write_part`].
+    pub(crate) fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
         let done = self.ssd.write_part(now, part, content);
         self.carry_out_late_trims();
         done
     }
 
-    /// See [`Ssd::read`].
+    /// Reads a range; see [`Ssd::read`].
     #[inline]
     pub fn read(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         self.ssd.read(now, range)
     }
 
-    /// See [`Ssd::read_part`].
-    pub fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
+    /// Reads a part of a unit; see [`Ssd::read_part`].
+    pub(crate) fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
         self.ssd.read_part(now, part)
     }
 
-    /// See [`Ssd::flush`].
+    /// Flushes the write cache; see [`Ssd::flush`].
     pub fn flush(&mut self, now: SimTime) -> SimTime {
         if self.faults.ignores_flush {
             return now;
@@ -119,7 +119,7 @@ impl Drive {
         self.ssd.flush(now)
     }
 
-    /// See [`Ssd::trim`].
+    /// Trims ranges; see [`Ssd::trim`].
     pub fn trim(&mut self, now: SimTime, ranges: &[UnitRange]) -> SimTime {
         if self.faults.is_sound() {
             self.note_destroyed(ranges);
@@ -135,20 +135,20 @@ impl Drive {
         self.ssd.trim_freeing(now, ranges, &[])
     }
 
-    /// See [`Ssd::secure_erase`].
-    pub fn secure_erase(&mut self, now: SimTime) -> SimTime {
+    /// Erases the drive; see [`Ssd::secure_erase`].
+    pub(crate) fn secure_erase(&mut self, now: SimTime) -> SimTime {
         self.late.clear();
         self.ssd.secure_erase(now)
     }
 
-    /// From now on notes which units lose their data, for a host that keeps the bytes.
+    /// From now on records the units that lose their data, for a host that keeps the bytes.
     pub(crate) fn watch_destroyed(&mut self) {
         self.destroyed.get_or_insert_default();
     }
 
-    /// Which units have lost their data to TRIMs since this was asked last, in the order in which they did; none unless
-    /// [`Drive::watch_destroyed`] was called before, and none where trimmed units read as they did before.
-    pub fn take_destroyed(&mut self) -> Vec<UnitRange> {
+    /// Returns the units that have lost their data to TRIMs since the last call, in that order. There are none unless
+    /// [`Drive::watch_destroyed`] was called before, and none if reads of trimmed units return the old data.
+    pub(crate) fn take_destroyed(&mut self) -> Vec<UnitRange> {
         self.destroyed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -162,7 +162,7 @@ impl Drive {
         }
     }
 
-    /// What the firmware frees when it is told to free `ranges`.
+    /// Returns the units that the firmware frees when it is told to free `ranges`.
     fn really_freed(&self, ranges: &[UnitRange]) -> Vec<UnitRange> {
         if self.faults.ignores_trim {
             return Vec::new();
@@ -193,7 +193,7 @@ impl Drive {
     }
 }
 
-/// The part of `start..end` that lies among the first `reached` units of the groups.
+/// Returns the part of `start..end` among the first `reached` units of the groups.
 fn first_of_groups(start: u64, end: u64, reached: u64) -> impl Iterator<Item = UnitRange> {
     let group = Faults::GROUP_UNITS;
     (start / group..end.div_ceil(group)).filter_map(move |i| {
@@ -209,7 +209,7 @@ mod tests {
 
     const DEVICE: u64 = 4096;
 
-    /// A drive whose first 4,096 units hold data.
+    /// Returns a drive whose first 4,096 units hold data.
     fn full(faults: Faults) -> (Drive, SimTime) {
         let mut config = SsdConfig { capacity_bytes: 1 << 30, track_tags: true, ..SsdConfig::default() };
         config.trim.kind = TrimKind::AtaQueued;

@@ -1,28 +1,28 @@
-//! Faulty firmware, as data: what a device does wrong.
+//! Faults of a firmware, as data.
 //!
-//! A sound device is [`Faults::default`]. The device itself knows nothing of this: [`super::Drive`] wraps it.
+//! A sound device has [`Faults::default`]. The device itself has no notion of faults: [`super::Drive`] wraps it.
 
 use serde::Deserialize;
 
 use super::config::{ConfigError, ReadAfterTrim, TrimConfig, count, require};
 
-/// What a firmware does wrong with TRIM, or with flush.
+/// Faults of a firmware in TRIM or flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Faults {
     /// TRIM is acknowledged and nothing is done.
     pub ignores_trim: bool,
-    /// TRIM reaches only the first units, this share of them, in each aligned group of [`Faults::GROUP_UNITS`] units,
-    /// percent. 100: all of them.
+    /// Share of each aligned group of [`Faults::GROUP_UNITS`] units that TRIM reaches, from its first unit, percent.
+    /// 100: all of it.
     pub trims_percent: u32,
-    /// TRIM frees a range that lies this many units further on; what would leave the device is not freed.
+    /// TRIM frees a range that lies this many units further on; units beyond the device are not freed.
     pub trim_shift_units: u32,
-    /// A TRIM is carried out only after this many later write commands, and then frees what was written there meanwhile.
-    /// 0: in its turn. For TRIM that is queued among other commands.
+    /// Number of later write commands after which a TRIM is carried out; it then also frees data written there
+    /// meanwhile. 0: in its turn. For TRIM that is queued among other commands.
     pub queued_trim_late_writes: u32,
-    /// The device promises zeros after TRIM ([`ReadAfterTrim::Zeros`]) and returns what was there before.
+    /// The device promises zeros after TRIM ([`ReadAfterTrim::Zeros`]) and returns the old data.
     pub breaks_zeros_promise: bool,
-    /// A flush is acknowledged at once, and what is in the cache stays there: a power cut may lose it.
+    /// A flush is acknowledged at once, and the data stay in the cache: a power cut can lose them.
     pub ignores_flush: bool,
 }
 
@@ -43,7 +43,7 @@ impl Faults {
     /// Units in the aligned groups that `trims_percent` counts in: 1 MiB.
     pub const GROUP_UNITS: u64 = 256;
 
-    /// Whether there is nothing wrong.
+    /// Returns true if the firmware has no faults.
     pub fn is_sound(&self) -> bool {
         *self == Self::default()
     }
@@ -52,7 +52,7 @@ impl Faults {
     ///
     /// # Errors
     ///
-    /// The first setting that cannot be, by its dotted name.
+    /// The first invalid setting, by its dotted name.
     pub fn validate(&self, trim: &TrimConfig) -> Result<(), ConfigError> {
         count("faults.trims_percent", self.trims_percent, 0, 100)?;
         count("faults.queued_trim_late_writes", self.queued_trim_late_writes, 0, 1 << 20)?;

@@ -1,4 +1,4 @@
-//! What lies below every mapping: the write cache, the way from it to the flash, the dies, and the counts.
+//! The layer below every mapping: the write cache, the path from it to the flash, the dies, and the counts.
 
 use super::address::{Die, Ppn, Slot, Superblock};
 use super::audit::{AuditError, ensure};
@@ -9,21 +9,21 @@ use super::stats::SsdStats;
 use super::timing::{Nand, Place, unit_time};
 use crate::units::{SimDuration, SimTime, UNIT_BYTES};
 
-/// What waits to be programmed as one stripe.
+/// Contents of a stripe that waits to be programmed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stripe {
     /// Host units that leave the write cache with it: those that end in it.
     pub host_units: u32,
-    /// Whether it holds any host data.
+    /// True if the stripe holds any host data.
     pub holds_host: bool,
-    /// When the last of it is at hand.
+    /// Time at which all of it is in the controller.
     pub ready: SimTime,
 }
 
 impl Stripe {
     pub(super) const EMPTY: Self = Self { host_units: 0, holds_host: false, ready: SimTime::ZERO };
 
-    /// Adds a host unit that is at hand at `ready`.
+    /// Adds a host unit that is in the controller at `ready`.
     #[inline]
     pub(crate) fn add_host_unit(&mut self, ready: SimTime) {
         self.host_units += 1;
@@ -37,10 +37,10 @@ pub(super) struct Flash {
     pub geometry: Geometry,
     pub nand: Nand,
     pub cache: WriteCache,
-    /// When the path from the write cache to the flash is free, and its time for a unit (0: no limit).
+    /// Time at which the path from the write cache to the flash is free, and its time for a unit (0: no limit).
     mover_free_at: SimTime,
     mover_unit: SimDuration,
-    /// The time that it takes now.
+    /// Current time of the path for a unit.
     path_unit: SimDuration,
     link_unit: SimDuration,
     pub stats: SsdStats,
@@ -73,15 +73,16 @@ impl Flash {
         };
     }
 
-    /// Takes one host unit that is there at `arrived` into the cache. Returns when it is in it, and when it is at hand
-    /// for a program.
+    /// Takes one host unit that arrives at `arrived` into the cache. Returns the times at which it is in the cache, and
+    /// at which it can be programmed.
     #[inline]
     pub(crate) fn admit(&mut self, arrived: SimTime) -> (SimTime, SimTime) {
         let in_cache = self.cache.admit(arrived);
         (in_cache, self.along_the_path(in_cache))
     }
 
-    /// Moves one host unit along the same path that needs no place in cache or flash. Returns when it has been taken.
+    /// Moves one host unit along the path without a place in cache or flash. Returns the time at which it has been
+    /// taken.
     #[inline]
     pub fn pass(&mut self, arrived: SimTime) -> SimTime {
         self.along_the_path(arrived);
@@ -98,7 +99,7 @@ impl Flash {
         self.mover_free_at
     }
 
-    /// Reserves the program of a stripe and counts its time. `first` is its first slot. Returns when it is programmed.
+    /// Reserves the program of a stripe and counts its time. `first` is its first slot. Returns the end of the program.
     pub fn program(&mut self, at: Place, first: Ppn, now: SimTime, stripe: Stripe) -> SimTime {
         let Stripe { host_units, holds_host, ready } = stripe;
         let busy = &mut self.stats.busy_ns;
@@ -110,7 +111,7 @@ impl Flash {
         done
     }
 
-    /// Erases a superblock. Returns when the last of its dies has erased its part.
+    /// Erases a superblock. Returns the time at which the last of its dies has erased its part.
     pub fn erase(&mut self, superblock: Superblock, now: SimTime) -> SimTime {
         let mut end = now;
         for die in self.geometry.dies_of(superblock) {
@@ -121,23 +122,23 @@ impl Flash {
         end
     }
 
-    /// The die and the channel of a slot, a unit.
+    /// Returns the die and the channel of a slot, which is a unit.
     #[inline]
     pub fn place(&self, slot: Slot) -> Place {
         self.place_of_die(self.geometry.die(slot.superblock, slot.offset / self.geometry.stripe_units))
     }
 
-    /// A die and its channel, outside of SLC mode.
+    /// Returns a die and its channel, outside of SLC mode.
     #[inline]
     pub(crate) fn place_of_die(&self, die: Die) -> Place {
         Place { die, channel: self.geometry.channel(die), slc: false }
     }
 
-    /// Checks the counts against the superblocks: what they hold, what was erased in them, and how often.
+    /// Checks the counts against the superblocks: slots held, slots erased, and erases.
     ///
     /// # Errors
     ///
-    /// The first thing that does not add up.
+    /// The first inconsistency found.
     pub fn audit_counts(&self, by_cause: u64, held: u64, erased: u64, erases: u64) -> Result<(), AuditError> {
         ensure!(
             by_cause == held + erased,
@@ -148,11 +149,11 @@ impl Flash {
         Ok(())
     }
 
-    /// Checks that each unit that the host wrote has taken its slot.
+    /// Checks that each unit that the host wrote has taken a slot.
     ///
     /// # Errors
     ///
-    /// If some have not.
+    /// If some units have not.
     pub fn audit_host_units(&self) -> Result<(), AuditError> {
         let (written, placed) = (self.stats.host_units_written, self.stats.nand_units.host);
         ensure!(placed == written, "{written} host units written, {placed} placed");

@@ -1,18 +1,18 @@
-//! Where a unit lies in the flash.
+//! Layout of the flash: superblocks, stripes, dies and channels.
 //!
-//! The FTL sees an array of *superblocks*: erase blocks at the same place of several planes, allocated and
-//! erased together. A superblock is filled *stripe* by stripe. A stripe is what one die programs at once: one
-//! page in each of the die's planes that belong to the superblock. Successive stripes go to successive dies,
-//! and successive dies lie on different channels, so that a sequential write keeps all of them busy.
+//! The FTL sees an array of *superblocks*: erase blocks at the same place of several planes, allocated and erased
+//! together. A superblock is filled *stripe* by stripe. A stripe is the amount that one die programs at once: one page
+//! in each of the die's planes that belong to the superblock. Successive stripes go to successive dies, and successive
+//! dies lie on different channels, so that a sequential write keeps all of them busy.
 //!
-//! A superblock that gangs fewer dies than there are belongs to one of several *lanes*; superblock `s` is in
-//! lane `s % lanes`.
+//! A superblock that spans only some of the dies belongs to one of several *lanes*; superblock `s` is in lane `s %
+//! lanes`.
 
 use super::address::{Channel, Die, Superblock};
 use super::config::{ConfigError, SsdConfig, refuse, require};
 use crate::units::UNIT_BYTES;
 
-/// The layout with all products worked out.
+/// The layout, with all products computed.
 #[derive(Clone, Debug)]
 pub(super) struct Geometry {
     pub channels: u32,
@@ -33,7 +33,7 @@ pub(super) struct Geometry {
     pub map_units: u32,
 }
 
-/// Logical units whose places one unit of the map says, 4 bytes each.
+/// Logical units with their places in one unit of the map, 4 bytes each.
 pub(super) const MAP_PART_UNITS: u32 = UNIT_BYTES as u32 / 4;
 
 impl Geometry {
@@ -93,10 +93,10 @@ impl Geometry {
         })
     }
 
-    /// Superblocks required in addition to those that the data and the map fill: the frontiers, one that only the
-    /// collector may take, and one whose invalid units guarantee that there is always something to gain. A map in the
-    /// flash has a frontier of its own; an SLC cache may for the length of a stripe have one superblock more than its
-    /// share.
+    /// Returns the superblocks required in addition to those that the data and the map fill: the frontiers, one that
+    /// only the collector may take, and one whose invalid units guarantee that there is always something to gain. A map
+    /// in the flash has a frontier of its own; an SLC cache may for the length of a stripe have one superblock more
+    /// than its share.
     pub fn spare_superblocks(config: &SsdConfig) -> u64 {
         let gc = &config.gc;
         (u64::from(gc.host_frontiers) + 3).max(u64::from(gc.free_superblocks_min) + 2)
@@ -104,12 +104,12 @@ impl Geometry {
             + u64::from(config.slc.is_some())
     }
 
-    /// Superblocks that hold the data, and the map if it lies in the flash, when the device is full.
+    /// Returns the superblocks that hold the data, and the map if it lies in the flash, when the device is full.
     pub(crate) fn data_superblocks(&self) -> u64 {
         (u64::from(self.logical_units) + u64::from(self.map_units)).div_ceil(u64::from(self.superblock_units))
     }
 
-    /// The die that holds the stripe of this number in a superblock.
+    /// Returns the die that holds the stripe of this number in a superblock.
     #[inline]
     pub fn die(&self, superblock: Superblock, stripe: u32) -> Die {
         let within = stripe % self.dies_per_superblock;
@@ -119,13 +119,12 @@ impl Geometry {
         Die(superblock.0 % self.lanes / self.lanes_per_die * self.dies_per_superblock + within)
     }
 
-    /// The dies that a superblock spreads over.
+    /// Iterates over the dies that a superblock spans.
     pub fn dies_of(&self, superblock: Superblock) -> impl Iterator<Item = Die> + use<> {
         let first = self.die(superblock, 0).0;
         (first..first + self.dies_per_superblock).map(Die)
     }
 
-    /// The channel that a die is on.
     #[inline]
     pub fn channel(&self, die: Die) -> Channel {
         Channel(die.0 % self.channels)
@@ -136,7 +135,7 @@ impl Geometry {
     }
 }
 
-/// How many superblocks there are: from the blocks of a plane, or from the over-provisioning.
+/// Computes the number of superblocks: from the blocks of a plane, or from the over-provisioning.
 fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<u64, ConfigError> {
     let logical = config.capacity_units();
     let wanted = config.over_provisioning_percent.map(|percent| {

@@ -1,19 +1,19 @@
 //! The device: an SSD in virtual time.
 //!
-//! [`Ssd`] takes the commands of a host (write, read, TRIM, flush, erase) with the instant at which each is
-//! handed over, and answers at once with the instant at which it completes. There is no event heap here: a
-//! command reserves time on the resources that it passes (link, controller, channel, die), in order of
-//! arrival. Instants of successive calls must not decrease.
+//! [`Ssd`] takes the commands of a host (write, read, TRIM, flush, erase) with the instant at which each is submitted,
+//! and immediately returns the instant at which it completes. There is no event heap here: a command reserves time on
+//! the resources that it passes (link, controller, channel, die), in order of arrival. Instants of successive calls
+//! must not decrease.
 //!
-//! What lies behind: `config` the numbers, `geometry` the layout, `translation` what every mapping does, `page`
-//! the page map, `block` the block map with its log, `ftl` what the mappings share, `flash` and `timing` what lies
+//! The parts: `config` has the numbers, `geometry` the layout, `translation` the interface of every mapping, `page` the
+//! page map, `block` the block map with its log, `ftl` the core that mappings share, `flash` and `timing` the layer
 //! below a mapping, `cache` the write cache, `trim` the cost of TRIM, `stats` the counts.
 //!
-//! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage
-//! collection copies as it would the data, so that [`Ssd::tag`] says what a read must return.
+//! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage collection
+//! copies as it would the data, so that [`Ssd::tag`] returns the expected result of a read.
 //!
-//! A range that leaves the device is a mistake of the caller: it is asserted in debug builds and cut off at
-//! the end of the device otherwise. [`Ssd::check`] is there for a block layer that must answer an error.
+//! A range that leaves the device is a mistake of the caller: it is asserted in debug builds and cut off at the end of
+//! the device otherwise. A block layer that must return an error calls [`Ssd::check`] first.
 
 mod address;
 mod ahead;
@@ -59,7 +59,7 @@ use page::PageMapped;
 use timing::{Calendar, unit_time};
 use translation::{EXPECTED_AT_ONCE, Ready, Translation};
 
-/// A range, or a TRIM, that the device does not take.
+/// A range or a TRIM that the device does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The range leaves the device.
@@ -72,20 +72,20 @@ pub enum AddressError {
         /// Units of the device.
         capacity: u64,
     },
-    /// More ranges than a command takes.
+    /// More ranges than a command can have.
     #[error("{ranges} ranges in one TRIM; the device takes {max}")]
     TooManyRanges {
         /// Ranges in the command.
         ranges: usize,
-        /// `trim.max_ranges`.
+        /// Maximum number of ranges: `trim.max_ranges`.
         max: u32,
     },
-    /// A range longer than the command can say.
+    /// A range longer than the command can express.
     #[error("a TRIM range of {units} units; the device takes {max}")]
     RangeTooLong {
         /// Units in the range.
         units: u64,
-        /// `trim.max_units_per_range`.
+        /// Maximum number of units: `trim.max_units_per_range`.
         max: u32,
     },
 }
@@ -93,7 +93,7 @@ pub enum AddressError {
 /// Sectors of a unit.
 const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;
 
-/// One device.
+/// A modelled SSD.
 ///
 /// ```
 /// use trimwise::ssd::{Ssd, SsdConfig};
@@ -110,7 +110,7 @@ const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;
 pub struct Ssd {
     config: SsdConfig,
     mapping: Box<dyn Translation>,
-    /// Where what the host sees of it ends.
+    /// End of the host's address space.
     end: Lpn,
     /// Towards the device, and on a half-duplex link also back.
     link_in: Calendar,
@@ -118,30 +118,30 @@ pub struct Ssd {
     link_out: Calendar,
     half_duplex: bool,
     link_unit: SimDuration,
-    /// When the controller is free for the next command.
+    /// Time at which the controller is free for the next command.
     controller_free_at: SimTime,
-    /// The latest instant handed over.
+    /// Latest instant of submission.
     now: SimTime,
-    /// When the last of all commands so far completes.
+    /// Time at which the last of all commands so far completes.
     all_done_at: SimTime,
     /// Until when an exclusive TRIM or an erase has the device to itself.
     exclusive_until: SimTime,
     /// Until when background TRIM work slows the host down.
     trim_backlog_until: SimTime,
-    /// What was read ahead; `None` where the controller does not.
+    /// State of read-ahead; `None` if the controller does not read ahead.
     ahead: Option<ReadAhead>,
     /// The unit of which a part was written last.
     part_begun: Option<Lpn>,
-    /// What reads of trimmed units return if not zeros; for tests.
+    /// Results of reads of trimmed units if not zeros; for tests.
     trimmed_tags: Table<Lpn, Option<u32>>,
 }
 
 impl Ssd {
-    /// A new, erased device. `seed` is used by the victim policies that draw at random.
+    /// Creates an erased device. `seed` is used by the victim policies that draw at random.
     ///
     /// # Errors
     ///
-    /// What [`SsdConfig::validate`] says.
+    /// If [`SsdConfig::validate`] finds an invalid setting.
     pub fn new(config: &SsdConfig, seed: u64) -> Result<Self, ConfigError> {
         let geometry = config.geometry()?;
         let tags = if config.track_tags { geometry.logical_units as usize } else { 0 };
@@ -170,31 +170,31 @@ impl Ssd {
         })
     }
 
-    /// Units that the host sees.
+    /// Returns the number of units that the host sees.
     pub fn capacity_units(&self) -> u64 {
         self.end.0
     }
 
-    /// Units that the flash holds: logical space and over-provisioning.
+    /// Returns the number of units that the flash holds: logical space and over-provisioning.
     pub fn physical_units(&self) -> u64 {
         u64::from(self.mapping.flash().geometry.physical_units())
     }
 
-    /// Units that are allocated and erased together.
+    /// Returns the number of units that are allocated and erased together.
     pub fn superblock_units(&self) -> u64 {
         u64::from(self.mapping.flash().geometry.superblock_units)
     }
 
-    /// What the device was made from.
+    /// Returns the configuration of the device.
     pub fn config(&self) -> &SsdConfig {
         &self.config
     }
 
-    /// Whether a range lies on the device.
+    /// Checks that a range lies on the device.
     ///
     /// # Errors
     ///
-    /// [`AddressError::Outside`].
+    /// [`AddressError::Outside`] if it does not.
     pub fn check(&self, range: UnitRange) -> Result<(), AddressError> {
         let capacity = self.capacity_units();
         let inside = range.start.0.checked_add(range.units).is_some_and(|end| end <= capacity);
@@ -204,11 +204,11 @@ impl Ssd {
         Err(AddressError::Outside { start: range.start.0, units: range.units, capacity })
     }
 
-    /// Whether a TRIM command has a shape that the device takes.
+    /// Checks that the device accepts a TRIM command of this shape.
     ///
     /// # Errors
     ///
-    /// A range outside, too many ranges, or one too long.
+    /// If a range is outside or too long, or there are too many ranges.
     pub fn check_trim(&self, ranges: &[UnitRange]) -> Result<(), AddressError> {
         let trim = &self.config.trim;
         if ranges.len() > trim.max_ranges as usize {
@@ -223,13 +223,13 @@ impl Ssd {
         Ok(())
     }
 
-    /// Writes a range. Returns when it is acknowledged: when it is in the write cache, or without one when it
-    /// is programmed.
+    /// Writes a range. Returns the time of the acknowledgement: when it is in the write cache, or without a cache when
+    /// it is programmed.
     pub fn write(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         self.write_content(now, range, Content::default())
     }
 
-    /// [`Ssd::write`] of data of a kind, which reads of these units must return from now on.
+    /// Writes data of a kind, as [`Ssd::write`] does; reads of these units must return it from now on.
     pub fn write_content(&mut self, now: SimTime, range: UnitRange, content: Content) -> SimTime {
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
@@ -239,7 +239,7 @@ impl Ssd {
         self.take(start, arrived, units, content)
     }
 
-    /// Takes the data of a write command, which are there at `arrived`. Returns when it is acknowledged.
+    /// Takes the data of a write command, which arrive at `arrived`. Returns the time of the acknowledgement.
     #[inline]
     fn take(&mut self, start: SimTime, arrived: SimTime, units: UnitRange, content: Content) -> SimTime {
         let stats = &mut self.mapping.flash_mut().stats;
@@ -265,7 +265,7 @@ impl Ssd {
         self.complete(acknowledged)
     }
 
-    /// Reads a range. Returns when the host has the data.
+    /// Reads a range. Returns the time at which the host has the data.
     pub fn read(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
@@ -273,7 +273,7 @@ impl Ssd {
         self.fetch(start, units, self.link_unit * units.units)
     }
 
-    /// Carries out a read command whose data take `on_link` on the link. Returns when the host has them.
+    /// Carries out a read command whose data take `on_link` on the link. Returns the time at which the host has them.
     #[inline]
     fn fetch(&mut self, start: SimTime, units: UnitRange, on_link: SimDuration) -> SimTime {
         let decoded = self.controller(start, self.config.controller.read_overhead_ns);
@@ -294,7 +294,7 @@ impl Ssd {
         self.complete(end)
     }
 
-    /// Reads what was not read ahead, and reads ahead.
+    /// Reads the units that were not read ahead, and reads ahead.
     fn read_ahead(&mut self, start: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         let Some(stream) = &mut self.ahead else { return self.mapping.read(start, decoded, units) };
         let plan = stream.plan(units, self.end);
@@ -321,8 +321,8 @@ impl Ssd {
         self.fetch(start, units, self.link_unit * part.sectors / SECTORS_PER_UNIT)
     }
 
-    /// Writes a part of one unit. What follows in the same unit while that waits in the cache joins it; otherwise
-    /// the rest of the unit is read first, and all of it written.
+    /// Writes a part of one unit. Further parts of the same unit join it while it waits in the cache; otherwise the
+    /// rest of the unit is read first, and all of it written.
     pub fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
         let start = self.begin(now);
         let units = self.clamp(part.units());
@@ -342,14 +342,14 @@ impl Ssd {
         self.take(start, arrived, units, content)
     }
 
-    /// One TRIM command. Returns when it is acknowledged.
+    /// Carries out one TRIM command. Returns the time of its acknowledgement.
     ///
-    /// The caller keeps to `trim.max_ranges` and `trim.max_units_per_range` ([`Ssd::check_trim`]).
+    /// The caller must respect `trim.max_ranges` and `trim.max_units_per_range` ([`Ssd::check_trim`]).
     pub fn trim(&mut self, now: SimTime, ranges: &[UnitRange]) -> SimTime {
         self.trim_freeing(now, ranges, ranges)
     }
 
-    /// A TRIM command for `ranges` that frees `freed` instead.
+    /// Carries out a TRIM command for `ranges` that frees `freed` instead.
     fn trim_freeing(&mut self, now: SimTime, ranges: &[UnitRange], freed: &[UnitRange]) -> SimTime {
         debug_assert_eq!(self.check_trim(ranges), Ok(()));
         debug_assert!(self.config.trim.is_supported(), "a device without TRIM is sent none");
@@ -387,7 +387,7 @@ impl Ssd {
         end
     }
 
-    /// Frees the whole granules of ranges. Returns how many units held data.
+    /// Frees the whole granules of ranges. Returns the number of units that held data.
     fn free(&mut self, now: SimTime, ranges: &[UnitRange]) -> u64 {
         let granules: Vec<UnitRange> =
             ranges.iter().map(|&range| self.clamp(self.config.trim.granules(range))).collect();
@@ -400,13 +400,13 @@ impl Ssd {
         self.mapping.unmap(now, &granules)
     }
 
-    /// Carries out a TRIM whose command is over.
+    /// Carries out a TRIM that was acknowledged before.
     fn free_late(&mut self, ranges: &[UnitRange]) {
         let invalidated = self.free(self.now, ranges);
         self.mapping.flash_mut().stats.trim.units_invalidated += invalidated;
     }
 
-    /// Makes everything acknowledged so far durable. Returns when it is.
+    /// Makes everything acknowledged so far durable. Returns the time at which it is.
     pub fn flush(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now);
         let stats = &mut self.mapping.flash_mut().stats;
@@ -423,7 +423,7 @@ impl Ssd {
         end
     }
 
-    /// Erases the device, as ATA SECURITY ERASE UNIT and NVMe Format do. Returns when it is done.
+    /// Erases the device, as ATA SECURITY ERASE UNIT and NVMe Format do. Returns the time at which it is done.
     pub fn secure_erase(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now).max(self.all_done_at);
         let received = self.transfer(start, SimDuration::ZERO, true);
@@ -436,8 +436,8 @@ impl Ssd {
         end
     }
 
-    /// Tells the device that the file system holds nothing in a range: what the policy `ideal` assumes. No
-    /// command, no time, and not counted as TRIM.
+    /// Tells the device that the file system holds nothing in a range, as the policy `ideal` assumes. There is no
+    /// command and no time, and it is not counted as TRIM.
     pub fn inform_free(&mut self, range: UnitRange) {
         debug_assert_eq!(self.check(range), Ok(()));
         let units = self.clamp(range);
@@ -446,18 +446,18 @@ impl Ssd {
         self.mapping.flash_mut().stats.units_informed_free += unmapped;
     }
 
-    /// Whether the device holds data for a unit, as far as it knows. Outside the device: no.
+    /// Returns true if the device holds data for a unit, as far as it knows; false outside the device.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         lpn < self.end && self.mapping.is_mapped(lpn)
     }
 
-    /// Units for which the device holds data.
+    /// Returns the number of units for which the device holds data.
     pub fn mapped_units(&self) -> u64 {
         self.mapping.mapped_units()
     }
 
-    /// What a read of a unit returns: the tag of the last write, or what `trim.read_after` says of trimmed
-    /// units (`None` stands for zeros). Always `None` unless `track_tags` is set.
+    /// Returns the expected result of a read of a unit: the tag of the last write, or for trimmed units the result of
+    /// `trim.read_after` (`None` stands for zeros). Always `None` unless `track_tags` is set.
     pub fn tag(&self, lpn: Lpn) -> Option<u32> {
         match self.is_mapped(lpn) {
             true => self.mapping.tag(lpn),
@@ -465,58 +465,58 @@ impl Ssd {
         }
     }
 
-    /// What each superblock is and holds, by its number; empty for a block-mapped device.
+    /// Returns the use and contents of each superblock, by number; empty for a block-mapped device.
     pub fn superblocks(&self) -> Vec<SuperblockState> {
         self.mapping.superblocks()
     }
 
-    /// The number of the superblock that holds a unit's data, for what [`Ssd::superblocks`] lists; `None` if the unit
-    /// is unmapped, or its data are not in one.
+    /// Returns the number of the superblock that holds a unit's data, an index into [`Ssd::superblocks`]; `None` if the
+    /// unit is unmapped, or its data are not in one.
     pub fn superblock_of(&self, lpn: Lpn) -> Option<u32> {
         if lpn < self.end { self.mapping.superblock_of(lpn) } else { None }
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> &SsdStats {
         &self.mapping.flash().stats
     }
 
-    /// How worn the flash is now.
+    /// Returns the current wear of the flash.
     pub fn wear(&self) -> Wear {
         self.mapping.wear()
     }
 
-    /// Superblocks in the free pool now.
+    /// Returns the number of superblocks in the free pool.
     #[cfg(test)]
     pub(crate) fn free_superblocks(&self) -> u32 {
         self.mapping.free_superblocks()
     }
 
-    /// Bytes that the model holds for this device: maps, bitmap, block data and lists; tags aside.
+    /// Returns the bytes that the model holds for this device: maps, bitmap, block data and lists; without tags.
     pub fn memory_bytes(&self) -> u64 {
         self.mapping.memory_bytes()
     }
 
-    /// Checks that nothing is lost or counted twice: valid + invalid + free slots are all slots, the two
-    /// directions of the map agree, and what was written by cause is what the erases freed and the blocks hold.
+    /// Checks that no slot is lost or counted twice: valid + invalid + free slots are all slots, the two directions of
+    /// the map agree, and the slots written by cause equal those erased plus those that blocks hold.
     ///
     /// Slow (it looks at every slot) and meant for tests and for the end of a run.
     ///
     /// # Errors
     ///
-    /// The first thing that does not add up.
+    /// The first inconsistency found.
     pub fn audit(&self) -> Result<(), AuditError> {
         self.mapping.audit()
     }
 
-    /// The part of a range that lies on the device.
+    /// Returns the part of a range that lies on the device.
     #[inline]
     fn clamp(&self, range: UnitRange) -> UnitRange {
         let end = range.start.0.saturating_add(range.units).min(self.end.0);
         UnitRange::between(Lpn(range.start.0.min(end)), Lpn(end))
     }
 
-    /// Remembers what was in a range before it is trimmed, if a read may still return it.
+    /// Remembers the contents of a range before it is trimmed, if a read may still return them.
     fn keep_trimmed_tags(&mut self, units: UnitRange) {
         if self.trimmed_tags.is_empty() || self.config.trim.read_after == ReadAfterTrim::Zeros {
             return;
@@ -530,15 +530,15 @@ impl Ssd {
         }
     }
 
-    /// Does the collection that idle time up to `now` allows. Without this call it is done, and counted, when the
-    /// next command comes.
+    /// Does the collection that idle time up to `now` allows. Without this call it is done, and counted, at the next
+    /// command.
     pub fn catch_up(&mut self, now: SimTime) {
         self.begin(now);
     }
 
-    /// Tells the model which units the next commands begin with. It changes nothing, and no result: the model fetches
-    /// what it keeps of all these units at once, so the processor waits once for its memory and not for each command.
-    /// Worth its while for a dozen or more units that lie apart on a large device.
+    /// Announces the first units of the next commands. This changes no result: the model fetches its table entries for
+    /// all these units at once, so the processor waits once for its memory and not for each command. Useful for a dozen
+    /// or more units that lie apart on a large device.
     #[inline]
     pub fn expect(&self, units: impl IntoIterator<Item = Lpn>) {
         let mut known = units.into_iter().filter(|&lpn| lpn < self.end).peekable();
@@ -553,7 +553,7 @@ impl Ssd {
         }
     }
 
-    /// The instant at which a command that is handed over at `now` starts; idle time before it is used up.
+    /// Returns the start of a command that is submitted at `now`, after using up the idle time before it.
     #[inline]
     fn begin(&mut self, now: SimTime) -> SimTime {
         debug_assert!(now >= self.now, "commands come in the order of time");
@@ -567,7 +567,7 @@ impl Ssd {
         self.now.max(self.exclusive_until)
     }
 
-    /// Passes the controller, which takes one command at a time.
+    /// Reserves the controller, which serves one command at a time.
     #[inline]
     fn controller(&mut self, start: SimTime, overhead_ns: u64) -> SimTime {
         self.controller_free_at = self.controller_free_at.max(start) + SimDuration(overhead_ns);
@@ -575,7 +575,7 @@ impl Ssd {
         self.controller_free_at
     }
 
-    /// A command's time on the host link, on which its data take `data`.
+    /// Reserves a command's time on the host link, on which its data take `data`.
     #[inline]
     fn transfer(&mut self, ready: SimTime, data: SimDuration, inwards: bool) -> SimTime {
         let duration = SimDuration(self.config.link.overhead_per_command_ns) + data;
@@ -584,12 +584,12 @@ impl Ssd {
         link.reserve(self.now, ready, duration)
     }
 
-    /// When the TRIMs so far are worked off, those in the background too.
+    /// Returns the time at which the TRIMs so far are done, including those in the background.
     pub(crate) fn worked_off_at(&self) -> SimTime {
         self.trim_backlog_until
     }
 
-    /// Whether background TRIM work is left.
+    /// Returns true if background TRIM work is left.
     #[inline]
     fn is_working_off(&self, now: SimTime) -> bool {
         now < self.trim_backlog_until

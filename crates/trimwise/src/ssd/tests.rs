@@ -435,8 +435,8 @@ fn idle_collection_leaves_full_blocks_alone() {
     }
 }
 
-/// Until the first erase, what the FTL uses is what it was given: full superblocks, and of an open one no more than
-/// the slots that are written.
+/// Until the first erase, the FTL uses the space that was written: full superblocks, and the written slots of an open
+/// one.
 #[test]
 fn usable_units_leave_out_what_open_superblocks_have_not_taken() {
     let mut ssd = device(|_| ());
@@ -450,7 +450,7 @@ fn usable_units_leave_out_what_open_superblocks_have_not_taken() {
     assert_eq!(stats.usable_units(), stats.host_units_written as f64);
 }
 
-/// An open superblock takes part in no choice of victims, so that only the audit would see a stale unit in it.
+/// An open superblock is not a candidate for collection, so only the audit would see a stale unit in it.
 #[test]
 fn units_of_an_open_superblock_become_stale_too() {
     let mut ssd = device(|_| ());
@@ -545,7 +545,7 @@ fn a_single_unit_to_copy_is_one_read_and_one_erase() {
     ssd.audit().unwrap();
 }
 
-/// The program waits for the read, also where they are on different dies.
+/// The program waits for the read, even if they are on different dies.
 #[test]
 fn a_copy_from_another_die_takes_as_long_as_one_on_the_same() {
     let end = |kept: u64| {
@@ -578,8 +578,8 @@ fn writes_that_wait_for_a_victim_are_counted() {
     assert!(stats.gc_stalls > 0 && stats.gc_stalls <= stats.gc_victims, "{stats:?}");
 }
 
-/// With first-in first-out it must also take victims without anything to gain; with a flush behind each write, the
-/// padding is paid for like what was written.
+/// With first-in first-out, collection must also take victims without anything to gain; with a flush after each write,
+/// the padding must be paid for like written units.
 #[test]
 fn paced_collection_leaves_no_write_waiting() {
     for (victim, flushes) in [(VictimPolicy::Fifo, false), (VictimPolicy::Greedy, true)] {

@@ -1,25 +1,24 @@
-//! Time as reservations.
+//! Time as reservations on resources.
 //!
-//! Nothing here is an event. Each resource knows until when it is taken, and an operation reserves the
-//! first time that suits it and learns when it ends. A die works in order; buses and links keep the gaps
-//! that a reservation in the future leaves, so that a transfer that is ready now need not wait behind one
-//! that is ready later.
+//! Nothing here is an event. Each resource knows until when it is taken. An operation reserves the first suitable time
+//! and learns its end. A die works in order; buses and links keep the gaps that a reservation in the future leaves, so
+//! that a transfer that is ready now need not wait behind one that is ready later.
 //!
-//! Host reads overtake: a controller does not let a read wait behind all programs that are queued for its
-//! die. A read waits for the rest of the operation in progress, for at most one tPROG (an erase is suspended),
-//! and for reads before it; what is queued moves back by its tR. Programs whose end was already told do
-//! not move: an error of one tR each, in exchange for no events.
+//! Host reads overtake: a controller does not let a read wait behind all programs that are queued for its die. A read
+//! waits for the rest of the operation in progress, for at most one tPROG (an erase is suspended), and for reads before
+//! it; queued operations move back by its tR. Programs whose end was already returned do not move: an error of one tR
+//! each, in exchange for no events.
 
 use super::address::{Channel, Die, Table};
 use super::config::SsdConfig;
 use super::geometry::Geometry;
 use crate::units::{SimDuration, SimTime};
 
-/// Gaps that a [`Calendar`] remembers. More change no result that matters; fewer waste bus time when reads
-/// of busy dies reserve far ahead.
+/// Number of gaps that a [`Calendar`] remembers. More change no result that matters; fewer waste bus time when reads of
+/// busy dies reserve far ahead.
 const GAPS: usize = 8;
 
-/// A resource that serves one at a time, in the order of readiness where it can.
+/// A resource that serves one user at a time, in the order of readiness where it can.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calendar {
     free_at: SimTime,
@@ -29,8 +28,8 @@ pub(super) struct Calendar {
 }
 
 impl Calendar {
-    /// Takes the resource for `duration`, not before `ready`; `now` is the present, before which nothing
-    /// will ever be reserved. Returns the end.
+    /// Reserves the resource for `duration`, not before `ready`; `now` is the present, before which nothing will ever
+    /// be reserved. Returns the end.
     #[inline]
     pub fn reserve(&mut self, now: SimTime, ready: SimTime, duration: SimDuration) -> SimTime {
         if self.gap_count != 0
@@ -84,7 +83,7 @@ impl Calendar {
         found
     }
 
-    /// Keeps a gap; the oldest makes room.
+    /// Keeps a gap; the oldest is dropped if there are too many.
     fn remember(&mut self, gap: (SimTime, SimTime)) {
         if self.gap_count == GAPS {
             self.gaps.copy_within(1.., 0);
@@ -95,7 +94,7 @@ impl Calendar {
     }
 }
 
-/// Time that a unit takes at a rate, rounded to the nearest nanosecond.
+/// Returns the time of a unit at a rate, rounded to the nearest nanosecond.
 pub(super) fn unit_time(bytes_per_s: u64) -> SimDuration {
     let per_unit = crate::units::UNIT_BYTES * 1_000_000_000;
     SimDuration((per_unit + bytes_per_s / 2) / bytes_per_s)
@@ -103,9 +102,9 @@ pub(super) fn unit_time(bytes_per_s: u64) -> SimDuration {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct DieState {
-    /// When everything that is queued has ended.
+    /// End of the last queued operation.
     free_at: SimTime,
-    /// When the last host read has left the array.
+    /// End of the last host read's use of the array.
     read_until: SimTime,
 }
 
@@ -117,7 +116,7 @@ pub(super) struct Nand {
     t_read: SimDuration,
     t_prog: SimDuration,
     t_erase: SimDuration,
-    /// Those of flash in SLC mode.
+    /// tR of flash in SLC mode.
     slc_t_read: SimDuration,
     slc_t_prog: SimDuration,
     bus_unit: SimDuration,
@@ -138,7 +137,8 @@ impl Nand {
         }
     }
 
-    /// Transfers a stripe of `units` that is at hand from `ready` and programs it. Returns when it is programmed.
+    /// Transfers a stripe of `units` that is in the controller from `ready` on and programs it. Returns the end of the
+    /// program.
     pub fn program(
         &mut self,
         at: Place,
@@ -155,10 +155,10 @@ impl Nand {
         die.free_at
     }
 
-    /// Reads `units` of one stripe. Returns when the data are in the controller.
+    /// Reads `units` of one stripe. Returns the time at which the data are in the controller.
     ///
-    /// A read for copying overtakes as the host's do: if it waited behind all that its die has to do, and the copy's
-    /// program on another die for it, dies would wait for each other in a chain and stand idle most of the time.
+    /// A read for a copy overtakes like a host's read. If it waited for all operations of its die, and the copy's
+    /// program on another die for it, dies would wait for each other in a chain and be idle most of the time.
     pub fn read(
         &mut self,
         at: Place,
@@ -171,7 +171,7 @@ impl Nand {
         self.transfer(at.channel, now, end, units)
     }
 
-    /// Reads as far as the page registers of the die. Returns when the data are in them.
+    /// Reads a page into the page registers of the die. Returns the time at which the data are in them.
     #[inline]
     pub fn sense(&mut self, at: Place, ready: SimTime, busy_ns: &mut u64) -> SimTime {
         let t_read = if at.slc { self.slc_t_read } else { self.t_read };
@@ -185,7 +185,7 @@ impl Nand {
         die.read_until
     }
 
-    /// Transfers `units` that are at hand from `ready` on, to the page registers or out of them. Returns the end.
+    /// Transfers `units` that are available from `ready` on, to the page registers or out of them. Returns the end.
     #[inline]
     pub fn transfer(&mut self, channel: Channel, now: SimTime, ready: SimTime, units: u32) -> SimTime {
         self.channels[channel].reserve(now, ready, self.bus_unit * u64::from(units))
@@ -199,7 +199,7 @@ impl Nand {
         die.free_at
     }
 
-    /// When nothing is queued for any die.
+    /// Returns the time at which nothing is queued for any die.
     pub(crate) fn idle_at(&self) -> SimTime {
         self.dies.iter().map(|die| die.free_at).max().unwrap_or_default()
     }
@@ -210,7 +210,7 @@ impl Nand {
 pub(super) struct Place {
     pub die: Die,
     pub channel: Channel,
-    /// Whether what is there is in SLC mode.
+    /// True if the place is in SLC mode.
     pub slc: bool,
 }
 

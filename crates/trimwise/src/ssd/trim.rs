@@ -1,4 +1,4 @@
-//! TRIM: what it costs.
+//! The cost of TRIM.
 //!
 //! The unmapping, which is the mapping's, is exact and immediate; the cost is time, and falls before the
 //! acknowledgement or afterwards in the background. A non-queued TRIM (ATA DATA SET MANAGEMENT) has the device to itself: it starts when all
@@ -8,7 +8,7 @@ use super::config::{TrimConfig, TrimKind};
 use crate::units::{Lpn, SimDuration, UnitRange};
 
 impl TrimConfig {
-    /// Time that a command asks for, wherever it falls; `mapped` of its units held data.
+    /// Returns the time of a command, wherever it falls due; `mapped` of its units held data.
     pub(super) fn cost(&self, ranges: &[UnitRange], mapped: u64) -> SimDuration {
         let units = ranges.iter().fold(0u64, |sum, r| sum.saturating_add(r.units));
         SimDuration(self.cost_per_command_ns)
@@ -17,7 +17,7 @@ impl TrimConfig {
             + SimDuration(self.cost_per_mapped_unit_ns) * mapped
     }
 
-    /// The whole, aligned granules inside a range.
+    /// Returns the whole, aligned granules inside a range.
     pub(super) fn granules(&self, range: UnitRange) -> UnitRange {
         let granularity = u64::from(self.granularity_units);
         if granularity == 1 {
@@ -28,12 +28,12 @@ impl TrimConfig {
         UnitRange::between(Lpn(start), Lpn(end))
     }
 
-    /// Whether the device takes TRIM at all.
+    /// Returns true if the device supports TRIM.
     pub const fn is_supported(&self) -> bool {
         !matches!(self.kind, TrimKind::Unsupported)
     }
 
-    /// Whether the command has a queue slot next to other commands; if not, it drains the queue.
+    /// Returns true if the command has a queue slot next to other commands; if not, it drains the queue.
     pub const fn is_queued(&self) -> bool {
         !matches!(self.kind, TrimKind::AtaNonQueued)
     }

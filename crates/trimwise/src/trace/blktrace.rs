@@ -1,23 +1,24 @@
 //! Linux's blktrace: the text of blkparse in its default format, and the binary records themselves.
 //!
-//! As in `blkparse(1)` and `blkparse_fmt.c`, and in `blktrace_api.h` (git.kernel.dk/blktrace, and fio's copy). A line is
+//! The format is described in `blkparse(1)` and `blkparse_fmt.c`, and in `blktrace_api.h` (git.kernel.dk/blktrace, and
+//! fio's copy). A line is
 //!
 //! ```text
 //!   8,0    1       42     0.000123456  1234  D  WS 2048 + 8 [fio]
 //! ```
 //!
-//! device, processor, sequence, seconds, process, action, what the request does (RWBS), sectors, and the program, or the
-//! error of a completion. The binary form is a stream of 48-byte records in either byte order, each followed by data of
-//! its own length, as `blktrace -o -` and `blkparse -d` write it; merge files of single processors with
-//! `blkparse -d` first.
+//! device, processor, sequence, seconds, process, action, operation and flags of the request (RWBS), sectors, and the
+//! program, or the error of a completion. The binary form is a stream of 48-byte records in either byte order, each
+//! followed by data of its own length, as `blktrace -o -` and `blkparse -d` write it; merge files of single processors
+//! with `blkparse -d` first.
 //!
-//! A request begins when it is issued to the driver (D) and ends when that completes it (C). Where a device has no D,
-//! as md, device mapper and zram have not, it begins when it is queued (Q). A completion is searched among the last
+//! A request begins when it is issued to the driver (D) and ends when the driver completes it (C). If a device has no
+//! D, such as md, device mapper and zram, it begins when it is queued (Q). A completion is searched among the last
 //! 65,536 requests and the last minute; a request without one has no latency. A request that is requeued (R) is issued
-//! again later. Other actions say nothing of what a drive is asked for; commands of other kinds than read, write, discard
+//! again later. Other actions do not concern the requests to a drive. Commands of other kinds than read, write, discard
 //! and flush (zones, pass-through) are left out. The summary that blkparse prints at the end ends the trace.
 //!
-//! [`Writer`] makes such records of any trace.
+//! [`Writer`] writes any trace as such records.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -35,12 +36,12 @@ const MAJOR: u32 = 254;
 /// First 32 bits of a binary record: the magic number and the version.
 pub(super) const MAGIC: u32 = 0x6561_7407;
 const RECORD_BYTES: usize = 48;
-/// Requests held until they complete.
+/// Maximum number of requests held until they complete.
 const HELD_MAX: usize = 65_536;
-/// How long a request is held.
+/// Maximum time for which a request is held.
 const HELD: SimDuration = SimDuration::from_secs(60);
 
-/// What happened to a request.
+/// Stage of a request's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Queued,
@@ -55,11 +56,11 @@ pub(super) struct Action {
     device: u32,
     stage: Stage,
     request: Request,
-    /// Whether the cache must be emptied first (`REQ_PREFLUSH` on a write).
+    /// True if the cache must be emptied first (`REQ_PREFLUSH` on a write).
     preflush: bool,
 }
 
-/// Time, device, stage, request and whether the cache is emptied before it; `None` if an event says nothing of a request.
+/// Time, device, stage, request, and true if the cache is emptied before it; `None` for an event without a request.
 type Parsed<D> = Result<Option<(u64, D, Stage, Request, bool)>, Wrong>;
 
 /// Reads a trace and matches issues with completions.
@@ -67,10 +68,10 @@ type Parsed<D> = Result<Option<(u64, D, Stage, Request, bool)>, Wrong>;
 pub(super) struct Matched<P: Parser<Item = Action>> {
     events: Sorted<P>,
     held: VecDeque<Held>,
-    /// Number of the first request that is held.
+    /// Number of the first request in `held`.
     first: u64,
     open: HashMap<(u32, RequestKind, Lba), VecDeque<u64>>,
-    /// What is known of each device: whether requests begin with D.
+    /// For each device: true if its requests begin with D.
     is_issued: HashMap<u32, bool>,
     now: SimTime,
     is_ended: bool,
@@ -83,7 +84,7 @@ struct Held {
     device: u32,
     request: Request,
     is_open: bool,
-    /// Whether it turned out to be none: it was requeued, or queued and later issued.
+    /// True if this was not a request to the drive: it was requeued, or queued and later issued.
     is_dropped: bool,
 }
 
@@ -209,7 +210,7 @@ impl<P: Parser<Item = Action>> Source for Matched<P> {
     }
 }
 
-/// What the letters of a request mean: its kind and flags; `None` for other commands.
+/// Parses the letters of a request: its kind and flags; `None` for other commands.
 fn parse_rwbs(rwbs: &str) -> Option<(RequestKind, bool, Request)> {
     let (preflush, rest) = match rwbs.strip_prefix('F') {
         // A flush alone is FN, or FF with newer kernels; an F in front of W is a flush before the write.
@@ -260,7 +261,7 @@ impl<R: BufRead> Blkparse<R> {
     }
 }
 
-/// Whether a line is one of blkparse's events, judged by its first fields.
+/// Returns true if a line is one of blkparse's events, judged by its first fields.
 pub(super) fn is_blkparse(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let is_number = |text: Option<&str>| text.is_some_and(|text| text.parse::<u64>().is_ok());
@@ -274,7 +275,7 @@ pub(super) fn is_blkparse(line: &str) -> bool {
         && words.next().is_some_and(|at| seconds(at).is_ok())
 }
 
-/// Seconds with their fraction, as nanoseconds.
+/// Parses seconds with their fraction, as nanoseconds.
 fn seconds(text: &str) -> Result<u64, Wrong> {
     let expected = "a time in seconds, with a fraction of up to nine digits";
     let wrong = || Wrong(format!("'{text}'"), expected);
@@ -348,12 +349,12 @@ impl<R: BufRead> Parser for Blkparse<R> {
     }
 }
 
-/// Reads blktrace's records.
+/// Reads the binary records of blktrace.
 #[derive(Debug)]
 pub(super) struct Binary<R> {
     input: R,
     records: u64,
-    /// Where the last record begins, and where it ends.
+    /// Start and end of the last record in the input.
     bytes: (u64, u64),
 }
 
@@ -394,7 +395,7 @@ mod category {
     pub const FUA: u64 = 1 << 15;
 }
 
-/// What happened to a request.
+/// Stages of a request.
 mod code {
     pub const QUEUED: u64 = 1;
     pub const REQUEUED: u64 = 6;
@@ -489,9 +490,10 @@ fn place(record: u64, byte: u64) -> String {
 
 /// Writes blktrace's binary records, little endian, all of one processor, as `blktrace -o -` would in order of time.
 ///
-/// blkparse and btt read them (`blkparse -i - <FILE`, `btt -i FILE`); a file whose name ends in `.blktrace.0` is also
-/// what `blkparse -i NAME` looks for. Each request has three: queued, issued and completed. A trace does not know when
-/// a request was queued, so that has the time of its issue; no process is named. Other events are left out.
+/// blkparse and btt read them (`blkparse -i - <FILE`, `btt -i FILE`); `blkparse -i NAME` looks for a file whose name
+/// ends in `.blktrace.0`. Each request has three records: queued, issued and completed. A trace does not know the time
+/// at which a request was queued, so the record of it has the time of its issue; no process is named. Other events are
+/// left out.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -501,7 +503,7 @@ pub struct Writer<W> {
     requests: u64,
 }
 
-/// What the three records of a request have in common.
+/// The fields that the three records of a request share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     first: Lba,
@@ -520,7 +522,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output, and `InvalidInput` for a request of 4 GiB or more, or a device beyond 65,535: the records
+    /// Errors of the output, and `InvalidInput` for a request of 4 GiB or more, or a device beyond 65,535: the records
     /// have no room for them.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         let Event::Request(request) = record.event else { return Ok(()) };
@@ -562,7 +564,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.complete_until(SimTime(u64::MAX))?;
         Ok(self.out)
@@ -576,7 +578,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes `struct blk_io_trace`.
+    /// Writes one `struct blk_io_trace`.
     fn put(&mut self, at: SimTime, row: Row, code: u64, stage: u64) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let action = ((row.categories | stage) << 16 | code) as u32;

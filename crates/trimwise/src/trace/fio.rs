@@ -1,11 +1,11 @@
 //! fio's iolog, versions 2 and 3.
 //!
-//! As in `HOWTO.rst` ("Trace file format") and `iolog.c` of github.com/axboe/fio. The first line names the version.
-//! Version 2 has lines `FILE ACTION` and `FILE ACTION OFFSET LENGTH`, and `FILE wait MICROSECONDS` between them, which is
-//! relative to the last wait; without any, all requests have the same time. (fio's code takes it for milliseconds since
-//! its start; this follows the documentation.) Version 3 puts a time in microseconds in
-//! front of each line, and has no wait. Actions are add, open and close, which say nothing to a drive; read, write and
-//! trim, in bytes; sync and datasync.
+//! The format is described in `HOWTO.rst` ("Trace file format") and `iolog.c` of github.com/axboe/fio. The first line
+//! names the version. Version 2 has lines `FILE ACTION` and `FILE ACTION OFFSET LENGTH`, and `FILE wait MICROSECONDS`
+//! between them, which is relative to the last wait; without any, all requests have the same time. (fio's code takes it
+//! for milliseconds since its start; this follows the documentation.) Version 3 puts a time in microseconds in front of
+//! each line, and has no wait. Actions are add, open and close, which do not reach a drive; read, write and trim, in
+//! bytes; sync and datasync.
 //!
 //! `trim` is read like the others. fio itself dropped it when it replayed a log (axboe/fio#769), or stopped
 //! (axboe/fio#771).
@@ -16,16 +16,16 @@ use super::input::{Lines, Names, Parser, Wrong, field, malformed, nanos, plain, 
 use super::{Request, RequestKind, TraceError};
 use crate::units::{Lba, SectorRange};
 
-/// What every version begins with.
+/// First characters of every version.
 pub(super) const MAGIC: &str = "fio version ";
 
-/// Reads an iolog.
+/// Reads an iolog of either version.
 #[derive(Debug)]
 pub(super) struct Iolog<R> {
     lines: Lines<R>,
     /// 0 until the first line was read.
     version: u8,
-    /// Of version 2: the waits so far.
+    /// Sum of the waits so far, in version 2.
     waited_ns: u64,
 }
 
@@ -48,7 +48,7 @@ impl<R: BufRead> Iolog<R> {
     }
 }
 
-/// What a line says.
+/// Content of a line.
 enum Line<'a> {
     Nothing,
     Wait(u64),

@@ -16,8 +16,8 @@
 //!    their number;
 //! 4. of a request, its latency in nanoseconds plus one, 0 if unknown; of lost events, their number.
 //!
-//! The stream is compressed as a whole (zstd) by those who write files; this module sees the plain bytes. A trace
-//! without its end mark was cut off, and says so.
+//! Writers of files compress the whole stream (zstd); this module sees the plain bytes. A trace without its end mark
+//! was cut off; reading it returns that as an error.
 
 use std::io::{BufRead, ErrorKind, Read as _, Write};
 
@@ -26,9 +26,9 @@ use crate::units::{Lba, SectorRange, SimDuration, SimTime};
 
 /// The first line of every trace of this version.
 pub const MAGIC: &str = "trimwise trace 1\n";
-/// The part of it that every version begins with.
+/// Beginning of the first line of every version.
 pub(super) const MAGIC_ANY: &str = "trimwise trace ";
-/// Longest header: far more than a thousand devices need.
+/// Maximum length of a header: far more than a thousand devices need.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
 const FREED: u8 = 4;
@@ -43,7 +43,7 @@ const FUA: u8 = 1 << 5;
 const META: u8 = 1 << 6;
 const OTHER_DEVICE: u8 = 1 << 7;
 
-/// What the coding of a record depends on: the record before.
+/// State of the record before, on which the coding of a record depends.
 #[derive(Debug, Default)]
 struct Previous {
     at: SimTime,
@@ -58,7 +58,7 @@ impl Previous {
     }
 }
 
-/// Writes a trace.
+/// Writes a trace in trimwise's own format.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
@@ -67,11 +67,11 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the header.
+    /// Starts a trace with its header.
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// Errors of the output.
     pub fn new(mut out: W, header: &Header) -> std::io::Result<Self> {
         out.write_all(MAGIC.as_bytes())?;
         serde_json::to_writer(&mut out, header)?;
@@ -83,7 +83,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// Errors of the output.
     ///
     /// # Panics
     ///
@@ -131,7 +131,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// Errors of the output.
     pub fn finish(mut self) -> std::io::Result<W> {
         self.out.write_all(&[END])?;
         self.cut_off()
@@ -141,8 +141,8 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
-    pub fn cut_off(mut self) -> std::io::Result<W> {
+    /// Errors of the output.
+    pub(crate) fn cut_off(mut self) -> std::io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }
@@ -164,7 +164,7 @@ const fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Reads a trace.
+/// Reads a trace in trimwise's own format.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -175,7 +175,7 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header.
+    /// Starts to read a trace: parses the header.
     ///
     /// # Errors
     ///

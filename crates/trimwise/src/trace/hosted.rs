@@ -1,9 +1,9 @@
-//! A policy on a trace: what stands where a file system would.
+//! A policy on a trace: takes the place of a file system.
 //!
 //! A trace is a host with two limits. It fixes where files lie, so no policy can make the file system allocate other
-//! blocks: whatever is allocated or written again is taken out of what waits for its TRIM, under every availability
-//! rule. And of free space it knows only what was freed while it was recorded: a batch TRIM covers that, and a TRIM that
-//! runs on behind its extent ends with it.
+//! blocks: units that are allocated or written again are removed from those that wait for their TRIM, under every
+//! availability rule. And it knows only the free space that was freed during the recording: a batch TRIM covers that
+//! space, and a TRIM that runs on behind its extent ends with it.
 //!
 //! A write behind a TRIM in flight needs no care: the drive takes commands in the order in which they are sent.
 
@@ -21,16 +21,16 @@ use crate::units::{Lpn, SimTime, UnitRange};
 /// Units of a block group of 128 MiB: the slice of a batch TRIM.
 const GROUP_UNITS: u64 = 32_768;
 
-/// TRIMs in the drive, and what follows when they are acknowledged.
+/// TRIMs in the drive, and the steps that follow their acknowledgement.
 #[derive(Debug)]
 enum InFlight {
-    /// A command of the governor's, sent then: it is told.
+    /// A command of the governor's, which is told of it, with its time of submission.
     Issued(TrimCommand, SimTime),
-    /// One of a commit that waits for each.
+    /// One TRIM of a commit that waits for each of its TRIMs.
     OneByOne(TrimToken),
-    /// All of a commit.
+    /// All TRIMs of a commit.
     Together(Vec<TrimToken>),
-    /// One of a batch, with the remainder of the batch.
+    /// One TRIM of a batch, with the remainder of the batch.
     Batch(TrimToken, Batch),
 }
 
@@ -107,7 +107,7 @@ impl PolicyHost for Host<'_> {
 pub(super) struct Hosted<'p> {
     policy: HostedPolicy,
     host: Host<'p>,
-    /// Freed by the transaction that is running; extents that touch are one, as ext4 merges them.
+    /// Units freed by the running transaction; extents that touch are one, as ext4 merges them.
     freed: PendingSet,
 }
 
@@ -146,31 +146,30 @@ impl<'p> Hosted<'p> {
         hosted
     }
 
-    /// The drive.
     #[inline]
     pub fn port(&mut self) -> &mut Port {
         self.host.port.get_mut()
     }
 
-    /// The host's requests so far will have completed then.
+    /// Notes the time at which all requests of the host so far will have completed.
     #[inline]
     pub fn is_busy_until(&mut self, done: SimTime) {
         *self.host.busy_until.get_mut() = done;
     }
 
-    /// Where freed units went.
+    /// Returns the accounting of all freed units.
     pub fn ledger(&self) -> Ledger {
         self.policy.ledger()
     }
 
-    /// Units that are free in the file system and hold data in the device.
+    /// Returns the number of units that are free in the file system and hold data in the device.
     pub fn stale_units(&mut self) -> u64 {
         let ssd = self.host.port.get_mut().drive().ssd();
         let known = self.policy.untold_extents().into_iter();
         known.map(|range| range.iter().filter(|unit| ssd.is_mapped(*unit)).count() as u64).sum()
     }
 
-    /// These units are in use from now on.
+    /// Notes that these units are in use from now on.
     #[inline]
     pub fn used(&mut self, range: UnitRange) {
         self.policy.withdraw(range);
@@ -179,19 +178,19 @@ impl<'p> Hosted<'p> {
         }
     }
 
-    /// The running transaction frees these units.
+    /// Notes that the running transaction frees these units.
     pub fn free(&mut self, range: UnitRange) {
         // What is freed twice is free once.
         self.used(range);
         self.freed.insert(range);
     }
 
-    /// The recording host's discard of these units goes to the drive as it was, past the policy.
+    /// Notes that the recording host's discard of these units goes to the drive unchanged, past the policy.
     pub fn passed_on(&mut self, range: UnitRange) {
         self.policy.passed_on(range);
     }
 
-    /// The running transaction is durable.
+    /// Notes that the running transaction is durable.
     pub fn committed(&mut self, now: SimTime) {
         let freed: Vec<UnitRange> =
             std::mem::replace(&mut self.freed, PendingSet::new(true)).iter().collect();
@@ -211,7 +210,7 @@ impl<'p> Hosted<'p> {
         self.start_batches();
     }
 
-    /// Lets everything happen that happens up to `until`.
+    /// Handles all events up to `until`.
     #[inline]
     pub fn advance(&mut self, until: SimTime) {
         loop {

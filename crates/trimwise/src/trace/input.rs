@@ -1,4 +1,4 @@
-//! What the importers share: lines, numbers, names of devices, and putting records in order.
+//! Shared parts of the importers: lines, numbers, names of devices, and the order of records.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -8,18 +8,18 @@ use std::str::FromStr;
 use super::{Event, Header, Record, Request, RequestKind, Source, TraceDevice, TraceError};
 use crate::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 
-/// Longest line: a blkparse line is a tenth of it.
+/// Maximum length of a line, in bytes: a blkparse line is a tenth of it.
 const LINE_BYTES_MAX: u64 = 4096;
-/// Most devices in a trace; more are a sign of the wrong format.
+/// Maximum number of devices in a trace; more are a sign of the wrong format.
 const DEVICES_MAX: usize = 65_536;
-/// Records whose order is restored at most: what a host has in flight at once, many times over.
+/// Maximum number of records whose order is restored: many times the requests that a host has in flight at once.
 const WINDOW_RECORDS: usize = 65_536;
 /// Time within which the order of records is restored: longer than a request normally takes.
 const WINDOW: SimDuration = SimDuration::from_secs(1);
-/// Sectors lie below this, so that their bytes fit into 64 bits.
+/// Exclusive upper bound of sectors, so that their bytes fit into 64 bits.
 const SECTORS_MAX: u64 = u64::MAX / SECTOR_BYTES;
 
-/// The error for something that does not follow the format.
+/// Creates the error for input that does not follow the format.
 pub(super) fn malformed(place: &str, what: impl Into<String>, expected: &str) -> TraceError {
     TraceError::Malformed { place: place.to_owned(), what: what.into(), expected: expected.to_owned() }
 }
@@ -37,7 +37,7 @@ impl<R: BufRead> Lines<R> {
         Self { input, line: Vec::new(), number: 0 }
     }
 
-    /// Where the last line is.
+    /// Returns the place of the last line.
     pub fn place(&self) -> String {
         format!("line {}", self.number)
     }
@@ -65,7 +65,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// A field that could not be read: what it is, and what it should have been.
+/// A field that could not be read: its description, and the expected form.
 pub(super) struct Wrong(pub String, pub &'static str);
 
 impl Wrong {
@@ -80,14 +80,14 @@ pub(super) fn field<T: FromStr>(text: Option<&str>, expected: &'static str) -> R
     text.parse().map_err(|_| Wrong(format!("'{text}'"), expected))
 }
 
-/// Nanoseconds of a time that is a multiple of `unit_ns`.
+/// Returns the nanoseconds of a time that is a multiple of `unit_ns`.
 pub(super) fn nanos(count: u64, unit_ns: u64) -> Result<u64, Wrong> {
     let expected = "a time that fits into 64 bits of nanoseconds";
     count.checked_mul(unit_ns).ok_or_else(|| Wrong(format!("time {count}"), expected))
 }
 
-/// The sectors that hold these bytes. A read or write covers every sector that it touches; a discard only those that
-/// lie in it as a whole.
+/// Returns the sectors that hold these bytes. A read or write covers every sector that it touches; a discard only those
+/// that lie in it as a whole.
 pub(super) fn sectors_of_bytes(kind: RequestKind, offset: u64, length: u64) -> Result<SectorRange, Wrong> {
     let Some(end) = offset.checked_add(length) else {
         return Err(Wrong(format!("{length} bytes from byte {offset}"), "bytes below 2^64"));
@@ -99,7 +99,7 @@ pub(super) fn sectors_of_bytes(kind: RequestKind, offset: u64, length: u64) -> R
     Ok(SectorRange::new(Lba(first), end.saturating_sub(first)))
 }
 
-/// Sectors given as such.
+/// Returns a range of sectors, if it is valid.
 pub(super) fn sectors(first: u64, count: u64) -> Result<SectorRange, Wrong> {
     match first.checked_add(count).is_some_and(|end| end <= SECTORS_MAX) {
         true => Ok(SectorRange::new(Lba(first), count)),
@@ -107,12 +107,12 @@ pub(super) fn sectors(first: u64, count: u64) -> Result<SectorRange, Wrong> {
     }
 }
 
-/// A request of which the format says no more than this.
+/// Creates a request with only a kind and sectors.
 pub(super) fn plain(kind: RequestKind, sectors: SectorRange) -> Request {
     Request { kind, sectors, sync: kind == RequestKind::Read, fua: false, meta: false, latency: None }
 }
 
-/// The header, and the devices named so far.
+/// The header, with the devices named so far.
 #[derive(Debug)]
 pub(super) struct Names {
     pub header: Header,
@@ -120,7 +120,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the index of a device; a new one is added to the header.
+    /// Returns the index of a device. A new one is added to the header.
     pub fn index(&mut self, name: &str) -> Result<u32, Wrong> {
         if let Some(index) = self.indices.get(name) {
             return Ok(*index);
@@ -137,17 +137,17 @@ impl Names {
 
 /// Reads one format, in the order of the file.
 pub(super) trait Parser {
-    /// What it yields.
+    /// An item of the format.
     type Item;
-    /// What made such traces, for the header.
+    /// Origin of such traces, for the header.
     const MADE_BY: &'static str;
-    /// The next item with its time in nanoseconds, counted from anywhere; `None` at the end.
+    /// Returns the next item with its time in nanoseconds, counted from anywhere; `None` at the end.
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Self::Item)>, TraceError>;
-    /// Where the last item is.
+    /// Returns the place of the last item, for messages.
     fn place(&self) -> String;
 }
 
-/// An item with a time; ordered so that a heap yields the earliest first, and of the same time in the order of numbers.
+/// An item with a time; ordered so that a heap yields the earliest first, and of equal times the lowest number.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     pub at: u64,
@@ -175,7 +175,7 @@ impl<T> PartialEq for Waiting<T> {
 
 impl<T> Eq for Waiting<T> {}
 
-/// Yields items in the order of time, from the first one on; an item that comes too late is an error.
+/// Yields items in time order, from the first one on; an item that comes too late is an error.
 #[derive(Debug)]
 pub(super) struct Sorted<P: Parser> {
     parser: P,
@@ -205,7 +205,7 @@ impl<P: Parser> Sorted<P> {
         }
     }
 
-    /// What was read before an error comes before it.
+    /// Returns the next item. Items read before an error are returned before it.
     pub fn next(&mut self) -> Result<Option<(SimTime, P::Item)>, TraceError> {
         loop {
             let is_due = self.waiting.peek().is_some_and(|oldest| {
@@ -251,7 +251,7 @@ impl<P: Parser> Sorted<P> {
     }
 }
 
-/// A trace whose format has a line or a record for each request.
+/// A trace in a format with a line or a record for each request.
 #[derive(Debug)]
 pub(super) struct Imported<P: Parser<Item = (u32, Request)>>(Sorted<P>);
 

@@ -1,8 +1,8 @@
-//! Block traces: what a host asked of a drive, and what its file system freed, allocated and committed meanwhile.
+//! Block traces: the requests of a host to a drive, and the frees, allocations and commits of its file system.
 //!
-//! A trace is a [`Header`] and a stream of [`Record`]s in the order of their time. Whatever its format, it is read
-//! through [`Source`], one record at a time, so memory does not depend on its length. [`open`] finds out the format.
-//! [`format`](mod@format) is trimwise's own; the other modules read those of others.
+//! A trace is a [`Header`] and a stream of [`Record`]s in time order. A trace of any format is read through [`Source`],
+//! one record at a time, so memory does not depend on its length. [`open`] detects the format. [`format`](mod@format)
+//! is trimwise's own; the other modules read those of others.
 //!
 //! A trace holds no file names and no contents, only addresses, sizes and times.
 
@@ -29,12 +29,12 @@ use thiserror::Error;
 
 use crate::units::{SectorRange, SimDuration, SimTime};
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
-    /// Reads sectors.
+    /// Reads sectors of the drive.
     Read,
-    /// Writes sectors.
+    /// Writes sectors of the drive.
     Write,
     /// Declares sectors unneeded: TRIM, UNMAP, Deallocate.
     Discard,
@@ -45,98 +45,98 @@ pub enum RequestKind {
 /// One request of a host to a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What it does.
+    /// Operation of the request.
     pub kind: RequestKind,
-    /// Its sectors.
+    /// Sectors that the request covers.
     pub sectors: SectorRange,
-    /// Whether a task waits for it (`REQ_SYNC`): reads, log writes, direct I/O.
+    /// True if a task waits for the request (`REQ_SYNC`): reads, log writes, direct I/O.
     pub sync: bool,
-    /// Whether a write is durable when it completes (`REQ_FUA`).
+    /// True if a write is durable when it completes (`REQ_FUA`).
     pub fua: bool,
-    /// Whether the file system marks it as metadata (`REQ_META`).
+    /// True if the file system marks the request as metadata (`REQ_META`).
     pub meta: bool,
     /// Time from issue to completion; `None` if the completion was not seen.
     pub latency: Option<SimDuration>,
 }
 
-/// What happened.
+/// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request was issued to the drive.
     Request(Request),
     /// The file system freed these sectors, in the transaction that is running.
     Freed(SectorRange),
-    /// The file system allocated these sectors.
+    /// Events were lost here, this many.
     Allocated(SectorRange),
     /// The running transaction became durable.
     Committed,
-    /// This many events were lost here.
+    /// Events were lost here; their number.
     Lost(u64),
-    /// The recording begins. The records before it made the drive what it was then; see [`Header::has_prelude`].
+    /// The recording begins. The records before it prepared the drive; see [`Header::has_prelude`].
     Begun,
 }
 
-/// An event with its time since the start of the trace and the device that it is about.
+/// An event with its time since the start of the trace and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// Time since the start of the trace.
     pub at: SimTime,
-    /// Index into [`Header::devices`].
+    /// Index of the device in [`Header::devices`].
     pub device: u32,
-    /// What.
+    /// The event itself.
     pub event: Event,
 }
 
 /// A device in a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceDevice {
-    /// Its name where it was recorded, such as `8,16` or `nvme0n1`.
+    /// Name of the device where it was recorded, such as `8,16` or `nvme0n1`.
     pub name: String,
-    /// Its size; `None` if the format does not say.
+    /// Size of the device; `None` if the format does not say.
     pub capacity_bytes: Option<u64>,
-    /// Its model, as the drive says.
+    /// Model that the drive reports.
     pub model: Option<String>,
 }
 
 /// A file system in a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceFileSystem {
-    /// `ext4`, `xfs`, `btrfs`.
+    /// Type of the file system: `ext4`, `xfs`, `btrfs`.
     pub kind: String,
-    /// Its size.
+    /// Size of the file system.
     pub size_bytes: u64,
     /// Bytes that were free when recording began.
     pub free_bytes: u64,
-    /// Its mount options.
+    /// Mount options of the file system.
     pub options: String,
-    /// Whether its frees, allocations and commits are in the trace.
+    /// True if the file system's frees, allocations and commits are in the trace.
     pub is_traced: bool,
 }
 
-/// What is known of a trace before its first record.
+/// Properties of a trace that are known before its first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// What made it, such as `trimwise record 0.1.0` or `msr`.
+    /// Origin of the trace, such as `trimwise record 0.1.0` or `msr`.
     pub made_by: String,
     /// The devices, in the order of their index.
     pub devices: Vec<TraceDevice>,
     /// The file system whose frees are recorded.
     pub file_system: Option<TraceFileSystem>,
-    /// The host's kernel.
+    /// Release of the host's kernel.
     pub kernel: Option<String>,
-    /// Whether the trace starts with a new drive, and with records before [`Event::Begun`] that fill it. A replay takes
-    /// the drive's state from them, and counts nothing of them.
+    /// True if the trace starts with a new drive, and with records before [`Event::Begun`] that fill it. A replay takes
+    /// the drive's state from them, and leaves them out of its counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_prelude: bool,
 }
 
 impl Header {
-    /// Whether its format has neither discards nor frees.
+    /// Returns true if the format has neither discards nor frees.
     pub(crate) fn never_discards(&self) -> bool {
         ["msr", "alibaba", "tencent", "mqsim", "oraclegeneral"].contains(&self.made_by.as_str())
     }
 
-    /// The name of a device, for messages.
+    /// Returns the name of a device, for messages.
     pub(crate) fn device_name(&self, device: u32) -> String {
         match self.devices.get(device as usize) {
             Some(found) if !found.name.is_empty() => format!("device {device} ({})", found.name),
@@ -145,45 +145,45 @@ impl Header {
     }
 }
 
-/// Why a trace cannot be read on.
+/// Reasons why a trace cannot be read on.
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// The text or the bytes do not follow the format.
     #[error("{place}: {what}; expected {expected}")]
     Malformed {
-        /// `line 17`, or `record 812, byte 10240`.
+        /// Place in the trace: `line 17`, or `record 812, byte 10240`.
         place: String,
-        /// What is there.
+        /// Description of the text or bytes.
         what: String,
-        /// What would be accepted.
+        /// Description of accepted text or bytes.
         expected: String,
     },
     /// The trace ends within a record, or without its end mark: all records before were read.
     #[error("{place}: the trace is cut off")]
     Truncated {
-        /// As above.
+        /// Place in the trace: `line 17`, or `record 812, byte 10240`.
         place: String,
     },
     /// The file could not be read.
     #[error("{place}: {source}")]
     Io {
-        /// As above.
+        /// Place in the trace: `line 17`, or `record 812, byte 10240`.
         place: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
 /// A trace that is being read.
 pub trait Source {
-    /// What is known before the first record. A format that names devices as it goes adds them to the header when they
-    /// first appear.
+    /// Returns the properties known before the first record. A format that names devices as it goes adds them to the
+    /// header when they first appear.
     fn header(&self) -> &Header;
 
-    /// The next record, in the order of time; `None` at the end.
+    /// Returns the next record, in time order; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`TraceError`]; after one, there are no more records.
+    /// [`TraceError`] if the trace cannot be read on; there are no more records then.
     fn next(&mut self) -> Result<Option<Record>, TraceError>;
 }

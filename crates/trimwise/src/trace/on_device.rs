@@ -1,4 +1,4 @@
-//! Replaying a trace on a block device: a model in virtual time, or a real file or device.
+//! Replays a trace on a block device: a model in virtual time, or a real file or device.
 //!
 //! Paces and addresses are as in [`replay`](super::replay), except that a request which begins or ends within a unit is
 //! several operations, and a FUA write is an ordinary one. Discards are sent as recorded, or left out; frees and commits
@@ -17,33 +17,33 @@ use crate::content::{Content, ContentClass};
 use crate::units::{Bytes, SimDuration, SimTime};
 use crate::workload::latency::LatencySummary;
 
-/// Operations in flight at most, whatever the trace says.
+/// Maximum number of operations in flight, whatever the trace says.
 const IN_FLIGHT_MAX: usize = 4096;
 
 /// The figures of a replay on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReplay {
-    /// From the first request to the last completion.
+    /// Time from the first request to the last completion.
     pub duration_ns: u64,
     /// The figures of the trace.
     #[serde(flatten)]
     pub figures: ReplayFigures,
     /// Discards that were sent: those with whole units, if discards are sent at all.
     pub discards_sent: u64,
-    /// What was replayed before the recording; the other figures leave it out.
+    /// Counts of the records before the recording; the other figures leave them out.
     pub prelude: Option<PreludeReplay>,
     /// Latencies on the device by kind of request.
     pub latency: BTreeMap<String, LatencySummary>,
 }
 
-/// The prelude of a trace on a device.
+/// Counts of the prelude of a trace on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PreludeReplay {
-    /// Requests, apart from discards.
+    /// Number of requests, apart from discards.
     pub requests: u64,
-    /// Discards that were sent.
+    /// Number of discards that were sent.
     pub discards_sent: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub written_bytes: u64,
 }
 
@@ -61,7 +61,7 @@ struct OnDevice<'d, D> {
     in_flight: HashMap<u64, Waiting>,
     operations: usize,
     unknown: usize,
-    /// When requests completed as recorded.
+    /// Times of completion as recorded.
     known: BinaryHeap<Reverse<(SimTime, u64)>>,
     latencies: Latencies,
     done: SimTime,
@@ -83,7 +83,7 @@ impl<D: BlockDevice> OnDevice<'_, D> {
         Ok(())
     }
 
-    /// Waits until the request may be issued.
+    /// Waits until the request can be issued.
     async fn wait_for(
         &mut self,
         (begin, recorded_begin): (SimTime, SimTime),
@@ -145,7 +145,7 @@ fn operations(request: &Request, content: Content) -> Vec<Operation> {
 ///
 /// # Errors
 ///
-/// [`ReplayError`]; what was replayed before has changed the device.
+/// [`ReplayError`]; the records replayed before it have changed the device.
 pub async fn replay_on<D: BlockDevice>(
     device: &D,
     source: &mut dyn Source,

@@ -1,4 +1,4 @@
-//! Finding out which format a trace has.
+//! Detects the format of a trace.
 
 use std::fmt;
 use std::io::{BufRead, Chain, Cursor, ErrorKind};
@@ -15,28 +15,28 @@ use super::{Source, TraceError};
 /// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// trimwise's own.
+    /// trimwise's own format.
     Own,
-    /// blkparse's text.
+    /// The text of blkparse.
     Blkparse,
-    /// blktrace's binary records.
+    /// The binary records of blktrace.
     Blktrace,
-    /// fio's iolog.
+    /// The iolog of fio.
     Fio,
-    /// MSR Cambridge.
+    /// Traces of MSR Cambridge.
     Msr,
-    /// Alibaba.
+    /// Traces of Alibaba's block storage.
     Alibaba,
-    /// Tencent.
+    /// Traces of Tencent's block storage.
     Tencent,
-    /// MQSim.
+    /// The ASCII format of MQSim.
     Mqsim,
-    /// libCacheSim's oracleGeneral.
+    /// The oracleGeneral format of libCacheSim.
     OracleGeneral,
 }
 
 impl Format {
-    /// Every format with its name and what it is.
+    /// Every format with its name and description.
     pub const ALL: [(Self, &str, &str); 9] = [
         (Self::Own, "trimwise", "trimwise's own, as `trimwise record` writes it"),
         (Self::Blkparse, "blkparse", "the text of blkparse, in its default format"),
@@ -70,7 +70,7 @@ impl FromStr for Format {
     }
 }
 
-/// How much of a trace is looked at to recognise its format: more than one line of text.
+/// Number of bytes that are read to detect the format: more than one line of text.
 const HEAD_BYTES: usize = 4096;
 
 /// Opens a trace. Without a format, its first bytes must show which one it has.

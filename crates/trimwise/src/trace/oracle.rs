@@ -1,10 +1,10 @@
 //! libCacheSim's oracleGeneral format: 24 bytes a request, little-endian.
 //!
-//! As in `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h` (github.com/1a1a11a/libCacheSim): seconds
-//! (`u32`), object (`u64`), its size in bytes (`u32`), number of the next request for it (`i64`). The format does not say
-//! what a request does, so each is a read; and times are whole seconds, so replay such a trace closed. Where a block
-//! trace was converted, the object is the number of a sector; in other traces it is a hash, and most lie beyond any drive:
-//! `wrap` puts them on one. Objects of no bytes are left out, as libCacheSim does.
+//! The format is described in `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h`
+//! (github.com/1a1a11a/libCacheSim): seconds (`u32`), object (`u64`), its size in bytes (`u32`), number of the next
+//! request for it (`i64`). It has no operations, so each request is a read; and times are whole seconds, so replay such
+//! a trace closed. In a converted block trace, the object is the number of a sector; in other traces it is a hash, and
+//! most lie beyond any drive: `wrap` puts them on one. Objects of no bytes are left out, as libCacheSim does.
 
 use std::io::{BufRead, ErrorKind};
 
@@ -14,7 +14,7 @@ use crate::units::Bytes;
 
 const RECORD_BYTES: usize = 24;
 
-/// Reads such a trace.
+/// Reads a trace of libCacheSim.
 #[derive(Debug)]
 pub(super) struct Oracle<R> {
     input: R,

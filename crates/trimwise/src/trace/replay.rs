@@ -1,13 +1,13 @@
-//! Replaying a trace on a modelled drive.
+//! Replays a trace on a modelled drive.
 //!
-//! Requests go to the drive through a [`Port`], which admits them in order up to the drive's queue depth; each returns at
-//! once when it will complete, so there are no events, and memory does not depend on the length of the trace. Sixty-four
-//! records are read at a time and announced to the drive ([`Ssd::expect`](crate::ssd::Ssd::expect)).
+//! Requests go to the drive through a [`Port`], which admits them in order up to the drive's queue depth. Each call
+//! immediately returns the time of completion, so there are no events, and memory does not depend on the length of the
+//! trace. Sixty-four records are read at a time and announced to the drive ([`Ssd::expect`](crate::ssd::Ssd::expect)).
 //!
 //! **Open**: a request is issued at its recorded time, whatever the drive does. The drive's latency then includes the
-//! time in its queue, and a drive that is too slow falls behind without limit. **Closed**: a request is issued when the
-//! requests that had completed before it was issued, when it was recorded, have completed. So what the recording host
-//! waited for is waited for again, and the time that it spent on other things is left out. Where a completion was not
+//! time in its queue, and a drive that is too slow falls behind without limit. **Closed**: a request is issued once all
+//! requests have completed that had completed before its issue in the recording. So the replay waits wherever the
+//! recording host waited, and leaves out the time that the host spent on other things. If completions were not
 //! recorded, a number of requests is kept in flight instead.
 //!
 //! **TRIM.** If the trace has frees and commits, they drive the policy, and the discards of the recording host are left
@@ -15,10 +15,10 @@
 //! sees no file system. There `off` drops them, and `commit` passes them on as they were recorded. If it has neither,
 //! every policy but `off` is refused, since it would do the same as `off`.
 //!
-//! **What the drive holds before.** As many units as `utilization_percent` says, from the first on, are written in order,
-//! and then as many are overwritten in random order. They count as in use until the trace frees them. A trace with a
-//! prelude brings the drive's state with it instead: its records up to [`Event::Begun`] are replayed at their recorded
-//! times on the new drive, under the policy, and the figures count from there.
+//! **The drive's contents before.** As many units as `utilization_percent` says, from the first on, are written in
+//! order, and then as many are overwritten in random order. They count as in use until the trace frees them. A trace
+//! with a prelude brings the drive's state with it instead: its records up to [`Event::Begun`] are replayed at their
+//! recorded times on the new drive, under the policy, and the figures count from there.
 //!
 //! A FUA write on a drive with a volatile cache is a write and a flush, as Linux does it where the drive has no FUA.
 
@@ -51,31 +51,31 @@ use crate::units::{Lpn, SECTOR_BYTES, SimTime, UNIT_BYTES, UnitRange};
 
 /// Sectors in a unit.
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
-/// What is written; a trace does not say.
+/// Content of all writes; a trace does not have any.
 const CONTENT: Content = Content::new(ContentClass::Incompressible, 1);
 
-/// When requests are issued.
+/// Rule for the time at which requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// At their recorded times, at this percentage of the recorded speed.
     Open {
-        /// 100 is as recorded, 200 in half the time.
+        /// Speed in percent: 100 is as recorded, 200 in half the time.
         speed_percent: u32,
     },
-    /// When those that they waited for have completed.
+    /// Each request once those have completed that it waited for in the recording.
     Closed,
 }
 
-/// How a trace is replayed.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// When requests are issued.
+    /// Rule for the time at which requests are issued.
     pub pace: Pace,
-    /// What happens to addresses beyond the drive.
+    /// Treatment of addresses beyond the drive.
     pub addresses: Addresses,
-    /// Which devices are replayed.
+    /// Choice of the devices to replay.
     pub devices: DeviceChoice,
-    /// Closed: requests in flight where the trace does not say when they completed.
+    /// Number of requests in flight in a closed replay if completions were not recorded.
     pub queue_depth: u32,
 }
 
@@ -90,11 +90,12 @@ impl Default for ReplayOptions {
     }
 }
 
-/// Reads a trace up to where its recording begins, so that one without it is refused before anything is replayed.
+/// Reads a trace up to the beginning of its recording, so that a trace without one is rejected before anything is
+/// replayed.
 ///
 /// # Errors
 ///
-/// [`ReplayError::OnlyPrelude`], or why the prelude cannot be read.
+/// [`ReplayError::OnlyPrelude`] if there is no recording, or the error of reading the prelude.
 pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
     if !source.header().has_prelude {
         return Ok(());
@@ -114,21 +115,21 @@ pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
 pub struct ReplaySpec {
     /// Name of the device, for the result.
     pub device: String,
-    /// The device.
+    /// Configuration of the device.
     pub ssd: SsdConfig,
-    /// What its firmware does wrong.
+    /// Faults of the device's firmware.
     pub faults: Faults,
-    /// The policy.
+    /// Policy of the run.
     pub policy: Policy,
-    /// The host's Linux, which says how the policy `commit` works.
+    /// The host's Linux, which decides how the policy `commit` works.
     pub linux: LinuxVersion,
-    /// How much of the drive holds valid data before; without meaning for a trace with a prelude.
+    /// Share of the drive that holds valid data before, percent; without effect for a trace with a prelude.
     pub utilization_percent: u64,
-    /// The repetition; with the seed it decides what is overwritten before.
+    /// Number of the repetition; with the seed it decides which units are overwritten before.
     pub rep: u32,
-    /// The seed of the whole.
+    /// Seed of the whole comparison.
     pub seed: u64,
-    /// How the trace is replayed.
+    /// Options of the replay.
     pub options: ReplayOptions,
 }
 
@@ -176,11 +177,11 @@ impl PreparedDrive {
         Ok(Self { port, now })
     }
 
-    /// Replays a trace after a rest, without auditing the drive. It may be called again: the drive stays as it is then.
+    /// Replays a trace after a rest, without auditing the drive. Further calls continue with the drive as it then is.
     ///
     /// # Errors
     ///
-    /// As [`run_cell`].
+    /// The errors of [`run_cell`].
     pub fn replay(
         &mut self,
         spec: &ReplaySpec,
@@ -222,7 +223,8 @@ impl PreparedDrive {
     }
 }
 
-/// Fills the first units of a new drive in order, then overwrites as many at random. Returns when that is done.
+/// Fills the first units of a new drive in order, then overwrites as many at random. Returns the time at which that is
+/// done.
 fn prepare(port: &mut Port, utilization_percent: u64, seed: u64) -> SimTime {
     const FILL_UNITS: u64 = 256;
     const AT_ONCE: usize = 32;

@@ -1,6 +1,6 @@
 //! Published traces with one request a line: MSR Cambridge, Alibaba, Tencent, and MQSim's ASCII format.
 //!
-//! None of them has discards, frees or flushes, so they say how a drive serves requests, and nothing about TRIM.
+//! None of them has discards, frees or flushes, so they show how a drive serves requests, and nothing about TRIM.
 //!
 //! - **MSR Cambridge** (`README.txt` of the SNIA IOTTA traces 387):
 //!   `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; times in Windows file time, 100 ns; offset and size
@@ -21,7 +21,7 @@ use super::input::{Lines, Names, Parser, Wrong, field, nanos, plain, sectors, se
 use super::{Request, RequestKind, TraceError};
 use crate::units::SimDuration;
 
-/// How a line of a format is read: time in nanoseconds, device, request.
+/// Parses a line of a format: time in nanoseconds, device, request.
 pub(super) trait Row {
     const MADE_BY: &'static str;
     /// A first line with the names of the columns begins so, in lower case; empty if there is never one.
@@ -92,7 +92,7 @@ fn kind(text: &str, read: &str, write: &str, expected: &'static str) -> Result<R
     }
 }
 
-/// MSR Cambridge.
+/// Parses MSR Cambridge's lines.
 #[derive(Debug)]
 pub(super) struct Msr;
 
@@ -121,7 +121,7 @@ impl Row for Msr {
     }
 }
 
-/// Alibaba.
+/// Parses the lines of Alibaba.
 #[derive(Debug)]
 pub(super) struct Alibaba;
 
@@ -143,7 +143,7 @@ impl Row for Alibaba {
     }
 }
 
-/// Tencent.
+/// Parses the lines of Tencent.
 #[derive(Debug)]
 pub(super) struct Tencent;
 
@@ -162,7 +162,7 @@ impl Row for Tencent {
     }
 }
 
-/// MQSim.
+/// Parses the lines of MQSim.
 #[derive(Debug)]
 pub(super) struct Mqsim;
 

@@ -1,4 +1,4 @@
-//! What is in a trace.
+//! Surveys the contents of a trace.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,20 +9,20 @@ use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
 use crate::units::{Bytes, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use crate::workload::latency::{LatencySummary, histogram};
 
-/// A pause that is worth a note: the clock was probably set, or the recording stopped.
+/// Minimum length of a pause that gets a note: the clock was probably set, or the recording stopped.
 const GAP: SimDuration = SimDuration::from_secs(3600);
 /// Records between two calls of `on_records`.
 const RECORDS_PER_CALL: u64 = 65_536;
-/// Units in one piece of the map of what was touched.
+/// Number of units in one piece of the map of touched units.
 const PIECE_UNITS: u64 = 32_768;
-/// Most pieces that are kept: 256 MiB of memory, and 8 TiB that are touched all over.
+/// Maximum number of pieces: 256 MiB of memory, and 8 TiB that are touched all over.
 const PIECES_MAX: usize = 65_536;
 
 impl RequestKind {
     /// Every kind, in the order in which reports show them.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
 
-    /// The name used in tables and JSON.
+    /// Returns the name used in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -55,55 +55,55 @@ impl Latencies {
         self.count += 1;
     }
 
-    /// Whether there were requests of this kind.
+    /// Returns true if there were requests of this kind.
     pub fn has(&self, kind: RequestKind) -> bool {
         !self.histograms[kind as usize].is_empty()
     }
 
-    /// The kinds that occurred, by name.
+    /// Iterates over the kinds that occurred, by name.
     pub fn summaries(&self) -> impl Iterator<Item = (&'static str, LatencySummary)> + '_ {
         RequestKind::ALL
             .into_iter()
             .filter_map(|kind| Some((kind.name(), LatencySummary::of(&self.histograms[kind as usize])?)))
     }
 
-    /// Latencies of a kind at the given quantiles.
+    /// Returns latencies of a kind at the given quantiles.
     pub fn quantiles(&self, kind: RequestKind, quantiles: &[f64]) -> Vec<u64> {
         let h = &self.histograms[kind as usize];
         quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()
     }
 
-    /// Mean of all kinds, in whole nanoseconds; `None` without any.
+    /// Returns the mean of all kinds, in whole nanoseconds; `None` without any.
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count.into()).map(|mean| mean as u64)
     }
 }
 
-/// The requests of one kind.
+/// Figures of the requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindFigures {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of all requests.
     pub bytes: u64,
-    /// The shortest.
+    /// Bytes of the shortest request.
     pub bytes_min: u64,
-    /// The longest.
+    /// Bytes of the longest request.
     pub bytes_max: u64,
-    /// How many are neither whole units of 4 KiB nor aligned to them.
+    /// Number of requests that are neither whole units of 4 KiB nor aligned to them.
     pub unaligned: u64,
-    /// How many of them a task waits for.
+    /// Number of requests that a task waits for.
     pub sync: u64,
 }
 
-/// What is in a trace; the order of the keys is part of the JSON format.
+/// Figures of a trace; the order of the keys is part of the JSON format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceInfo {
-    /// Its header.
+    /// Header of the trace.
     pub header: Header,
-    /// Records that come before the recording and fill the drive; the other figures leave them out.
+    /// Number of records that come before the recording and fill the drive; the other figures leave them out.
     pub prelude_records: u64,
-    /// Whether the trace ends within those, so that there is no recording.
+    /// True if the trace ends within the prelude, so that there is no recording.
     pub recording_is_missing: bool,
     /// Records of all kinds.
     pub records: u64,
@@ -113,33 +113,33 @@ pub struct TraceInfo {
     pub requests_by_device: Vec<u64>,
     /// Recorded latencies, by kind.
     pub latency: BTreeMap<String, LatencySummary>,
-    /// Requests whose completion was not recorded.
+    /// Number of requests without a recorded completion.
     pub unknown_latencies: u64,
-    /// From the first to the last record.
+    /// Time from the first to the last record.
     pub span_ns: u64,
-    /// Pauses of more than an hour, which may be jumps of the clock.
+    /// Number of pauses of more than an hour, which can be jumps of the clock.
     pub pauses_over_an_hour: u64,
     /// The longest time between two records.
     pub longest_pause_ns: u64,
     /// Bytes of the units that were read, written or discarded at least once.
     pub working_set_bytes: u64,
-    /// Whether the working set is larger than that, since it was too scattered to count.
+    /// True if the working set is larger than that, since it was too scattered to count.
     pub working_set_is_a_lower_bound: bool,
-    /// Smallest drive on which all addresses lie.
+    /// Size of the smallest drive that has all addresses.
     pub needed_bytes: u64,
-    /// Records of frees, allocations and commits.
+    /// Number of records of freed sectors.
     pub freed: u64,
-    /// See `freed`.
+    /// Number of records of allocated sectors.
     pub allocated: u64,
-    /// See `freed`.
+    /// Number of commits.
     pub committed: u64,
-    /// Events lost while it was recorded.
+    /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
-    /// Why it was not read to its end, if it was not.
+    /// Reason why the trace was not read to its end, if it was not.
     pub ended_early: Option<String>,
 }
 
-/// Counts the units that were touched.
+/// Counts the units touched by requests.
 #[derive(Debug, Default)]
 struct Touched {
     /// A bit for each unit.
@@ -170,9 +170,9 @@ impl Touched {
     }
 }
 
-/// Reads a trace to its end and says what is in it. An error after the header is part of the result, so that a trace
-/// that was cut off can be looked at. `on_records` is called now and then with how many were read, and ends the survey
-/// by returning `false`.
+/// Reads a trace to its end and returns its figures. An error after the header is part of the result, so that a trace
+/// that was cut off can be looked at. `on_records` is called now and then with the number of records so far, and ends
+/// the survey by returning `false`.
 pub fn survey(source: &mut dyn Source, on_records: &mut dyn FnMut(u64) -> bool) -> TraceInfo {
     let mut survey = Survey::default();
     let mut is_interrupted = false;
@@ -210,7 +210,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Counts what was read so far, and the mark at this time, as the prelude.
+    /// Counts the records so far, and the mark at this time, as the prelude.
     fn begin(&mut self, mark: Option<SimTime>) {
         // A drive must have room for what comes before, too.
         let TraceInfo { prelude_records, records, needed_bytes, .. } = self.info;
@@ -285,11 +285,11 @@ impl Survey {
 /// A copy of a trace.
 #[derive(Debug)]
 pub struct Converted<W> {
-    /// Number of records.
+    /// Number of records in the copy.
     pub records: u64,
-    /// The output.
+    /// Output with the copy.
     pub out: W,
-    /// Where the original is cut off; then the copy has no end mark either.
+    /// Place at which the original is cut off; then the copy has no end mark either.
     pub cut_off: Option<String>,
 }
 
@@ -299,7 +299,8 @@ pub struct Converted<W> {
 ///
 /// # Errors
 ///
-/// Those of the source, except that it is cut off, after what came before has been written; and those of the output.
+/// Errors of the output, and those of the source except that it is cut off. The records before an error have been
+/// written.
 pub fn convert<W: std::io::Write>(
     source: &mut dyn Source,
     header: &Header,

@@ -1,4 +1,4 @@
-//! Small samples of each format after its documentation, and what is wrong with traces.
+//! Small samples of each format after its documentation, and errors in traces.
 
 use proptest::prelude::*;
 
@@ -360,7 +360,7 @@ proptest! {
     }
 }
 
-/// Requests in order of time, each of its own sectors, since blktrace tells requests apart by where they begin.
+/// Requests in time order, each of its own sectors, since blktrace identifies requests by their first sector.
 fn requests() -> impl Strategy<Value = Vec<Record>> {
     let kind = prop_oneof![
         Just(RequestKind::Read),

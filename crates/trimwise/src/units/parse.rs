@@ -13,15 +13,16 @@ use super::Bytes;
      to the KiB; K, M, G, T alone mean the same) or 64kB (1,000 bytes to the kB)"
 )]
 pub struct SizeError {
-    /// The text.
+    /// The text that was given.
     pub text: String,
 }
 
 impl FromStr for Bytes {
     type Err = SizeError;
 
-    /// Parses what [`Bytes`] prints and more: digits, an optional fraction, optional blanks and a unit. `KiB`, `MiB`...
-    /// are binary, `kB`, `MB`... decimal; `K`, `M`... are binary, as in fstrim(8). A fraction must give whole bytes.
+    /// Parses the output of [`Bytes`] and more: digits, an optional fraction, optional blanks and a unit. `KiB`,
+    /// `MiB`... are binary, `kB`, `MB`... decimal; `K`, `M`... are binary, as in fstrim(8). A fraction must give whole
+    /// bytes.
     fn from_str(text: &str) -> Result<Self, SizeError> {
         size(text.trim()).map(Self).ok_or_else(|| SizeError { text: text.to_string() })
     }

@@ -1,8 +1,8 @@
 //! Ageing: brings a file system to a given utilization.
 //!
 //! A [`Population`] of files of mixed sizes fills the file system completely, random files are deleted until a wanted
-//! share is in use, and new ones are created up to another share. What that leaves behind in the device depends on the
-//! policy in effect, and that is the point: without TRIM the deleted files' blocks stay valid there.
+//! share is in use, and new ones are created up to another share. The remains in the device depend on the policy in
+//! effect, which is the purpose of ageing: without TRIM the deleted files' blocks stay valid there.
 
 use rand_core::Rng;
 use rand_core::SeedableRng;
@@ -54,7 +54,7 @@ pub struct Population {
 }
 
 impl Population {
-    /// Creates their directory. `seed` determines their sizes, and which are deleted.
+    /// Creates the directory of the files. `seed` determines their sizes, and which are deleted.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Population {
         Ok(Self { rng, present: Vec::new(), written: 0, deleted: 0 })
     }
 
-    /// The files that an earlier population left on the file system, by their numbers.
+    /// Takes over the files that an earlier population left on the file system, by their numbers.
     pub fn of_existing(mut present: Vec<u64>, seed: u64) -> Self {
         // Which are deleted depends on the order.
         present.sort_unstable();
@@ -135,7 +135,7 @@ impl Population {
         if used > wanted { self.delete_to(fs, percent).await } else { self.create_to(fs, percent).await }
     }
 
-    /// Creates one file; `false` if it did not fit.
+    /// Creates one file. Returns false if it did not fit.
     async fn create<F: Files>(&mut self, fs: &F) -> Result<bool, FileError> {
         let kib = FILE_KIB.0 + below(&mut self.rng, FILE_KIB.1 - FILE_KIB.0 + 1);
         let path = path_of(self.written);
@@ -157,7 +157,7 @@ impl Population {
     }
 }
 
-/// Bytes in use, and `percent` of the file system in bytes.
+/// Returns the bytes in use, and `percent` of the file system in bytes.
 async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes), FileError> {
     let space = fs.statfs().await?;
     Ok((
@@ -193,7 +193,7 @@ fn path_of(number: u64) -> String {
     format!("{DIRECTORY}/{number}")
 }
 
-/// A number below `n`, without floating point; the bias of one in 2^32 does not matter here.
+/// Returns a number below `n`, without floating point; the bias of one in 2^32 does not matter here.
 pub(super) fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
     ((rng.next_u64() >> 32) * n) >> 32
 }

@@ -6,8 +6,8 @@
 //! keep step with timers. It is a closed loop: an operation that is late, because the one before it took long, starts
 //! at once, and its latency counts from that start. How many were late, and how late, is counted.
 //!
-//! Everything between two operations (the calls of one, and what it triggers) is done as fast as without days.
-//! Background tasks, such as the compactions of `lsm`, follow the operations.
+//! Between two operations, everything (the calls of one, and the work that it triggers) is done as fast as without
+//! days. Background tasks, such as the compactions of `lsm`, follow the operations.
 
 use std::cell::Cell;
 use std::fmt;
@@ -31,22 +31,22 @@ const WEEK_DAYS: u64 = 7;
 /// Largest weight of an hour.
 const WEIGHT_MAX: u32 = 1_000_000;
 
-/// How much work falls into each hour of a day, in any unit: hours from midnight.
+/// Amount of work in each hour of a day, in any unit: hours from midnight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayShape {
     name: String,
-    /// Of weekdays, and of weekends.
+    /// Weights of the hours of weekdays, and of weekends.
     weights: Box<[[u32; 24]; 2]>,
 }
 
 /// A named shape of a day.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedDay {
-    /// Its name.
+    /// Name of the shape.
     pub name: &'static str,
-    /// What it stands for.
+    /// Meaning of the shape.
     pub about: &'static str,
-    /// Where its numbers come from.
+    /// Source of the numbers.
     pub source: &'static str,
     /// Weights of the hours of Monday to Friday.
     pub weekday: [u32; 24],
@@ -54,7 +54,7 @@ pub struct NamedDay {
     pub weekend: [u32; 24],
 }
 
-/// The named shapes.
+/// Named shapes of a day.
 pub const NAMED: [NamedDay; 4] = [
     NamedDay {
         name: "server",
@@ -133,21 +133,21 @@ impl fmt::Display for DayShape {
 }
 
 /// A number of days that begin at noon and end on a Monday at noon. So each of them contains a midnight, when a daily
-/// `fstrim.timer` sweeps, and the last that of Monday, when a weekly one does.
+/// `fstrim.timer` sweeps, and the last contains that of Monday, when a weekly timer sweeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Days {
     days: u32,
     shape: DayShape,
-    /// Weight of all hours up to each.
+    /// Sums of the weights of all hours up to each.
     sums: Vec<u64>,
 }
 
 impl Days {
-    /// So many days of this shape.
+    /// Creates `days` days of this shape.
     ///
     /// # Errors
     ///
-    /// Why not: a number out of range, or no work on these days.
+    /// A description of the problem: a number out of range, or no work on these days.
     pub fn new(days: u32, shape: DayShape) -> Result<Self, String> {
         if days == 0 || days > DAYS_MAX {
             return Err(format!("{days} days; expected 1 to {DAYS_MAX}"));
@@ -166,22 +166,23 @@ impl Days {
         Ok(Self { days, shape, sums })
     }
 
-    /// Their number.
+    /// Returns the number of days.
     pub fn days(&self) -> u32 {
         self.days
     }
 
-    /// The shape of each.
+    /// Returns the shape of each day.
     pub fn shape(&self) -> &DayShape {
         &self.shape
     }
 
-    /// How long they last.
+    /// Returns the length of all days together.
     pub fn length(&self) -> SimDuration {
         DAY * u64::from(self.days)
     }
 
-    /// When operation `k` of `n` is due, from the start: somewhere in its share of the work, as drawn from `seed`.
+    /// Returns the time at which operation `k` of `n` is due, from the start: somewhere in its share of the work, as
+    /// drawn from `seed`.
     pub fn due(&self, k: u64, n: u64, seed: u64) -> SimDuration {
         let hour_ns = u128::from(HOUR.as_nanos());
         let all = u128::from(*self.sums.last().unwrap_or(&1)) * hour_ns;
@@ -197,15 +198,15 @@ impl Days {
         HOUR * hour as u64 + SimDuration((inside / weight.max(1)) as u64)
     }
 
-    /// When sweeps at this interval begin, from the start: at such times that one is at midnight before the last Monday.
-    pub fn sweeps(&self, every: SimDuration) -> impl Iterator<Item = SimDuration> + use<> {
+    /// Returns the times of sweeps at this interval, from the start: one of them is at midnight before the last Monday.
+    pub(crate) fn sweeps(&self, every: SimDuration) -> impl Iterator<Item = SimDuration> + use<> {
         let (every, end) = (every.as_nanos().max(1), self.length().as_nanos());
         let monday = end - NOON * HOUR.as_nanos();
         (monday % every..end).step_by(usize::try_from(every).unwrap_or(usize::MAX)).map(SimDuration)
     }
 }
 
-/// Sixteen random bits for a number.
+/// Returns sixteen random bits for a number.
 fn drawn(seed: u64, number: u64) -> u16 {
     // As far apart as the states of one generator.
     let state = number.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -227,22 +228,22 @@ pub struct Pacer {
 struct State {
     next: u64,
     paced: Paced,
-    /// When the operations are due for which tasks wait.
+    /// Due times of the operations for which tasks wait.
     asleep: Vec<SimTime>,
-    /// Tasks that wait for another task, or have ended.
+    /// Number of tasks that wait for another task, or have ended.
     idle: usize,
 }
 
-/// How the operations of days went.
+/// Punctuality of the operations of days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paced {
-    /// Operations begun.
+    /// Number of operations begun.
     pub operations: u64,
     /// Time that tasks spent in them, summed.
     pub waiting: SimDuration,
-    /// How many began late.
+    /// Number of operations that began late.
     pub late: u64,
-    /// How late the latest began.
+    /// Largest delay of an operation.
     pub late_max: SimDuration,
 }
 
@@ -252,13 +253,13 @@ impl Pacer {
         Self { days: days.clone(), operations, tasks: tasks as usize, begin, seed, state: Mutex::default() }
     }
 
-    /// How it went so far.
+    /// Returns the figures so far.
     pub fn paced(&self) -> Paced {
         lock(&self.state).paced
     }
 
-    /// How long a task that waits for others may sleep before it looks again, if it looks every `often` while they
-    /// work: while all of them sleep, nothing changes.
+    /// Returns the time for which a task that waits for others may sleep before it looks again, if it looks every
+    /// `often` while they work: while all of them sleep, nothing changes.
     pub(super) fn nap(&self, now: SimTime, often: SimDuration) -> SimDuration {
         let state = lock(&self.state);
         let all_rest = state.asleep.len() + state.idle >= self.tasks;
@@ -295,12 +296,12 @@ pub struct PacedTask<'p> {
 }
 
 impl<'p> PacedTask<'p> {
-    /// A task that has not begun its first operation.
+    /// Creates a task that has not begun its first operation.
     pub fn new(pacer: &'p Pacer) -> Self {
         Self { pacer, begun: Cell::new(None) }
     }
 
-    /// Ends the current operation, and returns when the next one is due.
+    /// Ends the current operation, and waits until the next one is due.
     pub async fn next<F: Files>(&self, fs: &F) {
         self.end(fs);
         let now = fs.now();

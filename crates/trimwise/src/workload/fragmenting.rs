@@ -5,7 +5,7 @@
 //! hole leaves a gap and each piece becomes a fragment: when freed they do not merge, and each takes a TRIM of its own.
 //! Then the file is removed and the removal made durable by an fsync, which is timed.
 //!
-//! The paper does not say how far it seeks, nor on which file it calls fsync. Here:
+//! The paper does not give the length of a seek, nor the file of the fsync. Here:
 //!
 //! - The hole is one block of 4 KiB, the minimum that fragments a file. Both readings of "until the total size of the
 //!   file becomes 1GB", its length or its data, then agree within 6 %. It is a setting.
@@ -37,12 +37,12 @@ pub struct Fragmenting {
 }
 
 impl Fragmenting {
-    /// The source's file, 1 GiB, with pieces of `append`.
+    /// Returns the source's file, 1 GiB, with pieces of `append`.
     pub const fn of_append(append: Bytes) -> Self {
         Self { file: Bytes::gib(1), append, hole: Bytes::kib(4) }
     }
 
-    /// Number of pieces in the file.
+    /// Returns the number of pieces in the file.
     pub const fn pieces(&self) -> u64 {
         let step = self.append.0.saturating_add(self.hole.0);
         // The first piece that ends at or behind the wanted length is the last.
@@ -56,9 +56,9 @@ impl Fragmenting {
 /// Durations of the timed steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// The removal itself.
+    /// Duration of the unlink.
     pub unlink: SimDuration,
-    /// The fsync after it, which the paper reports.
+    /// Duration of the fsync after it, which the paper reports.
     pub fsync: SimDuration,
 }
 
@@ -66,7 +66,7 @@ pub struct Removal {
 ///
 /// # Errors
 ///
-/// Errors of the file system; what was written is removed again.
+/// Errors of the file system; the file is removed again.
 ///
 pub async fn write<F: Files>(fs: &F, path: &str, config: &Fragmenting) -> Result<(), FileError> {
     let mut file = fs.open(path, OpenMode::Create).await?;
@@ -125,7 +125,7 @@ impl<F: Files> Note<F> {
         }
     }
 
-    /// Opens the one that [`Note::create`] has left there.
+    /// Opens the note that [`Note::create`] has left there.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl<F: Files> Note<F> {
         Ok(Self { file: fs.open(NOTE, OpenMode::CreateKeep).await? })
     }
 
-    /// Overwrites its one block, which needs no allocation.
+    /// Overwrites the note's one block, which needs no allocation.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl<F: Files> Note<F> {
         fs.write(&mut self.file, &[0xa5; UNIT_BYTES as usize]).await
     }
 
-    /// Makes it durable, together with the removals before it was overwritten. Returns how long that took.
+    /// Makes the note durable, together with the removals before it was overwritten. Returns the duration.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl<F: Files> Note<F> {
         Ok(fs.now().since(begin))
     }
 
-    /// Removes it and [`DIRECTORY`], which must hold nothing else.
+    /// Removes the note and [`DIRECTORY`], which must hold nothing else.
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@
 //! a synchronous write that needs a new block is timed: `write` and `fsync` of one block at the end of a file, as with
 //! O_SYNC.
 //!
-//! The paper does not say how large or how fragmented the files are. Here the removed file is one of several files of
-//! the append benchmark ([`super::fragmenting`]), and one file takes all remaining space, including the gaps between
+//! The paper does not give the size and the fragmentation of the files. Here the removed file is one of several files
+//! of the append benchmark ([`super::fragmenting`]), and one file takes all remaining space, including the gaps between
 //! their fragments.
 
 use rand_core::{Rng, SeedableRng};
@@ -18,7 +18,7 @@ use crate::units::{SimDuration, UNIT_BYTES};
 /// Maximum number of fragmented files (assumed); one more file takes the rest. More would only take longer to fill the
 /// gaps between their fragments.
 pub const FILES_MAX: u64 = 4;
-/// The file whose write is timed.
+/// The file of the timed write.
 const PROBE: &str = "fragmenting/probe";
 /// The file that takes the remaining space.
 const REST: &str = "fragmenting/rest";
@@ -34,12 +34,12 @@ pub struct Full<F: Files> {
     files: Vec<u64>,
 }
 
-/// The result of the write.
+/// Durations of the write and of the steps around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullWrite {
-    /// The fsync between removal and write, if there was one.
+    /// Duration of the fsync between removal and write, if there was one.
     pub fsync: Option<SimDuration>,
-    /// The write and its fsync.
+    /// Duration of the write and its fsync.
     pub write: SimDuration,
 }
 
@@ -53,7 +53,7 @@ fn path_of(number: u64) -> String {
 ///
 /// # Errors
 ///
-/// Errors of the file system, except that it is full; what was created is removed again.
+/// Errors of the file system, except that it is full; the files are removed again.
 pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Result<Full<F>, FileError> {
     let mut full = Full { note: Note::create(fs).await?, probe: None, files: Vec::new() };
     match full.make_files(fs, config, files_max).await {
@@ -65,7 +65,7 @@ pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Res
     }
 }
 
-/// Opens what [`fill`] has left there.
+/// Opens the files that [`fill`] has left there.
 ///
 /// # Errors
 ///
@@ -129,12 +129,12 @@ impl<F: Files> Full<F> {
         written
     }
 
-    /// Numbers of the existing fragmented files.
+    /// Returns the numbers of the existing fragmented files.
     pub fn files(&self) -> &[u64] {
         &self.files
     }
 
-    /// The path of the file that [`Full::remove_and_write`] removes with this seed; `None` if there is none.
+    /// Returns the path of the file that [`Full::remove_and_write`] removes with this seed; `None` if there is none.
     pub fn victim(&self, seed: u64) -> Option<String> {
         let drawn = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64() >> 32;
         let index = (drawn * self.files.len() as u64) >> 32;
@@ -166,7 +166,7 @@ impl<F: Files> Full<F> {
         Ok(FullWrite { fsync, write: fs.now().since(begin) })
     }
 
-    /// Removes everything.
+    /// Removes all files and the directory.
     ///
     /// # Errors
     ///

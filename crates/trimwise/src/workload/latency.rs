@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::SimDuration;
 
-/// The operations whose latency is recorded; their names are the keys of the JSON output.
+/// Operations with recorded latencies; their names are the keys of the JSON output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -15,7 +15,7 @@ pub enum Operation {
     Read,
     /// Appending to a file: open, the writes, close.
     Append,
-    /// Removing a file.
+    /// Removing a file's name.
     Unlink,
     /// Making a file durable.
     Fsync,
@@ -28,7 +28,7 @@ impl Operation {
     pub const ALL: [Self; 6] =
         [Self::Create, Self::Read, Self::Append, Self::Unlink, Self::Fsync, Self::Write];
 
-    /// The name used in tables and JSON.
+    /// Returns the name used in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -48,16 +48,16 @@ pub struct LatencySummary {
     pub count: u64,
     /// Median, to three significant digits.
     pub p50_ns: u64,
-    /// 99th percentile.
+    /// 99th percentile, to three significant digits.
     pub p99_ns: u64,
-    /// 99.9th percentile.
+    /// 99.9th percentile, to three significant digits.
     pub p999_ns: u64,
-    /// The slowest.
+    /// Latency of the slowest operation.
     pub max_ns: u64,
 }
 
 impl LatencySummary {
-    /// The summary of a histogram of nanoseconds; `None` if it is empty.
+    /// Summarizes a histogram of nanoseconds; returns `None` if it is empty.
     pub(crate) fn of(h: &Histogram<u32>) -> Option<Self> {
         (!h.is_empty()).then(|| Self {
             count: h.len(),
@@ -69,7 +69,7 @@ impl LatencySummary {
     }
 }
 
-/// A histogram of latencies: three significant digits, up to an hour.
+/// Creates a histogram of latencies: three significant digits, up to an hour.
 pub fn histogram() -> Histogram<u32> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid")
@@ -93,20 +93,20 @@ impl OpLatencies {
         self.histograms[operation as usize].saturating_record(latency.as_nanos().max(1));
     }
 
-    /// Adds what another has recorded.
+    /// Adds the latencies of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (histogram, other) in self.histograms.iter_mut().zip(&other.histograms) {
             histogram.add(other).expect("all histograms have the same bounds");
         }
     }
 
-    /// The summary of one operation; `None` if there was none.
+    /// Returns the summary of one operation; `None` if there was none.
     pub fn summary(&self, operation: Operation) -> Option<LatencySummary> {
         LatencySummary::of(&self.histograms[operation as usize])
     }
 
-    /// Latencies in nanoseconds at the given quantiles, for a distribution plot.
-    pub fn quantiles(&self, operation: Operation, quantiles: &[f64]) -> Vec<u64> {
+    /// Returns latencies in nanoseconds at the given quantiles, for a distribution plot.
+    pub(crate) fn quantiles(&self, operation: Operation, quantiles: &[f64]) -> Vec<u64> {
         let h = &self.histograms[operation as usize];
         quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()
     }

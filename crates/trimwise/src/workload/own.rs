@@ -19,15 +19,15 @@ pub type OwnPreparation<'a> = Pin<Box<dyn Future<Output = Result<(), FileError>>
 
 /// A workload of your own, to compare policies under it.
 ///
-/// It is an async function over [`Files`](crate::files::Files), which [`Ext4`] implements, so the same function runs on
-/// a real directory.
+/// The workload is an async function over [`Files`](crate::files::Files), which [`Ext4`] implements, so the same
+/// function runs on a real directory.
 pub trait OwnWorkload: fmt::Debug + Send + Sync {
-    /// Makes what it needs before it is measured; nothing if it is not overridden.
+    /// Prepares the file system before the workload is measured; does nothing by default.
     fn prepare<'a>(&'a self, _fs: &'a Ext4, _seed: u64) -> OwnPreparation<'a> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Runs it once on a mounted file system. Everything that it draws at random must come from `seed`, which differs
-    /// between repetitions. Policies are compared by how long it takes.
+    /// Runs the workload once on a mounted file system. All random choices must depend only on `seed`, which differs
+    /// between repetitions. Policies are compared by the duration of this call.
     fn run<'a>(&'a self, fs: &'a Ext4, seed: u64) -> OwnRun<'a>;
 }

@@ -11,44 +11,44 @@ use super::stage::Stage;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
-/// The directory that such a workload creates, and removes.
+/// The directory that a program creates for its files, and removes.
 pub const DIRECTORY: &str = "trimwise-workload";
 
 /// A workload of one or more tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Program {
-    /// A named one.
+    /// A named application, with its parameters.
     Application(Application),
     /// A fio job file, with its name.
     Fio(String, JobFile),
 }
 
-/// What a fio job file is written after.
+/// Prefix of a fio job file.
 const JOB: &str = "job:";
 
-/// Error for a workload that does not parse.
+/// Error in the argument for a program.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProgramError {
-    /// A named one.
+    /// The error of a named application.
     #[error(transparent)]
     Application(#[from] ApplicationError),
-    /// A fio job file.
+    /// The error of a fio job file.
     #[error("{name}: {error}")]
     Fio {
-        /// Its name.
+        /// Name of the file.
         name: String,
-        /// What is wrong.
+        /// Error in the file.
         error: FioError,
     },
 }
 
 impl Program {
-    /// Whether an argument is meant as one of these, valid or not.
+    /// Returns true if an argument is meant as a program, valid or not.
     pub fn is_meant(argument: &str) -> bool {
         Application::is_meant(argument) || Self::job_file(argument).is_some()
     }
 
-    /// The name of the fio job file that an argument is meant as.
+    /// Returns the name of the fio job file that an argument is meant as.
     pub fn job_file(argument: &str) -> Option<&str> {
         argument.strip_prefix(JOB)
     }
@@ -57,7 +57,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`ProgramError`].
+    /// [`ProgramError`] if the argument or the file is not valid.
     pub fn parse(argument: &str, text: &str) -> Result<Self, ProgramError> {
         let Some(name) = Self::job_file(argument) else { return Ok(Self::Application(argument.parse()?)) };
         let jobs =
@@ -65,7 +65,7 @@ impl Program {
         Ok(Self::Fio(name.to_owned(), jobs))
     }
 
-    /// Number of tasks, which run at the same time.
+    /// Returns the number of tasks, which run at the same time.
     pub fn tasks(&self) -> u32 {
         match self {
             Self::Application(application) => application.tasks(),
@@ -73,7 +73,7 @@ impl Program {
         }
     }
 
-    /// Number of operations of its own kind; `seed` is that of the run.
+    /// Returns the number of operations of the program's own kind; `seed` is that of the run.
     pub fn operations(&self, seed: u64) -> u64 {
         match self {
             Self::Application(application) => application.operations(),
@@ -81,7 +81,8 @@ impl Program {
         }
     }
 
-    /// What decides already when its operations happen, so that they cannot be spread over days; `None` if nothing does.
+    /// Returns the option that already decides when operations happen, so that they cannot be spread over days; `None`
+    /// if there is none.
     pub fn own_pace(&self) -> Option<&'static str> {
         match self {
             Self::Application(application) => application.pauses().then_some("pause"),
@@ -89,7 +90,7 @@ impl Program {
         }
     }
 
-    /// Space that its files take at one time, at most.
+    /// Returns the maximum space that the files take at one time.
     pub fn needed(&self) -> Bytes {
         match self {
             Self::Application(application) => application.needed(),

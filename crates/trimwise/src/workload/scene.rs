@@ -1,7 +1,8 @@
 //! Workloads that PostMark cannot express: a mail spool that makes each mail durable, a database with its log, trees
 //! that are unpacked and deleted.
 //!
-//! Each depends on its seed alone: it makes the same calls in the same order on the model and on a real file system.
+//! Each scene depends on its seed alone: it makes the same calls in the same order on the model and on a real file
+//! system.
 
 use std::fmt;
 use std::str::FromStr;
@@ -77,7 +78,7 @@ async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64, is_durable: bool) 
 }
 
 impl Scene {
-    /// Runs it and returns how long it took.
+    /// Runs the scene. Returns its duration.
     ///
     /// # Errors
     ///

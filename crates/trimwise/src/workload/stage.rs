@@ -1,8 +1,8 @@
-//! What a workload of several tasks runs on: a file system, with its calls timed and its files remembered.
+//! The stage of a workload of several tasks: a file system with timed calls, which remembers the files.
 //!
 //! A [`Session`] is one run; its tasks share it. In the model they are tasks of the engine, on a real directory
-//! threads, each with its own [`Files`]. So what they share is `Sync`, and a task waits for another only by looking
-//! again after a while ([`Stage::wait_until`]).
+//! threads, each with its own [`Files`]. So shared state is `Sync`, and a task waits for another only by looking again
+//! after a while ([`Stage::wait_until`]).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -22,19 +22,19 @@ use super::program::Program;
 use crate::files::{FileError, Files, OpenMode};
 use crate::units::{SimDuration, SimTime};
 
-/// How often a task that waits for another looks again.
+/// Interval at which a task that waits for another looks again.
 const LOOK_AGAIN: SimDuration = SimDuration::from_millis(1);
 
-/// Bytes that one call writes or reads at most; larger transfers are several calls.
+/// Maximum bytes that one call writes or reads; larger transfers are several calls.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
 /// One run of a workload.
 #[derive(Debug)]
 pub struct Session {
-    /// What runs.
+    /// The program that runs.
     pub program: Program,
     seed: u64,
-    /// Spreads its operations over days.
+    /// Spreads the operations over days.
     pacer: Option<Pacer>,
     /// Files and directories that exist.
     names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
@@ -42,7 +42,7 @@ pub struct Session {
     failed: AtomicBool,
 }
 
-/// What a task has done.
+/// Counts and latencies of a task.
 #[derive(Debug, Default)]
 pub struct TaskEnd {
     latencies: OpLatencies,
@@ -54,9 +54,9 @@ pub struct TaskEnd {
 pub struct Done {
     /// Operations of the workload's own kind, such as transactions.
     pub operations: u64,
-    /// Bytes that its calls wrote.
+    /// Bytes written by calls.
     pub written_bytes: u64,
-    /// Bytes that they read.
+    /// Bytes read by calls.
     pub read_bytes: u64,
     /// Calls of fsync and fdatasync.
     pub fsyncs: u64,
@@ -64,34 +64,34 @@ pub struct Done {
     pub files_removed: u64,
 }
 
-/// Locks; a task that panicked leaves nothing half done here.
+/// Locks a mutex; a task that panicked leaves nothing half done here.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {
-    /// A run of `program`; all that it draws at random comes from `seed`.
+    /// Starts a run of `program`. All random choices depend only on `seed`.
     pub fn new(program: Program, seed: u64) -> Self {
         let (names, shared) = (Mutex::default(), OnceLock::new());
         Self { program, seed, pacer: None, names, shared, failed: AtomicBool::new(false) }
     }
 
-    /// The same run, its operations spread over days by `pacer`.
+    /// Spreads the operations of the run over days with `pacer`.
     pub fn paced(self, pacer: Option<Pacer>) -> Self {
         Self { pacer, ..self }
     }
 
-    /// What spreads its operations over days.
-    pub fn pacer(&self) -> Option<&Pacer> {
+    /// Returns the pacer that spreads the operations over days.
+    pub(crate) fn pacer(&self) -> Option<&Pacer> {
         self.pacer.as_ref()
     }
 
-    /// Number of its tasks.
+    /// Returns the number of tasks.
     pub fn tasks(&self) -> u32 {
         self.program.tasks()
     }
 
-    /// Creates what the workload needs before it is measured.
+    /// Creates the files that the workload needs before it is measured.
     ///
     /// # Errors
     ///
@@ -100,11 +100,11 @@ impl Session {
         self.program.prepare(&Stage::new(self, fs, 0)).await
     }
 
-    /// Runs one task. If it fails, those that wait for it end too.
+    /// Runs one task. If it fails, the tasks that wait for it end too.
     ///
     /// # Errors
     ///
-    /// Errors of the file system; [`FileError::Interrupted`] of a task that another one's failure ended.
+    /// Errors of the file system; [`FileError::Interrupted`] if the failure of another task ended this one.
     pub async fn run_task<F: Files>(&self, fs: &F, task: u32) -> Result<TaskEnd, FileError> {
         let stage = Stage::new(self, fs, task);
         let result = self.program.run_task(&stage).await;
@@ -116,7 +116,7 @@ impl Session {
         result.map(|()| TaskEnd { latencies: stage.latencies.into_inner(), done: stage.done.get() })
     }
 
-    /// Removes everything that is left.
+    /// Removes all remaining files and directories.
     ///
     /// # Errors
     ///
@@ -152,11 +152,11 @@ pub fn sum(ends: impl IntoIterator<Item = TaskEnd>) -> (Done, OpLatencies) {
     (total.done, total.latencies)
 }
 
-/// The first error that explains why tasks failed: not one of a task that another's failure ended.
+/// Returns the results if all tasks succeeded.
 ///
 /// # Errors
 ///
-/// That error.
+/// The first error that explains why tasks failed: not one of a task that another's failure ended.
 pub fn joined(ends: Vec<Result<TaskEnd, FileError>>) -> Result<Vec<TaskEnd>, FileError> {
     let is_cause = |end: &Result<TaskEnd, FileError>| matches!(end, Err(e) if *e != FileError::Interrupted);
     match ends.iter().position(is_cause) {
@@ -197,12 +197,12 @@ impl<'a, F: Files> Stage<'a, F> {
         below(&mut self.rng.borrow_mut(), n)
     }
 
-    /// Draws whether something of this probability happens.
+    /// Draws true with this probability, in percent.
     pub fn happens(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// What the tasks share; created by the first that asks for it.
+    /// Returns the state that the tasks share; the first task that asks for it creates it.
     pub(super) fn shared<T: Default + Send + Sync + 'static>(&self) -> &'a T {
         let any: &'a Box<dyn Any + Send + Sync> = self.session.shared.get_or_init(|| Box::<T>::default());
         any.downcast_ref().expect("a workload shares one type")
@@ -232,12 +232,11 @@ impl<'a, F: Files> Stage<'a, F> {
         if self.session.failed.load(Ordering::SeqCst) { Err(FileError::Interrupted) } else { Ok(()) }
     }
 
-    /// The seed of the run.
     pub(super) fn seed(&self) -> u64 {
         self.session.seed
     }
 
-    /// Forgets what was counted and timed so far.
+    /// Resets counts and latencies.
     pub(super) fn begin_anew(&self) {
         self.done.set(Done::default());
         *self.latencies.borrow_mut() = OpLatencies::default();
@@ -249,7 +248,7 @@ impl<'a, F: Files> Stage<'a, F> {
         self.done.set(done);
     }
 
-    /// Begins an operation of the workload's own kind, when it is due; counts it.
+    /// Begins and counts an operation of the workload's own kind, when it is due.
     pub async fn operation(&self) {
         if let Some(pace) = &self.pace {
             pace.next(self.fs).await;
@@ -261,18 +260,18 @@ impl<'a, F: Files> Stage<'a, F> {
         self.latencies.borrow_mut().record(operation, self.fs.now().since(begin));
     }
 
-    /// The present.
+    /// Returns the present.
     pub fn now(&self) -> SimTime {
         self.fs.now()
     }
 
-    /// Lets time pass.
+    /// Waits while time passes.
     pub async fn sleep(&self, duration: SimDuration) {
         self.fs.sleep(duration).await;
     }
 
     /// Creates a directory if it is not there.
-    pub async fn mkdir(&self, path: &str) -> Result<(), FileError> {
+    pub(crate) async fn mkdir(&self, path: &str) -> Result<(), FileError> {
         match self.fs.mkdir(path).await {
             Err(FileError::Exists { .. }) => return Ok(()),
             result => result?,
@@ -282,13 +281,13 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Removes an empty directory.
-    pub async fn rmdir(&self, path: &str) -> Result<(), FileError> {
+    pub(crate) async fn rmdir(&self, path: &str) -> Result<(), FileError> {
         self.fs.rmdir(path).await?;
         lock(&self.session.names).1.remove(path);
         Ok(())
     }
 
-    /// Opens a file.
+    /// Opens a file in one of the modes.
     pub async fn open(&self, path: &str, mode: OpenMode) -> Result<F::File, FileError> {
         let file = self.fs.open(path, mode).await?;
         if mode != OpenMode::Read {
@@ -297,24 +296,24 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(file)
     }
 
-    /// Drops what is cached of a file.
+    /// Drops the cached pages of a file.
     pub(super) async fn drop_cached(&self, file: &mut F::File) -> Result<(), FileError> {
         self.fs.drop_cached(file).await
     }
 
-    /// Closes a file.
+    /// Closes an open file.
     pub async fn close(&self, file: F::File) -> Result<(), FileError> {
         self.fs.close(file).await
     }
 
-    /// Creates a file of this length, in one or more writes; returns it open.
+    /// Creates a file of this length, in one or more writes. Returns it open.
     pub async fn create(&self, path: &str, bytes: u64) -> Result<F::File, FileError> {
         let mut file = self.open(path, OpenMode::Create).await?;
         self.write(&mut file, bytes).await?;
         Ok(file)
     }
 
-    /// Data to write: not all alike, for devices that compress.
+    /// Returns data to write: not all alike, for devices that compress.
     fn data(&self, len: usize) -> Rc<[u8]> {
         let mut data = self.data.borrow_mut();
         if data.len() < len {
@@ -351,8 +350,8 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Reads at an offset, in one call; returns how much was there.
-    pub async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
+    /// Reads at an offset, in one call. Returns the number of bytes read.
+    pub(crate) async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
         // The memory of the data is for writing; what is read must not change it.
         let mut buffer = vec![0; bytes as usize];
         let begin = self.fs.now();
@@ -363,7 +362,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Reads a file from its beginning to its end, in pieces.
-    pub async fn read_whole(&self, path: &str, piece_bytes: u64) -> Result<u64, FileError> {
+    pub(crate) async fn read_whole(&self, path: &str, piece_bytes: u64) -> Result<u64, FileError> {
         let mut file = self.open(path, OpenMode::Read).await?;
         let mut at = 0;
         loop {
@@ -386,7 +385,7 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Makes a file's data durable; counted as an fsync.
-    pub async fn fdatasync(&self, file: &mut F::File) -> Result<(), FileError> {
+    pub(crate) async fn fdatasync(&self, file: &mut F::File) -> Result<(), FileError> {
         let begin = self.fs.now();
         self.fs.fdatasync(file).await?;
         self.record(Operation::Fsync, begin);
@@ -394,7 +393,7 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Removes a file.
+    /// Removes a file's name.
     pub async fn unlink(&self, path: &str) -> Result<(), FileError> {
         let begin = self.fs.now();
         self.fs.unlink(path).await?;
@@ -404,8 +403,8 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Renames a file.
-    pub async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+    /// Renames a file, replacing one with the new name.
+    pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         self.fs.rename(from, to).await?;
         let names = &mut lock(&self.session.names).0;
         names.remove(from);

@@ -19,7 +19,7 @@ use crate::units::{Bytes, SimDuration};
 const APPEND_MIN: Bytes = Bytes::kib(4);
 /// Largest append: four times the paper's largest. It is held in memory, once for each concurrent run.
 const APPEND_MAX: Bytes = Bytes::mib(256);
-/// Largest file: a sixteenth of what ext4 can hold with blocks of 4 KiB.
+/// Largest file: a sixteenth of the maximum of ext4 with blocks of 4 KiB.
 const FILE_MAX: Bytes = Bytes::gib(1024);
 
 /// A workload that times one operation.
@@ -29,9 +29,9 @@ pub enum Timed {
     Append(Fragmenting),
     /// A synchronous write that needs a block on a full file system: `fullwrite[:APPEND[:FILE]][:nofsync]`.
     FullWrite {
-        /// The files, one of which is removed.
+        /// The files; one of them is removed.
         file: Fragmenting,
-        /// Whether the removal is made durable before the write.
+        /// True to make the removal durable before the write.
         fsync: bool,
     },
 }
@@ -39,14 +39,14 @@ pub enum Timed {
 /// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// Result of [`Timed::Append`].
+    /// Durations for [`Timed::Append`].
     Append(Removal),
-    /// Result of [`Timed::FullWrite`].
+    /// Durations for [`Timed::FullWrite`].
     FullWrite(FullWrite),
 }
 
 impl Timing {
-    /// Duration of the operation that the workload is about.
+    /// Returns the duration of the operation that the workload times.
     pub fn operation(self) -> SimDuration {
         match self {
             Self::Append(removal) => removal.fsync,
@@ -59,7 +59,7 @@ impl Timing {
 pub struct Prepared<F: Files>(Stage<F>);
 
 enum Stage<F: Files> {
-    /// Whether the file still exists.
+    /// The note, and true while the file exists.
     Append(Note<F>, bool),
     FullWrite {
         full: Full<F>,
@@ -69,35 +69,35 @@ enum Stage<F: Files> {
 }
 
 impl Timed {
-    /// Whether a text is meant as one of these, valid or not: its first field is one of their names.
+    /// Returns true if a text is meant as a timed workload, valid or not: its first field is one of their names.
     pub fn is_meant(text: &str) -> bool {
         matches!(text.split(':').next(), Some("append" | "fullwrite"))
     }
 
-    /// Whether it takes all the space of the file system.
+    /// Returns true if the workload takes all the space of the file system.
     pub fn fills(self) -> bool {
         matches!(self, Self::FullWrite { .. })
     }
 
-    /// How the file, or each of the files, is written.
+    /// Returns the way in which the file, or each of the files, is written.
     pub fn file(self) -> Fragmenting {
         match self {
             Self::Append(file) | Self::FullWrite { file, .. } => file,
         }
     }
 
-    /// Space that its files take at one time; if it fills the file system, the minimum that it needs: the file to
-    /// remove.
+    /// Returns the space that the files take at one time; if the workload fills the file system, the minimum that it
+    /// needs: the file to remove.
     pub fn needed(self) -> Bytes {
         let file = self.file();
         Bytes(file.pieces().saturating_mul(file.append.0))
     }
 
-    /// Writes the files, up to what is measured. `seed` selects the file to remove, if there are several.
+    /// Writes the files, up to the timed operation. `seed` selects the file to remove, if there are several.
     ///
     /// # Errors
     ///
-    /// Errors of the file system; what was created is removed again.
+    /// Errors of the file system; the files are removed again.
     pub async fn prepare<F: Files>(self, fs: &F, seed: u64) -> Result<Prepared<F>, FileError> {
         Ok(Prepared(match self {
             Self::Append(config) => {
@@ -115,7 +115,7 @@ impl Timed {
         }))
     }
 
-    /// Takes up what [`Timed::prepare`] left on the file system, perhaps in another mount.
+    /// Takes over the files that [`Timed::prepare`] left on the file system, perhaps in another mount.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl<F: Files> Prepared<F> {
     ///
     /// # Errors
     ///
-    /// Errors of the file system; even then [`Prepared::remove`] removes what is left.
+    /// Errors of the file system; even then [`Prepared::remove`] removes all remaining files.
     pub async fn measure(&mut self, fs: &F) -> Result<Timing, FileError> {
         match &mut self.0 {
             Stage::Append(note, file) => {
@@ -150,7 +150,7 @@ impl<F: Files> Prepared<F> {
         }
     }
 
-    /// Removes everything.
+    /// Removes all remaining files.
     ///
     /// # Errors
     ///
@@ -188,13 +188,13 @@ impl fmt::Display for Timed {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("workload '{given}', column {column}: {what}; expected {expected}")]
 pub struct TimedError {
-    /// The text.
+    /// The text that was given.
     pub given: String,
     /// Column of the error, in characters, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
-    /// What would be accepted.
+    /// Description of accepted text.
     pub expected: String,
 }
 

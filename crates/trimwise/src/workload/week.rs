@@ -2,9 +2,9 @@
 //! yesterday's are removed.
 //!
 //! The schedule is fixed here, before anything runs, and follows from the configuration alone: accesses come at their
-//! times whether or not earlier ones have ended (an open loop). So each run of the same week gets the same requests,
-//! and the results can be compared access by access. The runner reports how long each access took from the instant at
-//! which it was due.
+//! times even if earlier ones have not ended (an open loop). So each run of the same week gets the same requests, and
+//! the results can be compared access by access. The runner reports the time of each access from the instant at which
+//! it was due.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -14,10 +14,10 @@ use crate::units::{Bytes, SimDuration};
 
 /// Length of a day.
 pub(crate) const DAY: SimDuration = SimDuration::from_secs(86_400);
-/// When the first file of a day is created, and when the last interval ends.
+/// Times of day at which the first file of a day is created, and at which the last interval ends.
 const FILES_BEGIN: SimDuration = SimDuration::from_secs(8 * 3_600);
 const FILES_END: SimDuration = SimDuration::from_secs(20 * 3_600);
-/// When yesterday's files are removed.
+/// Time of day at which yesterday's files are removed.
 const REMOVED_AT: SimDuration = SimDuration::from_secs(2 * 3_600 + 300);
 /// The busy hours of a night, and the factor of their load.
 const BUSY_HOURS: std::ops::Range<u64> = 1..5;
@@ -28,18 +28,18 @@ const LOOK_EVERY: SimDuration = SimDuration::from_secs(600);
 /// Parameters of the days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Week {
-    /// Number of days.
+    /// Number of days to run.
     pub days: u64,
     /// Seed for the times and places of accesses.
     pub seed: u64,
     /// Size of the file for small accesses.
     pub database: Bytes,
-    /// Bytes of an access, at a multiple of this.
+    /// Size of an access; its offset is a multiple of this.
     pub access: Bytes,
     /// Mean time between accesses by day; each gap lies between zero and twice that. From 1 to 5 o'clock there are five
     /// times as many.
     pub gap_mean: SimDuration,
-    /// Percentage of reads.
+    /// Share of reads in percent.
     pub reads_percent: u64,
     /// Files created per day.
     pub files_a_day: u64,
@@ -66,11 +66,11 @@ impl Default for Week {
 /// A small access to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When it is due, from the start of the week.
+    /// Due time, from the start of the week.
     pub at: SimDuration,
-    /// Where it starts.
+    /// Offset in the database.
     pub offset: Bytes,
-    /// Whether it is a read. A write ends when it is durable.
+    /// True for a read. A write ends when it is durable.
     pub reads: bool,
 }
 
@@ -79,25 +79,25 @@ pub struct Access {
 pub enum Chore {
     /// Create and write a file; the kernel writes it back in its own time.
     Make {
-        /// Its day, from 1; the files of day 0 exist at the start.
+        /// Day of the file, from 1; the files of day 0 exist at the start.
         day: u64,
-        /// Its number on that day.
+        /// Number of the file on that day.
         number: u64,
     },
     /// Remove all files of a day.
     Remove {
-        /// The day.
+        /// Day of the files.
         day: u64,
     },
 }
 
 impl Week {
-    /// Its duration.
+    /// Returns the duration of all days.
     pub fn length(&self) -> SimDuration {
         DAY * self.days
     }
 
-    /// The accesses, in order.
+    /// Iterates over the accesses, in order.
     pub fn accesses(&self) -> impl Iterator<Item = Access> + use<> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut below = move |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;
@@ -114,12 +114,12 @@ impl Week {
         })
     }
 
-    /// Whether an instant, from the start of the week, lies in the busy hours of a night.
+    /// Returns true if an instant, from the start of the week, lies in the busy hours of a night.
     pub fn is_busy(at: SimDuration) -> bool {
         BUSY_HOURS.contains(&(at.as_nanos() / 3_600_000_000_000 % 24))
     }
 
-    /// All other work, with its times.
+    /// Returns all other work, with its times.
     pub fn chores(&self) -> Vec<(SimDuration, Chore)> {
         let every = (FILES_END - FILES_BEGIN) / self.files_a_day.max(1);
         let mut chores = Vec::new();
@@ -133,17 +133,17 @@ impl Week {
         chores
     }
 
-    /// Times of the looks at the free space after the start: every ten minutes.
+    /// Iterates over the times of the looks at the free space after the start: every ten minutes.
     pub fn looks(&self) -> impl Iterator<Item = SimDuration> + use<> {
         (1..=self.length().as_nanos() / LOOK_EVERY.as_nanos()).map(Self::look)
     }
 
-    /// Time of a look, from the start of the week; number 0 is the start itself.
+    /// Returns the time of a look, from the start of the week; number 0 is the start itself.
     pub fn look(number: u64) -> SimDuration {
         LOOK_EVERY * number
     }
 
-    /// Size of a day's files.
+    /// Returns the size of a day's files.
     pub fn day_bytes(&self) -> Bytes {
         Bytes(self.files_a_day * self.file.0)
     }
@@ -152,7 +152,7 @@ impl Week {
 /// Results of a week, from its runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeekDone {
-    /// How long each access took from the instant at which it was due, in order.
+    /// Duration of each access from the instant at which it was due, in order.
     pub latencies_ns: Vec<u64>,
     /// Free bytes reported by the file system, at the start of the week and at each of [`Week::looks`].
     pub free_bytes: Vec<u64>,

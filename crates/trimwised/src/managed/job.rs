@@ -20,7 +20,7 @@ use crate::speak::warn;
 /// Size limit of a helper's answer, in bytes: the largest map, with a margin.
 const ANSWER_MAX: usize = 4 << 20;
 
-/// What a helper is doing.
+/// The current task of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Probing,
@@ -29,7 +29,7 @@ pub(crate) enum Doing {
     Toggling { on: bool },
 }
 
-/// A helper that has not answered yet.
+/// A helper that has not yet answered.
 pub(crate) struct Job {
     pub(crate) doing: Doing,
     process: Process,
@@ -41,18 +41,17 @@ impl Job {
         Ok(Self { doing, process: helper::start(program, request)?, begun: Instant::now() })
     }
 
-    /// What to wait for.
     pub(crate) fn waits(&self) -> PollFd<'_> {
         self.process.waits()
     }
 
-    /// Reads its output; returns whether it is complete.
+    /// Reads the helper's output. Returns true if it is complete.
     pub(crate) fn hear(&mut self) -> bool {
         self.process.flush();
         self.process.receive(ANSWER_MAX)
     }
 
-    /// Its answer, once complete.
+    /// Returns the answer, once complete.
     pub(crate) fn answer(self, left: &mut Left) -> (Vec<Span>, Answer) {
         let (said, mut child) = self.process.into_parts();
         let answer = helper::parse_answer(&said).unwrap_or_else(|| {
@@ -63,12 +62,12 @@ impl Job {
         answer
     }
 
-    /// Time since it was started.
+    /// Returns the time since the helper was started.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Kills it if it has taken longer than `patience`; returns the reason.
+    /// Kills the helper if it has taken longer than `patience`. Returns the reason.
     pub(crate) fn give_up_behind(&mut self, patience: Duration) -> Option<String> {
         (self.begun.elapsed() >= patience).then(|| {
             self.kill();
@@ -76,12 +75,12 @@ impl Job {
         })
     }
 
-    /// Abandons it.
+    /// Abandons the helper.
     pub(crate) fn leave(self, left: &mut Left) {
         left.keep(self.process.into_parts().1);
     }
 
-    /// Kills it. A discard in flight still completes.
+    /// Kills the helper. A discard in flight still completes.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
@@ -128,7 +127,7 @@ impl Managed {
         self.done(doing, begun.elapsed(), Vec::new(), &Answer::Again { message }, means);
     }
 
-    /// Whether its disks are busy with something that excludes another slice.
+    /// Returns true if the disks are busy with something that excludes another slice.
     pub(crate) fn keeps_its_disks_busy(&self) -> bool {
         self.stuck.is_some() || self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
     }

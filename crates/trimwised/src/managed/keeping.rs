@@ -1,4 +1,4 @@
-//! What is known to be trimmed on a managed file system, taken from the last daemon and kept for the next.
+//! Knowledge of trimmed space on a managed file system: loaded from the last daemon and kept for the next.
 
 use trimwise::live::Known;
 use trimwise::units::Bytes;
@@ -7,7 +7,7 @@ use super::{Managed, Means};
 use crate::known::{Kept, Present};
 
 impl Managed {
-    /// What was known of it: under other settings or another size, or by the last daemon.
+    /// Returns earlier knowledge of the file system: under other settings or another size, or by the last daemon.
     pub(super) fn known_before(&mut self, total: u64, means: &mut Means<'_>) -> Option<Known> {
         if let Some(known) = self.carried.take() {
             return Some(known);
@@ -35,7 +35,7 @@ impl Managed {
         Some(Present { session: self.candidate.session?, total, written: sensed.written, at_s })
     }
 
-    /// What is known of it now, for the next daemon.
+    /// Returns the current knowledge for the next daemon.
     pub fn kept(&self) -> Option<Kept> {
         let known = self.live.as_ref()?.known()?;
         Some(Kept::new(self.candidate.mount.numbers, self.present(self.probed?.total)?, known))

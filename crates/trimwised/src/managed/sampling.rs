@@ -8,11 +8,11 @@ use crate::helper::Task;
 use crate::sense::{Seen, Sensed};
 use crate::speak::warn;
 
-/// A path whose statvfs takes this many seconds hangs rather than being slow.
+/// Seconds in statvfs after which a path counts as hanging rather than slow.
 const HANG_S: u64 = 2;
 
 impl Managed {
-    /// Starts to find out its layout, if that is unknown and a helper may be started.
+    /// Starts a helper that reports the layout, if the layout is unknown and a helper can be started.
     pub fn probe(&mut self, means: &mut Means<'_>) {
         // Do not probe before it was sampled: that would hang too.
         if self.live.is_none()
@@ -24,7 +24,7 @@ impl Managed {
         }
     }
 
-    /// Takes a sample. `sensed` is `None` if nothing has changed.
+    /// Handles a sample. `sensed` is `None` if nothing has changed.
     pub fn sampled(&mut self, sensed: Option<Sensed>, seen: &Seen, means: &mut Means<'_>) {
         let Some(sensed) = sensed.or(self.sensed.map(|(before, _)| before)) else { return };
         self.sensed = Some((sensed, seen.at_s));

@@ -23,36 +23,36 @@ pub(crate) const COMMAND: &str = "listen";
 /// Maximum number of clients with an incomplete request. Beyond it, the one that has waited longest is dropped, so a
 /// client that sends its request at once is always served.
 const ASKING_MAX: usize = 64;
-/// Maximum number of clients that have not read their whole response, which may be some MiB. Beyond it, the one that has
-/// not read for longest is dropped, so a client that reads at once is always served.
+/// Maximum number of clients that have not read their whole response, which can be some MiB. Beyond it, the one that
+/// has not read for longest is dropped, so a client that reads at once is always served.
 const READING_MAX: usize = 8;
 /// The longest request, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
-/// How long a client may take to send a request, or to read a response.
+/// Time limit for a client to send a request, or to read a response.
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of clients accepted in one turn.
 const TURN: usize = 256;
-/// How long the same text is reused, so that clients cannot make the daemon render it again and again.
+/// Time for which a text is reused, so that clients cannot make the daemon render it again and again.
 const TEXT_MAX: Duration = Duration::from_millis(250);
 /// Time after which a failed listen is retried.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How long to wait for a unix socket at start and reload. It is created later if its folder hangs.
+/// Time to wait for a unix socket at start and reload. It is created later if its folder hangs.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long its process may take before it is killed.
+/// Time limit for the process that creates a unix socket; then it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where metrics are served.
+/// An address on which metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// `metrics-listen`.
+    /// The setting `metrics-listen`.
     Loopback(SocketAddr),
-    /// `metrics-socket`, and the id of the group that may read there besides root.
+    /// The setting `metrics-socket`, and the id of the group that may read there besides root.
     Socket(PathBuf, Option<u32>),
 }
 
 impl Address {
-    /// Its path, if it is a socket.
+    /// Returns the path, if the address is a unix socket.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Loopback(_) => None,
@@ -77,14 +77,14 @@ fn on_loopback(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(listener.into())
 }
 
-/// The task of the process that creates a unix socket.
+/// A request to the process that creates a unix socket.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     path: PathBuf,
     group: Option<u32>,
 }
 
-/// That process.
+/// Runs the process that creates a unix socket.
 ///
 /// # Errors
 /// If there is no task, or the socket cannot be passed on.
@@ -99,14 +99,13 @@ pub fn main() -> io::Result<()> {
 /// An address where metrics are served, now or later.
 pub(crate) struct Endpoint {
     address: Address,
-    /// This program.
     program: PathBuf,
     listening: Option<OwnedFd>,
-    /// The process that creates the socket, and when it was started.
+    /// Process that creates the socket, and the instant of its start.
     creating: Option<(Process, Instant)>,
-    /// Such a process that was killed and has not exited.
+    /// A process that creates a socket, was killed and has not exited.
     stuck: Option<Child>,
-    /// Why it is not listening, without a full stop.
+    /// Reason why the endpoint is not listening, without a full stop.
     problem: Option<String>,
     retry_at: Instant,
     clients: Vec<Client>,
@@ -143,7 +142,6 @@ impl Endpoint {
         }
     }
 
-    /// Stops listening.
     pub fn end(self, left: &mut Left) {
         if let Some((mut process, _)) = self.creating {
             process.kill();
@@ -152,12 +150,11 @@ impl Endpoint {
         self.stuck.into_iter().for_each(|child| left.keep(child));
     }
 
-    /// Its address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Why it cannot listen now, without a full stop.
+    /// Returns the reason why the endpoint cannot listen now, without a full stop.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -195,7 +192,7 @@ impl Endpoint {
         self.retry_at = Instant::now() + AGAIN;
     }
 
-    /// Takes the unix socket from its process.
+    /// Takes the unix socket from the process that created it.
     fn hear(&mut self) {
         let Some((mut process, begun)) = self.creating.take() else { return };
         match process.receive_opened() {
@@ -210,7 +207,6 @@ impl Endpoint {
         self.stuck = Some(process.into_parts().1); // about to exit, unless its folder hangs
     }
 
-    /// What to poll.
     pub fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
         let listening = self.listening.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
         let creating = self.creating.as_ref().map(|(process, _)| process.waits());
@@ -220,7 +216,7 @@ impl Endpoint {
         listening.into_iter().chain(creating).chain(clients)
     }
 
-    /// Accepts clients, reads their requests, and answers complete ones.
+    /// Accepts clients, reads their requests, and responds to complete ones.
     pub fn serve(&mut self, mut text: impl FnMut() -> String) {
         let kept = &mut self.text;
         let mut text = || match kept {
@@ -256,7 +252,7 @@ impl Endpoint {
     }
 }
 
-/// If more than `most` clients read their response, or have not sent their request, drops those of them without
+/// If more than `most` clients are reading their response, or have not sent their request, drops those of them without
 /// progress for longest.
 fn drop_beyond(clients: &mut Vec<Client>, reads: bool, most: usize) {
     let all = |clients: &[Client]| -> Vec<(Instant, usize)> {
@@ -275,13 +271,13 @@ fn drop_beyond(clients: &mut Vec<Client>, reads: bool, most: usize) {
 struct Client {
     stream: File,
     read: Vec<u8>,
-    /// The response: head, text, and how many bytes of both are sent.
+    /// The response: head, text, and the number of bytes of both that are sent.
     answer: Option<(Vec<u8>, Rc<[u8]>, usize)>,
     since: Instant,
 }
 
 impl Client {
-    /// Reads its request or writes its answer; returns whether to keep it.
+    /// Reads the request or writes the response. Returns true to keep the client.
     fn goes_on(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
         if self.answer.is_none() && !self.asks(text) {
             return false;
@@ -289,7 +285,7 @@ impl Client {
         self.since.elapsed() < TIME_MAX && !self.is_answered()
     }
 
-    /// Reads its request; returns whether there is more to do.
+    /// Reads the request. Returns true if there is more to do.
     fn asks(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
         let Ok(has_closed) = read_ready(&mut self.stream, &mut self.read, REQUEST_MAX) else { return false };
         if self.read.len() > REQUEST_MAX {
@@ -317,7 +313,7 @@ impl Client {
         true
     }
 
-    /// Sends as much as possible; returns whether all is sent or the client is gone.
+    /// Sends as much as possible. Returns true if everything is sent or the client is gone.
     fn is_answered(&mut self) -> bool {
         let Some((head, body, sent)) = &mut self.answer else { return false };
         loop {

@@ -1,4 +1,4 @@
-//! Answers clients' requests.
+//! Responds to clients' requests.
 
 use std::path::{Path, PathBuf};
 
@@ -22,17 +22,17 @@ struct FileSystem<'a> {
     mount_point: &'a Path,
     fs_type: &'a str,
     devices: Vec<&'a str>,
-    /// `null` until it was first examined.
+    /// Status of the file system; `null` until it was first examined.
     status: Option<Status>,
-    /// Why it could not be examined.
+    /// Reason why the file system could not be examined.
     problem: Option<&'a str>,
     /// The mount option before the daemon changed it; `null` if the daemon did not change it.
     option_before: Option<&'a str>,
-    /// The option now.
+    /// The current mount option.
     option: &'a str,
 }
 
-/// The answer to `status`.
+/// The response to `status`.
 #[derive(Debug, Serialize)]
 struct Whole<'a> {
     trimwise: &'static str,
@@ -42,16 +42,16 @@ struct Whole<'a> {
     #[serde(serialize_with = "as_text")]
     config: &'a Path,
     config_problem: Option<&'a str>,
-    /// Why the state files cannot be read or written.
+    /// Reason why the state files cannot be read or written.
     state_problem: Option<String>,
     history_problem: Option<String>,
-    /// Why the mounts could not be examined.
+    /// Reason why the mounts could not be examined.
     mounts_problem: Option<&'a str>,
-    /// Which process limit is too small for the mounted devices.
+    /// Names the process limit that is too small for the mounted devices.
     limits_problem: Option<String>,
-    /// Why metrics are not written or not served.
+    /// Reason why metrics are not written or not served.
     metrics_problem: Option<String>,
-    /// Why frees are not seen as they happen; null if they are, or if tracepoints are off.
+    /// Reason why frees are not seen as they happen; null if they are, or if tracepoints are off.
     tracepoints_problem: Option<&'a str>,
     /// Log lines dropped because they were not read in time.
     log_lines_dropped: u64,
@@ -59,56 +59,55 @@ struct Whole<'a> {
     skipped: &'a [Skipped],
 }
 
-/// The answer to `history`.
+/// The response to `history`.
 #[derive(Debug, Serialize)]
 struct Past<'a> {
     mount_point: &'a Path,
-    /// Oldest first.
+    /// Entries, oldest first.
     entries: Vec<Entry>,
 }
 
-/// The answer to `pause` and `resume`.
+/// The response to `pause` and `resume`.
 #[derive(Debug, Serialize)]
 struct Switched {
     mount_points: Vec<PathBuf>,
-    /// Why the next daemon will not know about it; null if it will.
+    /// Reason why the next daemon will not know the pause; null if it will.
     not_saved: Option<String>,
 }
 
-/// The answer to `trim`, which is done later.
+/// The response to `trim`, which is done later.
 #[derive(Debug, Serialize)]
 struct Asked<'a> {
     mount_point: &'a Path,
-    /// What waits, as known before the next look.
+    /// Bytes that wait to be trimmed, as known before the next look.
     waiting_bytes: Bytes,
-    /// If set, nothing is sent.
+    /// True if no discards are sent.
     dry_run: bool,
 }
 
-/// The answer to `reload`.
+/// The response to `reload`.
 #[derive(Debug, Serialize)]
 struct Reloaded<'a> {
     #[serde(serialize_with = "as_text")]
     config: &'a Path,
 }
 
-/// The answer to `explain`.
+/// The response to `explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Explained {
-    /// Its mount point.
     pub mount_point: PathBuf,
-    /// Sentences, in order.
+    /// Explanation, one sentence each, in order.
     pub sentences: Vec<String>,
 }
 
-/// The response to `pause` and `resume`.
+/// Creates the response to `pause` and `resume`.
 pub(super) fn switched(mount_points: Vec<PathBuf>, not_saved: Option<String>) -> Response {
     not_saved.iter().for_each(|problem| warn(problem));
     Response::done(Switched { mount_points, not_saved })
 }
 
 impl Service {
-    /// The response to a request; `None` if it will be sent later, by its number.
+    /// Responds to a request. Returns `None` if the response will be sent later, by its number.
     pub(super) fn answer(&mut self, request: &Request, number: u64) -> Option<Response> {
         Some(match request {
             Request::Status => Response::done(self.whole()),
@@ -127,12 +126,12 @@ impl Service {
         })
     }
 
-    /// The response to `reload`, once the configuration is in effect.
+    /// Creates the response to `reload`, once the configuration is in effect.
     pub(super) fn reloaded(&self) -> Response {
         Response::done(Reloaded { config: &self.options.places.config })
     }
 
-    /// The response to `history`, also for a file system that is no longer managed.
+    /// Creates the response to `history`, also for a file system that is no longer managed.
     pub(super) fn past(&mut self, mount: &Path, limit: u32, read: Result<Vec<Entry>, String>) -> Response {
         match self.history.last(mount, limit, read) {
             Ok(entries) if entries.is_empty() => match self.of(mount) {

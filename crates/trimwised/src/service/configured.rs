@@ -1,4 +1,4 @@
-//! What depends on the configuration besides policies: sockets and metrics; and reloading it.
+//! The parts of the daemon that depend on the configuration, besides policies: sockets and metrics; and reloading.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use trimwise_linux::daemon::config::{Config, StatusFor};
 use trimwise_linux::daemon::control::Response;
 
 impl Service {
-    /// Reloads the configuration; an invalid one changes nothing. `request` gets the result.
+    /// Reloads the configuration; an invalid one changes nothing. The result goes to `request`.
     pub(super) fn reload(&mut self, request: Option<u64>) {
         self.notify.tell("RELOADING=1");
         let places = &self.options.places;
@@ -24,7 +24,7 @@ impl Service {
         }
     }
 
-    /// Handles the result of reading it.
+    /// Handles the result of reading the configuration.
     pub(super) fn configured(&mut self, request: Option<u64>, read: Result<look::Texts, String>) {
         let result = read.and_then(|read| {
             let config = Config::parse(&read.texts).map_err(|errors| errors.to_string())?;
@@ -41,7 +41,7 @@ impl Service {
         }
     }
 
-    /// Answers requests that wait for the configuration to take effect.
+    /// Responds to requests that wait for the configuration to take effect.
     pub(super) fn tell_reloaded(&mut self) {
         for request in std::mem::take(&mut self.reloading) {
             let response = self.reloaded();
@@ -49,7 +49,7 @@ impl Service {
         }
     }
 
-    /// Answers a waiting request, if there is one.
+    /// Sends the response to a waiting request, if there is one.
     pub(super) fn answer_later(&mut self, request: Option<u64>, response: &Response) {
         if let Some((server, request)) = self.server.as_mut().zip(request) {
             server.answer_later(request, response);
@@ -90,7 +90,7 @@ impl Service {
     }
 }
 
-/// The sockets for commands and for the status; `number` is the group's id, if the group exists.
+/// Opens the sockets for commands and for the status; `number` is the group's id, if the group exists.
 pub(crate) fn open_server(
     places: &Places,
     config: &Config,
@@ -112,7 +112,7 @@ pub(crate) fn open_server(
     Ok(server)
 }
 
-/// The addresses for metrics; `group` is the group's id, if the group exists.
+/// Returns the addresses for metrics; `group` is the group's id, if the group exists.
 pub fn addresses(config: &Config, group: Option<u32>) -> Vec<Address> {
     let loopback = config.metrics_listen.map(Address::Loopback);
     let socket = config.metrics_socket.clone().map(|path| Address::Socket(path, group));

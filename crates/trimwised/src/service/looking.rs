@@ -19,39 +19,40 @@ use trimwise_linux::mount::Mount;
 const DISCOVER_EVERY: Duration = Duration::from_secs(60);
 /// Minimum time between looks, however many mounts come and go.
 const BURST: Duration = Duration::from_millis(200);
-/// Looking takes at most about one part in this many of the time.
+/// Minimum ratio of the time between looks to the duration of a look.
 const LOOK_SHARE: u32 = 4;
 /// Time until the retry of a failed look.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How long to wait for a look at start and stop.
+/// Time to wait for a look at start and stop.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long the worker that looks may be silent. The sampler is given longer, since it reports what hangs itself.
+/// Time limit for an answer of the worker that looks. The sampler is given longer, since it reports hanging file
+/// systems itself.
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
-/// Requests to the worker that looks.
+/// Kinds of requests to the worker that looks.
 #[derive(Debug)]
 pub enum Looked {
-    /// For file systems.
+    /// Look for file systems.
     Found,
-    /// For the configuration; a request may wait for it.
+    /// Read the configuration; a client's request may wait for it.
     Configured(Option<u64>),
 }
 
-/// The workers that look, and when they look next.
+/// The workers that look and sample, and the time of the next look.
 pub struct Looking {
     pub(super) worker: Worker<Looked>,
     sampler: Worker<()>,
-    /// What the sampler watches.
+    /// Places that the sampler watches.
     watched: Vec<Place>,
-    /// When the current look was requested.
+    /// Start of the current look.
     asked_at: Option<Instant>,
-    /// Whether a look is wanted, such as after a change of mounts.
+    /// True if a look is wanted, such as after a change of mounts.
     is_wanted: bool,
-    /// Whether the next look must report even if nothing has changed.
+    /// True if the next look must report even if nothing has changed.
     is_whole: bool,
     not_before: Instant,
     next: Instant,
-    /// Why the last look failed.
+    /// Error of the last look.
     pub(super) problem: Option<String>,
     /// The limit on open files, if it is too small.
     pub(super) descriptors_short: Option<u64>,
@@ -91,12 +92,11 @@ impl Looking {
         self.not_before = Instant::now();
     }
 
-    /// What to poll.
     pub(super) fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.worker.waits().into_iter().chain(self.sampler.waits())
     }
 
-    /// When the next look begins, if one is wanted.
+    /// Returns the time until the next look begins, if one is wanted.
     pub(super) fn due_in(&self, now: Instant) -> Option<Duration> {
         let wanted = self.is_wanted && self.asked_at.is_none();
         wanted.then(|| self.not_before.saturating_duration_since(now))
@@ -192,7 +192,7 @@ impl Service {
         }
     }
 
-    /// Handles what was found: new file systems are managed, and missing ones released.
+    /// Handles the result of a look: manages new file systems, and releases missing ones.
     fn found(&mut self, found: Found) {
         if self.is_ending {
             return self.restore_unmanaged(found.changed);
@@ -291,7 +291,7 @@ impl Service {
         }
     }
 
-    /// Why sampling costs more than necessary.
+    /// Returns the reason why sampling costs more than necessary.
     pub(super) fn limits_problem(&self) -> Option<String> {
         let limit = self.looking.descriptors_short?;
         Some(format!(

@@ -10,8 +10,8 @@ use crate::journal::Change;
 use crate::managed::{Doing, Job};
 use crate::speak::warn;
 
-/// How long start and stop wait for this, so as not to exceed a service manager's timeout. The next daemon restores the
-/// rest.
+/// Time to wait for restored options at start and stop, less than a service manager's timeout. The next daemon restores
+/// the rest.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// A mount option that is being restored.
@@ -47,7 +47,7 @@ impl Service {
         }
     }
 
-    /// Whether an option of this file system is being restored; until then it is not managed.
+    /// Returns true if an option of this file system is being restored; until then it is not managed.
     pub(super) fn is_restoring(&self, numbers: (u32, u32)) -> bool {
         self.restoring_later.contains(&numbers)
             || self.restoring.iter().any(|one| one.change.numbers == numbers)
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::service::END_MAX;
 
-    /// The value of a key in the systemd unit.
+    /// Returns the value of a key in the systemd unit.
     fn of_unit(key: &str) -> &'static str {
         let unit = include_str!("../../../../packaging/trimwised.service");
         unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()

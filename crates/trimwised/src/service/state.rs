@@ -1,5 +1,5 @@
-//! The state folder: a worker reads what the last daemon left there, and writes what must survive this one. A full,
-//! frozen or missing disk costs no more than that state, and is retried.
+//! The state folder: a worker reads the last daemon's state from it, and writes this one's. A full, frozen or missing
+//! disk costs no more than that state, and is retried.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -23,20 +23,20 @@ use crate::write::{self, Ask, Done, Failure};
 const AGAIN: Duration = Duration::from_secs(10);
 /// Time limit of a write. Each is a few MiB.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// After this time, a waiting client is told that a write is not done yet.
+/// Time after which a waiting client is told that a write is not yet done.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How long to wait for reads at start, and for writes on exit.
+/// Time to wait for reads at start, and for writes on exit.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Requests to the worker.
+/// Kinds of requests to the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Prepare,
     Load,
-    /// A version of one of the files that keep state.
+    /// Write a version of one of the files that keep state.
     Write(Part, u64),
     Note,
-    /// For the request of this number.
+    /// Read the history for the request of this number.
     Last(u64),
     Metrics,
     Remove,
@@ -52,7 +52,7 @@ enum Part {
 
 const PARTS: [Part; 3] = [Part::Journal, Part::Paused, Part::Known];
 
-/// What a waiting request needs.
+/// The result that a waiting request depends on.
 enum Asker {
     Pause { version: u64, points: Vec<PathBuf> },
     Past { mount: PathBuf, limit: u32 },
@@ -68,17 +68,17 @@ struct Later {
 /// State of the state folder.
 pub struct State {
     worker: Worker<Asked>,
-    /// A separate worker: the metrics file may be on another disk.
+    /// Writes the metrics file. A separate worker, since that file may be on another disk.
     metrics_worker: Worker<Asked>,
     pub(super) boot: String,
     /// Device and inode of the folder, once its lock is held.
     pub(super) folder: Option<(u64, u64)>,
     lock: Option<File>,
-    /// Why the folder cannot be used.
+    /// Reason why the folder cannot be used.
     problem: Option<String>,
     retry_at: Instant,
     laters: Vec<Later>,
-    /// Why the metrics file cannot be written.
+    /// Reason why the metrics file cannot be written.
     pub(super) metrics_problem: Option<String>,
 }
 
@@ -98,17 +98,16 @@ impl State {
         }
     }
 
-    /// What to poll.
     pub(super) fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.worker.waits().into_iter().chain(self.metrics_worker.waits())
     }
 
-    /// Time until a waiting client must be told that its request is not done yet.
+    /// Returns the time until a waiting client must be told that its request is not yet done.
     pub(super) fn due_in(&self, now: Instant) -> Option<Duration> {
         self.laters.iter().map(|one| one.until.saturating_duration_since(now)).min()
     }
 
-    /// Why the folder cannot be used.
+    /// Returns the reason why the folder cannot be used.
     pub(super) fn problem(&self) -> Option<String> {
         let stuck = || "the disk of the state folder does not answer".to_owned();
         self.worker.is_stuck().then(stuck).or_else(|| self.problem.clone())
@@ -133,7 +132,7 @@ impl State {
 }
 
 impl Service {
-    /// Why the state files cannot be read or written.
+    /// Returns the reason why the state files cannot be read or written.
     pub(super) fn state_problem(&self) -> Option<String> {
         let unsaved = |part: &Part| {
             let why = self.saving(*part).problem()?;
@@ -159,7 +158,7 @@ impl Service {
         }
     }
 
-    /// Waits for what the last daemon left, for a limited time.
+    /// Waits for the last daemon's state, for a limited time.
     ///
     /// # Errors
     /// If another daemon uses the folder, or it is unsuitable.
@@ -205,7 +204,7 @@ impl Service {
         self.state.retry_at = Instant::now() + AGAIN;
     }
 
-    /// Handles the worker's answers, writes what is due, and answers waiting clients.
+    /// Handles the worker's answers, writes the files that are due, and responds to waiting clients.
     pub(super) fn keep_state(&mut self, now: Instant) {
         if let Err(error) = self.hear_written() {
             self.not_opened(error.to_string());
@@ -281,7 +280,7 @@ impl Service {
         Ok(())
     }
 
-    /// Loads what the last daemon left.
+    /// Loads the last daemon's state.
     fn load(&mut self, state: write::State) {
         let write::State { journal, paused, known } = state;
         let problems = [&journal.problem, &paused.problem, &known.problem];
@@ -346,7 +345,7 @@ impl Service {
         Ok(())
     }
 
-    /// Answers a `pause` once it is saved. `version` is the version of the file that contains it.
+    /// Responds to a `pause` once it is saved. `version` is the version of the file that contains it.
     pub(super) fn ask_paused(&mut self, version: u64, points: Vec<PathBuf>, request: u64) {
         self.answer_by(request, Asker::Pause { version, points });
     }
@@ -364,7 +363,7 @@ impl Service {
         }
     }
 
-    /// Answers requests that are done or overdue.
+    /// Responds to requests that are done or overdue.
     fn answer_laters(&mut self, now: Instant) {
         let file = self.options.places.paused();
         for later in std::mem::take(&mut self.state.laters) {
@@ -425,7 +424,7 @@ impl Service {
         warn_of(&mut self.state.metrics_problem, problem);
     }
 
-    /// Saves what is known for the next daemon. A dry run trims nothing.
+    /// Saves the current knowledge of trimmed space for the next daemon. A dry run trims nothing.
     pub(super) fn keep_known(&mut self) {
         if !self.options.dry_run {
             let kept = self.managed.values().filter_map(Managed::kept).collect();

@@ -1,4 +1,4 @@
-//! What the loop waits for.
+//! Waits for the daemon's next event.
 
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
@@ -17,9 +17,9 @@ use crate::server::Server;
 /// Events other than those of managed file systems and clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// SIGTERM or SIGINT.
+    /// A request to stop: SIGTERM or SIGINT.
     pub end: bool,
-    /// SIGHUP.
+    /// A request to reload: SIGHUP.
     pub hang_up: bool,
     /// Something was mounted or unmounted.
     pub mounts: bool,
@@ -84,7 +84,7 @@ impl Service {
     }
 }
 
-/// Whether a signal wrote something.
+/// Reads all bytes that a signal handler wrote. Returns true if there were any.
 fn drained(pipe: &mut UnixStream) -> bool {
     let mut buffer = [0; 64];
     let mut any = false;

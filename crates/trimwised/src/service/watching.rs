@@ -11,7 +11,7 @@ use crate::managed::Managed;
 use crate::speak::warn;
 use trimwise_linux::tracefs::TRACING;
 
-/// The watcher, or why there is none.
+/// The watcher, or the reason why there is none.
 #[derive(Default)]
 pub(crate) struct Watching {
     pub watcher: Option<Watcher>,
@@ -46,8 +46,8 @@ impl Service {
         self.watching = Watching { watcher: None, problem: Some(problem) };
     }
 
-    /// Selects what to watch: managed file systems with maps. A file system is watched before its first map is read, or
-    /// from then on.
+    /// Selects the file systems to watch: managed ones with maps. A file system is watched before its first map is
+    /// read, or from then on.
     pub(super) fn choose_watched(&mut self) {
         let wanted: BTreeMap<_, _> = self
             .managed
@@ -66,8 +66,8 @@ impl Service {
         }
     }
 
-    /// Passes each file system its frees. Called before helpers are read, so that their maps do not seem newer than
-    /// they are.
+    /// Passes the frees to their file systems. Called before helpers are read, so that their maps do not seem newer
+    /// than they are.
     pub(super) fn hear_frees(&mut self) {
         let Some(watcher) = &mut self.watching.watcher else { return };
         let heard = watcher.hear();

@@ -1,4 +1,4 @@
-//! The daemon on real file systems, each on its own loop device: what it trims, and what happens when it is killed, or
+//! The daemon on real file systems, each on its own loop device: its trims, and its behaviour when it is killed, or
 //! when a file system is unmounted, resized, filled or broken.
 
 use std::collections::BTreeMap;
@@ -361,7 +361,7 @@ fn a_flood_of_mounts_is_one_file_system_and_a_link_in_a_path_leads_nowhere() {
     fs::rename(&moved, &folder).unwrap();
 }
 
-/// Also with fewer descriptors than devices, which is reported.
+/// With fewer descriptors than devices, the daemon works too, and reports it.
 #[test]
 fn regression_many_file_systems_are_all_sampled_whatever_the_limit_of_open_files() {
     if !can_run(&["mkfs.ext4", "prlimit"]) {

@@ -1,5 +1,5 @@
-//! Failures of what the daemon does besides trimming: metrics, history, state. It still trims, reports the problem, and
-//! recovers when it can.
+//! Failures of the daemon's other parts: metrics, history, state. It still trims, reports the problem, and recovers
+//! when it can.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -337,7 +337,7 @@ fn regression_log_lines_have_priorities_in_the_journal() {
     assert!(said.starts_with("<3>error: ") && output.status.code() == Some(2), "{said}");
 }
 
-/// As called by System V init and similar.
+/// Starts the daemon as System V init and similar do.
 #[test]
 fn the_script_for_other_init_systems_starts_reloads_and_stops_it() {
     if !can_run(&[]) {

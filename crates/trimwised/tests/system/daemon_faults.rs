@@ -59,7 +59,7 @@ impl Drive {
         sh("mount", &[&self.device, self.point.to_str().unwrap()]);
     }
 
-    /// Removes what is left of a drive that was pulled out.
+    /// Removes the remains of a drive that was pulled out.
     fn clear_away(&mut self) {
         let quietly = |program: &str, arguments: &[&str]| {
             let mut command = Command::new(program);
@@ -294,7 +294,6 @@ fn regression_hanging_discards_below_xfs_do_not_count_as_trimmed() {
 struct Sent(PathBuf);
 
 impl Sent {
-    /// Starts counting.
     fn to(device: &str) -> Self {
         let found = fs::metadata(device).unwrap().rdev();
         let numbers = (u64::from(rustix::fs::major(found)) << 20) | u64::from(rustix::fs::minor(found));

@@ -28,8 +28,8 @@ fn waits(status: &Value) -> u64 {
     status["waiting_bytes"].as_u64().unwrap()
 }
 
-/// Whether nothing is left to do. On ext4, up to the bound may wait until trimming is worth repeating the trimmed part
-/// behind it.
+/// Returns true if nothing is left to do. On ext4, up to the bound may wait until trimming is worth repeating the
+/// trimmed part behind it.
 fn is_settled(status: &Value, may_put_off: bool) -> bool {
     let code = &status["reason"]["code"];
     let is_put_off = code == "parts-only" && waits(status) <= status["total_bytes"].as_u64().unwrap() / 10;

@@ -1,5 +1,5 @@
-//! The daemon when something hangs or is not what it should be: a path to a file system, the disk or the files of its
-//! state folder, the reader of its log. It responds, trims what it can, and exits.
+//! The daemon when something hangs or has the wrong type: a path to a file system, the disk or the files of its state
+//! folder, the reader of its log. It responds, trims as much as it can, and exits.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,7 +19,8 @@ use trimwise_testing::skipped;
 
 const MIB: u64 = 1 << 20;
 
-/// Waits until `holds`, and panics after a timeout. `let_go` releases what hangs first, so that cleaning up works.
+/// Waits until `holds`, and panics after a timeout. `let_go` first releases everything that hangs, so that cleaning up
+/// works.
 #[track_caller]
 pub fn wait_until(what: &str, let_go: impl FnOnce(), holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -32,7 +33,7 @@ pub fn wait_until(what: &str, let_go: impl FnOnce(), holds: impl Fn() -> bool) {
     }
 }
 
-/// Whether a process has exited, reaped or not.
+/// Returns true if a process has exited, reaped or not.
 fn has_ended(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z"))

@@ -1,4 +1,4 @@
-//! What the daemon knows to be trimmed survives a restart while the file system stays mounted, and is discarded
+//! The daemon's knowledge of trimmed space survives a restart while the file system stays mounted, and is discarded
 //! otherwise.
 
 use std::fs;
@@ -22,7 +22,7 @@ fn started(disks: &[Loop; 2]) -> Daemon {
     Daemon::started(TRIMWISED, &config)
 }
 
-/// What `act` and the daemon after it send to each disk, once everything is trimmed and checked.
+/// Returns the bytes that `act` and the daemon after it send to each disk, once everything is trimmed and checked.
 fn sent(daemon: &mut Daemon, disks: &[Loop; 2], act: impl FnOnce(&Daemon)) -> [u64; 2] {
     let before = disks.each_ref().map(|disk| disk.discards().1);
     act(daemon);

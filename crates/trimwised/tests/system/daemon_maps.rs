@@ -159,7 +159,8 @@ fn the_daemon_walks_over_a_btrfs_slice_by_slice() {
     assert!(sent.abs_diff(of_one_call) <= of_one_call / 50, "{sent} of {of_one_call}: {status:#}");
 }
 
-/// Since Linux 6.2 btrfs is mounted with `discard=async`: then it is unknown what was free before and never sent.
+/// Since Linux 6.2 btrfs is mounted with `discard=async`: then it is unknown which space was free before and never
+/// sent.
 #[test]
 fn regression_asked_for_all_of_btrfs_what_was_free_before_is_sent() {
     if !can_run(&["mkfs.btrfs"]) {

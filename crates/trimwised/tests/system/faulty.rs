@@ -1,4 +1,4 @@
-//! A file that answers with the errors that a test wants, and a loop device over it: a drive that fails on demand.
+//! A file that returns the errors that a test wants, and a loop device over it: a drive that fails on demand.
 //!
 //! The file is served by FUSE in the test's own process, so that it can also go away under the device, like a drive
 //! that is pulled out.
@@ -25,7 +25,7 @@ use fuser::{
 const ROOT: INodeNo = INodeNo::ROOT;
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-/// What the drive does wrong.
+/// Fault of the drive.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// The error of each discard; 0 for none.

@@ -25,7 +25,6 @@ pub struct Hanging {
 }
 
 impl Hanging {
-    /// Serves `point/folder`.
     pub fn new(point: &Path) -> Self {
         let hangs = Arc::new(AtomicBool::new(false));
         let mut config = Config::default();

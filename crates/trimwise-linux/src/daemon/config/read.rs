@@ -1,4 +1,4 @@
-//! Parses the files: every key, what it accepts, and where it appears.
+//! Parses the files. Defines every key, the values that it accepts, and where it may appear.
 
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
@@ -31,7 +31,7 @@ pub(crate) const KEYS: [&str; 15] = [
     "metrics-socket",
     "metrics-file",
 ];
-/// How many of them a mount may have.
+/// Number of keys that are also valid in the table of a mount.
 const OF_MOUNT: usize = 7;
 
 /// The file being read.
@@ -187,7 +187,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Sets what `parse` makes of the value, or says what was expected.
+    /// Parses `value` and passes the result to `set`, or records an error that says what was expected.
     fn take<T>(
         &mut self,
         key: &str,
@@ -250,14 +250,14 @@ impl Reader<'_> {
     }
 }
 
-/// The name of a group, or none.
+/// Parses the name of a group, or none.
 fn group(value: &DeValue<'_>) -> Option<Option<String>> {
     let text = value.as_str()?;
     let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     is_plain.then(|| (!text.is_empty()).then(|| text.to_owned()))
 }
 
-/// A loopback address, or none.
+/// Parses a loopback address, or none.
 fn loopback(value: &DeValue<'_>) -> Option<Option<SocketAddr>> {
     match value.as_str()? {
         "" => Some(None),
@@ -267,7 +267,7 @@ fn loopback(value: &DeValue<'_>) -> Option<Option<SocketAddr>> {
 
 const PATH: &str = "an absolute path, or \"\" for none";
 
-/// An absolute path, or none.
+/// Parses an absolute path, or none.
 fn path(value: &DeValue<'_>) -> Option<Option<PathBuf>> {
     match value.as_str()? {
         "" => Some(None),

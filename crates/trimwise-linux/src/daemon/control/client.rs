@@ -9,20 +9,20 @@ use thiserror::Error;
 
 use super::{Request, Response, VERSION};
 
-/// How long it waits for a reply.
+/// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLOSED: &str =
     "the daemon closed the connection: it is shutting down, or this user has too many connections";
-/// Size limit of a response: a long history.
+/// Size limit of a response, in bytes; enough for a long history.
 const RESPONSE_MAX: u64 = 64 << 20;
 
-/// Why a request failed.
+/// Reasons why a request failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// No daemon is listening.
     #[error("{path}: trimwised is not listening ({source}); to start it: `{}`", start(is_systemd()))]
     None {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -30,24 +30,24 @@ pub enum ClientError {
     /// The daemon refuses this user.
     #[error("{path}: only root and the group of the configuration may talk to trimwised")]
     NotPermitted {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// The daemon hangs.
+    /// The daemon did not reply in time.
     #[error("{path}: trimwised did not answer within {} s", PATIENCE.as_secs())]
     Silent {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
     /// The reply does not follow the protocol.
     #[error("{path}: {what}")]
     Nonsense {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the violation.
         what: String,
     },
-    /// The daemon refused.
+    /// The daemon refused a request that may succeed later.
     #[error("trimwised: {0}")]
     Refused(String),
     /// The daemon refused an invalid request.
@@ -55,7 +55,7 @@ pub enum ClientError {
     BadRequest(String),
 }
 
-/// Whether systemd runs this host, as sd_booted(3) defines it.
+/// Returns true if systemd runs this host, as sd_booted(3) defines it.
 fn is_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }

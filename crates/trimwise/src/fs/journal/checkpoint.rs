@@ -26,7 +26,7 @@ impl Ext4 {
         inner.events.metadata_io_done.notify_all();
     }
 
-    /// Flushes what has been checkpointed and moves the tail behind it (`jbd2_cleanup_journal_tail`).
+    /// Flushes checkpointed metadata and moves the tail behind them (`jbd2_cleanup_journal_tail`).
     async fn clean_tail(&self) {
         let tail = {
             let journal = &mut self.0.state.borrow_mut().journal;
@@ -110,7 +110,7 @@ impl Ext4 {
         self.write_metadata(ids).await;
     }
 
-    /// Starts writing the first dirty pages of the drive's page cache. Returns how many it looked at.
+    /// Starts writing the first dirty pages of the drive's page cache. Returns the number examined.
     pub(in crate::fs) async fn write_dirty_metadata(&self, pages_max: u64) -> u64 {
         let (ids, looked_at) = self.0.state.borrow_mut().journal.take_dirty_pages(pages_max);
         self.write_metadata(ids).await;

@@ -14,7 +14,7 @@ use crate::units::Lpn;
 /// The holder may wait for buffers, but never for a commit, for another handle or for write-back.
 #[must_use = "what is changed after the handle has ended may belong to another transaction"]
 pub(in crate::fs) struct Handle {
-    /// The transaction.
+    /// Number of the transaction.
     pub tid: u64,
     handles: Rc<Cell<u32>>,
     ended: Event,
@@ -30,8 +30,8 @@ impl Drop for Handle {
 }
 
 impl Ext4 {
-    /// Starts a handle that may change up to `credits` metadata blocks: waits while the running
-    /// transaction is about to be committed, or it or the log is too full.
+    /// Starts a handle that can change up to `credits` metadata blocks: waits while the running transaction is about to
+    /// be committed, or it or the log is too full.
     pub(in crate::fs) async fn start_handle(&self, credits: u64) -> Handle {
         loop {
             enum Obstacle {

@@ -1,4 +1,4 @@
-//! The block requests of a durable overwrite: 16 KiB of a file whose blocks are all written, once a minute has passed.
+//! The block requests of a durable overwrite: 16 KiB of a file whose blocks are all written, one minute after that.
 //!
 //! The figures were measured on ext4 of Linux 6.12.117 (`trimwise kernel run 6.12:ext4 --device sata-60gb-2011 --trace`
 //! of a program that does the same; writes with the flags and writes followed by the calls gave the same). `ext4_sync_file`
@@ -22,21 +22,21 @@ use crate::units::{Bytes, SimDuration};
 const ACCESS: u64 = 16 << 10;
 /// One write of the data, then the device's cache is emptied.
 const IN_PLACE: &str = "write 4, flush";
-/// The same with a commit: descriptor and inode block, flush, commit block, flush.
+/// One write of the data, then a commit: descriptor and inode block, flush, commit block, flush.
 const WITH_COMMIT: &str = "write 4, write 2, flush, write 1, flush";
 
-/// How a write becomes durable.
+/// A way to make a write durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Durably {
     /// `O_SYNC`, or `fsync` after the write.
     Sync,
     /// `O_DSYNC`, or `fdatasync` after the write.
     DataSync,
-    /// `O_DSYNC` with `O_DIRECT`.
+    /// `O_DSYNC` combined with `O_DIRECT`.
     DirectDataSync,
 }
 
-/// Overwrites `writes` places, `gap` apart; returns the requests of each until it is durable, and the microseconds.
+/// Overwrites `writes` places, `gap` apart. Returns the requests of each until it is durable, and the microseconds.
 fn requests(durably: Durably, gap: SimDuration, writes: u64) -> Vec<(String, u64)> {
     let all = Rc::new(RefCell::new(Vec::new()));
     let result = Rc::clone(&all);
@@ -83,10 +83,10 @@ fn requests(durably: Durably, gap: SimDuration, writes: u64) -> Vec<(String, u64
 }
 
 const APART: SimDuration = SimDuration::from_secs(10);
-/// 1 ms and how late a timer of the kernel is (its slack, 50 us).
+/// 1 ms plus the slack of a kernel timer (50 us).
 const CLOSE: SimDuration = SimDuration::from_micros(1_051);
 
-/// Checks requests and time of one overwrite against the kernel's. The time may differ by what finding blocks costs.
+/// Checks requests and time of one overwrite against the kernel's. The time can differ by the cost of finding blocks.
 fn check((requests, took_us): &(String, u64), kernel: &str, kernel_us: u64) {
     assert_eq!(requests, kernel);
     assert!(took_us.abs_diff(kernel_us) <= kernel_us / 100, "{took_us} us, on the kernel {kernel_us}");

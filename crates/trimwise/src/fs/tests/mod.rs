@@ -30,7 +30,7 @@ fn hosts() -> Vec<(PolicySpec, DiscardGeneration)> {
     PolicySpec::examples().into_iter().map(|policy| (policy, Worker)).chain(on_older).collect()
 }
 
-/// A drive with superblocks of 512 KiB whose TRIMs are so slow that some are always outstanding.
+/// Returns a drive with superblocks of 512 KiB whose TRIMs are so slow that some are always outstanding.
 fn drive(mib: u64) -> SsdConfig {
     SsdConfig {
         trim: TrimConfig { cost_per_command_ns: 100_000_000, ..SsdConfig::default().trim },
@@ -95,7 +95,7 @@ fn overlaps(a: UnitRange, b: UnitRange) -> bool {
     a.start < b.end() && b.start < a.end()
 }
 
-/// The same cases in every run.
+/// Returns a configuration with the same cases in every run.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..Default::default() }
 }

@@ -63,7 +63,7 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Clone, Debug, Default)]
 struct File {
     bytes: u64,
-    /// Pages that were written, each of which needs a block; the others are holes.
+    /// Pages that were written and need a block; the others are holes.
     pages: BTreeSet<u64>,
 }
 
@@ -71,7 +71,6 @@ struct Model {
     fs: Ext4,
     files: BTreeMap<String, File>,
     directories: BTreeSet<String>,
-    /// State of the guard.
     guarded: Rc<RefCell<Guarded>>,
     policy: usize,
     /// Free blocks that the mount treated as untrimmed.
@@ -281,7 +280,8 @@ impl Model {
         });
     }
 
-    /// Checks that `NoSpace` is returned only if fewer than `needed` blocks are left, counting those to be freed.
+    /// Checks that `NoSpace` is returned only if fewer than `needed` blocks are left, counting those that will be
+    /// freed.
     async fn is_full(&self, needed: u64, error: &FileError) {
         assert!(matches!(error, FileError::NoSpace { .. }), "{error}");
         let free = self.fs.statfs().await.unwrap().free;
@@ -312,7 +312,7 @@ impl Model {
 }
 
 impl Ext4 {
-    /// Whether the blocks and the length of a file are in a committed transaction.
+    /// Returns true if the blocks and the length of a file are in a committed transaction.
     fn is_readable_after_a_crash(&self, path: &str) -> bool {
         let state = self.0.state.borrow();
         let inode = state.disk.names[path].inode;

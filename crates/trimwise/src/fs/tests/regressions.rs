@@ -96,7 +96,7 @@ fn a_commit_waits_for_the_data_of_its_new_blocks() {
     });
 }
 
-/// The last flush of a commit does not cover what is written after it has begun.
+/// The last flush of a commit does not cover later writes.
 #[test]
 fn a_commit_in_its_last_flush_has_no_flush_to_come() {
     on_drive(|queue| async move {
@@ -120,8 +120,7 @@ fn a_commit_in_its_last_flush_has_no_flush_to_come() {
     });
 }
 
-/// 300 extents, of some of which the data have yet to be written: those are extents of their own. A tree block holds
-/// 340.
+/// The file has 300 extents. Extents whose data are not yet written stay separate. A tree block holds 340.
 #[test]
 fn a_tree_has_a_block_for_340_extents_written_or_not_unless_pages_have_reserved_the_last_blocks() {
     for (unwritten, is_full, blocks) in [(40, false, 1), (41, false, 2), (41, true, 1)] {
@@ -450,7 +449,7 @@ fn no_block_is_trimmed_before_the_commit_that_frees_it() {
     }
 }
 
-/// A pass that finds only extents too short for it still ends, and later passes find what is freed later.
+/// A pass that finds only extents too short for it still ends, and later passes find extents that are freed later.
 #[test]
 fn regression_short_extents_do_not_end_a_policy_s_passes_for_good() {
     for policy in ["btrfs", "zfs", "f2fs"] {
@@ -479,8 +478,8 @@ fn regression_short_extents_do_not_end_a_policy_s_passes_for_good() {
     }
 }
 
-/// What is appended to a file begins in its last block and goes on in new ones. Write-back takes the old block first and
-/// then all new ones together, so they lie in one extent.
+/// Appended data begin in the file's last block and continue in new ones. Write-back takes the old block first and then
+/// all new ones together, so they lie in one extent.
 #[test]
 fn what_is_appended_lies_in_one_extent() {
     on_drive(|queue| async move {

@@ -10,71 +10,71 @@ use crate::fs::journal::Tail;
 use crate::fs::layout::ROOT_INODE;
 use crate::units::{Lpn, UnitRange};
 
-/// What a block holds: an index into [`Record::contents`].
+/// Contents of a block, as an index into [`Record::contents`].
 pub type ContentId = u32;
-/// Never written.
+/// Contents of a block that was never written.
 pub const NEVER: ContentId = 0;
-/// Trimmed.
+/// Contents of a block that was trimmed.
 pub const TRIMMED: ContentId = 1;
-/// Written without the witness's knowledge: a gap in the checker itself.
+/// Contents of a block written without the witness's knowledge: a gap in the checker itself.
 pub const UNKNOWN: ContentId = 2;
 
-/// What a block can hold.
+/// Contents of a block.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Nothing.
+    /// Nothing: the block was never written.
     Never,
-    /// Trimmed.
+    /// Nothing: the block was trimmed.
     Trimmed,
-    /// Not recorded.
+    /// Contents that were not recorded.
     Unknown,
     /// A page of a file.
     Page(Page),
     /// A metadata block in its place.
     Metadata {
-        /// That place.
+        /// Block at which the metadata belong.
         block: u64,
-        /// What it says.
+        /// Meaning of the contents.
         image: Image,
     },
-    /// Log: where metadata blocks go that follow it.
+    /// Log: the places of the metadata blocks that follow.
     Descriptor {
-        /// The transaction.
+        /// Number of the transaction.
         tid: u64,
-        /// Where they go.
+        /// Places of these metadata blocks.
         blocks: Vec<u64>,
     },
     /// Log: blocks that must not be replayed from this or an older transaction.
     Revoke {
-        /// The transaction.
+        /// Number of the transaction.
         tid: u64,
-        /// The revoked blocks.
+        /// Blocks that are revoked.
         blocks: Vec<u64>,
     },
     /// Log: the frozen contents of a metadata block.
     Logged {
-        /// The transaction.
+        /// Number of the transaction.
         tid: u64,
-        /// Where it goes.
+        /// Place of the metadata block.
         block: u64,
         /// The block's contents when the transaction was closed.
         content: ContentId,
     },
     /// Log: the transaction is complete.
     Commit {
-        /// The transaction.
+        /// Number of the transaction.
         tid: u64,
     },
-    /// The journal's superblock.
+    /// The journal's superblock, with the tail.
     Tail(Tail),
 }
 
 /// One version of a page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The file's inode.
+    /// Inode of the file.
     pub inode: u32,
-    /// How many files had the inode before.
+    /// Number of files that had the inode before.
     pub generation: u32,
     /// Number of the page.
     pub page: u64,
@@ -83,16 +83,16 @@ pub struct Page {
 }
 
 impl Page {
-    /// Whether it is a version of this page of this file.
+    /// Returns true if this is a version of that page of that file.
     fn is_of(&self, inode: u32, generation: u32, page: u64) -> bool {
         (self.inode, self.generation, self.page) == (inode, generation, page)
     }
 }
 
-/// The contents of a metadata block.
+/// Meaning of a metadata block.
 #[derive(Clone, Debug)]
 pub enum Image {
-    /// Not relevant to the checker.
+    /// Metadata that do not matter to the checker.
     Plain,
     /// The allocated blocks of a group, as runs in order.
     Bitmap(Vec<UnitRange>),
@@ -105,34 +105,34 @@ pub enum Image {
         /// The inode of each path.
         entries: BTreeMap<Box<str>, u32>,
     },
-    /// A block of an inode's extent tree. What it says of extents is in the inode's own image.
+    /// A block of an inode's extent tree. The extents are in the inode's own image.
     Tree {
-        /// The inode whose tree it is.
+        /// Inode of the tree.
         inode: u32,
     },
 }
 
-/// An inode on the disk.
+/// The state of an inode on the disk.
 #[derive(Clone, Debug)]
 pub struct InodeImage {
-    /// Its number.
+    /// Number of the inode.
     pub inode: u32,
-    /// How many files had it before.
+    /// Number of files that had the inode before.
     pub generation: u32,
-    /// Whether it is a directory, and not a file.
+    /// True for a directory, false for a file.
     pub is_directory: bool,
     /// Length of the file.
     pub size_bytes: u64,
-    /// Where its pages lie.
+    /// Blocks of the file's pages.
     pub extents: Vec<FileExtent>,
-    /// Runs of pages (first page and count) that read as zeros, whatever their blocks hold.
+    /// Runs of pages (first page and count) that read as zeros, whatever the contents of their blocks.
     pub unwritten: Vec<(u64, u64)>,
-    /// Blocks of its extent tree.
+    /// Blocks of the extent tree.
     pub tree: Vec<Lpn>,
 }
 
 impl InodeImage {
-    /// Whether a page that has a block holds the data of that block.
+    /// Returns true if a page that has a block holds the data of that block.
     pub fn is_written(&self, page: u64) -> bool {
         !self.unwritten.iter().any(|&(first, pages)| (first..first + pages).contains(&page))
     }
@@ -143,9 +143,9 @@ impl InodeImage {
 pub struct Promise {
     /// The file's name at that time.
     pub path: Box<str>,
-    /// The file's inode.
+    /// Inode of the file.
     pub inode: u32,
-    /// How many files had the inode before.
+    /// Number of files that had the inode before.
     pub generation: u32,
     /// Length of the file when `fsync` was called.
     pub size_bytes: u64,
@@ -158,17 +158,17 @@ pub struct Promise {
 pub struct Removal {
     /// The name that was taken away.
     pub path: Box<str>,
-    /// The file's inode.
+    /// Inode of the file.
     pub inode: u32,
-    /// How many files had the inode before.
+    /// Number of files that had the inode before.
     pub generation: u32,
     pub(super) tid: u64,
 }
 
-/// A command that the device was given.
+/// A command sent to the device.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// What the device was asked to do.
+    /// The kind of the command, with its contents.
     pub kind: OpKind,
     /// Index of the event with which the command was handed to the device.
     pub dispatched: usize,
@@ -176,23 +176,23 @@ pub struct Op {
     pub completed: usize,
 }
 
-/// What a command asks of the device.
+/// A kind of command.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    /// Write whole blocks.
+    /// Write whole blocks of 4 KiB.
     Write {
-        /// The first of them.
+        /// First block of the write.
         start: Lpn,
-        /// What each of them then holds.
+        /// Contents of each block after the write.
         contents: Vec<ContentId>,
     },
-    /// Discard these ranges.
+    /// Discard these ranges of blocks.
     Trim(Vec<UnitRange>),
     /// Make everything durable that was acknowledged before.
     Flush,
 }
 
-/// What happened, in order. The power can be cut after each event.
+/// An event of the record. The power can be cut after each event.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A command was handed to the device (index into [`Record::ops`]).
@@ -203,49 +203,49 @@ pub enum Event {
     Promised(usize),
     /// The removal of a file became durable and was reported (index into [`Record::removals`]).
     Gone(usize),
-    /// This inode's file is being emptied or removed: earlier promises about it no longer hold.
+    /// The file of this inode is being emptied or removed: earlier promises about it no longer hold.
     Destroyed(u32),
 }
 
 /// Everything that a witness has recorded.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// What blocks held; a [`ContentId`] is an index into it.
+    /// Contents of blocks; a [`ContentId`] is an index into it.
     pub contents: Vec<Content>,
-    /// The commands that the device was given, in order.
+    /// Commands sent to the device, in order.
     pub ops: Vec<Op>,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
-    /// What was promised, in order.
+    /// Promises, in order.
     pub promises: Vec<Promise>,
     /// The files that were removed, in order.
     pub removals: Vec<Removal>,
-    /// What the device held when the witness began: metadata blocks in their places.
+    /// Contents of the device when the witness began: metadata blocks in their places.
     pub initial: Vec<(u64, ContentId)>,
     pub(super) outstanding: Vec<usize>,
-    /// Contents of writes that were submitted and not yet dispatched, in order.
+    /// Contents of writes that were submitted and not yet sent to the device, in order.
     pub(super) submitted: HashMap<u64, VecDeque<ContentId>>,
     /// The newest committed or committing image of each metadata block.
     pub(super) frozen: BTreeMap<u64, ContentId>,
-    /// One flag per block: whether the bitmaps have it allocated.
+    /// One flag per block: true if the bitmaps have it allocated.
     pub(super) allocated: Vec<bool>,
     pub(super) versions: BTreeMap<u32, Vec<u64>>,
     pub(super) last_version: u64,
-    /// Inodes whose file was removed and that have no new file yet.
+    /// Inodes of removed files that have no new file.
     pub(super) removed: BTreeSet<u32>,
-    /// How often each inode's file was emptied or removed.
+    /// Number of times that each inode's file was emptied or removed.
     pub(super) destroyed: BTreeMap<u32, u64>,
-    /// Removals not reported yet.
+    /// Removals that were not yet reported.
     pub(super) removals_open: Vec<usize>,
 }
 
 impl Record {
-    /// What an id stands for.
+    /// Returns the contents with this id.
     pub fn content(&self, id: ContentId) -> &Content {
         &self.contents[id as usize]
     }
 
-    /// The metadata that a block holds in its place; `None` if it holds anything else.
+    /// Returns the metadata that a block holds in its place; `None` if it holds anything else.
     pub fn image(&self, id: ContentId, at: u64) -> Option<&Image> {
         match self.content(id) {
             Content::Metadata { block, image } if *block == at => Some(image),
@@ -253,10 +253,11 @@ impl Record {
         }
     }
 
-    /// Returns the written pages of an extent whose blocks hold anything but a version of that page. `held` is what the
-    /// device's blocks hold, by block.
+    /// Returns the written pages of an extent whose blocks hold anything but a version of that page. `held` has the
+    /// contents of the device by block.
     ///
-    /// Here, and not in the checker, because it is called for every page at every cut: the tests optimise this crate.
+    /// This function is here, and not in the checker, because it is called for every page at every cut: the tests
+    /// optimise this crate.
     pub fn foreign_pages(
         &self,
         image: &InodeImage,
@@ -273,7 +274,7 @@ impl Record {
     }
 
     /// Returns the pages of a promise that `image`, the promised file, has lost, with no block, and those of which it
-    /// has an older version, with the block. `held` is what the device's blocks hold, by block.
+    /// has an older version, with the block. `held` has the contents of the device by block.
     pub fn broken_pages(
         &self,
         promise: &Promise,
@@ -303,7 +304,7 @@ impl Record {
         (0..).zip(&promise.versions).filter_map(block_if_broken).collect()
     }
 
-    /// A block's contents in words.
+    /// Describes a block's contents in words.
     pub fn describe(&self, id: ContentId) -> String {
         match self.content(id) {
             Content::Never => "nothing: it was never written".to_owned(),
@@ -368,7 +369,7 @@ impl Record {
         self.events.push(Event::Dispatched(op));
     }
 
-    /// The allocated blocks of a group, as runs in order.
+    /// Returns the allocated blocks of a group, as runs in order.
     fn allocated_in(&self, group: u64) -> Vec<UnitRange> {
         let from = (group * GROUP_UNITS) as usize;
         let to = (from + GROUP_UNITS as usize).min(self.allocated.len());
@@ -423,24 +424,24 @@ impl Op {
         }
     }
 
-    /// Whether it is a TRIM.
+    /// Returns true for a TRIM.
     pub fn is_trim(&self) -> bool {
         matches!(self.kind, OpKind::Trim(_))
     }
 
-    /// Whether it is a flush.
+    /// Returns true for a flush.
     pub fn is_flush(&self) -> bool {
         matches!(self.kind, OpKind::Flush)
     }
 
-    /// Whether both write or trim a common unit.
+    /// Returns true if both commands write or trim a common unit.
     pub fn touches(&self, other: &Self) -> bool {
         let overlap = |a: &UnitRange, b: &UnitRange| a.start < b.end() && b.start < a.end();
         let others = other.ranges();
         self.ranges().iter().any(|a| others.iter().any(|b| overlap(a, b)))
     }
 
-    /// The units that it writes or trims, as runs.
+    /// Returns the units that the command writes or trims, as runs.
     pub fn ranges(&self) -> Vec<UnitRange> {
         match &self.kind {
             OpKind::Write { start, contents } => vec![UnitRange::new(*start, contents.len() as u64)],

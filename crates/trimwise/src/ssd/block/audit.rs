@@ -9,13 +9,13 @@ use super::slots::Role;
 use crate::units::Lpn;
 
 impl BlockMapped {
-    /// Checks that nothing is lost or counted twice: valid + invalid + left out + free slots are all slots, each
-    /// mapped unit lies where its block, its stream or the log says, each superblock has one owner, and what was
-    /// written by cause is what the erases freed and the superblocks hold.
+    /// Checks that no slot is lost or counted twice: valid + invalid + left out + free slots are all slots, each mapped
+    /// unit is where its block, its stream or the log says, each superblock has one owner, and the slots written by
+    /// cause equal those erased plus those that superblocks hold.
     ///
     /// # Errors
     ///
-    /// The first thing that does not add up.
+    /// The first inconsistency found.
     pub(crate) fn audit_accounting(&self) -> Result<(), AuditError> {
         self.audit_units()?;
         self.audit_superblocks()?;

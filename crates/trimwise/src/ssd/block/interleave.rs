@@ -1,7 +1,7 @@
-//! Which logical block a stripe of the logical space belongs to.
+//! Maps stripes of the logical space to logical blocks.
 //!
-//! As many logical blocks as there are lanes make a group, and the stripes of its space are dealt out to them in turn.
-//! The blocks behind the last whole group follow each other as they are.
+//! One logical block for each lane makes a group. The stripes of its space are dealt out to the blocks in turn. The
+//! blocks after the last whole group follow each other unchanged.
 
 use super::super::geometry::Geometry;
 use crate::units::Lpn;
@@ -11,7 +11,7 @@ pub(super) struct Interleave {
     lanes: u64,
     stripe_units: u64,
     superblock_units: u64,
-    /// Where the whole groups end; units from there on stay where they are.
+    /// End of the whole groups; units from there on keep their numbers.
     grouped: Lpn,
 }
 
@@ -27,8 +27,8 @@ impl Interleave {
         }
     }
 
-    /// The number under which the mapping knows a unit: logical block times its size, plus the offset. The units of
-    /// one stripe stay together.
+    /// Returns the mapping's number of a unit: logical block times its size, plus the offset. The units of one stripe
+    /// stay together.
     #[inline]
     pub fn inner(&self, lpn: Lpn) -> Lpn {
         if self.lanes == 1 || lpn >= self.grouped {

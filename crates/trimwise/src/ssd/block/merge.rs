@@ -1,8 +1,8 @@
-//! Merges: how the log is emptied.
+//! Merges: empty the log.
 //!
-//! Units are gathered stripe by stripe. What has no valid unit is not programmed; the slots of such a stripe are lost
-//! until the next erase if a later one is, since pages of a block are programmed in order. All reads of a merge are
-//! reserved when it begins: the controller reads ahead of what it programs.
+//! Units are gathered stripe by stripe. Stripes without a valid unit are not programmed; their slots are lost until the
+//! next erase if a later stripe is programmed, since pages of a block are programmed in order. All reads of a merge are
+//! reserved when it begins: the controller reads ahead of its programs.
 
 use super::super::address::{Number, Ppn, Slot, Superblock};
 use super::super::flash::Stripe;
@@ -12,12 +12,12 @@ use super::{BlockMapped, BlockNumber};
 use crate::units::{Lpn, SimDuration, SimTime};
 
 impl BlockMapped {
-    /// Superblocks that the log has now.
+    /// Returns the number of superblocks in the log.
     pub(crate) fn log_in_use(&self) -> u32 {
         self.log.len() as u32 + self.streams_of_log()
     }
 
-    /// Makes sure that the log may have one superblock more.
+    /// Makes sure that the log can have one superblock more.
     pub(crate) fn prepare_quota(&mut self, now: SimTime) {
         while self.log_in_use() >= self.log_max {
             self.flash.stats.gc_stalls += 1;
@@ -35,7 +35,7 @@ impl BlockMapped {
     }
 
     /// Merges one logical block that has units in the oldest superblock of the random log, or gives that superblock
-    /// back if there is none. Returns whether there may be more.
+    /// back if there is none. Returns true if there may be more.
     fn merge_oldest(&mut self, now: SimTime) -> bool {
         let Some(&oldest) = self.log.front() else { return false };
         if !self.reclaiming {
@@ -72,7 +72,7 @@ impl BlockMapped {
         self.settle(target, block);
     }
 
-    /// Copies all units of a logical block that belong behind what `target` holds already.
+    /// Copies all units of a logical block that belong behind those that `target` already holds.
     pub(crate) fn gather_rest(&mut self, target: Superblock, block: BlockNumber, now: SimTime) {
         while self.slots.superblock(target).next < self.units() {
             self.gather_stripe(target, block, Stripe::EMPTY, now);
@@ -82,8 +82,8 @@ impl BlockMapped {
         target.next = target.programmed;
     }
 
-    /// Copies what belongs to the stripe in which `target` has its next slot, and programs that stripe if there is
-    /// anything in it, copied or before.
+    /// Copies the units that belong to the stripe in which `target` has its next slot, and programs that stripe if it
+    /// holds anything, copied or earlier.
     pub(crate) fn gather_stripe(
         &mut self,
         target: Superblock,
@@ -123,8 +123,8 @@ impl BlockMapped {
         self.program(target, Stripe { ready, ..before }, now);
     }
 
-    /// Where a unit is copied from, if it holds data: the random log, which it leaves with that, or the former data
-    /// block.
+    /// Returns the slot from which a unit is copied, if it holds data: in the random log, which the unit then leaves,
+    /// or in the former data block.
     #[inline]
     fn source(&mut self, lpn: Lpn, former: Superblock, offset: u32) -> Option<Ppn> {
         let logged = *self.logged.at(lpn)?;
@@ -141,8 +141,8 @@ impl BlockMapped {
         self.slots.is_valid(slot).then_some(slot)
     }
 
-    /// Merges while the host is idle, from `from` on and as long as it can begin before `until`, until enough of the
-    /// log is free. Then what was given back is erased.
+    /// Merges while the host is idle, from `from` on and as long as a merge can begin before `until`, until enough of
+    /// the log is free. Then the superblocks that were given back are erased.
     pub(crate) fn merge_between(&mut self, from: SimTime, until: SimTime) {
         let mut at = from;
         while at < until {

@@ -1,25 +1,25 @@
 //! The block map: a largely static mapping with log superblocks, as in drives of the Indilinx class.
 //!
 //! A *logical block* is as many units as a superblock holds. It has one *data block* at most, a superblock in which
-//! each unit lies at its own offset, so that the controller needs to know one number for all of them. What cannot be
-//! written to its place, because a page can be programmed only once and only behind the pages before it, goes to the
+//! each unit lies at its own offset, so that the controller needs to know one number for all of them. A page can be
+//! programmed only once, and only after the pages before it. So data that cannot be written to their place go to the
 //! *log*: a bounded number of superblocks, in which units lie in the order of writing. Free logical blocks do not make
-//! the log larger: that is what sets such a drive apart from one with a page map.
+//! the log larger: that distinguishes such a drive from one with a page map.
 //!
 //! Data come back from the log in *merges* (after FAST: Lee et al., "A log buffer-based flash translation layer using
 //! fully-associative sector translation", ACM TECS 6(3), 2007).
 //!
 //! - A *stream* writes a logical block from its first unit on. If the block holds no data, the stream's superblock is
 //!   its data block. Otherwise it is one of the log; when it is full it takes the place of the old data block, and
-//!   nothing is copied (*switch merge*). If the stream stops before, what is missing is copied from where it lies
-//!   (*partial merge*). `streams` says what counts as a stream.
+//!   nothing is copied (*switch merge*). If the stream stops before, the missing units are copied from where they lie
+//!   (*partial merge*). `streams` defines a stream.
 //! - All other writes go to the random log. When it has reached its limit, its oldest superblock is emptied: each
 //!   logical block that has valid units in it is gathered in a fresh superblock (*full merge*, in `merge`). The write
 //!   that needs the room waits for all of that: such drives do stall.
 //!
-//! Where a superblock is a part of the dies only, neighbouring stripes of the logical space belong to different logical
-//! blocks, one in each lane, so that a sequential write keeps all dies busy (`interleave`). Units below are units of the
-//! space after that.
+//! If a superblock spans only a part of the dies, neighbouring stripes of the logical space belong to different logical
+//! blocks, one in each lane, so that a sequential write keeps all dies busy (`interleave`). Units below are units of
+//! the space after that.
 //!
 //! TRIM: unmapped units are no longer copied. When a logical block holds nothing, its superblock is given back; it
 //! is erased when it is needed, or before that while the host is idle.
@@ -50,18 +50,18 @@ use slots::{Role, Slots};
 use streams::Stream;
 
 number! {
-    /// A logical block.
+    /// A logical block, numbered from 0.
     BlockNumber
 }
 
-/// What is known of a logical block.
+/// The mapping's state of a logical block.
 #[derive(Clone, Copy, Debug)]
 struct LogicalBlock {
-    /// Its data block, or [`Superblock::NONE`].
+    /// The data block, or [`Superblock::NONE`].
     data: Superblock,
-    /// Units of it that hold data, wherever they lie.
+    /// Units of the block that hold data, anywhere.
     mapped: u32,
-    /// Of those, units in the random log.
+    /// Units of the block that hold data in the random log.
     logged: u32,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct BlockMapped {
     interleave: Interleave,
     blocks: Table<BlockNumber, LogicalBlock>,
     slots: Slots,
-    /// Where a unit lies in the random log; [`Ppn::NONE`] for one that does not.
+    /// Slot of a unit in the random log; [`Ppn::NONE`] if the unit is not there.
     logged: Table<Lpn, Ppn>,
     /// The random log, oldest first. The last one is open as long as it is not full.
     log: VecDeque<Superblock>,
@@ -84,12 +84,12 @@ pub(super) struct BlockMapped {
     log_lane: u32,
     /// The unit behind the one that the host wrote last.
     continues: Lpn,
-    /// Superblocks that the random log and the streams onto written blocks have together at most.
+    /// Maximum number of superblocks of the random log and of streams onto written blocks together.
     log_max: u32,
-    /// Whether the oldest superblock of the random log has been chosen as a victim.
+    /// True if the oldest superblock of the random log has been chosen as a victim.
     reclaiming: bool,
     streams: Vec<Stream>,
-    /// Counts the uses of streams, to know which was used longest ago.
+    /// Counts the uses of streams, to find the least recently used.
     stream_clock: u64,
     mapped: u64,
     /// Number of free superblocks in the log at which idle merging stops.
@@ -122,20 +122,20 @@ impl BlockMapped {
         self.flash.geometry.superblock_units
     }
 
-    /// The logical block of a unit, and the unit's number there.
+    /// Returns the logical block of a unit, and the unit's offset in it.
     #[inline]
     fn split(&self, lpn: Lpn) -> (BlockNumber, u32) {
         let lpn = lpn.0 as u32;
         (BlockNumber(lpn / self.units()), lpn % self.units())
     }
 
-    /// The unit of a number in a logical block.
+    /// Returns the unit at an offset of a logical block.
     #[inline]
     fn unit(&self, block: BlockNumber, offset: u32) -> Lpn {
         Lpn(u64::from(block.0) * u64::from(self.units()) + u64::from(offset))
     }
 
-    /// Where a unit lies.
+    /// Returns the slot that holds a unit.
     fn slot(&self, lpn: Lpn) -> Option<Ppn> {
         let logged = *self.logged.at(lpn)?;
         if logged != Ppn::NONE {
@@ -150,7 +150,7 @@ impl BlockMapped {
         })
     }
 
-    /// Marks the slot of a unit as invalid. Returns whether the unit held data.
+    /// Marks the slot of a unit as invalid. Returns true if the unit held data.
     fn forget(&mut self, lpn: Lpn) -> bool {
         let Some(slot) = self.slot(lpn) else { return false };
         let number = self.split(lpn).0;
@@ -165,8 +165,8 @@ impl BlockMapped {
         true
     }
 
-    /// Writes one host unit that the controller has at hand at `ready`. `sequential`: the write looks like a part of a
-    /// stream.
+    /// Writes one host unit that is in the controller at `ready`. `sequential` is true if the write looks like a part
+    /// of a stream.
     #[inline]
     fn write_unit(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, tag: u32, sequential: bool) {
         let stream = self.stream_for(lpn, sequential, now);
@@ -215,7 +215,7 @@ impl BlockMapped {
         self.log.push_back(superblock);
     }
 
-    /// Fills the log's last stripe up with nothing, and programs it.
+    /// Pads the log's last stripe and programs it.
     fn pad_log(&mut self, now: SimTime) {
         if self.log_stripe.host_units == 0 {
             return;
@@ -241,7 +241,7 @@ impl BlockMapped {
         }
     }
 
-    /// A superblock from the pool, erased, of a lane if there is one.
+    /// Takes an erased superblock from the pool, of `lane` if there is one.
     fn take(&mut self, now: SimTime, role: Role, lane: u32) -> Superblock {
         let (superblock, erased) = self.slots.take(role, lane);
         if erased {
@@ -250,12 +250,12 @@ impl BlockMapped {
         superblock
     }
 
-    /// The lane of a logical block's superblocks.
+    /// Returns the lane of a logical block's superblocks.
     fn lane(&self, block: BlockNumber) -> u32 {
         block.0 % self.flash.geometry.lanes
     }
 
-    /// Whether a slot is in a stripe that is still being filled, or in one whose program has not ended at `now`.
+    /// Returns true if a slot is in a stripe that is still being filled, or whose program has not ended at `now`.
     fn in_memory(&self, slot: Ppn, now: SimTime) -> bool {
         let Slot { superblock, offset } = slot.slot(self.units());
         let block = self.slots.superblock(superblock);
@@ -267,7 +267,7 @@ impl BlockMapped {
             && self.flash.cache.holds(slot.stripe(stripe_units).first(stripe_units), now)
     }
 
-    /// Releases everything of a logical block in which nothing is mapped any longer.
+    /// Releases everything of a logical block that no longer has a mapped unit.
     fn give_back(&mut self, block: BlockNumber, now: SimTime) {
         if let Some(index) = self.open_stream(block) {
             self.close_stream(index, now);

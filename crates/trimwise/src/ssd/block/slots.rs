@@ -1,41 +1,41 @@
-//! The superblocks of a block map and their slots: which hold data, which belong to what, which are free.
+//! The superblocks of a block map, and the state and owner of their slots.
 
 use super::super::address::{Number, Ppn, ShortLpn, Slot, Superblock, Table, Tags};
 use super::super::ftl::{Bitmap, Pool};
 use super::super::geometry::Geometry;
 use crate::units::{Lpn, SimTime};
 
-/// What a superblock is at the moment.
+/// Current use of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Erased.
+    /// Erased and unused.
     Clean,
-    /// Nothing in it counts; still to be erased.
+    /// Without valid units, and not yet erased.
     GivenBack,
     /// Holds a logical block, each unit at its own offset.
     Data,
-    /// Will hold a logical block that has another data block still.
+    /// Will hold a logical block that still has another data block.
     Stream,
-    /// Holds units in the order in which they were written.
+    /// Holds units in the order of writing.
     Log,
 }
 
-/// What is known of a superblock.
+/// State of a superblock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub role: Role,
     /// Slots that hold live data.
     pub valid: u32,
-    /// Slots filled since the last erase, be it with nothing.
+    /// Slots filled since the last erase, including padding.
     pub written: u32,
-    /// The first slot that can still be filled. Those before it that were not are lost until the next erase.
+    /// The first slot that can still be filled. Empty slots before it are lost until the next erase.
     pub next: u32,
-    /// Slots before this one are programmed, or their program is on its way.
+    /// Slots before this one are programmed, or their program is reserved.
     pub programmed: u32,
     pub erases: u32,
-    /// Which part of the owners' table is this one's; `None` unless it is of the random log.
+    /// Part of the owners' table for this superblock; `None` unless it is in the random log.
     owners: Option<u32>,
-    /// When the last host program of it ends.
+    /// End of the last host program in this superblock.
     pub programmed_at: SimTime,
 }
 
@@ -56,17 +56,16 @@ impl Block {
 pub(super) struct Slots {
     superblocks: Table<Superblock, Block>,
     units: u32,
-    /// A bit for each slot that holds live data.
     pub valid: Bitmap,
-    /// Which unit a slot of the random log was written for, superblock by superblock of the log.
+    /// The unit that each slot of the random log was written for, by superblock of the log.
     owners: Vec<ShortLpn>,
-    /// Parts of it that no superblock has.
+    /// Parts of `owners` without a superblock.
     owners_free: Vec<u32>,
-    /// Those that are erased.
+    /// Erased superblocks.
     clean: Pool,
-    /// Those that are still to be erased.
+    /// Superblocks that are still to be erased.
     given_back: Pool,
-    /// Slots that were filled and then erased, for the audit.
+    /// Number of slots that were filled and then erased, for the audit.
     pub erased_slots: u64,
     pub tags: Tags,
 }
@@ -129,25 +128,25 @@ impl Slots {
         ppn
     }
 
-    /// Leaves slots out.
+    /// Leaves slots empty.
     #[inline]
     pub fn skip(&mut self, superblock: Superblock, slots: u32) {
         self.superblocks[superblock].next += slots;
     }
 
-    /// Slots that were left out were filled with nothing.
+    /// Notes that skipped slots were padded.
     pub fn fill(&mut self, superblock: Superblock, padding: u32) {
         self.superblocks[superblock].written += padding;
     }
 
-    /// Notes which unit a slot of the random log is for.
+    /// Notes the unit that a slot of the random log is for.
     #[inline]
     pub fn own(&mut self, slot: Ppn, lpn: Lpn) {
         let owner = self.owner_index(slot.slot(self.units));
         self.owners[owner] = lpn.into();
     }
 
-    /// Which unit a slot of a superblock of the random log is for.
+    /// Returns the unit that a slot of a superblock of the random log is for.
     pub fn owner(&self, slot: Slot) -> Lpn {
         self.owners[self.owner_index(slot)].lpn()
     }
@@ -159,18 +158,18 @@ impl Slots {
         (owners * self.units + slot.offset) as usize
     }
 
-    /// Superblocks that are unused, erased or not.
+    /// Returns the number of unused superblocks, erased or not.
     pub fn free(&self) -> u32 {
         self.clean.free() + self.given_back.free()
     }
 
-    /// The free superblocks, for the audit.
+    /// Iterates over the unused superblocks, for the audit.
     pub fn pool(&self) -> impl Iterator<Item = Superblock> + '_ {
         self.clean.iter().chain(self.given_back.iter())
     }
 
-    /// Takes a free superblock, of `lane` if there is one, and erases it if it is not. Returns it, and whether it was
-    /// erased just now.
+    /// Takes an unused superblock, of `lane` if there is one, and erases it if necessary. Returns it, and true if it
+    /// was erased just now.
     pub fn take(&mut self, role: Role, lane: u32) -> (Superblock, bool) {
         let found = self.clean.lanes_from(lane as usize).find_map(|lane| {
             let clean = self.clean.take_from(lane).map(|superblock| (superblock, false));
@@ -193,7 +192,7 @@ impl Slots {
         (superblock, dirty)
     }
 
-    /// Gives back a superblock without valid data: frees its owner's entry, and leaves it for erasing.
+    /// Gives back a superblock without valid data: frees its part of `owners`, and leaves it for erasing.
     pub(crate) fn give_back(&mut self, superblock: Superblock) {
         let block = &mut self.superblocks[superblock];
         debug_assert_eq!(block.valid, 0, "what is given back will be erased");
@@ -202,7 +201,7 @@ impl Slots {
         self.given_back.put(superblock);
     }
 
-    /// Erases one of those that were given back, if there is one.
+    /// Erases one of the superblocks that were given back, if there is one.
     pub(crate) fn erase_given_back(&mut self) -> Option<Superblock> {
         let lane = (0..self.given_back.lanes()).max_by_key(|&lane| self.given_back.free_in(lane))?;
         let superblock = self.given_back.take_from(lane)?;
@@ -217,7 +216,7 @@ impl Slots {
         *block = Block { erases: block.erases + 1, ..Block::ERASED };
     }
 
-    /// Erases all that is not clean, whatever is in it. Returns which those are.
+    /// Erases all superblocks that are not clean, whatever their contents. Returns them.
     pub(crate) fn erase_all(&mut self) -> Vec<Superblock> {
         let is_used = |&s: &Superblock| self.superblocks[s].role != Role::Clean;
         let used: Vec<Superblock> = self.superblocks.numbers().filter(is_used).collect();
@@ -232,7 +231,7 @@ impl Slots {
         used
     }
 
-    /// Bytes of the tables, tags aside.
+    /// Returns the bytes of the tables, without tags.
     pub fn memory_bytes(&self) -> u64 {
         let owners = (self.owners_free.capacity() + self.owners.capacity()) * 4;
         let pools = self.clean.memory_bytes() + self.given_back.memory_bytes();

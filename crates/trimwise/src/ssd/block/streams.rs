@@ -1,12 +1,11 @@
 //! Streams: logical blocks that are written in order, at their own offsets.
 //!
-//! A unit that is the next one of an open stream goes there. A stream is opened at the first unit of a logical block,
-//! or where its data block ends, if the write looks sequential: the unit follows the one that the host wrote before it,
-//! or its command brings a stripe at least. Single units that happen to hit the first one of a block open nothing: each
-//! would end an older stream, and that costs a merge.
+//! The next unit of an open stream goes to that stream. A stream is opened at the first unit of a logical block, or at
+//! the end of its data block, if the write looks sequential: the unit follows the one that the host wrote before it, or
+//! its command covers at least a stripe. Single units that happen to be the first of a block open nothing: each would
+//! end an older stream, and that costs a merge.
 //!
-//! `gc.host_frontiers` is how many streams are open in each lane at a time; the one that was used longest ago makes
-//! room.
+//! `gc.host_frontiers` limits the number of open streams in each lane; the least recently used one makes room.
 
 use super::super::address::{Number, Superblock};
 use super::super::flash::Stripe;
@@ -16,14 +15,13 @@ use crate::units::{Lpn, SimTime};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
-    /// [`Superblock::NONE`] between two logical blocks.
+    /// Superblock of the stream; [`Superblock::NONE`] between two logical blocks.
     pub superblock: Superblock,
-    /// Which logical block.
     pub block: BlockNumber,
-    /// The unit that continues it.
+    /// The unit that continues the stream.
     continues: Lpn,
     stripe: Stripe,
-    /// When it was used last, by the count of uses.
+    /// Count of uses at the last use.
     used: u64,
 }
 
@@ -43,34 +41,34 @@ impl Stream {
 }
 
 impl BlockMapped {
-    /// The stream that is open for a logical block.
+    /// Returns the open stream of a logical block.
     pub(crate) fn open_stream(&self, block: BlockNumber) -> Option<usize> {
         self.streams.iter().position(|s| s.is_open() && s.block == block)
     }
 
-    /// The open stream of a logical block that has another data block still.
+    /// Returns the open stream of a logical block that still has another data block.
     #[inline]
     pub(super) fn stream_onto(&self, block: BlockNumber) -> Option<&Stream> {
         self.streams.iter().find(|s| s.block == block && s.is_open() && self.is_of_log(s))
     }
 
-    /// Whether an open stream's superblock counts as one of the log: it is not yet its block's data block.
+    /// Returns true if an open stream's superblock counts as one of the log: it is not yet its block's data block.
     fn is_of_log(&self, stream: &Stream) -> bool {
         self.slots.superblock(stream.superblock).role == Role::Stream
     }
 
-    /// Open streams whose superblocks count as the log's.
+    /// Returns the number of open streams whose superblocks count as the log's.
     pub(crate) fn streams_of_log(&self) -> u32 {
         self.streams.iter().filter(|s| s.is_open() && self.is_of_log(s)).count() as u32
     }
 
-    /// Of those, the one that was used longest ago.
+    /// Returns the least recently used stream whose superblock counts as the log's.
     pub(crate) fn oldest_stream_of_log(&self) -> Option<usize> {
         let of_log = |i: &usize| self.streams[*i].is_open() && self.is_of_log(&self.streams[*i]);
         (0..self.streams.len()).filter(of_log).min_by_key(|&i| self.streams[i].used)
     }
 
-    /// The stream that a unit goes to, opened if need be; `None` if it goes to the random log.
+    /// Returns the stream for a unit, opened if necessary; `None` if the unit goes to the random log.
     #[inline]
     pub fn stream_for(&mut self, lpn: Lpn, sequential: bool, now: SimTime) -> Option<usize> {
         let open = self.streams.iter().position(|s| s.continues == lpn && s.is_open());
@@ -125,8 +123,8 @@ impl BlockMapped {
         }
     }
 
-    /// Completes the stripe that a stream has begun, with the units that belong there and lie elsewhere, or with
-    /// nothing, and programs it.
+    /// Completes the stripe that a stream has begun, with the units that belong there and are elsewhere, or with
+    /// padding, and programs it.
     pub fn complete_stripe(&mut self, index: usize, now: SimTime) {
         let Stream { superblock, block, stripe, .. } = self.streams[index];
         if superblock == Superblock::NONE || stripe.host_units == 0 {
@@ -139,8 +137,8 @@ impl BlockMapped {
         self.end_if_full(index);
     }
 
-    /// Ends a stream that has filled its superblock. That is the data block from now on; the former one holds nothing
-    /// that counts (switch merge).
+    /// Ends a stream that has filled its superblock, which becomes the data block; the former one has no valid units
+    /// left (switch merge).
     fn end_if_full(&mut self, index: usize) {
         let Stream { superblock, block, .. } = self.streams[index];
         if self.slots.superblock(superblock).next < self.units() {
@@ -159,7 +157,7 @@ impl BlockMapped {
         }
     }
 
-    /// Ends a stream where it is. If its logical block has another data block, what is missing is copied from there
+    /// Ends a stream where it is. If its logical block has another data block, the missing units are copied from there
     /// (partial merge).
     pub(crate) fn close_stream(&mut self, index: usize, now: SimTime) {
         self.complete_stripe(index, now);

@@ -1,13 +1,13 @@
-//! What this class does differently when it makes room (`ftl/collect.rs`).
+//! Collection in this class, where it differs from the core's (`ftl/collect.rs`).
 //!
-//! A chunk moves whole. A superblock in which something was trimmed and not yet checked is read from end to end,
-//! since the controller cannot tell without reading whether what it holds is shared; what turns out to be dead is
-//! dropped. Until then it counts as valid: a drive full of trimmed data has nothing to gain as far as it knows, and
-//! the collector takes such superblocks last.
+//! A chunk moves whole. A superblock with trimmed chunks that are not yet checked is read from end to end, since the
+//! controller cannot tell without reading whether its contents are shared; dead chunks are then dropped. Until then
+//! they count as valid: a drive full of trimmed data has nothing to gain as far as it knows, and the collector takes
+//! such superblocks last.
 //!
 //! This class also recycles while there is free flash: whenever some superblock has become so stale that moving the
-//! rest is cheap (`recycles_from_stale_percent`). It keeps step with what the host reads and writes. What it moves
-//! lies between what the host writes at that time, and a die that programs a copy is not there for a read.
+//! rest is cheap (`recycles_from_stale_percent`). Recycling keeps pace with the host's reads and writes. The chunks
+//! that it moves lie between the host's writes of that time, and a die that programs a copy cannot serve a read.
 
 use super::super::address::Superblock;
 use super::super::ftl::Urgency;
@@ -36,12 +36,12 @@ impl Compressing {
         stale * 100 >= all * u64::from(percent) && self.start_victim(Urgency::Idle)
     }
 
-    /// A victim for a host that waits. What is yet to be checked counts as valid in the choice, so that a superblock
-    /// with next to nothing to gain may be chosen again and again while others only need to be looked at: then the one
-    /// that is nearest to empty is taken, so that there is an end.
+    /// Returns the victim for a host that waits. Unchecked chunks count as valid in the choice, so a superblock with
+    /// next to nothing to gain could be chosen again and again while others only need checking. In that case the
+    /// emptiest one is returned, so that collection comes to an end.
     ///
-    /// Next to nothing is also what is lost again when the rest has moved: no chunk lies across the end of a
-    /// superblock, and up to a chunk less a granule is left there, once at most for each victim. A configuration has
+    /// A gain also counts as next to nothing if it is lost again when the rest has moved: no chunk crosses the end of a
+    /// superblock, and up to a chunk less a granule is left there, at most once for each victim. A configuration has
     /// room for two whole chunks in each superblock that holds data, so the emptiest gains more than that.
     pub(crate) fn with_more_to_gain(&self, chosen: Superblock) -> Superblock {
         const LITTLE: u32 = 16;

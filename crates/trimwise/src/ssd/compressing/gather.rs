@@ -1,12 +1,11 @@
 //! Reading: gathering the chunks of a command from where they lie.
 //!
-//! Each die keeps the stripe that it read last in its page registers; a chunk of that stripe needs no new tR, only
-//! its transfer. A command that reads on in the order in which the data lie makes the next dies sense as many
-//! stripes ahead as it took itself: so data that were written in order are read at the rate of the link, without
-//! any memory to read ahead into. A stripe that is neither in a register nor the next one in that order is a
-//! *fragment*: the controller has to look it up and to set its die to work, one fragment after the other
-//! (`fragment_read_ns`), and the tR comes on top. All that is read passes a pipeline (`read_latency_ns`) in which
-//! commands overlap. A page is transferred in whole units of 4 KiB.
+//! Each die keeps the stripe that it read last in its page registers; a chunk of that stripe needs no new tR, only its
+//! transfer. A command that continues to read in the order of the data makes the next dies sense as many stripes ahead
+//! as it took itself. So data that were written in order are read at the rate of the link, without any memory to read
+//! ahead into. A stripe that is neither in a register nor the next one in that order is a *fragment*: the controller
+//! must look it up and start its die, one fragment after the other (`fragment_read_ns`), and the tR comes on top. All
+//! data pass a pipeline (`read_latency_ns`) in which commands overlap. A page is transferred in whole units of 4 KiB.
 
 use super::super::address::{Die, Number, Ppn, Slot, StripeNumber, Table};
 use super::super::config::CompressingConfig;
@@ -15,11 +14,11 @@ use super::super::translation::Ready;
 use super::Compressing;
 use crate::units::{SimDuration, SimTime, UnitRange};
 
-/// What the page registers of a die hold.
+/// Contents of a die's page registers.
 #[derive(Clone, Copy, Debug)]
 struct Register {
     stripe: StripeNumber,
-    /// When it is there.
+    /// Time at which the contents are there.
     ready: SimTime,
 }
 
@@ -32,7 +31,7 @@ pub(in crate::ssd) struct Gatherer {
     latency: SimDuration,
     fragment: SimDuration,
     registers: Table<Die, Register>,
-    /// When the controller has no more fragments to look up.
+    /// Time at which the controller has looked up all fragments so far.
     free_at: SimTime,
     /// The stripe that was read last.
     last: StripeNumber,
@@ -49,7 +48,7 @@ impl Gatherer {
         }
     }
 
-    /// The die does something else.
+    /// Notes that the die does something else, which overwrites its page registers.
     #[inline]
     pub(crate) fn lose_register(&mut self, die: Die) {
         self.registers[die].stripe = StripeNumber::NONE;
@@ -61,7 +60,7 @@ impl Gatherer {
     }
 }
 
-/// What a command has taken from one stripe.
+/// The part of a command's data that comes from one stripe.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     stripe: StripeNumber,
@@ -120,7 +119,7 @@ impl Compressing {
         Ready { first: first + latency, last: last + latency }
     }
 
-    /// Makes the die of a stripe sense it, unless it has it.
+    /// Makes the die of a stripe sense it, unless its page registers hold it.
     fn sense(&mut self, stripe: StripeNumber, decoded: SimTime, is_next: bool) {
         let die = self.die(stripe);
         self.map.gatherer.last = stripe;
@@ -144,7 +143,7 @@ impl Compressing {
         self.map.gatherer.registers[die] = Register { stripe, ready };
     }
 
-    /// Reserves the transfer of what a command takes from a stripe. Returns its end.
+    /// Reserves the transfer of a command's data from a stripe. Returns its end.
     fn take_out(&mut self, run: Option<Run>, now: SimTime, decoded: SimTime) -> Option<SimTime> {
         let Run { stripe, granules } = run?;
         let die = self.die(stripe);
@@ -154,7 +153,7 @@ impl Compressing {
         Some(self.flash.nand.transfer(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
     }
 
-    /// Makes the dies behind the last stripe sense the `count` stripes that follow it, as far as they are programmed.
+    /// Makes the dies of the `count` stripes after the last one sense them, as far as they are programmed.
     fn sense_ahead(&mut self, count: u32, decoded: SimTime) {
         let last = self.map.gatherer.last;
         let count = count.min(self.flash.geometry.dies_per_superblock - 1);

@@ -1,16 +1,15 @@
 //! The compressing, de-duplicating mapping: SandForce class.
 //!
-//! A unit is stored in as many granules as its compressed data and a head need; a unit of zeros in none; a unit that
-//! is stored already is only referred to once more. What is stored goes to the end of a log: chunk behind chunk, over
-//! the ends of pages but not of superblocks, and chunks that the collector moves go there too. Compressible
-//! data thus leave most of the flash free, random writes cost no more than sequential ones, and nothing degrades but
-//! the order in which the data lie: that is what reads pay for (`gather`).
+//! A unit is stored in as many granules as its compressed data and a head need. A unit of zeros takes none, and a unit
+//! that is already stored only one more reference. New chunks go to the end of a log: chunk after chunk, across the
+//! ends of pages but not of superblocks, and chunks that the collector moves go there too. Compressible data thus leave
+//! most of the flash free, random writes cost no more than sequential ones, and only the order of the data degrades,
+//! which makes reads slower (`gather`).
 //!
-//! What TRIM frees may be shared. The reference is dropped at once; but with `references_checked_at_collection` the
-//! space counts as taken until the collector has read the superblock and found that nothing else refers to it.
+//! Space that TRIM frees may be shared. The reference is dropped at once; but with `references_checked_at_collection`
+//! the space counts as taken until the collector has read the superblock and found no other reference to it.
 //!
-//! A slot of the core is a granule. `store` says what lies where, `collect` what is different when room is made, and
-//! `gather` reads.
+//! A slot of the core is a granule. `store` maps units to chunks, `collect` makes room, and `gather` reads.
 
 mod audit;
 mod collect;
@@ -45,7 +44,7 @@ impl Compressing {
         Self::with_placement(config, geometry, seed, &layout, store)
     }
 
-    /// Writes one host unit that is there at `arrived`. Returns when the controller has taken it.
+    /// Writes one host unit that arrives at `arrived`. Returns the time at which the controller has taken it.
     #[inline]
     fn write_unit(&mut self, now: SimTime, arrived: SimTime, lpn: Lpn, content: Content) -> SimTime {
         let kind = self.map.kind(content, lpn);
@@ -90,7 +89,7 @@ impl Compressing {
         acknowledged
     }
 
-    /// Releases what a unit holds because something else is written to it: that space is free for the collector.
+    /// Releases the chunk of a unit that is overwritten: that space is free for the collector.
     #[inline]
     fn overwrite(&mut self, lpn: Lpn) {
         if let Some((superblock, granules)) = self.map.release(lpn) {

@@ -1,14 +1,14 @@
-//! What is stored where: the map, and the log of each superblock.
+//! The map from units to chunks, and the log of each superblock.
 //!
-//! A unit that the host writes becomes a *chunk* of some granules; its address is that of its first granule.
-//! `map` says where the chunk of a unit begins, or that the unit is all zeros, or which of the duplicates it is.
-//! Each superblock keeps the owners of its chunks in the order in which they lie there; where one begins follows from
-//! the sizes before it. A chunk counts as long as its owner's address is its own: overwriting a unit touches the
-//! map and the superblock's counts, never a log.
+//! A unit that the host writes becomes a *chunk* of some granules; its address is that of its first granule. `map`
+//! gives the first granule of a unit's chunk, or says that the unit is all zeros, or which of the duplicates it is.
+//! Each superblock keeps the owners of its chunks in order; the start of a chunk follows from the sizes before it. A
+//! chunk is live as long as its owner's address is its own: overwriting a unit touches the map and the superblock's
+//! counts, never a log.
 //!
-//! Which units are the same the controller learns from a table of hashes. In the model [`Content`] says it: there
-//! are only [`DUPLICATES`] different units that repeat, and each has a place in a table with its address and the
-//! number of units that refer to it. Every other chunk has exactly one.
+//! The controller finds identical units with a table of hashes. In the model [`Content`] identifies them: there are
+//! only [`DUPLICATES`] different units that repeat, and each has a place in a table with its address and the number of
+//! units that refer to it. Every other chunk has exactly one reference.
 
 use super::super::address::{Number, Ppn, Superblock, Table, Tags};
 use super::super::geometry::Geometry;
@@ -17,27 +17,27 @@ use crate::content::{Content, ContentClass, DUPLICATES};
 use crate::ssd::config::CompressingConfig;
 use crate::units::{Lpn, UNIT_BYTES};
 
-/// The map of a unit of zeros, which takes no space.
+/// Map entry of a unit of zeros, which takes no space.
 const ZEROS: Ppn = Ppn(u32::MAX - 1);
-/// The map of duplicate 0; the others count down from here.
+/// Map entry of duplicate 0; the others count down from here.
 const DUPLICATE: u32 = u32::MAX - 2;
-/// Granules that there can be: below the marks above.
+/// Maximum number of granules: below the marks above.
 pub(in crate::ssd) const GRANULES_MAX: u32 = DUPLICATE - DUPLICATES;
-/// Logical units that an owner can name.
+/// Maximum number of logical units that an owner can name.
 pub(in crate::ssd) const UNITS_MAX: u32 = 1 << 30;
 
-/// What the map says of a unit.
+/// Meaning of a unit's map entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Held {
     Nothing,
     Zeros,
     /// A duplicate, by its number.
     Shared(u32),
-    /// A chunk of its own, from this granule on.
+    /// A chunk of its own that begins at this granule.
     Own(Ppn),
 }
 
-/// What a unit becomes.
+/// Stored form of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Kind {
     Zeros,
@@ -46,23 +46,23 @@ pub(in crate::ssd) enum Kind {
     Data(Size),
 }
 
-/// Which of the sizes that there are: an index into [`Store::sizes`].
+/// A size of chunks, as an index into [`Store::sizes`].
 pub(in crate::ssd) type Size = u8;
 
 /// Sizes: compressible, pseudo-random, incompressible.
 const SIZES: usize = 3;
 const SIZE_OF_DUPLICATE: Size = 2;
 
-/// Whose a piece of a log is, in one word: thirty bits of number, two of size or mark.
+/// Owner of a piece of a log, in one word: thirty bits of number, two of size or mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) struct Owner(u32);
 
-/// The same, taken apart.
+/// An [`Owner`], decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Whose {
     Unit(Lpn, Size),
     Duplicate(u32),
-    /// This many granules of nothing.
+    /// Padding of this many granules.
     Padding(u32),
 }
 
@@ -91,26 +91,26 @@ impl Owner {
     }
 }
 
-/// A unit that repeats.
+/// A unit that occurs several times.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Duplicate {
-    /// Where its chunk begins; [`Ppn::NONE`] while nothing refers to it.
+    /// First granule of its chunk; [`Ppn::NONE`] while nothing refers to it.
     pub at: Ppn,
     pub references: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Store {
-    /// Where the chunk of a unit begins, or a mark.
+    /// First granule of each unit's chunk, or a mark.
     pub(super) map: Table<Lpn, Ppn>,
     /// The size of each unit that has a chunk of its own.
     size_of: Table<Lpn, Size>,
     duplicates: [Duplicate; DUPLICATES as usize],
     deduplicates: bool,
-    /// Granules of a chunk of each size.
+    /// Granules of a chunk, by size.
     sizes: [u32; SIZES],
     pub(super) granules_per_superblock: u32,
-    /// The owners of what a superblock holds, in order.
+    /// Owners of the pieces of each superblock, in order.
     pub(super) logs: Table<Superblock, Vec<Owner>>,
     /// Logical units that hold data.
     pub(super) mapped: u64,
@@ -121,7 +121,7 @@ pub(in crate::ssd) struct Store {
     pub(super) unpaced: u32,
     /// Units that the host has read from flash since the recycler did its share.
     pub(super) unpaced_reads: u32,
-    /// By the first granule of a chunk; of a duplicate, which one it is.
+    /// Tags by the first granule of a chunk; the tag of a duplicate is its number.
     pub(super) tags: Tags,
 }
 
@@ -149,7 +149,7 @@ impl Store {
         }
     }
 
-    /// What a unit of this content becomes.
+    /// Returns the stored form of a unit with this content.
     #[inline]
     pub fn kind(&self, content: Content, lpn: Lpn) -> Kind {
         match content.class {
@@ -166,12 +166,12 @@ impl Store {
         self.sizes[size as usize]
     }
 
-    /// Granules of the largest chunk: of a unit that does not compress.
+    /// Returns the granules of the largest chunk: a unit that does not compress.
     pub(crate) fn granules_max(&self) -> u32 {
         self.granules(SIZE_OF_DUPLICATE)
     }
 
-    /// Granules that a piece of a log takes.
+    /// Returns the granules of a piece of a log.
     #[inline]
     pub fn length(&self, owner: Owner) -> u32 {
         match owner.whose() {
@@ -205,7 +205,7 @@ impl Store {
         }
     }
 
-    /// Whether the chunk that begins at a granule still counts.
+    /// Returns true if the chunk that begins at a granule is live.
     #[inline]
     pub(crate) fn is_live(&self, owner: Owner, at: Ppn) -> bool {
         match owner.whose() {
@@ -215,7 +215,7 @@ impl Store {
         }
     }
 
-    /// The chunk now lies elsewhere.
+    /// Notes that a chunk has moved.
     #[inline]
     pub(crate) fn move_to(&mut self, owner: Owner, from: Ppn, to: Ppn) {
         match owner.whose() {
@@ -226,7 +226,7 @@ impl Store {
         self.tags.copy(from, to);
     }
 
-    /// Takes from a unit what it holds. Returns the chunk that nothing refers to now: first granule and length.
+    /// Releases a unit's data. Returns the chunk to which nothing refers any longer: first granule and length.
     #[inline]
     pub fn take(&mut self, lpn: Lpn) -> Option<(Ppn, u32)> {
         let held = self.held(lpn);
@@ -247,20 +247,20 @@ impl Store {
         }
     }
 
-    /// Gives a unit that was released zeros.
+    /// Makes a released unit refer to zeros.
     pub(crate) fn hold_zeros(&mut self, lpn: Lpn) {
         self.map[lpn] = ZEROS;
         self.mapped += 1;
     }
 
-    /// Gives a unit that was released a reference to a duplicate.
+    /// Makes a released unit refer to a duplicate.
     pub(crate) fn hold_duplicate(&mut self, lpn: Lpn, number: u32) {
         self.map[lpn] = Ppn(DUPLICATE - number);
         self.duplicates[number as usize].references += 1;
         self.mapped += 1;
     }
 
-    /// Gives a unit that was released a chunk of its own.
+    /// Gives a released unit a chunk of its own.
     #[inline]
     pub(crate) fn hold_own(&mut self, lpn: Lpn, at: Ppn, size: Size) {
         self.map[lpn] = at;
@@ -272,7 +272,7 @@ impl Store {
         self.duplicates[number as usize].at = at;
     }
 
-    /// Forgets all data; the counts of the superblocks are the caller's.
+    /// Forgets all data. The caller resets the counts of the superblocks.
     pub(crate) fn clear_all(&mut self) {
         self.map.fill(Ppn::NONE);
         self.duplicates.fill(Duplicate { at: Ppn::NONE, references: 0 });
@@ -282,7 +282,7 @@ impl Store {
         self.gatherer.clear();
     }
 
-    /// The tag of what a read of a unit finds.
+    /// Returns the tag that a read of a unit finds.
     pub(crate) fn tag_of(&self, lpn: Lpn) -> Option<u32> {
         // None at all unless they are kept.
         self.tags.get(Ppn(0))?;
@@ -299,7 +299,7 @@ impl Store {
         }
     }
 
-    /// Bytes of the tables and logs, tags aside.
+    /// Returns the bytes of the tables and logs, without tags.
     pub(crate) fn table_bytes(&self) -> u64 {
         let logs: usize = self.logs.iter().map(Vec::capacity).sum();
         let logs = self.logs.memory_bytes() + (logs * size_of::<Owner>()) as u64;

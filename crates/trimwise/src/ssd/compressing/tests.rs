@@ -16,7 +16,7 @@ use crate::ssd::{CompressingConfig, MappingConfig, Ssd, SsdConfig, VictimPolicy}
 use crate::units::{Lpn, SimTime, UnitRange};
 
 const FRAGMENT: u64 = 7 * US;
-/// Units that the host sees, and superblocks of 16 units.
+/// Capacity in units; superblocks have 16 units.
 const UNITS: u64 = 128;
 const SUPERBLOCKS: usize = 16;
 
@@ -161,13 +161,13 @@ fn zeros_need_neither_flash_nor_cache() {
     ssd.audit().unwrap();
 }
 
-/// What a superblock holds, in the slow model: owner (a unit, or a duplicate behind the units), length, whether it
-/// counts.
+/// A superblock in the slow model; for each piece: owner (a unit, or a duplicate after the units), length, true if it
+/// is live.
 #[derive(Clone, Debug, Default)]
 struct Log {
     pieces: Vec<(u64, u32, bool)>,
     closed: bool,
-    /// When its number of live granules became what it is.
+    /// Time of the last change to the number of live granules.
     stamp: u64,
 }
 
@@ -190,11 +190,11 @@ struct Slow {
     clock: u64,
     host: u64,
     copied: u64,
-    /// What each unit holds: an owner.
+    /// Owner of each unit's data.
     units: Vec<Option<u64>>,
 }
 
-/// Granules of a superblock.
+/// Number of granules in a superblock.
 const ALL: u32 = 16 * 8;
 /// The owner of a unit of zeros.
 const ZEROS: u64 = u64::MAX;
@@ -303,8 +303,8 @@ impl Slow {
     }
 }
 
-/// A host that waited for ever: what its victims gained was lost again where their chunks left off at the end of a
-/// superblock, while others held much that only had to be checked.
+/// Regression test: a host waited for ever. The gain of each victim was lost again where its chunks ended at the end of
+/// a superblock, while other superblocks held much that only had to be checked.
 #[test]
 fn regression_what_a_victim_gains_is_more_than_a_chunk() {
     let mut config = config(true);
@@ -335,7 +335,7 @@ fn regression_what_a_victim_gains_is_more_than_a_chunk() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Granules written by the host and by the collector, to the granule, and what holds data.
+    /// Compares the granules written by the host and by the collector, and the live granules, exactly.
     #[test]
     fn the_slow_model_writes_as_much(
         commands in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! How a device finds where a unit lies: the mappings, and what each needs to know.
+//! Mappings from logical units to the flash, and the parameters of each.
 
 use serde::Deserialize;
 
@@ -7,20 +7,20 @@ use crate::ssd::compressing::{GRANULES_MAX, UNITS_MAX};
 use crate::ssd::geometry::Geometry;
 use crate::units::{Bytes, UNIT_BYTES};
 
-/// How logical units find their place in the flash.
+/// A mapping from logical units to the flash.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename = "table by kind", rename_all = "snake_case")]
 pub enum MappingConfig {
-    /// Each unit lies wherever there was room: every free superblock serves the collector.
+    /// Any unit can be in any page: every free superblock serves the collector.
     Page {
-        /// Where the map itself is too large for the controller's memory. `None`: all of it is in memory.
+        /// Cache for a map that is too large for the controller's memory. `None`: the whole map is in memory.
         #[serde(rename = "map_cache_bytes")]
         map_cache: Option<MapCacheConfig>,
     },
-    /// Each logical superblock has one physical superblock, and new data go to a log first (Indilinx class). Free
-    /// space of the file system is no help here: only the log is.
+    /// Each logical superblock has one physical superblock, and new data go to a log first (Indilinx class). Free space
+    /// of the file system does not help; only the log does.
     Block(BlockMappingConfig),
-    /// Units are compressed before they are stored, and may share what is stored (SandForce class).
+    /// Units are compressed before they are stored, and identical units can share their space (SandForce class).
     Compressing(CompressingConfig),
 }
 
@@ -31,7 +31,7 @@ impl Default for MappingConfig {
 }
 
 impl MappingConfig {
-    /// Its kind, as in a profile.
+    /// Returns the kind, as in a profile.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Page { .. } => "page",
@@ -40,7 +40,7 @@ impl MappingConfig {
         }
     }
 
-    /// The cache for parts of the map, if the map lies in the flash.
+    /// Returns the cache for parts of the map, if the map lies in the flash.
     pub const fn map_cache(&self) -> Option<&MapCacheConfig> {
         match self {
             Self::Page { map_cache } => map_cache.as_ref(),
@@ -49,19 +49,19 @@ impl MappingConfig {
     }
 }
 
-/// A cache for parts of the page map, the whole of which lies in the flash (Gupta, Kim and Urgaonkar, DFTL, 2009).
+/// A cache for parts of the page map, which as a whole lies in the flash (Gupta, Kim and Urgaonkar, DFTL, 2009).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct MapCacheConfig {
     /// Bytes of the controller's memory, or of the host's that it may use (HMB), for parts of the map. A part is one
-    /// unit of 4 KiB, and says where 1,024 logical units lie.
+    /// unit of 4 KiB with the places of 1,024 logical units.
     pub bytes: u64,
 }
 
 /// A largely static mapping with log superblocks.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct BlockMappingConfig {
-    /// Superblocks that take what is written, before it is merged into its place.
+    /// Superblocks for new data, before they are merged into their place.
     pub log_superblocks: u32,
 }
 
@@ -72,17 +72,17 @@ pub struct CompressingConfig {
     pub granule_bytes: u32,
     /// Bytes that each stored unit takes besides its data.
     pub head_bytes: u32,
-    /// Whether a unit whose content is stored already becomes a reference to it.
+    /// True if a unit that is already stored becomes a reference to it.
     pub deduplicates: bool,
-    /// How long data take from the pages through checking, decryption and decompression to the host, nanoseconds.
-    /// Reads overlap in it: it costs latency and no throughput.
+    /// Time from the page registers through checking, decryption and decompression to the host, nanoseconds. Reads
+    /// overlap in it: it costs latency and no throughput.
     pub read_latency_ns: u64,
-    /// What the controller needs more to gather a unit that does not lie behind the one before it, nanoseconds.
+    /// Additional time for each unit that does not lie directly behind the one before it, nanoseconds.
     pub fragment_read_ns: u64,
-    /// Superblocks of which this share is stale, percent, are collected even while there is free flash. `None`: only when
-    /// flash is short.
+    /// Share of stale space, percent, from which a superblock is collected even while there is free flash. `None`: only
+    /// when flash is short.
     pub recycles_from_stale_percent: Option<u32>,
-    /// Whether a trimmed unit's space counts as free only when the collector has read it and looked for other
+    /// True if a trimmed unit's space counts as free only after the collector has read it and looked for other
     /// references to it, instead of at once.
     pub references_checked_at_collection: bool,
 }
@@ -93,7 +93,7 @@ impl CompressingConfig {
         (compressed_bytes + self.head_bytes).div_ceil(self.granule_bytes.max(1))
     }
 
-    /// Bytes that a unit takes at most: one that cannot be compressed.
+    /// Returns the maximum bytes that a unit takes: one that cannot be compressed.
     pub fn stored_bytes_max(&self) -> u64 {
         u64::from(self.stored_granules(UNIT_BYTES as u32)) * u64::from(self.granule_bytes)
     }

@@ -1,20 +1,21 @@
-//! The same drive, only smaller: for tests of behaviour, which need a whole drive full of data.
+//! Shrinks a drive, for tests of behaviour that need a drive full of data.
 
 use super::{ConfigError, Geometry, MappingConfig, SsdConfig};
 use crate::units::UNIT_BYTES;
 
-/// Superblocks that a smaller drive should have at least: with fewer, what its over-provisioning leaves for the
-/// collector shrinks to nothing.
+/// Minimum number of superblocks of a smaller drive: with fewer, the over-provisioning leaves nothing for the
+/// collector.
 const SUPERBLOCKS: u64 = 256;
 
 impl SsdConfig {
-    /// This drive with a capacity of at most `capacity_bytes`: the same dies, rates and shares of space, with fewer pages
-    /// in a block and fewer blocks. What counts blocks or pages shrinks with them: the time of an erase (with the
-    /// pages of a block), logs, SLC cache, thresholds of free superblocks, caches for the map and for writes.
+    /// Returns this drive with a capacity of at most `capacity_bytes`: the same dies, rates and shares of space, with
+    /// fewer pages in a block and fewer blocks. Settings that count blocks or pages shrink with them: the time of an
+    /// erase (with the pages of a block), logs, SLC cache, thresholds of free superblocks, caches for the map and for
+    /// writes.
     ///
     /// # Errors
     ///
-    /// If no drive of that size can be like this one.
+    /// If no drive of that size can resemble this one.
     pub fn shrunk(&self, capacity_bytes: u64) -> Result<Self, ConfigError> {
         if capacity_bytes >= self.capacity_bytes {
             return Ok(self.clone());

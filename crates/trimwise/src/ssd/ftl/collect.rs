@@ -1,9 +1,9 @@
 //! Making room: collection in the foreground, while idle, and for wear levelling.
 //!
-//! When fewer superblocks than a minimum are free, a victim is chosen and copied piece by piece: for each
-//! stripe that the host fills, as many slots are copied as bring the victim to its end just when the host has
-//! used up what the victim gains. The host thus pays a little on each write and not much at once. While the
-//! host is idle the same goes on without it, until a larger number is free.
+//! When fewer superblocks than a minimum are free, a victim is chosen and copied piece by piece. For each stripe that
+//! the host fills, so many slots are copied that the victim is finished just when the host has used up the space that
+//! it gains. The host thus pays a little on each write and not much at once. While the host is idle collection goes on
+//! without it, until a larger number is free.
 //!
 //! The last free superblock belongs to the collector: with it, a victim can always be finished. As the
 //! physical space exceeds the logical by the open superblocks and two more (checked in the
@@ -12,8 +12,8 @@
 //!
 //! Wear levelling is a victim like any other, chosen for its few erases and counted by its own cause.
 //!
-//! What was trimmed counts as valid until the collector has read its superblock, if the placement checks references:
-//! the controller cannot tell without reading whether something else refers to it. Such a victim is read from end to end.
+//! If the placement checks references, trimmed slots count as valid until the collector has read their superblock: the
+//! controller cannot tell without reading whether anything else refers to them. Such a victim is read from end to end.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -23,16 +23,16 @@ use super::super::config::{SsdConfig, VictimPolicy};
 use super::{Block, Cursor, Ftl, Piece, Placement, State};
 use crate::units::{SimDuration, SimTime};
 
-/// Why slots are copied.
+/// The reason for copying slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Cause {
     Gc,
     WearLevelling,
-    /// Out of the SLC cache.
+    /// Copies out of the SLC cache.
     Folding,
 }
 
-/// How much a victim is wanted.
+/// The need for a victim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::ssd) enum Urgency {
     /// The host is idle, or there is free flash: only for a gain.
@@ -47,13 +47,13 @@ pub(in crate::ssd) enum Urgency {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Victim {
     pub superblock: Superblock,
-    /// How far it has been read.
+    /// Place up to which the victim has been read.
     pub(super) cursor: Cursor,
     cause: Cause,
     /// Slots to read for `gain` slots that the host writes.
     work: u64,
     gain: u64,
-    /// Earned by host writes and not yet used, in slots times `gain`.
+    /// Copying earned by host writes and not yet done, in slots times `gain`.
     credit: u64,
 }
 
@@ -63,8 +63,8 @@ impl Victim {
         Self { superblock, cursor, cause, work: work.into(), gain: gain.into(), credit: 0 }
     }
 
-    /// Returns how many slots to copy now that the host has written `slots` more. 0 is not nothing: a victim without
-    /// valid slots is erased at once.
+    /// Returns the number of slots to copy after the host has written `slots` more. `Some(0)` is not `None`: a victim
+    /// without valid slots is erased at once.
     #[inline]
     pub fn due(&mut self, slots: u32) -> Option<u32> {
         if self.gain == 0 {
@@ -77,16 +77,16 @@ impl Victim {
     }
 }
 
-/// What is read from one stripe of a victim in one go. It is asked for piece by piece.
+/// Slots that are read from one stripe of a victim in one operation, requested piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     stripe: u32,
     slots: u32,
-    /// The frontier that waits for it, if some of it is copied.
+    /// The frontier that waits for the data, if some of them are copied.
     target: Option<usize>,
 }
 
-/// What the collector knows from one call to the next.
+/// State of the collector between calls.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Collector {
     pub victim: Option<Victim>,
@@ -118,7 +118,7 @@ impl Collector {
         }
     }
 
-    /// The lane for the next superblock of copies.
+    /// Returns the lane for the next superblock of copies.
     pub(super) fn next_lane(&mut self, lanes: usize) -> usize {
         let lane = self.copy_lane;
         self.copy_lane = (lane + 1) % lanes;
@@ -127,7 +127,7 @@ impl Collector {
 }
 
 impl<P: Placement> Ftl<P> {
-    /// Finishes the victim at hand, or chooses one and collects it whole.
+    /// Finishes the current victim, or chooses one and collects it whole.
     pub(super) fn collect_one(&mut self, now: SimTime) {
         if self.collector.victim.is_none() {
             self.start_victim(Urgency::Needed);
@@ -150,7 +150,7 @@ impl<P: Placement> Ftl<P> {
         P::recycle(self)
     }
 
-    /// Copies as much of the victim at hand as `slots` of the host pay for.
+    /// Copies as much of the current victim as `slots` of the host pay for.
     pub(crate) fn work_off(&mut self, now: SimTime, slots: u32) {
         let Some(due) = self.collector.victim.as_mut().and_then(|victim| victim.due(slots)) else { return };
         self.collect(now, due, false);
@@ -159,13 +159,13 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Slots of a superblock that hold live data, as far as the placement knows.
+    /// Returns the number of slots of a superblock that hold live data, as far as the placement knows.
     pub fn live(&self, superblock: Superblock) -> u32 {
         let Block { valid, unchecked, .. } = self.blocks[superblock];
         valid - unchecked
     }
 
-    /// Chooses a victim, if there is one worth it. Returns whether there is a victim now.
+    /// Chooses a victim, if one is worth it. Returns true if there is a victim now.
     pub(crate) fn start_victim(&mut self, urgency: Urgency) -> bool {
         if urgency != Urgency::Needed && self.start_wear_levelling() {
             return true;
@@ -238,8 +238,8 @@ impl<P: Placement> Ftl<P> {
         self.collector.victim = rest;
     }
 
-    /// Reads up to `budget` slots of a victim and moves what is live. Erases the victim if none is left, and otherwise
-    /// returns what is left of it; before that, how many slots were copied.
+    /// Reads up to `budget` slots of a victim and moves the live ones. Returns the number of slots copied and the rest
+    /// of the victim; a victim without a rest is erased.
     pub(crate) fn copy_victim(
         &mut self,
         mut victim: Victim,
@@ -281,7 +281,7 @@ impl<P: Placement> Ftl<P> {
         (copied, None)
     }
 
-    /// Asks for slots of a victim, which may lie in several stripes. What was asked of another stripe is read.
+    /// Requests slots of a victim, which can lie in several stripes. Reads those requested of another stripe.
     #[inline]
     fn read_piece(
         &mut self,
@@ -325,7 +325,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Reserves the read of what was asked for.
+    /// Reserves the read of the requested slots.
     fn carry_out(&mut self, source: Superblock, reading: &mut Reading, now: SimTime) {
         let Reading { stripe, slots, target } = std::mem::take(reading);
         if slots == 0 {
@@ -341,8 +341,8 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until enough
-    /// superblocks are free. What it does at once is a stripe for each die.
+    /// Collects while the host is idle, from `from` on and as long as a step can begin before `until`, until enough
+    /// superblocks are free. One step is a stripe for each die.
     pub(super) fn collect_between(&mut self, from: SimTime, until: SimTime) {
         let budget = self.stripe_slots * self.flash.geometry.dies_per_superblock;
         let mut at = from;

@@ -1,25 +1,24 @@
 //! Frontiers: open superblocks, and the stripe of each that is being filled.
 //!
-//! A stripe is programmed when it is full, or padded. A superblock is closed with its last stripe. What does not fit
-//! into a stripe goes on in the next one, but never in another superblock.
+//! A stripe is programmed when it is full, or padded. A superblock is closed with its last stripe. Data that do not fit
+//! into a stripe continue in the next one, but never in another superblock.
 
 use super::super::address::{Number, Slot, Superblock};
 use super::super::flash::Stripe;
 use super::{Ftl, Placement, State, must_have_gained};
 use crate::units::SimTime;
 
-/// An open superblock. Places are slots in it.
+/// An open superblock. Places are offsets of slots in it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Frontier {
-    /// [`Superblock::NONE`] while it has no superblock.
+    /// The open superblock; [`Superblock::NONE`] if there is none.
     pub superblock: Superblock,
-    /// The next slot.
     pub next: u32,
-    /// Where the stripe ends that is being filled.
+    /// End of the stripe that is being filled.
     stripe_end: u32,
-    /// Where the superblock ends.
+    /// End of the superblock.
     end: u32,
-    /// What is not programmed yet.
+    /// Contents that are not yet programmed.
     pub stripe: Stripe,
 }
 
@@ -27,7 +26,7 @@ impl Frontier {
     pub(crate) const UNUSED: Self =
         Self { superblock: Superblock::NONE, next: 0, stripe_end: 0, end: 0, stripe: Stripe::EMPTY };
 
-    /// The next slot.
+    /// Returns the next slot to fill.
     #[inline]
     pub fn slot(&self) -> Slot {
         Slot::new(self.superblock, self.next)
@@ -38,13 +37,13 @@ impl Frontier {
         self.superblock != Superblock::NONE
     }
 
-    /// Returns whether this many slots still fit into the superblock; false if there is none.
+    /// Returns true if this many slots still fit into the superblock; false if there is none.
     #[inline]
     pub fn has_room(&self, slots: u32) -> bool {
         self.next + slots <= self.end
     }
 
-    /// Returns whether this many slots fill the stripe.
+    /// Returns true if this many slots fill the stripe.
     #[inline]
     pub(crate) fn fills_stripe(&self, slots: u32) -> bool {
         self.next + slots >= self.stripe_end
@@ -52,12 +51,12 @@ impl Frontier {
 }
 
 impl<P: Placement> Ftl<P> {
-    /// The next slots of the open superblocks.
+    /// Iterates over the next slots of the open superblocks.
     pub(crate) fn open_superblocks(&self) -> impl Iterator<Item = Slot> + '_ {
         self.frontiers.iter().filter(|f| f.is_open()).map(Frontier::slot)
     }
 
-    /// The host's next frontier in turn.
+    /// Returns the host's next frontier in turn.
     pub(crate) fn next_turn(&self, frontier: usize) -> usize {
         (frontier + 1) % self.hosts
     }
@@ -90,7 +89,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Makes sure that the frontier of copies has room. Returns which one it is.
+    /// Makes sure that the frontier of copies has room. Returns its index.
     #[inline]
     pub(crate) fn prepare_copies(&mut self, slots: u32, now: SimTime) -> usize {
         let copies = self.copies;
@@ -128,7 +127,7 @@ impl<P: Placement> Ftl<P> {
         superblock
     }
 
-    /// Fills slots of a host frontier that has room for them, with units that are at hand at `ready`.
+    /// Fills slots of a host frontier that has room for them, with units that are in the controller at `ready`.
     #[inline]
     pub(crate) fn append_host(&mut self, frontier: usize, now: SimTime, ready: SimTime, slots: u32) {
         self.counts().host += u64::from(slots);
@@ -137,7 +136,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Fills slots of a frontier that has room for them. Returns whether a stripe became full.
+    /// Fills slots of a frontier that has room for them. Returns true if a stripe became full.
     #[inline]
     pub fn append(
         &mut self,
@@ -163,7 +162,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Programs the stripes that end at or before the frontier's next slot. A unit leaves the write cache with the
-    /// stripe that it ends in.
+    /// stripe in which it ends.
     fn complete(&mut self, frontier: usize, now: SimTime, ready: SimTime, is_host: bool) {
         let next = self.frontiers[frontier].next;
         while next > self.frontiers[frontier].stripe_end {
@@ -176,7 +175,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Programs the stripes in which the host has begun, after filling them up with nothing.
+    /// Pads and programs the stripes in which the host has begun.
     pub(super) fn pad_stripes(&mut self, now: SimTime) {
         for i in 0..self.frontiers.len() {
             if self.frontiers[i].stripe.holds_host {
@@ -186,7 +185,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Fills a frontier up with nothing up to `end`, where a stripe ends.
+    /// Pads a frontier up to `end`, the end of a stripe.
     fn fill_up(&mut self, frontier: usize, end: u32, now: SimTime) {
         let open = &mut self.frontiers[frontier];
         let (superblock, padding, is_host) = (open.superblock, end - open.next, open.stripe.holds_host);
@@ -224,7 +223,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Closes a frontier's superblock.
     pub fn close(&mut self, frontier: usize) {
         let Frontier { superblock, .. } = std::mem::replace(&mut self.frontiers[frontier], Frontier::UNUSED);
         let block = &mut self.blocks[superblock];

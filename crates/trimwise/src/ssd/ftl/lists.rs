@@ -27,23 +27,23 @@ impl<K: Number + PartialEq + Display> Lists<K> {
         Self { ends: vec![Self::NONE; lists], links: Table::new(members, Self::NONE) }
     }
 
-    /// The first member of a list, or [`Number::NONE`].
+    /// Returns the first member of a list, or [`Number::NONE`].
     #[inline]
     pub fn first(&self, list: usize) -> K {
         self.ends[list].first
     }
 
-    /// The last member of a list, or [`Number::NONE`].
+    /// Returns the last member of a list, or [`Number::NONE`].
     #[inline]
     pub fn last(&self, list: usize) -> K {
         self.ends[list].last
     }
 
-    /// The members of a list in order, for an audit.
+    /// Returns the members of a list in order, for an audit.
     ///
     /// # Errors
     ///
-    /// If its links do not agree.
+    /// If the links are inconsistent.
     pub fn audited(&self, list: usize) -> Result<Vec<K>, AuditError> {
         let (mut members, mut before, mut member) = (Vec::new(), K::NONE, self.first(list));
         while member != K::NONE {

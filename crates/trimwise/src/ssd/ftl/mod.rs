@@ -1,18 +1,19 @@
 //! The log-structured core of a mapping.
 //!
-//! Host data fill the *host frontiers*, open superblocks taken in turn, stripe by stripe. Copies fill a frontier of their
-//! own, or the first of the host's if they share it. A full superblock is *closed*. When room is needed, a closed one
-//! becomes the *victim*: what is live in it moves to the frontier of copies, and it is erased.
+//! Host data fill the *host frontiers*, open superblocks taken in turn, stripe by stripe. Copies fill a frontier of
+//! their own, or the first of the host's if they share it. A full superblock is *closed*. When room is needed, a closed
+//! one becomes the *victim*: its live data move to the frontier of copies, and it is erased.
 //!
-//! What the host writes goes where a [`Placement`] says: the page map, in `ssd/page`, or the compressing one, in
+//! A [`Placement`] decides where host writes go: the page map, in `ssd/page`, or the compressing one, in
 //! `ssd/compressing`. The core counts in *slots*: a slot is a unit of the page map, and a granule of the compressing
 //! one. Each combination is compiled by itself, so that no unit passes a dynamic call.
 //!
 //! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full. The model
-//! takes that memory as safe against power loss.
+//! assumes that this memory is safe against power loss.
 //!
-//! `frontier` fills superblocks, `collect` makes room, `victims` chooses, `pool` holds what is free, `bitmap` the live
-//! slots, `reads` what a read waits for. The block map, in `ssd/block`, has no log of this kind: it shares the last three.
+//! `frontier` fills superblocks, `collect` makes room, `victims` chooses, `pool` holds free superblocks, `bitmap` the
+//! live slots, `reads` finds the time of a read. The block map, in `ssd/block`, has no log of this kind: it shares the
+//! last three.
 
 mod audit;
 mod bitmap;
@@ -46,10 +47,10 @@ pub(super) use reads::Reads;
 pub(super) use superblock::{Block, State};
 pub(super) use victims::{Victims, must_have_gained};
 
-/// From this many units on, the lists of victims are rebuilt after unmapping instead of being kept up to date.
+/// Number of units from which on the lists of victims are rebuilt after unmapping instead of being kept up to date.
 const BULK_UNITS: u64 = 65_536;
 
-/// What a placement asks of the core.
+/// Layout that a placement requests from the core.
 pub(super) struct Layout {
     /// Slots in a unit; a power of two.
     pub unit_slots: u32,
@@ -69,7 +70,7 @@ pub(super) struct Ftl<P> {
     pub blocks: Table<Superblock, Block>,
     pub victims: Victims,
     pub pool: Pool,
-    /// Those of the host, and behind them one for copies and one for parts of a map that lies in the flash.
+    /// Frontiers of the host, then one for copies and one for parts of a map that lies in the flash.
     pub frontiers: Vec<Frontier>,
     /// The host frontier that takes the next unit.
     pub turn: usize,
@@ -118,21 +119,21 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// The die and the channel of a slot, and whether it is in SLC mode.
+    /// Returns the die and the channel of a slot, with its mode.
     #[inline]
     pub fn place(&self, slot: Slot) -> Place {
         let slc = self.blocks[slot.superblock].slc;
         Place { slc, ..self.flash.place(Slot::new(slot.superblock, slot.offset >> self.unit_shift)) }
     }
 
-    /// What has been written to the flash by cause, in slots.
+    /// Returns the slots written to the flash, by cause.
     #[inline]
     pub fn counts(&mut self) -> &mut NandUnits {
         let stats = &mut self.flash.stats;
         if P::SLOTS_ARE_GRANULES { &mut stats.nand_granules } else { &mut stats.nand_units }
     }
 
-    /// Carries the counts of granules over into units.
+    /// Converts the counts of granules to units.
     #[inline]
     pub(crate) fn count_units(&mut self) {
         if P::SLOTS_ARE_GRANULES {
@@ -156,8 +157,8 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Returns whether a read of slots that lie behind each other needs no flash: their last stripe is still being
-    /// filled, or it is the host's and its program has not ended at `now`.
+    /// Returns true if a read of consecutive slots needs no flash: their last stripe is still being filled, or it is
+    /// the host's and its program has not ended at `now`.
     #[inline]
     pub fn in_memory(&self, slot: Ppn, slots: u32, now: SimTime) -> bool {
         let Slot { superblock, offset } = slot.slot(self.superblock_slots);
@@ -170,7 +171,7 @@ impl<P: Placement> Ftl<P> {
         block.programmed_at > now && self.flash.cache.holds(last.first(stripe_slots), now)
     }
 
-    /// Unmaps ranges: few units one by one, many in bulk. Returns how many units held data.
+    /// Unmaps ranges: few units one by one, many in bulk. Returns the number of units that held data.
     fn unmap_ranges(&mut self, ranges: &[UnitRange]) -> u64 {
         let before = self.map.mapped_units();
         let bulk = ranges.iter().map(|range| range.units).sum::<u64>() >= BULK_UNITS;
@@ -195,12 +196,12 @@ impl<P: Placement> Ftl<P> {
         before - self.map.mapped_units()
     }
 
-    /// Whether a range is all that the host sees.
+    /// Returns true if a range is the whole capacity.
     fn is_all(&self, range: UnitRange) -> bool {
         range.units == u64::from(self.flash.geometry.logical_units)
     }
 
-    /// Erases a superblock that holds no live data. Returns when the last of its dies has erased its part.
+    /// Erases a superblock that holds no live data. Returns the time at which the last of its dies has erased its part.
     fn erase(&mut self, superblock: Superblock, now: SimTime) -> SimTime {
         let end = self.flash.erase(superblock, now);
         self.flash.geometry.dies_of(superblock).for_each(|die| self.map.die_used(die));

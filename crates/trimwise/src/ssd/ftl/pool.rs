@@ -20,28 +20,27 @@ impl Pool {
         self.lanes.len()
     }
 
-    /// Superblocks in the pool.
+    /// Returns the number of superblocks in the pool.
     pub fn free(&self) -> u32 {
         self.free
     }
 
-    /// Superblocks of one lane in the pool.
+    /// Returns the number of superblocks of one lane in the pool.
     pub(crate) fn free_in(&self, lane: usize) -> usize {
         self.lanes[lane].len()
     }
 
-    /// The lane of a superblock.
     pub fn lane(&self, superblock: Superblock) -> usize {
         superblock.index() % self.lanes.len()
     }
 
-    /// All lanes in the order in which a superblock is looked for, if it should be one of `lane`.
+    /// Iterates over all lanes in search order, for a superblock that should be of `lane`.
     pub(crate) fn lanes_from(&self, lane: usize) -> impl Iterator<Item = usize> + use<> {
         let lanes = self.lanes.len();
         (0..lanes).map(move |i| (lane + i) % lanes)
     }
 
-    /// Puts a superblock behind the others of its lane.
+    /// Appends a superblock to its lane.
     pub fn put(&mut self, superblock: Superblock) {
         let lane = self.lane(superblock);
         self.lanes[lane].push_back(superblock);
@@ -65,7 +64,7 @@ impl Pool {
         self.free = 0;
     }
 
-    /// The superblocks in the pool, lane by lane.
+    /// Iterates over the superblocks in the pool, lane by lane.
     pub fn iter(&self) -> impl Iterator<Item = Superblock> + '_ {
         self.lanes.iter().flatten().copied()
     }

@@ -1,4 +1,4 @@
-//! What a read command, or a stripe of copies, waits for. Units of one stripe that follow each other are read together.
+//! Times of a read command, or of a stripe of copies. Consecutive units of one stripe are read together.
 
 use super::super::address::{Ppn, StripeNumber};
 use super::super::flash::Flash;
@@ -14,23 +14,23 @@ pub(in crate::ssd) struct Reads {
     are_copies: bool,
 }
 
-/// Units of one stripe that are not read yet.
+/// Units of one stripe that are not yet read.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     stripe: StripeNumber,
     at: Place,
     units: u32,
-    /// When the places of all of them are known.
+    /// Time at which the places of all of them are known.
     known: SimTime,
 }
 
 impl Reads {
-    /// A command that is decoded at `decoded`.
+    /// Starts a command that is decoded at `decoded`.
     pub fn new(decoded: SimTime) -> Self {
         Self { ready: Ready { first: SimTime::MAX, last: decoded }, run: None, are_copies: false }
     }
 
-    /// Copies that go where what is there already is at hand at `ready`.
+    /// Starts copies that join data that are in the controller at `ready`.
     pub fn for_copies(ready: SimTime) -> Self {
         Self { are_copies: true, ..Self::new(ready) }
     }
@@ -45,7 +45,7 @@ impl Reads {
         self.ready.last = self.ready.last.max(at);
     }
 
-    /// Adds the unit at a slot, in SLC mode or not, whose place is known at `known`.
+    /// Adds the unit at a slot, in SLC mode if `slc`, whose place is known at `known`.
     #[inline]
     pub fn slot(&mut self, flash: &mut Flash, now: SimTime, slot: Ppn, slc: bool, known: SimTime) {
         let stripe = slot.stripe(flash.geometry.stripe_units);
@@ -71,7 +71,7 @@ impl Reads {
         self.wait(at);
     }
 
-    /// Reads what is left. Returns when the first and the last unit are in the controller.
+    /// Reads the remaining units. Returns the times at which the first and the last unit are in the controller.
     pub fn finish(mut self, flash: &mut Flash, now: SimTime) -> Ready {
         self.carry_out(flash, now);
         self.ready
@@ -85,7 +85,6 @@ mod tests {
     use crate::ssd::geometry::Geometry;
     use crate::units::SimDuration;
 
-    /// The place of the second unit has yet to be looked up.
     #[test]
     fn units_read_together_are_read_when_the_places_of_all_are_known() {
         const KNOWN: SimDuration = SimDuration::from_secs(1);

@@ -1,12 +1,12 @@
-//! What is known of a superblock.
+//! The core's state of a superblock.
 
 use crate::units::SimTime;
 
-/// What a superblock is at the moment.
+/// Current use of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum State {
     Free,
-    /// A frontier.
+    /// A frontier's superblock.
     Open,
     /// Full, and a candidate for collection.
     Closed,
@@ -16,27 +16,27 @@ pub(in crate::ssd) enum State {
     Victim,
 }
 
-/// What is known of a superblock.
+/// The core's state of a superblock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Block {
-    /// Slots that hold live data. Those that were trimmed and not yet checked for other references count too.
+    /// Slots that hold live data. Trimmed slots that are not yet checked for other references count too.
     pub valid: u32,
-    /// Of them, those that were trimmed and not yet checked.
+    /// Trimmed slots that are not yet checked.
     pub unchecked: u32,
     /// Slots taken since the last erase.
     pub written: u32,
     pub erases: u32,
     pub state: State,
-    /// Whether it is written in SLC mode.
+    /// True while the superblock is in SLC mode.
     pub slc: bool,
-    /// Host units written to the device when it was closed: its age for cost-benefit.
+    /// Host units written to the device when the superblock was closed: its age for cost-benefit.
     pub closed_at: u64,
-    /// When the last host program of it ends.
+    /// End of the last host program in this superblock.
     pub programmed_at: SimTime,
 }
 
 impl Block {
-    /// As it leaves the factory.
+    /// A superblock as it leaves the factory.
     pub(crate) const NEW: Self = Self {
         valid: 0,
         unchecked: 0,

@@ -1,4 +1,4 @@
-//! Which superblock is collected next.
+//! The choice of the next superblock to collect.
 //!
 //! All closed superblocks are kept in [`Lists`], one for each number of valid slots. An overwrite moves a superblock from one list to the next lower in a few
 //! memory accesses, and the greedy choice is the head of the lowest list that is not empty. First-in
@@ -15,8 +15,8 @@ use super::super::translation::Translation;
 use super::lists::Lists;
 use super::superblock::Block;
 
-/// Panics if more victims were collected, one after the other, than any choice needs until a superblock is free: then
-/// the mapping has lost count of what is valid, and would go on for ever.
+/// Panics if more victims were collected in a row than any choice needs until a superblock is free: then the mapping
+/// has lost count of valid units, and would go on for ever.
 pub(in crate::ssd) fn must_have_gained(victims: u32, mapping: &dyn Translation) {
     // Chosen by their gain, each gives back a slot at least; taken in turn or drawn, some give nothing.
     const TURNS: u32 = 64;
@@ -31,9 +31,9 @@ pub(in crate::ssd) struct Victims {
     /// Slots in a superblock: the highest list.
     top: u32,
     lists: Lists<Superblock>,
-    /// No list below this one has a member.
+    /// Lists below this one are empty.
     lowest: usize,
-    /// The closed superblocks in no particular but a reproducible order, and where each one is.
+    /// The closed superblocks in an arbitrary but reproducible order, and the index of each.
     closed: Vec<Superblock>,
     position: Table<Superblock, u32>,
 }
@@ -76,7 +76,7 @@ impl Victims {
         self.lists.remove(self.list(valid), superblock);
     }
 
-    /// A closed superblock has lost valid slots.
+    /// Notes that a closed superblock has lost valid slots.
     #[inline]
     pub fn lost(&mut self, superblock: Superblock, before: u32, after: u32) {
         if self.policy == VictimPolicy::Fifo {
@@ -86,7 +86,7 @@ impl Victims {
         self.link(superblock, after);
     }
 
-    /// Forgets the lists and makes them again: cheaper than moving one by one when most have changed.
+    /// Rebuilds the lists, which is cheaper than moving members one by one when most have changed.
     pub(crate) fn relink(&mut self, blocks: &Table<Superblock, Block>) {
         if self.policy == VictimPolicy::Fifo {
             return;
@@ -116,7 +116,7 @@ impl Victims {
         self.lowest = self.lowest.min(list);
     }
 
-    /// The next victim; `None` if nothing is closed. `clock` is the age counter of [`Block::closed_at`].
+    /// Returns the next victim; `None` if nothing is closed. `clock` is the age counter of [`Block::closed_at`].
     pub fn choose(
         &mut self,
         blocks: &Table<Superblock, Block>,
@@ -133,7 +133,7 @@ impl Victims {
         }
     }
 
-    /// The one with the fewest valid units; with first-in first-out, the oldest.
+    /// Returns the superblock with the fewest valid units; with first-in first-out, the oldest.
     pub fn first(&mut self) -> Option<Superblock> {
         while self.lowest <= self.list(self.top) {
             let superblock = self.lists.first(self.lowest);
@@ -145,8 +145,8 @@ impl Victims {
         None
     }
 
-    /// (1 - u) * age / (1 + u), with u the share of valid units, compared by cross-multiplication. `None` if
-    /// there is nothing to gain anywhere.
+    /// Returns the superblock with the best (1 - u) * age / (1 + u), where u is the share of valid units, compared by
+    /// cross-multiplication. `None` if there is nothing to gain anywhere.
     fn best_ratio(&self, blocks: &Table<Superblock, Block>, clock: u64) -> Option<Superblock> {
         let mut best: Option<(u128, u128, Superblock)> = None;
         for &superblock in &self.closed {
@@ -167,7 +167,7 @@ impl Victims {
         best.map(|(_, _, superblock)| superblock)
     }
 
-    /// `None` if none of those drawn has anything to gain.
+    /// Returns the best of `d` superblocks drawn at random; `None` if none of them has anything to gain.
     fn best_of(
         &self,
         d: u32,
@@ -186,7 +186,7 @@ impl Victims {
         best.filter(|&b| blocks[b].valid < self.top)
     }
 
-    /// Whether each candidate is in the list of its count, once.
+    /// Checks that each candidate is in the list of its count, once.
     pub fn audit(&self, blocks: &Table<Superblock, Block>) -> Result<(), AuditError> {
         let (mut listed, closed) = (0, self.closed.len());
         for list in 0..=self.list(self.top) {
@@ -219,7 +219,7 @@ mod tests {
     const SLOTS: u32 = 16;
     const CLOCK: u64 = 9;
 
-    /// The choice among closed superblocks of these valid units, each closed at a time.
+    /// Returns the choice among closed superblocks, given the valid units and the closing time of each.
     fn chosen(policy: VictimPolicy, closed: &[(u32, u64)]) -> Option<u32> {
         let block = |&(valid, closed_at): &(u32, u64)| Block { valid, closed_at, ..Block::NEW };
         let mut blocks = Table::new(closed.len(), Block::NEW);
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(cost_benefit(&[(SLOTS, 0), (SLOTS - 1, CLOCK)]), Some(1), "no gain, however old");
     }
 
-    /// So many draws meet every superblock.
+    /// With so many draws, every superblock is drawn.
     #[test]
     fn of_those_drawn_the_one_with_the_fewest_valid_units_is_taken() {
         let closed = [(9, 0), (3, 0), (SLOTS - 1, 0), (7, 0)];

@@ -1,4 +1,4 @@
-//! Where each unit lies: the page map.
+//! The page map: the slot of each unit.
 //!
 //! Two tables of 32-bit numbers and a bitmap. `l2p` says where a logical unit lies; `p2l` says which
 //! logical unit was written to a slot; the bitmap says whether the slot still counts. Invalidating a slot
@@ -18,14 +18,14 @@ use crate::units::Lpn;
 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct PageMap {
-    /// The logical units of the host, and behind them those of the map if it lies in the flash.
+    /// Slots of the logical units of the host, and behind them of those of the map if it lies in the flash.
     pub(super) l2p: Table<Lpn, Ppn>,
     pub(super) p2l: Table<Ppn, ShortLpn>,
     pub(super) live: Bitmap,
     superblock_units: u32,
-    /// Where the logical units of the host end.
+    /// End of the host's logical units.
     pub(super) host_end: Lpn,
-    /// Of them, those that hold data.
+    /// Number of the host's logical units that hold data.
     pub(super) mapped: u64,
     pub(super) slc: Option<Box<SlcCache>>,
     pub(super) cache: Option<Box<MapCache>>,
@@ -52,7 +52,7 @@ impl PageMap {
         slot.ppn(self.superblock_units)
     }
 
-    /// Notes that a logical unit lies at a slot now.
+    /// Notes that a logical unit is at a slot now.
     #[inline]
     pub fn set(&mut self, slot: Slot, lpn: Lpn) {
         let ppn = self.ppn(slot);
@@ -61,7 +61,7 @@ impl PageMap {
         self.live.set(slot);
     }
 
-    /// Takes the slot from a logical unit, of the host or of the map, that has one. Returns its superblock.
+    /// Removes the slot of a logical unit, of the host or of the map, that has one. Returns its superblock.
     #[inline]
     pub fn clear(&mut self, lpn: Lpn) -> Option<Superblock> {
         let ppn = std::mem::replace(&mut self.l2p[lpn], Ppn::NONE);
@@ -73,13 +73,13 @@ impl PageMap {
         Some(slot.superblock)
     }
 
-    /// Where a unit lies.
+    /// Returns the slot of a unit.
     #[inline]
     pub fn find(&self, lpn: Lpn) -> Option<Ppn> {
         self.l2p.at(lpn).copied().filter(|&ppn| ppn != Ppn::NONE)
     }
 
-    /// Forgets everything; the counts of the superblocks are the caller's.
+    /// Forgets everything. The caller resets the counts of the superblocks.
     pub(crate) fn clear_all(&mut self) {
         self.l2p.fill(Ppn::NONE);
         self.live.clear_all();

@@ -1,15 +1,15 @@
 //! A map that lies in the flash, and the cache for parts of it (Gupta, Kim and Urgaonkar, DFTL, ASPLOS 2009).
 //!
-//! A *part* is one unit: the places of 1,024 logical units. Parts are logical units themselves, behind those of the host,
-//! in the same page map, and are collected with everything else; where they lie says a directory, which fits in memory.
-//! Writes caused by the map fill a frontier of their own.
+//! A *part* is one unit: the places of 1,024 logical units. Parts are logical units themselves, behind those of the
+//! host, in the same page map, and are collected with everything else. A directory, which fits in memory, has their
+//! places. Writes caused by the map fill a frontier of their own.
 //!
-//! A look-up of the host brings the part into the cache if it is not there: the part that was used longest ago leaves, and
-//! is written if it has changed. A TRIM of all units of a part leaves nothing of it to keep, so that it costs no flash
-//! operation. Copies change parts too. One that is in the cache is changed there. The others are noted, each once,
-//! and read, changed and written when the victim has been erased (*lazy copying*). Only where a command waits for the
-//! collector, or where the last free superblock would be needed, they are left to the next victim: collecting
-//! never depends on room for the map. That list, like the directory, is taken as safe in the controller's memory.
+//! A look-up of the host brings the part into the cache if it is not there: the least recently used part leaves, and is
+//! written if it has changed. A TRIM of all units of a part leaves nothing of it to keep, so that it costs no flash
+//! operation. Copies change parts too. A part in the cache is changed there. The others are noted, each once, and read,
+//! changed and written when the victim has been erased (*lazy copying*). Only if a command waits for the collector, or
+//! the last free superblock would be needed, are they left to the next victim: collecting never depends on room for the
+//! map. The model assumes that this list and the directory are safe in the controller's memory.
 //!
 //! A look-up touches a few array elements: the order of use is one of [`Lists`].
 
@@ -27,25 +27,25 @@ number! {
 }
 
 impl Part {
-    /// The part that says where a unit lies.
+    /// Returns the part that has the place of a unit.
     fn of(lpn: Lpn) -> Self {
         Self((lpn.0 / u64::from(MAP_PART_UNITS)) as u32)
     }
 }
 
-/// What is known of a part.
+/// State of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PartState {
     cached: bool,
-    /// Cached, and not as it is in the flash.
+    /// Cached, and changed since it was written to the flash.
     dirty: bool,
     /// Not cached, and changed by copies that are not yet in the flash.
     moved: bool,
-    /// In the list of parts that were moved, if only because it once was.
+    /// In the list of moved parts, even if it is no longer one.
     listed: bool,
 }
 
-/// The only list of a cache: its parts, from the one that was used longest ago to the one used last.
+/// The only list of a cache: its parts, from the least to the most recently used.
 const USED: usize = 0;
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub(super) struct MapCache {
     moved: Vec<Part>,
     /// Slots of the frontier's stripes for which nothing was collected yet.
     owed_units: u32,
-    /// When what the last unmapping had to read was there.
+    /// Time at which the parts read for the last unmapping were there.
     pub(super) unmapped_at: SimTime,
 }
 
@@ -77,7 +77,7 @@ impl MapCache {
         })
     }
 
-    /// A unit has been copied.
+    /// Notes that a unit has been copied.
     #[inline]
     pub fn copied(&mut self, lpn: Lpn) {
         let part = Part::of(lpn);
@@ -93,7 +93,7 @@ impl MapCache {
         }
     }
 
-    /// Takes a part out of the cache. Returns whether it has changed.
+    /// Takes a part out of the cache. Returns true if it has changed.
     fn remove(&mut self, part: Part) -> bool {
         self.order.remove(USED, part);
         self.used -= 1;
@@ -102,7 +102,6 @@ impl MapCache {
         std::mem::take(&mut state.dirty)
     }
 
-    /// Everything was erased.
     pub fn clear(&mut self) {
         self.used = 0;
         self.parts.fill(PartState::default());
@@ -111,7 +110,7 @@ impl MapCache {
         self.owed_units = 0;
     }
 
-    /// Slots that the map has taken and no write has paid for.
+    /// Returns the slots that the map has taken and no write has paid for, and resets the count.
     pub(crate) fn take_owed(&mut self) -> u32 {
         std::mem::take(&mut self.owed_units)
     }
@@ -145,12 +144,12 @@ impl MapCache {
 }
 
 impl PageMapped {
-    /// The logical unit that a part is.
+    /// Returns the logical unit that holds a part.
     fn unit_of(&self, part: Part) -> Lpn {
         self.map.host_end.offset(part.0.into())
     }
 
-    /// Looks up a unit, which it is possible to begin with at `ready`, and notes that its place `changes`. Returns when
+    /// Looks up a unit, not before `ready`, and notes that its place changes if `changes`. Returns the time at which
     /// its place is known.
     pub(crate) fn translate(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, changes: bool) -> SimTime {
         let part = Part::of(lpn);
@@ -185,7 +184,7 @@ impl PageMapped {
         at_hand
     }
 
-    /// Reads a part from the flash, if it has ever been written. Returns when it is at hand.
+    /// Reads a part from the flash, if it has ever been written. Returns the time at which it is in the controller.
     fn read_part_of_map(&mut self, part: Part, now: SimTime, ready: SimTime) -> SimTime {
         match self.map.find(self.unit_of(part)) {
             Some(ppn) if !self.in_memory(ppn, 1, now) => {
@@ -257,7 +256,7 @@ impl PageMapped {
         }
     }
 
-    /// What the map does before ranges are unmapped: parts of which nothing is left are dropped, the others looked up.
+    /// Updates the map before ranges are unmapped: drops parts without remaining units, and looks up the others.
     pub(crate) fn unmap_parts(&mut self, now: SimTime, ranges: &[UnitRange]) {
         let units = u64::from(MAP_PART_UNITS);
         let mut at = SimTime::ZERO;
@@ -282,7 +281,7 @@ impl PageMapped {
         }
     }
 
-    /// Forgets a part of which no unit is mapped any longer.
+    /// Forgets a part without mapped units.
     fn drop_part(&mut self, part: Part) {
         self.clear_part(part);
         let Some(cache) = &mut self.map.cache else { return };
@@ -292,7 +291,7 @@ impl PageMapped {
         cache.parts[part].moved = false;
     }
 
-    /// Checks the map in the flash: what is mapped must be found again.
+    /// Checks that the map in the flash has an entry for every mapped unit.
     pub(crate) fn audit_map_cache(&self) -> Result<(), AuditError> {
         let Some(cache) = &self.map.cache else { return Ok(()) };
         cache.audit()?;

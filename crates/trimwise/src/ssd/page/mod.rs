@@ -1,7 +1,7 @@
 //! The page map: any unit may lie in any page. A slot of the core is a unit.
 //!
-//! Two things may stand before it: `slc`, a cache of flash in SLC mode that takes host units first, and `map_cache`,
-//! where the map itself lies in the flash. A device without them pays one branch a unit for them.
+//! Two optional parts precede it: `slc`, a cache of flash in SLC mode that takes host units first, and `map_cache`, for
+//! a map that itself lies in the flash. A device without them pays one branch a unit for them.
 
 mod map;
 mod map_cache;
@@ -35,7 +35,7 @@ impl PageMapped {
         Self::with_placement(config, geometry, seed, &layout, map)
     }
 
-    /// Writes one host unit that the controller has at hand at `ready`.
+    /// Writes one host unit that is in the controller at `ready`.
     #[inline]
     fn write_unit(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, tag: u32) {
         let mut turn = self.turn;
@@ -64,7 +64,7 @@ impl PageMapped {
 }
 
 impl Placement for PageMap {
-    /// `p2l` says which unit is at a slot.
+    /// No information: `p2l` has the unit of each slot.
     type Owner = ();
 
     const SLOTS_ARE_GRANULES: bool = false;
@@ -152,7 +152,7 @@ impl Placement for PageMap {
         Some((superblock, 1))
     }
 
-    /// The whole device, with the map if it lies in the flash: three fills.
+    /// Releases the whole device, with the map if it lies in the flash: three fills.
     fn release_all(ftl: &mut PageMapped) -> bool {
         ftl.map.clear_all();
         for block in ftl.blocks.iter_mut() {
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(taken, [2, 2, 1]);
     }
 
-    /// A mapping that forgets a unit without making its slot invalid has nothing to gain anywhere in the end.
+    /// A mapping that forgets a unit without making its slot invalid eventually has nothing to gain anywhere.
     #[test]
     #[should_panic(expected = "victims and no superblock free: Err(")]
     fn collection_that_gains_nothing_fails_and_names_what_does_not_add_up() {

@@ -1,12 +1,12 @@
 //! The SLC cache: superblocks that are written with one bit a cell, and folded later.
 //!
-//! Host units go to superblocks in SLC mode as long as there is one: of the static part, which is nothing else, or of the
-//! dynamic part, which is borrowed from the free pool. A superblock in SLC mode holds `1 / bits_per_cell` of its
-//! pages. When there is none, host units go where they always go, at the speed of those cells. *Folding* copies what
-//! still counts in an SLC superblock, oldest first, to the host's frontiers, as if the host wrote it there, and erases
-//! the superblock. It takes place while the host is idle, or, when more than a share of the cache is in use, along with
-//! the host: for each stripe that the host writes, as much is copied as brings the victim to its end when the host has
-//! written what an SLC superblock holds.
+//! Host units go to superblocks in SLC mode as long as there is one: of the static part, which is used for nothing
+//! else, or of the dynamic part, which is borrowed from the free pool. A superblock in SLC mode holds `1 /
+//! bits_per_cell` of its pages. When there is none, host units go to normal superblocks, at the speed of those cells.
+//! *Folding* copies the live data of an SLC superblock, oldest first, to the host's frontiers, as if the host wrote
+//! them there, and erases the superblock. It takes place while the host is idle, or, when more than a share of the
+//! cache is in use, along with the host: for each stripe that the host writes, so much is copied that the victim is
+//! finished when the host has written the capacity of an SLC superblock.
 //!
 //! # Why collecting still comes to an end
 //!
@@ -34,25 +34,25 @@ use crate::units::SimTime;
 
 #[derive(Clone, Debug)]
 pub(super) struct SlcCache {
-    /// Slots of a superblock in SLC mode.
+    /// Number of slots of a superblock in SLC mode.
     units: u32,
     /// Superblocks below this one are the static part.
     pub(super) static_end: Superblock,
-    /// Those of them that are free.
+    /// Free superblocks of the static part.
     pub(super) static_free: VecDeque<Superblock>,
     dynamic_percent: u64,
-    /// Superblocks of the dynamic part that are in use.
+    /// Number of superblocks of the dynamic part that are in use.
     dynamic: u32,
-    /// Slots taken in all SLC superblocks.
+    /// Number of slots taken in all SLC superblocks.
     written: u64,
     /// Full superblocks, oldest first.
     full: VecDeque<Superblock>,
     victim: Option<Victim>,
     fold_when_idle: bool,
     threshold_percent: u64,
-    /// Host frontiers in normal mode. Those in SLC mode come behind them, and one that is never open behind these.
+    /// Host frontiers in normal mode. Those in SLC mode come behind them, and behind these one that is never open.
     frontiers: usize,
-    /// The host's next frontier, and that of folding.
+    /// Next frontiers of the host and of folding.
     turn: usize,
     fold_turn: usize,
 }
@@ -78,7 +78,7 @@ impl SlcCache {
         })
     }
 
-    /// The index of the host frontier that is never open: where the host stands between two stripes.
+    /// Returns the index of the host frontier that is never open: the host's frontier between two stripes.
     pub fn rest(&self) -> usize {
         2 * self.frontiers
     }
@@ -87,8 +87,8 @@ impl SlcCache {
         superblock < self.static_end
     }
 
-    /// An SLC superblock was erased, of which `written` slots had been taken. Returns whether it goes back to the
-    /// free pool.
+    /// Handles the erase of an SLC superblock of which `written` slots had been taken. Returns true if it goes back to
+    /// the free pool.
     pub fn release(&mut self, superblock: Superblock, written: u32) -> bool {
         self.written -= u64::from(written);
         if self.is_static(superblock) {
@@ -99,7 +99,7 @@ impl SlcCache {
         true
     }
 
-    /// The frontiers in SLC mode.
+    /// Returns the frontiers in SLC mode.
     fn fast_frontiers(&self) -> Range<usize> {
         self.frontiers..2 * self.frontiers
     }
@@ -109,12 +109,11 @@ impl SlcCache {
         self.full.push_back(superblock);
     }
 
-    /// The superblock being folded; [`Superblock::NONE`] if there is none.
+    /// Returns the superblock being folded; [`Superblock::NONE`] if there is none.
     pub(crate) fn folded_superblock(&self) -> Superblock {
         self.victim.map_or(Superblock::NONE, |victim| victim.superblock)
     }
 
-    /// Everything was erased.
     pub fn clear(&mut self) {
         (self.written, self.dynamic) = (0, 0);
         self.static_free = (0..self.static_end.0).map(Superblock).collect();
@@ -125,23 +124,23 @@ impl SlcCache {
 }
 
 impl PageMapped {
-    /// Units that the host sees and for which the device holds no data.
+    /// Returns the number of units that the host sees and for which the device holds no data.
     fn unmapped_units(&self) -> u64 {
         u64::from(self.flash.geometry.logical_units) - self.map.mapped
     }
 
-    /// Superblocks that the dynamic part may have at the moment.
+    /// Returns the number of superblocks that the dynamic part may have at the moment.
     fn dynamic_share(&self, slc: &SlcCache) -> u32 {
         let free = self.unmapped_units() / u64::from(self.superblock_slots);
         (free * slc.dynamic_percent / 100) as u32
     }
 
-    /// Superblocks that idle collection should free for the dynamic part to have its share.
+    /// Returns the number of superblocks that idle collection should free for the dynamic part to have its share.
     pub(crate) fn wanted_by_slc(&self) -> u32 {
         self.map.slc.as_ref().map_or(0, |slc| self.dynamic_share(slc).saturating_sub(slc.dynamic))
     }
 
-    /// Chooses the frontier that the host's next stripe goes to, and makes sure that it is open. Returns its index.
+    /// Chooses the frontier of the host's next stripe, and makes sure that it is open. Returns its index.
     pub(crate) fn begin_slc_stripe(&mut self, now: SimTime) -> usize {
         self.shrink_slc(now);
         let Some(slc) = &mut self.map.slc else { return self.turn };
@@ -154,7 +153,7 @@ impl PageMapped {
         self.turn
     }
 
-    /// An open SLC frontier: the one of this turn, else any. `None` if the cache is full.
+    /// Returns an open SLC frontier: the one of this turn, else any. `None` if the cache is full.
     fn slc_frontier(&mut self, turn: usize) -> Option<usize> {
         let slc = self.map.slc.as_ref()?;
         let units = slc.units;
@@ -177,7 +176,7 @@ impl PageMapped {
         Some(index)
     }
 
-    /// The host has filled a stripe of frontier `turn`. Returns whether that was one in SLC mode.
+    /// Notes that the host has filled a stripe of frontier `turn`. Returns true if that was one in SLC mode.
     pub(crate) fn end_slc_stripe(&mut self, turn: usize, now: SimTime) -> bool {
         let Some(slc) = &mut self.map.slc else { return false };
         self.turn = slc.rest();
@@ -190,8 +189,8 @@ impl PageMapped {
         in_slc
     }
 
-    /// Gives superblocks of the dynamic part back, until they are no more than the free space has room for: what the
-    /// guarantee of the collector rests on.
+    /// Gives superblocks of the dynamic part back until the free space has room for the rest. The guarantee of the
+    /// collector depends on this.
     fn shrink_slc(&mut self, now: SimTime) {
         let units = u64::from(self.superblock_slots);
         while let Some(slc) = &self.map.slc
@@ -205,7 +204,7 @@ impl PageMapped {
         }
     }
 
-    /// Closes an open superblock of the dynamic part early. What it has not taken is lost until it is erased.
+    /// Closes an open superblock of the dynamic part early. Its empty slots are lost until it is erased.
     fn close_a_borrowed_frontier(&mut self) {
         let Some(slc) = &self.map.slc else { return };
         let borrowed =
@@ -217,14 +216,14 @@ impl PageMapped {
         self.close(frontier);
     }
 
-    /// Whether more than the threshold is in use.
+    /// Returns true if more than the threshold is in use.
     fn must_fold(&self, slc: &SlcCache) -> bool {
         let superblocks = u64::from(slc.static_end.0) + u64::from(self.dynamic_share(slc));
         slc.written * 100 > superblocks * u64::from(slc.units) * slc.threshold_percent
     }
 
-    /// Makes sure that there is a superblock to fold. Those without valid units go first, as they cost nothing, then the
-    /// oldest; if the dynamic part must shrink, only what belongs to it. Returns whether there is one.
+    /// Chooses a superblock to fold, if there is none yet. Those without valid units go first, as they cost nothing,
+    /// then the oldest; if the dynamic part must shrink, only its superblocks. Returns true if there is one.
     fn start_folding(&mut self, must_shrink: bool) -> bool {
         let Some(slc) = &mut self.map.slc else { return false };
         if slc.victim.is_some() {
@@ -273,7 +272,7 @@ impl PageMapped {
         }
     }
 
-    /// Folds a piece while the host is idle. Returns whether there was something to fold.
+    /// Folds a piece while the host is idle. Returns true if there was anything to fold.
     pub(crate) fn fold_while_idle(&mut self, now: SimTime, piece: u32) -> bool {
         let folds = self.map.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
         if folds {
@@ -282,14 +281,14 @@ impl PageMapped {
         folds
     }
 
-    /// The frontier that folded units go to, opened if it was not.
+    /// Returns the frontier for folded units, opened if necessary.
     pub(crate) fn fold_target(&mut self, now: SimTime) -> usize {
         let index = self.map.slc.as_ref().map_or(0, |slc| slc.fold_turn);
         self.prepare_host(index, 1, now);
         index
     }
 
-    /// Folding has filled a stripe of the host's frontier `index`.
+    /// Notes that folding has filled a stripe of the host's frontier `index`.
     pub(crate) fn end_fold_stripe(&mut self, index: usize, now: SimTime) {
         let Some(slc) = &mut self.map.slc else { return };
         slc.fold_turn = (index + 1) % slc.frontiers;

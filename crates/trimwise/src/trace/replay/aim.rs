@@ -1,34 +1,34 @@
-//! Which requests of a trace go to a drive, and where they lie there.
+//! Selects the requests of a trace that go to a drive, and maps their addresses.
 
 use super::{ReplayError, ReplayOptions, UNIT_SECTORS};
 use crate::trace::{Event, Header, Record};
 use crate::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, UNIT_BYTES};
 
-/// What happens to addresses beyond the drive.
+/// Treatment of addresses beyond the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addresses {
     /// The replay is refused.
     #[default]
     Refuse,
-    /// They start again at 0.
+    /// Addresses beyond the end start again at 0.
     Wrap,
     /// All addresses are scaled from the recorded size to the drive's.
     Scale,
 }
 
-/// Which devices of the trace are replayed.
+/// Choice of the devices of a trace to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The only one; if there are several, the replay is refused.
     #[default]
     Only,
-    /// One of several.
+    /// The device with this index.
     Number(u32),
     /// All, on one drive.
     All,
 }
 
-/// Which requests of a trace go to a drive, and where.
+/// The selection of requests and the mapping of their addresses.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::trace) struct Aim {
     devices: DeviceChoice,
@@ -65,7 +65,7 @@ impl Aim {
         }
     }
 
-    /// Where sectors lie on this drive, and whether some of them had to be cut off.
+    /// Returns the sectors on this drive, and true if some of them had to be cut off.
     #[inline]
     pub fn place(
         &self,
@@ -95,7 +95,7 @@ impl Aim {
         Ok((SectorRange::new(Lba(first), count), count < sectors.sectors))
     }
 
-    /// The size of the device that was recorded, if one was chosen and the trace says it.
+    /// Returns the size of the device that was recorded, if one was chosen and the trace says it.
     pub fn recorded_bytes(&self, header: &Header) -> Option<u64> {
         let device = match self.devices {
             DeviceChoice::Only => self.device?,
@@ -105,7 +105,7 @@ impl Aim {
         header.devices.get(device as usize)?.capacity_bytes
     }
 
-    /// The error of a trace without requests.
+    /// Returns the error for a trace without requests.
     pub fn nothing(&self, header: &Header) -> ReplayError {
         let of = match self.devices {
             DeviceChoice::Number(number) => format!(" to {}", header.device_name(number)),

@@ -1,4 +1,4 @@
-//! A replay record by record: when each happens, and what the drive and the policy see of it.
+//! A replay, record by record: the time of each, and its effects on the drive and the policy.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,10 +18,10 @@ use crate::units::{Lpn, SimDuration, SimTime};
 
 /// Records that are read and announced at once.
 const AHEAD: usize = 64;
-/// Requests that a closed replay remembers at most; beyond, the first one is waited for.
+/// Maximum number of requests that a closed replay remembers; beyond it, the first one is waited for.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// What a replay leaves behind.
+/// Results of a replay.
 pub(super) struct Replayed {
     pub begin: Begin,
     pub end: SimTime,
@@ -32,7 +32,7 @@ pub(super) struct Replayed {
     pub timeline: Vec<TimelineSample>,
 }
 
-/// Where the figures begin.
+/// State at the point from which on the figures count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
     pub at: SimTime,
@@ -46,7 +46,7 @@ impl Begin {
     }
 }
 
-/// What happens to the discards of a trace that has no frees.
+/// Treatment of the discards in a trace without frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handling {
     Dropped,
@@ -61,15 +61,15 @@ pub(super) struct Replay<'p> {
     handling: Handling,
     options: ReplayOptions,
     begin: Begin,
-    /// The time of the trace at `begin`.
+    /// Time of the trace at `begin`.
     recorded_begin: SimTime,
     is_prelude: bool,
     aim: Aim,
     now: SimTime,
     done: SimTime,
-    /// Closed: when requests completed as recorded, and when they do here.
+    /// Closed: times of completion as recorded, and times of completion here.
     known: BinaryHeap<Reverse<(SimTime, SimTime)>>,
-    /// Closed: when requests complete here whose completion was not recorded.
+    /// Closed: times of completion here of requests without a recorded completion.
     unknown: BinaryHeap<Reverse<SimTime>>,
     has_frees: bool,
     figures: ReplayFigures,
@@ -150,7 +150,7 @@ impl<'p> Replay<'p> {
         Ok(())
     }
 
-    /// Tells the drive where the next requests begin. A wrong guess costs a little time, nothing else.
+    /// Announces the first units of the next requests to the drive. A wrong guess costs a little time, nothing else.
     #[inline]
     fn announce(&mut self, batch: &[Record], header: &Header) {
         let mut units = [Lpn(0); AHEAD];
@@ -169,7 +169,7 @@ impl<'p> Replay<'p> {
         self.hosted.port().drive().ssd().expect(units[..count].iter().copied());
     }
 
-    /// When a record happens here.
+    /// Returns the time at which a record happens here.
     #[inline]
     fn time_of(&mut self, record: &Record) -> SimTime {
         let since = record.at.since(self.recorded_begin);
@@ -234,7 +234,7 @@ impl<'p> Replay<'p> {
         Ok(())
     }
 
-    /// Forgets the figures so far, once all that was submitted has completed.
+    /// Resets the figures, once all submitted requests have completed.
     fn begin_now(&mut self, recorded: SimTime) {
         self.now = self.done.max(self.now);
         self.hosted.advance(self.now);
@@ -301,7 +301,7 @@ impl<'p> Replay<'p> {
         Ok(())
     }
 
-    /// The run ends with the last request, whatever the policy still has to do.
+    /// Ends the run with the last request, even if the policy still has TRIMs to send.
     pub fn finish(mut self, header: &Header) -> Result<Replayed, ReplayError> {
         if self.is_prelude {
             return Err(ReplayError::OnlyPrelude);

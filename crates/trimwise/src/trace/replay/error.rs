@@ -1,4 +1,4 @@
-//! Why a trace cannot be replayed.
+//! Errors of a replay.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use crate::ssd::ConfigError;
 use crate::trace::TraceError;
 use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
 
-/// Why a trace cannot be replayed.
+/// Reasons why a trace cannot be replayed.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// The device's numbers contradict each other.
@@ -24,11 +24,11 @@ pub enum ReplayError {
         .sectors.sectors, .sectors.first.0, Bytes((.sectors.first.0 + .sectors.sectors) * SECTOR_BYTES)
     )]
     Beyond {
-        /// Which record, from 1.
+        /// Number of the record, from 1.
         record: u64,
-        /// Its sectors.
+        /// Sectors of the request.
         sectors: SectorRange,
-        /// The drive's size.
+        /// Size of the drive.
         size: Bytes,
     },
     /// Addresses were to be scaled, and the trace does not say how large its device was.
@@ -42,17 +42,17 @@ pub enum ReplayError {
          to be chosen"
     )]
     SeveralDevices {
-        /// Which record, from 1.
+        /// Number of the record, from 1.
         record: u64,
-        /// The first device.
+        /// Name of the first device.
         first: String,
-        /// Another one.
+        /// Name of another device.
         second: String,
     },
     /// Nothing that was chosen is in the trace.
     #[error("the trace has no requests{of}")]
     Nothing {
-        /// Of which device, if one was chosen.
+        /// The chosen device as part of a sentence; empty if none was chosen.
         of: String,
     },
     /// A trace that was cut off before its recording began.
@@ -67,33 +67,33 @@ pub enum ReplayError {
          --policy off"
     )]
     NothingToTrim {
-        /// The policy.
+        /// Name of the policy.
         policy: PolicyId,
     },
     /// The drive does not take a request.
     #[error("record {record}: {source}")]
     Port {
-        /// Which record, from 1.
+        /// Number of the record, from 1.
         record: u64,
-        /// Why.
+        /// Error of the drive.
         source: PortError,
     },
     /// A real device failed.
     #[error("record {record}: {source}")]
     Block {
-        /// Which record, from 1.
+        /// Number of the record, from 1.
         record: u64,
-        /// Why.
+        /// Error of the device.
         source: BlockError,
     },
     /// A defect in the model: an invariant does not hold after the run.
     #[error("{device}, policy {policy}: the audit after the replay failed: {what}")]
     Audit {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The policy.
+        /// Name of the policy.
         policy: String,
-        /// What does not hold.
+        /// Description of the violated invariant.
         what: String,
     },
     /// The caller asked to stop.

@@ -15,16 +15,16 @@ use crate::trace::survey::Latencies;
 use crate::units::{SectorRange, SimDuration, SimTime};
 use crate::workload::latency::LatencySummary;
 
-/// Samples that a timeline keeps at most.
+/// Maximum number of samples in a timeline.
 const SAMPLES_MAX: usize = 200;
 
-/// When requests were issued, without the settings of [`Pace`].
+/// Rule for the time at which requests were issued, without the settings of [`Pace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceKind {
     /// At their recorded times.
     Open,
-    /// When those that they waited for had completed.
+    /// Each request once those had completed that it waited for in the recording.
     Closed,
 }
 
@@ -37,47 +37,47 @@ impl fmt::Display for PaceKind {
     }
 }
 
-/// What a trace says about freed space.
+/// Information about freed space in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Knows {
     /// Frees, allocations and commits of a file system.
     Frees,
-    /// Discards.
+    /// Discards of the host, but no frees.
     Discards,
-    /// Neither.
+    /// No information.
     Nothing,
 }
 
 /// The figures of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayFigures {
-    /// When requests were issued.
+    /// Rule for the time at which requests were issued.
     pub pace: PaceKind,
-    /// Requests replayed, apart from discards.
+    /// Number of requests replayed, apart from discards.
     pub requests: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub written_bytes: u64,
     /// Mean latency of reads, writes and flushes.
     pub latency_mean_ns: u64,
-    /// The same where it was recorded; `None` if the trace has no latencies.
+    /// Mean of the recorded latencies of these requests; `None` if the trace has no latencies.
     pub recorded_latency_mean_ns: Option<u64>,
     /// Recorded latencies by kind of request.
     pub recorded_latency: BTreeMap<String, LatencySummary>,
     /// Size of the drive on which it was recorded; `None` if the trace does not say, or if several are replayed at once.
     #[serde(default)]
     pub recorded_drive_bytes: Option<u64>,
-    /// What drives the policy.
+    /// Information that drives the policy.
     pub knows: Knows,
-    /// Discards in the trace.
+    /// Number of discards in the trace.
     pub recorded_discards: u64,
-    /// Events lost while the trace was recorded.
+    /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
-    /// Requests whose addresses were cut at the end of the drive, because they were wrapped or scaled.
+    /// Number of requests whose addresses were cut at the end of the drive, because they were wrapped or scaled.
     pub cut_requests: u64,
-    /// Why the trace was not read to its end, if it was cut off.
+    /// Reason why the trace was not read to its end, if it was cut off.
     pub cut_off: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl ReplayFigures {
 pub(super) struct Sampler {
     samples: Vec<TimelineSample>,
     begin: SimTime,
-    /// When the next sample is due.
+    /// Time of the next sample.
     pub next: SimTime,
     step: SimDuration,
     before: SsdStats,

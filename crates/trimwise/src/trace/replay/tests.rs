@@ -55,7 +55,7 @@ fn freed(unit: u64, units: u64) -> Event {
     Event::Freed(UnitRange::new(Lpn(unit), units).into())
 }
 
-/// A trace of one device in trimwise's own format; with `frees` it says that a file system is in it.
+/// Returns a trace of one device in trimwise's own format; with `frees`, its header has a file system.
 fn trace(frees: bool, events: &[(u64, Event)]) -> Vec<u8> {
     let file_system = frees.then(|| TraceFileSystem { is_traced: true, ..TraceFileSystem::default() });
     let header = Header { devices: vec![TraceDevice::default()], file_system, ..Header::default() };
@@ -78,7 +78,7 @@ fn figures(cell: &Cell) -> &ReplayFigures {
     }
 }
 
-/// A host that keeps eight requests in flight on a prepared drive: the trace of what it did, and how long it took.
+/// Simulates a host that keeps eight requests in flight on a prepared drive. Returns its trace and the duration.
 fn recorded(drive: &PreparedDrive) -> (Vec<u8>, u64) {
     let mut port = drive.port.clone();
     let begin = drive.now + SETTLING;
@@ -191,7 +191,7 @@ fn of_several_devices_one_is_chosen() {
     assert_eq!(with(DeviceChoice::Number(2)).unwrap_err(), "the trace has no requests to device 2");
 }
 
-/// A file system on several disks has one journal, whose commits are not those of its first disk.
+/// Regression test: a file system on several disks has one journal, so its commits concern all of its disks.
 #[test]
 fn regression_a_commit_is_of_every_device() {
     let file_system = Some(TraceFileSystem { is_traced: true, ..TraceFileSystem::default() });
@@ -209,7 +209,7 @@ fn regression_a_commit_is_of_every_device() {
     }
 }
 
-/// The first half of the drive is discarded, of which a quarter is then written again.
+/// Returns events that discard the first half of the drive, and then write a quarter of it again.
 fn discards() -> Vec<(u64, Event)> {
     let mut events: Vec<(u64, Event)> = (0..64).map(|i| (i * 1_000, discard(i * 128, 128))).collect();
     events.extend((0..1024).map(|i| (100_000 + i * 1_000, write(i * 2, 2))));

@@ -37,19 +37,19 @@ pub const SPEC: Spec = Spec {
     ],
 };
 
-/// Databases, and their size.
+/// Number of databases, and size of each.
 const DATABASES: u64 = 6;
 const DATABASE: u64 = 4 << 20;
 /// Bytes of a page of SQLite (`page_size`).
 const PAGE: u64 = 4096;
-/// Pages that a transaction changes at most.
+/// Maximum number of pages that a transaction changes.
 const PAGES_CHANGED_MAX: u64 = 8;
-/// Bytes of the journal's header, and of what surrounds each page in it.
+/// Bytes of the journal's header, and of the data around each page in it.
 const JOURNAL_HEADER: u64 = 512;
 const JOURNAL_RECORD: u64 = PAGE + 8;
-/// Settings files.
+/// Number of settings files.
 const SETTINGS: u64 = 40;
-/// Files of an update.
+/// Number of files of an update.
 const PARTS: u64 = 16;
 
 pub fn operations(values: &Values) -> u64 {
@@ -60,7 +60,7 @@ pub fn tasks(_: &Values) -> u32 {
     1
 }
 
-/// The cache, an update twice over, databases and settings.
+/// Returns the space for the cache, an update twice over, databases and settings.
 pub fn needed(values: &Values) -> u64 {
     values.get("cache") + 3 * values.get("update") + DATABASES * DATABASE + Bytes::mib(32).0
 }

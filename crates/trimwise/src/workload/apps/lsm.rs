@@ -75,9 +75,9 @@ pub const SPEC: Spec = Spec {
 
 /// Size of a level over that of the level above (RocksDB: `max_bytes_for_level_multiplier`).
 const MULTIPLIER: u64 = 10;
-/// Memtables at a time, one of them being written (RocksDB: `max_write_buffer_number`).
+/// Number of memtables at a time, one of them being written (RocksDB: `max_write_buffer_number`).
 const MEMTABLES_MAX: u64 = 2;
-/// Tables of level 0 at which puts stop (RocksDB: `level0_stop_writes_trigger`).
+/// Number of tables of level 0 at which puts stop (RocksDB: `level0_stop_writes_trigger`).
 const STOP: usize = 36;
 /// Key, sequence number and lengths of a record in log and tables.
 const OVERHEAD: u64 = 32;
@@ -87,14 +87,14 @@ const BLOCK: u64 = 4096;
 const PIECE: u64 = 1 << 20;
 /// Bytes of a record in the manifest.
 const EDIT: u64 = 256;
-/// Keys are numbers below this.
+/// Exclusive upper bound of keys.
 const KEYS: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Table {
     number: u64,
     bytes: u64,
-    /// Its keys: from, and up to but not including.
+    /// First key, and end of the keys, exclusive.
     keys: (u64, u64),
 }
 
@@ -108,11 +108,11 @@ impl Table {
 struct Tree {
     /// Tables by level; those of level 0 overlap, the others are in order.
     levels: Vec<Vec<Table>>,
-    /// Numbers of files, also of logs.
+    /// Number of the last file, logs included.
     last_number: u64,
     /// Logs of full memtables that wait to be flushed, oldest first.
     full: Vec<u64>,
-    /// Where each level was compacted last.
+    /// Key at which the last compaction of each level ended.
     cursors: Vec<u64>,
     has_ended: bool,
 }
@@ -132,7 +132,7 @@ impl Tree {
     }
 }
 
-/// What a compaction merges, and where the result goes.
+/// Inputs of a compaction, and the level of its output.
 struct Merge {
     inputs: Vec<Table>,
     level: usize,
@@ -150,7 +150,8 @@ pub fn tasks(values: &Values) -> u32 {
     values.get("threads") as u32
 }
 
-/// All keys in the last level, a tenth of that above, and everything once more while it is merged.
+/// Returns the space for all keys in the last level, a tenth of that above, and everything once more while it is
+/// merged.
 pub fn needed(values: &Values) -> u64 {
     let data = values.get("keys") * (values.get("value") + OVERHEAD);
     let buffers = values.get("memtable") * (MEMTABLES_MAX + STOP as u64 / 4);
@@ -270,7 +271,7 @@ impl<F: Files> Lsm<'_, F> {
         }
     }
 
-    /// Flushes a memtable or makes a compaction; returns whether there was anything to do.
+    /// Flushes a memtable or makes a compaction. Returns true if there was anything to do.
     async fn one_job(&self) -> Result<bool, FileError> {
         self.at.stage.check()?;
         if let Some(log) = self.tree(|tree| tree.full.first().copied()) {
@@ -313,7 +314,7 @@ impl<F: Files> Lsm<'_, F> {
         stage.close(file).await
     }
 
-    /// Chooses what to merge: level 0 if it has enough tables, else the first level that is too large.
+    /// Chooses the level to merge: level 0 if it has enough tables, else the first level that is too large.
     fn next_merge(&self) -> Option<Merge> {
         let (trigger, base) = (self.get("trigger") as usize, self.get("base"));
         self.tree(|tree| {

@@ -35,7 +35,8 @@ pub fn tasks(_: &Values) -> u32 {
     1
 }
 
-/// The mean size of the table above is 78 KiB; a spool that is larger by chance by a quarter still fits.
+/// Returns the space for a spool. The mean size of the table above is 78 KiB; a spool that is larger by chance by a
+/// quarter still fits.
 pub fn needed(values: &Values) -> u64 {
     (values.get("messages") * Bytes::kib(100).0).max(Bytes::mib(8).0)
 }

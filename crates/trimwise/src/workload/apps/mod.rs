@@ -1,7 +1,8 @@
-//! Named workloads: what applications do to a file system, with the removals that make TRIM matter.
+//! Named workloads: file operations of applications, with the removals that make TRIM matter.
 //!
-//! Each is one file: its parameters with their sources (`SPEC`), the space that it takes (`needed`), how many tasks it
-//! has (`tasks`), what they do (`run`) and how many operations of its own kind that is (`operations`). The registry below names it once.
+//! Each workload is one file: its parameters with their sources (`SPEC`), the space that it takes (`needed`), the
+//! number of its tasks (`tasks`), their operations (`run`) and the number of operations of its own kind (`operations`).
+//! The registry below names it once.
 
 pub mod parameters;
 
@@ -16,7 +17,7 @@ macro_rules! registry {
     ($($name:ident),* $(,)?) => {
         $(mod $name;)*
 
-        /// All of them, in the order in which they are listed.
+        /// All named workloads, in listing order.
         pub const ALL: &[&Spec] = &[$(&$name::SPEC),*];
 
         impl Application {
@@ -68,7 +69,7 @@ pub struct Application {
 pub(crate) struct Values<'a>(&'a Application);
 
 impl Values<'_> {
-    /// The value of a parameter, which the workload has.
+    /// Returns the value of a parameter that the workload has.
     pub fn get(&self, name: &str) -> u64 {
         let found = self.0.spec.all().zip(&self.0.values).find(|(p, _)| p.name == name);
         let (parameter, &value) = found.expect("a workload asks for its own parameters");
@@ -76,11 +77,9 @@ impl Values<'_> {
     }
 }
 
-/// Where a task of a copy works.
+/// The copy in which a task works, with its file system and parameters.
 pub(crate) struct Place<'a, F: Files> {
-    /// The file system.
     pub stage: &'a Stage<'a, F>,
-    /// The parameters.
     pub values: Values<'a>,
     /// Number of the task within its copy.
     pub task: u32,
@@ -89,14 +88,14 @@ pub(crate) struct Place<'a, F: Files> {
 }
 
 impl<F: Files> Place<'_, F> {
-    /// A path in the copy's directory.
+    /// Returns a path in the copy's directory.
     pub fn path(&self, name: &str) -> String {
         format!("{DIRECTORY}/{}/{name}", self.copy)
     }
 }
 
 impl Application {
-    /// Whether a text is meant as one of these, valid or not: it begins with one of their names.
+    /// Returns true if a text is meant as a named workload, valid or not: it begins with one of their names.
     pub fn is_meant(text: &str) -> bool {
         let name = text.split(':').next();
         ALL.iter().any(|spec| Some(spec.name) == name)
@@ -106,7 +105,7 @@ impl Application {
         Values(self)
     }
 
-    /// The value of one of the parameters that every workload has.
+    /// Returns the value of one of the parameters that every workload has.
     fn common(&self, index: usize) -> u64 {
         self.values[self.values.len() - COMMON.len() + index]
     }
@@ -115,22 +114,22 @@ impl Application {
         self.common(0) as u32
     }
 
-    /// Number of tasks of all copies.
+    /// Returns the number of tasks of all copies.
     pub fn tasks(&self) -> u32 {
         self.copies() * self.tasks_of_one()
     }
 
-    /// Space that all copies take at one time, at most.
+    /// Returns the maximum space that all copies take at one time.
     pub fn needed(&self) -> Bytes {
         Bytes(self.needed_by_one().saturating_mul(u64::from(self.copies())))
     }
 
-    /// Number of operations of its own kind, of all copies.
+    /// Returns the number of operations of the workload's own kind, of all copies.
     pub fn operations(&self) -> u64 {
         self.operations_of_one().saturating_mul(u64::from(self.copies()))
     }
 
-    /// Whether it pauses between operations by itself.
+    /// Returns true if the workload pauses between operations by itself.
     pub fn pauses(&self) -> bool {
         self.spec.all().zip(&self.values).any(|(parameter, &value)| parameter.name == "pause" && value > 0)
     }

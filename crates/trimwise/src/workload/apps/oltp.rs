@@ -69,7 +69,7 @@ pub const SPEC: Spec = Spec {
 
 /// Bytes of a page (PostgreSQL: `BLCKSZ`).
 const PAGE: u64 = 8192;
-/// Pages that every transaction may change (pgbench: branches and tellers).
+/// Number of pages that every transaction can change (pgbench: branches and tellers).
 const HOT: u64 = 8;
 /// Bytes read and written at a time when a table is copied or sorted.
 const PIECE: u64 = 256 << 10;
@@ -82,7 +82,7 @@ pub fn tasks(_: &Values) -> u32 {
     1
 }
 
-/// Two copies of the table while it is rewritten, the log, and a sort.
+/// Returns the space for two copies of the table while it is rewritten, the log, and a sort.
 pub fn needed(values: &Values) -> u64 {
     let log = values.get("checkpoint") * 2 + values.get("keep") + values.get("segment");
     2 * values.get("data") + log + values.get("sorted")

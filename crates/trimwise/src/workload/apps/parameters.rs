@@ -14,36 +14,36 @@ pub(super) const COMMON: [Parameter; 2] = [
     Parameter::count("scale", 1, 1, 10_000, "factor for the parameters marked with *", "-"),
 ];
 
-/// What the value of a parameter is.
+/// Type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A number, with `k` or `M` for thousands and millions.
     Count,
-    /// Bytes.
+    /// A number of bytes, with a unit.
     Size,
-    /// A share.
+    /// A share in percent.
     Percent,
 }
 
 /// A parameter of a named workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parameter {
-    /// Its name.
+    /// Name of the parameter, before the `=`.
     pub name: &'static str,
-    /// What its value is.
+    /// Type of the value.
     pub kind: Kind,
-    /// Value if it is not given.
+    /// Value if the parameter is not given.
     pub default: u64,
-    /// Smallest value.
+    /// Smallest accepted value.
     pub min: u64,
-    /// Largest value.
+    /// Largest accepted value.
     pub max: u64,
-    /// Whether `scale` multiplies it.
+    /// True if `scale` multiplies the value.
     pub scales: bool,
-    /// What it means.
+    /// Meaning of the parameter, for the user.
     pub about: &'static str,
-    /// Where the default comes from, or "assumed".
+    /// Source of the default, or "assumed".
     pub source: &'static str,
 }
 
@@ -119,7 +119,7 @@ impl Parameter {
     }
 }
 
-/// A size in the largest binary unit of which it is a multiple.
+/// Formats a size in the largest binary unit of which it is a multiple.
 pub(crate) fn exact(bytes: Bytes) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
@@ -131,16 +131,16 @@ pub(crate) fn exact(bytes: Bytes) -> String {
 /// A named workload's description.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Spec {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in a sentence or two.
+    /// Description of the workload in a sentence or two.
     pub about: &'static str,
-    /// Its parameters.
+    /// Parameters of this workload alone.
     pub parameters: &'static [Parameter],
 }
 
 impl Spec {
-    /// All parameters, those that every workload has at the end.
+    /// Iterates over all parameters, with those that every workload has at the end.
     pub fn all(&self) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().chain(&COMMON)
     }
@@ -150,13 +150,13 @@ impl Spec {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("workload '{given}', column {column}: {what}; expected {expected}")]
 pub struct ApplicationError {
-    /// The text.
+    /// The text that was given.
     pub given: String,
     /// Column of the error, in characters, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
-    /// What would be accepted.
+    /// Description of accepted text.
     pub expected: String,
 }
 
@@ -205,7 +205,7 @@ impl std::str::FromStr for Application {
 }
 
 impl fmt::Display for Application {
-    /// Writes what differs from the defaults.
+    /// Writes the values that differ from the defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.spec.name)?;
         let given = self.spec.all().zip(&self.values).filter(|(p, value)| p.default != **value);

@@ -74,7 +74,8 @@ pub fn tasks(_: &Values) -> u32 {
     1
 }
 
-/// What is kept, the segment being written, and those renamed: at most as much again.
+/// Returns the space for the segments that are kept, the one being written, and the renamed ones: at most as much
+/// again.
 pub fn needed(values: &Values) -> u64 {
     let one = values.get("keep") + 2 * values.get("segment");
     (one * values.get("partitions") * 2).min(values.get("total") + values.get("total") / 8)

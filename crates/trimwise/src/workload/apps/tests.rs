@@ -16,7 +16,7 @@ use crate::workload::latency::OpLatencies;
 use crate::workload::program::Program;
 use crate::workload::stage::{Done, Session, joined, sum};
 
-/// Each of them, small, with what it frees: from and to percent of what it writes.
+/// Each application, small, with its frees: minimum and maximum in percent of its writes.
 const SMALL: [(&str, u64, u64); 8] = [
     ("lsm:operations=20k,keys=4k,memtable=512KiB,table=512KiB,base=1MiB", 60, 100),
     ("segments:total=64MiB,segment=1MiB,keep=2MiB,partitions=4,delay=10", 60, 100),
@@ -36,7 +36,7 @@ fn parsed(text: &str) -> Application {
     text.parse().unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What a run was: its end, its counts and latencies, what was freed, and space free before and after.
+/// Results of a run: its end, its counts and latencies, the frees, and free space before and after.
 type Ran = (SimTime, Done, OpLatencies, Ledger, [Bytes; 2]);
 
 fn run(text: &str, seed: u64) -> Ran {
@@ -156,7 +156,7 @@ fn scale_multiplies_what_is_marked() {
     assert_eq!(parsed("lsm:tasks=4").tasks(), 8);
 }
 
-/// What the defaults need fits on the default device at its default utilization: a fifth of 7.4 GiB.
+/// The defaults fit on the default device at its default utilization: a fifth of 7.4 GiB.
 #[test]
 fn defaults_fit_on_the_default_device() {
     for spec in ALL {

@@ -2,8 +2,8 @@
 //!
 //! Packages are installed once; then each upgrade replaces the files of a package as dpkg does: every file is written
 //! under another name (`.dpkg-new`), made durable and renamed over the old one, whose blocks become free. Container
-//! layers are unpacked without that (a registry can supply them again); the oldest layer is removed when there are
-//! more than are kept.
+//! layers are unpacked without that (a registry can supply them again); the oldest layer is removed when there are too
+//! many.
 //!
 //! Sizes of files are drawn from a table (assumed: most files of a distribution are below 16 KiB, a few libraries and
 //! programs have most of the bytes).
@@ -31,7 +31,7 @@ pub const SPEC: Spec = Spec {
 /// Sizes of files: KiB from and up to, and their share in per mille.
 const SIZES: [(u64, u64, u64); 5] =
     [(1, 4, 500), (4, 16, 300), (16, 128, 150), (128, 1024, 45), (1024, 8192, 5)];
-/// Files in a directory.
+/// Number of files in a directory.
 const FILES_A_DIRECTORY: u64 = 50;
 
 pub fn operations(values: &Values) -> u64 {
@@ -42,7 +42,7 @@ pub fn tasks(_: &Values) -> u32 {
     1
 }
 
-/// The mean size of the table above is 65 KiB.
+/// Returns the space for packages and layers. The mean size of the table above is 65 KiB.
 pub fn needed(values: &Values) -> u64 {
     let files = values.get("packages") * values.get("files") + (values.get("kept") + 1) * values.get("members");
     files * Bytes::kib(80).0 + Bytes::mib(32).0
@@ -89,7 +89,7 @@ async fn unpack_package<F: Files>(at: &Place<'_, F>, package: u64) -> Result<(),
     Ok(())
 }
 
-/// A layer's directories and files.
+/// Directories and files of a layer.
 type Tree = (Vec<String>, Vec<String>);
 
 async fn unpack_layer<F: Files>(at: &Place<'_, F>, layer: u64) -> Result<Tree, FileError> {

@@ -83,7 +83,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Copies an image; returns it open for its guest.
+/// Copies an image. Returns it open for its guest.
 async fn make<F: Files>(at: &Place<'_, F>, path: &str) -> Result<F::File, FileError> {
     let mut file = at.stage.create(path, at.values.get("image")).await?;
     at.stage.fsync(&mut file).await?;

@@ -1,11 +1,11 @@
-//! Which blocks of a file a random job has visited (fio's random map).
+//! The blocks of a file that a random job has visited (fio's random map).
 
 /// A set of blocks that finds the next one that is not in it.
 #[derive(Clone, Debug)]
 pub struct Map {
     blocks: u64,
     words: Vec<u64>,
-    /// One bit for each word: whether all its blocks are in the set.
+    /// One bit for each word: set if all its blocks are in the set.
     full: Vec<u64>,
 }
 
@@ -23,7 +23,7 @@ impl Map {
         self.words.get((block / 64) as usize).is_none_or(|word| word >> (block % 64) & 1 != 0)
     }
 
-    /// Adds up to `count` blocks from `block` on, as far as they are not in the set; returns how many.
+    /// Adds up to `count` blocks from `block` on, as far as they are not in the set. Returns the number added.
     pub fn add(&mut self, block: u64, count: u64) -> u64 {
         let mut added = 0;
         while added < count && !self.has(block + added) {
@@ -38,7 +38,7 @@ impl Map {
         added
     }
 
-    /// The next block after `block`, from the beginning again after the last, that is not in the set.
+    /// Returns the next block after `block`, from the beginning again after the last, that is not in the set.
     pub fn next_free(&self, block: u64) -> Option<u64> {
         let next = if block + 1 >= self.blocks { 0 } else { block + 1 };
         self.first_free(next).or_else(|| self.first_free(0))

@@ -1,10 +1,10 @@
-//! fio job files: what fio would do to the same files, in the same order.
+//! fio job files: the operations that fio would do to the same files, in the same order.
 //!
-//! [`parse`] reads a job file, `sequence` decides what each job does next as fio does, with the random numbers of
-//! `random` and the map of `map`; `run` carries it out. An option that is not supported is refused with its line; an
-//! option that only changes what fio prints is ignored, with a note.
+//! [`parse`] reads a job file. `sequence` chooses each job's next operation as fio does, with the random numbers of
+//! `random` and the map of `map`; `run` carries it out. An unsupported option is rejected with its line; an option that
+//! only changes fio's output is ignored, with a note.
 //!
-//! Where this differs from fio:
+//! Differences from fio:
 //!
 //! - files are never preallocated (as with `fallocate=none`);
 //! - with `iodepth` above 1, that many tasks take the next operation each; buffered ones overlap too;
@@ -25,9 +25,9 @@ use crate::units::SimDuration;
 /// One process of a job: a job with `numjobs=4` is four of these.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Its number among all processes, from 1; it enters the seeds.
+    /// Number of the process among all processes, from 1; it enters the seeds.
     pub thread_number: u64,
     /// Jobs of an earlier group end first (`stonewall`).
     group: u32,
@@ -52,15 +52,15 @@ pub struct Job {
     ramp: SimDuration,
     read_percent: u64,
     seed: u64,
-    /// Whether each loop begins with the same random numbers.
+    /// True if each loop begins with the same random numbers.
     repeats: bool,
-    /// Whether the seed is that of the run (`randrepeat=0`).
+    /// True if the job uses the run's seed (`randrepeat=0`).
     own_seed: bool,
     has_map: bool,
     generator: Generator,
     distribution: Distribution,
     loops: u64,
-    /// Whether a loop ends with its bytes, and not only when no file has a block left: of asynchronous engines.
+    /// True if a loop ends with its bytes, and not only when no file has a block left: for asynchronous engines.
     counts_in_loop: bool,
     unlinks: bool,
     invalidates: bool,
@@ -69,7 +69,7 @@ pub struct Job {
 /// A file of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct JobFileSpec {
-    /// Its name as fio would have it, which enters the seed of a distribution.
+    /// fio's name of the file, which enters the seed of a distribution.
     name: String,
     bytes: u64,
 }

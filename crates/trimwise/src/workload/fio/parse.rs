@@ -8,17 +8,17 @@ use super::sequence::random_size;
 use super::{Distribution, Generator, Io, Job, JobFileSpec, Sequence};
 use crate::units::{Bytes, SimDuration};
 
-/// Most processes of all jobs together, and most operations of one in flight.
+/// Maximum number of processes of all jobs together, and of operations of one in flight.
 const PROCESSES_MAX: u64 = 64;
 const DEPTH_MAX: u64 = 64;
-/// Most files of a process.
+/// Maximum number of files of a process.
 const FILES_MAX: u64 = 10_000;
 /// Longest time: 31 years.
 const TIME_MAX_NS: u64 = 1_000_000_000_000_000_000;
-/// Largest block.
+/// Maximum size of a block, in bytes.
 const BLOCK_MAX: u64 = 64 << 20;
 
-/// Options that only change what fio prints or how it is run.
+/// Options that only change fio's output or the way to run it.
 const IGNORED: &[&str] = &[
     "bwavgtime",
     "clat_percentiles",
@@ -64,15 +64,15 @@ const SUPPORTED: &str = "rw, bs, bsrange, size, filesize, nrfiles, filename, dir
                          norandommap, random_generator, random_distribution, stonewall, loops, unlink, invalidate, \
                          overwrite=0, fallocate=none, file_service_type=roundrobin";
 
-/// Error for a job file that cannot be run.
+/// Error in a job file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("line {line}: {what}; expected {expected}")]
 pub struct FioError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
-    /// What would be accepted.
+    /// Description of accepted text.
     pub expected: String,
 }
 
@@ -81,18 +81,18 @@ fn wrong(line: usize, what: impl Into<String>, expected: impl Into<String>) -> F
     FioError { line, what, expected: expected.into() }
 }
 
-/// A job file.
+/// A parsed job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFile {
-    /// Its text.
+    /// Text of the file.
     pub text: String,
     /// Processes in the order in which fio numbers them.
     pub jobs: Vec<Job>,
-    /// What was ignored, with its line.
+    /// Notes on ignored options, with their lines.
     pub notes: Vec<String>,
 }
 
-/// Options of a section, by their names without aliases: value and line.
+/// Options of a section by name, without aliases: value and line.
 type Options = BTreeMap<String, (String, usize)>;
 
 /// A section: its name, its line and its options with those of `[global]` before it.
@@ -107,7 +107,7 @@ impl JobFile {
     ///
     /// # Errors
     ///
-    /// [`FioError`].
+    /// [`FioError`] for the first line that is not supported.
     pub fn parse(text: &str) -> Result<Self, FioError> {
         let (sections, notes) = sections(text)?;
         let mut jobs = Vec::new();
@@ -133,14 +133,14 @@ impl JobFile {
         Ok(Self { text: text.to_owned(), jobs, notes })
     }
 
-    /// Number of reads and writes of all jobs.
+    /// Returns the number of reads and writes of all jobs.
     pub fn operations(&self, run_seed: u64) -> u64 {
         let transfers =
             |job| Sequence::new(job, run_seed).filter(|io| matches!(io, Io::Transfer { .. })).count();
         self.jobs.iter().map(|job| transfers(job) as u64).sum()
     }
 
-    /// The option by which a job decides itself when its operations happen; `None` if none has one.
+    /// Returns the option by which a job decides itself when its operations happen; `None` if none has one.
     pub fn own_pace(&self) -> Option<&'static str> {
         let of = |job: &Job| {
             let options = [
@@ -154,7 +154,7 @@ impl JobFile {
         self.jobs.iter().find_map(of)
     }
 
-    /// The files of all jobs, each with its largest size.
+    /// Returns the files of all jobs, each with its largest size.
     pub(super) fn files(&self) -> BTreeMap<&str, u64> {
         let mut files = BTreeMap::new();
         for file in self.jobs.iter().flat_map(|job| &job.files) {
@@ -164,18 +164,18 @@ impl JobFile {
         files
     }
 
-    /// Space that the files take.
+    /// Returns the space that the files take.
     pub fn needed(&self) -> Bytes {
         Bytes(self.files().values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
     }
 
-    /// Number of tasks of all jobs.
+    /// Returns the number of tasks of all jobs.
     pub fn tasks(&self) -> u32 {
         self.jobs.iter().map(|job| job.depth).sum()
     }
 }
 
-/// The name that an alias stands for.
+/// Resolves an alias of an option.
 fn canonical(key: &str) -> &str {
     match key {
         "readwrite" => "rw",
@@ -291,7 +291,7 @@ impl Reader<'_> {
         parse(value).map(Some).ok_or_else(bad)
     }
 
-    /// A flag: given without a value it is set.
+    /// Reads a flag, which is set if it is given without a value.
     fn flag(&self, key: &str) -> Result<bool, FioError> {
         self.flag_or(key, false)
     }
@@ -314,7 +314,7 @@ impl Reader<'_> {
         self.read(key, "a size in bytes, with k, m or g for powers of 1,024", size)
     }
 
-    /// One value for reads and one for writes, separated by a comma; one alone is for both.
+    /// Reads one value for reads and one for writes, separated by a comma; a single one is for both.
     fn pair<T: Copy>(
         &self,
         key: &str,
@@ -345,7 +345,7 @@ fn whole(text: &str) -> Option<u64> {
     }
 }
 
-/// fio's sizes: `k` and `kb` are 1,024 bytes, and `ki` and `kib` 1,000 (`kb_base=1024`).
+/// Parses fio's sizes: `k` and `kb` are 1,024 bytes, and `ki` and `kib` 1,000 (`kb_base=1024`).
 fn size(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -390,7 +390,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
     Some((block_size(from)?, block_size(to)?)).filter(|(from, to)| from <= to)
 }
 
-/// A path below the workload's directory.
+/// Returns true for a path below the workload's directory.
 fn is_below(path: &str) -> bool {
     !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
@@ -424,7 +424,7 @@ fn distribution(text: &str) -> Option<Distribution> {
     }
 }
 
-/// Refuses options that only one value of is supported.
+/// Rejects other values of options of which only one value is supported.
 fn refuse_others(reader: &Reader) -> Result<(), FioError> {
     for (key, only) in [
         ("overwrite", &["0"][..]),

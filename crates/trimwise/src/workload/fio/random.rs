@@ -23,11 +23,11 @@ const COMPONENTS_64: [(u32, u32, u64, u32); 5] = [
     (5, 24, !0x1_ffff, 23),
     (3, 33, !0x7f_ffff, 8),
 ];
-/// Smallest valid states.
+/// Smallest valid states of the components.
 const LEAST: [u32; 5] = [1, 7, 15, 33, 49];
-/// Numbers dropped after seeding.
+/// Number of outputs dropped after seeding.
 const WARM_UP: u32 = 6;
-/// What the first component is seeded from: in the source `(2^31) + (2^17) + (2^7)`, where `^` is an exclusive or.
+/// Seed of the first component: in the source `(2^31) + (2^17) + (2^7)`, where `^` is an exclusive or.
 const ORIGIN: u32 = (2 ^ 31) + (2 ^ 17) + (2 ^ 7);
 
 impl Tausworthe {
@@ -74,18 +74,18 @@ impl Tausworthe {
         }
     }
 
-    /// A fraction from 0 to below 1.
+    /// Returns a fraction from 0 to below 1.
     fn fraction(&mut self) -> f64 {
         let range = if matches!(self, Self::Bits32(_)) { TWO_32 } else { TWO_32 * TWO_32 };
         self.draw() as f64 / range
     }
 
-    /// A number below `n`, as fio scales it: in double precision.
+    /// Returns a number below `n`, as fio scales it: in double precision.
     pub fn below(&mut self, n: u64) -> u64 {
         (n as f64 * self.fraction()) as u64
     }
 
-    /// A number from 1 to 100.
+    /// Returns a number from 1 to 100.
     pub fn percent(&mut self) -> u64 {
         1 + self.below(100)
     }
@@ -168,7 +168,7 @@ pub struct Lfsr {
 }
 
 impl Lfsr {
-    /// `None` if the seed is the one state that the register cannot leave, which fio refuses too.
+    /// Returns `None` if the seed is the one state that the register cannot leave, which fio refuses too.
     pub fn new(blocks: u64, seed: u64) -> Option<Self> {
         let taps = (3..).zip(TAPS).find(|(bits, _)| 1_u64 << bits > blocks)?.1;
         let top_bit = 1 << (taps[0] - 1);
@@ -209,7 +209,7 @@ enum Shape {
     Pareto { power: f64 },
 }
 
-/// Terms of the zeta function that fio adds up at most.
+/// Maximum number of terms of the zeta function that fio adds up.
 const ZETA_TERMS_MAX: u64 = 10_000_000;
 
 impl Skewed {
@@ -252,7 +252,7 @@ impl Skewed {
     }
 }
 
-/// A hash of a file's name, which seeds its distribution.
+/// Returns a hash of a file's name, which seeds its distribution.
 pub fn name_hash(name: &str) -> u32 {
     let mut bytes = name.as_bytes();
     let start = 0x61c8_8647_u32.wrapping_add(bytes.len() as u32);

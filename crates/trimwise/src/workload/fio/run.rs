@@ -1,4 +1,4 @@
-//! Carries out jobs.
+//! Carries out the operations of jobs.
 
 use std::sync::Mutex;
 
@@ -15,14 +15,14 @@ const PIECE: u64 = 1 << 20;
 #[derive(Debug, Default)]
 struct Shared(Mutex<Vec<Running>>);
 
-/// A job whose tasks have begun.
+/// A job with running tasks.
 #[derive(Debug)]
 struct Running {
     sequence: Sequence,
-    /// Whether its files are ready.
+    /// True if the files are ready.
     is_open: bool,
     tasks_left: u32,
-    /// When its next read and its next write may begin, since its start.
+    /// Times from which the next read and the next write can begin, since the job's start.
     due: [SimDuration; 2],
     transferred: [u64; 2],
 }
@@ -31,7 +31,7 @@ fn path(name: &str) -> String {
     format!("{DIRECTORY}/{name}")
 }
 
-/// Creates the files, and writes those that are read.
+/// Creates the files, and writes those that jobs read.
 pub async fn prepare<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(), FileError> {
     for (name, bytes) in jobs.files() {
         for (end, _) in name.match_indices('/') {
@@ -89,7 +89,7 @@ impl Running {
         }
     }
 
-    /// The next operation, and when it may begin.
+    /// Returns the next operation, and the time from which it can begin.
     fn next(&mut self, job: &Job) -> Option<(Io, SimDuration)> {
         let io = self.sequence.next()?;
         let Io::Transfer { writes, bytes, .. } = io else { return Some((io, SimDuration::ZERO)) };
@@ -117,7 +117,7 @@ impl<F: Files> Task<'_, F> {
         look(&mut lock(&self.shared.0)[self.index])
     }
 
-    /// Opens the files. The first task also drops what is cached of them, before the others begin.
+    /// Opens the files. The first task also drops their cached pages, before the others begin.
     async fn open(&mut self, is_first: bool) -> Result<(), FileError> {
         if !is_first {
             self.stage.wait_until(|| self.running(|r| r.is_open)).await?;

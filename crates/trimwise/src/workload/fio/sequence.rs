@@ -1,4 +1,4 @@
-//! What a job does next, as fio decides it.
+//! The sequence of a job's operations, as fio decides it.
 
 use super::map::Map;
 use super::random::{Lfsr, Skewed, Tausworthe, name_hash};
@@ -8,7 +8,7 @@ use super::{Distribution, Generator, Job};
 const READ: usize = 0;
 const WRITE: usize = 1;
 
-/// Which of fio's seeds is for what.
+/// Purpose of each of fio's seeds.
 #[derive(Clone, Copy)]
 enum Use {
     ReadSize = 0,
@@ -19,18 +19,18 @@ enum Use {
     Zone = 16,
 }
 
-/// One operation.
+/// One operation of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     /// A read or a write.
     Transfer {
         /// Number of the file.
         file: usize,
-        /// Whether it writes.
+        /// True for a write.
         writes: bool,
-        /// Where.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// How much.
+        /// Number of bytes.
         bytes: u64,
     },
     /// An fsync of this file.
@@ -43,7 +43,7 @@ pub enum Io {
 struct File {
     bytes: u64,
     is_done: bool,
-    /// Where the last read and the last write ended.
+    /// Ends of the last read and the last write.
     last_ends: [u64; 2],
     map: Option<Map>,
     lfsr: Option<Lfsr>,
@@ -62,21 +62,21 @@ pub struct Sequence {
     files: Vec<File>,
     next_file: usize,
     issued: [u64; 2],
-    /// Bytes in this loop, and in all.
+    /// Bytes transferred in this loop, and in total.
     bytes_in_loop: u64,
     bytes: u64,
-    /// When the direction is drawn anew, and which it is.
+    /// Count of operations in the current direction at which a direction is drawn again, and that direction.
     mix_until: u64,
     direction: usize,
-    /// Whether the last operation was a write.
+    /// True if the last operation was a write.
     last_wrote: bool,
     loops_left: u64,
 }
 
-/// fio's golden ratio.
+/// fio's golden ratio for hashes.
 const SPREAD: u64 = 0x9e37_0001;
 
-/// One of the seeds that fio derives from that of a job.
+/// Returns one of the seeds that fio derives from that of a job.
 fn seed_of(job: &Job, seed: u64, what: Use) -> u64 {
     let spread = |seed: u64, times: u32| (0..times).fold(seed, |seed, _| seed.wrapping_mul(SPREAD));
     let seed = spread(seed, 4 + what as u32);
@@ -98,7 +98,7 @@ pub(super) fn random_size(job: &Job, (from, to): (u64, u64), least: u64, count: 
 }
 
 impl Sequence {
-    /// The operations of a job; `run_seed` is for jobs whose seed fio takes from the system.
+    /// Creates the sequence of a job; `run_seed` is for jobs whose seed fio takes from the system.
     pub fn new(job: &Job, run_seed: u64) -> Self {
         let seed = if job.own_seed { run_seed } else { job.seed };
         let [offsets, mix, zones] = [Use::Offset, Use::Mix, Use::Zone].map(|_| Tausworthe::new(0, false));
@@ -125,7 +125,7 @@ impl Sequence {
         new
     }
 
-    /// The name of a file, as fio would have it.
+    /// Returns fio's name of a file.
     pub fn file_name(&self, file: usize) -> &str {
         &self.job.files[file].name
     }
@@ -155,14 +155,14 @@ impl Sequence {
         file
     }
 
-    /// The smallest block of either direction that the job uses.
+    /// Returns the smallest block of either direction that the job uses.
     fn least(&self) -> u64 {
         let used = [self.job.reads, self.job.writes];
         let used = self.job.block_bytes.iter().zip(used).filter(|(_, used)| *used);
         used.map(|((from, _), _)| *from).min().unwrap_or(1)
     }
 
-    /// Forgets what was done to a file.
+    /// Resets the state of a file.
     fn reset(&self, file: &mut File) {
         let job = &self.job;
         file.last_ends = [0; 2];
@@ -177,7 +177,7 @@ impl Sequence {
         }
     }
 
-    /// Whether the bytes of all loops are transferred.
+    /// Returns true if the bytes of all loops are transferred.
     fn has_all_bytes(&self) -> bool {
         !self.job.time_based && self.bytes >= self.job.size.saturating_mul(self.job.loops)
     }
@@ -195,7 +195,7 @@ impl Sequence {
         }
     }
 
-    /// The next file that is not done, in turn.
+    /// Returns the next file that is not done, in turn.
     fn choose_file(&mut self) -> Option<usize> {
         for _ in 0..self.files.len() {
             let file = self.next_file;
@@ -255,7 +255,7 @@ impl Sequence {
         self.direction
     }
 
-    /// Where the next operation begins.
+    /// Returns the offset of the next operation.
     fn offset(&mut self, file: usize, direction: usize) -> Option<u64> {
         let bytes = self.files[file].bytes;
         if !self.job.random {
@@ -277,7 +277,7 @@ impl Sequence {
         Some(block * self.job.block_bytes[direction].0).filter(|offset| *offset < bytes)
     }
 
-    /// Draws a block.
+    /// Draws the next block.
     fn block(&mut self, file: usize, direction: usize) -> Option<u64> {
         if let Some(skewed) = &mut self.files[file].skewed {
             return Some(skewed.next());
@@ -309,7 +309,7 @@ impl Sequence {
         }
     }
 
-    /// How much the next operation transfers.
+    /// Returns the length of the next operation.
     fn length(&mut self, file: usize, direction: usize, offset: u64) -> Option<u64> {
         let (from, to) = self.job.block_bytes[direction];
         if from == to {
@@ -332,7 +332,7 @@ impl Sequence {
 impl Iterator for Sequence {
     type Item = Io;
 
-    /// The next operation; `None` when the job is over, which one that is only ended by its runtime never is.
+    /// Returns the next operation; `None` when the job is over. A job that only its runtime ends never is.
     fn next(&mut self) -> Option<Io> {
         loop {
             if let Some(io) = self.next_in_loop() {

@@ -1,4 +1,4 @@
-//! PostMark's configuration files.
+//! Parses PostMark's configuration files.
 //!
 //! A file holds one command per line, as `postmark FILE` reads it: `set ...` changes a parameter, `run` runs the
 //! benchmark with the current settings, `quit` ends the file. One rule covers everything unusual: **a file that both
@@ -24,7 +24,7 @@ const INT_MAX: u32 = i32::MAX as u32;
 /// The largest number that PostMark can double in a C `int`, as it does with `number` and `size`.
 const HALF_INT_MAX: u32 = INT_MAX / 2;
 
-/// PostMark's report formats.
+/// Forms of PostMark's report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFormat {
     /// Some twenty lines for a reader.
@@ -37,9 +37,9 @@ pub enum ReportFormat {
 /// A directory in which PostMark creates files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Its path, as written in the file or as [`Layout`](super::layout) needs it.
+    /// Path of the directory, as written in the file or as [`Layout`](super::layout) needs it.
     pub path: String,
-    /// How often it is chosen, relative to the others; at least 1.
+    /// Frequency with which the location is chosen, relative to the others; at least 1.
     pub weight: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct Location {
 pub struct PostmarkConfig {
     /// Files created before the transactions (500).
     pub number: u32,
-    /// Transactions (500).
+    /// Number of transactions (500).
     pub transactions: u32,
     /// Smallest size of a new file in bytes (500).
     pub size_low: u32,
@@ -57,7 +57,7 @@ pub struct PostmarkConfig {
     pub size_high: u32,
     /// Seed of the random numbers (42).
     pub seed: u32,
-    /// Where files are created; none means the current directory, which is the root of the target.
+    /// Locations of new files; none means the current directory, which is the root of the target.
     pub locations: Vec<Location>,
     /// Number of subdirectories `s0`, `s1`... of each location; with 0 or 1, files go straight into it (0).
     pub subdirectories: u32,
@@ -67,9 +67,9 @@ pub struct PostmarkConfig {
     pub write_block: u32,
     /// C's buffered I/O (`fread`, `fwrite`) rather than system calls (true).
     pub buffering: bool,
-    /// How many of ten transactions read rather than append; `None` (-1 in the file) does neither (5).
+    /// Number of transactions in ten that read rather than append; `None` (-1 in the file) does neither (5).
     pub bias_read: Option<u8>,
-    /// How many of ten transactions create rather than delete; `None` does neither (5).
+    /// Number of transactions in ten that create rather than delete; `None` does neither (5).
     pub bias_create: Option<u8>,
     /// Form of the report.
     pub report: ReportFormat,
@@ -107,7 +107,7 @@ pub struct PlannedRun {
 }
 
 impl PlannedRun {
-    /// The line that set a location, for messages about it.
+    /// Returns the line that set a location, for messages about it.
     pub fn line_of_location(&self, path: &str) -> Option<usize> {
         let index = self.config.locations.iter().position(|location| location.path == path)?;
         self.location_lines.get(index).copied()
@@ -133,11 +133,11 @@ pub struct ConfigError {
     pub field: &'static str,
     /// The value in the file.
     pub value: String,
-    /// What would be accepted.
+    /// Description of accepted text.
     pub expected: &'static str,
 }
 
-/// The value without control characters, and short enough for a message.
+/// Returns the value without control characters, and short enough for a message.
 fn shown(value: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 60;
     let mut text: String =
@@ -201,11 +201,11 @@ const BIAS: &str = "a whole number from 0 to 10, or -1 for neither";
 const LAST_NEWLINE: &str =
     "a newline at the end of the file (without it PostMark drops the last character of this line)";
 
-/// Why a value is refused, before the line is known: the part to show, and what is accepted.
+/// Reason for rejecting a value, before the line is known: the part to show, and the accepted values.
 type Refusal = (String, &'static str);
 
 impl PostmarkConfig {
-    /// A configuration file that requests one run with these settings.
+    /// Formats a configuration file that requests one run with these settings.
     pub fn to_text(&self) -> String {
         let bias = |bias: Option<u8>| bias.map_or(-1, i32::from);
         let mut text = format!(
@@ -239,7 +239,7 @@ impl PostmarkConfig {
     /// Parses the text of a configuration file; `file_name` is for messages only.
     ///
     /// # Errors
-    /// The first line that is not accepted, and what would be.
+    /// The first line that is not accepted, with the accepted values.
     pub fn parse(text: &str, file_name: &str) -> Result<ParsedConfig, ConfigError> {
         let mut config = Self::default();
         let mut location_lines = Vec::new();
@@ -320,7 +320,7 @@ impl PostmarkConfig {
         Ok(())
     }
 
-    /// `P [W]` replaces the list, `+P [W]` adds to it, `-P` removes from it.
+    /// Changes the list of locations: `P [W]` replaces it, `+P [W]` adds to it, `-P` removes from it.
     fn set_location(&mut self, value: &str) -> Result<LocationChange, Refusal> {
         const EXPECTED: &str =
             "PATH [WEIGHT], +PATH [WEIGHT] or -PATH, separated by one space, the weight above 0";
@@ -354,18 +354,18 @@ impl PostmarkConfig {
     }
 }
 
-/// What a `set location` did to the list.
+/// Change of the list of locations by a `set location`.
 #[derive(Clone, Copy, Debug)]
 enum LocationChange {
-    /// It is the only one now.
+    /// The location replaced all others.
     Only,
-    /// It is the last one now.
+    /// The location was appended.
     Added,
-    /// The one at this index is gone.
+    /// The location at this index was removed.
     Removed(usize),
 }
 
-/// The command at the beginning of `line`, and the text after it and one blank.
+/// Splits off the command at the beginning of `line`; returns it with the text after it and one blank.
 fn split_command(line: &str) -> Option<(&'static str, Command, &str)> {
     COMMANDS.iter().find_map(|&(name, command)| {
         let rest = line.strip_prefix(name)?;
@@ -408,7 +408,7 @@ fn bias(value: &str) -> Result<Option<u8>, Refusal> {
     }
 }
 
-/// Which of the `words` the value is.
+/// Returns the index of the value among the `words`.
 fn one_of(value: &str, expected: &'static str, words: [&str; 2]) -> Result<usize, Refusal> {
     let value = value.trim();
     words.iter().position(|&word| word == value).ok_or_else(|| (value.to_owned(), expected))

@@ -18,15 +18,15 @@ pub struct Footprint {
     pub names: u64,
 }
 
-/// Minimum needs of the pool of files, computed at once without drawing random numbers.
+/// Computes the minimum needs of the pool of files, at once and without drawing random numbers.
 pub fn footprint_min(config: &PostmarkConfig) -> Footprint {
     let files = u64::from(config.number);
     let units = Bytes(config.size_low.into()).units_ceil();
     Footprint { bytes_max: Bytes::from_units(files * units), files_max: files, names: files }
 }
 
-/// The exact needs of a run of `config`. Steps through the sequence of operations once, which takes milliseconds for
-/// 100,000 transactions, and seconds for files of a gigabyte or a billion transactions.
+/// Computes the exact needs of a run of `config`. Steps through the sequence of operations once, which takes
+/// milliseconds for 100,000 transactions, and seconds for files of a gigabyte or a billion transactions.
 pub fn footprint(config: &PostmarkConfig) -> Footprint {
     let mut script = Script::without_data(config);
     let (mut units, mut most) = (0u64, Footprint::default());
@@ -49,7 +49,7 @@ pub fn footprint(config: &PostmarkConfig) -> Footprint {
     most
 }
 
-/// Number of operations of a run of `config`: creations, reads, appends and deletions.
+/// Returns the number of operations of a run of `config`: creations, reads, appends and deletions.
 pub fn operations(config: &PostmarkConfig) -> u64 {
     let mut script = Script::without_data(config);
     let steps = std::iter::from_fn(|| script.next());

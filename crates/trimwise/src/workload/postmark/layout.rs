@@ -1,4 +1,4 @@
-//! Where the files of a run lie.
+//! Paths of a run's files.
 //!
 //! PostMark creates its files in its current directory unless `set location` names others, and there in subdirectories
 //! `s0`, `s1`... if there are at least two. Here every path is relative to the root of the target: that of the modelled
@@ -18,12 +18,13 @@ use super::script::FileRef;
 pub struct LocationError {
     /// The location as set.
     pub path: String,
-    /// What would be accepted.
+    /// Description of an accepted location.
     pub expected: String,
 }
 
 impl PostmarkConfig {
-    /// The same settings for the modelled file system: `/mnt/x` becomes the directory `mnt/x` below its root.
+    /// Returns the settings with locations for the modelled file system: `/mnt/x` becomes the directory `mnt/x` below
+    /// its root.
     ///
     /// # Errors
     /// A location with `..` in it.
@@ -31,8 +32,8 @@ impl PostmarkConfig {
         self.with_locations(|path| Some(path.trim_start_matches('/')), "a path without '..'")
     }
 
-    /// The same settings for a real directory whose absolute path is `root`: relative locations lie in it,
-    /// absolute ones must.
+    /// Returns the settings with locations for a real directory whose absolute path is `root`: relative locations lie
+    /// in it, absolute ones must.
     ///
     /// # Errors
     /// A location with `..` in it, or one outside of `root`.
@@ -65,7 +66,7 @@ impl PostmarkConfig {
     }
 }
 
-/// The path without `.` and empty components; `None` if it is absolute or has a `..`.
+/// Returns the path without `.` and empty components; `None` if it is absolute or has a `..`.
 fn normalized(path: &str) -> Option<String> {
     if path.starts_with('/') {
         return None;
@@ -89,13 +90,13 @@ fn normalized(path: &str) -> Option<String> {
 /// The directories of a run, and its files' paths.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// What comes before a file's or subdirectory's name in each location: empty, or ends with `/`.
+    /// Prefix of a file's or subdirectory's name in each location: empty, or ends with `/`.
     prefixes: Vec<String>,
     subdirectories: u32,
 }
 
 impl Layout {
-    /// The layout of `config`, whose locations must be relative.
+    /// Creates the layout of `config`, whose locations must be relative.
     ///
     /// # Errors
     /// A location that is absolute or has `..` in it: see [`PostmarkConfig::for_model`] and
@@ -119,7 +120,7 @@ impl Layout {
         Ok(Self { prefixes, subdirectories })
     }
 
-    /// The locations, each once and each after its parents, which belong to it: `a`, `a/b`.
+    /// Returns the locations, each once and each after its parents, which belong to it: `a`, `a/b`.
     ///
     /// PostMark requires them to exist; a run creates missing ones before its first timer starts.
     pub fn location_directories(&self) -> Vec<&str> {
@@ -134,17 +135,17 @@ impl Layout {
         directories
     }
 
-    /// Each location without its subdirectories: the root of the target is empty.
+    /// Iterates over the locations without their subdirectories: the root of the target is empty.
     pub fn locations(&self) -> impl Iterator<Item = &str> {
         self.prefixes.iter().map(|prefix| prefix.trim_end_matches('/'))
     }
 
-    /// Number of `sK` in each location; 0 if files lie in the location itself.
+    /// Returns the number of `sK` in each location; 0 if files lie in the location itself.
     pub fn subdirectories(&self) -> u32 {
         self.subdirectories
     }
 
-    /// The subdirectories that the run creates, in PostMark's order.
+    /// Iterates over the subdirectories that the run creates, in PostMark's order.
     pub(crate) fn subdirectory_paths(&self) -> impl Iterator<Item = String> {
         let first_of = |i: usize| !self.prefixes[..i].contains(&self.prefixes[i]);
         (0..self.prefixes.len())

@@ -8,13 +8,13 @@
 //! - [`config`] reads the configuration files that `postmark` reads;
 //! - [`rng`] is its random-number generator;
 //! - [`script`] turns a configuration into the exact sequence of operations, without doing any;
-//! - [`mod@footprint`] computes from it what a run needs;
+//! - [`mod@footprint`] computes the needs of a run from it;
 //! - [`stdio`] knows the system calls that C's buffered I/O makes for them;
 //! - [`run()`] executes them on a file system, modelled or real;
-//! - [`report`] prints what PostMark would print.
+//! - [`report`] prints PostMark's reports.
 //!
-//! PostMark never calls `fsync` or `sync`. When data are written back, and when freed blocks are committed and trimmed,
-//! is up to the file system, and part of it happens after the end of the run.
+//! PostMark never calls `fsync` or `sync`. The file system decides when data are written back, and when freed blocks
+//! are committed and trimmed; part of that happens after the end of the run.
 
 pub mod config;
 pub mod footprint;

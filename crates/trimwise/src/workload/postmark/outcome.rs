@@ -6,7 +6,7 @@ use super::script::Counts;
 use crate::units::{SimDuration, SimTime};
 use crate::workload::latency::OpLatencies;
 
-/// When the phases of a run started and ended.
+/// Times at which the phases of a run started and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseTimes {
     /// The first file is about to be created (the subdirectories exist).
@@ -19,32 +19,32 @@ pub struct PhaseTimes {
     pub end: SimTime,
 }
 
-/// A completed run.
+/// The results of a completed run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Counts of what was done.
+    /// Counts of the operations.
     pub counts: Counts,
     /// Number of transactions requested.
     pub transactions: u64,
     /// Times of the phases.
     pub times: PhaseTimes,
-    /// How long each operation took: creations, reads and appends from before `open` to after `close`.
+    /// Latencies of each operation: creations, reads and appends from before `open` to after `close`.
     pub latencies: OpLatencies,
-    /// Whether the transactions ended early because every file was deleted. PostMark prints "out of files!" then,
-    /// deletes nothing more and prints no report; the figures cover what was done.
+    /// True if the transactions ended early because every file was deleted. PostMark then prints "out of files!",
+    /// deletes nothing more and prints no report; the figures cover the operations before.
     pub out_of_files: bool,
 }
 
 /// PostMark's figures, exact where PostMark's own report rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostmarkFigures {
-    /// All three phases, in seconds.
+    /// Duration of all three phases, in seconds.
     pub total_s: f64,
-    /// The transaction phase, in seconds.
+    /// Duration of the transaction phase, in seconds.
     pub transactions_s: f64,
-    /// The creation phase, in seconds.
+    /// Duration of the creation phase, in seconds.
     pub creation_alone_s: f64,
-    /// The deletion phase, in seconds.
+    /// Duration of the deletion phase, in seconds.
     pub deletion_alone_s: f64,
     /// Files created in all.
     pub created: u64,
@@ -52,9 +52,9 @@ pub struct PostmarkFigures {
     pub creation_alone: u64,
     /// Files created by transactions.
     pub created_mixed: u64,
-    /// Files read.
+    /// Number of files read.
     pub read: u64,
-    /// Files appended to.
+    /// Number of files appended to.
     pub appended: u64,
     /// Files deleted in all.
     pub deleted: u64,
@@ -62,11 +62,11 @@ pub struct PostmarkFigures {
     pub deletion_alone: u64,
     /// Files deleted by transactions.
     pub deleted_mixed: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes_read: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes_written: u64,
-    /// Whether the transactions ended early because every file was deleted.
+    /// True if the transactions ended early because every file was deleted.
     pub out_of_files: bool,
     /// Transactions each second of the transaction phase.
     pub transactions_per_s: f64,
@@ -78,12 +78,12 @@ pub struct PostmarkFigures {
 }
 
 impl Outcome {
-    /// From the first creation to the last deletion.
+    /// Returns the time from the first creation to the last deletion.
     pub fn duration(&self) -> SimDuration {
         self.times.end.since(self.times.begin)
     }
 
-    /// The exact figures. A rate over zero time is 0.
+    /// Returns the exact figures. A rate over zero time is 0.
     pub fn figures(&self) -> PostmarkFigures {
         let Counts { created, created_mixed, read, appended, deleted, deleted_mixed, .. } = self.counts;
         let (creation_alone, deletion_alone) = (created - created_mixed, deleted - deleted_mixed);

@@ -1,9 +1,9 @@
 //! PostMark's two reports, character for character.
 //!
-//! They are less precise than the model: the timers count whole seconds (each instant is rounded down, and a difference
-//! of 0 counts as 1), the verbose rates are integer divisions, and byte totals are summed in a C `float`, so that
-//! 8,615,456,523 bytes are reported as 8,615,364,608. [`Outcome::figures`] has the exact figures; these texts are for
-//! comparison with `postmark` itself and for scripts that parse its output.
+//! The reports are less precise than the model: the timers count whole seconds (each instant is rounded down, and a
+//! difference of 0 counts as 1), the verbose rates are integer divisions, and byte totals are summed in a C `float`, so
+//! that 8,615,456,523 bytes are reported as 8,615,364,608. [`Outcome::figures`] has the exact figures; these texts are
+//! for comparison with `postmark` itself and for scripts that parse its output.
 
 use std::fmt::Write as _;
 
@@ -11,17 +11,17 @@ use super::config::ReportFormat;
 use super::outcome::Outcome;
 use crate::units::SimTime;
 
-/// What PostMark prints when the transactions end early; it prints no report then.
+/// PostMark's message when the transactions end early; there is no report then.
 pub(crate) const OUT_OF_FILES: &str = "out of files!\nFor this workload, either increase the number of files or\n\
      decrease the number of transactions.\n";
 
-/// Whole seconds as PostMark's `time()` differences give them, never 0.
+/// Returns whole seconds as PostMark's `time()` differences give them, never 0.
 fn seconds(from: SimTime, to: SimTime) -> u64 {
     const SECOND_NS: u64 = 1_000_000_000;
     (to.as_nanos() / SECOND_NS).saturating_sub(from.as_nanos() / SECOND_NS).max(1)
 }
 
-/// Bytes in PostMark's format: megabytes above 1 MiB, kilobytes above zero.
+/// Formats bytes as PostMark does: megabytes above 1 MiB, kilobytes above zero.
 fn scaled(bytes: f32) -> String {
     const MEGABYTE: f32 = 1_048_576.0;
     const KILOBYTE: f32 = 1024.0;
@@ -34,7 +34,7 @@ fn scaled(bytes: f32) -> String {
     }
 }
 
-/// The report of `set report verbose`, from its line `Time:` on; [`OUT_OF_FILES`] if that is how the run ended.
+/// Formats the report of `set report verbose`, from its line `Time:` on; [`OUT_OF_FILES`] if that is how the run ended.
 pub fn verbose(outcome: &Outcome) -> String {
     if outcome.out_of_files {
         return OUT_OF_FILES.to_owned();
@@ -84,7 +84,7 @@ pub fn verbose(outcome: &Outcome) -> String {
     text
 }
 
-/// The line of `set report terse`, with its newline; [`OUT_OF_FILES`] if that is how the run ended.
+/// Formats the line of `set report terse`, with its newline; [`OUT_OF_FILES`] if that is how the run ended.
 ///
 /// Thirteen fields: seconds in total and of transactions; then, per second, transactions, files created, created alone,
 /// created by transactions, read, appended, deleted, deleted alone, deleted by transactions; bytes read, bytes written.
@@ -121,7 +121,7 @@ pub fn terse(outcome: &Outcome) -> String {
     text
 }
 
-/// The report in the requested format.
+/// Formats the report in the requested format.
 pub fn of(outcome: &Outcome, format: ReportFormat) -> String {
     match format {
         ReportFormat::Verbose => verbose(outcome),

@@ -1,11 +1,11 @@
-//! PostMark's random numbers.
+//! The random-number generator of PostMark.
 //!
 //! PostMark's counts are a function of its seed, so its generator must match bit for bit. It is MT19937 (Matsumoto and
 //! Nishimura 1998) with 32-bit outputs, but with the seeding that circulated in 1999: each word of the state takes its
 //! halves from the upper halves of two successive values of `x -> 69069 x + 1`. Every library today offers the seeding
 //! of 2002, which gives other numbers for the same seed. That is why the generator is written out here.
 
-/// Words of state.
+/// Number of words of state.
 const STATE_WORDS: usize = 624;
 /// Distance between the two words that are combined.
 const SHIFT_WORDS: usize = 397;
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Mt19937 {
 }
 
 impl Mt19937 {
-    /// A generator that starts from `seed`; any value is valid.
+    /// Creates a generator that starts from `seed`; any value is valid.
     pub fn new(seed: u32) -> Self {
         let mut x = seed;
         let mut step = || {
@@ -39,7 +39,7 @@ impl Mt19937 {
         Self { state, next: STATE_WORDS }
     }
 
-    /// The next output, all 32 bits.
+    /// Returns the next output, all 32 bits.
     pub(crate) fn next_u32(&mut self) -> u32 {
         if self.next == STATE_WORDS {
             self.twist();
@@ -52,7 +52,7 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
-    /// A number from 0 to `n` - 1, by remainder as in PostMark (so very slightly uneven).
+    /// Returns a number from 0 to `n` - 1, by remainder as in PostMark (so very slightly uneven).
     ///
     /// With `n` = 0 it returns 0 and draws nothing: files of one fixed size draw no size.
     pub fn below(&mut self, n: u32) -> u32 {

@@ -4,9 +4,9 @@
 //! flags and call sizes of the original: through stdio's buffer, or, with `set buffering false`, one call for each
 //! block and one more for the remainder, even of 0 bytes.
 //!
-//! **Nothing is left behind.** Whatever ends the run early (a full disk, an I/O error, Ctrl-C, which a real directory
-//! turns into [`FileError::Interrupted`]), the files and directories that it created are removed through the same
-//! trait, and only those: the script knows which files exist. The error reports what could not be removed.
+//! **Nothing is left behind.** If anything ends the run early (a full disk, an I/O error, Ctrl-C, which a real
+//! directory turns into [`FileError::Interrupted`]), the files and directories that it created are removed through the
+//! same trait, and only those: the script knows which files exist. The error reports those that could not be removed.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ use crate::workload::latency::{OpLatencies, Operation};
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The current phase.
+    /// Current phase of the run.
     pub phase: Phase,
     /// Files or transactions done in this phase.
     pub done: u64,
@@ -32,35 +32,35 @@ pub struct Progress {
     pub of: u64,
 }
 
-/// What a failed run could not remove.
+/// Files and directories that a failed run could not remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers {
     /// Number of files and directories still there.
     pub count: u64,
-    /// Why the first of them could not be removed; names it.
+    /// Reason why the first of them could not be removed; names it.
     pub first: FileError,
 }
 
-/// Why a run did not reach its end.
+/// Reasons why a run did not reach its end.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RunError {
     /// The configuration names a location that the target does not have.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// An operation failed. What the run had created was removed, except for the leftovers.
+    /// An operation failed. The files that the run had created were removed, except for the leftovers.
     #[error("{source} (while {}; {})", .phase.name(), Removed(.leftovers))]
     File {
         /// The phase of the failure.
         phase: Phase,
-        /// What failed.
+        /// Error of the operation.
         source: FileError,
-        /// What could not be removed; `None` if nothing is left.
+        /// Files that could not be removed; `None` if nothing is left.
         leftovers: Option<Leftovers>,
     },
 }
 
 impl RunError {
-    /// Whether the run was asked to stop.
+    /// Returns true if the run was asked to stop.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Self::File { source: FileError::Interrupted, .. })
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Removed<'_> {
 ///
 /// # Errors
 /// The first operation that fails ends the run (PostMark prints a line and continues, and its figures then mean
-/// little). What the run had created is removed first.
+/// little). All files that the run had created are removed first.
 pub async fn run<F: Files>(
     fs: &F,
     config: &PostmarkConfig,
@@ -96,10 +96,10 @@ pub async fn run<F: Files>(
     run_paced(fs, config, None, progress).await
 }
 
-/// Does the same; with a pacer, its operations are spread over days.
+/// Runs PostMark once on `fs`, as [`run`] does; with a pacer, its operations are spread over days.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub async fn run_paced<F: Files>(
     fs: &F,
     config: &PostmarkConfig,
@@ -148,7 +148,7 @@ struct Runner<'a, F> {
     script: Script<'a>,
     /// Data to write: every file's data start with its first byte.
     source: Vec<u8>,
-    /// Buffer for reads.
+    /// Buffer that reads fill.
     scratch: Vec<u8>,
     /// The path of the current operation.
     path: String,
@@ -268,7 +268,7 @@ impl<F: Files> Runner<'_, F> {
         read.and(closed)
     }
 
-    /// Removes every file that may exist and every directory that was created. Returns what is still there.
+    /// Removes every file that can exist and every directory that was created. Returns those that are still there.
     async fn clean_up(&mut self) -> Option<Leftovers> {
         let mut leftovers: Option<Leftovers> = None;
         let mut note = |result: Result<(), FileError>| match result {
@@ -286,7 +286,7 @@ impl<F: Files> Runner<'_, F> {
     }
 }
 
-/// `fwrite` block by block, then the remainder, then `fclose`.
+/// Writes as `fwrite` does, block by block, then the remainder, then closes as `fclose` does.
 async fn write_buffered<F: Files>(
     fs: &F,
     file: &mut F::File,
@@ -320,7 +320,7 @@ async fn write_buffered<F: Files>(
     Ok(())
 }
 
-/// One `write` for each block, and one of the remainder, which may be empty.
+/// Calls `write` once for each block, and once for the remainder, which can be empty.
 async fn write_unbuffered<F: Files>(
     fs: &F,
     file: &mut F::File,
@@ -335,7 +335,7 @@ async fn write_unbuffered<F: Files>(
     fs.write(file, remainder).await
 }
 
-/// `fread` block by block, then the remainder; stops at the end of the file.
+/// Reads as `fread` does, block by block, then the remainder; stops at the end of the file.
 async fn read_buffered<F: Files>(
     fs: &F,
     file: &mut F::File,
@@ -374,7 +374,7 @@ async fn read_buffered<F: Files>(
     Ok(())
 }
 
-/// One `read` for each block, and one of the remainder, which may be empty.
+/// Calls `read` once for each block, and once for the remainder, which can be empty.
 async fn read_unbuffered<F: Files>(
     fs: &F,
     file: &mut F::File,

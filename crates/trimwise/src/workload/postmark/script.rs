@@ -1,8 +1,8 @@
 //! The exact sequence of PostMark's operations.
 //!
-//! What PostMark does depends on its configuration and seed alone, not on time or on results of the file system. So the
-//! sequence is produced here by a pure state machine that touches no file. [`run`](super::run()) executes one step
-//! after the other. Stepping through without executing shows beforehand exactly what a run needs on a disk
+//! PostMark's operations depend on its configuration and seed alone, not on time or on results of the file system. So
+//! the sequence is produced here by a pure state machine that touches no file. [`run`](super::run()) executes one step
+//! after the other. Stepping through without executing shows a run's exact needs beforehand
 //! ([`footprint`](super::footprint::footprint)).
 //!
 //! The order of the random draws must match exactly. At the start 2 x `size high` draws fill a buffer of printable
@@ -25,7 +25,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The activity, for progress and errors.
+    /// Returns the activity, for progress and errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "creating files",
@@ -53,44 +53,44 @@ pub enum Step {
     Create {
         /// The new file.
         file: FileRef,
-        /// Its size.
+        /// Size of the file, in bytes.
         bytes: u32,
     },
     /// Read the whole of `file`.
     Read {
-        /// The file.
+        /// The file to read.
         file: FileRef,
-        /// Its size.
+        /// Size of the file, in bytes.
         bytes: u32,
     },
     /// Write `bytes` more at the end of `file`.
     Append {
-        /// The file.
+        /// The file to append to.
         file: FileRef,
-        /// Bytes to append.
+        /// Number of bytes to append.
         bytes: u32,
-        /// Its size before.
+        /// Size of the file before the append, in bytes.
         size_before: u32,
     },
-    /// Delete `file`.
+    /// Delete `file` and its name.
     Delete {
-        /// The file.
+        /// The file to delete.
         file: FileRef,
-        /// Its size.
+        /// Size of the file, in bytes.
         bytes: u32,
     },
     /// The phase ends here: take the time.
     EndOf(Phase),
 }
 
-/// Counts of what was done.
+/// Counts of operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Files created in all.
     pub created: u64,
     /// Files created by transactions.
     pub created_mixed: u64,
-    /// Files read.
+    /// Number of files read.
     pub read: u64,
     /// Files appended to; a file that had its full size already is not counted.
     pub appended: u64,
@@ -98,9 +98,9 @@ pub struct Counts {
     pub deleted: u64,
     /// Files deleted by transactions.
     pub deleted_mixed: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes_read: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes_written: u64,
     /// Bytes read as PostMark counts them: in a C `float`, rounded at each addition.
     pub bytes_read_f32: f32,
@@ -118,13 +118,13 @@ struct Slot {
 /// Position of the script.
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// This many files of the pool exist.
+    /// The pool is being created; this many of its files exist.
     Create(u32),
     /// The first half (read or append) of this transaction is next.
     FirstHalf(u32),
     /// The second half (create or delete) of this transaction is next.
     SecondHalf(u32),
-    /// This slot is the next to check for deletion.
+    /// The remaining files are being deleted; this slot is the next to check.
     Delete(usize),
     Finished,
 }
@@ -146,15 +146,15 @@ pub struct Script<'a> {
 }
 
 impl<'a> Script<'a> {
-    /// The script of `config`, and the first `size_high` bytes of the buffer of random characters that all data come
-    /// from. PostMark's buffer is twice as large, but nothing beyond the first half is ever written.
+    /// Creates the script of `config`. Also returns the first `size_high` bytes of the buffer of random characters that
+    /// all data come from. PostMark's buffer is twice as large, but nothing beyond the first half is ever written.
     pub fn new(config: &'a PostmarkConfig) -> (Self, Vec<u8>) {
         let mut rng = Mt19937::new(config.seed);
         let source = (0..config.size_high).map(|_| 32 + rng.below(95) as u8).collect();
         (Self::begin(config, rng, config.size_high), source)
     }
 
-    /// The script alone.
+    /// Creates the script without data.
     pub(crate) fn without_data(config: &'a PostmarkConfig) -> Self {
         Self::begin(config, Mt19937::new(config.seed), 2 * u64::from(config.size_high))
     }
@@ -175,17 +175,17 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Counts of the steps taken so far.
+    /// Returns the counts of the steps taken so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Whether the transactions ended early, because every file was deleted.
-    pub fn out_of_files(&self) -> bool {
+    /// Returns true if the transactions ended early, because every file was deleted.
+    pub(crate) fn out_of_files(&self) -> bool {
         self.out_of_files
     }
 
-    /// Progress of the current phase: number done, and total (files, transactions).
+    /// Returns the progress of the current phase: number done, and total (files, transactions).
     pub fn progress(&self) -> (u64, u64) {
         match self.at {
             At::Create(done) => (done.into(), self.config.number.into()),
@@ -197,7 +197,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The phase that the next step belongs to.
+    /// Returns the phase of the next step.
     pub fn phase(&self) -> Phase {
         match self.at {
             At::Create(_) => Phase::Create,
@@ -206,7 +206,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The files that exist after the steps taken so far.
+    /// Iterates over the files that exist after the steps taken so far.
     pub(crate) fn live_files(&self) -> impl Iterator<Item = FileRef> {
         self.slots.iter().filter(|slot| slot.bytes > 0).map(|slot| slot.file)
     }
@@ -234,7 +234,7 @@ impl<'a> Script<'a> {
         Some(Step::Create { file, bytes })
     }
 
-    /// The next slot if it is empty, otherwise the first empty one; `None` if the table is full.
+    /// Returns the next slot if it is empty, otherwise the first empty one; `None` if the table is full.
     fn empty_slot(&mut self) -> Option<u32> {
         let is_empty = |slot: usize| self.slots.get(slot).is_none_or(|s| s.bytes == 0);
         if self.next_slot < self.table_slots() && is_empty(self.next_slot as usize) {
@@ -257,7 +257,7 @@ impl<'a> Script<'a> {
         0
     }
 
-    /// Draws a slot in use. Call it only if there is one.
+    /// Draws a slot in use. There must be one.
     fn draw_used_slot(&mut self) -> usize {
         let table_slots = self.table_slots();
         loop {

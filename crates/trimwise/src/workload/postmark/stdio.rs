@@ -28,15 +28,15 @@ pub struct Written {
 pub(crate) struct WriteStream {
     /// Bytes waiting in the buffer.
     held: u32,
-    /// Whether the buffer exists: the first write creates it, and until then there is no room in it.
+    /// True once the buffer exists: the first write creates it, and until then there is no room in it.
     has_buffer: bool,
 }
 
 impl WriteStream {
-    /// `fwrite` of `bytes` bytes.
+    /// Writes `bytes` bytes as `fwrite` does.
     ///
-    /// Copies what fits. If something is left, the buffer is flushed, whole multiples of the buffer size are written
-    /// past it, and the rest is copied. A buffer that has just become full is not flushed yet.
+    /// Copies the bytes that fit. If some are left, the buffer is flushed, whole multiples of the buffer size are
+    /// written past it, and the rest is copied. A buffer that has just become full is not flushed yet.
     pub(crate) fn fwrite(&mut self, bytes: u32) -> Written {
         let room = if self.has_buffer { BUFFER_BYTES - self.held } else { 0 };
         let fits = bytes.min(room);
@@ -52,7 +52,7 @@ impl WriteStream {
         written
     }
 
-    /// `fclose`: returns how many bytes it writes; 0 means none.
+    /// Closes as `fclose` does. Returns the number of bytes that it writes; 0 means none.
     pub(crate) fn fclose(self) -> u32 {
         self.held
     }
@@ -61,7 +61,7 @@ impl WriteStream {
 /// The next action of `fread`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
-    /// Nothing: it is complete.
+    /// None: the `fread` is complete.
     Done,
     /// Read [`BUFFER_BYTES`] into the buffer.
     Fill,

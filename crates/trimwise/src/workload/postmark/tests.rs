@@ -1,5 +1,5 @@
 //! Runs over a file system of sizes only, which checks the rules for every file workload: paths must exist when they
-//! are used, and nothing may be left at the end.
+//! are used, and nothing is left at the end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -287,7 +287,7 @@ fn leftovers_are_reported() {
     );
 }
 
-/// The large published set: what reaches the file system matches the report, in 2.8 million calls.
+/// The calls of the large published set, 2.8 million, match its report.
 #[test]
 fn the_large_published_set_runs() {
     let config = PostmarkConfig {

@@ -1,8 +1,8 @@
 //! Bytes that say which operation wrote them, and where in a file they belong.
 //!
 //! A file is a row of cells of 16 bytes. A cell holds the number of the operation that wrote it, its own number in the
-//! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes may begin and end
-//! within a cell, which then has parts of two: those bytes are reported as they are, and whoever knows the candidates
+//! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes can begin and end
+//! within a cell, which then has parts of two. Those bytes are reported as they are; a caller who knows the candidates
 //! compares them ([`byte`]).
 
 use serde::{Deserialize, Serialize};
@@ -11,25 +11,25 @@ use crate::content::mixed;
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u64 = 16;
-/// Bytes that are reported as they are at most; more of them in a row are no mixture of cells, but garbage.
+/// Maximum number of bytes in a row that are reported as they are; more of them are no mixture of cells, but garbage.
 const RAW_BYTES_MAX: usize = 4096;
 
-/// What a part of a file holds.
+/// Contents of a part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Run {
-    /// This many zeros.
+    /// Zeros, this many.
     Zeros(u64),
     /// Whole cells of an operation: its number, and bytes.
     Of(u32, u64),
     /// Bytes that are neither.
     Raw(Vec<u8>),
-    /// So many of them that they are not reported.
+    /// So many such bytes that they are not reported; their number.
     Garbage(u64),
 }
 
 impl Run {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn length_bytes(&self) -> u64 {
         match self {
             Self::Zeros(bytes) | Self::Of(_, bytes) | Self::Garbage(bytes) => *bytes,
@@ -51,7 +51,7 @@ pub fn byte(operation: u32, offset_bytes: u64) -> u8 {
     cell(operation, (offset_bytes / CELL_BYTES) as u32)[(offset_bytes % CELL_BYTES) as usize]
 }
 
-/// Returns what an operation writes at an offset in a file.
+/// Returns the bytes that an operation writes at an offset in a file.
 pub fn written(operation: u32, offset_bytes: u64, length_bytes: u64) -> Vec<u8> {
     let first = offset_bytes / CELL_BYTES;
     let last = (offset_bytes + length_bytes).div_ceil(CELL_BYTES);
@@ -61,7 +61,7 @@ pub fn written(operation: u32, offset_bytes: u64, length_bytes: u64) -> Vec<u8> 
     bytes
 }
 
-/// Returns where the bytes of a file come from.
+/// Attributes each byte of a file to the operation that wrote it.
 pub fn attribute(bytes: &[u8]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (number, found) in (0..).zip(bytes.chunks(CELL_BYTES as usize)) {

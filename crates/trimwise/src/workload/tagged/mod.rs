@@ -1,8 +1,9 @@
-//! Random file operations whose every byte can be attributed to the operation that wrote it.
+//! Random file operations; every byte can be attributed to the operation that wrote it.
 //!
-//! It is the workload of power cuts on real kernels. Several tasks create, write, truncate, punch, rename, sync and remove
-//! files, each task its own, in directories that they share. Whoever carries out the operations logs them ([`Logged`]);
-//! after a cut, the log tells what each file may hold, and the bytes tell where they come from ([`bytes`]).
+//! This is the workload of power cuts on real kernels. Several tasks create, write, truncate, punch, rename, sync and
+//! remove files, each task its own, in directories that they share. The runner logs the operations ([`Logged`]); after
+//! a cut, the log gives the possible contents of each file, and the bytes name the operations that wrote them
+//! ([`bytes`]).
 
 pub mod bytes;
 
@@ -27,90 +28,90 @@ pub fn operation_id(task: u32, index: u32) -> u32 {
 pub enum Operation {
     /// Creates a file if there is none.
     Create {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Whether one that is there becomes empty (O_TRUNC).
+        /// True to empty an existing file (O_TRUNC).
         truncates: bool,
     },
-    /// Writes to a file that is there.
+    /// Writes to an existing file.
     Write {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Where; `None` is its end. The log has the place that resulted.
+        /// Offset in bytes; `None` for the end of the file. The log has the resulting offset.
         offset_bytes: Option<u64>,
-        /// How much.
+        /// Length in bytes.
         length_bytes: u64,
-        /// Past the page cache (O_DIRECT); place and length are then whole pages.
+        /// True to write past the page cache (O_DIRECT); place and length are then whole pages.
         direct: bool,
     },
-    /// Reads a file. The log has what was found.
+    /// Reads a file. The log has the contents found.
     Read {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
     /// Makes a file shorter or longer.
     Truncate {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Its new length.
+        /// New length of the file, in bytes.
         length_bytes: u64,
     },
     /// Makes a part of a file a hole, without changing its length.
     Punch {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Where.
+        /// Start of the hole, in bytes.
         offset_bytes: u64,
-        /// How much.
+        /// Length of the hole, in bytes.
         length_bytes: u64,
     },
-    /// fsync(2), or fdatasync(2).
+    /// Calls fsync(2) or fdatasync(2).
     Fsync {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Whether it is fdatasync(2).
+        /// True for fdatasync(2).
         data_only: bool,
     },
-    /// syncfs(2).
+    /// Calls syncfs(2).
     Sync,
     /// Renames a file; one with the new name is replaced.
     Rename {
-        /// The old name.
+        /// Old path of the file.
         from: String,
-        /// The new name.
+        /// New path of the file.
         to: String,
     },
-    /// Removes a file.
+    /// Removes a file's name.
     Unlink {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// Creates a directory.
+    /// Creates an empty directory.
     Mkdir {
-        /// The directory.
+        /// Path of the directory.
         path: String,
     },
-    /// Removes a directory.
+    /// Removes an empty directory.
     Rmdir {
-        /// The directory.
+        /// Path of the directory.
         path: String,
     },
-    /// FITRIM over everything.
+    /// Runs FITRIM over the whole file system.
     Trim,
     /// Remounts the file system with other options.
     Remount {
-        /// The options.
+        /// New mount options.
         options: String,
     },
-    /// Lets time pass.
+    /// Sleeps for some time.
     Sleep {
-        /// How much.
+        /// Duration in milliseconds.
         ms: u64,
     },
 }
 
 impl Operation {
-    /// Returns the files or directories that it names.
+    /// Iterates over the files or directories that the operation names.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let (first, second) = match self {
             Self::Create { path, .. }
@@ -129,51 +130,51 @@ impl Operation {
     }
 }
 
-/// An operation that was carried out. The two marks are points of the log of the drive: what the drive did before the
-/// first came before the operation, what it did after the second came after it.
+/// An operation that was carried out. The two marks are points of the log of the drive: entries before the first
+/// happened before the operation, entries after the second after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Logged {
-    /// Its number: [`operation_id`].
+    /// Number of the operation: [`operation_id`].
     pub id: u32,
-    /// What was done. A write has the place and the length that resulted.
+    /// The operation. A write has the resulting place and length.
     pub operation: Operation,
-    /// The mark before it.
+    /// The drive's mark before the operation.
     pub begin: usize,
-    /// The mark after it.
+    /// The drive's mark after the operation.
     pub end: usize,
-    /// Why it failed, if it did.
+    /// Error of the operation, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What a read found.
+    /// Contents found by a read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<Run>,
 }
 
-/// A workload.
+/// Parameters of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Seed of everything drawn.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Tasks that run together.
+    /// Number of tasks that run together.
     pub tasks: u32,
-    /// Operations of each task, or a few more.
+    /// Number of operations of each task, or a few more.
     pub operations: u32,
-    /// Files of each task.
+    /// Number of files of each task.
     pub files: u64,
-    /// Directories besides the root.
+    /// Number of directories besides the root.
     pub directories: u64,
-    /// Longest write.
+    /// Maximum length of a write, in bytes.
     pub write_bytes_max: u64,
-    /// Longest file.
+    /// Maximum length of a file, in bytes.
     pub file_bytes_max: u64,
-    /// Share of the free space that a file occupies which is never touched, percent.
+    /// Share of the free space that a file which is never touched occupies, percent.
     pub ballast_percent: u64,
-    /// Mount options to change between; none: they stay.
+    /// Mount options for remounts during the workload; if empty, they stay.
     pub remounts: Vec<String>,
 }
 
 impl Plan {
-    /// Draws a workload's shape. All are small, so that blocks are soon freed and reused.
+    /// Draws the parameters of a workload. All are small, so that blocks are soon freed and reused.
     pub fn draw(seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let rng = &mut rng;
@@ -208,7 +209,7 @@ pub struct Draw<'a> {
     plan: &'a Plan,
     task: u32,
     rng: Xoshiro256PlusPlus,
-    /// Operations that follow, last first.
+    /// Operations that follow, the last one first.
     queued: Vec<Operation>,
 }
 
