@@ -26,11 +26,6 @@ pub(super) struct Calendar {
     /// Unused spans before `free_at`, oldest first.
     gaps: [(SimTime, SimTime); GAPS],
     gap_count: usize,
-    /// None of them ends later than this.
-    gaps_end: SimTime,
-    /// The present at the last reservation. Gaps that had ended by then count no more, and are forgotten when gaps are
-    /// looked at.
-    seen: SimTime,
 }
 
 impl Calendar {
@@ -38,18 +33,15 @@ impl Calendar {
     /// will ever be reserved. Returns the end.
     #[inline]
     pub fn reserve(&mut self, now: SimTime, ready: SimTime, duration: SimDuration) -> SimTime {
-        let before = std::mem::replace(&mut self.seen, now);
-        // Most reservations are ready behind the last gap, so none is looked at.
-        if ready + duration <= self.gaps_end {
-            self.forget_past(before);
-            if let Some(end) = self.reserve_in_gap(now, ready, duration) {
-                return end;
-            }
+        if self.gap_count != 0
+            && let Some(end) = self.reserve_in_gap(now, ready, duration)
+        {
+            return end;
         }
         if ready > self.free_at {
             let start = self.free_at.max(now);
             if ready > start {
-                self.remember(now, (start, ready));
+                self.remember((start, ready));
             }
             self.free_at = ready;
         }
@@ -87,34 +79,19 @@ impl Calendar {
         }
         self.gap_count = kept;
         if let Some(rest) = split {
-            self.remember(now, rest);
+            self.remember(rest);
         }
         found
     }
 
-    /// Keeps a gap; those in the past make room, or else the oldest.
-    fn remember(&mut self, now: SimTime, gap: (SimTime, SimTime)) {
-        if self.gap_count == GAPS {
-            self.forget_past(now);
-        }
+    /// Keeps a gap; the oldest makes room.
+    fn remember(&mut self, gap: (SimTime, SimTime)) {
         if self.gap_count == GAPS {
             self.gaps.copy_within(1.., 0);
             self.gap_count -= 1;
         }
         self.gaps[self.gap_count] = gap;
         self.gap_count += 1;
-        self.gaps_end = self.gaps_end.max(gap.1);
-    }
-
-    fn forget_past(&mut self, now: SimTime) {
-        let mut kept = 0;
-        for i in 0..self.gap_count {
-            if self.gaps[i].1 > now {
-                self.gaps[kept] = self.gaps[i];
-                kept += 1;
-            }
-        }
-        self.gap_count = kept;
     }
 }
 
