@@ -29,6 +29,7 @@ pub mod cache;
 mod discard;
 mod extent_tree;
 mod fitrim;
+mod hash;
 pub mod host;
 mod inode;
 mod inode_table;
@@ -52,7 +53,7 @@ pub mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::block::{BlockQueue, QueueConfig};
@@ -63,6 +64,7 @@ use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 
 use alloc::Allocator;
 use cache::PageCache;
+use hash::WordMap;
 use host::HostConfig;
 use inode_table::InodeTable;
 use journal::{Journal, Tail};
@@ -102,7 +104,7 @@ struct Disk {
     allocator: Allocator,
     inodes: InodeTable,
     /// Path to entry; for lookups only, never iterated.
-    names: HashMap<Box<str>, Entry>,
+    names: WordMap<Box<str>, Entry>,
     directories: BTreeMap<Box<str>, Directory>,
     stale: StaleTracker,
     /// Blocks that files can never have: metadata and journal.
@@ -279,7 +281,7 @@ impl Volume {
             layout,
             allocator,
             inodes,
-            names: HashMap::new(),
+            names: WordMap::default(),
             directories: BTreeMap::from([("".into(), Directory::default())]),
             stale,
             fixed_units,
@@ -413,7 +415,7 @@ impl Ext4 {
             layout: state.disk.layout.clone(),
             allocator: Allocator::default(),
             inodes: InodeTable::default(),
-            names: HashMap::new(),
+            names: WordMap::default(),
             directories: BTreeMap::new(),
             stale: StaleTracker::new(0),
             fixed_units: 0,
