@@ -119,7 +119,7 @@ impl Managed {
         }
     }
 
-    /// Applies new settings. Another policy starts over, except that the layout stays known.
+    /// Applies new settings. Under another policy the state machine starts over, except that the layout stays known.
     pub fn treat(&mut self, treatment: Treatment) {
         let before = std::mem::replace(&mut self.treatment, treatment);
         if before.is_another(&treatment) {
