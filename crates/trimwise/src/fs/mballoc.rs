@@ -7,9 +7,9 @@
 //! 2. *Normalization*. An open file asks for its whole window (16 KiB to 8 MiB, by its size), a small one for a new
 //!    chunk, a larger closed file for exactly its dirty pages.
 //! 3. *Search*, by one criterion after the other, each less selective than the last. In a group it looks at free
-//! extents from the first on, as the buddies cut them, and takes an exact fit, or the smallest sufficient one of about
-//! ten. The first groups are those whose free extents are on average just long enough, by size class, starting from the
-//! goal's group.
+//!    extents from the first on, as the buddies cut them, and takes an exact fit, or the smallest sufficient one of
+//!    about ten. The first groups are those whose free extents are on average just long enough, by size class, starting
+//!    from the goal's group.
 //!
 //! Blocks found beyond the request are preallocated. They count as free (`statfs`), but no other file gets them.
 //!
