@@ -1,5 +1,6 @@
 //! Arguments that several commands share, and how their values are parsed.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
 use trimwise_uml::machine::Limits;
 
+use trimwise_study::check::GUEST_S;
 use trimwise_study::defaults;
 
 /// Where a command's result goes as JSON.
@@ -47,11 +49,11 @@ pub struct OutputArguments {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct GuestLimits {
     /// End a kernel that is silent for this many seconds, because it computes or hangs [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_in(&GUEST_S), allow_negative_numbers = true)]
     pub max_silence: Option<u64>,
 
     /// End a kernel's run after this many seconds of this computer's time [default: 3600]
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_in(&GUEST_S), allow_negative_numbers = true)]
     pub max_wall: Option<u64>,
 }
 
@@ -101,6 +103,13 @@ pub fn whole<T: TryFrom<u64>>(
             .and_then(|n| T::try_from(n).ok())
             .ok_or_else(|| format!("expected a whole number from {least} to {most}"))
     }
+}
+
+/// Parses a whole number in a range of a request; the error names it.
+pub fn whole_in<T: TryFrom<u64> + Copy + Into<u64>>(
+    range: &RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    whole((*range.start()).into(), (*range.end()).into())
 }
 
 /// Rejects an empty word, such as an unset variable of a script.

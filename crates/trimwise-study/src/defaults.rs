@@ -1,5 +1,7 @@
 //! What `trimwise compare` runs by default; each value with its reason.
 
+use std::ops::RangeInclusive;
+
 /// The workload: small enough to end within seconds, large enough to make the device collect garbage.
 pub const WORKLOAD: &str = "default";
 
@@ -43,6 +45,8 @@ pub const MEMORY_MIB: u64 = 1024;
 pub const MEMORY_MIB_MIN: u64 = 64;
 /// The largest, a TiB.
 pub const MEMORY_MIB_MAX: u64 = 1_048_576;
+/// From the smallest to the largest.
+pub const MEMORIES_MIB: RangeInclusive<u64> = MEMORY_MIB_MIN..=MEMORY_MIB_MAX;
 
 /// Power cuts of a crash test for each policy: all of them take a second or two.
 pub const CUTS: u64 = 1000;

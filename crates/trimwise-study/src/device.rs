@@ -1,6 +1,7 @@
 //! Modelled drives as block devices, in real time: each is served by the process that attaches it.
 
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,8 +15,12 @@ use trimwise_device::{EmulatedDrive, TimeScale};
 use trimwise_lab::failure::Failure;
 use trimwise_linux::sparse_store::SparseStore;
 
+use crate::check::within;
 use crate::input::profile;
 use crate::{as_text, defaults};
+
+/// Threads that serve a drive.
+pub const THREADS: RangeInclusive<u16> = 1..=64;
 
 /// A drive to emulate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,6 +187,7 @@ pub fn attach(
     ready: impl FnMut(&Record),
     notice: impl Fn(&str),
 ) -> Result<Shown, Failure> {
+    within("--threads", threads, &THREADS)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(cores.min(4), usize::from);
     served(request, ready, |made, ready| {

@@ -1,6 +1,7 @@
 //! A profile from a short bench.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, Target};
 
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::within;
 use crate::command_text::CommandText;
 use crate::real_target::RealTarget;
 use crate::stand_in::profile_for;
@@ -27,6 +29,9 @@ use crate::{defaults, input};
 
 /// Operations that the ring holds.
 const QUEUE_DEPTH: u32 = 256;
+
+/// Seconds to measure.
+pub const SECONDS: RangeInclusive<u64> = 5..=3600;
 
 /// A drive to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +125,7 @@ enum What {
 ///
 /// A [`Failure`] if the request is wrong, the drive cannot be measured, or nothing can be fitted.
 pub fn run(request: &FitRequest, caller: &dyn Caller) -> Result<FitReport, Failure> {
+    within("--seconds", request.seconds, &SECONDS)?;
     let what = target(request)?;
     let (base, chosen_by, drive) = base(request, &what)?;
     let stop = caller.stop(OnInterrupt::Stop)?;

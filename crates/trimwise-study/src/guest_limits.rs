@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use trimwise_lab::failure::Failure;
 use trimwise_uml::machine::Limits;
+
+use crate::check::{GUEST_S, within};
 
 /// Error for guest limits where no guest runs.
 pub const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
@@ -22,6 +25,16 @@ impl GuestLimits {
     /// Whether any limit is given.
     pub const fn are_given(&self) -> bool {
         self.max_silence_s.is_some() || self.max_wall_s.is_some()
+    }
+
+    /// Rejects limits that are none.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] that names the accepted range.
+    pub fn check(&self) -> Result<(), Failure> {
+        within("--max-silence", self.max_silence_s, &GUEST_S)?;
+        within("--max-wall", self.max_wall_s, &GUEST_S)
     }
 
     /// Returns the limits, with defaults for those not given.

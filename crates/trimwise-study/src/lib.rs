@@ -10,6 +10,7 @@ pub mod advise;
 pub mod as_text;
 pub mod bench;
 pub mod caller;
+pub mod check;
 pub mod command_text;
 pub mod compare;
 pub mod crashtest;

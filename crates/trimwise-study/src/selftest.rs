@@ -1,6 +1,7 @@
 //! The device models against a flat array, in parallel, for any number of operations.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use trimwise::units::Bytes;
@@ -9,11 +10,17 @@ use trimwise_lab::pool;
 use trimwise_lab::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
 
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::{JOBS, within};
 use crate::command_text::CommandText;
 use crate::defaults;
 
 /// Memory of this computer that one part takes: a device of 16 MiB, for a few profiles 1 GiB, with a tag for each unit.
 const MEMORY_OF_PART: Bytes = Bytes::mib(64);
+
+/// Commands in all.
+pub const OPS: RangeInclusive<u64> = 1..=1_000_000_000_000;
+/// The number of a part.
+pub const PART: RangeInclusive<u64> = 0..=99_999_999;
 
 /// Commands to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +80,9 @@ pub struct DeviceReport {
 ///
 /// A [`Failure`] if a part cannot be run. Violations are in the [answer](SelfTests::failure).
 pub fn run(request: &SelftestRequest, caller: &dyn Caller) -> Result<SelfTests, Failure> {
+    within("--ops", request.ops, &OPS)?;
+    within("--part", request.part, &PART)?;
+    within("--jobs", request.jobs, &JOBS)?;
     caller.stop(OnInterrupt::Exit)?;
     let parts: Vec<(u64, u64)> = match request.part {
         Some(part) => vec![(part, OPS_PER_PART)],

@@ -1,6 +1,7 @@
 //! What TRIM costs the foreground: latency over the rates of reads, writes and TRIMs.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,12 +18,16 @@ use trimwise_linux::block_on;
 
 use super::OnDevice;
 use crate::caller::{Caller, OnInterrupt, Progress};
+use crate::check::within;
 use crate::real_target::RealTarget;
 
 /// The smallest region of a map: each half must hold many TRIMs.
 const REGION_MIN: Bytes = Bytes::mib(64);
 /// Operations that the ring of a real device holds.
 const QUEUE_DEPTH: u32 = 1024;
+
+/// Seconds that a point of a map may last.
+pub const POINT_S: RangeInclusive<u64> = 1..=3600;
 
 /// A map of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +77,7 @@ type Measured = (Map, Device, Vec<String>);
 ///
 /// A [`Failure`] if the request is wrong, the device cannot be opened, or not even the highest rates can be measured.
 pub fn run(request: &MapRequest, caller: &dyn Caller) -> Result<MapReport, Failure> {
+    within("--point", request.point_s, &POINT_S)?;
     let real = request.on.real()?;
     let progress = caller.progress(1, "maps");
     let stop = caller.stop(OnInterrupt::StopAndShow)?;

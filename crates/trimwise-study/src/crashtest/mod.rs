@@ -3,6 +3,8 @@
 pub mod on_kernel;
 pub mod soak;
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use trimwise::policy::PolicySpec;
 use trimwise::units::Bytes;
@@ -11,12 +13,20 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
 
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::{JOBS, at_most_one, within};
 use crate::command_text::CommandText;
 use crate::defaults;
 use crate::input::{self, named};
 
 /// Memory of this computer that one run takes: a device of 40 MiB and some thousand events.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(32);
+
+/// Power cuts in all.
+pub const CUTS: RangeInclusive<u64> = 1..=10_000_000;
+/// The number of a run.
+pub const RUN: RangeInclusive<u64> = 0..=99_999;
+/// The number of a cut.
+pub const CUT: RangeInclusive<u64> = 0..=9_999_999;
 
 /// Power cuts in the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +119,10 @@ struct Plan {
 
 impl Plan {
     fn of(request: &CrashtestRequest) -> Result<Self, Failure> {
+        within("--cuts", request.cuts, &CUTS)?;
+        within("--run", request.run, &RUN)?;
+        within("--jobs", request.jobs, &JOBS)?;
+        at_most_one(&[("--cuts", request.cuts.is_some()), ("--run", request.run.is_some())])?;
         let mut given = request.policies.clone();
         if given.is_empty() {
             given.extend(PolicySpec::examples().iter().map(ToString::to_string));

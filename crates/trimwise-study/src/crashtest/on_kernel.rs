@@ -14,7 +14,9 @@ use trimwise_lab::pool;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
 
+use super::{CUT, CUTS, RUN};
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::{JOBS, at_most_one, within};
 use crate::command_text::CommandText;
 use crate::guest_limits::GuestLimits;
 use crate::verify::Plant;
@@ -117,6 +119,9 @@ pub(super) struct Found {
 impl OnKernel {
     /// Finds everything, and only then installs the handler for a stop.
     pub(super) fn find(&self, caller: &dyn Caller) -> Result<(Found, Bounds), Failure> {
+        self.limits.check()?;
+        within("--run", self.run, &RUN)?;
+        within("--jobs", self.jobs, &JOBS)?;
         let target = parse(&self.target)?;
         let file_system = target.file_system;
         let mut profile = input::profile(self.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
@@ -151,6 +156,10 @@ impl OnKernel {
 ///
 /// A [`Failure`] if the request is wrong or a run fails. Violations are in the [answer](KernelCrashTests::failure).
 pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<KernelCrashTests, Failure> {
+    within("--cuts", request.cuts, &CUTS)?;
+    within("--cut", request.cut, &CUT)?;
+    let given = [request.cut.is_some(), request.cuts.is_some(), request.on.run.is_some()];
+    at_most_one(&[("--cut", given[0]), ("--cuts", given[1]), ("--run", given[2])])?;
     let (Found { target, device, image }, bounds) = request.on.find(caller)?;
     let seed = request.on.seed;
     let guest = guests::guest(&image, MEMORY, &bounds)?;

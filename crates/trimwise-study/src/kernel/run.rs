@@ -1,5 +1,6 @@
 //! A program of this computer on a real kernel, in virtual time, in a file system on a modelled drive.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -20,8 +21,12 @@ use trimwise_uml::job::{BootOptions, Job, JobError, Outcome, ProgramEnd, SECOND_
 
 use super::trace::DriveTrace;
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::{at_most_one, within};
 use crate::guest_limits::GuestLimits;
 use crate::{as_text, defaults, input, programs};
+
+/// How full an aged file system can be, in percent.
+pub const AGED_PERCENT: RangeInclusive<u8> = 0..=100;
 
 /// A program to run on a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,6 +168,13 @@ impl<'a> Plan<'a> {
     ///
     /// A [`Failure`] that names what is wrong or missing.
     pub fn of(request: &'a KernelRunRequest) -> Result<Self, Failure> {
+        request.limits.check()?;
+        within("--aged", request.aged_percent, &AGED_PERCENT)?;
+        within("--memory", request.memory_mib, &defaults::MEMORIES_MIB)?;
+        at_most_one(&[("--aged", request.aged_percent.is_some()), ("--image", request.image.is_some())])?;
+        if request.command.is_empty() {
+            return Err(Failure::usage("no program; expected one and its arguments"));
+        }
         let target: KernelTarget = request.target.parse().map_err(Failure::usage)?;
         let command = programs::in_guest(&request.command)?;
         let device = input::profile(request.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;

@@ -2,6 +2,7 @@
 
 mod output;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,16 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::record::{Counts, Ended, Plan, RecordError, Recorder, Target};
 
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::within;
 use crate::command_text::CommandText;
 use trimwise::numbers::grouped;
 
 use output::{Stopped, TraceFile};
+
+/// The size of a trace at which a recording ends.
+pub const MAX_SIZE: RangeInclusive<Bytes> = Bytes::kib(64)..=Bytes(1 << 60);
+/// Kernel memory for the events of one processor.
+pub const BUFFER: RangeInclusive<Bytes> = Bytes::kib(16)..=Bytes::gib(1);
 
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +95,8 @@ pub struct RecordSettings {
 /// A [`Failure`] if nothing can be recorded there or the trace cannot be written at all. A recording that ends early is
 /// in the [answer](RecordReport::failure).
 pub fn run(request: &RecordRequest, caller: &dyn Caller) -> Result<RecordReport, Failure> {
+    within("--max-size", request.max_size, &MAX_SIZE)?;
+    within("--buffer", request.buffer, &BUFFER)?;
     let mut target = Target::of(&request.target).map_err(failed)?;
     if is_below(&target, &request.out) {
         target

@@ -3,6 +3,7 @@
 pub mod now;
 pub mod report;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::{at_most_one, within};
 use crate::command_text::CommandText;
 use crate::input::expect_mount;
 
@@ -21,6 +23,11 @@ use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
 
 /// Default size of a slice: a stop takes effect soon, and there are few calls.
 const SLICE: Bytes = Bytes::gib(1);
+
+/// Groups in a slice.
+pub const GROUPS: RangeInclusive<u64> = 1..=u64::MAX;
+/// Milliseconds between two slices.
+pub const PAUSE_MS: RangeInclusive<u64> = 0..=86_400_000;
 
 /// A file system to trim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +58,12 @@ pub struct TrimRequest {
 /// A [`Failure`] if the file system cannot be trimmed, or not even one slice was. A trim that ends early is in the
 /// [answer](TrimReport::failure).
 pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Failure> {
+    within("--groups", request.groups, &GROUPS)?;
+    within("--pause", request.pause_ms, &PAUSE_MS)?;
+    at_most_one(&[("--groups", request.groups.is_some()), ("--slice", request.slice.is_some())])?;
+    for (option, size) in [("--slice", request.slice), ("--length", request.length)] {
+        within(option, size, &(Bytes(1)..=Bytes(u64::MAX)))?;
+    }
     expect_mount(&request.mount)?;
     let target = Target::of(&request.mount).map_err(refused)?;
     let span = target.span(request.offset.unwrap_or_default(), request.length).map_err(refused)?;

@@ -6,6 +6,7 @@
 pub mod directory;
 mod plant;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -22,6 +23,7 @@ use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 
 use crate::caller::{Caller, OnInterrupt};
+use crate::check::within;
 use crate::command_text::CommandText;
 use crate::real_target::RealTarget;
 use crate::{as_text, defaults, input};
@@ -34,6 +36,11 @@ type OnThousandths = Arc<dyn Fn(u64)>;
 
 /// Default size of a modelled drive: every profile comes to the same verdict, in seconds.
 const MODEL_BYTES: Bytes = Bytes::gib(4);
+
+/// Random writes of the torture, in percent of the verified size.
+pub const TORTURE_PERCENT: RangeInclusive<u64> = 1..=10_000;
+/// Seconds of a rest.
+pub const REST_S: RangeInclusive<u64> = 0..=86_400;
 
 /// A drive to verify. What is `None` has its default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +130,8 @@ pub struct VerifySettings {
 /// A [`Failure`] if the request is wrong or there is nothing to find out. A drive that treats TRIM wrongly is in the
 /// [answer](Verified::failure).
 pub fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<Verified, Failure> {
+    within("--torture", request.torture_percent, &TORTURE_PERCENT)?;
+    within("--rest", request.rest_s, &REST_S)?;
     if request.target.starts_with("dir:") {
         return directory::run(request, caller).map(|report| Verified::Directory(Box::new(report)));
     }

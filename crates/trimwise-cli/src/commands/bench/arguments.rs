@@ -7,8 +7,8 @@ use trimwise::content::ContentClass;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::{Part, TESTS};
 
-use crate::arguments::{OutputArguments, region, some_bytes, whole, word};
-use trimwise_study::bench::map::MapRequest;
+use crate::arguments::{OutputArguments, region, some_bytes, whole, whole_in, word};
+use trimwise_study::bench::map::{MapRequest, POINT_S};
 use trimwise_study::bench::{BenchRequest, OnDevice};
 use trimwise_study::defaults;
 
@@ -32,7 +32,7 @@ pub struct BenchArguments {
 
     /// How long each point of --map lasts; there are 144 points, or 36 without TRIM [default: 1]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true,
-          value_parser = whole::<u64>(1, 3600))]
+          value_parser = whole_in(&POINT_S))]
     pub point: Option<u64>,
 
     /// What to write: zeros, compressible, pseudo-random, incompressible or duplicated

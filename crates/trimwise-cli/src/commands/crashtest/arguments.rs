@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::arguments::{GuestLimits, JsonArguments, some_time, whole};
+use crate::arguments::{GuestLimits, JsonArguments, some_time, whole, whole_in};
 use crate::commands::verify::arguments::plant;
-use trimwise_study::crashtest::CrashtestRequest;
+use trimwise_study::check::JOBS;
 use trimwise_study::crashtest::on_kernel::{KernelCrashtestRequest, OnKernel};
 use trimwise_study::crashtest::soak::SoakRequest;
+use trimwise_study::crashtest::{CUT, CUTS, CrashtestRequest, RUN};
 use trimwise_study::defaults;
 use trimwise_study::verify::Plant;
 
@@ -46,7 +47,7 @@ pub struct CrashtestArguments {
     pub fault: Option<Plant>,
 
     /// With --target: make only the cut with this number, counted from 0 over all runs, to repeat a finding
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 9_999_999), allow_negative_numbers = true,
+    #[arg(long, value_name = "N", value_parser = whole_in(&CUT), allow_negative_numbers = true,
           requires = "target", conflicts_with_all = ["cuts", "run"])]
     pub cut: Option<u64>,
 
@@ -64,7 +65,7 @@ pub struct CrashtestArguments {
     pub limits: GuestLimits,
 
     /// Power cuts for each policy; each run of the workload serves 100 of them, on a kernel 200 [default: 1000]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, 10_000_000), allow_negative_numbers = true,
+    #[arg(long, value_name = "N", value_parser = whole_in(&CUTS), allow_negative_numbers = true,
           conflicts_with = "run")]
     pub cuts: Option<u64>,
 
@@ -74,11 +75,11 @@ pub struct CrashtestArguments {
     pub seed: u64,
 
     /// Make only the run with this number, counted from 0, with all of its cuts, to repeat a finding
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole_in(&RUN), allow_negative_numbers = true)]
     pub run: Option<u64>,
 
     /// Runs at a time; the result is the same for any number [default: the number of cores]
-    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = whole_in(&JOBS), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
     #[command(flatten)]

@@ -7,9 +7,9 @@ use trimwise::units::Bytes;
 use trimwise_device::TimeScale;
 use trimwise_device::nbd::Address;
 
-use crate::arguments::{JsonArguments, some_bytes, whole, word};
+use crate::arguments::{JsonArguments, some_bytes, whole, whole_in, word};
 use trimwise_study::defaults;
-use trimwise_study::device::DriveRequest;
+use trimwise_study::device::{DriveRequest, THREADS};
 
 /// Arguments of `device`.
 #[derive(Debug, Args)]
@@ -107,7 +107,7 @@ pub struct AttachArguments {
     pub foreground: bool,
 
     /// Threads that serve [default: the number of cores, at most 4]
-    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 64), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole_in(&THREADS), allow_negative_numbers = true)]
     pub threads: Option<u16>,
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use trimwise::units::Bytes;
 
-use crate::arguments::{JsonArguments, some_bytes, whole, word};
+use crate::arguments::{JsonArguments, some_bytes, whole, whole_in, word};
 use trimwise_study::defaults;
-use trimwise_study::fit::FitRequest;
+use trimwise_study::fit::{FitRequest, SECONDS};
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub struct FitArguments {
     pub out: Option<PathBuf>,
 
     /// About how long to measure, 5 to 3600; models take it in virtual time
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u64>(5, 3600),
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole_in(&SECONDS),
           allow_negative_numbers = true)]
     pub seconds: u64,
 

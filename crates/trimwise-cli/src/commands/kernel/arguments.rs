@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use trimwise_uml::job::BootOptions;
 
-use crate::arguments::{GuestLimits, JsonArguments, whole, word};
+use crate::arguments::{GuestLimits, JsonArguments, whole, whole_in, word};
 use trimwise_study::defaults;
 use trimwise_study::kernel::KernelBuildRequest;
-use trimwise_study::kernel::run::KernelRunRequest;
+use trimwise_study::kernel::run::{AGED_PERCENT, KernelRunRequest};
 
 /// Arguments of `kernel`.
 #[derive(Debug, Args)]
@@ -142,7 +142,7 @@ pub struct KernelRunArguments {
 
     /// Age the file system first: fill it, then delete files at random until this share is in use, and let it rest; the
     /// figures count from the program's start
-    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
+    #[arg(long, value_name = "PCT", value_parser = whole_in(&AGED_PERCENT), allow_negative_numbers = true)]
     pub aged: Option<u8>,
 
     /// Use a copy of this image of a file system instead of a new file system. It is written to the drive first, which
@@ -155,7 +155,7 @@ pub struct KernelRunArguments {
     pub disk: Option<String>,
 
     /// Memory of the guest, in MiB [default: 1024]
-    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(defaults::MEMORY_MIB_MIN, defaults::MEMORY_MIB_MAX), allow_negative_numbers = true)]
+    #[arg(long, value_name = "MIB", value_parser = whole_in(&defaults::MEMORIES_MIB), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// Seed of everything that the modelled drives and --aged draw: same seed, same result

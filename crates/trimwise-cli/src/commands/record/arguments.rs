@@ -1,11 +1,12 @@
 //! Arguments of `record`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use trimwise::units::Bytes;
-use trimwise_study::record::RecordRequest;
+use trimwise_study::record::{BUFFER, MAX_SIZE, RecordRequest};
 
 use crate::arguments::{JsonArguments, some_time};
 
@@ -37,12 +38,12 @@ pub struct RecordArguments {
     pub out: PathBuf,
 
     /// End when the trace, which is compressed, has this size
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = within(Bytes::kib(64), Bytes(1 << 60)),
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size_in(&MAX_SIZE),
           allow_negative_numbers = true)]
     pub max_size: Bytes,
 
     /// Kernel memory for the events of one processor [default: 128 MiB for all together, 1 to 16 MiB for each]
-    #[arg(long, value_name = "SIZE", value_parser = within(Bytes::kib(16), Bytes::gib(1)),
+    #[arg(long, value_name = "SIZE", value_parser = size_in(&BUFFER),
           allow_negative_numbers = true)]
     pub buffer: Option<Bytes>,
 
@@ -65,13 +66,17 @@ impl RecordArguments {
 }
 
 /// Parses a size; the error names the accepted range.
-fn within(
-    least: Bytes,
-    most: Bytes,
+fn size_in(
+    range: &RangeInclusive<Bytes>,
 ) -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send + Sync + 'static {
+    let range = range.clone();
     move |text| {
         let bytes: Bytes = text.parse().map_err(|e: trimwise::units::SizeError| e.to_string())?;
-        let is_within = (least..=most).contains(&bytes);
-        if is_within { Ok(bytes) } else { Err(format!("expected a size from {least} to {most}")) }
+        let (least, most) = (range.start(), range.end());
+        if range.contains(&bytes) {
+            Ok(bytes)
+        } else {
+            Err(format!("expected a size from {least} to {most}"))
+        }
     }
 }

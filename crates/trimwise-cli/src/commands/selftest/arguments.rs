@@ -2,9 +2,10 @@
 
 use clap::Args;
 
-use crate::arguments::{JsonArguments, whole};
+use crate::arguments::{JsonArguments, whole, whole_in};
+use trimwise_study::check::JOBS;
 use trimwise_study::defaults;
-use trimwise_study::selftest::SelftestRequest;
+use trimwise_study::selftest::{OPS, PART, SelftestRequest};
 
 /// Arguments of `selftest`.
 #[derive(Debug, Args)]
@@ -16,7 +17,7 @@ use trimwise_study::selftest::SelftestRequest;
     repeat one part, as the report of a violation suggests")]
 pub struct SelftestArguments {
     /// Number of commands, in parts of 10,000, each with a device of its own
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole::<u64>(1, 1_000_000_000_000),
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole_in(&OPS),
           allow_negative_numbers = true, conflicts_with = "part")]
     pub ops: u64,
 
@@ -26,11 +27,11 @@ pub struct SelftestArguments {
     pub seed: u64,
 
     /// Run only the part with this number, counted from 0, to repeat a finding
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999_999), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole_in(&PART), allow_negative_numbers = true)]
     pub part: Option<u64>,
 
     /// Parts at a time; the result is the same for any number [default: the number of cores]
-    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = whole_in(&JOBS), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
     #[command(flatten)]

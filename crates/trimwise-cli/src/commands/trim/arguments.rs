@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{JsonArguments, some_bytes, whole};
+use crate::arguments::{JsonArguments, some_bytes, whole_in};
 use trimwise::units::Bytes;
-use trimwise_study::trim::TrimRequest;
+use trimwise_study::trim::{GROUPS, PAUSE_MS, TrimRequest};
 
 /// Arguments of `trim`.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub struct TrimArguments {
 
     /// Block groups (XFS: allocation groups) per slice; Ctrl-C stops between slices [default: as many as make 1 GiB, at
     /// least 1]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole_in(&GROUPS), allow_negative_numbers = true)]
     pub groups: Option<u64>,
 
     /// The same as a size, rounded up to whole groups
@@ -54,7 +54,7 @@ pub struct TrimArguments {
     pub slice: Option<Bytes>,
 
     /// Pause between two slices, in milliseconds [default: 0]
-    #[arg(long, value_name = "MS", value_parser = whole::<u64>(0, 86_400_000), allow_negative_numbers = true,
+    #[arg(long, value_name = "MS", value_parser = whole_in(&PAUSE_MS), allow_negative_numbers = true,
           conflicts_with = "dry_run")]
     pub pause: Option<u64>,
 

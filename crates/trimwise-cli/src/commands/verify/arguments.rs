@@ -5,9 +5,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use trimwise::content::ContentClass;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
-use trimwise_study::verify::{Plant, VerifyRequest};
+use trimwise_study::verify::{Plant, REST_S, TORTURE_PERCENT, VerifyRequest};
 
-use crate::arguments::{JsonArguments, region, some_bytes, whole, word};
+use crate::arguments::{JsonArguments, region, some_bytes, whole, whole_in, word};
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
@@ -47,11 +47,11 @@ pub struct VerifyArguments {
     pub content: Option<ContentClass>,
 
     /// Random writes of the torture, in percent of the verified size [default: 150]
-    #[arg(long, value_name = "PCT", value_parser = whole::<u64>(1, 10_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "PCT", value_parser = whole_in(&TORTURE_PERCENT), allow_negative_numbers = true)]
     pub torture: Option<u64>,
 
     /// Rest before each measurement, in seconds, so that the drive's own work is finished [default: 60]
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(0, 86_400), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_in(&REST_S), allow_negative_numbers = true)]
     pub rest: Option<u64>,
 
     /// Part of the device to verify, in percent of it [default: all]
