@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use trimwise::policy::{LinuxVersion, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::trace::format::{Reader, Writer};
-use trimwise::trace::replay::{PreparedDrive, ReplayOptions, ReplaySpec};
+use trimwise::replay::{PreparedDrive, ReplayOptions, ReplaySpec};
 use trimwise::trace::{Event, Header, Record, Request, RequestKind, Source, TraceDevice};
 use trimwise::units::{Bytes, Lba, SectorRange, SimDuration, SimTime};
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use trimwise::block::BlockDevice as _;
-use trimwise::trace::{DeviceReplay, replay_on};
+use trimwise::replay::{DeviceReplay, replay_on};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use trimwise::compare::result::Cell;
-use trimwise::trace::replay::{
+use trimwise::replay::{
     Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, run_cell,
 };
 use trimwise::trace::{self, Format, Source};

@@ -15,6 +15,7 @@ pub mod live;
 pub mod numbers;
 pub mod policy;
 pub mod profile;
+pub mod replay;
 pub mod ssd;
 pub mod trace;
 pub mod units;

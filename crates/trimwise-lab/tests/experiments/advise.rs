@@ -13,8 +13,7 @@ use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::median;
 use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::HostConfig;
-use trimwise::policy::Trimmer;
-use trimwise::policy::{LinuxVersion, PolicySpec};
+use trimwise::policy::{LinuxVersion, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::postmark::PostmarkConfig;
@@ -104,8 +103,8 @@ impl Bed {
 
 /// What came of a mix.
 struct Outcome {
-    chosen: String,
-    best: String,
+    chosen: PolicyId,
+    best: PolicyId,
     /// How much longer the chosen one takes than the best of the exhaustive search: its medians over all repetitions.
     loss_percent: f64,
     runs: usize,
@@ -134,7 +133,7 @@ fn compared(mix: Mix) -> Outcome {
     let medians = cells.chunks(REPS_MAX as usize).map(|runs| {
         median(&runs.iter().map(|cell| Observation::of(cell).time_s).collect::<Vec<_>>()).unwrap()
     });
-    let medians: Vec<(String, f64)> = policies.iter().map(ToString::to_string).zip(medians).collect();
+    let medians: Vec<(PolicyId, f64)> = policies.iter().map(|policy| (*policy).into()).zip(medians).collect();
     let (best, fastest) = medians.iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
     let (_, time) = medians.iter().find(|(name, _)| *name == chosen).unwrap();
     Outcome {

@@ -12,7 +12,7 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::Trimmer;
 use trimwise::policy::{Policy, PolicySpec};
 use trimwise::profile::Profile;
-use trimwise::trace::replay::ReplaySpec;
+use trimwise::replay::ReplaySpec;
 use trimwise::units::Bytes;
 use trimwise::workload::days::Days;
 use trimwise_lab::experiment::Report;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::watch::Issue;
-use crate::trace::replay::ReplayFigures;
+use crate::trace::ReplayFigures;
 use crate::workload::latency::{LatencySummary, Operation};
 use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;

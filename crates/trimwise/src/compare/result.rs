@@ -14,7 +14,7 @@ use super::ledger::CellLedger;
 use super::why::Endurance;
 use crate::policy::PolicyId;
 use crate::ssd::{LinkKind, SsdConfig};
-use crate::trace::replay::PaceKind;
+use crate::trace::PaceKind;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;

@@ -149,7 +149,7 @@ pub(super) trait Parser {
 
 /// An item with a time; ordered so that a heap yields the earliest first, and of equal times the lowest number.
 #[derive(Debug)]
-pub(super) struct Waiting<T> {
+pub(crate) struct Waiting<T> {
     pub at: u64,
     pub number: u64,
     pub item: T,

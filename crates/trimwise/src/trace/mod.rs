@@ -7,20 +7,18 @@
 //! A trace holds no file names and no contents, only addresses, sizes and times.
 
 pub mod blktrace;
+mod figures;
 mod fio;
 pub mod format;
-mod hosted;
-mod input;
-mod on_device;
+pub(crate) mod input;
 mod open;
 mod oracle;
-pub mod replay;
 mod rows;
-mod survey;
+pub(crate) mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use on_device::{DeviceReplay, PreludeReplay, replay_on};
+pub use figures::{Knows, PaceKind, ReplayFigures};
 pub use open::{Format, open};
 pub use survey::{Converted, KindFigures, TraceInfo, convert, survey};
 

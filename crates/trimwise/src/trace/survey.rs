@@ -35,7 +35,7 @@ impl RequestKind {
 
 /// Latencies by kind of request, and their sum.
 #[derive(Clone, Debug)]
-pub(super) struct Latencies {
+pub(crate) struct Latencies {
     histograms: [Histogram<u32>; 4],
     sum_ns: u128,
     count: u64,

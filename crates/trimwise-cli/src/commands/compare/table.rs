@@ -7,7 +7,7 @@ use trimwise::compare::result::{Cell, Measure, Target, WorkloadFigures};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::policy::PolicyId;
-use trimwise::trace::replay::Knows;
+use trimwise::trace::Knows;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 

@@ -1,7 +1,7 @@
 //! `trimwise replay`: a trace on a real file or device.
 
 use clap::Args;
-use trimwise::trace::{DeviceReplay, PreludeReplay};
+use trimwise::replay::{DeviceReplay, PreludeReplay};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;

@@ -10,12 +10,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BinaryHeap;
 
-use super::input::Waiting;
 use crate::block::{Port, PortRequest};
 use crate::policy::{
     DiscardGeneration, Governor, HostTraits, HostedPolicy, InCommit, Ledger, PendingSet, PolicyEvent,
     PolicyHost, Shape, TrimCommand, TrimToken, View,
 };
+use crate::trace::input::Waiting;
 use crate::units::{Lpn, SimTime, UnitRange};
 
 /// Units of a block group of 128 MiB: the slice of a batch TRIM.

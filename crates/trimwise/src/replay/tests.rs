@@ -7,7 +7,9 @@ use crate::engine::Sim;
 use crate::policy::PolicySpec;
 use crate::ssd::TrimKind;
 use crate::trace::format::{Reader, Writer};
-use crate::trace::{Event, Header, Record, Request, TraceDevice, TraceError, TraceFileSystem, replay_on};
+use crate::trace::{
+    Event, Header, Knows, Record, ReplayFigures, Request, TraceDevice, TraceError, TraceFileSystem,
+};
 use crate::units::{Bytes, Lba, SectorRange, SimDuration};
 use crate::workload::latency::LatencySummary;
 

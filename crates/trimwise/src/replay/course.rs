@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::aim::Aim;
-use super::figures::{Knows, ReplayFigures, Sampler};
+use super::hosted::Hosted;
+use super::sampler::Sampler;
 use super::{CONTENT, Pace, ReplayError, ReplayOptions, UNIT_SECTORS};
 use crate::block::{PortRequest, whole_units};
 use crate::compare::gauge::Stale;
 use crate::compare::result::TimelineSample;
 use crate::policy::{Ledger, PolicyId};
 use crate::ssd::SsdStats;
-use crate::trace::hosted::Hosted;
 use crate::trace::survey::Latencies;
-use crate::trace::{Event, Header, Record, Request, RequestKind, Source, TraceError};
+use crate::trace::{Event, Header, Knows, Record, ReplayFigures, Request, RequestKind, Source, TraceError};
 use crate::units::{Lpn, SimDuration, SimTime};
 
 /// Records that are read and announced at once.
@@ -99,7 +99,7 @@ impl<'p> Replay<'p> {
             known: BinaryHeap::new(),
             unknown: BinaryHeap::new(),
             has_frees: false,
-            figures: ReplayFigures::new(options.pace),
+            figures: ReplayFigures::new(options.pace.kind()),
             latencies: Latencies::default(),
             recorded: Latencies::default(),
         }
@@ -243,7 +243,7 @@ impl<'p> Replay<'p> {
         (self.recorded_begin, self.is_prelude) = (recorded, false);
         // The batch that begins the recording may also be where the trace is cut off.
         let cut_off = self.figures.cut_off.take();
-        self.figures = ReplayFigures { cut_off, ..ReplayFigures::new(self.options.pace) };
+        self.figures = ReplayFigures { cut_off, ..ReplayFigures::new(self.options.pace.kind()) };
         (self.latencies, self.recorded) = (Latencies::default(), Latencies::default());
         self.known.clear();
         self.unknown.clear();

@@ -25,20 +25,21 @@
 mod aim;
 mod course;
 mod error;
-mod figures;
+mod hosted;
+mod on_device;
+mod sampler;
 #[cfg(test)]
 mod tests;
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-pub(super) use self::aim::Aim;
+use self::aim::Aim;
 pub use self::aim::{Addresses, DeviceChoice};
 use self::course::{Begin, Replay, Replayed};
 pub use self::error::ReplayError;
-pub use self::figures::{Knows, PaceKind, ReplayFigures};
-use super::hosted::Hosted;
-use super::{Event, Record, RequestKind, Source, TraceError};
+use self::hosted::Hosted;
+pub use self::on_device::{DeviceReplay, PreludeReplay, replay_on};
 use crate::block::Port;
 use crate::compare::cell::SETTLING;
 use crate::compare::gauge::device_figures;
@@ -47,6 +48,7 @@ use crate::compare::result::{Cell, CellId, DriveFacts, QUANTILES, Target, Worklo
 use crate::content::{Content, ContentClass};
 use crate::policy::{LinuxVersion, Policy};
 use crate::ssd::{Drive, Faults, SsdConfig};
+use crate::trace::{Event, PaceKind, Record, RequestKind, Source, TraceError};
 use crate::units::{Lpn, SECTOR_BYTES, SimTime, UNIT_BYTES, UnitRange};
 
 /// Sectors in a unit.
@@ -64,6 +66,15 @@ pub enum Pace {
     },
     /// Each request once those have completed that it waited for in the recording.
     Closed,
+}
+
+impl Pace {
+    fn kind(self) -> PaceKind {
+        match self {
+            Self::Open { .. } => PaceKind::Open,
+            Self::Closed => PaceKind::Closed,
+        }
+    }
 }
 
 /// Options of a replay.

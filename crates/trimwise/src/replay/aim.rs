@@ -30,7 +30,7 @@ pub enum DeviceChoice {
 
 /// The selection of requests and the mapping of their addresses.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::trace) struct Aim {
+pub(super) struct Aim {
     devices: DeviceChoice,
     addresses: Addresses,
     size_sectors: u64,

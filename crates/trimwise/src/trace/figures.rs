@@ -1,24 +1,16 @@
-//! The figures of a replay, and its timeline.
+//! The figures of a replayed trace.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Pace;
-use crate::block::Port;
-use crate::compare::result::TimelineSample;
-use crate::ssd::SsdStats;
-use crate::trace::RequestKind;
-use crate::trace::hosted::Hosted;
-use crate::trace::survey::Latencies;
-use crate::units::{SectorRange, SimDuration, SimTime};
+use super::RequestKind;
+use super::survey::Latencies;
+use crate::units::SectorRange;
 use crate::workload::latency::LatencySummary;
 
-/// Maximum number of samples in a timeline.
-const SAMPLES_MAX: usize = 200;
-
-/// Rule for the time at which requests were issued, without the settings of [`Pace`].
+/// Rule for the time at which requests were issued, without its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceKind {
@@ -82,9 +74,9 @@ pub struct ReplayFigures {
 }
 
 impl ReplayFigures {
-    pub(in crate::trace) fn new(pace: Pace) -> Self {
+    pub(crate) fn new(pace: PaceKind) -> Self {
         Self {
-            pace: if pace == Pace::Closed { PaceKind::Closed } else { PaceKind::Open },
+            pace,
             requests: 0,
             read_bytes: 0,
             written_bytes: 0,
@@ -102,7 +94,7 @@ impl ReplayFigures {
 
     /// Counts a request that was replayed.
     #[inline]
-    pub(in crate::trace) fn count(&mut self, kind: RequestKind, sectors: SectorRange) {
+    pub(crate) fn count(&mut self, kind: RequestKind, sectors: SectorRange) {
         match kind {
             RequestKind::Read => self.read_bytes += sectors.bytes().0,
             RequestKind::Write => self.written_bytes += sectors.bytes().0,
@@ -112,63 +104,9 @@ impl ReplayFigures {
     }
 
     /// Enters the latencies of the drive and those recorded.
-    pub(in crate::trace) fn enter(&mut self, latencies: &Latencies, recorded: &Latencies) {
+    pub(crate) fn enter(&mut self, latencies: &Latencies, recorded: &Latencies) {
         self.latency_mean_ns = latencies.mean_ns().unwrap_or(0);
         self.recorded_latency_mean_ns = recorded.mean_ns();
         self.recorded_latency = recorded.summaries().map(|(kind, s)| (kind.to_owned(), s)).collect();
-    }
-}
-
-/// Samples stale units and writes over the time of the replay: every second at first; whenever there are too many
-/// samples, every other one is dropped and the step doubles.
-pub(super) struct Sampler {
-    samples: Vec<TimelineSample>,
-    begin: SimTime,
-    /// Time of the next sample.
-    pub next: SimTime,
-    step: SimDuration,
-    before: SsdStats,
-    pub stale_max: u64,
-}
-
-impl Sampler {
-    pub fn new(begin: SimTime, port: &Port) -> Self {
-        let before = *port.drive().ssd().stats();
-        Self {
-            samples: Vec::new(),
-            begin,
-            next: begin,
-            step: SimDuration::from_secs(1),
-            before,
-            stale_max: 0,
-        }
-    }
-
-    pub fn sample(&mut self, now: SimTime, hosted: &mut Hosted) {
-        let stats = hosted.port().drive().ssd().stats().since(&self.before);
-        let stale_units = hosted.stale_units();
-        self.stale_max = self.stale_max.max(stale_units);
-        self.samples.push(TimelineSample {
-            at_ns: now.since(self.begin).as_nanos(),
-            stale_units,
-            host_units_written: stats.host_units_written,
-            nand_units_written: stats.nand_units.total(),
-            gc_units_copied: Some(stats.nand_units.gc),
-            trim_busy_ns: Some(stats.busy_ns.trim),
-        });
-        if self.samples.len() >= SAMPLES_MAX {
-            let mut number = 0;
-            self.samples.retain(|_| {
-                number += 1;
-                number % 2 == 1
-            });
-            self.step = self.step * 2;
-        }
-        self.next = now + self.step;
-    }
-
-    pub fn finish(&mut self, now: SimTime, hosted: &mut Hosted) -> Vec<TimelineSample> {
-        self.sample(now, hosted);
-        std::mem::take(&mut self.samples)
     }
 }

@@ -1,6 +1,6 @@
 //! Replays a trace on a block device: a model in virtual time, or a real file or device.
 //!
-//! Paces and addresses are as in [`replay`](super::replay), except that a request which begins or ends within a unit is
+//! Paces and addresses are as in [`replay`](super), except that a request which begins or ends within a unit is
 //! several operations, and a FUA write is an ordinary one. Discards are sent as recorded, or left out; frees and commits
 //! have no meaning here, since no policy is at work. A prelude is replayed like the rest, and left out of the figures.
 
@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use serde::Serialize;
 
-use super::replay::{Aim, Knows, Pace, ReplayError, ReplayFigures, ReplayOptions};
-use super::survey::Latencies;
-use super::{Event, Record, Request, RequestKind, Source, TraceError};
+use super::{Aim, Pace, ReplayError, ReplayOptions};
 use crate::block::{BlockDevice, BlockError, Operation, Piece, pieces, whole_units};
 use crate::content::{Content, ContentClass};
+use crate::trace::survey::Latencies;
+use crate::trace::{Event, Knows, Record, ReplayFigures, Request, RequestKind, Source, TraceError};
 use crate::units::{Bytes, SimDuration, SimTime};
 use crate::workload::latency::LatencySummary;
 
@@ -153,7 +153,7 @@ pub async fn replay_on<D: BlockDevice>(
     discards: bool,
 ) -> Result<DeviceReplay, ReplayError> {
     let mut aim = Aim::new(options, Bytes::from_units(device.size_units()));
-    let mut figures = ReplayFigures::new(options.pace);
+    let mut figures = ReplayFigures::new(options.pace.kind());
     let mut recorded = Latencies::default();
     let mut is_prelude = source.header().has_prelude;
     let (mut discards_sent, mut prelude) = (0, None);
@@ -203,7 +203,7 @@ pub async fn replay_on<D: BlockDevice>(
                 let discards_sent = std::mem::take(&mut discards_sent);
                 prelude = Some(PreludeReplay { requests, discards_sent, written_bytes });
                 is_prelude = false;
-                figures = ReplayFigures::new(options.pace);
+                figures = ReplayFigures::new(options.pace.kind());
                 (recorded, run.latencies, run.done) = (Latencies::default(), Latencies::default(), begin);
                 continue;
             }
