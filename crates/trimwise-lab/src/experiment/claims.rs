@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Experiment;
-use super::result::{Basis, Claim, ExperimentResult, ExperimentRows, Figure, Role};
+use super::result::{Basis, Claim, ExperimentResult, Figure, Role, Rows};
 use crate::guests::RealKernel;
 
 /// Measurements of an experiment, by name.
@@ -45,13 +45,7 @@ impl Experiment {
     /// # Panics
     ///
     /// If the built-in file of claims is wrong.
-    pub(super) fn judge(
-        &self,
-        figures: &Figures,
-        rows: ExperimentRows,
-        reps: u32,
-        seed: u64,
-    ) -> ExperimentResult {
+    pub(super) fn judge(&self, figures: &Figures, rows: Rows, reps: u32, seed: u64) -> ExperimentResult {
         self.judged(figures, rows, (reps, seed), None)
     }
 
@@ -64,7 +58,7 @@ impl Experiment {
         &self,
         kernel: RealKernel,
         figures: &Figures,
-        rows: ExperimentRows,
+        rows: Rows,
         reps: u32,
         seed: u64,
     ) -> ExperimentResult {
@@ -74,7 +68,7 @@ impl Experiment {
     fn judged(
         &self,
         figures: &Figures,
-        rows: ExperimentRows,
+        rows: Rows,
         (reps, seed): (u32, u64),
         kernel: Option<RealKernel>,
     ) -> ExperimentResult {

@@ -2,18 +2,18 @@
 //! `experiments/NAME`.
 
 pub mod capacity;
-pub mod claims;
+mod claims;
 pub mod daemon_week;
-pub mod kernels;
+mod kernels;
 pub mod lazy;
-pub mod model_ext4;
+mod model_ext4;
 pub mod postmark_vendors;
 mod real_ext4;
 pub mod result;
 pub mod sandforce;
 pub mod set;
-pub mod settling;
-pub mod verdicts;
+mod settling;
+mod verdicts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

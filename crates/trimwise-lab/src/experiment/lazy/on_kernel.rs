@@ -13,7 +13,7 @@ use super::sizes::run_size_on;
 use super::{DEVICE, Issue, device, milliseconds, sizes};
 use crate::experiment::claims::Figures;
 use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::experiment::{Experiment, Request};
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
@@ -185,7 +185,7 @@ fn evaluate(
     let commands = pairs(&|side| side.issue.commands as f64);
     let y = Axis::log("trim_commands", "TRIM commands", "");
     plots.extend(real_ext4::plots("TRIM commands for the removed file", PlotKind::Lines, &x, &y, &commands));
-    experiment.judge_on(kernel, &figures, ExperimentRows::Plots(plots), 1, seed)
+    experiment.judge_on(kernel, &figures, Rows::of(&plots), 1, seed)
 }
 
 #[cfg(test)]

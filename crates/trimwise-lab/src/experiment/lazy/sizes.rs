@@ -10,7 +10,7 @@ use trimwise::workload::fragmenting::{self, FILE, Fragmenting, Note};
 
 use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds, on_kernel};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -190,8 +190,8 @@ pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
         series: table.series(),
     };
     let distance = plot.distance_to_ideal();
-    let plots = [Some(plot), distance, Some(commands_plot(runs))].into_iter().flatten().collect();
-    FIGURE_3.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
+    let plots: Vec<Plot> = [Some(plot), distance, Some(commands_plot(runs))].into_iter().flatten().collect();
+    FIGURE_3.judge(&table.figures(), Rows::of(&plots), reps(runs), seed)
 }
 
 /// Makes figure 4 and its claim from the same runs.
@@ -223,7 +223,7 @@ pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
             .collect(),
     };
     let plots = vec![plot, share, commands_plot(runs)];
-    FIGURE_4.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
+    FIGURE_4.judge(&table.figures(), Rows::of(&plots), reps(runs), seed)
 }
 
 #[cfg(test)]
@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn what_issues_nothing_has_no_place_on_a_logarithmic_axis() {
-        let ExperimentRows::Plots(plots) = evaluate_figure_4(&fabricated(130, 40), 1).rows else { panic!() };
+        let rows = evaluate_figure_4(&fabricated(130, 40), 1).rows;
+        let plots = rows.plots();
         let names: Vec<&str> = plots[0].series.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["commit (traditional)", "lazy", "lazy+reuse", "judicious"]);
         assert!(plots.iter().flat_map(|p| &p.series).all(|s| s.points.len() == 11));

@@ -11,7 +11,7 @@ use trimwise::workload::full_write;
 
 use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds, table2_on_kernel};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -174,7 +174,7 @@ pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
         ),
     ];
     let reps = runs.first().map_or(0, |runs| runs[0].len() as u32);
-    TABLE_2.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
+    TABLE_2.judge(&figures, Rows::of(&plots), reps, seed)
 }
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_policy_without_a_published_figure_has_no_bar_for_it() {
-        let ExperimentRows::Plots(plots) = evaluate_table_2(&fabricated(1, 1, 1), 1).rows else { panic!() };
-        assert_eq!(plots[0].series.iter().map(|s| s.points.len()).collect::<Vec<_>>(), [5, 5, 3]);
+        let rows = evaluate_table_2(&fabricated(1, 1, 1), 1).rows;
+        assert_eq!(rows.plots()[0].series.iter().map(|s| s.points.len()).collect::<Vec<_>>(), [5, 5, 3]);
     }
 }

@@ -16,7 +16,7 @@ use super::{DEVICE, Issue, device, milliseconds};
 use crate::experiment::Request;
 use crate::experiment::claims::Figures;
 use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::{Axis, PlotKind, Point, Series};
@@ -153,7 +153,7 @@ fn evaluate(kernel: RealKernel, runs: &[WritePair], seed: u64) -> ExperimentResu
         &Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
         &both(|side| side.issue.time),
     ));
-    TABLE_2.judge_on(kernel, &figures, ExperimentRows::Plots(plots), 1, seed)
+    TABLE_2.judge_on(kernel, &figures, Rows::of(&plots), 1, seed)
 }
 
 #[cfg(test)]

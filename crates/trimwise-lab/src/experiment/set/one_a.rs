@@ -10,7 +10,7 @@ use trimwise::units::{Lpn, UnitRange};
 
 use super::{Aged, DEVICE, Run, Setting, one_a_on_kernel, plot, postmark_on};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, PlotKind};
@@ -192,7 +192,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |r| r.p99_ms,
         ),
     ]);
-    EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed)
+    EXPERIMENT.judge(&measured.figures(), Rows::of(&plots), reps, seed)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
 use super::one_a::{self, EXPERIMENT, Measured, UTILIZATIONS};
 use crate::experiment::Request;
 use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::failure::Failure;
 use crate::guests::RealKernel;
 use crate::plot::{Axis, PlotKind};
@@ -117,7 +117,7 @@ fn evaluate(
     let x = Axis::linear("device_utilization_percent", "device utilization", "%");
     let plots =
         shown.iter().flat_map(|(title, y, of)| real_ext4::plots(title, PlotKind::Lines, &x, y, &pairs(*of)));
-    let plots = ExperimentRows::Plots(plots.collect());
+    let plots = Rows::of(&plots.collect::<Vec<_>>());
     let measured = Measured {
         utilizations: utilizations.to_vec(),
         policies: policies.clone(),

@@ -7,7 +7,7 @@ use trimwise::policy::PolicySpec;
 
 use super::{Aged, DEVICE, Run, Setting, one_b_on_kernel, plot, postmark_on};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
 use crate::plot::{Axis, Plot, PlotKind};
@@ -228,7 +228,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |s| s.run.p99_ms,
         ),
     ];
-    let mut result = EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed);
+    let mut result = EXPERIMENT.judge(&measured.figures(), Rows::of(&plots), reps, seed);
     result.finding.insert_str(0, &measured.finding());
     result
 }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_point_is_the_median_of_its_repetitions_with_their_range() {
         let result = evaluate(&measured([900.0, 500.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), 3, 1);
-        let ExperimentRows::Plots(plots) = &result.rows else { panic!("not figures") };
+        let plots = result.rows.plots();
         let off = &plots[0].series[0].points[0];
         assert_eq!((off.y, off.range), (225.0, Some((224.0, 226.0))));
         let whole: f64 = plots[1].series.iter().map(|s| s.points[0].y).sum();

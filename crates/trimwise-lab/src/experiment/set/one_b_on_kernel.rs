@@ -7,7 +7,7 @@ use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
 use super::one_b::{self, EXPERIMENT, Measured, PUBLISHED, Stage, UTILIZATIONS};
 use crate::experiment::Request;
 use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::{ExperimentResult, Rows};
 use crate::failure::Failure;
 use crate::guests::RealKernel;
 use crate::plot::{Axis, PlotKind};
@@ -113,7 +113,7 @@ fn evaluate(kernel: RealKernel, policies: Vec<String>, runs: &[Both], seed: u64)
         .map(|(point, name)| Pair { name: name.clone(), points: vec![point.clone()] })
         .collect();
     real_ext4::name_sides(&mut figures, &by_policy);
-    let rows = ExperimentRows::Plots(plots.into_iter().flatten().collect());
+    let rows = Rows::of(&plots.concat());
     EXPERIMENT.judge_on(kernel, &figures, rows, 1, seed)
 }
 
