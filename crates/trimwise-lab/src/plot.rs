@@ -174,6 +174,30 @@ impl Plot {
         })
     }
 
+    /// Leaves out series without a point.
+    pub(crate) fn without_empty(mut self) -> Self {
+        self.series.retain(|series| !series.points.is_empty());
+        self
+    }
+
+    /// Makes a plot of `figure` of each point and of its series' point at one place, which is left out itself.
+    pub(crate) fn against_place(
+        &self,
+        place: &Place,
+        title: &str,
+        y: Axis,
+        figure: impl Fn(f64, f64) -> f64,
+    ) -> Self {
+        let compared = |series: &Series| {
+            let reference = series.points.iter().find(|point| point.x == *place);
+            let others = series.points.iter().filter(|point| point.x != *place);
+            let points = others.filter_map(|of| Some(Point::new(of.x.clone(), figure(of.y, reference?.y))));
+            Series { name: series.name.clone(), points: points.collect() }
+        };
+        let series = self.series.iter().map(compared).collect();
+        Self { title: title.to_owned(), kind: self.kind, x: self.x.clone(), y, series }
+    }
+
     /// How much longer than under `ideal`, in percent, if this plot shows times.
     pub(crate) fn distance_to_ideal(&self) -> Option<Self> {
         let y = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");

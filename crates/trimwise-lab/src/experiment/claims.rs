@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Experiment;
 use super::result::{Basis, Claim, ExperimentResult, Figure, Role, Rows};
@@ -45,7 +45,13 @@ impl Experiment {
     /// # Panics
     ///
     /// If the built-in file of claims is wrong.
-    pub(super) fn judge(&self, figures: &Figures, rows: Rows, reps: u32, seed: u64) -> ExperimentResult {
+    pub(super) fn judge(
+        &self,
+        figures: &Figures,
+        rows: &impl Serialize,
+        reps: u32,
+        seed: u64,
+    ) -> ExperimentResult {
         self.judged(figures, rows, (reps, seed), None)
     }
 
@@ -58,7 +64,7 @@ impl Experiment {
         &self,
         kernel: RealKernel,
         figures: &Figures,
-        rows: Rows,
+        rows: &impl Serialize,
         reps: u32,
         seed: u64,
     ) -> ExperimentResult {
@@ -68,7 +74,7 @@ impl Experiment {
     fn judged(
         &self,
         figures: &Figures,
-        rows: Rows,
+        rows: &impl Serialize,
         (reps, seed): (u32, u64),
         kernel: Option<RealKernel>,
     ) -> ExperimentResult {
@@ -92,7 +98,7 @@ impl Experiment {
             trimwise: trimwise::VERSION.to_owned(),
             seed,
             reps,
-            rows,
+            rows: Rows::of(rows),
             tables: Vec::new(),
             claims,
             untried,

@@ -20,7 +20,7 @@ use trimwise::workload::latency::{LatencySummary, OpLatencies, Operation};
 use trimwise::workload::week::{Week, WeekDone};
 
 use super::kernels::observe::{Discarded, Discards};
-use super::result::{ExperimentResult, Rows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 use crate::plot::Plot;
 
@@ -332,5 +332,5 @@ fn evaluate(experiment: &Experiment, week: &Week, runs: &[Run], reps: u32, seed:
         plots: plots::all(&rows),
         runs: rows,
     };
-    ExperimentResult { tables: tables::all(&rows), ..experiment.judge(&figures, Rows::of(&rows), reps, seed) }
+    ExperimentResult { tables: tables::all(&rows), ..experiment.judge(&figures, &rows, reps, seed) }
 }

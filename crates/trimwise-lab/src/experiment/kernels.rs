@@ -19,7 +19,7 @@ use observe::{Deletion, Discards};
 use serde::Serialize;
 use trimwise::units::Bytes;
 
-use super::result::{ExperimentResult, Rows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 
 /// The experiment. Nothing is drawn at random: one run is enough.
@@ -253,7 +253,7 @@ pub struct Measured {
 
 /// Makes the figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let rows = Rows::of(&KernelRows { measured, plots: plots::all(measured) });
+    let rows = &KernelRows { measured, plots: plots::all(measured) };
     let mut result = EXPERIMENT.judge(&claims::figures(measured), rows, reps, seed);
     result.tables = tables::all(measured);
     if !measured.missing.is_empty() {

@@ -4,6 +4,7 @@
 pub mod capacity;
 mod claims;
 pub mod daemon_week;
+mod grid;
 mod kernels;
 pub mod lazy;
 mod model_ext4;
@@ -27,6 +28,7 @@ use trimwise_uml::cell::KernelTarget;
 use crate::failure::Failure;
 use crate::guests::{self, Bounds};
 use crate::pool;
+pub use grid::Grid;
 use result::ExperimentResult;
 
 /// All experiments, in the order of the list.

@@ -11,7 +11,7 @@ use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 
 use super::claims::Figures;
-use super::result::{ExperimentResult, Rows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -86,7 +86,7 @@ fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
     }
     let mut plots = vec![settling_times(&runs)];
     plots.extend(runs.iter().flat_map(|run| run.plots.clone()));
-    EXPERIMENT.judge(&figures, Rows::of(&plots), reps, seed)
+    EXPERIMENT.judge(&figures, &plots, reps, seed)
 }
 
 impl RangeRun {

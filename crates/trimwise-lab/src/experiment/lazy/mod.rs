@@ -13,9 +13,9 @@ mod table2;
 mod table2_on_kernel;
 
 pub use sizes::{
-    FIGURE_3, FIGURE_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4, run_size, sizes,
+    FIGURE_3, FIGURE_4, SizeRun, evaluate_figure_3, evaluate_figure_4, run_size, sizes, sizes_kib,
 };
-pub use table2::{FSYNC, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
+pub use table2::{FSYNC, FSYNC_NAMES, TABLE_2, WriteRun, evaluate_table_2, run_write};
 pub use trimwise::compare::watch::Issue;
 
 use trimwise::block::{BlockQueue, QueueConfig};
@@ -30,6 +30,8 @@ use trimwise::profile::Profile;
 use trimwise::ssd::{Ssd, SsdConfig};
 use trimwise::units::{Bytes, SimDuration};
 
+use crate::plot::{Place, Plot};
+
 /// The phone's storage.
 pub const DEVICE: &str = "ufs21-64gb";
 
@@ -40,17 +42,30 @@ const REPS: u32 = 1;
 /// Policies to compare: the source's three, and two more. What the source calls traditional is `commit`.
 pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "ideal"];
 
+/// How figures name `commit`.
+const TRADITIONAL: &str = "commit (traditional)";
+
 /// Returns the phone's storage according to its profile.
 pub fn device() -> SsdConfig {
     Profile::embedded(DEVICE).expect("the device is built in").config
 }
 
-/// Returns a policy's name with the source's name, for display.
-fn label(policy: &str) -> String {
-    match policy {
-        "commit" => "commit (traditional)".to_owned(),
-        other => other.to_owned(),
+/// Adds the source's name to that of a policy, as a series or as a place.
+fn labelled(mut plot: Plot) -> Plot {
+    let label = |name: &mut String| {
+        if name == "commit" {
+            *name = TRADITIONAL.to_owned();
+        }
+    };
+    for series in &mut plot.series {
+        label(&mut series.name);
+        for point in &mut series.points {
+            if let Place::In(name) = &mut point.x {
+                label(name);
+            }
+        }
     }
+    plot
 }
 
 /// The host: a Galaxy S8, 4 GB of memory, Linux 4.4.

@@ -8,12 +8,15 @@ use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting, Note};
 
-use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds, on_kernel};
+use super::{
+    DEVICE, Issue, POLICIES, REPS, Setup, TRADITIONAL, device, host, labelled, milliseconds, on_kernel,
+};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, Rows};
+use crate::experiment::grid::{Grid, Shown};
+use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
-use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind};
 
 /// Figure 3.
 pub static FIGURE_3: Experiment = Experiment {
@@ -24,7 +27,7 @@ pub static FIGURE_3: Experiment = Experiment {
     host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
     run: |request| match &request.target {
         None => Ok(evaluate_figure_3(&run(request)?, request.seed)),
-        Some(target) => on_kernel::run(request, target, &FIGURE_3, &on_kernel::FSYNC),
+        Some(target) => on_kernel::run(request, target, &FIGURE_3, &FSYNC),
     },
 };
 
@@ -37,19 +40,20 @@ pub static FIGURE_4: Experiment = Experiment {
     host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
     run: |request| match &request.target {
         None => Ok(evaluate_figure_4(&run(request)?, request.seed)),
-        Some(target) => on_kernel::run(request, target, &FIGURE_4, &on_kernel::ISSUE),
+        Some(target) => on_kernel::run(request, target, &FIGURE_4, &ISSUE),
     },
 };
 
 /// Both figures come from the same runs: every policy at every append size.
-fn run(request: &Request) -> Result<Vec<SizeRuns>, Failure> {
+fn run(request: &Request) -> Result<Grid<SizeRun>, Failure> {
     let device = device();
     let cells: Vec<(PolicySpec, Bytes)> =
         policies(&POLICIES).into_iter().flat_map(|policy| sizes().map(move |size| (policy, size))).collect();
     let runs = request.repeat(&[DEVICE], &cells, |&(policy, append), rep| {
         run_size(&device, policy, append, rep, request.seed)
     })?;
-    Ok(runs.chunks(sizes().count()).map(<[_]>::to_vec).collect())
+    let count = sizes().count();
+    Ok(Grid::new(POLICIES, sizes_kib(), |policy, size| runs[policy * count + size].clone()))
 }
 
 /// Returns the append sizes of the source's x axis: 64 KiB, 128 KiB, ... 64 MiB.
@@ -57,8 +61,13 @@ pub fn sizes() -> impl Iterator<Item = Bytes> {
     (0..=10).map(|i| Bytes::kib(64 << i))
 }
 
-/// The measurements of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Returns the same in KiB: the places of the x axis.
+pub fn sizes_kib() -> impl Iterator<Item = f64> {
+    sizes().map(|size| (size.0 >> 10) as f64)
+}
+
+/// The measurements of a run. On a kernel the first three are not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRun {
     /// Appends that the file is made of.
     pub pieces: u64,
@@ -114,116 +123,58 @@ pub(super) fn run_size_on(
     })
 }
 
-/// All runs of a policy: for each size its repetitions.
-pub type SizeRuns = Vec<Vec<SizeRun>>;
+/// The x axis of all figures.
+pub(super) const APPEND: Axis = Axis::log("append_kib", "append size", "KiB");
 
-/// The measured figure of all policies over all sizes.
-struct Table<'a> {
-    runs: &'a [SizeRuns],
-    figure: fn(&SizeRun) -> f64,
+/// Figure 3.
+pub(super) static FSYNC: Shown<SizeRun> =
+    ("fsync after the removal of a 1 GiB file", Axis::log("fsync_ms", "fsync latency", "ms"), |run| {
+        milliseconds(run.fsync)
+    });
+
+/// Figure 4.
+pub(super) static ISSUE: Shown<SizeRun> = (
+    "Time until all TRIMs of the file are acknowledged",
+    Axis::log("issue_ms", "time to issue all TRIMs", "ms"),
+    |run| milliseconds(run.issue.time),
+);
+
+/// How many TRIMs the removed file takes; the source does not show this.
+pub(super) static COMMANDS: Shown<SizeRun> =
+    ("TRIM commands for the removed file", Axis::log("trim_commands", "TRIM commands", ""), |run| {
+        run.issue.commands as f64
+    });
+
+/// Returns the figures that the claims are about: those of each policy over the sizes, and at the smallest.
+pub(super) fn figures(runs: &Grid<SizeRun>, (_, _, of): &Shown<SizeRun>) -> Figures {
+    let mut figures = Figures::default();
+    runs.name(&mut figures, "", of);
+    for policy in runs.series() {
+        figures.set(format!("{policy}.64k"), runs.median(policy, &64.0.into(), of));
+    }
+    figures
 }
 
-impl Table<'_> {
-    /// Returns the median of a policy at each size; empty if the policy was not run.
-    fn of(&self, policy: &str) -> Vec<f64> {
-        let index = POLICIES.iter().position(|p| *p == policy);
-        let runs = index.and_then(|i| self.runs.get(i)).map_or(&[][..], Vec::as_slice);
-        runs.iter().filter_map(|runs| self.point(0.0, runs)).map(|point| point.y).collect()
-    }
-
-    /// Returns the figures of both of the source's policies over the sizes.
-    fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        for policy in ["commit", "lazy"] {
-            figures.set(policy, self.of(policy));
-            figures.set(format!("{policy}.64k"), self.of(policy).first().copied());
-        }
-        figures
-    }
-
-    fn point(&self, x: f64, runs: &[SizeRun]) -> Option<Point> {
-        Point::of_runs(x, &runs.iter().map(self.figure).collect::<Vec<_>>())
-    }
-
-    /// Returns the series over the append size; leaves out zeros, which a logarithmic axis cannot show.
-    fn series(&self) -> Vec<Series> {
-        let series = POLICIES.iter().zip(self.runs).map(|(policy, runs)| Series {
-            name: label(policy),
-            points: sizes()
-                .zip(runs)
-                .filter_map(|(size, runs)| self.point((size.0 >> 10) as f64, runs))
-                .filter(|point| point.y > 0.0)
-                .collect(),
-        });
-        series.filter(|series| !series.points.is_empty()).collect()
-    }
+fn plot(runs: &Grid<SizeRun>, shown: &Shown<SizeRun>) -> Plot {
+    labelled(runs.plot(PlotKind::Lines, &APPEND, shown).without_empty())
 }
 
-fn reps(runs: &[SizeRuns]) -> u32 {
-    runs.first().and_then(|sizes| sizes.first()).map_or(0, |reps| reps.len() as u32)
-}
-
-fn append_axis() -> Axis {
-    Axis::log("append_kib", "append size", "KiB")
-}
-
-/// Draws how many TRIMs the removed file takes under each policy; the source does not show this.
-fn commands_plot(runs: &[SizeRuns]) -> Plot {
-    let table = Table { runs, figure: |run| run.issue.commands as f64 };
-    Plot {
-        title: "TRIM commands for the removed file".to_owned(),
-        kind: PlotKind::Lines,
-        x: append_axis(),
-        y: Axis::log("trim_commands", "TRIM commands", ""),
-        series: table.series(),
-    }
-}
-
-/// Makes figure 3 and its claims from the runs, for each policy of [`POLICIES`] in the order of [`sizes`].
-pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
-    let table = Table { runs, figure: |run| milliseconds(run.fsync) };
-    let plot = Plot {
-        title: "fsync after the removal of a 1 GiB file".to_owned(),
-        kind: PlotKind::Lines,
-        x: append_axis(),
-        y: Axis::log("fsync_ms", "fsync latency", "ms"),
-        series: table.series(),
-    };
-    let distance = plot.distance_to_ideal();
-    let plots: Vec<Plot> = [Some(plot), distance, Some(commands_plot(runs))].into_iter().flatten().collect();
-    FIGURE_3.judge(&table.figures(), Rows::of(&plots), reps(runs), seed)
+/// Makes figure 3 and its claims from the runs of some policies at all [`sizes`].
+pub fn evaluate_figure_3(runs: &Grid<SizeRun>, seed: u64) -> ExperimentResult {
+    let fsync = plot(runs, &FSYNC);
+    let distance = fsync.distance_to_ideal();
+    let plots: Vec<Plot> =
+        [Some(fsync), distance, Some(plot(runs, &COMMANDS))].into_iter().flatten().collect();
+    FIGURE_3.judge(&figures(runs, &FSYNC), &plots, runs.reps(), seed)
 }
 
 /// Makes figure 4 and its claim from the same runs.
-pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
-    let table = Table { runs, figure: |run| milliseconds(run.issue.time) };
-    let traditional = table.of("commit");
-    let plot = Plot {
-        title: "Time until all TRIMs of the file are acknowledged".to_owned(),
-        kind: PlotKind::Lines,
-        x: append_axis(),
-        y: Axis::log("issue_ms", "time to issue all TRIMs", "ms"),
-        series: table.series(),
-    };
-    let share = Plot {
-        title: "The same, over traditional's".to_owned(),
-        kind: PlotKind::Lines,
-        x: append_axis(),
-        y: Axis::linear("over_traditional", "time over traditional's", ""),
-        series: POLICIES
-            .iter()
-            .filter(|policy| **policy != "commit" && table.of(policy).iter().any(|time| *time > 0.0))
-            .map(|policy| Series {
-                name: label(policy),
-                points: sizes()
-                    .zip(table.of(policy).iter().zip(&traditional))
-                    .map(|(size, (time, traditional))| Point::new((size.0 >> 10) as f64, time / traditional))
-                    .collect(),
-            })
-            .collect(),
-    };
-    let plots = vec![plot, share, commands_plot(runs)];
-    FIGURE_4.judge(&table.figures(), Rows::of(&plots), reps(runs), seed)
+pub fn evaluate_figure_4(runs: &Grid<SizeRun>, seed: u64) -> ExperimentResult {
+    let issue = plot(runs, &ISSUE);
+    let y = Axis::linear("over_traditional", "time over traditional's", "");
+    let share = issue.against(TRADITIONAL, "The same, over traditional's", y, |time, of| time / of);
+    let plots: Vec<Plot> = [Some(issue), share, Some(plot(runs, &COMMANDS))].into_iter().flatten().collect();
+    FIGURE_4.judge(&figures(runs, &ISSUE), &plots, runs.reps(), seed)
 }
 
 #[cfg(test)]
@@ -231,7 +182,7 @@ mod tests {
     use super::*;
 
     /// Invents runs on a device that takes `each` for a TRIM one by one and `share` of it in parallel.
-    fn fabricated(each_us: u64, share_percent: u64) -> Vec<SizeRuns> {
+    fn fabricated(each_us: u64, share_percent: u64) -> Grid<SizeRun> {
         let run = |policy: &str, pieces: u64| {
             let serial = SimDuration::from_micros(each_us * pieces);
             let commit = SimDuration::from_micros(2_000);
@@ -245,8 +196,8 @@ mod tests {
             let unlink = SimDuration::ZERO;
             vec![SizeRun { pieces, extents: pieces, unlink, fsync, issue: Issue { commands, time } }]
         };
-        let pieces = || sizes().map(|size| Fragmenting::of_append(size).pieces());
-        POLICIES.iter().map(|policy| pieces().map(|pieces| run(policy, pieces)).collect()).collect()
+        let pieces: Vec<u64> = sizes().map(|size| Fragmenting::of_append(size).pieces()).collect();
+        Grid::new(POLICIES, sizes_kib(), |policy, size| run(POLICIES[policy], pieces[size]))
     }
 
     fn met(result: &ExperimentResult) -> Vec<&str> {
@@ -268,7 +219,8 @@ mod tests {
         assert!(met(&evaluate_figure_3(&fabricated(0, 40), 1)).is_empty());
         assert!(met(&evaluate_figure_4(&fabricated(130, 100), 1)).is_empty());
         assert!(met(&evaluate_figure_4(&fabricated(130, 10), 1)).is_empty());
-        assert!(met(&evaluate_figure_3(&[], 1)).is_empty() && met(&evaluate_figure_4(&[], 1)).is_empty());
+        let none = Grid::new([""; 0], sizes_kib(), |_, _| Vec::new());
+        assert!(met(&evaluate_figure_3(&none, 1)).is_empty() && met(&evaluate_figure_4(&none, 1)).is_empty());
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Table II: a synchronous write that needs a block, on a full file system from which a file was just removed.
 
 use trimwise::compare::cell::{CellError, SETTLING};
-use trimwise::compare::statistics;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;
@@ -9,12 +8,13 @@ use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
-use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds, table2_on_kernel};
+use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, labelled, milliseconds, table2_on_kernel};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, Rows};
+use crate::experiment::grid::{Grid, Shown};
+use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
-use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Place, PlotKind, Point, Series};
 
 /// The experiment.
 pub static TABLE_2: Experiment = Experiment {
@@ -44,8 +44,11 @@ pub(super) const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
 /// With and without an fsync between removal and write.
 pub const FSYNC: [bool; 2] = [true, false];
 
-/// The measurements of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Their names as series.
+pub const FSYNC_NAMES: [&str; 2] = ["after an fsync", "without an fsync"];
+
+/// The measurements of a run. On a kernel the first two are not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteRun {
     /// Extents of the file that was removed.
     pub extents: u64,
@@ -102,93 +105,75 @@ pub(super) fn run_write_on(
     })
 }
 
-/// All runs of a policy: with the fsync, and without.
-pub type WriteRuns = [Vec<WriteRun>; 2];
-
 fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let device = device();
+    let policies = policies(&POLICIES);
     let cells: Vec<(PolicySpec, bool)> =
-        policies(&POLICIES).into_iter().flat_map(|policy| FSYNC.map(|fsync| (policy, fsync))).collect();
-    let mut runs = request
-        .repeat(&[DEVICE], &cells, |&(policy, fsync), rep| {
-            run_write(&device, policy, fsync, rep, request.seed)
-        })?
-        .into_iter();
-    let by_policy: Vec<WriteRuns> =
-        POLICIES.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
-    Ok(evaluate_table_2(&by_policy, request.seed))
+        FSYNC.into_iter().flat_map(|fsync| policies.iter().map(move |policy| (*policy, fsync))).collect();
+    let runs = request.repeat(&[DEVICE], &cells, |&(policy, fsync), rep| {
+        run_write(&device, policy, fsync, rep, request.seed)
+    })?;
+    let of_cell = |fsync: usize, policy: usize| runs[fsync * policies.len() + policy].clone();
+    Ok(evaluate_table_2(&Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), of_cell), request.seed))
 }
 
-/// Returns the median over the repetitions of a policy.
-fn median(
-    runs: &[WriteRuns],
-    policy: &str,
-    fsync: bool,
-    figure: impl Fn(&WriteRun) -> SimDuration,
-) -> Option<f64> {
-    let index = POLICIES.iter().position(|p| *p == policy)?;
-    let runs = &runs.get(index)?[usize::from(!fsync)];
-    statistics::median(&runs.iter().map(|run| milliseconds(figure(run))).collect::<Vec<_>>())
-}
+/// The x axis of both figures.
+pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
 
-fn bars(title: &str, y: Axis, series: Vec<Series>) -> Plot {
-    let x = Axis::linear("policy", "policy", "");
-    Plot { title: title.to_owned(), kind: PlotKind::Bars, x, y, series }
-}
+/// The table.
+pub(super) static WRITE: Shown<WriteRun> = (
+    "Synchronous write that needs a block, on a full file system",
+    Axis::linear("write_ms", "write latency", "ms"),
+    |run| milliseconds(run.write),
+);
 
-/// Makes a bar for each policy that has a value.
-fn series(name: &str, of: impl Fn(&str) -> Option<f64>) -> Series {
-    let points = POLICIES.iter().filter_map(|policy| Some(Point::new(label(policy), of(policy)?)));
-    Series { name: name.to_owned(), points: points.collect() }
-}
+/// How long the queue is that a write may wait for.
+pub(super) static QUEUE: Shown<WriteRun> = (
+    "TRIMs of the removed file, from the commit to the last acknowledgement",
+    Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
+    |run| milliseconds(run.issue.time),
+);
 
-/// Makes the table and its claims from the runs, for each policy of [`POLICIES`].
-pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
-    let write = |policy: &str, fsync| median(runs, policy, fsync, |run| run.write);
-    let issue = |policy: &str, fsync| median(runs, policy, fsync, |run| run.issue.time);
+/// Returns the figures that the claims are about, by policy.
+pub(super) fn figures(runs: &Grid<WriteRun>) -> Figures {
     let mut figures = Figures::default();
-    for policy in ["commit", "lazy", "lazy+reuse"] {
-        figures.set(policy, write(policy, true));
-        figures.set(format!("{policy}.unsynced"), write(policy, false));
-        figures.set(format!("{policy}.drain"), issue(policy, true));
+    let [after, without] = FSYNC_NAMES;
+    for place in runs.places() {
+        let Place::In(policy) = place else { continue };
+        figures.set(policy, runs.median(after, place, WRITE.2));
+        figures.set(format!("{policy}.unsynced"), runs.median(without, place, WRITE.2));
+        figures.set(format!("{policy}.drain"), runs.median(after, place, QUEUE.2));
     }
-    let write_axis = Axis::linear("write_ms", "write latency", "ms");
-    let queue_axis = Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms");
-    let plots = vec![
-        bars(
-            "Synchronous write that needs a block, on a full file system",
-            write_axis,
-            vec![
-                series("after an fsync", |policy| write(policy, true)),
-                series("without an fsync", |policy| write(policy, false)),
-                series("published", published_ms),
-            ],
-        ),
-        bars(
-            "TRIMs of the removed file, from the commit to the last acknowledgement",
-            queue_axis,
-            vec![
-                series("after an fsync", |policy| issue(policy, true)),
-                series("without an fsync", |policy| issue(policy, false)),
-            ],
-        ),
-    ];
-    let reps = runs.first().map_or(0, |runs| runs[0].len() as u32);
-    TABLE_2.judge(&figures, Rows::of(&plots), reps, seed)
+    figures
+}
+
+/// Returns the published figures of the policies that were run.
+pub(super) fn published(runs: &Grid<WriteRun>) -> Series {
+    let point = |place: &Place| match place {
+        Place::In(policy) => Some(Point::new(policy.clone(), published_ms(policy)?)),
+        Place::At(_) => None,
+    };
+    Series { name: "published".to_owned(), points: runs.places().iter().filter_map(point).collect() }
+}
+
+/// Makes the table and its claims.
+pub fn evaluate_table_2(runs: &Grid<WriteRun>, seed: u64) -> ExperimentResult {
+    let mut plots = [&WRITE, &QUEUE].map(|shown| runs.plot(PlotKind::Bars, &POLICY, shown));
+    plots[0].series.push(published(runs));
+    TABLE_2.judge(&figures(runs), &plots.map(labelled), runs.reps(), seed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<WriteRuns> {
-        let run = |write_us: u64| {
+    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Grid<WriteRun> {
+        let writes_us = [2_000, lazy_us, reuse_us, 2_000, 2_000];
+        Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), |_, policy| {
             let issue = Issue { commands: 1, time: SimDuration::from_micros(drain_us) };
-            let write = SimDuration::from_micros(write_us);
-            let one = WriteRun { extents: 1, fsync: None, write, issue };
-            [vec![one; 2], vec![one; 2]]
-        };
-        [2_000, lazy_us, reuse_us, 2_000, 2_000].map(run).into()
+            let write = SimDuration::from_micros(writes_us[policy]);
+            vec![WriteRun { extents: 1, fsync: None, write, issue }; 2]
+        })
     }
 
     fn met(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<String> {
@@ -203,7 +188,8 @@ mod tests {
         // It waits, but not for the queue; or too briefly.
         assert_eq!(met(840_000, 2_000, 1_000_000), ["lazy-table2-reuse"]);
         assert_eq!(met(150_000, 2_000, 150_000), ["lazy-table2-reuse"]);
-        assert!(evaluate_table_2(&[], 1).claims.iter().all(|claim| !claim.met));
+        let none = Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), |_, _| Vec::new());
+        assert!(evaluate_table_2(&none, 1).claims.iter().all(|claim| !claim.met));
     }
 
     #[test]

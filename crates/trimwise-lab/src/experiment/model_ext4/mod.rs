@@ -24,7 +24,7 @@ use trimwise::ssd::{Drive, SsdConfig};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES};
 use trimwise::workload::postmark::{self, PostmarkConfig};
 
-use super::result::{ExperimentResult, Rows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 
 /// The experiment. Nothing is drawn at random: one run is enough.
@@ -203,6 +203,6 @@ fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellError
 
 /// Makes the table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
-    let judged = EXPERIMENT.judge(&claims::figures(pairs), Rows::of(&pairs), EXPERIMENT.reps, seed);
+    let judged = EXPERIMENT.judge(&claims::figures(pairs), &pairs, EXPERIMENT.reps, seed);
     ExperimentResult { tables: tables::all(pairs), ..judged }
 }

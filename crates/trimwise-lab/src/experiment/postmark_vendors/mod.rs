@@ -22,7 +22,7 @@ use trimwise::workload::postmark::PostmarkConfig;
 
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
-use super::result::{ExperimentResult, Rows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host, Request};
 use crate::failure::Failure;
 use crate::{guests, pool};
@@ -322,7 +322,7 @@ fn run_on_kernel(request: &Request, target: &KernelTarget) -> Result<ExperimentR
 pub fn evaluate(columns: &[Column], means: &[Means], seed: u64) -> ExperimentResult {
     let table = Table { measured: means, columns };
     let reps = means.first().map_or(0, |m| m.reps);
-    let mut result = EXPERIMENT.judge(&table.figures(), Rows::of(&table.rows()), reps, seed);
+    let mut result = EXPERIMENT.judge(&table.figures(), &table.rows(), reps, seed);
     result.finding.insert_str(0, &table.finding());
     result
 }
