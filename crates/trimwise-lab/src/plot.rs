@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::de::Error as _;
 use serde::ser::SerializeStruct;
@@ -59,6 +60,15 @@ pub enum Place {
     At(f64),
     /// In a category.
     In(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(at) => write!(f, "{at}"),
+            Self::In(name) => f.write_str(name),
+        }
+    }
 }
 
 impl From<f64> for Place {

@@ -31,11 +31,6 @@ impl<T> Grid<T> {
         Self { series, places, runs }
     }
 
-    /// Returns the names of the series.
-    pub(super) fn series(&self) -> &[String] {
-        &self.series
-    }
-
     /// Returns the places on the x axis.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
@@ -56,6 +51,18 @@ impl<T> Grid<T> {
     /// Returns the medians of a series, place by place, as far as it was run.
     pub(super) fn line(&self, series: &str, of: impl Fn(&T) -> f64) -> impl Iterator<Item = f64> {
         self.places.iter().filter_map(move |place| self.median(series, place, &of))
+    }
+
+    /// Returns these lines by their series, and each cell's median by `SERIES.PLACE`.
+    pub(super) fn named(&self, of: impl Fn(&T) -> f64) -> Figures {
+        let mut figures = Figures::default();
+        self.name(&mut figures, "", &of);
+        for series in &self.series {
+            for place in &self.places {
+                figures.set(format!("{series}.{place}"), self.median(series, place, &of));
+            }
+        }
+        figures
     }
 
     /// Names these lines after their series.
@@ -132,6 +139,8 @@ mod tests {
         let (mut figures, grid) = (Figures::default(), grid([&[1.0, 2.0], &[3.0]]));
         grid.name(&mut figures, "model.", |y| 2.0 * y);
         assert_eq!(format!("{figures:?}"), r#"Figures({"model.lazy": [6.0], "model.off": [2.0, 4.0]})"#);
+        let named = format!("{:?}", grid.named(|y| *y));
+        assert!(named.contains(r#""lazy.10": [3.0]"#) && !named.contains("lazy.20"), "{named}");
         assert_eq!(grid.median("lazy", &20.0.into(), |y| *y), None);
         assert_eq!((grid.median("commit", &10.0.into(), |y| *y), grid.reps()), (None, 1));
     }

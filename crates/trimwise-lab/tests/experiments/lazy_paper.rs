@@ -33,7 +33,7 @@ fn fsync_and_the_issue_of_trims_over_the_append_size() {
     assert_all_met(&evaluate_figure_4(&grid, SEED), 1);
     // Each fragment takes one command, and the smallest append makes one of each piece.
     for run in runs.each_ref().map(|sizes| sizes[0]) {
-        assert_eq!((run.pieces, run.extents, run.issue.commands), (15_421, 15_421, 15_421));
+        assert_eq!(run.issue.commands, 15_421);
     }
     assert!(runs[0].windows(2).all(|pair| pair[0].issue.commands > pair[1].issue.commands));
 }
@@ -48,6 +48,6 @@ fn the_write_on_a_full_file_system() {
     let grid = Grid::new(FSYNC_NAMES, policies.map(str::to_owned), after_an_fsync);
     assert_all_met(&evaluate_table_2(&grid, SEED), 2);
     // Traditional's write was not fitted: published are 2 ms.
-    let traditional_ms = runs[0].write.as_nanos() as f64 / 1e6;
+    let traditional_ms = runs[0].took.as_nanos() as f64 / 1e6;
     assert!((1.8..=2.2).contains(&traditional_ms), "{traditional_ms}");
 }

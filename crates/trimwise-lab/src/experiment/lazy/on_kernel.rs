@@ -9,8 +9,8 @@ use trimwise::workload::timed::Timed;
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::job::{Part, Step};
 
-use super::sizes::{APPEND, COMMANDS, SizeRun, figures, run_size_on};
-use super::{DEVICE, Issue, device, sizes};
+use super::sizes::{APPEND, COMMANDS, run_size_on};
+use super::{DEVICE, Issue, Run, device, sizes};
 use crate::experiment::grid::{Grid, Shown, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
 use crate::experiment::result::ExperimentResult;
@@ -51,7 +51,7 @@ pub(super) fn run(
     request: &Request,
     target: &KernelTarget,
     experiment: &Experiment,
-    shown: &Shown<SizeRun>,
+    shown: &Shown<Run>,
 ) -> Result<ExperimentResult, Failure> {
     let ext4 = RealExt4::new(target, GUEST_MEMORY)?;
     let sizes = choice(&request.only)?;
@@ -69,12 +69,7 @@ pub(super) fn run(
 }
 
 /// Returns a run on the kernel and in the model.
-fn run_case(
-    request: &Request,
-    ext4: &RealExt4,
-    policy: &Policy,
-    append: Bytes,
-) -> Result<[SizeRun; 2], Failure> {
+fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) -> Result<[Run; 2], Failure> {
     let seed = request.seed;
     let file = Fragmenting::of_append(append);
     let part = |part| Step::Timed { spec: Timed::Append(file).to_string(), part, rep: 0, seed };
@@ -90,14 +85,14 @@ fn run_case(
     ];
     let [measure, drain] = [5, 6];
     let ran = ext4.run(request, new_disk(&device, seed, true).map_err(guests::failure)?, steps)?;
-    let fsync = ran.workload(measure, |figures| match figures {
+    let took = ran.workload(measure, |figures| match figures {
         WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
         _ => None,
     })?;
     let issue = issued(&ran, measure, drain, policy, file)?;
     let model =
         run_size_on(ext4.host, &self::device(), policy.model, append, 0, seed).map_err(Failure::run)?;
-    Ok([SizeRun { fsync, issue, ..SizeRun::default() }, model])
+    Ok([Run { took, issue }, model])
 }
 
 /// Returns how the discards of a removed file were issued between two steps; all must have been.
@@ -127,12 +122,12 @@ pub(super) fn issued(
 /// Makes the figure and its claims, which are about the kernel.
 fn evaluate(
     experiment: &Experiment,
-    shown: &Shown<SizeRun>,
+    shown: &Shown<Run>,
     kernel: RealKernel,
-    sides: [Grid<SizeRun>; 2],
+    sides: [Grid<Run>; 2],
     seed: u64,
 ) -> ExperimentResult {
-    let mut figures = figures(&sides[0], shown);
+    let mut figures = sides[0].named(shown.2);
     // What sends no TRIM takes no time to issue them.
     let takes_time = |policy: &str| sides[0].line(policy, shown.2).any(|ms| ms > 0.0);
     let timed = sides.each_ref().map(|side| side.only(takes_time));
@@ -151,7 +146,7 @@ mod tests {
 
     /// Invents runs on a kernel that takes `each_us` for a TRIM one by one and `share_percent` of it in parallel; the
     /// model takes `model_percent` of that.
-    fn runs(each_us: u64, share_percent: u64, model_percent: u64) -> [Grid<SizeRun>; 2] {
+    fn runs(each_us: u64, share_percent: u64, model_percent: u64) -> [Grid<Run>; 2] {
         let run = |policy: &str, append: Bytes, percent: u64| {
             let serial = each_us * Fragmenting::of_append(append).pieces();
             let parallel = serial * share_percent / 100;
@@ -160,10 +155,9 @@ mod tests {
                 "off" => (2_000, 0, 0),
                 _ => (2_000, parallel, 1),
             };
-            SizeRun {
-                fsync: SimDuration::from_micros(fsync * percent / 100),
+            Run {
+                took: SimDuration::from_micros(fsync * percent / 100),
                 issue: Issue { commands, time: SimDuration::from_micros(issue * percent / 100) },
-                ..SizeRun::default()
             }
         };
         let sizes: Vec<Bytes> = sizes().collect();
@@ -172,7 +166,7 @@ mod tests {
         })
     }
 
-    fn met(experiment: &Experiment, shown: &Shown<SizeRun>, runs: [Grid<SizeRun>; 2]) -> Vec<String> {
+    fn met(experiment: &Experiment, shown: &Shown<Run>, runs: [Grid<Run>; 2]) -> Vec<String> {
         let result = evaluate(experiment, shown, RealKernel::invented(), runs, 1);
         assert!(result.finding.starts_with("On the ext4 of Linux 6.12.1"), "{}", result.finding);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()

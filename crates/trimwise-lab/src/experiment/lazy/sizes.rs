@@ -1,17 +1,20 @@
 //! Figures 3 and 4: the fsync after the removal of a fragmented file, and the time until its TRIMs are issued, over the
 //! append size.
 
-use trimwise::compare::cell::CellError;
+use trimwise::compare::cell::{CellError, CellSpec, run_cell};
+use trimwise::compare::result::{AppendFigures, WorkloadFigures};
 use trimwise::fs::host::HostConfig;
+use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
-use trimwise::workload::fragmenting::{self, FILE, Fragmenting, Note};
+use trimwise::workload::fragmenting::Fragmenting;
+use trimwise::workload::timed::Timed;
 
 use super::{
-    DEVICE, Issue, POLICIES, REPS, Setup, TRADITIONAL, device, host, labelled, milliseconds, on_kernel,
+    DEVICE, Issue, POLICIES, REPS, Run, TRADITIONAL, device, host, labelled, milliseconds, on_kernel,
 };
-use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
@@ -45,7 +48,7 @@ pub static FIGURE_4: Experiment = Experiment {
 };
 
 /// Both figures come from the same runs: every policy at every append size.
-fn run(request: &Request) -> Result<Grid<SizeRun>, Failure> {
+fn run(request: &Request) -> Result<Grid<Run>, Failure> {
     let device = device();
     let cells: Vec<(PolicySpec, Bytes)> =
         policies(&POLICIES).into_iter().flat_map(|policy| sizes().map(move |size| (policy, size))).collect();
@@ -66,21 +69,6 @@ pub fn sizes_kib() -> impl Iterator<Item = f64> {
     sizes().map(|size| (size.0 >> 10) as f64)
 }
 
-/// The measurements of a run. On a kernel the first three are not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SizeRun {
-    /// Appends that the file is made of.
-    pub pieces: u64,
-    /// Extents of the file on the disk.
-    pub extents: u64,
-    /// The removal.
-    pub unlink: SimDuration,
-    /// The fsync after it.
-    pub fsync: SimDuration,
-    /// The TRIMs of the removed file.
-    pub issue: Issue,
-}
-
 /// Runs the append benchmark once.
 ///
 /// # Errors
@@ -92,7 +80,7 @@ pub fn run_size(
     append: Bytes,
     rep: u32,
     seed: u64,
-) -> Result<SizeRun, CellError> {
+) -> Result<Run, CellError> {
     run_size_on(host(), ssd, policy, append, rep, seed)
 }
 
@@ -108,73 +96,63 @@ pub(super) fn run_size_on(
     append: Bytes,
     rep: u32,
     seed: u64,
-) -> Result<SizeRun, CellError> {
-    let config = Fragmenting::of_append(append);
-    Setup { host, ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
-        let mut note = Note::create(&fs).await?;
-        fragmenting::write(&fs, FILE, &config).await?;
-        let extents = fs.extents(FILE).map_or(0, |extents| extents.len() as u64);
-        watch.start();
-        let removal = fragmenting::remove(&fs, FILE, &mut note).await?;
-        fs.drain_discards().await;
-        let issue = watch.stop();
-        let fragmenting::Removal { unlink, fsync } = removal;
-        Ok(SizeRun { pieces: config.pieces(), extents, unlink, fsync, issue })
-    })
+) -> Result<Run, CellError> {
+    let mut device = Profile::embedded(DEVICE).expect("the device is built in");
+    device.config = ssd.clone();
+    let format = FormatOptions::default();
+    let workload = Timed::Append(Fragmenting::of_append(append));
+    let new = CellSpec::new(device, policy, workload);
+    let cell =
+        run_cell(&CellSpec { host, format, utilization_percent: None, rep, seed, ..new }, Box::new(|_| ()))?;
+    let WorkloadFigures::Append(AppendFigures { fsync_ns, trims: Some(trims), .. }) = cell.workload else {
+        unreachable!("the model tells of an append's TRIMs")
+    };
+    let issue = Issue { commands: trims.commands, time: SimDuration(trims.acknowledged_ns) };
+    Ok(Run { took: SimDuration(fsync_ns), issue })
 }
 
 /// The x axis of all figures.
 pub(super) const APPEND: Axis = Axis::log("append_kib", "append size", "KiB");
 
 /// Figure 3.
-pub(super) static FSYNC: Shown<SizeRun> =
+pub(super) static FSYNC: Shown<Run> =
     ("fsync after the removal of a 1 GiB file", Axis::log("fsync_ms", "fsync latency", "ms"), |run| {
-        milliseconds(run.fsync)
+        milliseconds(run.took)
     });
 
 /// Figure 4.
-pub(super) static ISSUE: Shown<SizeRun> = (
+pub(super) static ISSUE: Shown<Run> = (
     "Time until all TRIMs of the file are acknowledged",
     Axis::log("issue_ms", "time to issue all TRIMs", "ms"),
     |run| milliseconds(run.issue.time),
 );
 
 /// How many TRIMs the removed file takes; the source does not show this.
-pub(super) static COMMANDS: Shown<SizeRun> =
+pub(super) static COMMANDS: Shown<Run> =
     ("TRIM commands for the removed file", Axis::log("trim_commands", "TRIM commands", ""), |run| {
         run.issue.commands as f64
     });
 
-/// Returns the figures that the claims are about: those of each policy over the sizes, and at the smallest.
-pub(super) fn figures(runs: &Grid<SizeRun>, (_, _, of): &Shown<SizeRun>) -> Figures {
-    let mut figures = Figures::default();
-    runs.name(&mut figures, "", of);
-    for policy in runs.series() {
-        figures.set(format!("{policy}.64k"), runs.median(policy, &64.0.into(), of));
-    }
-    figures
-}
-
-fn plot(runs: &Grid<SizeRun>, shown: &Shown<SizeRun>) -> Plot {
+fn plot(runs: &Grid<Run>, shown: &Shown<Run>) -> Plot {
     labelled(runs.plot(PlotKind::Lines, &APPEND, shown).without_empty())
 }
 
 /// Makes figure 3 and its claims from the runs of some policies at all [`sizes`].
-pub fn evaluate_figure_3(runs: &Grid<SizeRun>, seed: u64) -> ExperimentResult {
+pub fn evaluate_figure_3(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let fsync = plot(runs, &FSYNC);
     let distance = fsync.distance_to_ideal();
     let plots: Vec<Plot> =
         [Some(fsync), distance, Some(plot(runs, &COMMANDS))].into_iter().flatten().collect();
-    FIGURE_3.judge(&figures(runs, &FSYNC), &plots, runs.reps(), seed)
+    FIGURE_3.judge(&runs.named(FSYNC.2), &plots, runs.reps(), seed)
 }
 
 /// Makes figure 4 and its claim from the same runs.
-pub fn evaluate_figure_4(runs: &Grid<SizeRun>, seed: u64) -> ExperimentResult {
+pub fn evaluate_figure_4(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let issue = plot(runs, &ISSUE);
     let y = Axis::linear("over_traditional", "time over traditional's", "");
     let share = issue.against(TRADITIONAL, "The same, over traditional's", y, |time, of| time / of);
     let plots: Vec<Plot> = [Some(issue), share, Some(plot(runs, &COMMANDS))].into_iter().flatten().collect();
-    FIGURE_4.judge(&figures(runs, &ISSUE), &plots, runs.reps(), seed)
+    FIGURE_4.judge(&runs.named(ISSUE.2), &plots, runs.reps(), seed)
 }
 
 #[cfg(test)]
@@ -182,7 +160,7 @@ mod tests {
     use super::*;
 
     /// Invents runs on a device that takes `each` for a TRIM one by one and `share` of it in parallel.
-    fn fabricated(each_us: u64, share_percent: u64) -> Grid<SizeRun> {
+    fn fabricated(each_us: u64, share_percent: u64) -> Grid<Run> {
         let run = |policy: &str, pieces: u64| {
             let serial = SimDuration::from_micros(each_us * pieces);
             let commit = SimDuration::from_micros(2_000);
@@ -193,8 +171,7 @@ mod tests {
                 _ => (commit, parallel),
             };
             let commands = if policy == "ideal" { 0 } else { pieces };
-            let unlink = SimDuration::ZERO;
-            vec![SizeRun { pieces, extents: pieces, unlink, fsync, issue: Issue { commands, time } }]
+            vec![Run { took: fsync, issue: Issue { commands, time } }]
         };
         let pieces: Vec<u64> = sizes().map(|size| Fragmenting::of_append(size).pieces()).collect();
         Grid::new(POLICIES, sizes_kib(), |policy, size| run(POLICIES[policy], pieces[size]))

@@ -1,14 +1,19 @@
 //! Table II: a synchronous write that needs a block, on a full file system from which a file was just removed.
 
-use trimwise::compare::cell::{CellError, SETTLING};
+use trimwise::block::BlockQueue;
+use trimwise::compare::cell::{CellError, SETTLING, audited, commit_phase};
+use trimwise::compare::watch::Watch;
+use trimwise::engine::Sim;
+use trimwise::fs::Volume;
 use trimwise::fs::host::HostConfig;
+use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
-use trimwise::ssd::SsdConfig;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::ssd::{Ssd, SsdConfig};
+use trimwise::units::Bytes;
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
-use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, labelled, milliseconds, table2_on_kernel};
+use super::{DEVICE, POLICIES, REPS, Run, device, host, labelled, milliseconds, table2_on_kernel};
 use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
@@ -47,19 +52,6 @@ pub const FSYNC: [bool; 2] = [true, false];
 /// Their names as series.
 pub const FSYNC_NAMES: [&str; 2] = ["after an fsync", "without an fsync"];
 
-/// The measurements of a run. On a kernel the first two are not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteRun {
-    /// Extents of the file that was removed.
-    pub extents: u64,
-    /// The fsync between removal and write, if there was one.
-    pub fsync: Option<SimDuration>,
-    /// The write and its fsync.
-    pub write: SimDuration,
-    /// The TRIMs of the removed file.
-    pub issue: Issue,
-}
-
 /// Fills the file system, removes a file and writes, once on a new device.
 ///
 /// # Errors
@@ -71,7 +63,7 @@ pub fn run_write(
     fsync: bool,
     rep: u32,
     seed: u64,
-) -> Result<WriteRun, CellError> {
+) -> Result<Run, CellError> {
     run_write_on(host(), ssd, policy, fsync, rep, seed)
 }
 
@@ -87,22 +79,26 @@ pub(super) fn run_write_on(
     fsync: bool,
     rep: u32,
     seed: u64,
-) -> Result<WriteRun, CellError> {
-    Setup { host, ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
-        let draw = seed ^ u64::from(rep) << 32;
+) -> Result<Run, CellError> {
+    let sim = Sim::new();
+    let queue = BlockQueue::new(&sim, Ssd::new(ssd, seed)?, host.queue);
+    sim.run(async move {
+        let volume = Volume::format(&queue, FormatOptions::default()).await?;
+        let fs = volume.mount(host, policy.governor()).await;
+        let sim = queue.sim();
+        sim.sleep(commit_phase(rep)).await;
         let mut full = full_write::fill(&fs, &FILE, full_write::FILES_MAX).await?;
         fs.drain_discards().await;
         // The write-back throttle returns to its first depth, as in a guest that begins on a copy of the full drive.
-        fs.queue().sim().clone().sleep(SETTLING).await;
-        let victim = full.victim(draw).and_then(|path| fs.extents(&path));
-        let extents = victim.map_or(0, |extents| extents.len() as u64);
+        sim.sleep(SETTLING).await;
+        let watch = Watch::new(&queue);
         watch.start();
-        let written = full.remove_and_write(&fs, draw, fsync).await?;
+        let took = full.remove_and_write(&fs, seed ^ u64::from(rep) << 32, fsync).await?.write;
         fs.drain_discards().await;
         let issue = watch.stop();
-        let full_write::FullWrite { fsync, write } = written;
-        Ok(WriteRun { extents, fsync, write, issue })
-    })
+        audited(fs, DEVICE, &policy).await?;
+        Ok(Run { took, issue })
+    })?
 }
 
 fn run(request: &Request) -> Result<ExperimentResult, Failure> {
@@ -121,21 +117,21 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
 pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
 
 /// The table.
-pub(super) static WRITE: Shown<WriteRun> = (
+pub(super) static WRITE: Shown<Run> = (
     "Synchronous write that needs a block, on a full file system",
     Axis::linear("write_ms", "write latency", "ms"),
-    |run| milliseconds(run.write),
+    |run| milliseconds(run.took),
 );
 
 /// How long the queue is that a write may wait for.
-pub(super) static QUEUE: Shown<WriteRun> = (
+pub(super) static QUEUE: Shown<Run> = (
     "TRIMs of the removed file, from the commit to the last acknowledgement",
     Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
     |run| milliseconds(run.issue.time),
 );
 
 /// Returns the figures that the claims are about, by policy.
-pub(super) fn figures(runs: &Grid<WriteRun>) -> Figures {
+pub(super) fn figures(runs: &Grid<Run>) -> Figures {
     let mut figures = Figures::default();
     let [after, without] = FSYNC_NAMES;
     for place in runs.places() {
@@ -148,7 +144,7 @@ pub(super) fn figures(runs: &Grid<WriteRun>) -> Figures {
 }
 
 /// Returns the published figures of the policies that were run.
-pub(super) fn published(runs: &Grid<WriteRun>) -> Series {
+pub(super) fn published(runs: &Grid<Run>) -> Series {
     let point = |place: &Place| match place {
         Place::In(policy) => Some(Point::new(policy.clone(), published_ms(policy)?)),
         Place::At(_) => None,
@@ -157,7 +153,7 @@ pub(super) fn published(runs: &Grid<WriteRun>) -> Series {
 }
 
 /// Makes the table and its claims.
-pub fn evaluate_table_2(runs: &Grid<WriteRun>, seed: u64) -> ExperimentResult {
+pub fn evaluate_table_2(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let mut plots = [&WRITE, &QUEUE].map(|shown| runs.plot(PlotKind::Bars, &POLICY, shown));
     plots[0].series.push(published(runs));
     TABLE_2.judge(&figures(runs), &plots.map(labelled), runs.reps(), seed)
@@ -165,14 +161,17 @@ pub fn evaluate_table_2(runs: &Grid<WriteRun>, seed: u64) -> ExperimentResult {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use trimwise::units::SimDuration;
 
-    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Grid<WriteRun> {
+    use super::*;
+    use crate::experiment::lazy::Issue;
+
+    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Grid<Run> {
         let writes_us = [2_000, lazy_us, reuse_us, 2_000, 2_000];
         Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), |_, policy| {
             let issue = Issue { commands: 1, time: SimDuration::from_micros(drain_us) };
-            let write = SimDuration::from_micros(writes_us[policy]);
-            vec![WriteRun { extents: 1, fsync: None, write, issue }; 2]
+            let took = SimDuration::from_micros(writes_us[policy]);
+            vec![Run { took, issue }; 2]
         })
     }
 

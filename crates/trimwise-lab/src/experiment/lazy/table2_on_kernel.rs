@@ -12,9 +12,9 @@ use trimwise_uml::job::{Part, Step};
 
 use super::on_kernel::{DRAIN, GUEST_MEMORY, MEMORY_OF_RUN, issued};
 use super::table2::{
-    FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, TABLE_2, WRITE, WriteRun, figures, published, run_write_on,
+    FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, TABLE_2, WRITE, figures, published, run_write_on,
 };
-use super::{DEVICE, device};
+use super::{DEVICE, Run, device};
 use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
@@ -73,7 +73,7 @@ fn run_case(
     full: &Ran,
     policy: &Policy,
     fsync: bool,
-) -> Result<[WriteRun; 2], Failure> {
+) -> Result<[Run; 2], Failure> {
     let steps = vec![
         ext4.mount(policy.kernel),
         Step::Read { path: GROUPS.to_owned() },
@@ -83,18 +83,18 @@ fn run_case(
     ];
     let [measure, drain] = [3, 4];
     let ran = ext4.run(request, full.another(true)?, steps)?;
-    let write = ran.workload(measure, |figures| match figures {
+    let took = ran.workload(measure, |figures| match figures {
         WorkloadFigures::FullWrite(figures) => Some(SimDuration(figures.write_ns)),
         _ => None,
     })?;
     let issue = issued(&ran, measure, drain, policy, FILE)?;
     let model =
         run_write_on(ext4.host, &device(), policy.model, fsync, 0, request.seed).map_err(Failure::run)?;
-    Ok([WriteRun { write, issue, ..WriteRun::default() }, model])
+    Ok([Run { took, issue }, model])
 }
 
 /// Makes the table and its claims, which are about the kernel.
-fn evaluate(kernel: RealKernel, sides: &[Grid<WriteRun>; 2], seed: u64) -> ExperimentResult {
+fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> ExperimentResult {
     let mut figures = figures(&sides[0]);
     for (side, prefix) in sides.iter().zip(["kernel", "model"]) {
         for place in side.places() {
@@ -118,9 +118,9 @@ mod tests {
         let sides = [100, model_percent].map(|percent| {
             Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), |fsync, policy| {
                 let percent = if FSYNC[fsync] { 100 } else { percent };
-                let write = SimDuration::from_micros(writes_us[policy] * percent / 100);
+                let took = SimDuration::from_micros(writes_us[policy] * percent / 100);
                 let issue = Issue { commands: 1, time: SimDuration::from_micros(drain_us) };
-                vec![WriteRun { write, issue, ..WriteRun::default() }]
+                vec![Run { took, issue }]
             })
         });
         let result = evaluate(RealKernel::invented(), &sides, 1);

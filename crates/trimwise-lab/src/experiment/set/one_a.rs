@@ -139,13 +139,12 @@ pub(super) static FURTHER: [Shown<Run>; 5] = [
 /// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark takes
 /// under `commit` with each step of utilization.
 pub(super) fn figures(measured: &Grid<Run>) -> Figures {
-    let mut figures = Figures::default();
+    let mut figures = measured.named(TIME.2);
     let time_s = |policy: &str, percent: f64| measured.median(policy, &percent.into(), TIME.2);
     let longer = |percent: f64| Some(time_s("commit", percent)? - time_s("off", percent)?);
     let percent = |place: &Place| if let Place::At(percent) = place { Some(*percent) } else { None };
     let utilizations: Vec<f64> = measured.places().iter().filter_map(percent).collect();
     for &end in &utilizations {
-        figures.set(format!("commit.{end}"), time_s("commit", end));
         figures.push("slower-at", longer(end).filter(|longer| *longer > 0.0).map(|_| end));
         figures.push("faster-at", longer(end).filter(|longer| *longer <= 0.0).map(|_| end));
         let step = || Some(time_s("commit", end)? - time_s("commit", end - STEP_PERCENT)?);
