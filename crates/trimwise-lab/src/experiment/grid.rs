@@ -14,8 +14,13 @@ pub struct Grid<T> {
     runs: Vec<Vec<Vec<T>>>,
 }
 
-/// A figure that an experiment shows of its runs: its title, its y axis, and its value in a run.
-pub(super) type Shown<T> = (&'static str, Axis, fn(&T) -> f64);
+/// A figure that an experiment shows of its runs.
+pub(super) struct Shown<T> {
+    pub title: &'static str,
+    pub y: Axis,
+    /// Its value in a run.
+    pub of: fn(&T) -> f64,
+}
 
 impl<T> Grid<T> {
     /// Takes the repetitions of each cell from `runs`, which receives the numbers of series and place.
@@ -83,7 +88,7 @@ impl<T> Grid<T> {
     }
 
     /// Draws a figure. Series have no point where nothing was measured, or where the axis cannot show it.
-    pub(super) fn plot(&self, kind: PlotKind, x: &Axis, (title, y, of): &Shown<T>) -> Plot {
+    pub(super) fn plot(&self, kind: PlotKind, x: &Axis, Shown { title, y, of }: &Shown<T>) -> Plot {
         let point = |(place, runs): (&Place, &Vec<T>)| {
             let point = Point::of_runs(place.clone(), &runs.iter().map(of).collect::<Vec<_>>())?;
             (point.y.is_finite() && (!y.log || point.y > 0.0)).then_some(point)
@@ -100,8 +105,8 @@ impl<T> Grid<T> {
 pub(super) fn both<T>(sides: &[Grid<T>; 2], kind: PlotKind, x: &Axis, shown: &Shown<T>) -> [Plot; 2] {
     let [mut all, model] = sides.each_ref().map(|side| side.plot(kind, x, shown));
     let y = Axis::linear("model_over_kernel", "ratio", "");
-    let (mut ratio, title) = (Plot { y, series: Vec::new(), ..all.clone() }, shown.0);
-    ratio.title = format!("{title}: model over kernel");
+    let title = format!("{}: model over kernel", shown.title);
+    let mut ratio = Plot { title, y, series: Vec::new(), ..all.clone() };
     let kernel = std::mem::take(&mut all.series);
     for (kernel, model) in kernel.into_iter().zip(model.series) {
         let off_by = |model: &Point| {
@@ -149,10 +154,10 @@ mod tests {
     fn a_figure_has_both_sides_and_their_ratio() {
         let sides = [grid([&[2.0, 0.0], &[0.0, 0.0]]), grid([&[3.0, 0.0], &[0.0, 0.0]])];
         let (x, y) = (Axis::linear("x", "x", ""), Axis::log("y", "y", "s"));
-        let plots = both(&sides, PlotKind::Lines, &x, &("t", y, |y| *y));
+        let plots = both(&sides, PlotKind::Lines, &x, &Shown { title: "t", y, of: |y| *y });
         assert_eq!(ys(&plots[0]), [("off, kernel", vec![2.0]), ("off, model", vec![3.0])]);
         assert_eq!((ys(&plots[1]), &*plots[1].title), (vec![("off", vec![1.5])], "t: model over kernel"));
-        let shown = ("t", Axis::linear("y", "y", "s"), (|y| *y) as fn(&f64) -> f64);
+        let shown = Shown { title: "t", y: Axis::linear("y", "y", "s"), of: |y: &f64| *y };
         assert_eq!(
             ys(&sides[0].plot(PlotKind::Bars, &x, &shown)),
             [("off", vec![2.0, 0.0]), ("lazy", vec![0.0, 0.0])]

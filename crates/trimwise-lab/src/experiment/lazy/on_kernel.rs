@@ -127,12 +127,12 @@ fn evaluate(
     sides: [Grid<Run>; 2],
     seed: u64,
 ) -> ExperimentResult {
-    let mut figures = sides[0].named(shown.2);
+    let mut figures = sides[0].named(shown.of);
     // What sends no TRIM takes no time to issue them.
-    let takes_time = |policy: &str| sides[0].line(policy, shown.2).any(|ms| ms > 0.0);
+    let takes_time = |policy: &str| sides[0].line(policy, shown.of).any(|ms| ms > 0.0);
     let timed = sides.each_ref().map(|side| side.only(takes_time));
     for (side, prefix) in timed.iter().zip(["kernel.", "model."]) {
-        side.name(&mut figures, prefix, shown.2);
+        side.name(&mut figures, prefix, shown.of);
     }
     let plots =
         [both(&timed, PlotKind::Lines, &APPEND, shown), both(&sides, PlotKind::Lines, &APPEND, &COMMANDS)];

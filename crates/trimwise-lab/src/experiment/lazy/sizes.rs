@@ -115,23 +115,25 @@ pub(super) fn run_size_on(
 pub(super) const APPEND: Axis = Axis::log("append_kib", "append size", "KiB");
 
 /// Figure 3.
-pub(super) static FSYNC: Shown<Run> =
-    ("fsync after the removal of a 1 GiB file", Axis::log("fsync_ms", "fsync latency", "ms"), |run| {
-        milliseconds(run.took)
-    });
+pub(super) static FSYNC: Shown<Run> = Shown {
+    title: "fsync after the removal of a 1 GiB file",
+    y: Axis::log("fsync_ms", "fsync latency", "ms"),
+    of: |run| milliseconds(run.took),
+};
 
 /// Figure 4.
-pub(super) static ISSUE: Shown<Run> = (
-    "Time until all TRIMs of the file are acknowledged",
-    Axis::log("issue_ms", "time to issue all TRIMs", "ms"),
-    |run| milliseconds(run.issue.time),
-);
+pub(super) static ISSUE: Shown<Run> = Shown {
+    title: "Time until all TRIMs of the file are acknowledged",
+    y: Axis::log("issue_ms", "time to issue all TRIMs", "ms"),
+    of: |run| milliseconds(run.issue.time),
+};
 
 /// How many TRIMs the removed file takes; the source does not show this.
-pub(super) static COMMANDS: Shown<Run> =
-    ("TRIM commands for the removed file", Axis::log("trim_commands", "TRIM commands", ""), |run| {
-        run.issue.commands as f64
-    });
+pub(super) static COMMANDS: Shown<Run> = Shown {
+    title: "TRIM commands for the removed file",
+    y: Axis::log("trim_commands", "TRIM commands", ""),
+    of: |run| run.issue.commands as f64,
+};
 
 fn plot(runs: &Grid<Run>, shown: &Shown<Run>) -> Plot {
     labelled(runs.plot(PlotKind::Lines, &APPEND, shown).without_empty())
@@ -143,7 +145,7 @@ pub fn evaluate_figure_3(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let distance = fsync.distance_to_ideal();
     let plots: Vec<Plot> =
         [Some(fsync), distance, Some(plot(runs, &COMMANDS))].into_iter().flatten().collect();
-    FIGURE_3.judge(&runs.named(FSYNC.2), &plots, runs.reps(), seed)
+    FIGURE_3.judge(&runs.named(FSYNC.of), &plots, runs.reps(), seed)
 }
 
 /// Makes figure 4 and its claim from the same runs.
@@ -152,7 +154,7 @@ pub fn evaluate_figure_4(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let y = Axis::linear("over_traditional", "time over traditional's", "");
     let share = issue.against(TRADITIONAL, "The same, over traditional's", y, |time, of| time / of);
     let plots: Vec<Plot> = [Some(issue), share, Some(plot(runs, &COMMANDS))].into_iter().flatten().collect();
-    FIGURE_4.judge(&runs.named(ISSUE.2), &plots, runs.reps(), seed)
+    FIGURE_4.judge(&runs.named(ISSUE.of), &plots, runs.reps(), seed)
 }
 
 #[cfg(test)]

@@ -117,18 +117,18 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
 pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
 
 /// The table.
-pub(super) static WRITE: Shown<Run> = (
-    "Synchronous write that needs a block, on a full file system",
-    Axis::linear("write_ms", "write latency", "ms"),
-    |run| milliseconds(run.took),
-);
+pub(super) static WRITE: Shown<Run> = Shown {
+    title: "Synchronous write that needs a block, on a full file system",
+    y: Axis::linear("write_ms", "write latency", "ms"),
+    of: |run| milliseconds(run.took),
+};
 
 /// How long the queue is that a write may wait for.
-pub(super) static QUEUE: Shown<Run> = (
-    "TRIMs of the removed file, from the commit to the last acknowledgement",
-    Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
-    |run| milliseconds(run.issue.time),
-);
+pub(super) static QUEUE: Shown<Run> = Shown {
+    title: "TRIMs of the removed file, from the commit to the last acknowledgement",
+    y: Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
+    of: |run| milliseconds(run.issue.time),
+};
 
 /// Returns the figures that the claims are about, by policy.
 pub(super) fn figures(runs: &Grid<Run>) -> Figures {
@@ -136,9 +136,9 @@ pub(super) fn figures(runs: &Grid<Run>) -> Figures {
     let [after, without] = FSYNC_NAMES;
     for place in runs.places() {
         let Place::In(policy) = place else { continue };
-        figures.set(policy, runs.median(after, place, WRITE.2));
-        figures.set(format!("{policy}.unsynced"), runs.median(without, place, WRITE.2));
-        figures.set(format!("{policy}.drain"), runs.median(after, place, QUEUE.2));
+        figures.set(policy, runs.median(after, place, WRITE.of));
+        figures.set(format!("{policy}.unsynced"), runs.median(without, place, WRITE.of));
+        figures.set(format!("{policy}.drain"), runs.median(after, place, QUEUE.of));
     }
     figures
 }

@@ -99,7 +99,7 @@ fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> Experiment
     for (side, prefix) in sides.iter().zip(["kernel", "model"]) {
         for place in side.places() {
             let Place::In(policy) = place else { continue };
-            let writes = FSYNC_NAMES.iter().filter_map(|fsync| side.median(fsync, place, WRITE.2));
+            let writes = FSYNC_NAMES.iter().filter_map(|fsync| side.median(fsync, place, WRITE.of));
             figures.set(format!("{prefix}.{policy}"), writes);
         }
     }

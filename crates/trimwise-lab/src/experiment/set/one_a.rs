@@ -109,38 +109,52 @@ const LOW_PERCENT: f64 = 50.0;
 pub(super) const UTILIZATION: Axis = Axis::linear("device_utilization_percent", "device utilization", "%");
 
 /// The source's figure.
-pub(super) static TIME: Shown<Run> =
-    ("PostMark", Axis::linear("execution_time_s", "execution time", "s"), |run| run.total_s);
+pub(super) static TIME: Shown<Run> = Shown {
+    title: "PostMark",
+    y: Axis::linear("execution_time_s", "execution time", "s"),
+    of: |run| run.total_s,
+};
 
-static COPIES: Shown<Run> =
-    ("What the drive copies", Axis::linear("copied_gib", "copies", "GiB"), |run| run.copied_gib);
+static COPIES: Shown<Run> = Shown {
+    title: "What the drive copies",
+    y: Axis::linear("copied_gib", "copies", "GiB"),
+    of: |run| run.copied_gib,
+};
 
 /// Further figures; of a kernel only those of the drive are known, which come first.
 pub(super) static FURTHER: [Shown<Run>; 5] = [
-    ("What the drive writes", Axis::linear("write_amplification", "write amplification", ""), |run| {
-        run.write_amplification
-    }),
-    ("TRIM", Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"), |run| run.trim_s),
-    (
-        "The drive at the beginning",
-        Axis::linear("valid_percent", "space that is valid in the drive", "%"),
-        |run| run.device_utilization_percent,
-    ),
-    (
-        "Stale space",
-        Axis::linear("stale_percent", "free in the file system and valid in the drive, mean", "%"),
-        |run| run.stale_percent,
-    ),
-    ("Latency", Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"), |run| {
-        run.p99_ms
-    }),
+    Shown {
+        title: "What the drive writes",
+        y: Axis::linear("write_amplification", "write amplification", ""),
+        of: |run| run.write_amplification,
+    },
+    Shown {
+        title: "TRIM",
+        y: Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"),
+        of: |run| run.trim_s,
+    },
+    Shown {
+        title: "The drive at the beginning",
+        y: Axis::linear("valid_percent", "space that is valid in the drive", "%"),
+        of: |run| run.device_utilization_percent,
+    },
+    Shown {
+        title: "Stale space",
+        y: Axis::linear("stale_percent", "free in the file system and valid in the drive, mean", "%"),
+        of: |run| run.stale_percent,
+    },
+    Shown {
+        title: "Latency",
+        y: Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
+        of: |run| run.p99_ms,
+    },
 ];
 
 /// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark takes
 /// under `commit` with each step of utilization.
 pub(super) fn figures(measured: &Grid<Run>) -> Figures {
-    let mut figures = measured.named(TIME.2);
-    let time_s = |policy: &str, percent: f64| measured.median(policy, &percent.into(), TIME.2);
+    let mut figures = measured.named(TIME.of);
+    let time_s = |policy: &str, percent: f64| measured.median(policy, &percent.into(), TIME.of);
     let longer = |percent: f64| Some(time_s("commit", percent)? - time_s("off", percent)?);
     let percent = |place: &Place| if let Place::At(percent) = place { Some(*percent) } else { None };
     let utilizations: Vec<f64> = measured.places().iter().filter_map(percent).collect();

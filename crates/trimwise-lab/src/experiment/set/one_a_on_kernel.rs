@@ -89,7 +89,7 @@ fn run_at(
 fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> ExperimentResult {
     let mut figures = figures(&sides[0]);
     for (side, prefix) in sides.iter().zip(["kernel.", "model."]) {
-        side.name(&mut figures, prefix, TIME.2);
+        side.name(&mut figures, prefix, TIME.of);
     }
     let shown = std::iter::once(&TIME).chain(&FURTHER[..3]);
     let plots: Vec<Plot> =

@@ -176,33 +176,37 @@ pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
 const TIME: Axis = Axis::linear("execution_time_s", "execution time", "s");
 
 /// The source's figure.
-pub(super) static WHOLE: Shown<f64> = ("The whole sequence", TIME, |sum| *sum);
+pub(super) static WHOLE: Shown<f64> = Shown { title: "The whole sequence", y: TIME, of: |sum| *sum };
 
 /// Figures of the stages that are known of a kernel too.
-pub(super) static POSTMARK: Shown<Stage> = ("PostMark at each utilization", TIME, |s| s.run.total_s);
-pub(super) static TRIM: Shown<Stage> =
-    ("TRIM during PostMark", Axis::linear("trim_time_s", "time of the drive", "s"), |s| s.run.trim_s);
-pub(super) static WRITES: Shown<Stage> = (
-    "What the drive writes during PostMark",
-    Axis::linear("write_amplification", "write amplification", ""),
-    |s| s.run.write_amplification,
-);
+pub(super) static POSTMARK: Shown<Stage> =
+    Shown { title: "PostMark at each utilization", y: TIME, of: |s| s.run.total_s };
+pub(super) static TRIM: Shown<Stage> = Shown {
+    title: "TRIM during PostMark",
+    y: Axis::linear("trim_time_s", "time of the drive", "s"),
+    of: |s| s.run.trim_s,
+};
+pub(super) static WRITES: Shown<Stage> = Shown {
+    title: "What the drive writes during PostMark",
+    y: Axis::linear("write_amplification", "write amplification", ""),
+    of: |s| s.run.write_amplification,
+};
 
-static ADJUSTING: Shown<Stage> = (
-    "Deleting and creating files to reach the utilization",
-    Axis::linear("adjusting_time_s", "time", "s"),
-    |s| s.adjusting_s,
-);
-static VALID: Shown<Stage> = (
-    "The drive when PostMark begins",
-    Axis::linear("valid_percent", "space that is valid in the drive", "%"),
-    |s| s.run.device_utilization_percent,
-);
-static LATENCY: Shown<Stage> = (
-    "Latency during PostMark",
-    Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
-    |s| s.run.p99_ms,
-);
+static ADJUSTING: Shown<Stage> = Shown {
+    title: "Deleting and creating files to reach the utilization",
+    y: Axis::linear("adjusting_time_s", "time", "s"),
+    of: |s| s.adjusting_s,
+};
+static VALID: Shown<Stage> = Shown {
+    title: "The drive when PostMark begins",
+    y: Axis::linear("valid_percent", "space that is valid in the drive", "%"),
+    of: |s| s.run.device_utilization_percent,
+};
+static LATENCY: Shown<Stage> = Shown {
+    title: "Latency during PostMark",
+    y: Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
+    of: |s| s.run.p99_ms,
+};
 
 /// Makes figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
