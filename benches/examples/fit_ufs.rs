@@ -20,7 +20,7 @@ const ROUNDS: u32 = 4;
 const SEED: u64 = 1;
 
 fn write_ms(ssd: &SsdConfig, lazy: PolicySpec) -> Result<f64, CellError> {
-    Ok(run_write(ssd, lazy, true, 0, SEED)?.write.as_nanos() as f64 / 1e6)
+    Ok(run_write(ssd, lazy, true, 0, SEED)?.took.as_nanos() as f64 / 1e6)
 }
 
 /// Time of traditional and of lazy for all TRIMs, nanoseconds, and how many there are.

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::de::Error as _;
 use serde::ser::SerializeStruct;
@@ -59,6 +60,15 @@ pub enum Place {
     At(f64),
     /// In a category.
     In(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(at) => write!(f, "{at}"),
+            Self::In(name) => f.write_str(name),
+        }
+    }
 }
 
 impl From<f64> for Place {
@@ -172,6 +182,30 @@ impl Plot {
             y,
             series: others.collect(),
         })
+    }
+
+    /// Leaves out series without a point.
+    pub(crate) fn without_empty(mut self) -> Self {
+        self.series.retain(|series| !series.points.is_empty());
+        self
+    }
+
+    /// Makes a plot of `figure` of each point and of its series' point at one place, which is left out itself.
+    pub(crate) fn against_place(
+        &self,
+        place: &Place,
+        title: &str,
+        y: Axis,
+        figure: impl Fn(f64, f64) -> f64,
+    ) -> Self {
+        let compared = |series: &Series| {
+            let reference = series.points.iter().find(|point| point.x == *place);
+            let others = series.points.iter().filter(|point| point.x != *place);
+            let points = others.filter_map(|of| Some(Point::new(of.x.clone(), figure(of.y, reference?.y))));
+            Series { name: series.name.clone(), points: points.collect() }
+        };
+        let series = self.series.iter().map(compared).collect();
+        Self { title: title.to_owned(), kind: self.kind, x: self.x.clone(), y, series }
     }
 
     /// How much longer than under `ideal`, in percent, if this plot shows times.

@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Experiment;
-use super::result::{Basis, Claim, ExperimentResult, ExperimentRows, Figure, Role};
+use super::result::{Basis, Claim, ExperimentResult, Figure, Role, Rows};
 use crate::guests::RealKernel;
 
 /// Measurements of an experiment, by name.
@@ -48,7 +48,7 @@ impl Experiment {
     pub(super) fn judge(
         &self,
         figures: &Figures,
-        rows: ExperimentRows,
+        rows: &impl Serialize,
         reps: u32,
         seed: u64,
     ) -> ExperimentResult {
@@ -64,7 +64,7 @@ impl Experiment {
         &self,
         kernel: RealKernel,
         figures: &Figures,
-        rows: ExperimentRows,
+        rows: &impl Serialize,
         reps: u32,
         seed: u64,
     ) -> ExperimentResult {
@@ -74,7 +74,7 @@ impl Experiment {
     fn judged(
         &self,
         figures: &Figures,
-        rows: ExperimentRows,
+        rows: &impl Serialize,
         (reps, seed): (u32, u64),
         kernel: Option<RealKernel>,
     ) -> ExperimentResult {
@@ -98,7 +98,7 @@ impl Experiment {
             trimwise: trimwise::VERSION.to_owned(),
             seed,
             reps,
-            rows,
+            rows: Rows::of(rows),
             tables: Vec::new(),
             claims,
             untried,

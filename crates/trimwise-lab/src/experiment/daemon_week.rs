@@ -10,6 +10,7 @@
 mod claims;
 mod plots;
 mod runs;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use trimwise::workload::latency::{LatencySummary, OpLatencies, Operation};
 use trimwise::workload::week::{Week, WeekDone};
 
 use super::kernels::observe::{Discarded, Discards};
-use super::result::{ExperimentResult, ExperimentRows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 use crate::plot::Plot;
 
@@ -331,5 +332,5 @@ fn evaluate(experiment: &Experiment, week: &Week, runs: &[Run], reps: u32, seed:
         plots: plots::all(&rows),
         runs: rows,
     };
-    experiment.judge(&figures, ExperimentRows::Weeks(Box::new(rows)), reps, seed)
+    ExperimentResult { tables: tables::all(&rows), ..experiment.judge(&figures, &rows, reps, seed) }
 }

@@ -11,6 +11,7 @@ mod claims;
 pub mod observe;
 mod plots;
 mod runs;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,7 @@ use observe::{Deletion, Discards};
 use serde::Serialize;
 use trimwise::units::Bytes;
 
-use super::result::{ExperimentResult, ExperimentRows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 
 /// The experiment. Nothing is drawn at random: one run is enough.
@@ -252,21 +253,19 @@ pub struct Measured {
 
 /// Makes the figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let rows = KernelRows { measured: measured.clone(), plots: plots::all(measured) };
-    let rows = ExperimentRows::Kernels(Box::new(rows));
+    let rows = &KernelRows { measured, plots: plots::all(measured) };
     let mut result = EXPERIMENT.judge(&claims::figures(measured), rows, reps, seed);
+    result.tables = tables::all(measured);
     if !measured.missing.is_empty() {
         result.finding += &format!(" Not looked at: {}.", measured.missing.join("; "));
     }
     result
 }
 
-/// The rows of the experiment: the observations, for tables, and the figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct KernelRows {
-    /// The observations.
+/// The rows of the experiment: the observations, and discarded bytes over time.
+#[derive(Serialize)]
+struct KernelRows<'a> {
     #[serde(flatten)]
-    pub measured: Measured,
-    /// Discarded bytes over time.
-    pub plots: Vec<crate::plot::Plot>,
+    measured: &'a Measured,
+    plots: Vec<crate::plot::Plot>,
 }

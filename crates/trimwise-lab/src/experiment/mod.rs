@@ -2,18 +2,19 @@
 //! `experiments/NAME`.
 
 pub mod capacity;
-pub mod claims;
+mod claims;
 pub mod daemon_week;
-pub mod kernels;
+mod grid;
+mod kernels;
 pub mod lazy;
-pub mod model_ext4;
+mod model_ext4;
 pub mod postmark_vendors;
 mod real_ext4;
 pub mod result;
 pub mod sandforce;
 pub mod set;
-pub mod settling;
-pub mod verdicts;
+mod settling;
+mod verdicts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,7 @@ use trimwise_uml::cell::KernelTarget;
 use crate::failure::Failure;
 use crate::guests::{self, Bounds};
 use crate::pool;
+pub use grid::Grid;
 use result::ExperimentResult;
 
 /// All experiments, in the order of the list.

@@ -3,8 +3,6 @@
 //! A patched kernel has all of them, with discards inside the commit, one at a time, as the papers' kernels had. A
 //! stock kernel has `off` and its own `commit`. The guest's processor takes no time, so the model's takes none either.
 
-use std::fmt::Display;
-
 use trimwise::compare::watch::Issue;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::PolicySpec;
@@ -15,10 +13,8 @@ use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Step};
 
 use super::Request;
-use super::claims::Figures;
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
-use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 
 /// The kernel that has the papers' policies.
 pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";
@@ -130,47 +126,6 @@ pub(super) fn issue(requests: &[TraceEntry]) -> Issue {
     Issue { commands: discards().count() as u64, time: SimDuration(acknowledged - durable) }
 }
 
-/// A figure of one policy on both sides, at each place of the x axis.
-pub(super) struct Pair {
-    pub name: String,
-    /// Place, kernel, model.
-    pub points: Vec<(Place, f64, f64)>,
-}
-
-/// Draws both sides, and how far the model is off.
-pub(super) fn plots(title: &str, kind: PlotKind, x: &Axis, y: &Axis, pairs: &[Pair]) -> Vec<Plot> {
-    let plot = |title: String, y: Axis, series: Vec<Series>| Plot {
-        title,
-        kind: if kind == PlotKind::StackedBars { PlotKind::Bars } else { kind },
-        x: x.clone(),
-        y,
-        series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
-    };
-    let series = |pair: &Pair, side: &dyn Display, of: fn(f64, f64) -> f64| {
-        let points = pair.points.iter().map(|(at, kernel, model)| (at, of(*kernel, *model)));
-        let points = points.filter(|(_, value)| value.is_finite() && (!y.log || *value > 0.0));
-        let points = points.map(|(at, value)| Point { x: at.clone(), y: value, range: None }).collect();
-        Series { name: format!("{}{side}", pair.name), points }
-    };
-    let sides = pairs.iter().flat_map(|pair| {
-        [series(pair, &", kernel", |kernel, _| kernel), series(pair, &", model", |_, model| model)]
-    });
-    let ratio = Axis::linear("model_over_kernel", "ratio", "");
-    let ratios = pairs.iter().map(|pair| series(pair, &"", |kernel, model| model / kernel));
-    vec![
-        plot(title.to_owned(), y.clone(), sides.collect()),
-        plot(format!("{title}: model over kernel"), ratio, ratios.collect()),
-    ]
-}
-
-/// Names the model's figures and the kernel's, for claims about how near they are.
-pub(super) fn name_sides(figures: &mut Figures, pairs: &[Pair]) {
-    for Pair { name, points } in pairs {
-        figures.set(format!("kernel.{name}"), points.iter().map(|point| point.1));
-        figures.set(format!("model.{name}"), points.iter().map(|point| point.2));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,19 +170,6 @@ mod tests {
             entry(Traced::Flush, 14, 60),
         ];
         assert_eq!(issue(&requests), Issue { commands: 2, time: SimDuration(30) });
-    }
-
-    #[test]
-    fn a_figure_has_both_sides_and_their_ratio() {
-        let pairs =
-            [Pair { name: "off".to_owned(), points: vec![(10.0.into(), 2.0, 3.0), (20.0.into(), 0.0, 0.0)] }];
-        let x = Axis::linear("x", "x", "");
-        let plots = plots("t", PlotKind::Lines, &x, &Axis::log("y", "y", "s"), &pairs);
-        let ys = |plot: &Plot| -> Vec<Vec<f64>> {
-            plot.series.iter().map(|s| s.points.iter().map(|p| p.y).collect()).collect()
-        };
-        assert_eq!((ys(&plots[0]), ys(&plots[1])), (vec![vec![2.0], vec![3.0]], vec![vec![1.5]]));
-        assert_eq!(plots[0].series[1].name, "off, model");
     }
 
     #[test]

@@ -1,12 +1,9 @@
 //! The result of a published experiment as data: the JSON of `reproduce`, and the source of its tables and reports.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::daemon_week::WeekRows;
-use super::kernels::KernelRows;
-use super::model_ext4::Pair;
-use super::verdicts::Row;
+use super::postmark_vendors::rows::{self, VendorRow};
 use crate::guests::RealKernel;
 use crate::plot::{Plot, Table};
 
@@ -31,7 +28,7 @@ pub struct ExperimentResult {
     /// Repetitions of each of its cells.
     pub reps: u32,
     /// Its figures next to the published ones.
-    pub rows: ExperimentRows,
+    pub rows: Rows,
     /// Tables of rows that only their experiment lays out, for a report that is made from the JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
@@ -45,85 +42,64 @@ pub struct ExperimentResult {
     pub command: String,
 }
 
-/// The rows of an experiment; each experiment has its source's layout.
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-pub enum ExperimentRows {
-    /// PostMark with and without discard on several vendors' devices.
-    Vendors(Vec<VendorRow>),
-    /// Figures, one after another.
-    Plots(Vec<Plot>),
-    /// Observations of real kernels, with figures.
-    Kernels(Box<KernelRows>),
-    /// The modelled file system next to a real one.
-    Compared(Vec<Pair>),
-    /// The kernel's and the model's side of every cell of the truth table.
-    Verdicts(Vec<Row>),
-    /// Days of work under each way of trimming.
-    Weeks(Box<WeekRows>),
-    /// The figures of a document that was read, whose rows only the experiment itself lays out.
-    Figures {
-        /// These figures.
-        plots: Vec<Plot>,
-    },
+/// The rows of an experiment: data for programs, in the layout of its source, with the figures and tables of them for
+/// people. Read back from a document, they are what they were.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    data: Value,
+    plots: Vec<Plot>,
+    tables: Vec<Table>,
+    notes: Vec<String>,
 }
 
-/// Rows of the plain layouts are read as they are, of the others their figures.
-impl<'de> Deserialize<'de> for ExperimentRows {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut rows = Value::deserialize(deserializer)?;
-        let read = match rows.get(0) {
-            Some(first) if first.get("series").is_some() => Vec::deserialize(rows).map(Self::Plots),
-            Some(first) if first.get("metric").is_some() => Vec::deserialize(rows).map(Self::Vendors),
-            _ => match rows.get_mut("plots").map(Value::take) {
-                Some(plots) => Vec::deserialize(plots).map(|plots| Self::Figures { plots }),
-                None => Ok(Self::Figures { plots: Vec::new() }),
-            },
-        };
-        read.map_err(serde::de::Error::custom)
+impl Rows {
+    /// Makes the rows of what an experiment shows to programs: a list of figures, the list of `postmark-vendors`, or
+    /// observations of another layout, with figures under `plots` if they have any.
+    ///
+    /// # Panics
+    ///
+    /// If that is none of these.
+    pub(super) fn of(data: &impl Serialize) -> Self {
+        let rows = serde_json::to_value(data).and_then(serde_json::from_value);
+        rows.expect("an experiment's rows are plain data")
     }
-}
 
-impl ExperimentRows {
-    /// Returns its figures.
+    /// Returns the figures.
     pub fn plots(&self) -> &[Plot] {
-        match self {
-            Self::Vendors(_) | Self::Compared(_) | Self::Verdicts(_) => &[],
-            Self::Plots(plots) | Self::Figures { plots } => plots,
-            Self::Kernels(rows) => &rows.plots,
-            Self::Weeks(rows) => &rows.plots,
-        }
+        &self.plots
+    }
+
+    /// Returns the tables that follow from the data alone, and sentences that sum them up. Other layouts come with
+    /// tables in [`ExperimentResult::tables`].
+    pub fn tables(&self) -> (&[Table], &[String]) {
+        (&self.tables, &self.notes)
+    }
+
+    /// Whether figures and tables show all that is there.
+    pub fn are_shown(&self) -> bool {
+        self.data.is_array() && !(self.plots.is_empty() && self.tables.is_empty())
     }
 }
 
-/// One metric of one device, with and without discard, next to the published values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VendorRow {
-    /// The device profile's name.
-    pub device: String,
-    /// Whether PostMark went through the C library's buffering.
-    pub postmark_buffering: bool,
-    /// The metric, by the source's name.
-    pub metric: String,
-    /// Mean without discard, in the model.
-    pub nodiscard: f64,
-    /// Mean with discard, in the model.
-    pub discard: f64,
-    /// Published mean without discard.
-    pub published_nodiscard: f64,
-    /// Published mean with discard.
-    pub published_discard: f64,
-    /// Whether the profile's parameters were fitted to this row; if not, it is a check.
-    pub fitted: bool,
+impl Serialize for Rows {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.data.serialize(serializer)
+    }
 }
 
-impl VendorRow {
-    /// Returns the model's relative error without and with discard: 0.1 is 10 % too much.
-    pub fn errors(&self) -> (f64, f64) {
-        let error = |measured: f64, published: f64| {
-            if published == 0.0 { 0.0 } else { measured / published - 1.0 }
-        };
-        (error(self.nodiscard, self.published_nodiscard), error(self.discard, self.published_discard))
+impl<'de> Deserialize<'de> for Rows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let data = Value::deserialize(deserializer)?;
+        let is_list_of = |key: &str| data.get(0).is_some_and(|first| first.get(key).is_some());
+        let (mut plots, mut tables, mut notes) = Default::default();
+        if is_list_of("metric") {
+            let rows = Vec::<VendorRow>::deserialize(&data).map_err(D::Error::custom)?;
+            (tables, notes) = (rows::tables(&rows), rows::errors(&rows));
+        } else if let Some(of_data) = if is_list_of("series") { Some(&data) } else { data.get("plots") } {
+            plots = Vec::<Plot>::deserialize(of_data).map_err(D::Error::custom)?;
+        }
+        Ok(Self { data, plots, tables, notes })
     }
 }
 

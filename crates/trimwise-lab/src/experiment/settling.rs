@@ -11,10 +11,11 @@ use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 
 use super::claims::Figures;
-use super::result::{ExperimentResult, ExperimentRows};
+use super::grid::{Grid, Shown};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
-use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind};
 
 /// The experiment; the source does not mention repetitions, and nothing here is drawn at random.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -71,57 +72,37 @@ fn run(range: u32, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
     Ok(RangeRun { percent: percent.value(), settled, plots: result.plots })
 }
 
+/// Whether the drive was written through before the TRIM.
+const BEFORE: [&str; 2] = ["nothing written before", "the drive written through before"];
+
+/// Time until it settles; NaN if it does not.
+static SETTLED: Shown<Settled> = Shown {
+    title: "Time until throughput has settled after a TRIM",
+    y: Axis::linear("settled_after_s", "settled after", "s"),
+    of: |settled| settled.settled_after_ns.map_or(f64::NAN, |ns| ns as f64 / 1e9),
+};
+
 /// Makes the figures and claims from the runs of each range; uses the first repetition, since all are the same.
 fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
     let runs: Vec<&RangeRun> = runs.iter().filter_map(|reps| reps.first()).collect();
+    let grid = Grid::new(BEFORE, runs.iter().map(|run| run.percent), |before, range| {
+        let is_it = |settled: &&Settled| usize::from(settled.written_before_bytes > 0) == before;
+        runs[range].settled.iter().find(is_it).cloned().into_iter().collect()
+    });
     let mut figures = Figures::default();
-    let all = |written| runs.iter().map(|run| run.seconds(written)).collect::<Option<Vec<f64>>>();
-    figures.set("without", all(false).into_iter().flatten());
-    figures.set("with", all(true).into_iter().flatten());
-    if let Some(whole) = runs.last() {
-        figures.set("whole.without", whole.seconds(false));
-        figures.set("whole.with", whole.seconds(true));
-        figures.set("first", whole.of(false).map(|settled| settled.first_mb_per_s));
-        figures.set("final", whole.of(false).map(|settled| settled.final_mb_per_s));
+    for (name, before) in ["without", "with"].into_iter().zip(BEFORE) {
+        figures.set(name, grid.line(before, SETTLED.of));
+        let whole = |of: fn(&Settled) -> f64| grid.median(before, grid.places().last()?, of);
+        figures.set(format!("whole.{name}"), whole(SETTLED.of));
+        if name == "without" {
+            figures.set("first", whole(|settled| settled.first_mb_per_s));
+            figures.set("final", whole(|settled| settled.final_mb_per_s));
+        }
     }
-    let mut plots = vec![settling_times(&runs)];
+    let range = Axis::linear("range_percent", "range", "% of the drive");
+    let mut plots = vec![grid.plot(PlotKind::Lines, &range, &SETTLED)];
     plots.extend(runs.iter().flat_map(|run| run.plots.clone()));
-    EXPERIMENT.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
-}
-
-impl RangeRun {
-    /// Returns the run with the drive written before, or the one without.
-    fn of(&self, written: bool) -> Option<&Settled> {
-        self.settled.iter().find(|settled| (settled.written_before_bytes > 0) == written)
-    }
-
-    /// Returns the time until it settles; NaN if it does not.
-    fn seconds(&self, written: bool) -> Option<f64> {
-        Some(self.of(written)?.settled_after_ns.map_or(f64::NAN, |ns| ns as f64 / 1e9))
-    }
-}
-
-fn settling_times(runs: &[&RangeRun]) -> Plot {
-    let series = |name: &str, written: bool| Series {
-        name: name.to_owned(),
-        points: runs
-            .iter()
-            .filter_map(|run| {
-                let seconds = run.seconds(written).filter(|seconds| !seconds.is_nan())?;
-                Some(Point::new(run.percent, seconds))
-            })
-            .collect(),
-    };
-    Plot {
-        title: "Time until throughput has settled after a TRIM".to_owned(),
-        kind: PlotKind::Lines,
-        x: Axis::linear("range_percent", "range", "% of the drive"),
-        y: Axis::linear("settled_after_s", "settled after", "s"),
-        series: vec![
-            series("nothing written before", false),
-            series("the drive written through before", true),
-        ],
-    }
+    EXPERIMENT.judge(&figures, &plots, reps, seed)
 }
 
 #[cfg(test)]

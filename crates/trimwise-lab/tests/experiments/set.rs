@@ -4,6 +4,7 @@
 //! All of it: `SET=full cargo test --release -p trimwise-lab --test experiments set::`, or `trimwise reproduce set-1a`.
 
 use trimwise::policy::PolicySpec;
+use trimwise_lab::experiment::Grid;
 use trimwise_lab::experiment::result::{Claim, ExperimentResult};
 use trimwise_lab::experiment::set::{self, Setting, one_a, one_b};
 
@@ -45,13 +46,11 @@ fn the_published_curve_has_its_shape() {
     let done = std::cell::Cell::new(0);
     let runs: Vec<_> = utilizations
         .iter()
-        .map(|&u| {
-            vec![one_a::run(&setting, &aged, &policies, u, 0, SEED, &|| done.set(done.get() + 1)).unwrap()]
-        })
+        .map(|&u| one_a::run(&setting, &aged, &policies, u, 0, SEED, &|| done.set(done.get() + 1)).unwrap())
         .collect();
     assert_eq!(done.get(), utilizations.len() * policies.len());
     for (of, &asked) in runs.iter().zip(&utilizations) {
-        let (off, commit) = (&of[0][0], &of[0][1]);
+        let (off, commit) = (&of[0], &of[1]);
         // Both begin on the same drive; metadata that was never written and the size of a file are the difference.
         assert_eq!(off.device_utilization_percent, commit.device_utilization_percent);
         assert!((off.device_utilization_percent - asked as f64).abs() < 3.0, "{off:?} at {asked} %");
@@ -59,11 +58,10 @@ fn the_published_curve_has_its_shape() {
         assert!(commit.trim_commands > 0 && commit.stale_percent < off.stale_percent);
         assert!(commit.write_amplification <= off.write_amplification + 0.01, "{commit:?} {off:?}");
     }
-    assert_met(&one_a::evaluate(
-        &one_a::Measured { utilizations, policies: names(&policies), runs },
-        1,
-        SEED,
-    ));
+    let grid = Grid::new(names(&policies), one_a::places(&utilizations), |policy, at| {
+        vec![runs[at][policy].clone()]
+    });
+    assert_met(&one_a::evaluate(&grid, SEED));
 }
 
 #[test]

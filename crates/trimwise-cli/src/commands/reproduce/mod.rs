@@ -119,7 +119,6 @@ fn run_of(
         };
         match (experiment.run)(&request) {
             Ok(mut result) => {
-                result.tables = table::carried(&result.rows);
                 result.command = command(arguments, Some(&result));
                 results.push(result);
             }

@@ -3,10 +3,10 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise_lab::experiment::ALL;
-use trimwise_lab::experiment::result::{ExperimentResult, ExperimentRows};
+use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::failure::Failure;
 
-use super::table::{blocks, error_summary, repetitions, words};
+use super::table::{blocks, repetitions, words};
 use crate::report::chart::{Chart, Styles};
 use crate::report::pair::{NAMES, Page, Run, Section};
 use crate::report::{Figure, plots, rendered, with_code};
@@ -90,12 +90,9 @@ fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<E
         untried: &result.untried,
         figures: figures.collect::<Result<_, _>>()?,
         host: host(result),
-        blocks: if result.tables.is_empty() { blocks(&result.rows) } else { result.tables.clone() },
-        missing: match &result.rows {
-            ExperimentRows::Figures { .. } if result.tables.is_empty() => MISSING,
-            _ => "",
-        },
-        errors: error_summary(&result.rows).join(" "),
+        blocks: blocks(result),
+        missing: if result.rows.are_shown() || !result.tables.is_empty() { "" } else { MISSING },
+        errors: result.rows.tables().1.join(" "),
     })
 }
 

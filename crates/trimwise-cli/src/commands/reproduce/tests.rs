@@ -1,6 +1,6 @@
 use clap::Parser;
 use trimwise_lab::experiment::Host;
-use trimwise_lab::experiment::result::{Basis, Claim, ExperimentRows, Figure, Role, VendorRow};
+use trimwise_lab::experiment::result::{Basis, Claim, Figure, Role, Rows};
 use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
 
 use super::*;
@@ -101,17 +101,24 @@ fn regression_every_experiment_is_in_the_lists_of_them() {
     }
 }
 
+/// Rows as a document has them.
+pub fn rows(data: &[impl Serialize]) -> Rows {
+    serde_json::from_value(serde_json::json!(data)).unwrap()
+}
+
 /// Two rows and two claims of an experiment.
 pub fn experiment() -> ExperimentResult {
-    let row = |metric: &str, buffering, n, d, pn, pd, fitted| VendorRow {
-        device: "vendor2".into(),
-        postmark_buffering: buffering,
-        metric: metric.into(),
-        nodiscard: n,
-        discard: d,
-        published_nodiscard: pn,
-        published_discard: pd,
-        fitted,
+    let row = |metric: &str, buffering: bool, n: f64, d: f64, pn: f64, pd: f64, fitted: bool| {
+        serde_json::json!({
+            "device": "vendor2",
+            "postmark_buffering": buffering,
+            "metric": metric,
+            "nodiscard": n,
+            "discard": d,
+            "published_nodiscard": pn,
+            "published_discard": pd,
+            "fitted": fitted,
+        })
     };
     ExperimentResult {
         experiment: "postmark-vendors".into(),
@@ -124,7 +131,7 @@ pub fn experiment() -> ExperimentResult {
         trimwise: "0.0.0-test".into(),
         seed: 1,
         reps: 10,
-        rows: ExperimentRows::Vendors(vec![
+        rows: rows(&[
             row("Total_duration", true, 221.0, 2600.0, 220.2, 2628.5, false),
             row("Duration_of_transactions", true, 158.0, 2450.0, 157.9, 2479.9, false),
             row("Transactions/s", true, 316.0, 20.5, 316.68, 20.16, true),
@@ -177,7 +184,7 @@ pub fn plotted() -> ExperimentResult {
         question: "When is TRIM worth its time?".into(),
         source: "a test".into(),
         finding: "When the device is full.".into(),
-        rows: ExperimentRows::Plots(vec![
+        rows: rows(&[
             Plot {
                 title: "PostMark".into(),
                 kind: PlotKind::Lines,

@@ -3,7 +3,7 @@
 use super::history::{History, LEVELS, LEVELS_IDLE, LEVELS_RANDOM, LEVELS_WRITE, Measured, mean};
 use super::{DEVICES, EXPERIMENT, PAGE, STATIC, label, plots};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::ExperimentResult;
 
 /// The published runs in MB/s, by the previous fill level in hundredths of a percent.
 pub const PUBLISHED: [(u32, [f64; 4]); 2] =
@@ -17,8 +17,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         full_sentence(measured),
         String::new(),
     ];
-    let mut result =
-        EXPERIMENT.judge(&figures(measured), ExperimentRows::Plots(plots::all(measured)), reps, seed);
+    let mut result = EXPERIMENT.judge(&figures(measured), &plots::all(measured), reps, seed);
     result.finding.insert_str(0, &sentences.join(" "));
     result
 }

@@ -2,7 +2,6 @@
 
 use super::observe::*;
 use super::*;
-use crate::experiment::result::ExperimentRows;
 
 const MIB: u64 = 1 << 20;
 
@@ -156,9 +155,9 @@ fn claims_hold_of_what_was_published() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!((ids.len(), result.claims.len()), (3 * 6 + 5 + 3, 3 * 6 + 5 + 3));
-    let ExperimentRows::Kernels(rows) = &result.rows else { panic!("other rows") };
-    assert_eq!(rows.plots.len(), 4 * Layout::ALL.len());
-    assert_eq!(rows.plots[0].series.len(), KERNELS.len(), "only with discard");
+    let plots = result.rows.plots();
+    assert_eq!(plots.len(), 4 * Layout::ALL.len());
+    assert_eq!(plots[0].series.len(), KERNELS.len(), "only with discard");
 }
 
 #[test]

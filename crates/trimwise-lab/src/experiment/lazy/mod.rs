@@ -12,23 +12,26 @@ mod sizes;
 mod table2;
 mod table2_on_kernel;
 
-pub use sizes::{
-    FIGURE_3, FIGURE_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4, run_size, sizes,
-};
-pub use table2::{FSYNC, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
+pub use sizes::{FIGURE_3, FIGURE_4, evaluate_figure_3, evaluate_figure_4, run_size, sizes, sizes_kib};
+pub use table2::{FSYNC, FSYNC_NAMES, TABLE_2, evaluate_table_2, run_write};
 pub use trimwise::compare::watch::Issue;
 
-use trimwise::block::{BlockQueue, QueueConfig};
-use trimwise::compare::cell::{CellError, audited, commit_phase};
-use trimwise::compare::watch::Watch;
-use trimwise::engine::Sim;
+use trimwise::block::QueueConfig;
 use trimwise::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
-use trimwise::fs::layout::FormatOptions;
-use trimwise::fs::{Ext4, Volume};
-use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
-use trimwise::ssd::{Ssd, SsdConfig};
+use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
+
+use crate::plot::{Place, Plot};
+
+/// What a run measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How long the operation took: the fsync after the removal of a file, or the write that needs a block.
+    pub took: SimDuration,
+    /// The TRIMs of the removed file.
+    pub issue: Issue,
+}
 
 /// The phone's storage.
 pub const DEVICE: &str = "ufs21-64gb";
@@ -40,17 +43,30 @@ const REPS: u32 = 1;
 /// Policies to compare: the source's three, and two more. What the source calls traditional is `commit`.
 pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "ideal"];
 
+/// How figures name `commit`.
+const TRADITIONAL: &str = "commit (traditional)";
+
 /// Returns the phone's storage according to its profile.
 pub fn device() -> SsdConfig {
     Profile::embedded(DEVICE).expect("the device is built in").config
 }
 
-/// Returns a policy's name with the source's name, for display.
-fn label(policy: &str) -> String {
-    match policy {
-        "commit" => "commit (traditional)".to_owned(),
-        other => other.to_owned(),
+/// Adds the source's name to that of a policy, as a series or as a place.
+fn labelled(mut plot: Plot) -> Plot {
+    let label = |name: &mut String| {
+        if name == "commit" {
+            *name = TRADITIONAL.to_owned();
+        }
+    };
+    for series in &mut plot.series {
+        label(&mut series.name);
+        for point in &mut series.points {
+            if let Place::In(name) = &mut point.x {
+                label(name);
+            }
+        }
     }
+    plot
 }
 
 /// The host: a Galaxy S8, 4 GB of memory, Linux 4.4.
@@ -77,35 +93,6 @@ pub fn host() -> HostConfig {
         // Linux 4.4 waits for each discard inside the commit.
         discard: DiscardGeneration::CommitSerial,
         ..HostConfig::of_the_2010s()
-    }
-}
-
-/// One run on a new device with a new file system.
-#[derive(Clone, Debug)]
-struct Setup {
-    host: HostConfig,
-    ssd: SsdConfig,
-    policy: PolicySpec,
-    rep: u32,
-    seed: u64,
-}
-
-impl Setup {
-    /// Runs `test`, and then audits file system and device.
-    fn run<T: 'static, F: Future<Output = Result<T, CellError>> + 'static>(
-        self,
-        test: impl FnOnce(Ext4, Watch) -> F + 'static,
-    ) -> Result<T, CellError> {
-        let sim = Sim::new();
-        let queue = BlockQueue::new(&sim, Ssd::new(&self.ssd, self.seed)?, self.host.queue);
-        sim.run(async move {
-            let volume = Volume::format(&queue, FormatOptions::default()).await?;
-            let fs = volume.mount(self.host, self.policy.governor()).await;
-            queue.sim().sleep(commit_phase(self.rep)).await;
-            let answer = test(fs.clone(), Watch::new(&queue)).await?;
-            audited(fs, DEVICE, &self.policy).await?;
-            Ok(answer)
-        })?
     }
 }
 

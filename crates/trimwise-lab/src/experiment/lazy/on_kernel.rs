@@ -9,15 +9,15 @@ use trimwise::workload::timed::Timed;
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::job::{Part, Step};
 
-use super::sizes::run_size_on;
-use super::{DEVICE, Issue, device, milliseconds, sizes};
-use crate::experiment::claims::Figures;
-use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use super::sizes::{APPEND, COMMANDS, run_size_on};
+use super::{DEVICE, Issue, Run, device, sizes};
+use crate::experiment::grid::{Grid, Shown, both};
+use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
+use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Request};
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
-use crate::plot::{Axis, PlotKind};
+use crate::plot::PlotKind;
 
 /// The papers' policies that a kernel can have, and `off`, for which every kernel's commit sends no TRIM.
 pub(super) const POLICIES: [&str; 4] = ["commit", "lazy", "lazy+reuse", "off"];
@@ -30,22 +30,6 @@ pub(super) const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
 
 /// How long to wait until every TRIM is issued: several times as long as the slowest policy takes.
 pub(super) const DRAIN: SimDuration = SimDuration::from_secs(20);
-
-/// What both sides measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Side {
-    fsync: SimDuration,
-    issue: Issue,
-}
-
-/// A policy at an append size, on the kernel and in the model.
-#[derive(Clone, Debug)]
-struct SizePair {
-    policy: String,
-    append: Bytes,
-    kernel: Side,
-    model: Side,
-}
 
 fn kib(size: &Bytes) -> String {
     (size.0 >> 10).to_string()
@@ -62,33 +46,12 @@ fn choice(only: &[String]) -> Result<Vec<Bytes>, Failure> {
     chosen(&sizes().collect::<Vec<_>>(), kib, only, "an append size in KiB")
 }
 
-/// What a figure shows of the runs.
-pub(super) struct Shown {
-    pub title: &'static str,
-    pub y: Axis,
-    of: fn(&Side) -> SimDuration,
-}
-
-/// Figure 3.
-pub(super) const FSYNC: Shown = Shown {
-    title: "fsync after the removal of a 1 GiB file",
-    y: Axis::log("fsync_ms", "fsync latency", "ms"),
-    of: |side| side.fsync,
-};
-
-/// Figure 4.
-pub(super) const ISSUE: Shown = Shown {
-    title: "Time until all TRIMs of the file are acknowledged",
-    y: Axis::log("issue_ms", "time to issue all TRIMs", "ms"),
-    of: |side| side.issue.time,
-};
-
 /// Runs each policy that the kernel has at each append size, and in the model.
 pub(super) fn run(
     request: &Request,
     target: &KernelTarget,
     experiment: &Experiment,
-    shown: &Shown,
+    shown: &Shown<Run>,
 ) -> Result<ExperimentResult, Failure> {
     let ext4 = RealExt4::new(target, GUEST_MEMORY)?;
     let sizes = choice(&request.only)?;
@@ -97,10 +60,16 @@ pub(super) fn run(
         policies.iter().flat_map(|policy| sizes.iter().map(move |size| (policy, *size))).collect();
     let runs =
         request.boot(MEMORY_OF_RUN, &cases, |(policy, append)| run_case(request, &ext4, policy, append))?;
-    Ok(evaluate(experiment, shown, ext4.named()?, &runs, request.seed))
+    let sides = [0, 1].map(|side| {
+        let names = policies.iter().map(|policy| policy.name.clone());
+        let places = sizes.iter().map(|size| (size.0 >> 10) as f64);
+        Grid::new(names, places, |policy, size| vec![runs[policy * sizes.len() + size][side]])
+    });
+    Ok(evaluate(experiment, shown, ext4.named()?, sides, request.seed))
 }
 
-fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) -> Result<SizePair, Failure> {
+/// Returns a run on the kernel and in the model.
+fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) -> Result<[Run; 2], Failure> {
     let seed = request.seed;
     let file = Fragmenting::of_append(append);
     let part = |part| Step::Timed { spec: Timed::Append(file).to_string(), part, rep: 0, seed };
@@ -116,15 +85,14 @@ fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) 
     ];
     let [measure, drain] = [5, 6];
     let ran = ext4.run(request, new_disk(&device, seed, true).map_err(guests::failure)?, steps)?;
-    let fsync = ran.workload(measure, |figures| match figures {
+    let took = ran.workload(measure, |figures| match figures {
         WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
         _ => None,
     })?;
-    let kernel = Side { fsync, issue: issued(&ran, measure, drain, policy, file)? };
-    let of_model =
+    let issue = issued(&ran, measure, drain, policy, file)?;
+    let model =
         run_size_on(ext4.host, &self::device(), policy.model, append, 0, seed).map_err(Failure::run)?;
-    let model = Side { fsync: of_model.fsync, issue: of_model.issue };
-    Ok(SizePair { policy: policy.name.clone(), append, kernel, model })
+    Ok([Run { took, issue }, model])
 }
 
 /// Returns how the discards of a removed file were issued between two steps; all must have been.
@@ -151,52 +119,35 @@ pub(super) fn issued(
     Ok(real_ext4::issue(requests))
 }
 
-/// Makes the figure and its claims.
+/// Makes the figure and its claims, which are about the kernel.
 fn evaluate(
     experiment: &Experiment,
-    shown: &Shown,
+    shown: &Shown<Run>,
     kernel: RealKernel,
-    runs: &[SizePair],
+    sides: [Grid<Run>; 2],
     seed: u64,
 ) -> ExperimentResult {
-    let pairs = |of: &dyn Fn(&Side) -> f64| -> Vec<Pair> {
-        let of_policy = |runs: &[SizePair]| Pair {
-            name: runs[0].policy.clone(),
-            points: runs
-                .iter()
-                .map(|run| (((run.append.0 >> 10) as f64).into(), of(&run.kernel), of(&run.model)))
-                .collect(),
-        };
-        runs.chunk_by(|a, b| a.policy == b.policy).map(of_policy).collect()
-    };
-    let mut figures = Figures::default();
-    let times = pairs(&|side| milliseconds((shown.of)(side)));
-    for pair in &times {
-        figures.set(&pair.name, pair.points.iter().map(|point| point.1));
-        let smallest = runs.iter().find(|run| run.policy == pair.name && run.append == Bytes::kib(64));
-        figures.set(format!("{}.64k", pair.name), smallest.map(|run| milliseconds((shown.of)(&run.kernel))));
-    }
+    let mut figures = sides[0].named(shown.of);
     // What sends no TRIM takes no time to issue them.
-    let timed: Vec<Pair> =
-        times.into_iter().filter(|pair| pair.points.iter().any(|point| point.1 > 0.0)).collect();
-    real_ext4::name_sides(&mut figures, &timed);
-    let x = Axis::log("append_kib", "append size", "KiB");
-    let mut plots = real_ext4::plots(shown.title, PlotKind::Lines, &x, &shown.y, &timed);
-    let commands = pairs(&|side| side.issue.commands as f64);
-    let y = Axis::log("trim_commands", "TRIM commands", "");
-    plots.extend(real_ext4::plots("TRIM commands for the removed file", PlotKind::Lines, &x, &y, &commands));
-    experiment.judge_on(kernel, &figures, ExperimentRows::Plots(plots), 1, seed)
+    let takes_time = |policy: &str| sides[0].line(policy, shown.of).any(|ms| ms > 0.0);
+    let timed = sides.each_ref().map(|side| side.only(takes_time));
+    for (side, prefix) in timed.iter().zip(["kernel.", "model."]) {
+        side.name(&mut figures, prefix, shown.of);
+    }
+    let plots =
+        [both(&timed, PlotKind::Lines, &APPEND, shown), both(&sides, PlotKind::Lines, &APPEND, &COMMANDS)];
+    experiment.judge_on(kernel, &figures, &plots.concat(), 1, seed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::lazy::{FIGURE_3, FIGURE_4};
+    use crate::experiment::lazy::sizes::{FIGURE_3, FIGURE_4, FSYNC, ISSUE, sizes_kib};
 
     /// Invents runs on a kernel that takes `each_us` for a TRIM one by one and `share_percent` of it in parallel; the
     /// model takes `model_percent` of that.
-    fn runs(each_us: u64, share_percent: u64, model_percent: u64) -> Vec<SizePair> {
-        let run = |policy: &str, append: Bytes| {
+    fn runs(each_us: u64, share_percent: u64, model_percent: u64) -> [Grid<Run>; 2] {
+        let run = |policy: &str, append: Bytes, percent: u64| {
             let serial = each_us * Fragmenting::of_append(append).pieces();
             let parallel = serial * share_percent / 100;
             let (fsync, issue, commands) = match policy {
@@ -204,16 +155,18 @@ mod tests {
                 "off" => (2_000, 0, 0),
                 _ => (2_000, parallel, 1),
             };
-            let side = |percent: u64| Side {
-                fsync: SimDuration::from_micros(fsync * percent / 100),
+            Run {
+                took: SimDuration::from_micros(fsync * percent / 100),
                 issue: Issue { commands, time: SimDuration::from_micros(issue * percent / 100) },
-            };
-            SizePair { policy: policy.to_owned(), append, kernel: side(100), model: side(model_percent) }
+            }
         };
-        POLICIES.iter().flat_map(|policy| sizes().map(move |size| run(policy, size))).collect()
+        let sizes: Vec<Bytes> = sizes().collect();
+        [100, model_percent].map(|percent| {
+            Grid::new(POLICIES, sizes_kib(), |policy, size| vec![run(POLICIES[policy], sizes[size], percent)])
+        })
     }
 
-    fn met(experiment: &Experiment, shown: &Shown, runs: &[SizePair]) -> Vec<String> {
+    fn met(experiment: &Experiment, shown: &Shown<Run>, runs: [Grid<Run>; 2]) -> Vec<String> {
         let result = evaluate(experiment, shown, RealKernel::invented(), runs, 1);
         assert!(result.finding.starts_with("On the ext4 of Linux 6.12.1"), "{}", result.finding);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
@@ -226,20 +179,20 @@ mod tests {
     fn claims_are_judged_on_the_kernel_and_the_model_by_how_near_it_is() {
         let papers = ["lazy-fsync-64k", "lazy-fsync-all-sizes", "lazy-fsync-spread"];
         let of_kernel = [&papers[..], &["lazy-3-grows", "lazy-3-off-64k"]].concat();
-        assert_eq!(met(&FIGURE_3, &FSYNC, &runs(130, 40, 110)), [&of_kernel[..], &NEAR_3].concat());
-        assert_eq!(met(&FIGURE_3, &FSYNC, &runs(130, 40, 80)), of_kernel, "the model is far");
-        assert_eq!(met(&FIGURE_3, &FSYNC, &runs(0, 40, 110)), NEAR_3, "TRIMs cost nothing");
+        assert_eq!(met(&FIGURE_3, &FSYNC, runs(130, 40, 110)), [&of_kernel[..], &NEAR_3].concat());
+        assert_eq!(met(&FIGURE_3, &FSYNC, runs(130, 40, 80)), of_kernel, "the model is far");
+        assert_eq!(met(&FIGURE_3, &FSYNC, runs(0, 40, 110)), NEAR_3, "TRIMs cost nothing");
         let near = ["lazy-4-model-commit", "lazy-4-model-lazy", "lazy-4-model-lazy+reuse"];
         let all = [&["lazy-issue-time"], &near[..]].concat();
-        assert_eq!(met(&FIGURE_4, &ISSUE, &runs(130, 40, 90)), all);
-        assert_eq!(met(&FIGURE_4, &ISSUE, &runs(130, 100, 90)), near, "they do not overlap");
-        assert_eq!(met(&FIGURE_4, &ISSUE, &runs(130, 40, 120)), all[..1]);
+        assert_eq!(met(&FIGURE_4, &ISSUE, runs(130, 40, 90)), all);
+        assert_eq!(met(&FIGURE_4, &ISSUE, runs(130, 100, 90)), near, "they do not overlap");
+        assert_eq!(met(&FIGURE_4, &ISSUE, runs(130, 40, 120)), all[..1]);
     }
 
     #[test]
     fn on_a_real_kernel_less_is_built_in() {
         use crate::experiment::result::Role;
-        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), &runs(130, 40, 100), 1);
+        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), runs(130, 40, 100), 1);
         let checks = result.claims.iter().filter(|claim| claim.role == Role::Check).count();
         assert_eq!((checks, result.claims.len()), (8, 9));
         assert!(result.claims.iter().all(|claim| claim.because.is_none() == (claim.role == Role::Check)));
@@ -247,9 +200,8 @@ mod tests {
 
     #[test]
     fn a_stock_kernel_is_asked_nothing_about_lazy() {
-        let runs: Vec<SizePair> =
-            runs(130, 40, 100).into_iter().filter(|run| !run.policy.contains("lazy")).collect();
-        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), &runs, 1);
+        let runs = runs(130, 40, 100).map(|side| side.only(|policy| !policy.contains("lazy")));
+        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), runs, 1);
         assert!(result.claims.iter().all(|claim| claim.met), "{:#?}", result.claims);
         assert_eq!(result.untried[..2], ["lazy-fsync-64k", "lazy-fsync-all-sizes"]);
         let all = result.claims.len() + result.untried.len();

@@ -1,20 +1,25 @@
 //! Table II: a synchronous write that needs a block, on a full file system from which a file was just removed.
 
-use trimwise::compare::cell::{CellError, SETTLING};
-use trimwise::compare::statistics;
+use trimwise::block::BlockQueue;
+use trimwise::compare::cell::{CellError, SETTLING, audited, commit_phase};
+use trimwise::compare::watch::Watch;
+use trimwise::engine::Sim;
+use trimwise::fs::Volume;
 use trimwise::fs::host::HostConfig;
+use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
-use trimwise::ssd::SsdConfig;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::ssd::{Ssd, SsdConfig};
+use trimwise::units::Bytes;
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
-use super::{DEVICE, Issue, POLICIES, REPS, Setup, device, host, label, milliseconds, table2_on_kernel};
+use super::{DEVICE, POLICIES, REPS, Run, device, host, labelled, milliseconds, table2_on_kernel};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::grid::{Grid, Shown};
+use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
-use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Place, PlotKind, Point, Series};
 
 /// The experiment.
 pub static TABLE_2: Experiment = Experiment {
@@ -44,18 +49,8 @@ pub(super) const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
 /// With and without an fsync between removal and write.
 pub const FSYNC: [bool; 2] = [true, false];
 
-/// The measurements of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteRun {
-    /// Extents of the file that was removed.
-    pub extents: u64,
-    /// The fsync between removal and write, if there was one.
-    pub fsync: Option<SimDuration>,
-    /// The write and its fsync.
-    pub write: SimDuration,
-    /// The TRIMs of the removed file.
-    pub issue: Issue,
-}
+/// Their names as series.
+pub const FSYNC_NAMES: [&str; 2] = ["after an fsync", "without an fsync"];
 
 /// Fills the file system, removes a file and writes, once on a new device.
 ///
@@ -68,7 +63,7 @@ pub fn run_write(
     fsync: bool,
     rep: u32,
     seed: u64,
-) -> Result<WriteRun, CellError> {
+) -> Result<Run, CellError> {
     run_write_on(host(), ssd, policy, fsync, rep, seed)
 }
 
@@ -84,111 +79,100 @@ pub(super) fn run_write_on(
     fsync: bool,
     rep: u32,
     seed: u64,
-) -> Result<WriteRun, CellError> {
-    Setup { host, ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
-        let draw = seed ^ u64::from(rep) << 32;
+) -> Result<Run, CellError> {
+    let sim = Sim::new();
+    let queue = BlockQueue::new(&sim, Ssd::new(ssd, seed)?, host.queue);
+    sim.run(async move {
+        let volume = Volume::format(&queue, FormatOptions::default()).await?;
+        let fs = volume.mount(host, policy.governor()).await;
+        let sim = queue.sim();
+        sim.sleep(commit_phase(rep)).await;
         let mut full = full_write::fill(&fs, &FILE, full_write::FILES_MAX).await?;
         fs.drain_discards().await;
         // The write-back throttle returns to its first depth, as in a guest that begins on a copy of the full drive.
-        fs.queue().sim().clone().sleep(SETTLING).await;
-        let victim = full.victim(draw).and_then(|path| fs.extents(&path));
-        let extents = victim.map_or(0, |extents| extents.len() as u64);
+        sim.sleep(SETTLING).await;
+        let watch = Watch::new(&queue);
         watch.start();
-        let written = full.remove_and_write(&fs, draw, fsync).await?;
+        let took = full.remove_and_write(&fs, seed ^ u64::from(rep) << 32, fsync).await?.write;
         fs.drain_discards().await;
         let issue = watch.stop();
-        let full_write::FullWrite { fsync, write } = written;
-        Ok(WriteRun { extents, fsync, write, issue })
-    })
+        audited(fs, DEVICE, &policy).await?;
+        Ok(Run { took, issue })
+    })?
 }
-
-/// All runs of a policy: with the fsync, and without.
-pub type WriteRuns = [Vec<WriteRun>; 2];
 
 fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let device = device();
+    let policies = policies(&POLICIES);
     let cells: Vec<(PolicySpec, bool)> =
-        policies(&POLICIES).into_iter().flat_map(|policy| FSYNC.map(|fsync| (policy, fsync))).collect();
-    let mut runs = request
-        .repeat(&[DEVICE], &cells, |&(policy, fsync), rep| {
-            run_write(&device, policy, fsync, rep, request.seed)
-        })?
-        .into_iter();
-    let by_policy: Vec<WriteRuns> =
-        POLICIES.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
-    Ok(evaluate_table_2(&by_policy, request.seed))
+        FSYNC.into_iter().flat_map(|fsync| policies.iter().map(move |policy| (*policy, fsync))).collect();
+    let runs = request.repeat(&[DEVICE], &cells, |&(policy, fsync), rep| {
+        run_write(&device, policy, fsync, rep, request.seed)
+    })?;
+    let of_cell = |fsync: usize, policy: usize| runs[fsync * policies.len() + policy].clone();
+    Ok(evaluate_table_2(&Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), of_cell), request.seed))
 }
 
-/// Returns the median over the repetitions of a policy.
-fn median(
-    runs: &[WriteRuns],
-    policy: &str,
-    fsync: bool,
-    figure: impl Fn(&WriteRun) -> SimDuration,
-) -> Option<f64> {
-    let index = POLICIES.iter().position(|p| *p == policy)?;
-    let runs = &runs.get(index)?[usize::from(!fsync)];
-    statistics::median(&runs.iter().map(|run| milliseconds(figure(run))).collect::<Vec<_>>())
-}
+/// The x axis of both figures.
+pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
 
-fn bars(title: &str, y: Axis, series: Vec<Series>) -> Plot {
-    let x = Axis::linear("policy", "policy", "");
-    Plot { title: title.to_owned(), kind: PlotKind::Bars, x, y, series }
-}
+/// The table.
+pub(super) static WRITE: Shown<Run> = Shown {
+    title: "Synchronous write that needs a block, on a full file system",
+    y: Axis::linear("write_ms", "write latency", "ms"),
+    of: |run| milliseconds(run.took),
+};
 
-/// Makes a bar for each policy that has a value.
-fn series(name: &str, of: impl Fn(&str) -> Option<f64>) -> Series {
-    let points = POLICIES.iter().filter_map(|policy| Some(Point::new(label(policy), of(policy)?)));
-    Series { name: name.to_owned(), points: points.collect() }
-}
+/// How long the queue is that a write may wait for.
+pub(super) static QUEUE: Shown<Run> = Shown {
+    title: "TRIMs of the removed file, from the commit to the last acknowledgement",
+    y: Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
+    of: |run| milliseconds(run.issue.time),
+};
 
-/// Makes the table and its claims from the runs, for each policy of [`POLICIES`].
-pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
-    let write = |policy: &str, fsync| median(runs, policy, fsync, |run| run.write);
-    let issue = |policy: &str, fsync| median(runs, policy, fsync, |run| run.issue.time);
+/// Returns the figures that the claims are about, by policy.
+pub(super) fn figures(runs: &Grid<Run>) -> Figures {
     let mut figures = Figures::default();
-    for policy in ["commit", "lazy", "lazy+reuse"] {
-        figures.set(policy, write(policy, true));
-        figures.set(format!("{policy}.unsynced"), write(policy, false));
-        figures.set(format!("{policy}.drain"), issue(policy, true));
+    let [after, without] = FSYNC_NAMES;
+    for place in runs.places() {
+        let Place::In(policy) = place else { continue };
+        figures.set(policy, runs.median(after, place, WRITE.of));
+        figures.set(format!("{policy}.unsynced"), runs.median(without, place, WRITE.of));
+        figures.set(format!("{policy}.drain"), runs.median(after, place, QUEUE.of));
     }
-    let write_axis = Axis::linear("write_ms", "write latency", "ms");
-    let queue_axis = Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms");
-    let plots = vec![
-        bars(
-            "Synchronous write that needs a block, on a full file system",
-            write_axis,
-            vec![
-                series("after an fsync", |policy| write(policy, true)),
-                series("without an fsync", |policy| write(policy, false)),
-                series("published", published_ms),
-            ],
-        ),
-        bars(
-            "TRIMs of the removed file, from the commit to the last acknowledgement",
-            queue_axis,
-            vec![
-                series("after an fsync", |policy| issue(policy, true)),
-                series("without an fsync", |policy| issue(policy, false)),
-            ],
-        ),
-    ];
-    let reps = runs.first().map_or(0, |runs| runs[0].len() as u32);
-    TABLE_2.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
+    figures
+}
+
+/// Returns the published figures of the policies that were run.
+pub(super) fn published(runs: &Grid<Run>) -> Series {
+    let point = |place: &Place| match place {
+        Place::In(policy) => Some(Point::new(policy.clone(), published_ms(policy)?)),
+        Place::At(_) => None,
+    };
+    Series { name: "published".to_owned(), points: runs.places().iter().filter_map(point).collect() }
+}
+
+/// Makes the table and its claims.
+pub fn evaluate_table_2(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
+    let mut plots = [&WRITE, &QUEUE].map(|shown| runs.plot(PlotKind::Bars, &POLICY, shown));
+    plots[0].series.push(published(runs));
+    TABLE_2.judge(&figures(runs), &plots.map(labelled), runs.reps(), seed)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use trimwise::units::SimDuration;
 
-    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<WriteRuns> {
-        let run = |write_us: u64| {
+    use super::*;
+    use crate::experiment::lazy::Issue;
+
+    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Grid<Run> {
+        let writes_us = [2_000, lazy_us, reuse_us, 2_000, 2_000];
+        Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), |_, policy| {
             let issue = Issue { commands: 1, time: SimDuration::from_micros(drain_us) };
-            let write = SimDuration::from_micros(write_us);
-            let one = WriteRun { extents: 1, fsync: None, write, issue };
-            [vec![one; 2], vec![one; 2]]
-        };
-        [2_000, lazy_us, reuse_us, 2_000, 2_000].map(run).into()
+            let took = SimDuration::from_micros(writes_us[policy]);
+            vec![Run { took, issue }; 2]
+        })
     }
 
     fn met(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<String> {
@@ -203,12 +187,13 @@ mod tests {
         // It waits, but not for the queue; or too briefly.
         assert_eq!(met(840_000, 2_000, 1_000_000), ["lazy-table2-reuse"]);
         assert_eq!(met(150_000, 2_000, 150_000), ["lazy-table2-reuse"]);
-        assert!(evaluate_table_2(&[], 1).claims.iter().all(|claim| !claim.met));
+        let none = Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), |_, _| Vec::new());
+        assert!(evaluate_table_2(&none, 1).claims.iter().all(|claim| !claim.met));
     }
 
     #[test]
     fn a_policy_without_a_published_figure_has_no_bar_for_it() {
-        let ExperimentRows::Plots(plots) = evaluate_table_2(&fabricated(1, 1, 1), 1).rows else { panic!() };
-        assert_eq!(plots[0].series.iter().map(|s| s.points.len()).collect::<Vec<_>>(), [5, 5, 3]);
+        let rows = evaluate_table_2(&fabricated(1, 1, 1), 1).rows;
+        assert_eq!(rows.plots()[0].series.iter().map(|s| s.points.len()).collect::<Vec<_>>(), [5, 5, 3]);
     }
 }

@@ -11,37 +11,23 @@ use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::job::{Part, Step};
 
 use super::on_kernel::{DRAIN, GUEST_MEMORY, MEMORY_OF_RUN, issued};
-use super::table2::{FILE, FSYNC, TABLE_2, published_ms, run_write_on};
-use super::{DEVICE, Issue, device, milliseconds};
+use super::table2::{
+    FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, TABLE_2, WRITE, figures, published, run_write_on,
+};
+use super::{DEVICE, Run, device};
 use crate::experiment::Request;
-use crate::experiment::claims::Figures;
-use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::grid::{Grid, both};
+use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
+use crate::experiment::result::ExperimentResult;
 use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
-use crate::plot::{Axis, PlotKind, Point, Series};
+use crate::plot::{Place, PlotKind};
 
 /// The table's policies.
 const POLICIES: [&str; 3] = ["commit", "lazy", "lazy+reuse"];
 
 /// Reading it makes ext4 load the bitmaps of all groups, as they are in memory when a file system has just been filled.
 const GROUPS: &str = "/proc/fs/ext4/*/mb_groups";
-
-/// What both sides measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Side {
-    write: SimDuration,
-    issue: Issue,
-}
-
-/// A policy with or without the fsync, on the kernel and in the model.
-#[derive(Clone, Debug)]
-struct WritePair {
-    policy: String,
-    fsync: bool,
-    kernel: Side,
-    model: Side,
-}
 
 /// Rejects policies that a kernel does not have, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
@@ -64,11 +50,15 @@ pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<Experiment
         vec![mkfs(), ext4.mount(KernelPolicy::Off), Step::WriteZeros, timed(true, Part::Prepare, request)];
     let full = ext4.run(request, new_disk(&device, request.seed, false).map_err(guests::failure)?, fill)?;
     let cases: Vec<(&Policy, bool)> =
-        policies.iter().flat_map(|policy| FSYNC.map(move |fsync| (policy, fsync))).collect();
+        FSYNC.into_iter().flat_map(|fsync| policies.iter().map(move |policy| (policy, fsync))).collect();
     // The copies of the drive and of its bytes come on top.
     let runs = request
         .boot(MEMORY_OF_RUN, &cases, |(policy, fsync)| run_case(request, &ext4, &full, policy, fsync))?;
-    Ok(evaluate(ext4.named()?, &runs, request.seed))
+    let sides = [0, 1].map(|side| {
+        let places = policies.iter().map(|policy| policy.name.clone());
+        Grid::new(FSYNC_NAMES, places, |fsync, policy| vec![runs[fsync * policies.len() + policy][side]])
+    });
+    Ok(evaluate(ext4.named()?, &sides, request.seed))
 }
 
 fn timed(fsync: bool, part: Part, request: &Request) -> Step {
@@ -76,13 +66,14 @@ fn timed(fsync: bool, part: Part, request: &Request) -> Step {
     Step::Timed { spec, part, rep: 0, seed: request.seed }
 }
 
+/// Returns a run on the kernel and in the model.
 fn run_case(
     request: &Request,
     ext4: &RealExt4,
     full: &Ran,
     policy: &Policy,
     fsync: bool,
-) -> Result<WritePair, Failure> {
+) -> Result<[Run; 2], Failure> {
     let steps = vec![
         ext4.mount(policy.kernel),
         Step::Read { path: GROUPS.to_owned() },
@@ -92,89 +83,47 @@ fn run_case(
     ];
     let [measure, drain] = [3, 4];
     let ran = ext4.run(request, full.another(true)?, steps)?;
-    let write = ran.workload(measure, |figures| match figures {
+    let took = ran.workload(measure, |figures| match figures {
         WorkloadFigures::FullWrite(figures) => Some(SimDuration(figures.write_ns)),
         _ => None,
     })?;
-    let kernel = Side { write, issue: issued(&ran, measure, drain, policy, FILE)? };
-    let of_model =
+    let issue = issued(&ran, measure, drain, policy, FILE)?;
+    let model =
         run_write_on(ext4.host, &device(), policy.model, fsync, 0, request.seed).map_err(Failure::run)?;
-    let model = Side { write: of_model.write, issue: of_model.issue };
-    Ok(WritePair { policy: policy.name.clone(), fsync, kernel, model })
+    Ok([Run { took, issue }, model])
 }
 
-/// Makes the table and its claims.
-fn evaluate(kernel: RealKernel, runs: &[WritePair], seed: u64) -> ExperimentResult {
-    let mut figures = Figures::default();
-    for run in runs {
-        let name = if run.fsync { run.policy.clone() } else { format!("{}.unsynced", run.policy) };
-        figures.set(&name, [milliseconds(run.kernel.write)]);
-        if run.fsync {
-            figures.set(format!("{}.drain", run.policy), [milliseconds(run.kernel.issue.time)]);
+/// Makes the table and its claims, which are about the kernel.
+fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> ExperimentResult {
+    let mut figures = figures(&sides[0]);
+    for (side, prefix) in sides.iter().zip(["kernel", "model"]) {
+        for place in side.places() {
+            let Place::In(policy) = place else { continue };
+            let writes = FSYNC_NAMES.iter().filter_map(|fsync| side.median(fsync, place, WRITE.of));
+            figures.set(format!("{prefix}.{policy}"), writes);
         }
     }
-    let pairs = |fsync: bool, of: fn(&Side) -> SimDuration| Pair {
-        name: if fsync { "after an fsync" } else { "without an fsync" }.to_owned(),
-        points: runs
-            .iter()
-            .filter(|run| run.fsync == fsync)
-            .map(|run| {
-                (run.policy.clone().into(), milliseconds(of(&run.kernel)), milliseconds(of(&run.model)))
-            })
-            .collect(),
-    };
-    let by_policy = |run: &[WritePair]| Pair {
-        name: run[0].policy.clone(),
-        points: run
-            .iter()
-            .map(|run| {
-                (run.fsync.to_string().into(), milliseconds(run.kernel.write), milliseconds(run.model.write))
-            })
-            .collect(),
-    };
-    let of_policies: Vec<Pair> = runs.chunk_by(|a, b| a.policy == b.policy).map(by_policy).collect();
-    real_ext4::name_sides(&mut figures, &of_policies);
-    let x = Axis::linear("policy", "policy", "");
-    let both = |of| [pairs(true, of), pairs(false, of)];
-    let mut plots = real_ext4::plots(
-        "Synchronous write that needs a block, on a full file system",
-        PlotKind::Bars,
-        &x,
-        &Axis::linear("write_ms", "write latency", "ms"),
-        &both(|side| side.write),
-    );
-    let published =
-        of_policies.iter().filter_map(|pair| Some(Point::new(pair.name.clone(), published_ms(&pair.name)?)));
-    plots[0].series.push(Series { name: "published".to_owned(), points: published.collect() });
-    plots.extend(real_ext4::plots(
-        "TRIMs of the removed file, from the commit to the last acknowledgement",
-        PlotKind::Bars,
-        &x,
-        &Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
-        &both(|side| side.issue.time),
-    ));
-    TABLE_2.judge_on(kernel, &figures, ExperimentRows::Plots(plots), 1, seed)
+    let mut plots = [&WRITE, &QUEUE].map(|shown| both(sides, PlotKind::Bars, &POLICY, shown));
+    plots[0][0].series.push(published(&sides[0]));
+    TABLE_2.judge_on(kernel, &figures, &plots.concat(), 1, seed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::lazy::Issue;
 
     /// Invents the table: the writes after an fsync, in µs, of a kernel whose queue drains in `drain_us`.
     fn met(writes_us: [u64; 3], drain_us: u64, model_percent: u64) -> Vec<String> {
-        let side = |us: u64, percent: u64| Side {
-            write: SimDuration::from_micros(us * percent / 100),
-            issue: Issue { commands: 1, time: SimDuration::from_micros(drain_us) },
-        };
-        let runs = POLICIES.iter().zip(writes_us).flat_map(|(policy, us)| {
-            FSYNC.map(|fsync| WritePair {
-                policy: (*policy).to_owned(),
-                fsync,
-                kernel: side(us, 100),
-                model: side(us, if fsync { 100 } else { model_percent }),
+        let sides = [100, model_percent].map(|percent| {
+            Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), |fsync, policy| {
+                let percent = if FSYNC[fsync] { 100 } else { percent };
+                let took = SimDuration::from_micros(writes_us[policy] * percent / 100);
+                let issue = Issue { commands: 1, time: SimDuration::from_micros(drain_us) };
+                vec![Run { took, issue }]
             })
         });
-        let result = evaluate(RealKernel::invented(), &runs.collect::<Vec<_>>(), 1);
+        let result = evaluate(RealKernel::invented(), &sides, 1);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
     }
 

@@ -8,8 +8,7 @@
 mod claims;
 mod kernel;
 pub mod log;
-
-pub use claims::{COMPARED, Compared, error_percent};
+mod tables;
 
 use log::{Log, Traffic};
 use serde::Serialize;
@@ -25,7 +24,7 @@ use trimwise::ssd::{Drive, SsdConfig};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES};
 use trimwise::workload::postmark::{self, PostmarkConfig};
 
-use super::result::{ExperimentResult, ExperimentRows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 
 /// The experiment. Nothing is drawn at random: one run is enough.
@@ -204,6 +203,6 @@ fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellError
 
 /// Makes the table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
-    let rows = ExperimentRows::Compared(pairs.to_vec());
-    EXPERIMENT.judge(&claims::figures(pairs), rows, EXPERIMENT.reps, seed)
+    let judged = EXPERIMENT.judge(&claims::figures(pairs), &pairs, EXPERIMENT.reps, seed);
+    ExperimentResult { tables: tables::all(pairs), ..judged }
 }

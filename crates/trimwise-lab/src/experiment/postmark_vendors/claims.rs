@@ -1,8 +1,8 @@
 //! The table of `postmark-vendors`: its rows next to the published ones, and the figures that the claims are about.
 
+use super::rows::VendorRow;
 use super::{CREATION_ALONE_PER_S, Column, DEVICES, METRICS, Means, TRANSACTIONS_PER_S};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::VendorRow;
 
 /// The measurements of all columns.
 pub struct Table<'a> {

@@ -7,6 +7,7 @@
 //! phase, in which a cost per file would be wrong by a factor of fifty, and the unbuffered columns.
 
 mod claims;
+pub(super) mod rows;
 
 use claims::Table;
 use trimwise::block::QueueConfig;
@@ -21,7 +22,7 @@ use trimwise::workload::postmark::PostmarkConfig;
 
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
-use super::result::{ExperimentResult, ExperimentRows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host, Request};
 use crate::failure::Failure;
 use crate::{guests, pool};
@@ -321,7 +322,7 @@ fn run_on_kernel(request: &Request, target: &KernelTarget) -> Result<ExperimentR
 pub fn evaluate(columns: &[Column], means: &[Means], seed: u64) -> ExperimentResult {
     let table = Table { measured: means, columns };
     let reps = means.first().map_or(0, |m| m.reps);
-    let mut result = EXPERIMENT.judge(&table.figures(), ExperimentRows::Vendors(table.rows()), reps, seed);
+    let mut result = EXPERIMENT.judge(&table.figures(), &table.rows(), reps, seed);
     result.finding.insert_str(0, &table.finding());
     result
 }

@@ -4,7 +4,7 @@ use super::files::{FilesRun, LEVELS_PERCENT};
 use super::sharing::Sharing;
 use super::{CLASSES, ClassRun, EXPERIMENT, FIRMWARES, Figures, PAGE_MAPPED, PageMappedRun};
 use crate::experiment::claims;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::result::ExperimentResult;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// All runs of the experiment.
@@ -157,7 +157,7 @@ fn plot(title: &str, kind: PlotKind, x: Axis, series: impl IntoIterator<Item = S
 
 /// Makes figures and claims.
 pub fn evaluate(measured: &Measured, seed: u64) -> ExperimentResult {
-    EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(measured.plots()), EXPERIMENT.reps, seed)
+    EXPERIMENT.judge(&measured.figures(), &measured.plots(), EXPERIMENT.reps, seed)
 }
 
 #[cfg(test)]

@@ -25,7 +25,6 @@ use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 
 use crate::experiment::postmark_vendors;
-use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 
 /// The drive, a built-in profile.
 pub const DEVICE: &str = "sata-60gb-2011";
@@ -170,20 +169,4 @@ async fn postmark_on(
         stale_percent: 100.0 * stale_units / capacity as f64,
         p99_ms: SimDuration::from_nanos(p99_ns).as_secs_f64() * 1e3,
     })
-}
-
-/// Makes a figure with a series for each name; `at` returns the results of a point's repetitions.
-fn plot<X: Into<Place> + Clone>(
-    title: &str,
-    kind: PlotKind,
-    (x, y): (Axis, Axis),
-    series: &[String],
-    xs: &[X],
-    at: impl Fn(usize, usize) -> Vec<f64>,
-) -> Plot {
-    let points =
-        |s| xs.iter().enumerate().filter_map(|(i, x)| Point::of_runs(x.clone(), &at(s, i))).collect();
-    let series =
-        series.iter().enumerate().map(|(s, name)| Series { name: name.clone(), points: points(s) }).collect();
-    Plot { title: title.to_owned(), kind, x, y, series }
 }

@@ -1,19 +1,19 @@
 //! `set-1a`: execution time of PostMark against the drive's utilization, TRIM off and on.
 
 use trimwise::compare::cell::{CellError, audited};
-use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
 use trimwise::fs::Volume;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Lpn, UnitRange};
 
-use super::{Aged, DEVICE, Run, Setting, one_a_on_kernel, plot, postmark_on};
+use super::{Aged, DEVICE, Run, Setting, one_a_on_kernel, postmark_on};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::grid::{Grid, Shown};
+use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
-use crate::plot::{Axis, PlotKind};
+use crate::plot::{Axis, Place, PlotKind};
 
 /// The experiment; the source does not give its repetitions.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -88,111 +88,102 @@ fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
         let (utilization, rep) = (UTILIZATIONS[i / reps as usize], (i % reps as usize) as u32);
         run(&setting, &aged, &policies, utilization, rep, seed, step)
     })?;
-    let measured = Measured {
-        utilizations: UTILIZATIONS.to_vec(),
-        policies: POLICIES.map(str::to_owned).to_vec(),
-        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    let of_cell = |policy: usize, utilization: usize| {
+        let reps = runs.chunks(reps as usize).nth(utilization).unwrap_or_default();
+        reps.iter().map(|rep| rep[policy].clone()).collect()
     };
-    Ok(evaluate(&measured, reps, seed))
+    Ok(evaluate(&Grid::new(POLICIES, places(&UTILIZATIONS), of_cell), seed))
 }
 
-/// All runs of the experiment.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// In percent, ascending.
-    pub utilizations: Vec<u64>,
-    /// As written, including `off` and `commit`.
-    pub policies: Vec<String>,
-    /// By utilization, then repetition, then policy.
-    pub runs: Vec<Vec<Vec<Run>>>,
+/// Returns utilizations in percent as places.
+pub fn places(utilizations: &[u64]) -> impl Iterator<Item = f64> {
+    utilizations.iter().map(|&percent| percent as f64)
 }
 
 /// Width of the steps for comparing execution times, in percent of the drive.
-const STEP_PERCENT: u64 = 10;
+const STEP_PERCENT: f64 = 10.0;
 /// Utilization counts as low up to this.
-const LOW_PERCENT: u64 = 50;
-impl Measured {
-    fn of(&self, policy: usize, utilization: usize, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
-        self.runs[utilization].iter().map(|rep| figure(&rep[policy])).collect()
-    }
+const LOW_PERCENT: f64 = 50.0;
 
-    /// Returns the median execution time; `None` if that was not run.
-    fn time_s(&self, policy: &str, utilization_percent: u64) -> Option<f64> {
-        let policy = self.policies.iter().position(|p| p == policy)?;
-        let utilization = self.utilizations.iter().position(|&u| u == utilization_percent)?;
-        median(&self.of(policy, utilization, |r| r.total_s))
-    }
+/// The x axis of all figures.
+pub(super) const UTILIZATION: Axis = Axis::linear("device_utilization_percent", "device utilization", "%");
 
-    /// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark
-    /// takes under `commit` with each step of utilization.
-    pub(super) fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        let both = |u: u64| Some((self.time_s("commit", u)?, self.time_s("off", u)?));
-        let longer = |u: u64| both(u).map(|(on, off)| on - off);
-        for &end in &self.utilizations {
-            figures.set(format!("commit.{end}"), self.time_s("commit", end));
-            figures.push("slower-at", longer(end).filter(|longer| *longer > 0.0).map(|_| end as f64));
-            figures.push("faster-at", longer(end).filter(|longer| *longer <= 0.0).map(|_| end as f64));
-            let begin = end.checked_sub(STEP_PERCENT).and_then(|begin| self.time_s("commit", begin));
-            let step = || Some(self.time_s("commit", end)? - begin?);
-            figures.push(if end == 100 { "step.top" } else { "step.rest" }, step());
-            figures.push("step.low", step().filter(|_| end <= LOW_PERCENT));
-        }
-        let low = self.utilizations.windows(2).filter(|pair| pair[1] <= LOW_PERCENT);
-        figures.set("both-longer", low.filter_map(|pair| Some(longer(pair[0])?.min(longer(pair[1])?))));
-        figures
+/// The source's figure.
+pub(super) static TIME: Shown<Run> = Shown {
+    title: "PostMark",
+    y: Axis::linear("execution_time_s", "execution time", "s"),
+    of: |run| run.total_s,
+};
+
+static COPIES: Shown<Run> = Shown {
+    title: "What the drive copies",
+    y: Axis::linear("copied_gib", "copies", "GiB"),
+    of: |run| run.copied_gib,
+};
+
+/// Further figures; of a kernel only those of the drive are known, which come first.
+pub(super) static FURTHER: [Shown<Run>; 5] = [
+    Shown {
+        title: "What the drive writes",
+        y: Axis::linear("write_amplification", "write amplification", ""),
+        of: |run| run.write_amplification,
+    },
+    Shown {
+        title: "TRIM",
+        y: Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"),
+        of: |run| run.trim_s,
+    },
+    Shown {
+        title: "The drive at the beginning",
+        y: Axis::linear("valid_percent", "space that is valid in the drive", "%"),
+        of: |run| run.device_utilization_percent,
+    },
+    Shown {
+        title: "Stale space",
+        y: Axis::linear("stale_percent", "free in the file system and valid in the drive, mean", "%"),
+        of: |run| run.stale_percent,
+    },
+    Shown {
+        title: "Latency",
+        y: Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
+        of: |run| run.p99_ms,
+    },
+];
+
+/// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark takes
+/// under `commit` with each step of utilization.
+pub(super) fn figures(measured: &Grid<Run>) -> Figures {
+    let mut figures = measured.named(TIME.of);
+    let time_s = |policy: &str, percent: f64| measured.median(policy, &percent.into(), TIME.of);
+    let longer = |percent: f64| Some(time_s("commit", percent)? - time_s("off", percent)?);
+    let percent = |place: &Place| if let Place::At(percent) = place { Some(*percent) } else { None };
+    let utilizations: Vec<f64> = measured.places().iter().filter_map(percent).collect();
+    for &end in &utilizations {
+        figures.push("slower-at", longer(end).filter(|longer| *longer > 0.0).map(|_| end));
+        figures.push("faster-at", longer(end).filter(|longer| *longer <= 0.0).map(|_| end));
+        let step = || Some(time_s("commit", end)? - time_s("commit", end - STEP_PERCENT)?);
+        figures.push(if end == 100.0 { "step.top" } else { "step.rest" }, step());
+        figures.push("step.low", step().filter(|_| end <= LOW_PERCENT));
     }
+    let low = utilizations.windows(2).filter(|pair| pair[1] <= LOW_PERCENT);
+    figures.set("both-longer", low.filter_map(|pair| Some(longer(pair[0])?.min(longer(pair[1])?))));
+    figures
 }
 
-/// Makes figures and claims.
-pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let utilization = || Axis::linear("device_utilization_percent", "device utilization", "%");
-    let xs: Vec<f64> = measured.utilizations.iter().map(|&u| u as f64).collect();
-    let figure = |title: &str, y: Axis, of: fn(&Run) -> f64| {
-        plot(title, PlotKind::Lines, (utilization(), y), &measured.policies, &xs, |p, u| {
-            measured.of(p, u, of)
-        })
-    };
-    let time = figure("PostMark", Axis::linear("execution_time_s", "execution time", "s"), |r| r.total_s);
-    let copies =
-        figure("What the drive copies", Axis::linear("copied_gib", "copies", "GiB"), |r| r.copied_gib);
+/// Makes figures and claims of a series for each policy, among them `off` and `commit`.
+pub fn evaluate(measured: &Grid<Run>, seed: u64) -> ExperimentResult {
+    let plot = |shown| measured.plot(PlotKind::Lines, &UTILIZATION, shown);
+    let (time, copies) = (plot(&TIME), plot(&COPIES));
     let less = |of: f64, off: f64| off - of;
-    let saved = [
+    let (time_saved, copies_saved) =
+        (Axis::linear("time_saved_s", "time", "s"), Axis::linear("copies_saved_gib", "copies", "GiB"));
+    let compared = [
         time.distance_to_ideal(),
-        time.against("off", "Time saved against off", Axis::linear("time_saved_s", "time", "s"), less),
-        copies.against(
-            "off",
-            "Copies saved against off",
-            Axis::linear("copies_saved_gib", "copies", "GiB"),
-            less,
-        ),
+        time.against("off", "Time saved against off", time_saved, less),
+        copies.against("off", "Copies saved against off", copies_saved, less),
     ];
-    let mut plots = vec![time];
-    plots.extend(saved.into_iter().flatten());
-    plots.extend([
-        figure(
-            "What the drive writes",
-            Axis::linear("write_amplification", "write amplification", ""),
-            |r| r.write_amplification,
-        ),
-        figure("TRIM", Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"), |r| r.trim_s),
-        figure(
-            "The drive at the beginning",
-            Axis::linear("valid_percent", "space that is valid in the drive", "%"),
-            |r| r.device_utilization_percent,
-        ),
-        figure(
-            "Stale space",
-            Axis::linear("stale_percent", "free in the file system and valid in the drive, mean", "%"),
-            |r| r.stale_percent,
-        ),
-        figure(
-            "Latency",
-            Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
-            |r| r.p99_ms,
-        ),
-    ]);
-    EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed)
+    let plots = std::iter::once(time).chain(compared.into_iter().flatten()).chain(FURTHER.iter().map(plot));
+    EXPERIMENT.judge(&figures(measured), &plots.collect::<Vec<_>>(), measured.reps(), seed)
 }
 
 #[cfg(test)]
@@ -207,12 +198,10 @@ mod tests {
             times[i] + (times[i + 1] - times[i]) * (u - given[i]) / (given[i + 1] - given[i])
         };
         let run = |total_s| Run { total_s, ..Run::default() };
-        let measured = Measured {
-            utilizations: UTILIZATIONS.to_vec(),
-            policies: vec!["off".to_owned(), "commit".to_owned()],
-            runs: UTILIZATIONS.map(|u| vec![[&off, &on].map(|t| run(at(t, u as f64))).to_vec()]).to_vec(),
-        };
-        evaluate(&measured, 1, 1).claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
+        let measured = Grid::new(["off", "commit"], places(&UTILIZATIONS), |policy, utilization| {
+            vec![run(at([&off, &on][policy], UTILIZATIONS[utilization] as f64))]
+        });
+        evaluate(&measured, 1).claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
     }
 
     #[test]

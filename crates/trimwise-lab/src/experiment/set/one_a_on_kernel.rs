@@ -5,13 +5,14 @@ use trimwise_uml::job::Step;
 
 use super::Run;
 use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
-use super::one_a::{self, EXPERIMENT, Measured, UTILIZATIONS};
+use super::one_a::{self, EXPERIMENT, FURTHER, TIME, UTILIZATION, UTILIZATIONS, figures, places};
 use crate::experiment::Request;
-use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen, mkfs};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::grid::{Grid, both};
+use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
+use crate::experiment::result::ExperimentResult;
 use crate::failure::Failure;
 use crate::guests::RealKernel;
-use crate::plot::{Axis, PlotKind};
+use crate::plot::{Plot, PlotKind};
 
 /// The source's policies.
 const POLICIES: [&str; 2] = ["off", "commit"];
@@ -45,9 +46,11 @@ pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<Experiment
     let runs = request.spread_in(MEMORY_OF_RUN, utilizations.len(), steps, |i, step| {
         run_at(request, &sides, &policies, utilizations[i], step)
     })?;
-    let names = policies.iter().map(|policy| policy.name.clone()).collect();
-    let result = evaluate(sides.ext4.named()?, names, &utilizations, &runs, request.seed);
-    Ok(on_kernel::with_size(result, request.full))
+    let of_sides = [0, 1].map(|side| {
+        let names = policies.iter().map(|policy| policy.name.clone());
+        Grid::new(names, places(&utilizations), |policy, at| vec![runs[at][policy][side].clone()])
+    });
+    Ok(on_kernel::with_size(evaluate(sides.ext4.named()?, &of_sides, request.seed), request.full))
 }
 
 fn run_at(
@@ -83,49 +86,15 @@ fn run_at(
 }
 
 /// Makes figures and claims; the claims are about the kernel.
-fn evaluate(
-    kernel: RealKernel,
-    policies: Vec<String>,
-    utilizations: &[u64],
-    runs: &[Vec<Both>],
-    seed: u64,
-) -> ExperimentResult {
-    let pairs = |of: fn(&Run) -> f64| -> Vec<Pair> {
-        let pair = |(policy, name): (usize, &String)| Pair {
-            name: name.clone(),
-            points: utilizations
-                .iter()
-                .zip(runs)
-                .map(|(&at, run)| ((at as f64).into(), of(&run[policy][0]), of(&run[policy][1])))
-                .collect(),
-        };
-        policies.iter().enumerate().map(pair).collect()
-    };
-    type Shown = (&'static str, Axis, fn(&Run) -> f64);
-    let shown: [Shown; 4] = [
-        ("PostMark", Axis::linear("execution_time_s", "execution time", "s"), |run| run.total_s),
-        ("What the drive writes", Axis::linear("write_amplification", "write amplification", ""), |run| {
-            run.write_amplification
-        }),
-        ("TRIM", Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"), |run| run.trim_s),
-        (
-            "The drive at the beginning",
-            Axis::linear("valid_percent", "space that is valid in the drive", "%"),
-            |run| run.device_utilization_percent,
-        ),
-    ];
-    let x = Axis::linear("device_utilization_percent", "device utilization", "%");
-    let plots =
-        shown.iter().flat_map(|(title, y, of)| real_ext4::plots(title, PlotKind::Lines, &x, y, &pairs(*of)));
-    let plots = ExperimentRows::Plots(plots.collect());
-    let measured = Measured {
-        utilizations: utilizations.to_vec(),
-        policies: policies.clone(),
-        runs: runs.iter().map(|run| vec![run.iter().map(|both| both[0].clone()).collect()]).collect(),
-    };
-    let mut figures = measured.figures();
-    real_ext4::name_sides(&mut figures, &pairs(|run| run.total_s));
-    EXPERIMENT.judge_on(kernel, &figures, plots, 1, seed)
+fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> ExperimentResult {
+    let mut figures = figures(&sides[0]);
+    for (side, prefix) in sides.iter().zip(["kernel.", "model."]) {
+        side.name(&mut figures, prefix, TIME.of);
+    }
+    let shown = std::iter::once(&TIME).chain(&FURTHER[..3]);
+    let plots: Vec<Plot> =
+        shown.flat_map(|shown| both(sides, PlotKind::Lines, &UTILIZATION, shown)).collect();
+    EXPERIMENT.judge_on(kernel, &figures, &plots, 1, seed)
 }
 
 #[cfg(test)]
@@ -134,12 +103,12 @@ mod tests {
 
     /// Invents times of `off` and `commit` at the sample's utilizations; the model takes `model_percent` of them.
     fn met(off: [f64; 5], commit: [f64; 5], model_percent: f64) -> Vec<String> {
-        let run = |total_s| Run { total_s, ..Run::default() };
-        let both = |s: f64| [run(s), run(s * model_percent / 100.0)];
-        let runs: Vec<Vec<Both>> =
-            off.iter().zip(commit).map(|(&off, on)| vec![both(off), both(on)]).collect();
-        let policies = POLICIES.map(str::to_owned).to_vec();
-        let result = evaluate(RealKernel::invented(), policies, &SAMPLE, &runs, 1);
+        let sides = [100.0, model_percent].map(|percent| {
+            Grid::new(POLICIES, places(&SAMPLE), |policy, at| {
+                vec![Run { total_s: [off, commit][policy][at] * percent / 100.0, ..Run::default() }]
+            })
+        });
+        let result = evaluate(RealKernel::invented(), &sides, 1);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
     }
 

@@ -5,12 +5,13 @@ use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
 use trimwise::policy::PolicySpec;
 
-use super::{Aged, DEVICE, Run, Setting, one_b_on_kernel, plot, postmark_on};
+use super::{Aged, DEVICE, Run, Setting, one_b_on_kernel, postmark_on};
 use crate::experiment::claims::Figures;
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::grid::{Grid, Shown};
+use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::failure::Failure;
-use crate::plot::{Axis, Plot, PlotKind};
+use crate::plot::{Axis, PlotKind};
 
 /// The experiment; the source does not give its repetitions.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -99,8 +100,19 @@ pub struct Measured {
 }
 
 impl Measured {
-    fn of(&self, policy: usize, stage: usize, figure: impl Fn(&Stage) -> f64) -> Vec<f64> {
-        self.runs[policy].iter().map(|rep| figure(&rep[stage])).collect()
+    /// Returns a series for each stage.
+    pub(super) fn stages(&self) -> Grid<Stage> {
+        let names = UTILIZATIONS.iter().enumerate().map(|(i, percent)| format!("{}: {percent} %", i + 1));
+        Grid::new(names, self.policies.clone(), |stage, policy| {
+            self.runs[policy].iter().map(|rep| rep[stage].clone()).collect()
+        })
+    }
+
+    /// Returns a series for each of these, summed over the stages.
+    pub(super) fn sums(&self, parts: &[Part]) -> Grid<f64> {
+        Grid::new(parts.iter().map(|(name, _)| *name), self.policies.clone(), |part, policy| {
+            self.runs[policy].iter().map(|rep| rep.iter().map(parts[part].1).sum()).collect()
+        })
     }
 
     /// Returns the median over the repetitions of a sum over the stages; `None` if that policy was not run.
@@ -110,7 +122,7 @@ impl Measured {
     }
 
     /// Returns the time of all runs of PostMark, which the claims are about.
-    fn postmark_s(&self, policy: &str) -> Option<f64> {
+    pub(super) fn postmark_s(&self, policy: &str) -> Option<f64> {
         self.total(policy, |s| s.run.total_s)
     }
 
@@ -151,84 +163,77 @@ impl Measured {
     }
 }
 
+/// What is summed over the stages, and its name.
+pub(super) type Part = (&'static str, fn(&Stage) -> f64);
+
+/// The runs of PostMark, alone and with what comes before each of them.
+pub(super) const TIMES: [Part; 2] =
+    [("PostMark", |s| s.run.total_s), ("with adjusting", |s| s.run.total_s + s.adjusting_s)];
+
+/// The x axis of all figures.
+pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
+
+const TIME: Axis = Axis::linear("execution_time_s", "execution time", "s");
+
+/// The source's figure.
+pub(super) static WHOLE: Shown<f64> = Shown { title: "The whole sequence", y: TIME, of: |sum| *sum };
+
+/// Figures of the stages that are known of a kernel too.
+pub(super) static POSTMARK: Shown<Stage> =
+    Shown { title: "PostMark at each utilization", y: TIME, of: |s| s.run.total_s };
+pub(super) static TRIM: Shown<Stage> = Shown {
+    title: "TRIM during PostMark",
+    y: Axis::linear("trim_time_s", "time of the drive", "s"),
+    of: |s| s.run.trim_s,
+};
+pub(super) static WRITES: Shown<Stage> = Shown {
+    title: "What the drive writes during PostMark",
+    y: Axis::linear("write_amplification", "write amplification", ""),
+    of: |s| s.run.write_amplification,
+};
+
+static ADJUSTING: Shown<Stage> = Shown {
+    title: "Deleting and creating files to reach the utilization",
+    y: Axis::linear("adjusting_time_s", "time", "s"),
+    of: |s| s.adjusting_s,
+};
+static VALID: Shown<Stage> = Shown {
+    title: "The drive when PostMark begins",
+    y: Axis::linear("valid_percent", "space that is valid in the drive", "%"),
+    of: |s| s.run.device_utilization_percent,
+};
+static LATENCY: Shown<Stage> = Shown {
+    title: "Latency during PostMark",
+    y: Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
+    of: |s| s.run.p99_ms,
+};
+
 /// Makes figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let stages: Vec<String> =
-        UTILIZATIONS.iter().enumerate().map(|(i, u)| format!("{}: {u} %", i + 1)).collect();
-    let policy = || Axis::linear("policy", "policy", "");
-    let by_policy = |title: &str, kind, y: Axis, of: fn(&Stage) -> f64| -> Plot {
-        plot(title, kind, (policy(), y), &stages, &measured.policies, |stage, policy| {
-            measured.of(policy, stage, of)
-        })
-    };
-    let time = || Axis::linear("execution_time_s", "execution time", "s");
-    let sum = |stages: &[Stage], part: usize| -> f64 {
-        stages.iter().map(|s| [s.adjusting_s, s.run.total_s][part]).sum()
-    };
-    let whole = plot(
-        "The whole sequence",
-        PlotKind::StackedBars,
-        (policy(), time()),
-        &["adjusting", "PostMark"].map(str::to_owned),
-        &measured.policies,
-        |part, policy| measured.runs[policy].iter().map(|stages| sum(stages, part)).collect(),
-    );
-    // Compared with a reference policy, if that was run: sums over the stages of each series' part.
-    type Part = (&'static str, fn(&Stage) -> f64);
-    let times: [Part; 2] =
-        [("PostMark", |s| s.run.total_s), ("with adjusting", |s| s.run.total_s + s.adjusting_s)];
-    let against = |title: &str, y: Axis, parts: &[Part], reference: &str, figure: fn(f64, f64) -> f64| {
-        let names: Vec<String> = parts.iter().map(|(name, _)| (*name).to_owned()).collect();
-        plot(title, PlotKind::Bars, (policy(), y), &names, &measured.policies, |part, policy| {
-            let policy = &measured.policies[policy];
-            let sum = |policy: &str| measured.total(policy, parts[part].1);
-            let both = sum(policy).zip(sum(reference)).filter(|_| policy != reference);
-            both.map(|(of, reference)| figure(of, reference)).into_iter().collect()
-        })
-    };
-    let percent = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
-    let saved = Axis::linear("time_saved_s", "time", "s");
-    let copies = Axis::linear("copies_saved_gib", "copies", "GiB");
+    let stages = measured.stages();
+    let by_policy = |kind, shown| stages.plot(kind, &POLICY, shown);
+    let sums = |kind, parts: &[Part]| measured.sums(parts).plot(kind, &POLICY, &WHOLE);
+    let parts: [Part; 2] = [("adjusting", |s| s.adjusting_s), TIMES[0]];
     let copied: [Part; 1] = [("PostMark", |s| s.run.copied_gib)];
-    let less = |of, off| off - of;
-    let plots = vec![
-        by_policy("PostMark at each utilization", PlotKind::StackedBars, time(), |s| s.run.total_s),
-        whole,
-        against("Distance to the bound", percent, &times, "ideal", |of, ideal| (of / ideal - 1.0) * 100.0),
-        against("Time saved against off", saved, &times, "off", less),
-        against("Copies saved against off during PostMark", copies, &copied, "off", less),
-        by_policy(
-            "Deleting and creating files to reach the utilization",
-            PlotKind::StackedBars,
-            Axis::linear("adjusting_time_s", "time", "s"),
-            |s| s.adjusting_s,
-        ),
-        by_policy(
-            "TRIM during PostMark",
-            PlotKind::StackedBars,
-            Axis::linear("trim_time_s", "time of the drive", "s"),
-            |s| s.run.trim_s,
-        ),
-        by_policy(
-            "What the drive writes during PostMark",
-            PlotKind::Bars,
-            Axis::linear("write_amplification", "write amplification", ""),
-            |s| s.run.write_amplification,
-        ),
-        by_policy(
-            "The drive when PostMark begins",
-            PlotKind::Bars,
-            Axis::linear("valid_percent", "space that is valid in the drive", "%"),
-            |s| s.run.device_utilization_percent,
-        ),
-        by_policy(
-            "Latency during PostMark",
-            PlotKind::Bars,
-            Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
-            |s| s.run.p99_ms,
-        ),
+    let (times, copies) = (sums(PlotKind::Bars, &TIMES), sums(PlotKind::Bars, &copied));
+    let percent = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
+    let distance = |of, ideal| (of / ideal - 1.0) * 100.0;
+    let (time_saved, copies_saved) =
+        (Axis::linear("time_saved_s", "time", "s"), Axis::linear("copies_saved_gib", "copies", "GiB"));
+    let (off, less) = ("off".to_owned().into(), |of, off| off - of);
+    let plots = [
+        by_policy(PlotKind::StackedBars, &POSTMARK),
+        sums(PlotKind::StackedBars, &parts),
+        times.against_place(&"ideal".to_owned().into(), "Distance to the bound", percent, distance),
+        times.against_place(&off, "Time saved against off", time_saved, less),
+        copies.against_place(&off, "Copies saved against off during PostMark", copies_saved, less),
+        by_policy(PlotKind::StackedBars, &ADJUSTING),
+        by_policy(PlotKind::StackedBars, &TRIM),
+        by_policy(PlotKind::Bars, &WRITES),
+        by_policy(PlotKind::Bars, &VALID),
+        by_policy(PlotKind::Bars, &LATENCY),
     ];
-    let mut result = EXPERIMENT.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed);
+    let mut result = EXPERIMENT.judge(&measured.figures(), &plots, reps, seed);
     result.finding.insert_str(0, &measured.finding());
     result
 }
@@ -267,7 +272,7 @@ mod tests {
     #[test]
     fn a_point_is_the_median_of_its_repetitions_with_their_range() {
         let result = evaluate(&measured([900.0, 500.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), 3, 1);
-        let ExperimentRows::Plots(plots) = &result.rows else { panic!("not figures") };
+        let plots = result.rows.plots();
         let off = &plots[0].series[0].points[0];
         assert_eq!((off.y, off.range), (225.0, Some((224.0, 226.0))));
         let whole: f64 = plots[1].series.iter().map(|s| s.points[0].y).sum();

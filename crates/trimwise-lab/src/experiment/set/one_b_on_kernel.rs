@@ -4,13 +4,16 @@ use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::job::Step;
 
 use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
-use super::one_b::{self, EXPERIMENT, Measured, PUBLISHED, Stage, UTILIZATIONS};
+use super::one_b::{
+    self, EXPERIMENT, Measured, POLICY, POSTMARK, PUBLISHED, Stage, TIMES, TRIM, UTILIZATIONS, WHOLE, WRITES,
+};
 use crate::experiment::Request;
-use crate::experiment::real_ext4::{self, Pair, Policy, RealExt4, chosen};
-use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::experiment::grid::both;
+use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen};
+use crate::experiment::result::ExperimentResult;
 use crate::failure::Failure;
 use crate::guests::RealKernel;
-use crate::plot::{Axis, PlotKind};
+use crate::plot::PlotKind;
 
 /// Rejects policies that a kernel does not have, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
@@ -34,8 +37,8 @@ pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<Experiment
     let runs = request.spread_in(MEMORY_OF_RUN, policies.len(), 1, |i, step| {
         run_policy(request, &sides, &policies[i]).inspect(|_| step())
     })?;
-    let names = policies.iter().map(|policy| policy.name.clone()).collect();
-    Ok(on_kernel::with_size(evaluate(sides.ext4.named()?, names, &runs, request.seed), request.full))
+    let names: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
+    Ok(on_kernel::with_size(evaluate(sides.ext4.named()?, &names, &runs, request.seed), request.full))
 }
 
 fn run_policy(request: &Request, sides: &Sides, policy: &Policy) -> Result<Both, Failure> {
@@ -59,62 +62,23 @@ fn run_policy(request: &Request, sides: &Sides, policy: &Policy) -> Result<Both,
 }
 
 /// Makes figures and claims; the claims are about the kernel.
-fn evaluate(kernel: RealKernel, policies: Vec<String>, runs: &[Both], seed: u64) -> ExperimentResult {
-    let of_stage = |stage: usize, of: fn(&Stage) -> f64| Pair {
-        name: format!("{}: {} %", stage + 1, UTILIZATIONS[stage]),
-        points: policies
-            .iter()
-            .zip(runs)
-            .map(|(name, [kernel, model])| (name.clone().into(), of(&kernel[stage]), of(&model[stage])))
-            .collect(),
-    };
-    let by_stage = |of| -> Vec<Pair> { (0..UTILIZATIONS.len()).map(|stage| of_stage(stage, of)).collect() };
-    let sum = |stages: &[Stage], of: fn(&Stage) -> f64| stages.iter().map(of).sum::<f64>();
-    let of_all = |name: &str, of: fn(&Stage) -> f64| Pair {
-        name: name.to_owned(),
-        points: policies
-            .iter()
-            .zip(runs)
-            .map(|(policy, [kernel, model])| (policy.clone().into(), sum(kernel, of), sum(model, of)))
-            .collect(),
-    };
-    let x = Axis::linear("policy", "policy", "");
-    let time = Axis::linear("execution_time_s", "execution time", "s");
-    let whole = [
-        of_all("PostMark", |stage| stage.run.total_s),
-        of_all("with adjusting", |stage| stage.run.total_s + stage.adjusting_s),
-    ];
-    let plot = |title: &str, y: &Axis, pairs: &[Pair]| real_ext4::plots(title, PlotKind::Bars, &x, y, pairs);
-    let write_amplification = Axis::linear("write_amplification", "write amplification", "");
-    let plots = [
-        plot("The whole sequence", &time, &whole),
-        plot("PostMark at each utilization", &time, &by_stage(|stage| stage.run.total_s)),
-        plot(
-            "What the drive writes during PostMark",
-            &write_amplification,
-            &by_stage(|stage| stage.run.write_amplification),
-        ),
-        plot(
-            "TRIM during PostMark",
-            &Axis::linear("trim_time_s", "time of the drive", "s"),
-            &by_stage(|stage| stage.run.trim_s),
-        ),
-    ];
-    let measured = Measured {
-        policies: policies.clone(),
-        runs: runs.iter().map(|[kernel, _]| vec![kernel.clone()]).collect(),
-    };
-    let mut figures = measured.figures();
-    let [postmark, _] = &whole;
-    let by_policy: Vec<Pair> = postmark
-        .points
-        .iter()
-        .zip(&policies)
-        .map(|(point, name)| Pair { name: name.clone(), points: vec![point.clone()] })
-        .collect();
-    real_ext4::name_sides(&mut figures, &by_policy);
-    let rows = ExperimentRows::Plots(plots.into_iter().flatten().collect());
-    EXPERIMENT.judge_on(kernel, &figures, rows, 1, seed)
+fn evaluate(kernel: RealKernel, policies: &[String], runs: &[Both], seed: u64) -> ExperimentResult {
+    let sides = [0, 1].map(|side| Measured {
+        policies: policies.to_vec(),
+        runs: runs.iter().map(|both| vec![both[side].clone()]).collect(),
+    });
+    let (sums, stages) =
+        (sides.each_ref().map(|side| side.sums(&TIMES)), sides.each_ref().map(Measured::stages));
+    let by_stage = |shown| both(&stages, PlotKind::Bars, &POLICY, shown);
+    let whole = both(&sums, PlotKind::Bars, &POLICY, &WHOLE);
+    let plots = [whole, by_stage(&POSTMARK), by_stage(&WRITES), by_stage(&TRIM)];
+    let mut figures = sides[0].figures();
+    for (side, prefix) in sides.iter().zip(["kernel", "model"]) {
+        for policy in policies {
+            figures.set(format!("{prefix}.{policy}"), side.postmark_s(policy));
+        }
+    }
+    EXPERIMENT.judge_on(kernel, &figures, &plots.concat(), 1, seed)
 }
 
 #[cfg(test)]
@@ -129,8 +93,8 @@ mod tests {
             vec![Stage { adjusting_s: 1.0, run }; UTILIZATIONS.len()]
         };
         let runs = totals.map(|total| [stages(total), stages(total * model_percent / 100.0)]);
-        let policies = PUBLISHED.map(str::to_owned).to_vec();
-        let result = evaluate(RealKernel::invented(), policies, &runs, 1);
+        let policies = PUBLISHED.map(str::to_owned);
+        let result = evaluate(RealKernel::invented(), &policies, &runs, 1);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
     }
 

@@ -6,8 +6,7 @@
 
 mod kernel;
 mod summary;
-
-pub use summary::{Change, Measure, Shift, changes, measures};
+mod tables;
 
 use serde::Serialize;
 use trimwise::block::BlockQueue;
@@ -25,7 +24,7 @@ use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::scene::Scene;
 
 use super::model_ext4::log::{Log, Traffic};
-use super::result::{ExperimentResult, ExperimentRows};
+use super::result::ExperimentResult;
 use super::{Experiment, Host};
 
 /// The experiment. Repetitions differ in the seed of ageing and in the phase of the commit timer.
@@ -242,5 +241,6 @@ fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
 
 /// Makes the tables and the claims.
 pub fn evaluate(rows: Vec<Row>, reps: u32, seed: u64) -> ExperimentResult {
-    EXPERIMENT.judge(&summary::figures(&rows), ExperimentRows::Verdicts(rows), reps, seed)
+    let tables = tables::all(&rows);
+    ExperimentResult { tables, ..EXPERIMENT.judge(&summary::figures(&rows), &rows, reps, seed) }
 }

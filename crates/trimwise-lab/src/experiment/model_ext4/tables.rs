@@ -1,16 +1,17 @@
 //! The modelled file system next to a real one, as tables: a table per case, with a row per figure.
 
-use trimwise_lab::experiment::model_ext4::{COMPARED, Compared, Pair, error_percent};
+use super::Pair;
+use super::claims::{COMPARED, Compared, error_percent};
 
-use crate::figures::{change, grouped, time};
-use crate::table::plot::Block;
+use crate::plot::Table;
+use trimwise::numbers::{change, grouped, time};
 
 /// Returns one table per case.
-pub fn blocks(pairs: &[Pair]) -> Vec<Block> {
-    pairs.iter().map(block).collect()
+pub fn all(pairs: &[Pair]) -> Vec<Table> {
+    pairs.iter().map(table).collect()
 }
 
-fn block(pair: &Pair) -> Block {
+fn table(pair: &Pair) -> Table {
     let row = |compared: &Compared| {
         let figure = |of: u64| match compared.name {
             "duration" => time(of as f64 / 1e9),
@@ -25,7 +26,7 @@ fn block(pair: &Pair) -> Block {
             error,
         ]
     };
-    Block::new(
+    Table::new(
         format!("PostMark \"{}\", policy {}", pair.shape, pair.policy),
         ["", "real ext4", "model", "model is off by"],
         COMPARED.iter().map(row).collect(),

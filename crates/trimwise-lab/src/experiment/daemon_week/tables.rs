@@ -1,20 +1,20 @@
 //! Days of work under each way of trimming, as tables: the cost to the foreground, and the results.
 
+use super::{FILE_SYSTEMS, Row, WeekRows};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
-use trimwise_lab::experiment::daemon_week::{FILE_SYSTEMS, Row, WeekRows};
 
-use crate::figures::{NONE, grouped, significant, time};
-use crate::table::plot::Block;
+use crate::plot::Table;
+use trimwise::numbers::{NONE, grouped, significant, time};
 
 /// Returns three tables per file system, and the daemon's slices.
-pub fn blocks(rows: &WeekRows) -> Vec<Block> {
+pub fn all(rows: &WeekRows) -> Vec<Table> {
     let of = |fs: &'static str| {
         let runs: Vec<&Row> = rows.runs.iter().filter(|row| row.case.file_system == fs).collect();
         [foreground(fs, &runs), while_trimming(fs, &runs), drive(fs, &runs, rows.week.bound_permille)]
     };
-    let blocks = FILE_SYSTEMS.into_iter().flat_map(of).chain([slices(&rows.runs)]);
-    blocks.filter(|block| !block.rows.is_empty()).collect()
+    let tables = FILE_SYSTEMS.into_iter().flat_map(of).chain([slices(&rows.runs)]);
+    tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
 fn ns(ns: u64) -> String {
@@ -25,7 +25,7 @@ fn p99(latency: Option<LatencySummary>) -> String {
     latency.map_or(NONE.to_owned(), |latency| ns(latency.p99_ns))
 }
 
-fn foreground(file_system: &str, runs: &[&Row]) -> Block {
+fn foreground(file_system: &str, runs: &[&Row]) -> Table {
     let row = |row: &&Row| {
         [
             row.case.trimming.name().to_owned(),
@@ -36,7 +36,7 @@ fn foreground(file_system: &str, runs: &[&Row]) -> Block {
             ns(row.read.p99_ns),
         ]
     };
-    Block::new(
+    Table::new(
         format!("{file_system}: how long a small write took"),
         ["trimming", "p50", "p99", "p99.9", "max", "read p99"],
         runs.iter().map(row).collect(),
@@ -44,7 +44,7 @@ fn foreground(file_system: &str, runs: &[&Row]) -> Block {
 }
 
 /// Writes in minutes with trimming, by the kind of hour, if there were any.
-fn while_trimming(file_system: &str, runs: &[&Row]) -> Block {
+fn while_trimming(file_system: &str, runs: &[&Row]) -> Table {
     let of_run = |row: &&Row| {
         let trimming = row.case.trimming.name();
         let touched = row.rates.into_iter().filter_map(|of| Some((of, of.trimming?)));
@@ -60,7 +60,7 @@ fn while_trimming(file_system: &str, runs: &[&Row]) -> Block {
         });
         rows.collect::<Vec<_>>()
     };
-    Block::new(
+    Table::new(
         format!(
             "{file_system}: writes while it trims; p99 in untouched hours of that kind, and if never trimmed"
         ),
@@ -69,20 +69,20 @@ fn while_trimming(file_system: &str, runs: &[&Row]) -> Block {
     )
 }
 
-fn slices(runs: &[Row]) -> Block {
+fn slices(runs: &[Row]) -> Table {
     let row = |row: &Row| {
         let slices = row.slices?;
         let fs = row.case.file_system.to_owned();
         Some([fs, grouped(slices.count), ns(slices.longest_ns), grouped(slices.over_count)])
     };
-    Block::new(
+    Table::new(
         "trimwised: its slices, each of which may take at most 100 ms".to_owned(),
         ["file system", "slices", "longest", "longer than that"],
         runs.iter().filter_map(row).collect(),
     )
 }
 
-fn drive(file_system: &str, runs: &[&Row], bound_permille: u64) -> Block {
+fn drive(file_system: &str, runs: &[&Row], bound_permille: u64) -> Table {
     let bytes = |bytes: u64| Bytes(bytes).to_string();
     let or_none = |value: Option<u64>, text: &dyn Fn(u64) -> String| value.map_or(NONE.to_owned(), text);
     let row = |row: &&Row| {
@@ -97,7 +97,7 @@ fn drive(file_system: &str, runs: &[&Row], bound_permille: u64) -> Block {
             bytes(row.untrimmed_end_bytes),
         ]
     };
-    Block::new(
+    Table::new(
         format!(
             "{file_system}: what the drive did, and what stayed untrimmed (the bound is {} %)",
             significant(bound_permille as f64 / 10.0)

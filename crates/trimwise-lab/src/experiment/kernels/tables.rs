@@ -1,22 +1,22 @@
 //! What real kernels discard, as tables.
 
+use super::observe::{Deletion, Discards};
+use super::{DeletionRun, Fitrim, MOUNTS, Measured, Mount, RemountStep};
 use trimwise::units::Bytes;
-use trimwise_lab::experiment::kernels::observe::{Deletion, Discards};
-use trimwise_lab::experiment::kernels::{DeletionRun, Fitrim, MOUNTS, Measured, Mount, RemountStep};
 
-use crate::figures::{NONE, grouped, significant, time};
-use crate::table::plot::Block;
+use crate::plot::Table;
+use trimwise::numbers::{NONE, grouped, significant, time};
 
 /// Returns all tables.
-pub fn blocks(measured: &Measured) -> Vec<Block> {
+pub fn all(measured: &Measured) -> Vec<Table> {
     let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
     file_systems.dedup();
-    let mut blocks: Vec<Block> = Vec::new();
-    blocks.extend(file_systems.iter().map(|fs| deletions(measured, fs)));
-    blocks.extend(file_systems.iter().map(|fs| syncs(measured, fs)));
-    blocks.extend([unmounts(measured), fitrims(measured), remounts(measured)]);
-    blocks.retain(|block| !block.rows.is_empty());
-    blocks
+    let mut tables: Vec<Table> = Vec::new();
+    tables.extend(file_systems.iter().map(|fs| deletions(measured, fs)));
+    tables.extend(file_systems.iter().map(|fs| syncs(measured, fs)));
+    tables.extend([unmounts(measured), fitrims(measured), remounts(measured)]);
+    tables.retain(|table| !table.rows.is_empty());
+    tables
 }
 
 /// Kernel and mount in one column.
@@ -37,7 +37,7 @@ fn share(part: Option<u64>, whole: u64) -> String {
     part.map_or(NONE.to_owned(), |part| format!("{} %", 100 * part / whole.max(1)))
 }
 
-fn deletions(measured: &Measured, file_system: &str) -> Block {
+fn deletions(measured: &Measured, file_system: &str) -> Table {
     let row = |run: &DeletionRun, d: &Deletion| {
         [
             format!("{} {}", run.kernel, run.mount.options),
@@ -53,7 +53,7 @@ fn deletions(measured: &Measured, file_system: &str) -> Block {
     };
     let of = |run: &&DeletionRun| run.mount.file_system == file_system && run.mount.discards();
     let discarding = measured.deletions.iter().filter(of);
-    Block::new(
+    Table::new(
         format!("{file_system}: what was discarded after a file was removed and the directory synced"),
         [
             "mount",
@@ -70,7 +70,7 @@ fn deletions(measured: &Measured, file_system: &str) -> Block {
     )
 }
 
-fn syncs(measured: &Measured, file_system: &str) -> Block {
+fn syncs(measured: &Measured, file_system: &str) -> Table {
     let ns = |ns: u64| at(Some(ns));
     let row = |run: &DeletionRun, d: &Deletion| {
         let calls = d.calls;
@@ -86,14 +86,14 @@ fn syncs(measured: &Measured, file_system: &str) -> Block {
     };
     let of = |run: &&DeletionRun| run.mount.file_system == file_system;
     let runs = measured.deletions.iter().filter(of);
-    Block::new(
+    Table::new(
         format!("{file_system}: how long the calls took, and the appends with fsync that followed"),
         ["mount", "file layout", "unlink", "fsync", "next fsync", "20 more, mean", "longest"],
         runs.flat_map(|run| run.deletions.iter().map(move |d| row(run, d))).collect(),
     )
 }
 
-fn unmounts(measured: &Measured) -> Block {
+fn unmounts(measured: &Measured) -> Table {
     let rows = measured.unmounts.iter().map(|run| {
         [
             name(&run.kernel, run.mount),
@@ -106,14 +106,14 @@ fn unmounts(measured: &Measured) -> Block {
             bytes(run.fitrim.discards.bytes),
         ]
     });
-    Block::new(
+    Table::new(
         "Removed, synced and unmounted at once; then mounted again, and FITRIM",
         ["mount", "freed", "before", "in unmount", "of freed", "unmount took", "mounted again", "FITRIM"],
         rows.collect(),
     )
 }
 
-fn fitrims(measured: &Measured) -> Block {
+fn fitrims(measured: &Measured) -> Table {
     let sent = |d: Discards| format!("{} in {}", bytes(d.bytes), grouped(d.commands));
     let answer = |f: Fitrim| bytes(f.answer_bytes);
     let rows = measured.deletions.iter().map(|run| {
@@ -127,21 +127,21 @@ fn fitrims(measured: &Measured) -> Block {
             bytes(run.first_fitrim.in_call.bytes),
         ]
     });
-    Block::new(
+    Table::new(
         "FITRIM after the deletions, again, and after one more deletion of 1 MiB",
         ["mount", "first sent", "returned", "second sent", "third sent", "first took", "in the call"],
         rows.collect(),
     )
 }
 
-fn remounts(measured: &Measured) -> Block {
+fn remounts(measured: &Measured) -> Table {
     let step = |step: &RemountStep| bytes(step.discards.bytes);
     let rows = measured.remounts.iter().map(|run| {
         let mut cells = run.steps.iter().map(step);
         let mut next = || cells.next().unwrap_or_else(|| NONE.to_owned());
         [name(&run.kernel, run.mount), next(), next(), next()]
     });
-    Block::new(
+    Table::new(
         "Discarded after the removal of 64 MiB while options change",
         ["asked for", "mounted nodiscard", "remounted with it", "remounted nodiscard"],
         rows.collect(),

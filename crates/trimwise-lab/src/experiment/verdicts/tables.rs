@@ -1,12 +1,13 @@
 //! The truth table: what each policy changes in the model and on the kernel, and how far the model is off, by drive.
 
-use trimwise_lab::experiment::verdicts::{Row, Shift, changes, measures};
+use super::Row;
+use super::summary::{Shift, changes, measures};
 
-use crate::figures::change;
-use crate::table::plot::Block;
+use crate::plot::Table;
+use trimwise::numbers::change;
 
 /// Returns first what a policy changes, then each figure.
-pub fn blocks(rows: &[Row]) -> Vec<Block> {
+pub fn all(rows: &[Row]) -> Vec<Table> {
     let mut kinds: Vec<(&str, &str)> = rows.iter().map(|row| (row.linux, row.drive)).collect();
     kinds.dedup();
     kinds.iter().flat_map(|&(linux, drive)| of_drive(rows, linux, drive)).collect()
@@ -21,7 +22,7 @@ fn shift(of: &Shift) -> String {
     }
 }
 
-fn of_drive(rows: &[Row], linux: &str, drive: &str) -> [Block; 2] {
+fn of_drive(rows: &[Row], linux: &str, drive: &str) -> [Table; 2] {
     let is_of = |row: &&Row| row.linux == linux && row.drive == drive;
     let name = |row: &Row| format!("{} {} %, {}", row.workload, row.utilization_percent, row.policy);
     let verdict = |a: bool| if a { "" } else { "contradicts" }.to_owned();
@@ -40,12 +41,12 @@ fn of_drive(rows: &[Row], linux: &str, drive: &str) -> [Block; 2] {
     let names = measures().map(|measure| measure.name.to_owned());
     let header = std::iter::once(String::new()).chain(names).collect();
     [
-        Block::new(
+        Table::new(
             format!("{title}: change of duration against off"),
             ["", "real ext4", "model", ""],
             changed.collect(),
         ),
-        Block {
+        Table {
             title: format!("{title}: the model is off by (!: beyond its limit)"),
             header,
             rows: off_by.collect(),
