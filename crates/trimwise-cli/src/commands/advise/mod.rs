@@ -33,8 +33,5 @@ pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, F
     }
     let text = || text::render(&advice, arguments.apply.is_some());
     let text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
-    match advice.ended_by {
-        None => Ok(text),
-        Some(failure) => output::print(&text).and(Err(failure)),
-    }
+    output::concluded(text, advice.ended_by)
 }

@@ -71,9 +71,5 @@ fn deliver(
         text + &table::render(&comparison)
     };
     let text = destinations.deliver_with_report(&comparison, || report::html(&comparison), text)?;
-    match comparison.ended_by {
-        None => Ok(text),
-        // Report finished runs even if others are missing.
-        Some(failure) => output::print(&text).and(Err(failure)),
-    }
+    output::concluded(text, comparison.ended_by)
 }

@@ -21,10 +21,7 @@ pub fn run(arguments: &SweepArguments, caller: &dyn Caller) -> Result<String, Fa
     let html = || report::html(&summary);
     let text = || text(&summary, arguments.dry_run);
     let text = destinations.deliver_with_report(&summary, html, text)?;
-    match summary.failure() {
-        None => Ok(text),
-        Some(failure) => output::print(&text).and(Err(failure)),
-    }
+    output::concluded(text, summary.failure())
 }
 
 fn text(summary: &Summary, is_dry: bool) -> String {
