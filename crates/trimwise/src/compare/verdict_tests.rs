@@ -423,7 +423,7 @@ fn a_policy_none_of_whose_sweeps_fell_into_the_run_is_not_judged() {
     let mut swept = cells.to_vec();
     swept.push(cell("a", "batch:1w", 1, 5.0, 5));
     trims(&mut swept[3], 1);
-    assert_eq!(verdict(&swept).unwrap().policy.as_deref(), Some("batch:1w"));
+    assert_eq!(verdict(&swept).unwrap().policy, Some("batch:1w".into()));
     // Alone with the baseline it is no alternative either.
     let v = verdict(&cells[..2]).unwrap();
     assert_eq!(v.policy, Some("off".into()));
