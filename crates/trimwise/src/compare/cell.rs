@@ -488,33 +488,6 @@ mod tests {
     }
 
     #[test]
-    fn the_map_of_the_blocks_adds_up_to_what_is_stale_and_what_is_in_use() {
-        let [mut in_use, mut stale] = [Vec::new(), Vec::new()];
-        for policy in [PolicySpec::OFF, PolicySpec::IDEAL] {
-            // More than memory holds.
-            let (number, transactions, size_low, size_high) = (300, 0, 100_000, 200_000);
-            let workload =
-                PostmarkConfig { number, transactions, size_low, size_high, ..PostmarkConfig::default() };
-            let spec = CellSpec { policy: policy.into(), workload: workload.into(), ..spec(0, None) };
-            let device = run_cell(&spec, Box::new(|_| ())).unwrap().device_stats.unwrap();
-            let map = device.blocks.unwrap();
-            let size = Ssd::new(&spec.ssd, 1).unwrap().superblock_units();
-            assert_eq!(map.superblocks, map.after.stale_permille.len() as u64, "each is a group of its own");
-            let units =
-                |shares: &[u16]| shares.iter().map(|share| u64::from(*share)).sum::<u64>() * size / 1000;
-            let rounded = map.superblocks * size / 1000 + 1;
-            assert!(units(&map.before.stale_permille) <= rounded, "{map:?}");
-            let (shown, end) = (units(&map.after.stale_permille), device.stale_units_end.unwrap());
-            assert!(shown <= end && end <= shown + rounded, "{shown}, not {end}");
-            in_use.push(units(&map.after.in_use_permille));
-            stale.push(end);
-        }
-        // The files are gone, and the metadata are the same under every policy.
-        assert!(stale[0] > 10 * in_use[0] && stale[1] == 0, "{stale:?} {in_use:?}");
-        assert!(in_use[0].abs_diff(in_use[1]) * 10 < in_use[1], "{in_use:?}");
-    }
-
-    #[test]
     fn repetitions_begin_at_different_phases_of_the_commit_timer() {
         let phases = [0, 1, 2].map(commit_phase);
         assert_eq!(phases.map(|phase| phase.as_nanos()), [0, 3_090_169_944, 1_180_339_888]);
