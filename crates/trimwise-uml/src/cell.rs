@@ -567,6 +567,64 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_has_the_steps_of_its_policy_and_workload_and_each_repetition_a_phase_and_a_seed() {
+        let device = Profile::embedded("sata-small").unwrap();
+        let steps = |to: &str, policy: &str, workload: &KernelWorkload, utilization_percent, rep| {
+            let target: KernelTarget = to.parse().unwrap();
+            let policy = KernelPolicy::parse(policy, &target).unwrap();
+            let (device, target, seed) = (&device, &target, 5);
+            KernelCell { device, target, policy, workload, utilization_percent, rep, seed }.steps()
+        };
+        let names = |(steps, workload): (Vec<Step>, usize)| {
+            (steps.iter().map(Step::name).collect::<Vec<_>>().join(", "), steps[workload].name())
+        };
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        let make = KernelWorkload::Command { setup: words("tar x"), run: words("make all") };
+        let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, ageing to 70 %, sleep, \
+                        crediting random numbers, tar, sync, sleep, make, GETFSMAP";
+        let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(70), 0);
+        assert_eq!(names(made), (expected.to_owned(), "make".to_owned()));
+        let append = KernelWorkload::Timed("append".to_owned());
+        let expected = "mkfs.btrfs, mount of btrfs with 'discard=async', sleep, workload append";
+        let appended = steps("6.12:btrfs", "async", &append, None, 0);
+        assert_eq!(names(appended), (expected.to_owned(), "workload append".to_owned()));
+        for rep in [0, 1] {
+            let (steps, _) = steps("6.1:f2fs", "off", &append, Some(50), rep);
+            let own = 5 ^ (u64::from(rep) << 32);
+            let phase = Step::Sleep { ns: commit_phase(rep).as_nanos() };
+            let spec = "append".to_owned();
+            let timed = Step::Timed { spec, part: Part::Whole, rep, seed: own };
+            assert_eq!(steps[2..], [&ageing(50, own)[..], &[phase, timed]].concat());
+        }
+    }
+
+    #[test]
+    fn only_whole_units_that_hold_data_are_stale() {
+        let mut disk = new_disk(&Profile::embedded("sata-small").unwrap(), 1, false).unwrap();
+        let ones = SparseStore::in_memory(Bytes::mib(1)).unwrap();
+        ones.write(0, &[1; 8 * UNIT_BYTES as usize]).unwrap();
+        assert_eq!(stale_units(disk.into_parts().0.drive().ssd(), &[(0, 1 << 20)]), 0);
+        disk = disk_over(ones, &Profile::embedded("sata-small").unwrap(), 1, false).unwrap();
+        let free = [(100, 2 * UNIT_BYTES), (4 * UNIT_BYTES, 8 * UNIT_BYTES)];
+        assert_eq!(stale_units(disk.into_parts().0.drive().ssd(), &free), 1 + 4);
+    }
+
+    #[test]
+    fn a_program_that_failed_is_named_with_how_it_ended_and_its_last_lines() {
+        let said = |text: &str| Said(text.as_bytes().to_vec());
+        let ended = |code, signal, errors: &str| {
+            let end =
+                ProgramEnd { code, signal, output: said("out\n"), errors: said(errors), killed_processes: 0 };
+            expect_success(&["make".to_owned(), "all".to_owned()], &end)
+        };
+        assert_eq!(ended(Some(0), None, "a warning"), Ok(()));
+        assert_eq!(ended(Some(2), None, " \n").unwrap_err(), "make all: exit code 2\n  out");
+        let lines: Vec<String> = (1..=12).map(|line| line.to_string()).collect();
+        let expected = format!("make all: ended by signal 9\n  {}", lines[2..].join("\n  "));
+        assert_eq!(ended(None, Some(9), &lines.join("\n")).unwrap_err(), expected);
+    }
+
+    #[test]
     fn discard_is_the_policy_s_affair() {
         let check = |text: &str| text.parse::<KernelTarget>().unwrap().check_for_policies();
         for text in ["6.1:ext4:noatime,discard", "6.1:btrfs:discard=async", "6.1:f2fs:nodiscard"] {

@@ -8,6 +8,8 @@
 
 mod image;
 mod recording;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -557,6 +557,12 @@ mod tests {
     }
 
     #[test]
+    fn a_step_lasts_from_its_begin_to_its_end() {
+        let report = StepReport { begin_ns: 5, end_ns: 9, outcome: Outcome::Done };
+        assert_eq!(report.duration(), SimDuration(4));
+    }
+
+    #[test]
     fn a_missing_program_is_named_with_its_package() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display().to_string();

@@ -85,6 +85,13 @@ impl FrontEnd {
         })
     }
 
+    /// Creates the connection of no kernel, with this memory; the caller sets up the queue.
+    #[cfg(test)]
+    pub(crate) fn over(memory: GuestMemoryMmap) -> Self {
+        let (socket, _) = UnixStream::pair().unwrap();
+        Self { memory: Some(memory), ..Self::new(socket, 0, Vec::new()).unwrap() }
+    }
+
     /// Returns the guest's memory and the queue, once the kernel has set them up.
     pub fn queue(&mut self) -> io::Result<(&GuestMemoryMmap, &mut Queue)> {
         match &self.memory {

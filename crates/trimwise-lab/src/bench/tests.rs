@@ -21,8 +21,8 @@ use super::*;
 type Waiting = Reverse<(SimTime, u64, u64, SimTime)>;
 
 /// A device that takes any number of operations at a time; `latency` says how long each takes.
-struct Fabricated<L> {
-    facts: DeviceFacts,
+pub(super) struct Fabricated<L> {
+    pub(super) facts: DeviceFacts,
     now: Cell<SimTime>,
     latency: L,
     in_flight: RefCell<BinaryHeap<Waiting>>,
@@ -33,7 +33,7 @@ struct Fabricated<L> {
 }
 
 impl<L: Fn(SimTime, &Operation) -> SimDuration> Fabricated<L> {
-    fn new(size: Bytes, latency: L) -> Self {
+    pub(super) fn new(size: Bytes, latency: L) -> Self {
         let trim = TrimFacts { granularity: Bytes(4096), max: Bytes::gib(2), promises_zeros: false };
         let facts = DeviceFacts {
             name: "fabricated".to_owned(),
@@ -120,7 +120,7 @@ fn parsed(tests: &str) -> Vec<Test> {
 }
 
 /// Returns the result of a future that never has to wait.
-fn polled<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn polled<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("a fabricated device never waits"),

@@ -98,6 +98,24 @@ fn a_drive_whose_trims_work_on_in_the_background_is_found_again() {
 }
 
 #[test]
+fn a_queued_trim_is_found_again_what_it_occupies_apart_from_what_it_only_takes() {
+    let truth = Profile::embedded("ufs21-64gb").unwrap();
+    let mut base = truth.clone();
+    base.config.trim.cost_per_command_ns /= 2;
+    base.config.trim.latency_per_command_ns /= 2;
+    let (measured, plan) = measured_for(&truth, false, 2);
+    let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
+    let (found, told) = (&fitted.profile.config.trim, &truth.config.trim);
+    for (setting, found, told) in [
+        ("trim.cost_per_command_ns", found.cost_per_command_ns, told.cost_per_command_ns),
+        ("trim.latency_per_command_ns", found.latency_per_command_ns, told.latency_per_command_ns),
+    ] {
+        assert!(told > 0 && found.abs_diff(told) * 20 < told, "{setting}: {found}, not {told}");
+        assert!(fitted.fits.iter().any(|fit| fit.setting == setting), "{setting}: {:?}", fitted.fits);
+    }
+}
+
+#[test]
 fn a_drive_that_begins_to_collect_does_not_tell_its_cache() {
     let mut truth = Profile::embedded("sata-small").unwrap();
     truth.config.capacity_bytes = Bytes::gib(1).0;

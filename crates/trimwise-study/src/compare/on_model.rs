@@ -372,3 +372,36 @@ impl Plan {
         Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_of_ones_own_runs_in_the_same_repetitions_as_those_that_come_with_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let drive =
+            include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
+        let mail = "set number 50\nset transactions 200\nset size 1000 20000\nrun\n";
+        let request = CompareRequest {
+            workload: file("small.pmrc", mail),
+            devices: vec![file("small.toml", &drive)],
+            policies: vec!["commit".to_owned()],
+            utilization: Some(10),
+            reps: 2,
+            ..CompareRequest::default()
+        };
+        let own = Policy::new("own", || PolicySpec::COMMIT.governor());
+        let comparison = run_own(&request, &[own], &AtomicBool::new(false), &(Arc::new(|_, _| ()) as Report));
+        let mut cells = comparison.unwrap().cells;
+        let mut own = cells.split_off(2);
+        own.iter_mut().for_each(|cell| cell.policy = cells[0].policy.clone());
+        assert_eq!(format!("{own:?}"), format!("{cells:?}"));
+        assert_ne!(cells[0].duration_ns, cells[1].duration_ns, "repetitions differ");
+    }
+}

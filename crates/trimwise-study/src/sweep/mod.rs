@@ -260,8 +260,7 @@ fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
 /// Writes the data set from the cells that are there. Another process may add cells meanwhile: then once more.
 fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<(), Failure> {
     let cells = grid.description.cells;
-    loop {
-        let before = folder.count(cells);
+    let scan = || {
         let mut found = 0;
         let mut stray = None;
         summary.parts.clear();
@@ -276,15 +275,27 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
             }
         }
         summary.missing_cells = cells - found;
-        if folder.count(cells) == before {
-            stray.map_or(Ok(()), Err)?;
-            break;
-        }
-    }
+        Ok(stray)
+    };
+    until_unchanged(|| folder.count(cells), scan)?.map_or(Ok(()), Err)?;
     if summary.missing_cells == 0 {
         folder.clean(cells);
     }
     Ok(())
+}
+
+/// Scans until the count is the same after a scan as before it; returns what that scan found.
+fn until_unchanged<T>(
+    count: impl Fn() -> u64,
+    mut scan: impl FnMut() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    loop {
+        let before = count();
+        let found = scan()?;
+        if count() == before {
+            return Ok(found);
+        }
+    }
 }
 
 /// The rows of those of these cells that are there. They are whole groups, so savings can be entered.

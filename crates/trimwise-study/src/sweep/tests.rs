@@ -85,6 +85,38 @@ fn every_figure_of_a_cell_has_a_column() {
     }
 }
 
+/// Each of two shards scans at its end. A cell that the other one enters meanwhile, behind the scan, must be found too.
+#[test]
+fn cells_that_come_during_a_scan_are_scanned_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let grid = grid(
+        dir.path(),
+        "devices = ['DRIVE']\npolicies = ['off', 'commit']\nutilizations_percent = [10]\nworkloads = ['MAIL']\nreps = 2",
+    )
+    .unwrap_or_else(|e| panic!("{e}"));
+    let cells = grid.description.cells;
+    let folder = Folder::open(&dir.path().join("out"), &grid).unwrap();
+    let enter = |cell: u64| folder.enter(cell, &Outcome::Error("invented".to_owned())).unwrap();
+    enter(0);
+    let mut seen = Vec::new();
+    let found = until_unchanged(
+        || folder.count(cells),
+        || {
+            let rows = rows_of(&grid, &folder, 0..cells)?.len();
+            // The other shard enters one behind each of the first two scans.
+            seen.push(rows);
+            if seen.len() <= 2 {
+                enter(seen.len() as u64);
+            }
+            Ok(rows)
+        },
+    );
+    assert_eq!((found.unwrap(), seen), (3, vec![1, 2, 3]));
+    // The other shard has run the same cell: its file stays.
+    enter(1);
+    assert_eq!(folder.count(cells), 3);
+}
+
 #[test]
 fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
     let folder = tempfile::tempdir().unwrap();

@@ -359,6 +359,37 @@ fn regression_one_repetition_is_not_exact() {
     assert!(!text.contains("exact"), "{text}");
 }
 
+#[test]
+fn repetitions_are_exact_only_if_they_agree_in_every_figure() {
+    let latency = LatencySummary { count: 9, p50_ns: 1, p99_ns: 2, p999_ns: 3, max_ns: 4 };
+    let changes: [&dyn Fn(&mut Cell); 5] = [
+        &|cell| cell.duration_ns += 1,
+        &|cell| cell.device_stats.as_mut().unwrap().trimmed_units += 1,
+        &|cell| cell.ledger = Some(CellLedger { trim_busy_ns: 1, ..CellLedger::default() }),
+        &|cell| cell.latency = [("fsync".into(), latency)].into(),
+        &|cell| cell.latency_quantiles_ns = [("fsync".into(), vec![1, 2])].into(),
+    ];
+    let is_exact = |cells: &[Cell]| Summary::of(cells).devices[0].policies[0].time_s.is_exact();
+    assert!(is_exact(&exact("d", "off", 20.0, 10)));
+    for (number, change) in changes.iter().enumerate() {
+        let mut cells = exact("d", "off", 20.0, 10);
+        change(&mut cells[1]);
+        assert!(!is_exact(&cells), "change {number}");
+    }
+}
+
+/// A share of the ledger counts from the time until the last TRIM was done, which can be after the run.
+#[test]
+fn the_time_until_the_last_trim_is_that_of_the_ledger() {
+    let mut cells = [cell("a", "commit", 0, 10.0, 5)];
+    let trimmed_s =
+        |cells: &[Cell]| Causes::of(&Summary::of(cells).devices[0].policies[0]).unwrap().trimmed_s;
+    cells[0].device_stats.as_mut().unwrap().busy_ns = [("trim".into(), 5_000_000_000)].into();
+    assert_eq!(trimmed_s(&cells), 10.0);
+    cells[0].ledger = Some(CellLedger { trim_busy_percent: 40.0, ..CellLedger::default() });
+    assert_eq!(trimmed_s(&cells), 12.5);
+}
+
 fn with_ledger(cells: &mut [Cell], freed: u64) {
     for cell in cells {
         let units = crate::policy::Ledger { freed, ..Default::default() };
@@ -388,6 +419,11 @@ fn a_policy_none_of_whose_sweeps_fell_into_the_run_is_not_judged() {
     let v = verdict(&cells).unwrap();
     assert_eq!(v.policy, Some("lazy".into()));
     assert!(v.text.contains("No verdict on `batch:1w`: none of its sweeps fell into the run."), "{}", v.text);
+    // One that fell into one of its runs is enough.
+    let mut swept = cells.to_vec();
+    swept.push(cell("a", "batch:1w", 1, 5.0, 5));
+    trims(&mut swept[3], 1);
+    assert_eq!(verdict(&swept).unwrap().policy, Some("batch:1w".into()));
     // Alone with the baseline it is no alternative either.
     let v = verdict(&cells[..2]).unwrap();
     assert_eq!(v.policy, Some("off".into()));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::*;
 use crate::block::{BlockQueue, PortRequest};
 use crate::engine::Sim;
-use crate::policy::PolicySpec;
-use crate::ssd::TrimKind;
+use crate::policy::{Decision, Governor, PolicyEvent, PolicySpec, Shape, View};
+use crate::ssd::{SuperblockState, TrimKind};
 use crate::trace::format::{Reader, Writer};
 use crate::trace::{
     Event, Header, Knows, Record, ReplayFigures, Request, TraceDevice, TraceError, TraceFileSystem,
@@ -129,6 +129,41 @@ fn a_trace_of_the_model_itself_takes_as_long_again_on_the_same_drive() {
         assert_eq!(figures.requests, 20_000);
         let written = cell.device_stats.as_ref().unwrap().host_units_written;
         assert_eq!(written * UNIT_BYTES, figures.written_bytes, "each request reached the drive once");
+    }
+}
+
+#[test]
+fn a_drive_is_filled_and_then_as_much_is_overwritten_where_the_repetition_says() {
+    let prepared = |rep| PreparedDrive::new(&ReplaySpec { rep, ..spec("off") }).unwrap();
+    let drive = prepared(0);
+    let ssd = drive.port.drive().ssd();
+    let units = ssd.capacity_units() * 80 / 100;
+    assert_eq!((ssd.mapped_units(), ssd.stats().host_units_written), (units, units + units / 32 * 32));
+    // Random places leave holes everywhere, so what collection will copy is not what it copies on a drive that was
+    // only filled.
+    let valid = |drive: &PreparedDrive| -> Vec<u32> {
+        drive.port.drive().ssd().superblocks().iter().map(|s: &SuperblockState| s.valid_units).collect()
+    };
+    let holed = ssd.superblocks().iter().filter(|s| (1..s.written_units).contains(&s.valid_units)).count();
+    assert!(holed * 2 > ssd.superblocks().len(), "{holed} of {}", ssd.superblocks().len());
+    assert_eq!(valid(&prepared(0)), valid(&drive));
+    assert_ne!(valid(&prepared(1)), valid(&drive));
+}
+
+#[test]
+fn a_fua_write_is_flushed_where_the_cache_is_volatile() {
+    let fua = Event::Request(Request { fua: true, ..plain_write() });
+    for volatile in [true, false] {
+        let mut spec = ReplaySpec { utilization_percent: 0, ..spec("off") };
+        spec.ssd.cache.volatile = volatile;
+        let mut port = PreparedDrive::new(&spec).unwrap().port;
+        let begin = SimTime::ZERO + SETTLING;
+        let written = port.submit(begin, &PortRequest::Write(plain_write().sectors, CONTENT)).unwrap();
+        let flushed = port.submit(begin, &PortRequest::Flush).unwrap();
+        assert!(flushed > written);
+        let expected = if volatile { flushed } else { written }.since(begin).as_nanos();
+        let cell = run(&spec, &trace(false, &[(0, fua)])).unwrap();
+        assert_eq!((cell.duration_ns, cell.latency["write"].count), (expected, 1), "{volatile}");
     }
 }
 
@@ -271,6 +306,99 @@ fn frees_drive_every_policy_once_they_are_durable() {
             assert_eq!(cell.device_stats.as_ref().unwrap().stale_units_end, Some(0), "{policy}");
         }
     }
+}
+
+#[test]
+fn a_policy_backs_off_while_the_requests_of_the_trace_follow_each_other() {
+    let issued = |policy: &str, every_ms: u64| {
+        let writes = (0..500 / every_ms).map(|i| (i * every_ms * 1_000_000, write(9_000 + i, 1)));
+        let mut events: Vec<(u64, Event)> = writes.collect();
+        events.insert(1, (2_000_000, discard(0, 128)));
+        let open = ReplayOptions { pace: Pace::Open { speed_percent: 100 }, ..ReplayOptions::default() };
+        let cell = run(&ReplaySpec { options: open, ..spec(policy) }, &trace(false, &events)).unwrap();
+        cell.ledger.unwrap().units.issued
+    };
+    // It waits until nothing has been in the drive for 10 ms.
+    assert_eq!([5, 50].map(|every_ms| issued("lazy+backoff", every_ms)), [0, 128]);
+    assert_eq!([5, 50].map(|every_ms| issued("lazy", every_ms)), [128, 128]);
+}
+
+#[test]
+fn where_no_completion_is_recorded_as_many_requests_are_in_flight_as_asked_for() {
+    let reads = |i: u64| (i, request(RequestKind::Read, i * 7919 % 20_000, 1, None));
+    let trace = trace(false, &(0..256).map(reads).collect::<Vec<_>>());
+    let [one, four, all] = [1, 4, 256].map(|queue_depth| {
+        let options = ReplayOptions { queue_depth, ..ReplayOptions::default() };
+        run(&ReplaySpec { options, ..spec("off") }, &trace).unwrap().duration_ns
+    });
+    assert!(one > 2 * four && four > all, "{one} {four} {all}");
+}
+
+#[test]
+fn what_is_freed_twice_before_a_commit_is_free_once() {
+    let events = [(0, freed(0, 64)), (0, freed(32, 64)), (1, Event::Committed), (2, write(9_000, 1))];
+    let units = run(&spec("lazy"), &trace(true, &events)).unwrap().ledger.unwrap().units;
+    assert_eq!(units.freed, 96);
+}
+
+/// Issues one extent at a time, if it is told rightly of the one before.
+struct OneByOne;
+
+impl Governor for OneByOne {
+    fn on_event(&mut self, event: &PolicyEvent, _: &View, decisions: &mut Vec<Decision>) {
+        let goes_on = match event {
+            PolicyEvent::Committed { .. } => true,
+            PolicyEvent::Issued(done) => {
+                done.units == 40 && done.ranges == 1 && done.took >= SimDuration::from_micros(100)
+            }
+            _ => false,
+        };
+        if goes_on {
+            decisions.push(Decision::Issue(Shape::NEXT));
+        }
+    }
+}
+
+#[test]
+fn a_policy_is_told_what_each_command_was_and_how_long_it_took() {
+    let frees = [80, 200, 400].map(|at| (0, freed(at, 40)));
+    let events = [&frees[..], &[(1_000, Event::Committed), (5_000_000_000, write(9_000, 1))]].concat();
+    let options = ReplayOptions { pace: Pace::Open { speed_percent: 100 }, ..ReplayOptions::default() };
+    let policy = Policy::new("one-by-one", || Box::new(OneByOne));
+    let cell = run(&ReplaySpec { policy, options, ..spec("off") }, &trace(true, &events)).unwrap();
+    assert_eq!((cell.ledger.unwrap().units.issued, cell.device_stats.unwrap().trim_commands), (120, 3));
+}
+
+/// Trims free space in a range that ends within an extent; when that is done, in another one.
+struct Ranges;
+
+impl Governor for Ranges {
+    fn on_event(&mut self, event: &PolicyEvent, _: &View, decisions: &mut Vec<Decision>) {
+        let range = match event {
+            PolicyEvent::Committed { .. } => UnitRange::new(Lpn(0), 100),
+            PolicyEvent::Trimmed { units: 20 } => UnitRange::new(Lpn(195), 15),
+            _ => return,
+        };
+        decisions.push(Decision::TrimFree { range, units_min: 1 });
+    }
+}
+
+#[test]
+fn a_batch_ends_with_its_range() {
+    let events = [
+        (0, freed(80, 40)),
+        (0, freed(200, 40)),
+        (1_000, Event::Committed),
+        (5_000_000_000, write(9_000, 1)),
+    ];
+    let options = ReplayOptions { pace: Pace::Open { speed_percent: 100 }, ..ReplayOptions::default() };
+    let policy = Policy::new("ranges", || Box::new(Ranges));
+    let spec = ReplaySpec { policy, options, ..spec("off") };
+    let cell = run(&spec, &trace(true, &events)).unwrap();
+    let (ledger, device) = (cell.ledger.unwrap().units, cell.device_stats.unwrap());
+    // Of 80 to 120 what lies below 100, and of 200 to 240 what lies below 210.
+    assert_eq!((ledger.issued, ledger.pending), (30, 50));
+    assert_eq!((device.trim_commands, device.trimmed_units), (2, 30));
 }
 
 #[test]

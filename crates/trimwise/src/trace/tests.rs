@@ -80,6 +80,22 @@ fn blkparse_text_pairs_issues_with_completions() {
     assert!(last.sync && last.fua && last.meta, "{last:?}");
 }
 
+/// The same sectors are in flight twice, after a request that the driver put back (R).
+#[test]
+fn a_completion_is_of_the_oldest_request_and_a_requeued_one_was_none() {
+    let text = "\
+  8,0    1        1     0.000000000  10  D   W 64 + 8 [a]
+  8,0    1        2     0.000001000  10  R   W 64 + 8 [0]
+  8,0    1        3     0.000010000  10  D   W 64 + 8 [a]
+  8,0    1        4     0.000020000  10  D   W 64 + 8 [a]
+  8,0    1        5     0.000110000   0  C   W 64 + 8 [0]
+  8,0    1        6     0.000420000   0  C   W 64 + 8 [0]
+";
+    let (records, _) = read_short(None, text.as_bytes());
+    let expected = [(10_000, 0, "write", 64, 8, Some(100_000)), (20_000, 0, "write", 64, 8, Some(400_000))];
+    assert_eq!(records, expected);
+}
+
 #[test]
 fn a_device_without_issues_is_read_from_its_queue() {
     let text = "\
@@ -149,14 +165,14 @@ fn binary_blktrace_is_read_in_either_byte_order() {
 #[test]
 fn fio_logs_keep_their_trims() {
     let two = "fio version 2 iolog\n/dev/sdb add\n/dev/sdb open\n/dev/sdb write 0 4096\n/dev/sdb wait 500 0\n\
-               /dev/sdb trim 1000 9000\n/dev/sdb sync 0 0\n/dev/sdb read 512 100\n/dev/sdb close\n";
+               /dev/sdb trim 1000 9000\n/dev/sdb sync 0 0\n/dev/sdb wait 250 0\n/dev/sdb read 512 100\n/dev/sdb close\n";
     let (records, devices) = read_short(None, two.as_bytes());
     assert_eq!(devices, ["/dev/sdb"]);
     let expected = [
         (0, 0, "write", 0, 8, None),
         (500_000, 0, "discard", 2, 17, None),
         (500_000, 0, "flush", 0, 0, None),
-        (500_000, 0, "read", 1, 1, None),
+        (750_000, 0, "read", 1, 1, None),
     ];
     assert_eq!(records, expected);
     let three = "fio version 3 iolog\n50 a add\n100 a open\n10000 a write 0 4096\n30000 a trim 0 4096\n50000 a close\n";

@@ -336,6 +336,20 @@ fn a_pause_stops_everything_and_now_overrides_the_policy() {
 }
 
 #[test]
+fn a_map_that_cannot_be_read_is_tried_again_ever_later_also_during_a_pause() {
+    for is_paused in [false, true] {
+        let mut host = host("judicious", EXT4);
+        host.look_failure = Some(Failed::Again("GETFSMAP: Input/output error".into()));
+        host.live.pause(is_paused);
+        host.pass(3600);
+        assert!((4..=8).contains(&host.looked_from.len()), "{}", host.looked_from.len());
+        host.look_failure = None;
+        host.pass(2 * 3600);
+        assert!(!host.live.reason().is_trouble(), "{:?}", host.live.reason());
+    }
+}
+
+#[test]
 fn what_is_freed_during_a_pause_is_told_and_sent_behind_it() {
     let mut host = host("judicious", EXT4);
     host.allocate(0, 1000);

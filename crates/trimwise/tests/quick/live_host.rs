@@ -52,6 +52,8 @@ pub struct FakeHost {
     pub slices: Vec<(SimTime, Slice)>,
     /// The next slices fail like this.
     pub failure: Option<Failed>,
+    /// Maps cannot be read.
+    pub look_failure: Option<Failed>,
     /// Discards end up nowhere, and are not counted.
     pub drops: bool,
     /// Each free is told.
@@ -90,6 +92,7 @@ impl FakeHost {
             toggled: Vec::new(),
             slices: Vec::new(),
             failure: None,
+            look_failure: None,
             drops: false,
             tells: false,
             commits: false,
@@ -180,6 +183,9 @@ impl FakeHost {
             };
             self.under_way = Some((order, self.now + takes));
         }
+        if self.under_way.is_some() {
+            assert_eq!(self.live.next_at(), None, "woken for nothing while an order is under way");
+        }
     }
 
     pub fn finish(&mut self) {
@@ -200,7 +206,11 @@ impl FakeHost {
                 }
                 let upto =
                     if is_all { PIECES as u64 * PIECE } else { free.last().map_or(from, |last| last.end) };
-                self.live.looked(self.now, Ok(Window { from, upto, free: &free }), &mut orders);
+                let found = match &self.look_failure {
+                    Some(failed) => Err(failed.clone()),
+                    None => Ok(Window { from, upto, free: &free }),
+                };
+                self.live.looked(self.now, found, &mut orders);
             }
             Order::Trim(slice) => {
                 let result = match self.failure.clone() {

@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use trimwise::policy::{
-    DiscardGeneration, HostTraits, HostedPolicy, InCommit, PolicyEvent, PolicyHost, PolicySpec, Shape,
-    TrimCommand, View,
+    Decision, DiscardGeneration, Governor, HostTraits, HostedPolicy, InCommit, PolicyEvent, PolicyHost,
+    PolicySpec, Shape, TrimCommand, View,
 };
 use trimwise::units::{Lpn, SimDuration, SimTime, UnitRange};
 
@@ -66,9 +66,9 @@ impl PolicyHost for Flat {
 }
 
 impl Flat {
-    fn mount(policy: PolicySpec, kernel: DiscardGeneration) -> Self {
+    fn mount(governor: Box<dyn Governor>, kernel: DiscardGeneration) -> Self {
         let flat = Self {
-            policy: HostedPolicy::new(policy.governor(), kernel),
+            policy: HostedPolicy::new(governor, kernel),
             now: Cell::default(),
             allocatable: RefCell::new(vec![true; UNITS as usize]),
             device: RefCell::new(vec![None; UNITS as usize]),
@@ -139,7 +139,7 @@ impl Flat {
 
 /// Files come and go under the policy. Returns the units of all files that were removed, and where they went.
 fn run(policy: PolicySpec, kernel: DiscardGeneration) -> trimwise::policy::Ledger {
-    let flat = Flat::mount(policy, kernel);
+    let flat = Flat::mount(policy.governor(), kernel);
     let mut files: VecDeque<(u64, UnitRange)> = VecDeque::new();
     let mut removed = Vec::new();
     let mut freed = 0;
@@ -182,4 +182,40 @@ fn no_policy_loses_data_on_a_host_of_ones_own() {
 fn lazy_with_reuse_trims_part_of_what_was_freed_and_reuses_part() {
     let ledger = run("lazy+reuse".parse().unwrap(), DiscardGeneration::Worker);
     assert!(ledger.issued > 1_000 && ledger.reused > 1_000 && ledger.dropped == 0, "{ledger:?}");
+}
+
+/// Issues one command of this shape at each commit.
+struct Once(Shape);
+
+impl Governor for Once {
+    fn on_event(&mut self, event: &PolicyEvent, _: &View, decisions: &mut Vec<Decision>) {
+        if matches!(event, PolicyEvent::Committed { .. }) {
+            decisions.push(Decision::Issue(self.0));
+        }
+    }
+}
+
+#[test]
+fn a_command_is_cut_at_its_maximum_and_the_next_starts_behind_it_until_nothing_is_there() {
+    let shape = Shape { ranges_max: 8, units_min: 6, units_max: 25, runs_on: false };
+    let flat = Flat::mount(Box::new(Once(shape)), DiscardGeneration::Worker);
+    // What the command that follows the commit of these extents, each of a start and units, is about.
+    let command_after = |freed: &[(u64, u64)]| -> Vec<(u64, u64)> {
+        let freed: Vec<UnitRange> = freed.iter().map(|&(at, units)| UnitRange::new(Lpn(at), units)).collect();
+        flat.commit(&freed);
+        let ranges = match flat.work.borrow().front() {
+            Some(Work::Command(command)) => command.ranges(),
+            _ => Vec::new(),
+        };
+        flat.pass(SimDuration::ZERO);
+        ranges.iter().map(|range| (range.start.0, range.units)).collect()
+    };
+    assert_eq!(command_after(&[(400, 10)]), [(400, 10)]);
+    // Nothing was left, so the next starts from the beginning.
+    assert_eq!(command_after(&[(100, 10), (120, 10), (140, 40)]), [(100, 10), (120, 10), (140, 5)]);
+    assert_eq!(command_after(&[(0, 10)]), [(145, 25)], "behind the last one, before what lies below it");
+    assert_eq!(command_after(&[]), [(170, 10)]);
+    // Nothing behind it, so the next starts from the beginning, and skips what is too short.
+    assert_eq!(command_after(&[]), []);
+    assert_eq!(command_after(&[(20, 5), (30, 6)]), [(0, 10), (30, 6)]);
 }

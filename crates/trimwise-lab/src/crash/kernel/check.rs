@@ -279,6 +279,49 @@ mod tests {
         assert_eq!(wrong(16, &[]), []);
     }
 
+    #[test]
+    fn holes_and_truncations_since_the_sync_may_be_there_or_not_or_in_part() {
+        let base = written(1, 0, 4096);
+        let with = |change: Change| {
+            let mut expected = Expected { optional: vec![change], ..Expected::default() };
+            expected.base.apply(Change::Write { operation: 1, offset: 0, length: 4096 });
+            move |bytes: &[u8]| content("a", &expected, &attribute(bytes)).map(|wrong| wrong.kind())
+        };
+        let zeros = |range: Range<usize>| {
+            let mut bytes = base.clone();
+            bytes[range].fill(0);
+            bytes
+        };
+        let punched = with(Change::Punch { offset: 512, length: 512 });
+        for range in [0..0, 512..1024, 600..700] {
+            assert_eq!(punched(&zeros(range)), None);
+        }
+        for range in [500..1024, 512..1040, 2048..4096] {
+            assert_eq!(punched(&zeros(range)), Some("wrong-bytes"));
+        }
+        assert_eq!(punched(&base[..4095]), Some("wrong-length"));
+        let cut = with(Change::Truncate { length: 2048 });
+        for bytes in [&base[..], &base[..3000], &base[..2048], &zeros(2048..4096)] {
+            assert_eq!(cut(bytes), None);
+        }
+        assert_eq!(cut(&base[..2047]), Some("wrong-length"));
+        assert_eq!(cut(&zeros(2000..4096)), Some("wrong-bytes"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_reported_and_those_that_had_to_be_there_are_counted() {
+        let history = History::of(&log());
+        let error = Some("Input/output error".to_owned());
+        let unreadable = [FoundFile { path: "a".to_owned(), runs: Vec::new(), error }];
+        for (now, had_to_be_there, expected) in
+            [(3, 0, &["unreadable"][..]), (6, 1, &["unreadable", "synced-file-missing"])]
+        {
+            let mut broken = Vec::new();
+            assert_eq!(files(&history.at(now, None), &unreadable, &mut broken), had_to_be_there);
+            assert_eq!(kinds(&broken), expected);
+        }
+    }
+
     /// Where two operations write the same byte, a part of a cell looks like a whole one of the older.
     #[test]
     fn regression_a_byte_that_two_operations_share_is_of_either() {

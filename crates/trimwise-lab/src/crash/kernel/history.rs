@@ -305,6 +305,31 @@ pub(super) mod tests {
         assert!(expected[0].must_exist && expected[0].optional.is_empty(), "{expected:?}");
     }
 
+    /// A direct write that failed may have written more than it reported, and no sync can promise which.
+    #[test]
+    fn a_sync_promises_nothing_about_what_failed() {
+        let mut log = log();
+        log.truncate(3);
+        let failed = |id: u32, operation| Logged {
+            id,
+            operation,
+            begin: 2 * id as usize - 2,
+            end: 2 * id as usize - 1,
+            error: Some("Input/output error".to_owned()),
+            found: Vec::new(),
+        };
+        let (path, begun) = (|| "a".to_owned(), Some(8192));
+        let write = Operation::Write { path: path(), offset_bytes: begun, length_bytes: 512, direct: true };
+        log.push(failed(4, write));
+        log.push(failed(5, Operation::Punch { path: path(), offset_bytes: 0, length_bytes: 4096 }));
+        let sync = Operation::Fsync { path: path(), data_only: false };
+        log.push(Logged { error: None, ..failed(6, sync) });
+        let expected = History::of(&log).at(12, None);
+        assert_eq!(expected[0].base.pieces, [(0, 5000, 2), (8192, 8704, 4)]);
+        let more = Change::Write { operation: 4, offset: 8192, length: 1 << 20 };
+        assert_eq!(expected[0].optional, [more, Change::Punch { offset: 0, length: 4096 }]);
+    }
+
     #[test]
     fn content_follows_writes_truncations_and_holes() {
         let mut content = Content::default();

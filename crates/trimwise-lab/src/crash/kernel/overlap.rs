@@ -75,5 +75,9 @@ mod tests {
         assert_eq!(run([trim(8, 8), write(16, 4)], together), [], "next to it");
         assert_eq!(run([write(8, 8), write(15, 4)], together), []);
         assert_eq!(run([trim(8, 8), OpKind::Flush], together), []);
+        let ops = [write(8, 8), trim(8, 8)].map(|kind| Op { kind, dispatched: 0, completed: 0 });
+        let mut record = Record::default();
+        (record.ops, record.events) = (ops.into(), together.into());
+        assert_eq!([1, 2].map(|first| overlaps(&record, first).len()), [1, 0], "one is counted once");
     }
 }
