@@ -202,7 +202,7 @@ pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<Kern
     };
     Ok(KernelCrashTests {
         trimwise: trimwise::VERSION,
-        seed: seed,
+        seed,
         target: target.to_string(),
         kernel: RealKernel::of(&image, &target)?,
         device: device.name.clone(),
