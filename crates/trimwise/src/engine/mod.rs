@@ -236,10 +236,10 @@ impl Sim {
             return Ok(());
         }
         // A task that only charges time would not stop for a clock, but it does for a timer.
-        let (alarm, rings) = (self.sleep_until(until), Rc::new(Cell::new(false)));
+        let (sim, rings) = (self.clone(), Rc::new(Cell::new(false)));
         let rung = Rc::clone(&rings);
         self.spawn(async move {
-            alarm.await;
+            sim.sleep_until(until).await;
             rung.set(true);
         });
         self.run_until(&|| rings.get())
@@ -292,20 +292,21 @@ impl Sim {
     }
 
     /// Waits for `duration` to pass; other tasks run meanwhile.
-    pub fn sleep(&self, duration: SimDuration) -> Sleep {
+    pub fn sleep(&self, duration: SimDuration) -> Sleep<'_> {
         self.sleep_until(self.now() + duration)
     }
 
     /// Waits until `deadline`; returns at once if that is past.
-    pub fn sleep_until(&self, deadline: SimTime) -> Sleep {
-        Sleep { sim: self.clone(), deadline, armed: false }
+    pub fn sleep_until(&self, deadline: SimTime) -> Sleep<'_> {
+        Sleep { sim: self, deadline, armed: false }
     }
 
     /// Lets `duration` of the calling task's own processor time pass.
     ///
     /// This is the same as [`Sim::sleep`], but if no other task has anything to do before the end, the clock simply
     /// advances and the task keeps running. Millions of system calls cost no event this way.
-    pub(crate) fn charge(&self, duration: SimDuration) -> Sleep {
+    #[inline]
+    pub(crate) fn charge(&self, duration: SimDuration) -> Sleep<'_> {
         let end = self.now() + duration;
         if self.0.ready.borrow().is_empty() {
             let undisturbed = self.0.timers.borrow().peek().is_none_or(|Reverse((at, ..))| *at > end);
@@ -386,15 +387,16 @@ impl Sim {
 
 /// The future of [`Sim::sleep`].
 #[must_use = "time passes only when it is awaited"]
-pub struct Sleep {
-    sim: Sim,
+pub struct Sleep<'a> {
+    sim: &'a Sim,
     deadline: SimTime,
     armed: bool,
 }
 
-impl Future for Sleep {
+impl Future for Sleep<'_> {
     type Output = ();
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         if self.sim.now() >= self.deadline {
             // Count it: a task that never yields would not let the executor notice that it runs for ever.

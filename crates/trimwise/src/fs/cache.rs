@@ -161,15 +161,27 @@ impl PageCache {
             .map_or(0, |id| self.chunks[id.0 as usize].dirty & !self.chunks[id.0 as usize].writeback)
     }
 
-    /// Returns the chunk of file `owner` at `index`, created if needed, and makes it the most recently used.
-    pub fn touch(&mut self, table: &mut ChunkTable, owner: u32, index: u64) -> ChunkId {
-        if let Some(id) = table.get(index) {
-            if self.newest != id.0 {
-                self.unlink(id.0);
-                self.link_newest(id.0);
-            }
-            return id;
+    /// Makes the chunk of a file at `index`, if there is one, the most recently used. Returns it.
+    #[inline]
+    pub(crate) fn touch_present(&mut self, table: &ChunkTable, index: u64) -> Option<ChunkId> {
+        let id = table.get(index)?;
+        if self.newest != id.0 {
+            self.unlink(id.0);
+            self.link_newest(id.0);
         }
+        Some(id)
+    }
+
+    /// Returns the chunk of file `owner` at `index`, created if needed, and makes it the most recently used.
+    #[inline]
+    pub fn touch(&mut self, table: &mut ChunkTable, owner: u32, index: u64) -> ChunkId {
+        match self.touch_present(table, index) {
+            Some(id) => id,
+            None => self.add(table, owner, index),
+        }
+    }
+
+    fn add(&mut self, table: &mut ChunkTable, owner: u32, index: u64) -> ChunkId {
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.chunks.push(Chunk::default());
             (self.chunks.len() - 1) as u32

@@ -30,9 +30,10 @@ mod commit;
 mod handle;
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::hash::WordMap;
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 pub(super) use handle::Handle;
@@ -137,7 +138,7 @@ pub struct Journal {
     /// Whether a commit waits for the handles of its transaction; no new handle starts meanwhile.
     switching: bool,
     buffers: Vec<Buffer>,
-    by_block: HashMap<u64, BufferId>,
+    by_block: WordMap<u64, BufferId>,
     /// Blocks of the largest transaction (`j_max_transaction_buffers`).
     pub(super) transaction_max: u64,
     running: Option<Transaction>,
@@ -166,7 +167,7 @@ impl Journal {
             moving_tail: false,
             switching: false,
             buffers: Vec::new(),
-            by_block: HashMap::new(),
+            by_block: WordMap::default(),
             running: None,
             committing: None,
             checkpoints: VecDeque::new(),

@@ -28,6 +28,7 @@ pub mod cache;
 mod discard;
 mod extent_tree;
 mod fitrim;
+mod hash;
 pub mod host;
 mod inode;
 mod inode_table;
@@ -51,7 +52,7 @@ pub mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::block::{BlockQueue, QueueConfig};
@@ -62,6 +63,7 @@ use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 
 use alloc::Allocator;
 use cache::PageCache;
+use hash::WordMap;
 use host::HostConfig;
 use inode_table::InodeTable;
 use journal::{Journal, Tail};
@@ -101,7 +103,7 @@ struct Disk {
     allocator: Allocator,
     inodes: InodeTable,
     /// Path to entry; for lookups only, never iterated.
-    names: HashMap<Box<str>, Entry>,
+    names: WordMap<Box<str>, Entry>,
     directories: BTreeMap<Box<str>, Directory>,
     stale: StaleTracker,
     /// Blocks that files can never have: metadata and journal.
@@ -278,7 +280,7 @@ impl Volume {
             layout,
             allocator,
             inodes,
-            names: HashMap::new(),
+            names: WordMap::default(),
             directories: BTreeMap::from([("".into(), Directory::default())]),
             stale,
             fixed_units,
@@ -412,7 +414,7 @@ impl Ext4 {
             layout: state.disk.layout.clone(),
             allocator: Allocator::default(),
             inodes: InodeTable::default(),
-            names: HashMap::new(),
+            names: WordMap::default(),
             directories: BTreeMap::new(),
             stale: StaleTracker::new(0),
             fixed_units: 0,

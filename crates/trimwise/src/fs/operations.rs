@@ -113,27 +113,30 @@ impl Ext4 {
             self.0.sim.charge(cpu.syscall).await;
             return Ok(());
         }
-        for page in self.partial_pages(file.inode, start, end).into_iter().flatten() {
-            self.read_page(file, page).await;
+        if !(start.is_multiple_of(UNIT_BYTES) && end.is_multiple_of(UNIT_BYTES)) {
+            for page in self.partial_pages(file.inode, start, end).into_iter().flatten() {
+                self.read_page(file, page).await;
+            }
         }
         let (first_page, pages) = (start / UNIT_BYTES, end.div_ceil(UNIT_BYTES) - start / UNIT_BYTES);
         self.0
             .sim
             .charge(cpu.syscall + cpu.page_write * pages + cpu.copy_page * len.div_ceil(UNIT_BYTES))
             .await;
-        let is_full = {
-            let state = &*self.0.state.borrow();
+        let (change, dirtied) = {
+            let state = &mut *self.0.state.borrow_mut();
             let room = self.promisable_units(state);
-            room < pages && room < Self::pages_without_block(state, file.inode, first_page, pages)
+            if room < pages && room < Self::pages_without_block(state, file.inode, first_page, pages) {
+                return Err(FileError::NoSpace { path: file.path.to_string() });
+            }
+            if state.disk.inodes[file.inode as usize].generation != file.generation {
+                return Err(Self::refused(&file.path, "removed while it was open"));
+            }
+            self.mark_written(state, file.inode, first_page, pages, end)
         };
-        if is_full {
-            return Err(FileError::NoSpace { path: file.path.to_string() });
+        if change != Change::Recorded {
+            self.record_change(file.inode, change).await;
         }
-        if self.generation(file.inode) != file.generation {
-            return Err(Self::refused(&file.path, "removed while it was open"));
-        }
-        let (change, dirtied) = self.mark_written(file.inode, first_page, pages, end);
-        self.record_change(file.inode, change).await;
         self.balance_dirty_pages(dirtied).await;
         Ok(())
     }
@@ -160,7 +163,9 @@ impl Ext4 {
             self.witnessed(|witness| witness.page_written(file.inode, page, pages));
             self.change_of(state, file.inode, false)
         };
-        self.record_change(file.inode, change).await;
+        if change != Change::Recorded {
+            self.record_change(file.inode, change).await;
+        }
         let mut at = page;
         for piece in blocks.iter().flat_map(|&range| self.0.queue.split(range)) {
             self.witnessed(|witness| witness.data_submitted(file.inode, file.generation, at, piece));
@@ -193,9 +198,6 @@ impl Ext4 {
 
     /// Records a changed inode in the running transaction.
     async fn record_change(&self, inode: u32, change: Change) {
-        if change == Change::Recorded {
-            return;
-        }
         let handle = self.start_handle(INODE_CREDITS).await;
         let block = {
             let disk = &mut self.0.state.borrow_mut().disk;
@@ -228,9 +230,15 @@ impl Ext4 {
     }
 
     /// Marks pages dirty. Returns what has to join the running transaction, and how many pages became dirty.
-    fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> (Change, u64) {
+    fn mark_written(
+        &self,
+        state: &mut State,
+        inode: u32,
+        first_page: u64,
+        pages: u64,
+        end_bytes: u64,
+    ) -> (Change, u64) {
         let now = self.0.sim.now();
-        let state = &mut *self.0.state.borrow_mut();
         let entry = &mut state.disk.inodes[inode as usize];
         let (mapped_end, dirty_before) = (entry.mapped_end(), entry.dirty_pages);
         for (index, first, count) in in_chunks(first_page, pages) {

@@ -73,7 +73,9 @@ impl Ext4 {
             return Ok(0);
         }
         let (first, last) = (start / UNIT_BYTES, (end - 1) / UNIT_BYTES);
-        self.touch_access_time(file.inode).await;
+        if self.is_first_access(file.inode) {
+            self.record_access(file.inode).await;
+        }
         if file.direct {
             self.read_direct(file.inode, first, last - first + 1).await;
             return Ok((end - start) as usize);
@@ -103,9 +105,7 @@ impl Ext4 {
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[file.inode as usize];
             for chunk in first / CHUNK_PAGES..=last / CHUNK_PAGES {
-                if entry.chunks.get(chunk).is_some() {
-                    state.cache.touch(&mut entry.chunks, file.inode, chunk);
-                }
+                state.cache.touch_present(&entry.chunks, chunk);
             }
             self.shrink_cache(state);
         }
@@ -181,19 +181,21 @@ impl Ext4 {
         if entry.generation == file.generation { entry.size_bytes } else { 0 }
     }
 
-    /// Updates the access time in the inode on the first read after a change (mount option `relatime`).
-    async fn touch_access_time(&self, inode: u32) {
-        {
-            let entry = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
-            if std::mem::replace(&mut entry.accessed_since_change, true) {
-                return;
-            }
-        }
+    /// Notes an access. Returns whether it is the first one after a change, whose time is recorded (mount option
+    /// `relatime`).
+    fn is_first_access(&self, inode: u32) -> bool {
+        let entry = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
+        !std::mem::replace(&mut entry.accessed_since_change, true)
+    }
+
+    /// Updates the access time in the inode.
+    async fn record_access(&self, inode: u32) {
         let handle = self.start_handle(ACCESS_TIME_CREDITS).await;
         let block = self.0.state.borrow().disk.layout.inode_block(inode);
         self.dirty_metadata(&handle, &[block]).await;
     }
 
+    #[inline]
     fn page_state(&self, inode: u32, page: u64) -> ChunkState {
         let state = &*self.0.state.borrow();
         state.cache.page(&state.disk.inodes[inode as usize].chunks, page)

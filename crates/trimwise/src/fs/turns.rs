@@ -113,13 +113,10 @@ impl Ext4 {
         self.0.sim.now().as_nanos() / (1_000_000_000 / self.0.host.hz())
     }
 
-    /// Pauses a writer that has dirtied pages (`balance_dirty_pages`).
-    pub(super) async fn pace(&self, dirtied: u64) {
+    /// Checks a writer that has dirtied its share, and pauses it (`balance_dirty_pages`).
+    pub(super) async fn pace(&self) {
         let inner: &Inner = &self.0;
         let tick_ns = 1_000_000_000 / inner.host.hz();
-        if !inner.state.borrow_mut().throttle.dirtied(dirtied) {
-            return;
-        }
         loop {
             let verdict = {
                 let state = &mut *inner.state.borrow_mut();

@@ -115,7 +115,10 @@ impl Ext4 {
     /// do.
     pub(super) async fn balance_dirty_pages(&self, dirtied: u64) {
         if let Writeback::Paced { .. } = self.0.host.writeback {
-            return self.pace(dirtied).await;
+            if self.0.state.borrow_mut().throttle.dirtied(dirtied) {
+                self.pace().await;
+            }
+            return;
         }
         if self.is_above_background_limit() {
             self.call_flusher();

@@ -86,7 +86,7 @@ impl Compressing {
         self.map.tags.set(at, tag);
         self.map.logs[slot.superblock].push(owner);
         self.map.unpaced += size;
-        self.append_host(turn, now, ready, size);
+        self.append_host(turn, now, ready, size, 1);
         acknowledged
     }
 

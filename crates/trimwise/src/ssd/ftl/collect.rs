@@ -320,7 +320,7 @@ impl<P: Placement> Ftl<P> {
         let (to, ready) = (open.slot(), open.stripe.ready);
         self.map.moved(piece.owner, Slot::new(source, piece.offset), to);
         self.blocks[source].valid -= slots;
-        if self.append(target, now, ready, slots, false) {
+        if self.append(target, now, ready, slots, 0) {
             P::copies_filled(self, victim.cause, target, now);
         }
     }

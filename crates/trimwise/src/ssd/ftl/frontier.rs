@@ -44,6 +44,12 @@ impl Frontier {
         self.next + slots <= self.end
     }
 
+    /// Slots that are left in the stripe.
+    #[inline]
+    pub(crate) fn stripe_room(&self) -> u32 {
+        self.stripe_end - self.next
+    }
+
     /// Returns whether this many slots fill the stripe.
     #[inline]
     pub(crate) fn fills_stripe(&self, slots: u32) -> bool {
@@ -128,16 +134,25 @@ impl<P: Placement> Ftl<P> {
         superblock
     }
 
-    /// Fills slots of a host frontier that has room for them, with units that are at hand at `ready`.
+    /// Fills slots of a host frontier that has room for them, with `units` that are at hand at `ready` and end in the
+    /// same stripe.
     #[inline]
-    pub(crate) fn append_host(&mut self, frontier: usize, now: SimTime, ready: SimTime, slots: u32) {
+    pub(crate) fn append_host(
+        &mut self,
+        frontier: usize,
+        now: SimTime,
+        ready: SimTime,
+        slots: u32,
+        units: u32,
+    ) {
         self.counts().host += u64::from(slots);
-        if self.append(frontier, now, ready, slots, true) {
+        if self.append(frontier, now, ready, slots, units) {
             P::stripe_filled(self, frontier, now);
         }
     }
 
-    /// Fills slots of a frontier that has room for them. Returns whether a stripe became full.
+    /// Fills slots of a frontier that has room for them, for `host_units` of the host that end in the same stripe, or
+    /// for copies. Returns whether a stripe became full.
     #[inline]
     pub fn append(
         &mut self,
@@ -145,32 +160,32 @@ impl<P: Placement> Ftl<P> {
         now: SimTime,
         ready: SimTime,
         slots: u32,
-        is_host: bool,
+        host_units: u32,
     ) -> bool {
         let open = &mut self.frontiers[frontier];
         open.next += slots;
         open.stripe.ready = open.stripe.ready.max(ready);
-        open.stripe.holds_host |= is_host;
+        open.stripe.holds_host |= host_units > 0;
         let block = &mut self.blocks[open.superblock];
         block.valid += slots;
         block.written += slots;
         if open.next < open.stripe_end {
-            open.stripe.host_units += u32::from(is_host);
+            open.stripe.host_units += host_units;
             return false;
         }
-        self.complete(frontier, now, ready, is_host);
+        self.complete(frontier, now, ready, host_units);
         true
     }
 
     /// Programs the stripes that end at or before the frontier's next slot. A unit leaves the write cache with the
     /// stripe that it ends in.
-    fn complete(&mut self, frontier: usize, now: SimTime, ready: SimTime, is_host: bool) {
+    fn complete(&mut self, frontier: usize, now: SimTime, ready: SimTime, host_units: u32) {
         let next = self.frontiers[frontier].next;
         while next > self.frontiers[frontier].stripe_end {
             self.program(frontier, now);
-            self.frontiers[frontier].stripe = Stripe { host_units: 0, holds_host: is_host, ready };
+            self.frontiers[frontier].stripe = Stripe { host_units: 0, holds_host: host_units > 0, ready };
         }
-        self.frontiers[frontier].stripe.host_units += u32::from(is_host);
+        self.frontiers[frontier].stripe.host_units += host_units;
         if next == self.frontiers[frontier].stripe_end {
             self.program(frontier, now);
         }

@@ -216,7 +216,7 @@ impl PageMapped {
         self.clear_part(part);
         self.map.set(self.frontiers[self.map_frontier].slot(), self.unit_of(part));
         self.flash.stats.nand_units.map += 1;
-        if self.append(self.map_frontier, now, ready, 1, false)
+        if self.append(self.map_frontier, now, ready, 1, 0)
             && let Some(cache) = &mut self.map.cache
         {
             cache.owed_units += self.stripe_slots;

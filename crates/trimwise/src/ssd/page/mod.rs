@@ -17,6 +17,33 @@ use crate::content::Content;
 use crate::units::{Lpn, SimTime, UnitRange};
 use map::PageMap;
 
+/// Slots of one superblock that no longer count. Units that follow each other mostly lie together, so a superblock is
+/// told once for many of them.
+#[derive(Default)]
+struct Dead {
+    superblock: Option<Superblock>,
+    slots: u32,
+}
+
+impl Dead {
+    #[inline]
+    fn add(&mut self, ftl: &mut PageMapped, superblock: Superblock) {
+        if self.superblock != Some(superblock) {
+            self.bury(ftl);
+            *self = Self { superblock: Some(superblock), slots: 0 };
+        }
+        self.slots += 1;
+    }
+
+    /// Tells the superblock. Must be called before anything looks at it.
+    #[inline]
+    fn bury(&self, ftl: &mut PageMapped) {
+        if let Some(superblock) = self.superblock {
+            ftl.kill(superblock, self.slots);
+        }
+    }
+}
+
 /// A device with a page map.
 pub(super) type PageMapped = Ftl<PageMap>;
 
@@ -35,22 +62,53 @@ impl PageMapped {
         Self::with_placement(config, geometry, seed, &layout, map)
     }
 
-    /// Writes one host unit that the controller has at hand at `ready`.
-    #[inline]
-    fn write_unit(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, tag: u32) {
+    /// Writes as many of these host units as fit into one stripe, one at least. `acknowledged` is when the unit before
+    /// them was in the cache. Returns how many it has written, and when the last of them is in the cache.
+    fn write_stripe(
+        &mut self,
+        now: SimTime,
+        acknowledged: SimTime,
+        units: UnitRange,
+        tag: u32,
+    ) -> (u64, SimTime) {
+        let (mut in_cache, mut ready) = self.admit(now, acknowledged, units.start);
         let mut turn = self.turn;
         if !self.frontiers[turn].has_room(1) {
             turn = self.begin_stripe(turn, now);
         }
-        match self.map.clear(lpn) {
-            None => self.map.mapped += 1,
-            Some(superblock) => self.kill(superblock, 1),
+        // A map that lies in the flash may write units of its own between two of the host's.
+        let most = if self.map.cache.is_some() { 1 } else { self.frontiers[turn].stripe_room() };
+        let count = units.units.min(most.into());
+        let (mut slot, mut dead) = (self.frontiers[turn].slot(), Dead::default());
+        for lpn in UnitRange::new(units.start, count).iter() {
+            if lpn != units.start {
+                let at_hand;
+                (in_cache, at_hand) = self.admit(now, in_cache, lpn);
+                ready = ready.max(at_hand);
+            }
+            match self.map.clear(lpn) {
+                None => self.map.mapped += 1,
+                Some(superblock) => dead.add(self, superblock),
+            }
+            self.map.set(slot, lpn);
+            let ppn = self.map.ppn(slot);
+            self.map.tags.set(ppn, tag);
+            slot.offset += 1;
         }
-        let slot = self.frontiers[turn].slot();
-        self.map.set(slot, lpn);
-        let ppn = self.map.ppn(slot);
-        self.map.tags.set(ppn, tag);
-        self.append_host(turn, now, ready, 1);
+        dead.bury(self);
+        self.append_host(turn, now, ready, count as u32, count as u32);
+        (count, in_cache)
+    }
+
+    /// Takes a unit into the cache, and looks up where it lies. Returns when it is in the cache, and when the controller
+    /// has it at hand.
+    #[inline]
+    fn admit(&mut self, now: SimTime, arrived: SimTime, lpn: Lpn) -> (SimTime, SimTime) {
+        let (in_cache, ready) = self.flash.admit(arrived);
+        if self.map.cache.is_some() {
+            return (in_cache, ready.max(self.translate(now, in_cache, lpn, true)));
+        }
+        (in_cache, ready)
     }
 
     /// Makes sure that the host has a frontier with a stripe to fill. Returns its index.
@@ -78,14 +136,11 @@ impl Placement for PageMap {
         content: Content,
     ) -> SimTime {
         let tag = content.tag();
-        let mut acknowledged = arrived;
-        for lpn in units.iter() {
-            let (in_cache, mut ready) = ftl.flash.admit(acknowledged);
+        let (mut left, mut acknowledged) = (units, arrived);
+        while left.units > 0 {
+            let (written, in_cache) = ftl.write_stripe(now, acknowledged, left, tag);
             acknowledged = in_cache;
-            if ftl.map.cache.is_some() {
-                ready = ready.max(ftl.translate(now, in_cache, lpn, true));
-            }
-            ftl.write_unit(now, ready, lpn, tag);
+            left = UnitRange::between(left.start.offset(written), left.end());
         }
         acknowledged
     }
