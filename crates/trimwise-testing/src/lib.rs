@@ -58,7 +58,7 @@ pub fn trimwised() -> Option<PathBuf> {
     let program = test.ancestors().nth(2).unwrap().join("trimwised");
     let found = program.is_file().then_some(program);
     if found.is_none() {
-        skipped("trimwised is not built: `cargo build --profile test --bins`, or `just system`");
+        skipped("trimwised is not built: scripts/build-programs, or `just system`");
     }
     found
 }
