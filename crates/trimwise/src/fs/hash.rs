@@ -52,7 +52,7 @@ mod tests {
 
     use super::WordHasher;
 
-    /// As many places as keys: a random function leaves one in e empty.
+    /// The share of places that is used, with as many places as keys. A random function uses 63 %.
     fn places_used<K: std::hash::Hash>(keys: impl ExactSizeIterator<Item = K>) -> f64 {
         let (hash, count) = (BuildHasherDefault::<WordHasher>::default(), keys.len());
         let low_bits: HashSet<u64> = keys.map(|key| hash.hash_one(key) % count as u64).collect();
