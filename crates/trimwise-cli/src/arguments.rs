@@ -7,7 +7,6 @@ use std::time::Duration;
 use clap::Args;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
-use trimwise_uml::machine::Limits;
 
 use trimwise_study::check::{GUEST_S, JOBS};
 use trimwise_study::defaults;
@@ -69,11 +68,6 @@ impl GuestLimits {
     /// Whether any limit is given.
     pub const fn are_given(&self) -> bool {
         self.request().are_given()
-    }
-
-    /// Returns the limits, with defaults for those not given.
-    pub fn limits(&self) -> Limits {
-        self.request().limits()
     }
 }
 

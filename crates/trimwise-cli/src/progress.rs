@@ -40,12 +40,7 @@ struct Run {
 }
 
 impl Progress {
-    /// Progress over `runs` runs, drawn on standard error if that is a terminal.
-    pub fn new(runs: usize) -> Arc<Self> {
-        Self::of(runs, "runs")
-    }
-
-    /// Progress over `runs` steps with another name.
+    /// Shows how far `runs` runs are, which are called `what`, on standard error if that is a terminal.
     pub fn of(runs: usize, what: &'static str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
@@ -88,12 +83,6 @@ impl Progress {
     /// Shows what is being done now.
     pub fn say(&self, what: String) {
         *self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = what;
-    }
-
-    /// Returns the callback through which this run reports its progress.
-    pub fn report(self: &Arc<Self>, run: usize) -> Report {
-        let progress = Arc::clone(self);
-        Arc::new(move |done, total| progress.update(run, done, total))
     }
 
     /// Notes that a run is done.
@@ -162,7 +151,7 @@ mod tests {
 
     #[test]
     fn each_run_counts_the_same_whatever_its_own_total() {
-        let p = Progress::new(2);
+        let p = Progress::of(2, "runs");
         p.update(0, 5, 10);
         p.update(1, 1_000_000, 4_000_000);
         assert_eq!(p.steps(), 750);
@@ -173,7 +162,7 @@ mod tests {
     }
     #[test]
     fn runs_that_age_are_told_until_they_report() {
-        let p = Progress::new(3);
+        let p = Progress::of(3, "runs");
         assert_eq!(p.message(), "0 of 3 runs");
         p.begin_ageing(0);
         p.begin_ageing(1);
@@ -188,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_left_takes_as_long_as_what_is_done() {
-        let p = Progress::new(2);
+        let p = Progress::of(2, "runs");
         let minute = Duration::from_secs(60);
         assert_eq!(p.remaining(minute), None);
         p.update(0, 5, 1000);
@@ -202,7 +191,7 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_after_the_end() {
-        let p = Progress::new(1);
+        let p = Progress::of(1, "runs");
         assert!(p.draw());
         p.finish();
         assert!(!p.draw());

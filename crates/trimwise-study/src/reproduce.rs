@@ -78,6 +78,16 @@ pub fn run(request: &ReproduceRequest, caller: &dyn Caller) -> Result<Reproduced
     run_of(&ALL, request, caller)
 }
 
+/// Repeats the experiment that a request names; without a name, returns only the first of all.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_one(request: &ReproduceRequest, caller: &dyn Caller) -> Result<Made, Failure> {
+    let made = run(request, caller)?.made.into_iter().next();
+    made.ok_or_else(|| Failure::run("no experiment ran"))
+}
+
 /// Repeats some of `all` experiments.
 ///
 /// # Errors
