@@ -1,5 +1,7 @@
-//! The native part of the Python package: runs the words of the command line without the interpreter's lock, and hosts
-//! policies that are written in Python.
+//! The native part of the Python package: a door to `trimwise-study`, and a host of policies that are written in Python.
+//!
+//! A request comes as JSON text and its answer goes as the document that the command's `--json` writes. What works for
+//! long runs without the interpreter's lock.
 
 mod policy;
 
@@ -12,7 +14,18 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use trimwise_cli::embed::{self, Failure};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use trimwise::policy::Policy;
+use trimwise_cli::embed;
+use trimwise_lab::experiment::Report;
+use trimwise_lab::failure::Failure;
+use trimwise_study::caller::{Caller, Silent};
+use trimwise_study::compare::{CompareRequest, on_model};
+use trimwise_study::figures::Figures;
+use trimwise_study::policies::Policies;
+use trimwise_study::workloads::Workloads;
+use trimwise_study::{Versioned, trace};
 
 use crate::policy::{Decision, Event, OwnPolicy, Raised, View};
 
@@ -69,23 +82,99 @@ fn aside<T: Send + 'static>(
     }
 }
 
-/// Runs a command, such as `["policies", "--json", FILE]`, and returns the text that is left to print.
-#[pyfunction]
-fn command(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
-    aside(py, move |stop| embed::run(&words, stop))
+/// Reads a request; the failure names the value that does not fit.
+fn read<R: DeserializeOwned>(request: &str) -> Result<R, Failure> {
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(request)).map_err(Failure::usage)
 }
 
-/// Compares policies; returns the JSON and the text of `trimwise compare`. `own` are policies written in Python, as name,
-/// factory, availability and whether extents merge.
-#[pyfunction]
-fn compare(
+fn document<A: Serialize>(answer: &A) -> Result<String, Failure> {
+    Versioned::of(answer).text().map_err(Failure::run)
+}
+
+/// Runs a request aside. An answer that tells of failures is one.
+fn answer<R: DeserializeOwned + Send + 'static, A: Serialize>(
     py: Python<'_>,
-    words: Vec<String>,
-    own: Vec<(String, Py<PyAny>, String, bool)>,
-) -> PyResult<(String, String)> {
+    request: &str,
+    run: fn(&R, &dyn Caller) -> Result<A, Failure>,
+) -> PyResult<String> {
+    let request: R = read(request).map_err(error)?;
+    aside(py, move |stop| document(&run(&request, &Silent { stop: Arc::clone(stop) })?))
+}
+
+/// Runs device tests.
+#[pyfunction]
+fn bench(py: Python<'_>, request: &str) -> PyResult<String> {
+    answer(py, request, trimwise_study::bench::run)
+}
+
+/// Cuts the power in the model.
+#[pyfunction]
+fn crashtest(py: Python<'_>, request: &str) -> PyResult<String> {
+    answer(py, request, trimwise_study::crashtest::run)
+}
+
+/// Repeats a published experiment.
+#[pyfunction]
+fn reproduce(py: Python<'_>, request: &str) -> PyResult<String> {
+    answer(py, request, trimwise_study::reproduce::run_one)
+}
+
+/// Runs the cells of a grid.
+#[pyfunction]
+fn sweep(py: Python<'_>, request: &str) -> PyResult<String> {
+    answer(py, request, trimwise_study::sweep::run)
+}
+
+/// Looks at a trace, `[FORMAT:]FILE`.
+#[pyfunction]
+fn trace_info(py: Python<'_>, trace: String) -> PyResult<String> {
+    aside(py, move |stop| document(&trace::info(&trace, &Silent { stop: Arc::clone(stop) })?))
+}
+
+/// Lists the built-in profiles.
+#[pyfunction]
+fn devices() -> PyResult<String> {
+    document(&trimwise_study::devices::all()).map_err(error)
+}
+
+/// Lists the terms of policies.
+#[pyfunction]
+fn policies() -> PyResult<String> {
+    document(&Policies::all()).map_err(error)
+}
+
+/// Lists the named workloads.
+#[pyfunction]
+fn workloads() -> PyResult<String> {
+    Workloads::all().and_then(|all| document(&all)).map_err(error)
+}
+
+/// Lists the figures.
+#[pyfunction]
+fn figures() -> PyResult<String> {
+    document(&Figures::all()).map_err(error)
+}
+
+/// What `compare` returns, as text: the comparison as JSON, its runs as rows with the columns of a sweep, and the table.
+type Compared = (String, String, String);
+
+fn run_compare(
+    request: &CompareRequest,
+    own: &[Policy],
+    stop: &AtomicBool,
+    tick: &Report,
+) -> Result<Compared, Failure> {
+    let comparison = on_model::run_own(request, own, stop, tick)?;
+    let rows = serde_json::to_string(&trimwise_study::sweep::rows(&comparison)?).map_err(Failure::run)?;
+    Ok((document(&comparison)?, rows, embed::table(&comparison)))
+}
+
+/// Compares policies. `own` are policies written in Python, as name, factory, availability and whether extents merge.
+#[pyfunction]
+fn compare(py: Python<'_>, request: &str, own: Vec<(String, Py<PyAny>, String, bool)>) -> PyResult<Compared> {
+    let request: CompareRequest = read(request).map_err(error)?;
     if own.is_empty() {
-        let compared = aside(py, move |stop| embed::compare(&words, &[], stop, &(Arc::new(|_, _| ()) as _)))?;
-        return Ok((compared.json, compared.text));
+        return aside(py, move |stop| run_compare(&request, &[], stop, &(Arc::new(|_, _| ()) as _)));
     }
     let raised = Raised::default();
     let own = own
@@ -100,15 +189,15 @@ fn compare(
     let ticking = raised.clone();
     let ran = py.detach(|| {
         catch_unwind(AssertUnwindSafe(|| {
-            let tick: embed::Tick = Arc::new(move |_, _| {
+            let tick: Report = Arc::new(move |_, _| {
                 Python::attach(|py| py.check_signals()).unwrap_or_else(|error| ticking.unwind(error));
             });
-            embed::compare(&words, &own, &AtomicBool::new(false), &tick)
+            run_compare(&request, &own, &AtomicBool::new(false), &tick)
         }))
     });
     match (raised.take(), ran) {
         (Some(raised), _) => Err(raised),
-        (None, Ok(compared)) => compared.map(|c| (c.json, c.text)).map_err(error),
+        (None, Ok(compared)) => compared.map_err(error),
         (None, Err(panic)) => Err(error(Failure::defect(&*panic))),
     }
 }
@@ -123,6 +212,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Event>()?;
     module.add_class::<Decision>()?;
     module.add_class::<View>()?;
-    module.add_function(wrap_pyfunction!(command, module)?)?;
-    module.add_function(wrap_pyfunction!(compare, module)?)
+    module.add_function(wrap_pyfunction!(bench, module)?)?;
+    module.add_function(wrap_pyfunction!(compare, module)?)?;
+    module.add_function(wrap_pyfunction!(crashtest, module)?)?;
+    module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(figures, module)?)?;
+    module.add_function(wrap_pyfunction!(policies, module)?)?;
+    module.add_function(wrap_pyfunction!(reproduce, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep, module)?)?;
+    module.add_function(wrap_pyfunction!(trace_info, module)?)?;
+    module.add_function(wrap_pyfunction!(workloads, module)?)
 }

@@ -49,6 +49,35 @@ def test_frames_have_the_columns_of_a_sweep(small):
     assert list(frame.policy) == ["off", "lazy"] and (frame.duration_ns > 0).all()
     assert (frame.device_stats_write_amplification >= 1).all()
     assert comparison.to_arrow().column("ledger_freed_units").to_pylist() == list(frame.ledger_freed_units)
+    made = [figure.key for figure in trimwise.figures() if figure.is_column]
+    assert "gc_busy_ns" in made and (frame[made] > 0).all(axis=None)
+    busy = comparison.cells[0].json["device_stats"]["busy_ns"]
+    assert frame.gc_busy_ns[0] == busy["read_gc"] + busy["program_gc"]
+    # The same cells in a sweep have the same figures.
+    path = pathlib.Path("grid.toml")
+    path.write_text(
+        "devices = ['small.toml']\npolicies = ['off', 'lazy']\nworkloads = ['small.pmrc']\n"
+        "utilizations_percent = [50]\nseeds = [3]\nmemory_mib = 64\n"
+    )
+    swept = trimwise.sweep(path, "swept").to_pandas()
+    assert list(frame.columns) == list(swept.columns)
+    for (_, ours), (_, theirs) in zip(frame.iterrows(), swept.iterrows()):
+        for name in frame.columns:
+            both_missing = ours[name] is None or ours[name] != ours[name]
+            assert (theirs[name] is None or theirs[name] != theirs[name]) if both_missing else ours[name] == theirs[name], name
+
+
+def test_figures_are_described_and_summaries_have_them(small):
+    figures = trimwise.figures()
+    assert all(figure.key and figure.meaning.endswith(".") for figure in figures)
+    comparison = trimwise.compare(["off", "lazy"], devices=SMALL, reps=1, **small)
+    for row in comparison.summary:
+        assert {figure.key for figure in figures if figure.in_summary} <= row.json.keys()
+        assert {figure.key for figure in figures if figure.in_summary_ledger} <= row.json["ledger"].keys()
+    # What a summary has besides, such as the policy's name, is no figure.
+    listed = {figure.key for figure in figures}
+    numbers = {key for key, value in comparison.summary[1].json["ledger"].items() if isinstance(value, (int, float))}
+    assert numbers and numbers <= listed
 
 
 def test_what_is_built_in_is_listed():
@@ -78,6 +107,12 @@ def test_a_trace_is_a_workload(small):
         ({"workload": "nosuch"}, ["nosuch", "lsm"]),
         ({"reps": 0}, ["--reps", "from 1 to 1000"]),
         ({"policies": [3]}, ["policy 3", "expected a name"]),
+        ({"utilization_percent": 101}, ["--utilization", "from 0 to 100"]),
+        ({"utilization_percent": 300}, ["utilization", "300"]),
+        ({"utilization_percent": "half"}, ["utilization", "half"]),
+        ({"jobs": 0}, ["--jobs", "from 1 to 1024"]),
+        ({"judge": "p98:fsync"}, ["judge", "p99"]),
+        ({"day": "office"}, ["--day", "--days"]),
     ],
 )
 def test_a_wrong_argument_is_a_usage_error_that_says_what_is_accepted(arguments, words):
@@ -99,6 +134,25 @@ def test_a_policy_in_python_is_compared_with_others(small):
     assert "Heap" in str(comparison)
     again = trimwise.run(Heap, device=SMALL, **small)
     assert again.json["duration_ns"] == heap[0].duration_ns
+
+
+def test_a_policy_that_is_named_like_a_built_in_one_is_another(small):
+    """The built-in `ideal` is only a bound, and a host applies `commit` by a mount option; neither holds for others."""
+
+    class Ideal(Heap):
+        name = "ideal"
+
+    class Commit(Heap):
+        name = "commit"
+
+    for own in (Ideal, Commit):
+        comparison = trimwise.compare(["off", own], devices=SMALL, reps=6, **small)
+        verdict = comparison.verdict
+        assert {cell.policy for cell in comparison.cells} == {"off", f"own:{own.name}"}
+        assert verdict.policy == f"own:{own.name}" and verdict.speedup > 1, verdict
+        assert verdict.json["apply"] == [], verdict
+    with pytest.raises(trimwise.UsageError, match="the name of two policies"):
+        trimwise.compare([Ideal, Ideal], devices=SMALL, reps=1, **small)
 
 
 def test_it_sees_every_kind_of_event_and_the_present(small):

@@ -13,8 +13,8 @@ own, a :class:`Policy`. Everything runs in virtual time: the same seed gives the
 from __future__ import annotations
 
 import json
+import operator
 import os
-import tempfile
 import uuid
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Sequence, Union
@@ -32,6 +32,7 @@ __all__ = [
     "CrashTest",
     "Decision",
     "Event",
+    "Figure",
     "Policy",
     "PolicyError",
     "PolicyTerm",
@@ -48,6 +49,7 @@ __all__ = [
     "bench",
     "compare",
     "crashtest",
+    "figures",
     "policies",
     "profiles",
     "reproduce",
@@ -86,15 +88,6 @@ class Policy:
 PolicyLike = Union[str, Callable[[], Policy]]
 
 
-def _flat(value: Any, path: str, into: dict[str, Any]) -> None:
-    if isinstance(value, dict):
-        for key, entry in value.items():
-            if key not in ("timeline", "latency_quantiles_ns"):
-                _flat(entry, f"{path}_{key}" if path else key, into)
-    else:
-        into[path] = value
-
-
 @dataclass(frozen=True)
 class Cell:
     """One run: a device, a policy, a repetition. ``json`` has all that ``trimwise compare --json`` has of it."""
@@ -111,9 +104,10 @@ class Cell:
     #: ``count``, ``p50_ns``, ``p99_ns``, ``p999_ns`` and ``max_ns`` of each operation.
     latency: dict[str, dict[str, int]]
     json: dict[str, Any] = field(repr=False)
+    _row: dict[str, Any] = field(repr=False)
 
     @staticmethod
-    def _of(json: dict[str, Any]) -> Cell:
+    def _of(json: dict[str, Any], row: dict[str, Any]) -> Cell:
         return Cell(
             device=json["device"],
             policy=json["policy"],
@@ -123,18 +117,18 @@ class Cell:
             ledger=json["ledger"] or {},
             latency=json["latency"],
             json=json,
+            _row=row,
         )
 
     def to_row(self) -> dict[str, Any]:
-        """All figures but series in one row, named as the columns of a sweep."""
-        row: dict[str, Any] = {}
-        _flat(self.json, "", row)
-        return row
+        """All figures but series in one row with the columns of a sweep; what the run does not have is None."""
+        return dict(self._row)
 
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """The medians of a policy on a device. ``json`` has all that the command's JSON has."""
+    """The medians of a policy on a device. ``json`` has all that the command's JSON has: the figures whose
+    ``in_summary`` is true, and in ``ledger`` those whose ``in_summary_ledger`` is (see :func:`figures`)."""
 
     device: str
     policy: str
@@ -193,9 +187,7 @@ class Comparison:
         """The same as a ``pyarrow.Table``."""
         import pyarrow
 
-        rows = [cell.to_row() for cell in self.cells]
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
+        return pyarrow.Table.from_pylist([cell.to_row() for cell in self.cells])
 
 
 @dataclass(frozen=True)
@@ -242,6 +234,27 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A figure that tables, JSON and data sets show."""
+
+    #: Its key, with the unit, if it has one, at the end.
+    key: str
+    meaning: str
+    #: Whether less of it is better; None if neither is.
+    less_is_better: bool | None
+    #: Whether :attr:`SummaryRow.json` has it.
+    in_summary: bool
+    #: Whether its ``ledger`` has it.
+    in_summary_ledger: bool
+    #: Whether it is a column of a sweep, next to the figures of :attr:`Cell.json`.
+    is_column: bool
+    json: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True)
 class Trace:
     """A block trace as a workload: a file, and how it is replayed (``open``, ``closed``, ``depth=8``, ``wrap``...)."""
 
@@ -256,33 +269,32 @@ class Trace:
     def info(self) -> dict[str, Any]:
         """What is in it, as ``trimwise trace info --json`` says."""
         path = os.fspath(self.path)
-        return _document(["trace", "info", f"{self.format}:{path}" if self.format else path])
+        return _read(_native.trace_info(f"{self.format}:{path}" if self.format else path))
 
 
-def _document(words: list[str]) -> dict[str, Any]:
-    """Runs a command and reads its JSON."""
-    with tempfile.TemporaryDirectory(prefix="trimwise-") as folder:
-        path = os.path.join(folder, "result.json")
-        failure: RunError | None = None
-        try:
-            _native.command([*words, "--json", path])
-        except RunError as error:
-            # A command that failed in part has written what it has.
-            failure = error
-        if not os.path.exists(path):
-            raise failure if failure is not None else RunError("no result")
-        with open(path, encoding="utf-8") as file:
-            document: dict[str, Any] = json.load(file)
-        return document
+def _read(document: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(document)
+    return read
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    try:
+        # Whole numbers of other packages, such as numpy's.
+        return operator.index(value)
+    except TypeError:
+        return str(value)
+
+
+def _request(**values: Any) -> str:
+    """The JSON of a request; what is None has its default."""
+    return json.dumps({key: value for key, value in values.items() if value is not None}, default=_plain)
 
 
 def _listed(value: Any) -> list[Any]:
     is_one = isinstance(value, (str, os.PathLike, Profile, PolicyTerm, type)) or not isinstance(value, Iterable)
     return [value] if is_one else list(value)
-
-
-def _words(options: dict[str, Any]) -> list[str]:
-    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None]
 
 
 def compare(
@@ -309,31 +321,28 @@ def compare(
     """
     chosen = [] if policies is None else _listed(policies)
     own = [policy for policy in chosen if not isinstance(policy, (str, PolicyTerm))]
-    named = [str(policy) for policy in chosen if isinstance(policy, (str, PolicyTerm))]
+    named = [policy for policy in chosen if isinstance(policy, (str, PolicyTerm))]
     for policy in own:
         if not callable(policy):
             raise UsageError(f"policy {policy!r}: expected a name, or a class or function that makes a trimwise.Policy")
-    options = {
-        "workload": workload,
-        "utilization": utilization_percent,
-        "reps": reps,
-        "seed": seed,
-        "linux": linux,
-        "memory": memory_mib,
-        "judge": judge,
-        "days": days,
-        "day": day,
-        "jobs": jobs,
-    }
-    words = ["compare", *_words(options)]
-    for device in _listed(devices):
-        words += ["--device", os.fspath(device) if isinstance(device, os.PathLike) else str(device)]
-    for policy in named:
-        words += ["--policy", policy]
-    written, text = _native.compare(words, [_own(policy) for policy in own])
-    document = json.loads(written)
+    request = _request(
+        policies=named,
+        workload=str(workload),
+        devices=_listed(devices),
+        utilization=utilization_percent,
+        reps=reps,
+        seed=seed,
+        linux=linux,
+        memory=memory_mib,
+        judge=judge,
+        days=days,
+        day=day,
+        jobs=jobs,
+    )
+    written, rows, text = _native.compare(request, [_own(policy) for policy in own])
+    document = _read(written)
     return Comparison(
-        cells=[Cell._of(cell) for cell in document["cells"]],
+        cells=[Cell._of(cell, row) for cell, row in zip(document["cells"], json.loads(rows))],
         summary=[_picked(SummaryRow, row) for row in document["summary"]],
         verdict=_picked(Verdict, document["verdict"]),
         seed=document["seed"],
@@ -356,17 +365,22 @@ def run(policy: PolicyLike, workload: Any = "default", device: Any = "sata-small
 
 def profiles() -> list[Profile]:
     """The built-in profiles of SSDs."""
-    return [_picked(Profile, entry) for entry in _document(["devices"])["devices"]]
+    return [_picked(Profile, entry) for entry in _read(_native.devices())["devices"]]
 
 
 def policies() -> list[PolicyTerm]:
     """The terms of policies."""
-    return [_picked(PolicyTerm, entry) for entry in _document(["policies"])["terms"]]
+    return [_picked(PolicyTerm, entry) for entry in _read(_native.policies())["terms"]]
 
 
 def workloads() -> list[Workload]:
     """The named workloads."""
-    return [Workload(entry["name"], entry["about"], {}, entry) for entry in _document(["workloads"])["workloads"]]
+    return [Workload(entry["name"], entry["about"], {}, entry) for entry in _read(_native.workloads())["workloads"]]
+
+
+def figures() -> list[Figure]:
+    """The figures that tables, JSON and data sets show, besides those that each run has as its own."""
+    return [_picked(Figure, entry) for entry in _read(_native.figures())["figures"]]
 
 
 @dataclass(frozen=True)
@@ -389,8 +403,8 @@ def bench(
     The target is a profile, which is modelled. A real file or device (``file:PATH``, ``dev:PATH``) is only read here:
     tests that write to one need the command.
     """
-    words = ["bench", str(target), *_listed(tests), *_words({"content": content, "seed": seed})]
-    result: Bench = _picked(Bench, _document(words))
+    request = _request(target=target, tests=_listed(tests), content=content, seed=seed)
+    result: Bench = _picked(Bench, _read(_native.bench(request)))
     return result
 
 
@@ -417,10 +431,9 @@ def crashtest(
 
     Takes policies of trimwise, by default one of every kind. A violation is not an error: it is in the result.
     """
-    words = ["crashtest", *_words({"cuts": cuts, "seed": seed, "jobs": jobs})]
-    for policy in [] if policies is None else _listed(policies):
-        words.append(f"--policy={policy}")
-    return [_picked(CrashTest, entry) for entry in _document(words)["policies"]]
+    chosen = [] if policies is None else _listed(policies)
+    request = _request(policies=chosen, cuts=cuts, seed=seed, jobs=jobs)
+    return [_picked(CrashTest, entry) for entry in _read(_native.crashtest(request))["policies"]]
 
 
 @dataclass(frozen=True)
@@ -464,7 +477,7 @@ class Reproduction:
 
 def reproduce(experiment: str, *, jobs: int | None = None) -> Reproduction:
     """Repeats a published experiment, as ``trimwise reproduce`` does; ``trimwise reproduce --list`` has the names."""
-    json = _document(["reproduce", experiment, *_words({"jobs": jobs})])
+    json = _read(_native.reproduce(_request(name=experiment, jobs=jobs)))
     claims = [_picked(Claim, claim) for claim in json["claims"]]
     return Reproduction(
         json["experiment"], json["question"], json["source"], json["finding"], claims, json["rows"], json
@@ -493,7 +506,7 @@ class SweepSummary:
 
 
 def _shard(grid: str, out: str, number: int, of: int, _token: str) -> dict[str, Any]:
-    return _document(["sweep", grid, "--out", out, "--shard", f"{number}/{of}", "--jobs", "1"])
+    return _read(_native.sweep(_request(grid=grid, out=out, shard=f"{number}/{of}", jobs=1)))
 
 
 def sweep(
@@ -522,5 +535,6 @@ def sweep(
             for future in futures:
                 future.cancel()
             raise
-    summary: SweepSummary = _picked(SweepSummary, _document(["sweep", grid, "--out", out, *_words({"jobs": jobs})]))
+    written = _native.sweep(_request(grid=grid, out=out, wants_cases=True, jobs=jobs))
+    summary: SweepSummary = _picked(SweepSummary, _read(written))
     return summary

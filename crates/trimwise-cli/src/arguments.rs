@@ -7,9 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
-use trimwise_uml::machine::Limits;
 
-use trimwise_study::check::GUEST_S;
+use trimwise_study::check::{GUEST_S, JOBS};
 use trimwise_study::defaults;
 
 /// Where a command's result goes as JSON.
@@ -29,7 +28,7 @@ pub struct JsonArguments {
 pub struct OutputArguments {
     /// Runs at a time; the result is the same for any number [default: the number of cores, or fewer if memory is
     /// short]
-    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = whole_in(&JOBS), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
     /// Write the results as JSON to a new file; `-`, or no FILE, prints them instead of the table
@@ -69,11 +68,6 @@ impl GuestLimits {
     /// Whether any limit is given.
     pub const fn are_given(&self) -> bool {
         self.request().are_given()
-    }
-
-    /// Returns the limits, with defaults for those not given.
-    pub fn limits(&self) -> Limits {
-        self.request().limits()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `trimwise` command: reads its arguments, runs what they ask for, and shows the result.
 //!
 //! The work itself is done by the libraries; this crate holds what needs files and a terminal. [`commands`] has a module
-//! for each command. The command itself is [`main`]; the Python package, which has the same words, uses [`embed`].
+//! for each command. The command itself is [`main`]; the Python package takes its tables from [`embed`].
 
 mod arguments;
 mod commands;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::give_name;
+use trimwise_study::Versioned;
 use trimwise_study::place::{check_directory, check_file, is_stdout, resolved, split_at_missing};
 
 use crate::arguments::{JsonArguments, OutputArguments};
@@ -83,7 +84,7 @@ impl Destinations {
         html: impl FnOnce() -> Result<String, Failure>,
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
-        self.deliver_text(document(json), html, text)
+        self.deliver_text(Versioned::of(json).text(), html, text)
     }
 
     /// Does the same for a list; each of its documents has the schema's number.
@@ -93,7 +94,7 @@ impl Destinations {
         html: impl FnOnce() -> Result<String, Failure>,
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
-        let list: Vec<_> = list.iter().map(|document| Versioned { schema: SCHEMA, document }).collect();
+        let list: Vec<_> = list.iter().map(Versioned::of).collect();
         self.deliver_text(serde_json::to_string_pretty(&list), html, text)
     }
 
@@ -273,19 +274,6 @@ fn rescued_in(directory: &Path, failure: Failure, ending: &str, text: &str) -> F
 }
 
 pub use trimwise_study::SCHEMA;
-
-/// A document with the number of its schema in front.
-#[derive(Serialize)]
-struct Versioned<'a, T> {
-    schema: u32,
-    #[serde(flatten)]
-    document: &'a T,
-}
-
-/// A document as text, with the number of its schema in front.
-pub fn document<T: Serialize>(document: &T) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&Versioned { schema: SCHEMA, document })
-}
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 

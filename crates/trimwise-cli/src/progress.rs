@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use trimwise_lab::experiment::Report;
+use trimwise_study::caller;
 
 /// A bar is drawn once a command has run this long; shorter ones would only flicker.
 const DRAWN_AFTER: Duration = Duration::from_secs(2);
@@ -40,12 +40,7 @@ struct Run {
 }
 
 impl Progress {
-    /// Progress over `runs` runs, drawn on standard error if that is a terminal.
-    pub fn new(runs: usize) -> Arc<Self> {
-        Self::of(runs, "runs")
-    }
-
-    /// Progress over `runs` steps with another name.
+    /// Shows how far `runs` runs are, which are called `what`, on standard error if that is a terminal.
     pub fn of(runs: usize, what: &'static str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
@@ -68,43 +63,6 @@ impl Progress {
             drop(std::thread::Builder::new().spawn(move || draw_while_there(&weak)));
         }
         progress
-    }
-
-    /// Notes that a run starts by ageing its file system.
-    pub fn begin_ageing(&self, run: usize) {
-        if let Some(run) = self.runs.get(run) {
-            run.ageing.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that `done` of `total` steps of one run are done.
-    pub fn update(&self, run: usize, done: u64, total: u64) {
-        let Some(run) = self.runs.get(run) else { return };
-        let steps = (u128::from(done) * u128::from(STEPS)).checked_div(u128::from(total)).unwrap_or(0);
-        run.ageing.store(false, Ordering::Relaxed);
-        run.steps.store((steps as u64).min(STEPS), Ordering::Relaxed);
-    }
-
-    /// Shows what is being done now.
-    pub fn say(&self, what: String) {
-        *self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = what;
-    }
-
-    /// Returns the callback through which this run reports its progress.
-    pub fn report(self: &Arc<Self>, run: usize) -> Report {
-        let progress = Arc::clone(self);
-        Arc::new(move |done, total| progress.update(run, done, total))
-    }
-
-    /// Notes that a run is done.
-    pub fn done(&self, run: usize) {
-        self.update(run, 1, 1);
-    }
-
-    /// Removes the bar.
-    pub fn finish(&self) {
-        *self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
-        self.bar.finish_and_clear();
     }
 
     fn steps(&self) -> u64 {
@@ -146,6 +104,30 @@ impl Progress {
     }
 }
 
+impl caller::Progress for Progress {
+    fn begin_ageing(&self, run: usize) {
+        if let Some(run) = self.runs.get(run) {
+            run.ageing.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn update(&self, run: usize, done: u64, total: u64) {
+        let Some(run) = self.runs.get(run) else { return };
+        let steps = (u128::from(done) * u128::from(STEPS)).checked_div(u128::from(total)).unwrap_or(0);
+        run.ageing.store(false, Ordering::Relaxed);
+        run.steps.store((steps as u64).min(STEPS), Ordering::Relaxed);
+    }
+
+    fn say(&self, what: String) {
+        *self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = what;
+    }
+
+    fn finish(&self) {
+        *self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
+        self.bar.finish_and_clear();
+    }
+}
+
 fn draw_while_there(progress: &Weak<Progress>) {
     std::thread::sleep(DRAWN_AFTER);
     if let Some(progress) = progress.upgrade() {
@@ -158,11 +140,13 @@ fn draw_while_there(progress: &Weak<Progress>) {
 
 #[cfg(test)]
 mod tests {
+    use caller::Progress as _;
+
     use super::*;
 
     #[test]
     fn each_run_counts_the_same_whatever_its_own_total() {
-        let p = Progress::new(2);
+        let p = Progress::of(2, "runs");
         p.update(0, 5, 10);
         p.update(1, 1_000_000, 4_000_000);
         assert_eq!(p.steps(), 750);
@@ -173,7 +157,7 @@ mod tests {
     }
     #[test]
     fn runs_that_age_are_told_until_they_report() {
-        let p = Progress::new(3);
+        let p = Progress::of(3, "runs");
         assert_eq!(p.message(), "0 of 3 runs");
         p.begin_ageing(0);
         p.begin_ageing(1);
@@ -188,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_left_takes_as_long_as_what_is_done() {
-        let p = Progress::new(2);
+        let p = Progress::of(2, "runs");
         let minute = Duration::from_secs(60);
         assert_eq!(p.remaining(minute), None);
         p.update(0, 5, 1000);
@@ -202,7 +186,7 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_after_the_end() {
-        let p = Progress::new(1);
+        let p = Progress::of(1, "runs");
         assert!(p.draw());
         p.finish();
         assert!(!p.draw());

@@ -29,21 +29,3 @@ impl Caller for Terminal {
         }
     }
 }
-
-impl Progress for progress::Progress {
-    fn begin_ageing(&self, run: usize) {
-        self.begin_ageing(run);
-    }
-
-    fn update(&self, run: usize, done: u64, total: u64) {
-        self.update(run, done, total);
-    }
-
-    fn say(&self, what: String) {
-        self.say(what);
-    }
-
-    fn finish(&self) {
-        self.finish();
-    }
-}

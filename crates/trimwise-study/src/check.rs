@@ -7,6 +7,8 @@ use trimwise_lab::failure::Failure;
 
 /// Seconds that a guest may take.
 pub const GUEST_S: RangeInclusive<u64> = 1..=31_536_000;
+/// Repetitions.
+pub const REPS: RangeInclusive<u32> = 1..=1000;
 /// Runs at a time.
 pub const JOBS: RangeInclusive<u16> = 1..=1024;
 

@@ -19,6 +19,7 @@ pub mod defaults;
 pub mod device;
 pub mod devices;
 pub mod doctor;
+pub mod figures;
 pub mod fit;
 pub mod fleet;
 pub mod guest_limits;
@@ -30,6 +31,7 @@ pub mod programs;
 pub mod real_target;
 pub mod record;
 pub mod replay;
+pub mod reproduce;
 pub mod selftest;
 pub mod stand_in;
 pub mod sweep;
@@ -39,5 +41,31 @@ pub mod trim;
 pub mod verify;
 pub mod workloads;
 
+use serde::Serialize;
+
 /// The schema number of JSON documents: it grows when a key is removed or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;
+
+/// An answer as a JSON document, with the number of its schema in front.
+#[derive(Debug, Serialize)]
+pub struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+impl<'a, T: Serialize> Versioned<'a, T> {
+    /// Makes a document of an answer.
+    pub const fn of(answer: &'a T) -> Self {
+        Self { schema: SCHEMA, answer }
+    }
+
+    /// Writes it as every `--json` does.
+    ///
+    /// # Errors
+    ///
+    /// If a key of the answer is no text.
+    pub fn text(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+}

@@ -156,12 +156,11 @@ pub enum Command {
 
 /// Runs the command and returns what is left to print.
 pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
-    let install = |how| caller.stop(how);
     match command {
         Command::Compare(arguments) => compare::run(&arguments, caller),
         Command::Sweep(arguments) => sweep::run(&arguments, caller),
         Command::Advise(arguments) => advise::run(&arguments, caller),
-        Command::Reproduce(arguments) => reproduce::run(&arguments, install),
+        Command::Reproduce(arguments) => reproduce::run(&arguments, caller),
         Command::Report(arguments) => report::run(&arguments),
         Command::Crashtest(arguments) => crashtest::run(&arguments, caller),
         Command::Bench(arguments) => bench::run(&arguments, caller),

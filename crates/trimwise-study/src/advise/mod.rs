@@ -122,6 +122,7 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
     if let Some((option, _, why)) = refused.into_iter().find(|(_, is_given, _)| *is_given) {
         return Err(Failure::usage(format!("{option} does not go with an advice: {why}")));
     }
+    request.check()?;
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
     let plan = on_model::Plan::of(&request)?;
     if let [(_, device)] = &plan.devices[..]

@@ -20,13 +20,14 @@ use trimwise::compare::verdict;
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
-use trimwise::workload::days::DayShape;
+use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::RealKernel;
 use trimwise_lab::pool;
 
 use crate::as_text;
 use crate::caller::{Caller, Progress};
+use crate::check::{JOBS, REPS, within};
 use crate::command_text::CommandText;
 use crate::defaults;
 use crate::guest_limits::GuestLimits;
@@ -98,6 +99,22 @@ impl Default for CompareRequest {
             day: None,
             limits: GuestLimits::default(),
             jobs: None,
+        }
+    }
+}
+
+impl CompareRequest {
+    /// Rejects numbers that are out of range, and a shape of days without days.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        within("--reps", self.reps, &REPS)?;
+        within("--utilization", self.utilization, &(0..=100))?;
+        within("--memory", self.memory, &defaults::MEMORIES_MIB)?;
+        within("--days", self.days, &(1..=DAYS_MAX))?;
+        within("--jobs", self.jobs, &JOBS)?;
+        self.limits.check()?;
+        match (&self.day, self.days) {
+            (Some(day), None) => Err(Failure::usage(format!("--day {day}: expected --days with it"))),
+            _ => Ok(()),
         }
     }
 }
@@ -214,6 +231,7 @@ pub(crate) const NO_FILL: &str = "--fill is for --target dir:PATH; other targets
 /// What is wrong with the request; or why no run has a result. If some have, [`Comparison::ended_by`] says why others
 /// are missing.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
+    request.check()?;
     let only_in_model = [
         ("--check", request.check.is_some(), "it checks the model"),
         ("--here", request.here.is_some(), "it sets up the model"),

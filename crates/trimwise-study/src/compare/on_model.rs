@@ -224,6 +224,7 @@ pub fn run_own(
     stop: &AtomicBool,
     tick: &Report,
 ) -> Result<Comparison, Failure> {
+    request.check()?;
     let mut plan = Plan::of(request)?;
     if plan.days.is_some() && !own.is_empty() {
         return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
@@ -375,7 +376,70 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    use trimwise::policy::{Availability, Decision, DiscardGeneration, Governor, PolicyEvent, Shape, View};
+
     use super::*;
+
+    /// Issues whatever waits, one command at a time; or unwinds at the first commit that freed something.
+    struct Own {
+        unwinds: bool,
+    }
+
+    impl Governor for Own {
+        fn availability(&self, _: DiscardGeneration) -> Availability {
+            Availability::Reuse
+        }
+
+        fn on_event(&mut self, _: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+            if view.pending_units > 0 && view.in_flight == 0 {
+                if self.unwinds {
+                    resume_unwind(Box::new("stop"));
+                }
+                decisions.push(Decision::Issue(Shape::NEXT));
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_of_the_caller_is_compared_and_may_unwind_out_of_a_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let drive = dir.path().join("small.toml");
+        let text =
+            include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
+        std::fs::write(&drive, text).unwrap();
+        let request = CompareRequest {
+            workload: "append:64KiB:8MiB".to_owned(),
+            devices: vec![drive.display().to_string()],
+            policies: vec!["off".to_owned()],
+            utilization: Some(50),
+            reps: 2,
+            ..CompareRequest::default()
+        };
+        let named = |name: &str, unwinds: bool| Policy::new(name, move || Box::new(Own { unwinds }));
+        let compared =
+            |own: &[Policy]| run_own(&request, own, &AtomicBool::new(false), &(Arc::new(|_, _| ()) as _));
+        let policies = |comparison: &Comparison| {
+            comparison.cells.iter().map(|cell| cell.policy.to_string()).collect::<Vec<_>>()
+        };
+        let json = |comparison: &Comparison| serde_json::to_string(comparison).unwrap();
+        let one = compared(&[named("own", false)]).unwrap();
+        assert_eq!(policies(&one), ["off", "off", "own", "own"]);
+        assert!(one.cells[2].device_stats.as_ref().unwrap().trim_commands > 0);
+
+        let unwound = catch_unwind(AssertUnwindSafe(|| compared(&[named("own", true)]).map(|_| ())));
+        assert_eq!(unwound.unwrap_err().downcast_ref::<&str>(), Some(&"stop"));
+        let again = compared(&[named("own", false)]).unwrap();
+        assert_eq!(json(&again), json(&one), "nothing is left of the run that was cut off");
+        let both = compared(&[named("off", false)]).unwrap();
+        assert_eq!(policies(&both)[2], "own:off", "it is not the built-in one of that name");
+        let refused = compared(&[named("a", false), named("a", false)]).map(|_| ());
+        assert!(
+            matches!(&refused, Err(Failure::Usage(why)) if why.contains("a is the name of two")),
+            "{refused:?}"
+        );
+    }
 
     #[test]
     fn a_policy_of_ones_own_runs_in_the_same_repetitions_as_those_that_come_with_the_program() {

@@ -12,9 +12,11 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use trimwise::compare::figure::{Figure, View};
 use trimwise::compare::result::Cell;
+use trimwise_lab::failure::Failure;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +46,33 @@ const TRIMS: &str = "commands acknowledged_ns";
 /// Where a row has the figures of [`View::Column`].
 const FIGURES: &str = "figures";
 
+/// Adds to the place of a cell what came of it.
+pub fn row(mut place: Value, outcome: Result<Cell, String>) -> Result<Value, Failure> {
+    match outcome {
+        Ok(cell) => {
+            place["measure"] = cell.measure().to_string().into();
+            place["measured_ns"] = cell.measured_ns().into();
+            place[FIGURES] = figures(&cell);
+            place["result"] = serde_json::to_value(cell).map_err(Failure::run)?;
+        }
+        Err(error) => place["error"] = error.into(),
+    }
+    Ok(place)
+}
+
+/// A row of a data set. It is written as a map from the names of all columns to their values; what the run does not have
+/// is null.
+#[derive(Clone, Debug)]
+pub struct Row(pub(super) Value);
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(columns().iter().map(|column| (&column.name, self.0.pointer(&column.pointer))))
+    }
+}
+
 /// Returns the figures of a run that are made of others, as a row has them.
-pub fn figures(cell: &Cell) -> Value {
+fn figures(cell: &Cell) -> Value {
     let value = |figure: &Figure| {
         let value = figure.of_cell(cell)?;
         // Whole numbers are far below 2^53.

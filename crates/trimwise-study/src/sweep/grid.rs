@@ -11,6 +11,7 @@ use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 
+use crate::check::REPS;
 use crate::compare::CompareRequest;
 use crate::compare::on_model::Plan;
 use crate::compare::workload::{Kind, Workload};
@@ -221,7 +222,7 @@ impl Grid {
         let number = |key, given: &Option<Spanned<i64>>, accepted: Range<i64>| {
             given.as_ref().map(|value| source.number(key, value, accepted)).transpose()
         };
-        let reps = number("reps", &document.reps, 1..1001)?.unwrap_or(1) as u32;
+        let reps = number("reps", &document.reps, 1..i64::from(*REPS.end()) + 1)?.unwrap_or(1) as u32;
         let memory_range = defaults::MEMORY_MIB_MIN as i64..defaults::MEMORY_MIB_MAX as i64 + 1;
         let memory_mib = number("memory_mib", &document.memory_mib, memory_range)?
             .map_or(defaults::MEMORY_MIB, i64::cast_unsigned);

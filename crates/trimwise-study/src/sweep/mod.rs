@@ -30,6 +30,9 @@ use trimwise_lab::pool;
 
 use crate::as_text;
 use crate::caller::{self, Caller, OnInterrupt};
+use crate::check::{JOBS, within};
+use crate::compare::Comparison;
+pub use columns::Row;
 use folder::{Folder, Found, Outcome};
 use grid::{Grid, Place};
 
@@ -172,6 +175,7 @@ pub struct FailedCell {
 ///
 /// What is wrong with the request, or why its folder cannot be used. [`Summary::failure`] says whether cells failed.
 pub fn run(request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failure> {
+    within("--jobs", request.jobs, &JOBS)?;
     let grid = Grid::read(&request.grid)?;
     if request.is_dry {
         return Ok(Summary::of(&grid, request));
@@ -349,10 +353,10 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// A row, as [`columns`] find its figures.
+/// Returns the row of a cell, as [`columns`] find its figures.
 fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, Failure> {
     let Place { device, policy, workload, plan, seed, rep } = grid.place(cell);
-    let mut row = json!({
+    let place = json!({
         "cell": cell,
         "device": device.0,
         "policy": PolicyId::from(policy),
@@ -361,16 +365,29 @@ fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, F
         "seed": seed,
         "rep": rep,
     });
-    match outcome {
-        Ok(cell) => {
-            row["measure"] = cell.measure().to_string().into();
-            row["measured_ns"] = cell.measured_ns().into();
-            row["figures"] = columns::figures(&cell);
-            row["result"] = serde_json::to_value(cell).map_err(Failure::run)?;
-        }
-        Err(error) => row["error"] = error.into(),
-    }
-    Ok(row)
+    columns::row(place, outcome)
+}
+
+/// Returns the runs of a comparison as rows of a data set with the columns of a sweep.
+///
+/// # Errors
+///
+/// A [`Failure`] if a run cannot be written as JSON.
+pub fn rows(comparison: &Comparison) -> Result<Vec<Row>, Failure> {
+    let Comparison { cells, settings, seed, .. } = comparison;
+    let row = |(number, cell): (usize, &Cell)| {
+        let place = json!({
+            "cell": number,
+            "device": cell.device,
+            "policy": cell.policy,
+            "workload": settings.workload,
+            "utilization_percent": settings.utilization_percent,
+            "seed": seed,
+            "rep": cell.rep,
+        });
+        columns::row(place, Ok(cell.clone())).map(Row)
+    };
+    cells.iter().enumerate().map(row).collect()
 }
 
 impl FailedCell {

@@ -6,7 +6,8 @@ use clap::Args;
 use trimwise::compare::result::Measure;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 
-use crate::arguments::{GuestLimits, OutputArguments, whole, word};
+use crate::arguments::{GuestLimits, OutputArguments, whole, whole_in, word};
+use trimwise_study::check::REPS;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::defaults;
 
@@ -68,7 +69,7 @@ pub struct AdviseArguments {
 
     /// Repetitions of the final comparison, which the search has not seen
     #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::ADVICE_REPS,
-          value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true)]
+          value_parser = whole_in(&REPS), allow_negative_numbers = true)]
     pub reps: u32,
 
     /// Seed of the search; the final comparison has the next one [default: 1]

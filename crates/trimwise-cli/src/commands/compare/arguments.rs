@@ -8,7 +8,8 @@ use trimwise::policy::terms;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::GuestLimits;
-use crate::arguments::{OutputArguments, policy_help, whole, word};
+use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};
+use trimwise_study::check::REPS;
 use trimwise_study::defaults;
 
 /// Arguments of `compare`.
@@ -81,8 +82,8 @@ pub struct CompareArguments {
     pub postmark: bool,
 
     /// Repetitions of each device and policy; they differ only by named physical causes
-    #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::REPS, value_parser = whole::<u32>(1, 1000),
-          allow_negative_numbers = true)]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::REPS,
+          value_parser = whole_in(&REPS), allow_negative_numbers = true)]
     pub reps: u32,
 
     /// Seed of everything drawn at random in the model: same seed, same result [default: 1]

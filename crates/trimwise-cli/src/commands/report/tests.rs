@@ -1,14 +1,14 @@
 use serde::Serialize;
 use serde_json::{Value, json};
+use trimwise_study::Versioned;
 
 use super::*;
 use crate::commands::advise::tests::{advice, gated};
 use crate::commands::compare::tests::{cells::cells, table::comparison};
 use crate::commands::reproduce::tests::{experiment, plotted};
-use crate::output;
 
 fn parsed(document: &impl Serialize) -> Document {
-    Document::parse(&output::document(document).unwrap(), "a.json").unwrap()
+    Document::parse(&Versioned::of(document).text().unwrap(), "a.json").unwrap()
 }
 
 fn refused(text: &str) -> String {
@@ -91,7 +91,7 @@ fn tables_that_only_the_experiment_lays_out_come_from_the_document() {
 fn a_byte_order_mark_is_skipped_and_no_control_character_reaches_the_page() {
     let mut result = plotted();
     result.question = "red \u{1b}[31m, back \u{202e}, `named`".to_owned();
-    let text = format!("\u{feff}{}", output::document(&result).unwrap());
+    let text = format!("\u{feff}{}", Versioned::of(&result).text().unwrap());
     let page = html_of(vec![Document::parse(&text, "a.json").unwrap()]).unwrap();
     assert!(page.contains("red \u{fffd}[31m, back \u{fffd}, <code>named</code>"), "{page}");
 }
@@ -182,7 +182,7 @@ fn what_is_no_document_of_these_commands_is_refused_in_words() {
     }
     let mut empty = comparison(cells(&["vendor1"], 1, false));
     empty.cells.clear();
-    assert!(refused(&output::document(&empty).unwrap()).contains("cells: is empty"));
+    assert!(refused(&Versioned::of(&empty).text().unwrap()).contains("cells: is empty"));
     let mut strange = serde_json::to_value(comparison(cells(&["vendor1"], 1, false))).unwrap();
     strange["schema"] = json!(1);
     strange["cells"][0]["duration_ns"] = json!("long");
@@ -194,7 +194,8 @@ fn what_is_no_document_of_these_commands_is_refused_in_words() {
 fn an_existing_report_is_replaced_only_with_force_and_never_before_the_documents_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let (document, out) = (dir.path().join("a.json"), dir.path().join("a.html"));
-    std::fs::write(&document, output::document(&comparison(cells(&["vendor1"], 1, false))).unwrap()).unwrap();
+    std::fs::write(&document, Versioned::of(&comparison(cells(&["vendor1"], 1, false))).text().unwrap())
+        .unwrap();
     std::fs::write(&out, "precious").unwrap();
     let of = |documents: &[&PathBuf], force| ReportArguments {
         documents: documents.iter().map(|path| (*path).clone()).collect(),

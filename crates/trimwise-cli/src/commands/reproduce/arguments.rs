@@ -3,7 +3,8 @@
 use clap::Args;
 
 use crate::arguments::GuestLimits;
-use crate::arguments::{OutputArguments, whole, word};
+use crate::arguments::{OutputArguments, whole_in, word};
+use trimwise_study::check::REPS;
 
 /// Arguments of `reproduce`.
 #[derive(Debug, Args)]
@@ -45,7 +46,7 @@ pub struct ReproduceArguments {
     pub full: bool,
 
     /// Repetitions [default: as many as in the source]
-    #[arg(long, short = 'n', value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
+    #[arg(long, short = 'n', value_name = "N", value_parser = whole_in(&REPS), allow_negative_numbers = true,
           conflicts_with = "list")]
     pub reps: Option<u32>,
 

@@ -1,7 +1,10 @@
 use clap::Parser;
+use serde::Serialize;
 use trimwise_lab::experiment::Host;
 use trimwise_lab::experiment::result::{Basis, Claim, Figure, Role, Rows};
+use trimwise_lab::guests;
 use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
+use trimwise_study::caller::Silent;
 
 use super::*;
 use crate::commands::{Command, CommandLine};
@@ -37,7 +40,7 @@ fn json_of(line: &str) -> serde_json::Value {
     let path = dir.path().join("r.json");
     let mut arguments = arguments(line);
     arguments.output.json = Some(path.clone());
-    run_of(&INVENTED, &arguments, |_| Ok(Arc::default())).unwrap();
+    run_of(&INVENTED, &arguments, &Silent::default()).unwrap();
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -68,7 +71,7 @@ fn what_ran_in_guests_names_their_program_and_only_guests_have_limits() {
         assert_eq!(made["guest_program"], program.as_str());
     }
     let line = "postmark-vendors --max-wall 9";
-    let failure = run(&arguments(line), |_| Ok(Arc::default())).unwrap_err();
+    let failure = run(&arguments(line), &Silent::default()).unwrap_err();
     assert!(
         matches!(&failure, Failure::Usage(m) if m.contains("limits of guests; expected an experiment that boots"))
     );
@@ -76,7 +79,7 @@ fn what_ran_in_guests_names_their_program_and_only_guests_have_limits() {
 
 #[test]
 fn an_unknown_experiment_names_the_known_ones() {
-    let failure = run(&arguments("postmark"), |_| Ok(Arc::default())).unwrap_err();
+    let failure = run(&arguments("postmark"), &Silent::default()).unwrap_err();
     assert!(matches!(&failure, Failure::Usage(m) if m.contains("expected one of postmark-vendors")));
 }
 
