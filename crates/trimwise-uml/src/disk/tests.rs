@@ -286,7 +286,7 @@ fn a_disk_fails_as_planned_between_two_marks_and_marks_go_on() {
 fn the_marks_of_the_guest_are_told_from_those_of_other_programs() {
     let (mut disk, mut guest) = (disk(Faults::default()), Guest::new());
     for _ in 0..4 {
-        guest.now = guest.now + SimDuration::from_secs(1);
+        guest.now += SimDuration::from_secs(1);
         guest.mark(&mut disk);
     }
     for wrong in [[1, 4], [3, 1], [2, 2]] {
