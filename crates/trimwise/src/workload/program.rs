@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use super::apps::Application;
-use super::apps::parameters::ApplicationError;
+use super::apps::parameters::WorkloadError;
 use super::fio::{self, FioError, JobFile};
 use super::stage::Stage;
 use crate::files::{FileError, Files};
@@ -31,7 +31,7 @@ const JOB: &str = "job:";
 pub enum ProgramError {
     /// The error of a named application.
     #[error(transparent)]
-    Application(#[from] ApplicationError),
+    Application(#[from] WorkloadError),
     /// The error of a fio job file.
     #[error("{name}: {error}")]
     Fio {

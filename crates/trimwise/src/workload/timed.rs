@@ -7,9 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use thiserror::Error;
-
-use super::apps::parameters::exact;
+use super::apps::parameters::{Mistake, WorkloadError, exact};
 use super::fragmenting::{self, FILE, Fragmenting, Note, Removal};
 use super::full_write::{self, Full, FullWrite};
 use crate::files::{FileError, Files};
@@ -184,29 +182,13 @@ impl fmt::Display for Timed {
     }
 }
 
-/// A workload that does not parse.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("workload '{given}', column {column}: {what}; expected {expected}")]
-pub struct TimedError {
-    /// The text that was given.
-    pub given: String,
-    /// Column of the error, in characters, from 1.
-    pub column: usize,
-    /// Description of the error.
-    pub what: String,
-    /// Description of accepted text.
-    pub expected: String,
-}
-
 impl FromStr for Timed {
-    type Err = TimedError;
+    type Err = WorkloadError;
 
-    fn from_str(given: &str) -> Result<Self, TimedError> {
-        let wrong = |at: usize, what: String, expected: String| TimedError {
+    fn from_str(given: &str) -> Result<Self, WorkloadError> {
+        let wrong = |at: usize, what: String, expected: String| WorkloadError {
             given: given.to_owned(),
-            column: given[..at].chars().count() + 1,
-            what,
-            expected,
+            mistakes: vec![Mistake::at(given, at, what, expected)],
         };
         // Each field with its byte offset.
         let mut fields = given.split(':').scan(0, |at, text| {
@@ -293,8 +275,9 @@ mod tests {
             ("fullwrite:64KiB:1GiB:sync", 22, "unexpected third field 'sync'", "or nofsync"),
         ] {
             let error = text.parse::<Timed>().unwrap_err();
-            assert_eq!((error.given.as_str(), error.column), (text, column));
-            assert!(error.what.contains(what) && error.expected.contains(expected), "{error}");
+            let [mistake] = &error.mistakes[..] else { panic!("{error}") };
+            assert_eq!((error.given.as_str(), mistake.column), (text, column));
+            assert!(mistake.what.contains(what) && mistake.expected.contains(expected), "{error}");
         }
     }
 }

@@ -11,31 +11,31 @@
 
 use std::collections::VecDeque;
 
-use super::parameters::{Parameter, Spec};
-use super::{Place, Values};
+use super::parameters::{Parameter, parameters};
+use super::{Place, Workload};
 use crate::units::{Bytes, SimDuration};
 use crate::files::{FileError, Files, OpenMode};
 
-pub const SPEC: Spec = Spec {
-    name: "desktop",
-    about: "A desktop: a browser's cache, SQLite transactions, settings files replaced, and updates.",
-    parameters: &[
-        Parameter::count("steps", 20_000, 1, 1_000_000_000, "steps", "assumed").scaled(),
-        Parameter::size(
-            "cache",
+pub const ABOUT: &str =
+    "A desktop: a browser's cache, SQLite transactions, settings files replaced, and updates.";
+
+parameters! {
+    pub struct Parameters {
+        steps: count(20_000, 1, 1_000_000_000, "steps", "assumed").scaled(),
+        cache: size(
             Bytes::mib(320),
             Bytes::mib(1),
             Bytes::gib(64),
             "size of the browser's cache",
             "Chromium: up to 320 MiB (net/disk_cache)",
         ),
-        Parameter::percent("caching", 70, "steps that write a cache entry", "assumed"),
-        Parameter::percent("sqlite", 20, "steps that are a transaction of SQLite", "assumed"),
-        Parameter::percent("settings", 9, "steps that replace a settings file; the others are updates", "assumed"),
-        Parameter::size("update", Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of an update", "assumed"),
-        Parameter::count("pause", 0, 0, 60_000, "milliseconds between two steps", "assumed"),
-    ],
-};
+        caching: percent(70, "steps that write a cache entry", "assumed"),
+        sqlite: percent(20, "steps that are a transaction of SQLite", "assumed"),
+        settings: percent(9, "steps that replace a settings file; the others are updates", "assumed"),
+        update: size(Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of an update", "assumed"),
+        pause: millis(0, 0, 60_000, "milliseconds between two steps", "assumed"),
+    }
+}
 
 /// Number of databases, and size of each.
 const DATABASES: u64 = 6;
@@ -52,21 +52,23 @@ const SETTINGS: u64 = 40;
 /// Number of files of an update.
 const PARTS: u64 = 16;
 
-pub fn operations(values: &Values) -> u64 {
-    values.get("steps")
+impl Workload for Parameters {
+    fn operations(&self) -> u64 {
+        self.steps
+    }
+
+    fn pauses(&self) -> bool {
+        self.pause > SimDuration::ZERO
+    }
+
+    /// Returns the space for the cache, an update twice over, databases and settings.
+    fn needed(&self) -> Bytes {
+        Bytes(self.cache.0 + 3 * self.update.0 + DATABASES * DATABASE + Bytes::mib(32).0)
+    }
 }
 
-pub fn tasks(_: &Values) -> u32 {
-    1
-}
-
-/// Returns the space for the cache, an update twice over, databases and settings.
-pub fn needed(values: &Values) -> u64 {
-    values.get("cache") + 3 * values.get("update") + DATABASES * DATABASE + Bytes::mib(32).0
-}
-
-pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
-    let (stage, get) = (at.stage, |name| at.values.get(name));
+pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
+    let (stage, p) = (at.stage, at.parameters);
     for directory in ["cache", "profile", "settings", "system"] {
         stage.mkdir(&at.path(directory)).await?;
     }
@@ -75,41 +77,41 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
         stage.close(file).await?;
     }
     let (mut cached, mut in_cache): (VecDeque<(String, u64)>, u64) = Default::default();
-    for step in 0..get("steps") {
+    for step in 0..p.steps {
         stage.operation().await;
         let share = stage.below(100);
-        if share < get("caching") {
+        if share < p.caching {
             // An entry has a header; most are small scripts and pictures, a few are media.
             let kib = if stage.happens(5) { 256 + stage.below(2048) } else { 1 + stage.below(96) };
-            let bytes = (kib << 10).min(get("cache") / 8);
+            let bytes = (kib << 10).min(p.cache.0 / 8);
             let path = at.path(&format!("cache/{step:08x}_0"));
             let file = stage.create(&path, bytes).await?;
             stage.close(file).await?;
             cached.push_back((path, bytes));
             in_cache += bytes;
-            if in_cache > get("cache") {
-                while in_cache > get("cache") / 10 * 9 {
+            if in_cache > p.cache.0 {
+                while in_cache > p.cache.0 / 10 * 9 {
                     let Some((path, bytes)) = cached.pop_front() else { break };
                     stage.unlink(&path).await?;
                     in_cache -= bytes;
                 }
             }
-        } else if share < get("caching") + get("sqlite") {
+        } else if share < p.caching + p.sqlite {
             transaction(at, stage.below(DATABASES)).await?;
-        } else if share < get("caching") + get("sqlite") + get("settings") {
+        } else if share < p.caching + p.sqlite + p.settings {
             let path = at.path(&format!("settings/{}.conf", stage.below(SETTINGS)));
             replace(at, &path, 1024 + stage.below(7 << 10)).await?;
         } else {
             update(at).await?;
         }
-        if get("pause") > 0 {
-            stage.sleep(SimDuration::from_millis(get("pause"))).await;
+        if p.pause > SimDuration::ZERO {
+            stage.sleep(p.pause).await;
         }
     }
     Ok(())
 }
 
-async fn transaction<F: Files>(at: &Place<'_, F>, number: u64) -> Result<(), FileError> {
+async fn transaction<F: Files>(at: &Place<'_, F, Parameters>, number: u64) -> Result<(), FileError> {
     let stage = at.stage;
     let database = at.path(&format!("profile/{number}.sqlite"));
     let journal = format!("{database}-journal");
@@ -135,7 +137,7 @@ async fn transaction<F: Files>(at: &Place<'_, F>, number: u64) -> Result<(), Fil
     stage.unlink(&journal).await
 }
 
-async fn replace<F: Files>(at: &Place<'_, F>, path: &str, bytes: u64) -> Result<(), FileError> {
+async fn replace<F: Files>(at: &Place<'_, F, Parameters>, path: &str, bytes: u64) -> Result<(), FileError> {
     let new = format!("{path}.new");
     let mut file = at.stage.create(&new, bytes).await?;
     at.stage.fsync(&mut file).await?;
@@ -143,8 +145,8 @@ async fn replace<F: Files>(at: &Place<'_, F>, path: &str, bytes: u64) -> Result<
     at.stage.rename(&new, path).await
 }
 
-async fn update<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
-    let (stage, bytes) = (at.stage, at.values.get("update"));
+async fn update<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
+    let (stage, bytes) = (at.stage, at.parameters.update.0);
     let archive = at.path("system/package.deb");
     let mut file = stage.create(&archive, bytes / 3).await?;
     stage.fsync(&mut file).await?;

@@ -12,66 +12,61 @@
 
 use std::sync::Mutex;
 
-use super::parameters::{Parameter, Spec};
-use super::{Place, Values};
+use super::parameters::{Parameter, parameters};
+use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
 use crate::workload::stage::lock;
 
 const ROCKS: &str = "RocksDB's default is 64 MiB (options.h); an eighth here, to reach the lower levels sooner";
 
-pub const SPEC: Spec = Spec {
-    name: "lsm",
-    about: "A log-structured merge tree as in RocksDB: write-ahead log, memtables, levelled compaction; tables are \
-            removed whole.",
-    parameters: &[
-        Parameter::count("operations", 600_000, 1, 1_000_000_000, "gets and puts", "assumed").scaled(),
-        Parameter::percent("reads", 50, "share of gets", "YCSB workload A"),
-        Parameter::size(
-            "value",
+pub const ABOUT: &str = "A log-structured merge tree as in RocksDB: write-ahead log, memtables, levelled compaction; \
+                         tables are removed whole.";
+
+parameters! {
+    pub struct Parameters {
+        operations: count(600_000, 1, 1_000_000_000, "gets and puts", "assumed").scaled(),
+        reads: percent(50, "share of gets", "YCSB workload A"),
+        value: size(
             Bytes::kib(1),
             Bytes(1),
             Bytes::mib(1),
             "bytes of a record",
             "YCSB: 10 fields of 100 bytes",
         ),
-        Parameter::count("keys", 200_000, 1_000, 1_000_000_000, "distinct keys", "assumed").scaled(),
-        Parameter::count(
-            "group",
+        keys: count(200_000, 1_000, 1_000_000_000, "distinct keys", "assumed").scaled(),
+        group: count(
             32,
             1,
             1_000_000,
             "puts that one fdatasync of the log makes durable",
             "assumed; RocksDB itself syncs the log only if asked to",
         ),
-        Parameter::size("memtable", Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a memtable", ROCKS),
-        Parameter::size("table", Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a table", ROCKS),
-        Parameter::count(
-            "trigger",
+        memtable: size(Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a memtable", ROCKS),
+        table: size(Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a table", ROCKS),
+        trigger: count(
             4,
             1,
             1_000,
             "tables of level 0 that start a compaction",
             "RocksDB: level0_file_num_compaction_trigger",
         ),
-        Parameter::size(
-            "base",
+        base: size(
             Bytes::mib(32),
             Bytes::kib(64),
             Bytes::gib(64),
             "size of level 1; each further level is ten times as large",
             "RocksDB's default is 256 MiB and a multiplier of 10; an eighth here",
         ),
-        Parameter::count(
-            "threads",
+        threads: count(
             2,
             1,
             2,
             "2: flushes and compactions in the background; 1: by the client itself",
             "RocksDB: max_background_jobs is 2; here one job at a time",
         ),
-    ],
-};
+    }
+}
 
 /// Size of a level over that of the level above (RocksDB: `max_bytes_for_level_multiplier`).
 const MULTIPLIER: u64 = 10;
@@ -142,23 +137,25 @@ struct Merge {
     keys: (u64, u64),
 }
 
-pub fn operations(values: &Values) -> u64 {
-    values.get("operations")
+impl Workload for Parameters {
+    fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    fn tasks(&self) -> u32 {
+        self.threads as u32
+    }
+
+    /// Returns the space for all keys in the last level, a tenth of that above, and everything once more while it
+    /// is merged.
+    fn needed(&self) -> Bytes {
+        let data = self.keys * (self.value.0 + OVERHEAD);
+        let buffers = self.memtable.0 * (MEMTABLES_MAX + STOP as u64 / 4);
+        Bytes(data / 10 * 13 + 2 * self.base.0 + buffers)
+    }
 }
 
-pub fn tasks(values: &Values) -> u32 {
-    values.get("threads") as u32
-}
-
-/// Returns the space for all keys in the last level, a tenth of that above, and everything once more while it is
-/// merged.
-pub fn needed(values: &Values) -> u64 {
-    let data = values.get("keys") * (values.get("value") + OVERHEAD);
-    let buffers = values.get("memtable") * (MEMTABLES_MAX + STOP as u64 / 4);
-    data / 10 * 13 + 2 * values.get("base") + buffers
-}
-
-pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
+pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
     // One shared state for each copy.
     let trees: &Mutex<Vec<Tree>> = at.stage.shared();
     {
@@ -167,12 +164,13 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
             trees.push(Tree::default());
         }
     }
-    let lsm = Lsm { at, trees };
+    let lsm = Lsm { at, p: at.parameters, trees };
     if at.task == 1 { lsm.background().await } else { lsm.client().await }
 }
 
 struct Lsm<'a, F: Files> {
-    at: &'a Place<'a, F>,
+    at: &'a Place<'a, F, Parameters>,
+    p: &'a Parameters,
     trees: &'a Mutex<Vec<Tree>>,
 }
 
@@ -189,19 +187,15 @@ impl<F: Files> Lsm<'_, F> {
         self.at.path(&format!("{number:06}.sst"))
     }
 
-    fn get(&self, name: &str) -> u64 {
-        self.at.values.get(name)
-    }
-
     async fn client(&self) -> Result<(), FileError> {
         let stage = self.at.stage;
-        let record = self.get("value") + OVERHEAD;
-        let (memtable, group, reads) = (self.get("memtable"), self.get("group"), self.get("reads"));
-        let has_background = self.get("threads") > 1;
+        let record = self.p.value.0 + OVERHEAD;
+        let (memtable, group, reads) = (self.p.memtable.0, self.p.group, self.p.reads);
+        let has_background = self.p.threads > 1;
         let (mut in_memtable, mut unsynced) = (0, 0);
         let mut number = self.tree(Tree::new_number);
         let mut log = stage.create(&self.log(number), 0).await?;
-        for _ in 0..self.get("operations") {
+        for _ in 0..self.p.operations {
             stage.operation().await;
             if stage.happens(reads) {
                 self.look_up().await?;
@@ -285,7 +279,7 @@ impl<F: Files> Lsm<'_, F> {
 
     async fn flush(&self, log: u64) -> Result<(), FileError> {
         let number = self.tree(Tree::new_number);
-        let bytes = self.get("memtable");
+        let bytes = self.p.memtable.0;
         self.write_table(number, bytes).await?;
         self.record_edit().await?;
         self.tree(|tree| {
@@ -316,7 +310,7 @@ impl<F: Files> Lsm<'_, F> {
 
     /// Chooses the level to merge: level 0 if it has enough tables, else the first level that is too large.
     fn next_merge(&self) -> Option<Merge> {
-        let (trigger, base) = (self.get("trigger") as usize, self.get("base"));
+        let (trigger, base) = (self.p.trigger as usize, self.p.base.0);
         self.tree(|tree| {
             let upper = if tree.level(0).len() >= trigger {
                 (0, tree.level(0).clone(), (0, KEYS))
@@ -351,7 +345,7 @@ impl<F: Files> Lsm<'_, F> {
             stage.read_whole(&self.table(table.number), PIECE).await?;
         }
         // Of each record that comes down, the share that the range has already replaces an older version.
-        let all = u128::from(self.get("keys") * (self.get("value") + OVERHEAD));
+        let all = u128::from(self.p.keys * (self.p.value.0 + OVERHEAD));
         let span = u128::from(merge.keys.1 - merge.keys.0);
         let in_range = u64::try_from(all * span / u128::from(KEYS)).unwrap_or(u64::MAX).max(1);
         let unique = |below: u64, above: u64| {
@@ -359,7 +353,7 @@ impl<F: Files> Lsm<'_, F> {
             below + (u128::from(above) * u128::from(missing) / u128::from(in_range)) as u64
         };
         let bytes = unique(merge.lower_bytes.min(in_range), merge.upper_bytes.min(in_range)).max(1);
-        let count = bytes.div_ceil(self.get("table"));
+        let count = bytes.div_ceil(self.p.table.0);
         let (from, to) = merge.keys;
         let border = |i: u64| from + (u128::from(to - from) * u128::from(i) / u128::from(count)) as u64;
         let mut outputs = Vec::new();

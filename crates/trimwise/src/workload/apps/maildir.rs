@@ -7,66 +7,65 @@
 //! Sizes are drawn from a table: half of all messages are below 8 KiB, one in fifty has an attachment of megabytes.
 //! Assumed, after published surveys of mail servers in which the median is a few KiB and the mean some tens.
 
-use super::parameters::{Parameter, Spec};
-use super::{Place, Values};
+use super::parameters::{Parameter, parameters};
+use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files};
 
-pub const SPEC: Spec = Spec {
-    name: "maildir",
-    about: "A mail spool in Maildir format: messages made durable in tmp, renamed to new, then to cur, and removed.",
-    parameters: &[
-        Parameter::count("messages", 5_000, 1, 10_000_000, "messages at a time", "assumed").scaled(),
-        Parameter::count("deliveries", 30_000, 1, 1_000_000_000, "messages delivered", "assumed").scaled(),
-        Parameter::count("users", 20, 1, 10_000, "mailboxes", "assumed"),
-        Parameter::percent("reads", 80, "deliveries after which a message is read and renamed to cur", "assumed"),
-    ],
-};
+pub const ABOUT: &str =
+    "A mail spool in Maildir format: messages made durable in tmp, renamed to new, then to cur, and removed.";
+
+parameters! {
+    pub struct Parameters {
+        messages: count(5_000, 1, 10_000_000, "messages at a time", "assumed").scaled(),
+        deliveries: count(30_000, 1, 1_000_000_000, "messages delivered", "assumed").scaled(),
+        users: count(20, 1, 10_000, "mailboxes", "assumed"),
+        reads: percent(80, "deliveries after which a message is read and renamed to cur", "assumed"),
+    }
+}
 
 /// Sizes of messages: KiB from and up to, and their share in percent.
 const SIZES: [(u64, u64, u64); 5] =
     [(2, 4, 25), (4, 8, 30), (8, 32, 30), (32, 256, 13), (1024, 3072, 2)];
 
-pub fn operations(values: &Values) -> u64 {
-    values.get("deliveries")
+impl Workload for Parameters {
+    fn operations(&self) -> u64 {
+        self.deliveries
+    }
+
+    /// Returns the space for a spool. The mean size of the table above is 78 KiB; a spool that is larger by chance
+    /// by a quarter still fits.
+    fn needed(&self) -> Bytes {
+        Bytes((self.messages * Bytes::kib(100).0).max(Bytes::mib(8).0))
+    }
 }
 
-pub fn tasks(_: &Values) -> u32 {
-    1
-}
-
-/// Returns the space for a spool. The mean size of the table above is 78 KiB; a spool that is larger by chance by a
-/// quarter still fits.
-pub fn needed(values: &Values) -> u64 {
-    (values.get("messages") * Bytes::kib(100).0).max(Bytes::mib(8).0)
-}
-
-pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
-    let (stage, get) = (at.stage, |name| at.values.get(name));
-    for user in 0..get("users") {
+pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
+    let (stage, p) = (at.stage, at.parameters);
+    for user in 0..p.users {
         stage.mkdir(&at.path(&format!("u{user}"))).await?;
         for folder in ["tmp", "new", "cur"] {
             stage.mkdir(&at.path(&format!("u{user}/{folder}"))).await?;
         }
     }
     let (mut unread, mut seen): (Vec<String>, Vec<String>) = Default::default();
-    for number in 0..get("deliveries") {
+    for number in 0..p.deliveries {
         stage.operation().await;
-        let user = stage.below(get("users"));
+        let user = stage.below(p.users);
         let path = |folder: &str| at.path(&format!("u{user}/{folder}/{number}.M1P1.host"));
         let mut file = stage.create(&path("tmp"), size(at)).await?;
         stage.fsync(&mut file).await?;
         stage.close(file).await?;
         stage.rename(&path("tmp"), &path("new")).await?;
         unread.push(path("new"));
-        if stage.happens(get("reads")) {
+        if stage.happens(p.reads) {
             let message = unread.swap_remove(stage.below(unread.len() as u64) as usize);
             stage.read_whole(&message, 64 << 10).await?;
             let read = message.replace("/new/", "/cur/") + ":2,S";
             stage.rename(&message, &read).await?;
             seen.push(read);
         }
-        if unread.len() + seen.len() > get("messages") as usize {
+        if unread.len() + seen.len() > p.messages as usize {
             let from = if seen.is_empty() { &mut unread } else { &mut seen };
             let message = from.swap_remove(stage.below(from.len() as u64) as usize);
             stage.unlink(&message).await?;
@@ -75,7 +74,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     Ok(())
 }
 
-fn size<F: Files>(at: &Place<'_, F>) -> u64 {
+fn size<F: Files>(at: &Place<'_, F, Parameters>) -> u64 {
     let mut share = at.stage.below(100);
     for (from, to, percent) in SIZES {
         if share < percent {

@@ -1,93 +1,102 @@
 //! Named workloads: file operations of applications, with the removals that make TRIM matter.
 //!
-//! Each workload is one file: its parameters with their sources (`SPEC`), the space that it takes (`needed`), the
-//! number of its tasks (`tasks`), their operations (`run`) and the number of operations of its own kind (`operations`).
-//! The registry below names it once.
+//! Each workload is one file: what it is (`ABOUT`), its parameters with their sources (`Parameters`), what follows from
+//! them ([`Workload`]) and its operations (`run`). The registry below names it once.
 
 pub mod parameters;
 
-use parameters::{COMMON, Spec};
+use parameters::{Common, Parameter, Spec};
 
 use super::program::DIRECTORY;
 use super::stage::Stage;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
+/// What follows from the parameters of a workload, for one copy.
+trait Workload {
+    /// Returns the number of operations of the workload's own kind.
+    fn operations(&self) -> u64;
+
+    /// Returns the maximum space that the files take at one time.
+    fn needed(&self) -> Bytes;
+
+    /// Returns the number of tasks, which run at the same time.
+    fn tasks(&self) -> u32 {
+        1
+    }
+
+    /// Returns true if the workload pauses between operations by itself.
+    fn pauses(&self) -> bool {
+        false
+    }
+}
+
 macro_rules! registry {
-    ($($name:ident),* $(,)?) => {
-        $(mod $name;)*
+    ($($Name:ident: $module:ident),* $(,)?) => {
+        $(mod $module;)*
 
         /// All named workloads, in listing order.
-        pub const ALL: &[&Spec] = &[$(&$name::SPEC),*];
+        pub const ALL: &[&Spec] = &[$(&Spec {
+            name: stringify!($module),
+            about: $module::ABOUT,
+            parameters: $module::Parameters::LIST,
+            read: |value| Named::$Name($module::Parameters::read(value)),
+        }),*];
 
-        impl Application {
-            fn needed_by_one(&self) -> u64 {
-                let values = self.values();
-                match self.spec.name {
-                    $(name if name == $name::SPEC.name => $name::needed(&values),)*
-                    _ => 0,
+        /// The parameters of a workload.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        enum Named {
+            $($Name($module::Parameters)),*
+        }
+
+        impl Named {
+            fn workload(&self) -> &dyn Workload {
+                match self {
+                    $(Self::$Name(parameters) => parameters),*
                 }
             }
 
-            fn tasks_of_one(&self) -> u32 {
-                let values = self.values();
-                match self.spec.name {
-                    $(name if name == $name::SPEC.name => $name::tasks(&values),)*
-                    _ => 0,
-                }
-            }
-
-            fn operations_of_one(&self) -> u64 {
-                let values = self.values();
-                match self.spec.name {
-                    $(name if name == $name::SPEC.name => $name::operations(&values),)*
-                    _ => 0,
-                }
-            }
-
-            async fn run<F: Files>(&self, at: &Place<'_, F>) -> Result<(), FileError> {
-                match self.spec.name {
-                    $(name if name == $name::SPEC.name => $name::run(at).await,)*
-                    _ => Ok(()),
+            async fn run<F: Files>(&self, stage: &Stage<'_, F>, task: u32, copy: u32) -> Result<(), FileError> {
+                match self {
+                    $(Self::$Name(parameters) => $module::run(&Place { stage, parameters, task, copy }).await),*
                 }
             }
         }
     };
 }
 
-registry!(lsm, segments, oltp, maildir, unpack, desktop, logs, vm);
+registry! {
+    Lsm: lsm,
+    Segments: segments,
+    Oltp: oltp,
+    Maildir: maildir,
+    Unpack: unpack,
+    Desktop: desktop,
+    Logs: logs,
+    Vm: vm,
+}
 
 /// A named workload with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Application {
-    spec: &'static Spec,
-    /// Values as given, in the order of [`Spec::all`].
-    values: Vec<u64>,
+    name: &'static str,
+    /// Values other than the default, as given, in the order of [`Spec::all`].
+    given: Vec<(&'static Parameter, u64)>,
+    common: Common,
+    own: Named,
 }
 
-/// Values of parameters, scaled.
-pub(crate) struct Values<'a>(&'a Application);
-
-impl Values<'_> {
-    /// Returns the value of a parameter that the workload has.
-    pub fn get(&self, name: &str) -> u64 {
-        let found = self.0.spec.all().zip(&self.0.values).find(|(p, _)| p.name == name);
-        let (parameter, &value) = found.expect("a workload asks for its own parameters");
-        if parameter.scales { value.saturating_mul(self.0.common(1)) } else { value }
-    }
-}
-
-/// The copy in which a task works, with its file system and parameters.
-pub(crate) struct Place<'a, F: Files> {
+/// The copy in which a task works, with the file system and the workload's parameters.
+struct Place<'a, F: Files, P> {
     pub stage: &'a Stage<'a, F>,
-    pub values: Values<'a>,
+    pub parameters: &'a P,
     /// Number of the task within its copy.
     pub task: u32,
     /// Number of the copy.
     pub copy: u32,
 }
 
-impl<F: Files> Place<'_, F> {
+impl<F: Files, P> Place<'_, F, P> {
     /// Returns a path in the copy's directory.
     pub fn path(&self, name: &str) -> String {
         format!("{DIRECTORY}/{}/{name}", self.copy)
@@ -101,37 +110,28 @@ impl Application {
         ALL.iter().any(|spec| Some(spec.name) == name)
     }
 
-    fn values(&self) -> Values<'_> {
-        Values(self)
-    }
-
-    /// Returns the value of one of the parameters that every workload has.
-    fn common(&self, index: usize) -> u64 {
-        self.values[self.values.len() - COMMON.len() + index]
-    }
-
     fn copies(&self) -> u32 {
-        self.common(0) as u32
+        self.common.tasks as u32
     }
 
     /// Returns the number of tasks of all copies.
     pub fn tasks(&self) -> u32 {
-        self.copies() * self.tasks_of_one()
+        self.copies() * self.own.workload().tasks()
     }
 
     /// Returns the maximum space that all copies take at one time.
     pub fn needed(&self) -> Bytes {
-        Bytes(self.needed_by_one().saturating_mul(u64::from(self.copies())))
+        Bytes(self.own.workload().needed().0.saturating_mul(self.common.tasks))
     }
 
     /// Returns the number of operations of the workload's own kind, of all copies.
     pub fn operations(&self) -> u64 {
-        self.operations_of_one().saturating_mul(u64::from(self.copies()))
+        self.own.workload().operations().saturating_mul(self.common.tasks)
     }
 
     /// Returns true if the workload pauses between operations by itself.
     pub fn pauses(&self) -> bool {
-        self.spec.all().zip(&self.values).any(|(parameter, &value)| parameter.name == "pause" && value > 0)
+        self.own.workload().pauses()
     }
 
     pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {
@@ -142,9 +142,8 @@ impl Application {
     }
 
     pub(super) async fn run_task<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {
-        let of_one = self.tasks_of_one();
-        let (task, copy) = (stage.task % of_one, stage.task / of_one);
-        self.run(&Place { stage, values: self.values(), task, copy }).await
+        let of_one = self.own.workload().tasks();
+        self.own.run(stage, stage.task % of_one, stage.task / of_one).await
     }
 }
 

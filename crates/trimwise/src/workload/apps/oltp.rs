@@ -10,62 +10,57 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::parameters::{Parameter, Spec};
-use super::{Place, Values};
+use super::parameters::{Parameter, parameters};
+use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
 
-pub const SPEC: Spec = Spec {
-    name: "oltp",
-    about: "A database as PostgreSQL: pages updated in place, a write-ahead log, checkpoints, recycled log segments, \
-            temporary files and rewritten tables.",
-    parameters: &[
-        Parameter::count("transactions", 40_000, 1, 1_000_000_000, "transactions", "assumed").scaled(),
-        Parameter::size("data", Bytes::mib(384), Bytes::mib(1), Bytes::gib(1024), "size of the table", "assumed").scaled(),
-        Parameter::size(
-            "record",
+pub const ABOUT: &str = "A database as PostgreSQL: pages updated in place, a write-ahead log, checkpoints, recycled \
+                         log segments, temporary files and rewritten tables.";
+
+parameters! {
+    pub struct Parameters {
+        transactions: count(40_000, 1, 1_000_000_000, "transactions", "assumed").scaled(),
+        data: size(Bytes::mib(384), Bytes::mib(1), Bytes::gib(1024), "size of the table", "assumed").scaled(),
+        record: size(
             Bytes(500),
             Bytes(1),
             Bytes::kib(64),
             "log records of a transaction, besides whole pages",
             "assumed",
         ),
-        Parameter::size(
-            "segment",
+        segment: size(
             Bytes::mib(16),
             Bytes::kib(64),
             Bytes::gib(1),
             "size of a log segment",
             "PostgreSQL: wal_segment_size",
         ),
-        Parameter::size(
-            "checkpoint",
+        checkpoint: size(
             Bytes::mib(32),
             Bytes::kib(64),
             Bytes::gib(64),
             "log between two checkpoints",
             "PostgreSQL: max_wal_size is 1 GiB; less here, so that there are several",
         ),
-        Parameter::size(
-            "keep",
+        keep: size(
             Bytes::mib(32),
             Bytes(0),
             Bytes::gib(64),
             "log segments kept for later use",
             "PostgreSQL: min_wal_size is 80 MB; less here, as checkpoints come sooner",
         ),
-        Parameter::count("sort", 2_000, 1, 1_000_000_000, "transactions between two sorts on disk", "assumed"),
-        Parameter::size(
-            "sorted",
+        sort: count(2_000, 1, 1_000_000_000, "transactions between two sorts on disk", "assumed"),
+        sorted: size(
             Bytes::mib(32),
             Bytes::kib(64),
             Bytes::gib(64),
             "temporary files of a sort",
             "assumed; PostgreSQL sorts on disk what exceeds work_mem, 4 MB",
         ),
-        Parameter::count("rewrite", 3, 1, 1_000_000, "checkpoints between two rewrites of the table", "assumed"),
-    ],
-};
+        rewrite: count(3, 1, 1_000_000, "checkpoints between two rewrites of the table", "assumed"),
+    }
+}
 
 /// Bytes of a page (PostgreSQL: `BLCKSZ`).
 const PAGE: u64 = 8192;
@@ -74,28 +69,27 @@ const HOT: u64 = 8;
 /// Bytes read and written at a time when a table is copied or sorted.
 const PIECE: u64 = 256 << 10;
 
-pub fn operations(values: &Values) -> u64 {
-    values.get("transactions")
+impl Workload for Parameters {
+    fn operations(&self) -> u64 {
+        self.transactions
+    }
+
+    /// Returns the space for two copies of the table while it is rewritten, the log, and a sort.
+    fn needed(&self) -> Bytes {
+        let log = self.checkpoint.0 * 2 + self.keep.0 + self.segment.0;
+        Bytes(2 * self.data.0 + log + self.sorted.0)
+    }
 }
 
-pub fn tasks(_: &Values) -> u32 {
-    1
-}
-
-/// Returns the space for two copies of the table while it is rewritten, the log, and a sort.
-pub fn needed(values: &Values) -> u64 {
-    let log = values.get("checkpoint") * 2 + values.get("keep") + values.get("segment");
-    2 * values.get("data") + log + values.get("sorted")
-}
-
-pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
-    let get = |name| at.values.get(name);
+pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
+    let p = at.parameters;
     let table_number = 1;
-    let table = at.stage.create(&at.path("table.1"), get("data")).await?;
+    let table = at.stage.create(&at.path("table.1"), p.data.0).await?;
     let table = durable(at, table, "table.1").await?;
     let log = at.stage.create(&at.path("wal.00000001"), 0).await?;
     let mut database = Database {
         at,
+        p,
         table,
         table_number,
         log,
@@ -107,9 +101,9 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
         changed: BTreeSet::new(),
         checkpoints: 0,
     };
-    for transaction in 1..=get("transactions") {
+    for transaction in 1..=p.transactions {
         database.transaction().await?;
-        if transaction % get("sort") == 0 {
+        if transaction % p.sort == 0 {
             database.sort().await?;
         }
     }
@@ -118,14 +112,19 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
 }
 
 /// Makes a new file durable and opens it for reading and writing.
-async fn durable<F: Files>(at: &Place<'_, F>, mut file: F::File, name: &str) -> Result<F::File, FileError> {
+async fn durable<F: Files>(
+    at: &Place<'_, F, Parameters>,
+    mut file: F::File,
+    name: &str,
+) -> Result<F::File, FileError> {
     at.stage.fsync(&mut file).await?;
     at.stage.close(file).await?;
     at.stage.open(&at.path(name), OpenMode::CreateKeep).await
 }
 
 struct Database<'a, F: Files> {
-    at: &'a Place<'a, F>,
+    at: &'a Place<'a, F, Parameters>,
+    p: &'a Parameters,
     table: F::File,
     table_number: u64,
     log: F::File,
@@ -143,10 +142,6 @@ struct Database<'a, F: Files> {
 }
 
 impl<F: Files> Database<'_, F> {
-    fn get(&self, name: &str) -> u64 {
-        self.at.values.get(name)
-    }
-
     fn wal(&self, segment: u64) -> String {
         self.at.path(&format!("wal.{segment:08}"))
     }
@@ -154,9 +149,9 @@ impl<F: Files> Database<'_, F> {
     async fn transaction(&mut self) -> Result<(), FileError> {
         let stage = self.at.stage;
         stage.operation().await;
-        let pages = (self.get("data") / PAGE).max(1);
+        let pages = (self.p.data.0 / PAGE).max(1);
         let chosen = [stage.below(pages), stage.below(HOT.min(pages))];
-        let mut bytes = self.get("record");
+        let mut bytes = self.p.record.0;
         for page in chosen {
             if self.changed.insert(page) {
                 stage.pread(&mut self.table, page * PAGE, PAGE).await?;
@@ -167,10 +162,10 @@ impl<F: Files> Database<'_, F> {
         stage.fdatasync(&mut self.log).await?;
         self.log_bytes += bytes;
         self.since_checkpoint += bytes;
-        if self.log_bytes >= self.get("segment") {
+        if self.log_bytes >= self.p.segment.0 {
             self.next_segment().await?;
         }
-        if self.since_checkpoint >= self.get("checkpoint") {
+        if self.since_checkpoint >= self.p.checkpoint.0 {
             self.checkpoint().await?;
         }
         Ok(())
@@ -186,7 +181,7 @@ impl<F: Files> Database<'_, F> {
             stage.open(&path, OpenMode::CreateKeep).await?
         } else {
             // A new segment is filled with zeros (`wal_init_zero`), so that commits never change its length.
-            let mut log = stage.create(&path, self.get("segment")).await?;
+            let mut log = stage.create(&path, self.p.segment.0).await?;
             stage.fsync(&mut log).await?;
             log
         };
@@ -202,7 +197,7 @@ impl<F: Files> Database<'_, F> {
         }
         stage.fsync(&mut self.table).await?;
         self.since_checkpoint = 0;
-        let kept = self.get("keep") / self.get("segment");
+        let kept = self.p.keep.0 / self.p.segment.0;
         while let Some(old) = self.old_segments.pop_front() {
             if (self.ready_segments.len() as u64) < kept {
                 let next = self.segment + 1 + self.ready_segments.len() as u64;
@@ -213,7 +208,7 @@ impl<F: Files> Database<'_, F> {
             }
         }
         self.checkpoints += 1;
-        if self.checkpoints.is_multiple_of(self.get("rewrite")) {
+        if self.checkpoints.is_multiple_of(self.p.rewrite) {
             self.rewrite().await?;
         }
         Ok(())
@@ -226,7 +221,7 @@ impl<F: Files> Database<'_, F> {
         self.table_number += 1;
         let new = self.at.path(&format!("table.{}", self.table_number));
         let mut copy = stage.create(&new, 0).await?;
-        let (mut from, bytes) = (0, self.get("data"));
+        let (mut from, bytes) = (0, self.p.data.0);
         while from < bytes {
             let piece = PIECE.min(bytes - from);
             stage.pread(&mut self.table, from, piece).await?;
@@ -243,7 +238,7 @@ impl<F: Files> Database<'_, F> {
         let stage = self.at.stage;
         let path = self.at.path("sort.tmp");
         let mut file = stage.create(&path, 0).await?;
-        let mut left = self.get("sorted");
+        let mut left = self.p.sorted.0;
         while left > 0 {
             let piece = left.min(PIECE);
             stage.write(&mut file, piece).await?;

@@ -1,18 +1,58 @@
 //! Parameters of named workloads, and their notation: `lsm:operations=200k,value=1KiB,scale=2`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 use thiserror::Error;
 
-use super::{ALL, Application};
+use super::{ALL, Application, Named};
 use crate::units::Bytes;
 
-/// Parameters that every workload has, after its own.
-pub(super) const COMMON: [Parameter; 2] = [
-    Parameter::count("tasks", 1, 1, 64, "copies that run at the same time, each in its own directory", "-"),
-    Parameter::count("scale", 1, 1, 10_000, "factor for the parameters marked with *", "-"),
-];
+/// Declares the parameters of a workload, each once: as a typed field of a struct, for the workload, and in the
+/// struct's `LIST`, for people. `read` makes the struct, given how to find the value of a parameter.
+///
+/// A declaration is the field, its kind, and the arguments of the function of [`Parameter`] of that name; `.scaled()`
+/// at its end marks a parameter that `scale` multiplies.
+macro_rules! parameters {
+    (@type size) => { $crate::units::Bytes };
+    (@type millis) => { $crate::units::SimDuration };
+    (@type $number:ident) => { u64 };
+    (@of size) => { $crate::units::Bytes };
+    (@of millis) => { $crate::units::SimDuration::from_millis };
+    (@of $number:ident) => { std::convert::identity };
+    ($(#[$attribute:meta])* $public:vis struct $Name:ident {
+        $($field:ident: $kind:ident($($declared:expr),* $(,)?) $(.$scaled:ident())?,)*
+    }) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        $public struct $Name {
+            $(pub $field: parameters!(@type $kind),)*
+        }
+
+        impl $Name {
+            pub const LIST: &'static [Parameter] =
+                &[$(Parameter::$kind(stringify!($field), $($declared),*) $(.$scaled())?),*];
+
+            pub fn read(value: &dyn Fn(&Parameter) -> u64) -> Self {
+                Self {
+                    $($field: parameters!(@of $kind)(value(
+                        &Parameter::$kind(stringify!($field), $($declared),*) $(.$scaled())?,
+                    )),)*
+                }
+            }
+        }
+    };
+}
+pub(super) use parameters;
+
+parameters! {
+    /// Parameters that every workload has, after its own.
+    pub(super) struct Common {
+        tasks: count(1, 1, 64, "copies that run at the same time, each in its own directory", "-"),
+        scale: count(1, 1, 10_000, "factor for the parameters marked with *", "-"),
+    }
+}
 
 /// Type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -69,6 +109,18 @@ impl Parameter {
     ) -> Self {
         let (default, min, max) = (default.0, min.0, max.0);
         Self { name, kind: Kind::Size, default, min, max, scales: false, about, source }
+    }
+
+    /// A count of milliseconds, as people see it; a duration for the workload.
+    pub(super) const fn millis(
+        name: &'static str,
+        default: u64,
+        min: u64,
+        max: u64,
+        about: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self::count(name, default, min, max, about, source)
     }
 
     pub(super) const fn percent(
@@ -129,7 +181,7 @@ pub(crate) fn exact(bytes: Bytes) -> String {
 }
 
 /// A named workload's description.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug)]
 pub struct Spec {
     /// Name on the command line.
     pub name: &'static str,
@@ -137,81 +189,107 @@ pub struct Spec {
     pub about: &'static str,
     /// Parameters of this workload alone.
     pub parameters: &'static [Parameter],
+    pub(super) read: fn(&dyn Fn(&Parameter) -> u64) -> Named,
 }
 
 impl Spec {
     /// Iterates over all parameters, with those that every workload has at the end.
-    pub fn all(&self) -> impl Iterator<Item = &Parameter> {
-        self.parameters.iter().chain(&COMMON)
+    pub fn all(&self) -> impl Iterator<Item = &'static Parameter> {
+        self.parameters.iter().chain(Common::LIST)
+    }
+
+    /// Parses `KEY=VALUE`. An error has the offset of the mistake in the text, what it is, and what is accepted.
+    fn parse(&self, text: &str) -> Result<(&'static str, u64), (usize, String, String)> {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let Some(parameter) = self.all().find(|p| p.name == key) else {
+            let names: Vec<String> = self.all().map(|p| format!("{}=", p.name)).collect();
+            return Err((0, format!("{} has no parameter '{key}'", self.name), names.join(", ")));
+        };
+        let what = match parameter.parse(value) {
+            None => format!("'{value}' is not a value of {key}"),
+            Some(parsed) if parsed < parameter.min => format!("'{value}' is too small"),
+            Some(parsed) if parsed > parameter.max => format!("'{value}' is too large"),
+            Some(parsed) => return Ok((parameter.name, parsed)),
+        };
+        Err((key.len() + 1, what, parameter.expected()))
     }
 }
 
-/// Error for a named workload that does not parse.
+/// Error for a workload that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("workload '{given}', column {column}: {what}; expected {expected}")]
-pub struct ApplicationError {
+#[error("workload '{given}', {}", listed(.mistakes))]
+pub struct WorkloadError {
     /// The text that was given.
     pub given: String,
-    /// Column of the error, in characters, from 1.
+    /// Everything that is wrong, from left to right; never empty.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// A mistake in a workload's text.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("column {column}: {what}; expected {expected}")]
+pub struct Mistake {
+    /// Column of the mistake, in characters, from 1.
     pub column: usize,
-    /// Description of the error.
+    /// Description of the mistake.
     pub what: String,
     /// Description of accepted text.
     pub expected: String,
 }
 
-impl std::str::FromStr for Application {
-    type Err = ApplicationError;
+impl Mistake {
+    /// Describes a mistake in `given`, `offset` bytes from its beginning.
+    pub(crate) fn at(given: &str, offset: usize, what: String, expected: String) -> Self {
+        Self { column: given[..offset].chars().count() + 1, what, expected }
+    }
+}
 
-    fn from_str(given: &str) -> Result<Self, ApplicationError> {
-        let wrong = |at: usize, what: String, expected: String| ApplicationError {
-            given: given.to_owned(),
-            column: given[..at].chars().count() + 1,
-            what,
-            expected,
-        };
+fn listed(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl std::str::FromStr for Application {
+    type Err = WorkloadError;
+
+    fn from_str(given: &str) -> Result<Self, WorkloadError> {
+        let wrong = |mistakes| Err(WorkloadError { given: given.to_owned(), mistakes });
         let (name, rest) = given.split_once(':').map_or((given, None), |(name, rest)| (name, Some(rest)));
         let Some(spec) = ALL.iter().find(|spec| spec.name == name) else {
             let names: Vec<&str> = ALL.iter().map(|spec| spec.name).collect();
-            return Err(wrong(0, format!("unknown workload '{name}'"), names.join(", ")));
+            let what = format!("unknown workload '{name}'");
+            return wrong(vec![Mistake::at(given, 0, what, names.join(", "))]);
         };
-        let mut values: Vec<Option<u64>> = vec![None; spec.all().count()];
+        let (mut values, mut mistakes) = (BTreeMap::new(), Vec::new());
         let mut at = name.len() + 1;
         for field in rest.iter().flat_map(|rest| rest.split(',')) {
-            let (key, value) = field.split_once('=').unwrap_or((field, ""));
-            let Some((index, parameter)) = spec.all().enumerate().find(|(_, p)| p.name == key) else {
-                let names: Vec<String> = spec.all().map(|p| format!("{}=", p.name)).collect();
-                let what = format!("{name} has no parameter '{key}'");
-                return Err(wrong(at, what, names.join(", ")));
+            let mistake = match spec.parse(field) {
+                Err(mistake) => Some(mistake),
+                Ok((key, value)) => (values.insert(key, value).is_some())
+                    .then(|| (0, format!("'{key}' is given twice"), "it once".to_owned())),
             };
-            let value_at = (at + key.len() + 1).min(given.len());
-            let Some(parsed) = parameter.parse(value) else {
-                let what = format!("'{value}' is not a value of {key}");
-                return Err(wrong(value_at, what, parameter.expected()));
-            };
-            if !(parameter.min..=parameter.max).contains(&parsed) {
-                let what =
-                    format!("'{value}' is too {}", if parsed < parameter.min { "small" } else { "large" });
-                return Err(wrong(value_at, what, parameter.expected()));
-            }
-            if values[index].replace(parsed).is_some() {
-                return Err(wrong(at, format!("'{key}' is given twice"), "it once".to_owned()));
-            }
+            mistakes.extend(mistake.map(|(offset, what, expected)| {
+                Mistake::at(given, (at + offset).min(given.len()), what, expected)
+            }));
             at += field.len() + 1;
         }
-        let values = spec.all().zip(values).map(|(p, value)| value.unwrap_or(p.default)).collect();
-        Ok(Self { spec, values })
+        if !mistakes.is_empty() {
+            return wrong(mistakes);
+        }
+        let value = |p: &Parameter| values.get(p.name).copied().unwrap_or(p.default);
+        let common = Common::read(&value);
+        let own = (spec.read)(&|p| if p.scales { value(p).saturating_mul(common.scale) } else { value(p) });
+        let given = spec.all().map(|p| (p, value(p))).filter(|(p, value)| p.default != *value).collect();
+        Ok(Self { name: spec.name, given, common, own })
     }
 }
 
 impl fmt::Display for Application {
     /// Writes the values that differ from the defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.spec.name)?;
-        let given = self.spec.all().zip(&self.values).filter(|(p, value)| p.default != **value);
-        for (i, (parameter, &value)) in given.enumerate() {
+        f.write_str(self.name)?;
+        for (i, (parameter, value)) in self.given.iter().enumerate() {
             let mark = if i == 0 { ':' } else { ',' };
-            write!(f, "{mark}{}={}", parameter.name, parameter.shown(value))?;
+            write!(f, "{mark}{}={}", parameter.name, parameter.shown(*value))?;
         }
         Ok(())
     }

@@ -7,51 +7,48 @@
 
 use std::collections::VecDeque;
 
-use super::parameters::{Parameter, Spec};
-use super::{Place, Values};
-use crate::units::{Bytes, SimDuration, SimTime};
+use super::parameters::{Parameter, parameters};
+use super::{Place, Workload};
+use crate::units::{Bytes, SimTime};
 use crate::files::{FileError, Files};
 
-pub const SPEC: Spec = Spec {
-    name: "segments",
-    about: "A log of segments as in Kafka: batches appended to partitions, old segments removed whole.",
-    parameters: &[
-        Parameter::size("total", Bytes::gib(4), Bytes::mib(1), Bytes::gib(1024), "bytes appended", "assumed").scaled(),
-        Parameter::count("partitions", 8, 1, 1_000, "partitions written in turn", "assumed"),
-        Parameter::size(
-            "batch",
+pub const ABOUT: &str =
+    "A log of segments as in Kafka: batches appended to partitions, old segments removed whole.";
+
+parameters! {
+    pub struct Parameters {
+        total: size(Bytes::gib(4), Bytes::mib(1), Bytes::gib(1024), "bytes appended", "assumed").scaled(),
+        partitions: count(8, 1, 1_000, "partitions written in turn", "assumed"),
+        batch: size(
             Bytes::kib(16),
             Bytes(1),
             Bytes::mib(1),
             "bytes of a batch",
             "Kafka producer: batch.size is 16,384",
         ),
-        Parameter::size(
-            "segment",
+        segment: size(
             Bytes::mib(16),
             Bytes::kib(64),
             Bytes::gib(2),
             "size of a segment",
             "Kafka: log.segment.bytes is 1 GiB; a 64th here, so that segments come and go",
         ),
-        Parameter::size(
-            "keep",
+        keep: size(
             Bytes::mib(32),
             Bytes::kib(64),
             Bytes::gib(256),
             "what a partition keeps",
             "assumed; Kafka: log.retention.bytes is unlimited, log.retention.hours 168",
         ),
-        Parameter::count(
-            "delay",
+        delay: millis(
             1_000,
             0,
             600_000,
             "milliseconds between the renaming and the removal of a segment",
             "Kafka: log.segment.delete.delay.ms is 60,000; less here, as segments are smaller",
         ),
-    ],
-};
+    }
+}
 
 /// Bytes of an index entry (Kafka: 8, one for each `log.index.interval.bytes`; the time index has 12).
 const INDEX_ENTRY: u64 = 8;
@@ -66,28 +63,26 @@ struct Partition<File> {
     closed: VecDeque<u64>,
 }
 
-pub fn operations(values: &Values) -> u64 {
-    values.get("total").div_ceil(values.get("batch"))
+impl Workload for Parameters {
+    fn operations(&self) -> u64 {
+        self.total.0.div_ceil(self.batch.0)
+    }
+
+    /// Returns the space for the segments that are kept, the one being written, and the renamed ones: at most as
+    /// much again.
+    fn needed(&self) -> Bytes {
+        let one = self.keep.0 + 2 * self.segment.0;
+        Bytes((one * self.partitions * 2).min(self.total.0 + self.total.0 / 8))
+    }
 }
 
-pub fn tasks(_: &Values) -> u32 {
-    1
-}
-
-/// Returns the space for the segments that are kept, the one being written, and the renamed ones: at most as much
-/// again.
-pub fn needed(values: &Values) -> u64 {
-    let one = values.get("keep") + 2 * values.get("segment");
-    (one * values.get("partitions") * 2).min(values.get("total") + values.get("total") / 8)
-}
-
-pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
-    let (stage, get) = (at.stage, |name| at.values.get(name));
-    let (batch, segment, keep) = (get("batch"), get("segment"), get("keep"));
-    let delay = SimDuration::from_millis(get("delay"));
+pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
+    let (stage, p) = (at.stage, at.parameters);
+    let (batch, segment, keep) = (p.batch.0, p.segment.0, p.keep.0);
+    let delay = p.delay;
     let path = |partition: usize, number: u64, what: &str| at.path(&format!("p{partition}/{number:08}.{what}"));
     let mut partitions = Vec::new();
-    for i in 0..get("partitions") as usize {
+    for i in 0..p.partitions as usize {
         stage.mkdir(&at.path(&format!("p{i}"))).await?;
         let log = stage.create(&path(i, 0, "log"), 0).await?;
         let index = stage.create(&path(i, 0, "index"), 0).await?;
@@ -95,7 +90,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
     }
     let mut doomed: VecDeque<(SimTime, String)> = VecDeque::new();
     let count = partitions.len();
-    for round in 0..get("total").div_ceil(batch) as usize {
+    for round in 0..p.total.0.div_ceil(batch) as usize {
         let i = round % count;
         stage.operation().await;
         let partition = &mut partitions[i];

@@ -140,19 +140,19 @@ fn errors_name_the_column_and_what_is_accepted() {
         ("lsm:scale=20000", 11, "a number from 1 to 10k"),
     ] {
         let error = text.parse::<Application>().unwrap_err();
-        assert_eq!(error.column, column, "{error}");
-        assert!(error.expected.starts_with(expected), "{error}");
+        let [mistake] = &error.mistakes[..] else { panic!("{error}") };
+        assert_eq!(mistake.column, column, "{error}");
+        assert!(mistake.expected.starts_with(expected), "{error}");
     }
+    let all = "lsm:writes=5,reads=101,keys=k".parse::<Application>().unwrap_err();
+    assert_eq!(all.mistakes.iter().map(|mistake| mistake.column).collect::<Vec<_>>(), [5, 20, 29], "{all}");
 }
 
 #[test]
 fn scale_multiplies_what_is_marked() {
-    let (one, three) = (parsed("vm"), parsed("vm:scale=3"));
-    let get = |application: &Application, name| application.values().get(name);
-    for parameter in one.spec.parameters {
-        let factor = if parameter.scales { 3 } else { 1 };
-        assert_eq!(get(&three, parameter.name), factor * get(&one, parameter.name), "{}", parameter.name);
-    }
+    let three = vm::Parameters::read(&|p| if p.scales { 3 * p.default } else { p.default });
+    assert_eq!(parsed("vm:scale=3").own, Named::Vm(three.clone()));
+    assert_eq!((three.image, three.writes, three.images), (Bytes::mib(3 * 128), 180_000, 6));
     assert_eq!(parsed("lsm:tasks=4").tasks(), 8);
 }
 

@@ -10,23 +10,24 @@
 
 use std::collections::VecDeque;
 
-use super::parameters::{Parameter, Spec};
-use super::{Place, Values};
+use super::parameters::{Parameter, parameters};
+use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files};
 
-pub const SPEC: Spec = Spec {
-    name: "unpack",
-    about: "Packages upgraded in place (write, fsync, rename) and container layers unpacked and removed.",
-    parameters: &[
-        Parameter::count("packages", 40, 1, 100_000, "installed packages", "assumed").scaled(),
-        Parameter::count("files", 60, 1, 100_000, "files of a package", "assumed"),
-        Parameter::count("upgrades", 120, 0, 10_000_000, "packages upgraded", "assumed").scaled(),
-        Parameter::count("layers", 60, 0, 1_000_000, "container layers unpacked", "assumed").scaled(),
-        Parameter::count("kept", 8, 1, 10_000, "layers at a time", "assumed").scaled(),
-        Parameter::count("members", 600, 1, 1_000_000, "files of a layer", "assumed"),
-    ],
-};
+pub const ABOUT: &str =
+    "Packages upgraded in place (write, fsync, rename) and container layers unpacked and removed.";
+
+parameters! {
+    pub struct Parameters {
+        packages: count(40, 1, 100_000, "installed packages", "assumed").scaled(),
+        files: count(60, 1, 100_000, "files of a package", "assumed"),
+        upgrades: count(120, 0, 10_000_000, "packages upgraded", "assumed").scaled(),
+        layers: count(60, 0, 1_000_000, "container layers unpacked", "assumed").scaled(),
+        kept: count(8, 1, 10_000, "layers at a time", "assumed").scaled(),
+        members: count(600, 1, 1_000_000, "files of a layer", "assumed"),
+    }
+}
 
 /// Sizes of files: KiB from and up to, and their share in per mille.
 const SIZES: [(u64, u64, u64); 5] =
@@ -34,23 +35,21 @@ const SIZES: [(u64, u64, u64); 5] =
 /// Number of files in a directory.
 const FILES_A_DIRECTORY: u64 = 50;
 
-pub fn operations(values: &Values) -> u64 {
-    values.get("upgrades") + values.get("layers")
+impl Workload for Parameters {
+    fn operations(&self) -> u64 {
+        self.upgrades + self.layers
+    }
+
+    /// Returns the space for packages and layers. The mean size of the table above is 65 KiB.
+    fn needed(&self) -> Bytes {
+        let files = self.packages * self.files + (self.kept + 1) * self.members;
+        Bytes(files * Bytes::kib(80).0 + Bytes::mib(32).0)
+    }
 }
 
-pub fn tasks(_: &Values) -> u32 {
-    1
-}
-
-/// Returns the space for packages and layers. The mean size of the table above is 65 KiB.
-pub fn needed(values: &Values) -> u64 {
-    let files = values.get("packages") * values.get("files") + (values.get("kept") + 1) * values.get("members");
-    files * Bytes::kib(80).0 + Bytes::mib(32).0
-}
-
-pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
-    let (stage, get) = (at.stage, |name| at.values.get(name));
-    let (packages, upgrades, layers) = (get("packages"), get("upgrades"), get("layers"));
+pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
+    let (stage, p) = (at.stage, at.parameters);
+    let (packages, upgrades, layers) = (p.packages, p.upgrades, p.layers);
     for package in 0..packages {
         stage.mkdir(&at.path(&format!("package{package}"))).await?;
         unpack_package(at, package).await?;
@@ -67,7 +66,7 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
         }
         kept.push_back(unpack_layer(at, unpacked).await?);
         unpacked += 1;
-        if kept.len() as u64 > get("kept")
+        if kept.len() as u64 > p.kept
             && let Some(tree) = kept.pop_front()
         {
             remove(at, tree).await?;
@@ -77,8 +76,8 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
 }
 
 /// Installs or upgrades a package.
-async fn unpack_package<F: Files>(at: &Place<'_, F>, package: u64) -> Result<(), FileError> {
-    for number in 0..at.values.get("files") {
+async fn unpack_package<F: Files>(at: &Place<'_, F, Parameters>, package: u64) -> Result<(), FileError> {
+    for number in 0..at.parameters.files {
         let path = at.path(&format!("package{package}/file{number}"));
         let new = format!("{path}.dpkg-new");
         let mut file = at.stage.create(&new, size(at)).await?;
@@ -92,11 +91,11 @@ async fn unpack_package<F: Files>(at: &Place<'_, F>, package: u64) -> Result<(),
 /// Directories and files of a layer.
 type Tree = (Vec<String>, Vec<String>);
 
-async fn unpack_layer<F: Files>(at: &Place<'_, F>, layer: u64) -> Result<Tree, FileError> {
+async fn unpack_layer<F: Files>(at: &Place<'_, F, Parameters>, layer: u64) -> Result<Tree, FileError> {
     let root = at.path(&format!("layer{layer}"));
     let (mut directories, mut files) = (vec![root.clone()], Vec::new());
     at.stage.mkdir(&root).await?;
-    for number in 0..at.values.get("members") {
+    for number in 0..at.parameters.members {
         if number % FILES_A_DIRECTORY == 0 {
             let directory = format!("{root}/d{}", number / FILES_A_DIRECTORY);
             at.stage.mkdir(&directory).await?;
@@ -110,7 +109,10 @@ async fn unpack_layer<F: Files>(at: &Place<'_, F>, layer: u64) -> Result<Tree, F
     Ok((directories, files))
 }
 
-async fn remove<F: Files>(at: &Place<'_, F>, (directories, files): Tree) -> Result<(), FileError> {
+async fn remove<F: Files>(
+    at: &Place<'_, F, Parameters>,
+    (directories, files): Tree,
+) -> Result<(), FileError> {
     for path in files {
         at.stage.unlink(&path).await?;
     }
@@ -120,7 +122,7 @@ async fn remove<F: Files>(at: &Place<'_, F>, (directories, files): Tree) -> Resu
     Ok(())
 }
 
-fn size<F: Files>(at: &Place<'_, F>) -> u64 {
+fn size<F: Files>(at: &Place<'_, F, Parameters>) -> u64 {
     let mut share = at.stage.below(1000);
     for (from, to, per_mille) in SIZES {
         if share < per_mille {

@@ -5,23 +5,24 @@
 //! host turns into fdatasync (`cache=writeback`). At intervals counted in writes, a machine is thrown away: its image is removed,
 //! and a new one is copied.
 
-use super::parameters::{Parameter, Spec};
-use super::{Place, Values};
+use super::parameters::{Parameter, parameters};
+use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
 
-pub const SPEC: Spec = Spec {
-    name: "vm",
-    about: "Images of virtual machines: random writes and flushes inside, images removed and copied anew.",
-    parameters: &[
-        Parameter::count("images", 6, 1, 1_000, "images at a time", "assumed"),
-        Parameter::size("image", Bytes::mib(128), Bytes::mib(1), Bytes::gib(1024), "size of an image", "assumed").scaled(),
-        Parameter::count("writes", 60_000, 1, 1_000_000_000, "writes of all guests", "assumed").scaled(),
-        Parameter::count("flush", 64, 1, 1_000_000, "writes of a guest between two flushes", "assumed"),
-        Parameter::count("life", 10_000, 1, 1_000_000_000, "writes between two removals of an image", "assumed"),
-        Parameter::percent("hot", 80, "writes that go to the first fifth of an image", "assumed"),
-    ],
-};
+pub const ABOUT: &str =
+    "Images of virtual machines: random writes and flushes inside, images removed and copied anew.";
+
+parameters! {
+    pub struct Parameters {
+        images: count(6, 1, 1_000, "images at a time", "assumed"),
+        image: size(Bytes::mib(128), Bytes::mib(1), Bytes::gib(1024), "size of an image", "assumed").scaled(),
+        writes: count(60_000, 1, 1_000_000_000, "writes of all guests", "assumed").scaled(),
+        flush: count(64, 1, 1_000_000, "writes of a guest between two flushes", "assumed"),
+        life: count(10_000, 1, 1_000_000_000, "writes between two removals of an image", "assumed"),
+        hot: percent(80, "writes that go to the first fifth of an image", "assumed"),
+    }
+}
 
 /// Bytes of most writes: a guest's page.
 const SMALL: u64 = 4 << 10;
@@ -30,33 +31,31 @@ const LARGE: u64 = 64 << 10;
 /// Share of large writes, in percent.
 const LARGE_PERCENT: u64 = 20;
 
-pub fn operations(values: &Values) -> u64 {
-    values.get("writes")
+impl Workload for Parameters {
+    fn operations(&self) -> u64 {
+        self.writes
+    }
+
+    fn needed(&self) -> Bytes {
+        Bytes(self.image.0 * (self.images + 1))
+    }
 }
 
-pub fn tasks(_: &Values) -> u32 {
-    1
-}
-
-pub fn needed(values: &Values) -> u64 {
-    values.get("image") * (values.get("images") + 1)
-}
-
-pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
-    let (stage, get) = (at.stage, |name| at.values.get(name));
+pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {
+    let (stage, p) = (at.stage, at.parameters);
     let image = |number: u64| at.path(&format!("{number}.img"));
     let mut images = Vec::new();
     let mut last = 0;
-    for _ in 0..get("images") {
+    for _ in 0..p.images {
         last += 1;
         images.push((last, make(at, &image(last)).await?, 0));
     }
-    let (count, blocks) = (images.len() as u64, get("image") / LARGE);
-    for write in 1..=get("writes") {
+    let (count, blocks) = (images.len() as u64, p.image.0 / LARGE);
+    for write in 1..=p.writes {
         stage.operation().await;
         let chosen = stage.below(count) as usize;
         let (number, file, unflushed) = &mut images[chosen];
-        let range = if stage.happens(get("hot")) { blocks.div_ceil(5) } else { blocks };
+        let range = if stage.happens(p.hot) { blocks.div_ceil(5) } else { blocks };
         let offset = stage.below(range) * LARGE;
         if stage.happens(LARGE_PERCENT) {
             stage.pwrite(file, offset, LARGE).await?;
@@ -64,11 +63,11 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
             stage.pwrite(file, offset + stage.below(LARGE / SMALL) * SMALL, SMALL).await?;
         }
         *unflushed += 1;
-        if *unflushed == get("flush") {
+        if *unflushed == p.flush {
             stage.fdatasync(file).await?;
             *unflushed = 0;
         }
-        if write % get("life") == 0 {
+        if write % p.life == 0 {
             let old = image(*number);
             last += 1;
             let new = make(at, &image(last)).await?;
@@ -84,8 +83,8 @@ pub async fn run<F: Files>(at: &Place<'_, F>) -> Result<(), FileError> {
 }
 
 /// Copies an image. Returns it open for its guest.
-async fn make<F: Files>(at: &Place<'_, F>, path: &str) -> Result<F::File, FileError> {
-    let mut file = at.stage.create(path, at.values.get("image")).await?;
+async fn make<F: Files>(at: &Place<'_, F, Parameters>, path: &str) -> Result<F::File, FileError> {
+    let mut file = at.stage.create(path, at.parameters.image.0).await?;
     at.stage.fsync(&mut file).await?;
     at.stage.close(file).await?;
     at.stage.open(path, OpenMode::CreateKeep).await
