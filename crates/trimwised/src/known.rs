@@ -118,7 +118,7 @@ impl Kept {
     ///
     /// # Errors
     /// A description of why nothing can be trusted.
-    pub(crate) fn believed(self, now: Present) -> Result<Known, String> {
+    pub fn believed(self, now: Present) -> Result<Known, String> {
         let age = now.at_s.checked_sub(self.then.at_s).ok_or("it is from the future")?;
         let forget_in = self.forget_in_s.checked_sub(age).ok_or("it is too old")?;
         if self.then.session != now.session {
