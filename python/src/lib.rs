@@ -92,7 +92,7 @@ fn document<A: Serialize>(answer: &A) -> Result<String, Failure> {
 }
 
 /// Runs a request aside. An answer that tells of failures is one.
-fn answer<R: DeserializeOwned + Send + 'static, A: Serialize>(
+fn answer<R: DeserializeOwned + Send + 'static, A: Serialize + 'static>(
     py: Python<'_>,
     request: &str,
     run: fn(&R, &dyn Caller) -> Result<A, Failure>,

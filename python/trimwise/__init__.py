@@ -240,6 +240,8 @@ class Figure:
     #: Its key, with the unit, if it has one, at the end.
     key: str
     meaning: str
+    #: None of a number of things and of a ratio.
+    unit: str | None
     #: Whether less of it is better; None if neither is.
     less_is_better: bool | None
     #: Whether :attr:`SummaryRow.json` has it.

@@ -1,7 +1,7 @@
 //! The figures that are told to people and programs, as data.
 
 use serde::Serialize;
-use trimwise::compare::figure::{FIGURES, Figure, View};
+use trimwise::compare::figure::{FIGURES, Figure, Kind, View};
 
 /// All figures; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
@@ -19,6 +19,8 @@ pub struct About {
     pub key: &'static str,
     /// What it means, in a sentence.
     pub meaning: &'static str,
+    /// Its unit; `None` of a number of things and of a ratio.
+    pub unit: Option<&'static str>,
     /// Whether less of it is better; `None` if neither is.
     pub less_is_better: Option<bool>,
     /// Whether a row of a summary has it.
@@ -37,6 +39,7 @@ impl Figures {
             About {
                 key: figure.key,
                 meaning: figure.meaning,
+                unit: unit(figure.kind),
                 less_is_better: figure.less_is_better,
                 in_summary: is_in(View::Summary),
                 in_summary_ledger: is_in(View::SummaryLedger),
@@ -44,5 +47,16 @@ impl Figures {
             }
         };
         Self { trimwise: trimwise::VERSION, figures: FIGURES.iter().map(about).collect() }
+    }
+}
+
+const fn unit(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Count | Kind::Ratio => None,
+        Kind::Units | Kind::UnitsSaved => Some("4 KiB"),
+        Kind::Nanoseconds => Some("ns"),
+        Kind::SecondsIfAny | Kind::SecondsSaved => Some("s"),
+        Kind::Rate => Some("1/s"),
+        Kind::Percent => Some("%"),
     }
 }
