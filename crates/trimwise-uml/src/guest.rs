@@ -477,7 +477,7 @@ fn run_timed(
         Ok::<_, FileError>(Some((timing, end.since(begin))))
     };
     let Some((timing, duration)) = block_on(run)?? else { return Ok(Outcome::Done) };
-    Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
+    Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing, None)), String::new()))
 }
 
 fn run_program(argument: &str, text: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {

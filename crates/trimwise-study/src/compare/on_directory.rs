@@ -21,7 +21,7 @@ use trimwise_uml::cell::expect_success;
 use trimwise_uml::job::{ProgramEnd, Said};
 
 use super::CompareRequest;
-use super::workload::{Kind, Workload, report_phase};
+use super::workload::{Kind, Workload, bad_location, report_phase};
 use super::{Comparison, Mounted, Settings, finish};
 use crate::caller::{self, Caller, OnInterrupt};
 use crate::defaults::SEED;
@@ -93,7 +93,7 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
     }
     match &workload.kind {
         Kind::Postmark(run, _) => drop(root.plan(&run.config).map_err(|e| match &e {
-            DirectoryError::Location(location) => workload.bad_location(location),
+            DirectoryError::Location(location) => bad_location(argument, run, location),
             _ => Failure::usage(e),
         })?),
         Kind::Timed(timed) => {
@@ -168,7 +168,7 @@ fn run_once(
             let begin = root.now();
             let (timing, end) =
                 block_on(time_one(&root, *timed, seed)).map_err(waited)?.map_err(file_failed)?;
-            Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
+            Ok(Cell::of_timed(id, end.since(begin), *timed, timing, None))
         }
         Kind::Program(program, _) => {
             let (ends, duration) = root.run_program(program, seed, stop).map_err(file_failed)?;

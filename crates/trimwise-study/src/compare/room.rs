@@ -8,7 +8,6 @@ use trimwise::fs::layout::{FormatOptions, Layout};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
-use trimwise::workload::timed::Timed;
 
 use trimwise_lab::failure::Failure;
 
@@ -51,47 +50,26 @@ impl Room {
         self.holds(footprint(config))
     }
 
-    /// Rejects a workload that times one operation, if its files need more.
-    pub fn check_timed(&self, timed: Timed) -> Result<(), String> {
-        let needed = timed.needed();
-        if needed > self.free {
-            let Self { total, free, utilization_percent, .. } = self;
-            return Err(format!(
-                "its file needs {needed}, and with --utilization {utilization_percent} at most {free} of {total} are \
-                 free; expected a smaller file ({}), a lower --utilization, or a larger --device",
-                if timed.fills() { "fullwrite:APPEND:FILE" } else { "append:APPEND:FILE" }
-            ));
+    /// Rejects files that need more than is free. The error begins with `need`, and advises `smaller`.
+    pub fn fits(&self, needed: Bytes, need: &str, smaller: &str) -> Result<(), String> {
+        let Self { total, free, utilization_percent, .. } = self;
+        if needed <= *free {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Rejects an application or a fio job whose files need more.
-    pub fn check_program(&self, needed: Bytes) -> Result<(), String> {
-        if needed > self.free {
-            let Self { total, free, utilization_percent, .. } = self;
-            return Err(format!(
-                "its files need up to {needed}, and with --utilization {utilization_percent} at most {free} of {total} \
-                 are free; expected smaller parameters (trimwise workloads), a lower --utilization, or a larger --device"
-            ));
-        }
-        Ok(())
+        Err(format!(
+            "{need}, and with --utilization {utilization_percent} at most {free} of {total} are free; expected \
+             {smaller}, a lower --utilization, or a larger --device"
+        ))
     }
 
     fn holds(&self, needed: Footprint) -> Result<(), String> {
-        let Self { total, free, inodes, utilization_percent } = self;
-        if needed.bytes_max > *free {
+        let need = format!("its files need {} at one time", needed.bytes_max);
+        self.fits(needed.bytes_max, &need, "a smaller `set number` or `set size`")?;
+        if needed.files_max > self.inodes {
             return Err(format!(
-                "its files need {} at one time, and with --utilization {utilization_percent} at most {free} of \
-                 {total} are free; expected a smaller `set number` or `set size`, a lower --utilization, or a \
+                "it has {} files at one time, and the file system has {} inodes; expected a smaller `set number` or a \
                  larger --device",
-                needed.bytes_max
-            ));
-        }
-        if needed.files_max > *inodes {
-            return Err(format!(
-                "it has {} files at one time, and the file system has {inodes} inodes; expected a smaller \
-                 `set number` or a larger --device",
-                needed.files_max
+                needed.files_max, self.inodes
             ));
         }
         Ok(())

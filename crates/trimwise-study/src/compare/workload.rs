@@ -125,10 +125,8 @@ impl Workload {
                 "--workload {argument}: has no line `run`, so nothing would be done; add one"
             ))),
             (Some(run), 0) => {
-                let location = run.config.for_model().err();
-                let workload = of(Kind::Postmark(run, text));
-                location.map_or(Ok(()), |e| Err(workload.bad_location(&e)))?;
-                Ok(workload)
+                run.config.for_model().map_err(|e| bad_location(argument, &run, &e))?;
+                Ok(of(Kind::Postmark(run, text)))
             }
             (_, more) => Err(Failure::usage(format!(
                 "--workload {argument}: has {} lines `run`; keep one per file, so that it is clear what is compared",
@@ -140,16 +138,6 @@ impl Workload {
     /// Tells whoever asked what was left out.
     pub fn tell_notes(&self, caller: &dyn Caller) {
         self.notes.iter().for_each(|note| caller.note(note));
-    }
-
-    /// The error for a location that the target does not have, with the file and the line that set it.
-    pub fn bad_location(&self, error: &LocationError) -> Failure {
-        let line = match &self.kind {
-            Kind::Postmark(run, _) => run.line_of_location(&error.path),
-            Kind::Timed(_) | Kind::Program(..) | Kind::Trace(_) | Kind::Command(_) => None,
-        };
-        let at = line.map_or(String::new(), |line| format!(":{line}"));
-        Failure::usage(format!("{}{at}: {error}", self.argument))
     }
 
     /// The error for a trace where there is a file system.
@@ -192,8 +180,16 @@ impl Workload {
     pub fn check(&self, room: &Room, device: &Profile) -> Result<(), Failure> {
         let checked = match &self.kind {
             Kind::Postmark(run, _) => room.check(&run.config),
-            Kind::Timed(timed) => room.check_timed(*timed),
-            Kind::Program(program, _) => room.check_program(program.needed()),
+            Kind::Timed(timed) => {
+                let name = if timed.fills() { "fullwrite" } else { "append" };
+                let smaller = format!("a smaller file ({name}:APPEND:FILE)");
+                room.fits(timed.needed(), &format!("its file needs {}", timed.needed()), &smaller)
+            }
+            Kind::Program(program, _) => {
+                let needed = program.needed();
+                let smaller = "smaller parameters (trimwise workloads)";
+                room.fits(needed, &format!("its files need up to {needed}"), smaller)
+            }
             // Its addresses are known only when it has been read; what a program writes is known only to itself.
             Kind::Trace(_) | Kind::Command(_) => return Ok(()),
         };
@@ -238,6 +234,12 @@ impl Workload {
             Kind::Trace(_) => Err(self.has_no_files()),
         }
     }
+}
+
+/// The error for a location that the target of PostMark does not have, with the file and the line that set it.
+pub fn bad_location(file: &str, run: &PlannedRun, error: &LocationError) -> Failure {
+    let at = run.line_of_location(&error.path).map_or(String::new(), |line| format!(":{line}"));
+    Failure::usage(format!("{file}{at}: {error}"))
 }
 
 /// Whether a run ended because the file system was full.

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::days::{self, DaysSpec};
 use super::gauge::Gauge;
-use super::result::{AppendFigures, Cell, CellId, DriveFacts, FullWriteFigures, Target, WorkloadFigures};
+use super::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
 use super::watch::Watch;
 use crate::block::BlockQueue;
 use crate::engine::{Event, Sim, Stalled};
@@ -420,15 +420,7 @@ async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, Cel
     let issue = watch.stop();
     let (device, ledger) = gauge.finish();
     prepared.remove(fs).await.map_err(failed)?;
-    let mut cell = Cell::of_timed(cell_id(spec), duration, timed, timing);
-    match &mut cell.workload {
-        WorkloadFigures::Append(AppendFigures { trims, .. })
-        | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims = Some(issue.into()),
-        WorkloadFigures::Postmark(_)
-        | WorkloadFigures::Program(_)
-        | WorkloadFigures::Replay(_)
-        | WorkloadFigures::Own(_) => {}
-    }
+    let cell = Cell::of_timed(cell_id(spec), duration, timed, timing, Some(issue.into()));
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
 

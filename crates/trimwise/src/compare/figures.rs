@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::watch::Issue;
-use crate::trace::ReplayFigures;
+use crate::trace::{PaceKind, ReplayFigures};
 use crate::workload::latency::{LatencySummary, Operation};
 use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;
@@ -132,6 +132,21 @@ pub enum WorkloadFigures {
     Program(Done),
     /// A workload of the caller's.
     Own(OwnFigures),
+}
+
+impl WorkloadFigures {
+    /// Returns what policies are judged by under this workload, and its nanoseconds unless they are the run's duration.
+    pub(super) fn judged(&self, is_over_days: bool) -> (Measure, Option<u64>) {
+        match self {
+            Self::Append(figures) => (Measure::Fsync, Some(figures.fsync_ns)),
+            Self::FullWrite(figures) => (Measure::Write, Some(figures.write_ns)),
+            Self::Replay(figures) if figures.pace == PaceKind::Open => {
+                (Measure::MeanLatency, Some(figures.latency_mean_ns))
+            }
+            Self::Postmark(_) | Self::Program(_) if is_over_days => (Measure::Waiting, None),
+            Self::Postmark(_) | Self::Program(_) | Self::Replay(_) | Self::Own(_) => (Measure::Total, None),
+        }
+    }
 }
 
 /// The figures of the append benchmark.

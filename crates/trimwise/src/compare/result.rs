@@ -14,7 +14,6 @@ use super::ledger::CellLedger;
 use super::why::Endurance;
 use crate::policy::PolicyId;
 use crate::ssd::{LinkKind, SsdConfig};
-use crate::trace::PaceKind;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;
@@ -200,8 +199,14 @@ impl Cell {
         }
     }
 
-    /// The cell of a run that timed one operation.
-    pub fn of_timed(id: CellId, duration: SimDuration, timed: Timed, timing: Timing) -> Self {
+    /// The cell of a run that timed one operation; `trims` are those of the removed file, if they are known.
+    pub fn of_timed(
+        id: CellId,
+        duration: SimDuration,
+        timed: Timed,
+        timing: Timing,
+        trims: Option<RemovalTrims>,
+    ) -> Self {
         let file = timed.file();
         let (append_bytes, file_bytes) = (file.append.0, file.file.0);
         let workload = match timing {
@@ -211,14 +216,14 @@ impl Cell {
                 pieces: file.pieces(),
                 unlink_ns: unlink.as_nanos(),
                 fsync_ns: fsync.as_nanos(),
-                trims: None,
+                trims,
             }),
             Timing::FullWrite(FullWrite { fsync, write }) => WorkloadFigures::FullWrite(FullWriteFigures {
                 append_bytes,
                 file_bytes,
                 fsync_ns: fsync.map(SimDuration::as_nanos),
                 write_ns: write.as_nanos(),
-                trims: None,
+                trims,
             }),
         };
         Self::new(id, duration, workload)
@@ -250,21 +255,7 @@ impl Cell {
 
     /// The figure by which policies are judged.
     pub fn measure(&self) -> Measure {
-        if let Some(judged) = self.judged {
-            return judged;
-        }
-        match &self.workload {
-            WorkloadFigures::Replay(figures) if figures.pace == PaceKind::Open => Measure::MeanLatency,
-            WorkloadFigures::Postmark(_) | WorkloadFigures::Program(_) if self.days.is_some() => {
-                Measure::Waiting
-            }
-            WorkloadFigures::Postmark(_)
-            | WorkloadFigures::Program(_)
-            | WorkloadFigures::Replay(_)
-            | WorkloadFigures::Own(_) => Measure::Total,
-            WorkloadFigures::Append(_) => Measure::Fsync,
-            WorkloadFigures::FullWrite(_) => Measure::Write,
-        }
+        self.judged.unwrap_or_else(|| self.workload.judged(self.days.is_some()).0)
     }
 
     /// The time by which policies are judged.
@@ -274,15 +265,7 @@ impl Cell {
         {
             return quantile.of(latency);
         }
-        match &self.workload {
-            WorkloadFigures::Replay(figures) if figures.pace == PaceKind::Open => figures.latency_mean_ns,
-            WorkloadFigures::Postmark(_)
-            | WorkloadFigures::Program(_)
-            | WorkloadFigures::Replay(_)
-            | WorkloadFigures::Own(_) => self.duration_ns,
-            WorkloadFigures::Append(figures) => figures.fsync_ns,
-            WorkloadFigures::FullWrite(figures) => figures.write_ns,
-        }
+        self.workload.judged(self.days.is_some()).1.unwrap_or(self.duration_ns)
     }
 
     /// Chooses what policies are judged by.
@@ -324,12 +307,12 @@ impl Cell {
     /// The TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
+            WorkloadFigures::Append(AppendFigures { trims, .. })
+            | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims,
             WorkloadFigures::Postmark(_)
             | WorkloadFigures::Program(_)
             | WorkloadFigures::Replay(_)
             | WorkloadFigures::Own(_) => None,
-            WorkloadFigures::Append(figures) => figures.trims,
-            WorkloadFigures::FullWrite(figures) => figures.trims,
         }
     }
 }

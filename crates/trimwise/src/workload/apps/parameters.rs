@@ -34,7 +34,7 @@ macro_rules! parameters {
             pub const LIST: &'static [Parameter] =
                 &[$(Parameter::$kind(stringify!($field), $($declared),*) $(.$scaled())?),*];
 
-            pub fn read(value: &dyn Fn(&Parameter) -> u64) -> Self {
+            pub fn read(value: $crate::workload::apps::parameters::Values<'_>) -> Self {
                 Self {
                     $($field: parameters!(@of $kind)(value(
                         &Parameter::$kind(stringify!($field), $($declared),*) $(.$scaled())?,
@@ -45,6 +45,9 @@ macro_rules! parameters {
     };
 }
 pub(super) use parameters;
+
+/// Finds the value of a parameter.
+pub(super) type Values<'a> = &'a dyn Fn(&Parameter) -> u64;
 
 parameters! {
     /// Parameters that every workload has, after its own.
@@ -189,7 +192,7 @@ pub struct Spec {
     pub about: &'static str,
     /// Parameters of this workload alone.
     pub parameters: &'static [Parameter],
-    pub(super) read: fn(&dyn Fn(&Parameter) -> u64) -> Named,
+    pub(super) read: fn(Values<'_>) -> Named,
 }
 
 impl Spec {

@@ -140,7 +140,7 @@ fn errors_name_the_column_and_what_is_accepted() {
         ("lsm:scale=20000", 11, "a number from 1 to 10k"),
     ] {
         let error = text.parse::<Application>().unwrap_err();
-        let [mistake] = &error.mistakes[..] else { panic!("{error}") };
+        let mistake = &error.mistakes[0];
         assert_eq!(mistake.column, column, "{error}");
         assert!(mistake.expected.starts_with(expected), "{error}");
     }
