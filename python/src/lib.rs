@@ -102,8 +102,8 @@ fn answer<R: DeserializeOwned + Send + 'static, A: Serialize + 'static>(
 }
 
 /// Runs device tests.
-#[pyfunction]
-fn bench(py: Python<'_>, request: &str) -> PyResult<String> {
+#[pyfunction(name = "bench")]
+fn tested(py: Python<'_>, request: &str) -> PyResult<String> {
     answer(py, request, trimwise_study::bench::run)
 }
 
@@ -212,7 +212,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Event>()?;
     module.add_class::<Decision>()?;
     module.add_class::<View>()?;
-    module.add_function(wrap_pyfunction!(bench, module)?)?;
+    module.add_function(wrap_pyfunction!(tested, module)?)?;
     module.add_function(wrap_pyfunction!(compare, module)?)?;
     module.add_function(wrap_pyfunction!(crashtest, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
