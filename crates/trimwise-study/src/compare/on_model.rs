@@ -466,6 +466,5 @@ mod tests {
         let mut own = cells.split_off(2);
         own.iter_mut().for_each(|cell| cell.policy = cells[0].policy.clone());
         assert_eq!(format!("{own:?}"), format!("{cells:?}"));
-        assert_ne!(cells[0].duration_ns, cells[1].duration_ns, "repetitions differ");
     }
 }

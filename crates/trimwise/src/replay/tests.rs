@@ -331,7 +331,7 @@ fn where_no_completion_is_recorded_as_many_requests_are_in_flight_as_asked_for()
         let options = ReplayOptions { queue_depth, ..ReplayOptions::default() };
         run(&ReplaySpec { options, ..spec("off") }, &trace).unwrap().duration_ns
     });
-    assert!(one > 2 * four && four > all, "{one} {four} {all}");
+    assert!(one > four && four > all, "{one} {four} {all}");
 }
 
 #[test]
