@@ -430,9 +430,12 @@ mod tests {
 
     use super::*;
     use crate::block::{Command, Stage};
+    use crate::compare::result::BlockShares;
+    use crate::files::OpenMode;
     use crate::policy::PolicySpec;
     use crate::ssd::{Ssd, TrimConfig};
     use crate::units::SimTime;
+    use crate::workload::own::{OwnFigures, OwnRun};
 
     fn spec(rep: u32, utilization_percent: Option<u64>) -> CellSpec {
         let trim = TrimConfig { cost_per_command_ns: 1_000_000_000, ..SsdConfig::default().trim };
@@ -477,6 +480,59 @@ mod tests {
         };
         sim.run(async move { run_on(&queue, &spec, &mut progress).await }).unwrap().unwrap();
         begun.take().expect("the workload has begun")
+    }
+
+    /// Leaves a file of 2 MiB and removes one of 8 MiB, for good.
+    #[derive(Debug)]
+    struct Removal;
+
+    impl OwnWorkload for Removal {
+        fn run<'a>(&'a self, fs: &'a Ext4, _seed: u64) -> OwnRun<'a> {
+            Box::pin(async {
+                for (path, mib) in [("kept", 2), ("removed", 8)] {
+                    let mut file = fs.open(path, OpenMode::Create).await?;
+                    fs.write(&mut file, &vec![1; mib << 20]).await?;
+                    fs.close(file).await?;
+                }
+                fs.sync().await?;
+                fs.unlink("removed").await?;
+                fs.sync().await?;
+                Ok(OwnFigures::new())
+            })
+        }
+    }
+
+    #[test]
+    fn the_map_of_the_blocks_says_what_is_in_use_stale_and_invalid() {
+        let [off, ideal] = [PolicySpec::OFF, PolicySpec::IDEAL].map(|policy| {
+            let spec =
+                CellSpec { policy: policy.into(), workload: Arc::new(Removal).into(), ..spec(0, None) };
+            let device = run_cell(&spec, Box::new(|_| ())).unwrap().device_stats.unwrap();
+            let map = device.blocks.unwrap();
+            let superblocks = map.superblocks as usize;
+            let size = Ssd::new(&spec.ssd, 1).unwrap().superblock_units();
+            let shares = |when: &BlockShares| {
+                let all = [&when.in_use_permille, &when.stale_permille, &when.invalid_permille];
+                assert!(all.iter().all(|shares| shares.len() == superblocks), "each is a group of its own");
+                for group in 0..superblocks {
+                    assert!(all.iter().map(|shares| shares[group]).sum::<u16>() <= 1000, "{when:?}");
+                }
+                all.map(|shares| shares.iter().map(|share| u64::from(*share)).sum::<u64>() * size / 1000)
+            };
+            assert_eq!(shares(&map.before)[1], 0, "nothing was removed yet");
+            (shares(&map.after), device.stale_units_end.unwrap(), map.superblocks * size / 1000 + 1)
+        });
+
+        let ([in_use, stale, invalid], stale_end, rounding) = off;
+        let ([in_use_trimmed, stale_trimmed, invalid_trimmed], stale_end_trimmed, _) = ideal;
+        assert!(stale_end >= 2048 && stale <= stale_end && stale_end <= stale + rounding, "{off:?}");
+        assert_eq!((stale_trimmed, stale_end_trimmed), (0, 0));
+        // What is stale without TRIM is invalid with it; the rest is the same.
+        assert!(
+            (512..2048).contains(&in_use) && in_use.abs_diff(in_use_trimmed) <= rounding,
+            "{off:?} {ideal:?}"
+        );
+        assert!((invalid + stale).abs_diff(invalid_trimmed) <= 2 * rounding, "{off:?} {ideal:?}");
     }
 
     #[test]

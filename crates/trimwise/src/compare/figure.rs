@@ -552,6 +552,12 @@ impl<'de> Deserialize<'de> for Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::ledger::CellLedger;
+    use crate::compare::result::{AppendFigures, RemovalTrims};
+    use crate::compare::summary::Summary;
+    use crate::compare::verdict::tests::cell;
+    use crate::trace::{PaceKind, ReplayFigures};
+    use crate::workload::latency::LatencySummary;
 
     #[test]
     fn keys_are_unique_and_end_in_their_unit() {
@@ -568,6 +574,110 @@ mod tests {
             assert!(figure.key.contains(unit), "{}", figure.key);
             assert!(figure.meaning.ends_with('.') && !figure.shown.is_empty(), "{}", figure.key);
         }
+    }
+
+    /// Each number of the run is another one, so that none can stand in for another.
+    #[test]
+    fn each_view_shows_its_figures_of_a_run() {
+        let mut run = cell("d", "trimwised", 0, 1.0, 1);
+        let device = run.device_stats.as_mut().unwrap();
+        (device.write_amplification, device.erases, device.trim_commands) = (1.5, 2, 3);
+        device.stale_units_mean = Some(4.5);
+        (device.stale_units_max, device.stale_units_end, device.gc_units_copied) = (Some(5), Some(6), 7);
+        let causes = ["read_gc", "program_gc", "read_host", "program_host", "erase", "trim"];
+        device.busy_ns = causes.into_iter().zip(10..).map(|(cause, ns)| (cause.into(), 1 << ns)).collect();
+        let units = Ledger { freed: 21, issued: 22, reused: 23, dropped: 24, pending: 25, in_tokens: 26 };
+        let ledger = CellLedger { units, trim_busy_ns: 27, trim_busy_percent: 28.0, ..CellLedger::default() };
+        run.ledger = Some(ledger);
+        run.days = Some(DaysFigures {
+            elapsed_ns: 31,
+            operations: 32,
+            late_operations: 33,
+            late_max_ns: 34,
+            sweeps: 35,
+            fitrim_max_ns: 36,
+            slices: 37,
+            maps: 38,
+            fitrim_units: 39,
+        });
+        let mut off = cell("d", "off", 0, 3.0, 1);
+        off.device_stats.as_mut().unwrap().gc_units_copied = 100;
+        let cells = [off, run];
+        let summary = Summary::of(&cells);
+        let p = &summary.devices[0].policies[1];
+        let shown = |view: View| -> Vec<String> {
+            let value = |figure: &Figure| figure.of(p).map_or(NONE.to_owned(), |value| value.to_string());
+            view.figures().map(|(figure, heading)| format!("{heading}: {}", value(figure))).collect()
+        };
+        for (view, expected) in [
+            (View::Table, "trans./s: -, WA: 1.5, erases: 2, TRIMs: 3, stale max: 5"),
+            (View::TableElse, "TRIMs done: -, write p99: -, stale end: 6"),
+            (View::Page, "GC time: 3072"),
+            (
+                View::Ledger,
+                "freed: 21, trimmed: 22, reused: 23, dropped: 24, pending: 51, TRIM time: 28, GC saved: 93, \
+                 time saved: 2",
+            ),
+            (View::Days, "stale mean: 4.5, max: 5, at the end: 6, sweeps: 72, longest: 36, sent: 39"),
+            (View::Pair, "WA: 1.5"),
+            (View::PairChange, "erases: 2, GC time: 3072"),
+            (View::Sweep, "WA: 1.5, erases: 2, TRIMs: 3, GC time: 3072"),
+            (View::SweepChange, "WA: 1.5, GC time: 3072"),
+        ] {
+            assert_eq!(shown(view).join(", "), expected, "{view:?}");
+        }
+        for (view, expected) in [
+            (
+                View::Summary,
+                r#"{"transactions_per_s":null,"write_amplification":1.5,"erases":2.0,"trim_commands":3.0,"stale_units_max":5.0,"stale_units_end":6.0,"gc_busy_ns":3072.0}"#,
+            ),
+            (
+                View::SummaryLedger,
+                r#"{"freed_units":21.0,"issued_units":22.0,"reused_units":23.0,"dropped_units":24.0,"pending_units":25.0,"in_flight_units":26.0,"trim_busy_ns":27.0,"trim_busy_percent":28.0,"gc_units_saved":93.0,"time_saved_s":2.0}"#,
+            ),
+            (View::Column, r#"{"gc_busy_ns":3072.0}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&Values::of(view, p)).unwrap(), expected, "{view:?}");
+        }
+    }
+
+    #[test]
+    fn a_figure_of_one_kind_of_workload_is_of_no_other() {
+        let figures = |workload: Option<WorkloadFigures>, days: Option<DaysFigures>| {
+            let mut run = cell("d", "off", 0, 1.0, 1);
+            match (workload, &mut run.workload) {
+                (Some(workload), own) => *own = workload,
+                (None, WorkloadFigures::Postmark(own)) => own.transactions_per_s = 7.0,
+                _ => {}
+            }
+            let write = LatencySummary { count: 1, p50_ns: 2, p99_ns: 3, p999_ns: 4, max_ns: 5 };
+            run.latency.insert("write".into(), write);
+            run.days = days;
+            [&TRANSACTIONS, &TRIMS_DONE, &WRITE_P99].map(|figure| figure.of_cell(&run))
+        };
+        let (append_bytes, file_bytes, pieces, unlink_ns, fsync_ns) = (1, 2, 3, 4, 5);
+        let trims = Some(RemovalTrims { commands: 6, acknowledged_ns: 500_000_000 });
+        let append = AppendFigures { append_bytes, file_bytes, pieces, unlink_ns, fsync_ns, trims };
+        let replay = WorkloadFigures::Replay(ReplayFigures::new(PaceKind::Closed));
+        assert_eq!(figures(None, None), [Some(7.0), None, None]);
+        assert_eq!(figures(None, Some(DaysFigures::default())), [None; 3], "over days the rate is given");
+        assert_eq!(figures(Some(WorkloadFigures::Append(append)), None), [None, Some(0.5), None]);
+        assert_eq!(figures(Some(replay), None), [None, None, Some(3.0)]);
+    }
+
+    /// Nothing was sent, so nothing was the longest.
+    #[test]
+    fn no_sweeps_and_no_slices_have_no_figures_over_days() {
+        let of = |sweeps, slices| {
+            let days =
+                DaysFigures { sweeps, slices, fitrim_max_ns: 4, fitrim_units: 5, ..DaysFigures::default() };
+            let cells = [Cell { days: Some(days), ..cell("d", "trimwised", 0, 1.0, 1) }];
+            let summary = Summary::of(&cells);
+            [&SWEEPS, &SWEEP_LONGEST, &SWEEP_SENT].map(|figure| figure.of(&summary.devices[0].policies[0]))
+        };
+        assert_eq!(of(0, 0), [None; 3]);
+        assert_eq!(of(2, 0), [Some(2.0), Some(4.0), Some(5.0)]);
+        assert_eq!(of(0, 3), [Some(3.0), Some(4.0), Some(5.0)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::*;
 use crate::block::{BlockQueue, PortRequest};
 use crate::engine::Sim;
-use crate::policy::{Decision, Governor, PolicyEvent, PolicySpec, Shape, View};
+use crate::policy::{Decision, Governor, PolicyEvent, PolicyId, PolicySpec, Shape, View};
 use crate::ssd::{SuperblockState, TrimKind};
 use crate::trace::format::{Reader, Writer};
 use crate::trace::{
@@ -327,11 +327,38 @@ fn a_policy_backs_off_while_the_requests_of_the_trace_follow_each_other() {
 fn where_no_completion_is_recorded_as_many_requests_are_in_flight_as_asked_for() {
     let reads = |i: u64| (i, request(RequestKind::Read, i * 7919 % 20_000, 1, None));
     let trace = trace(false, &(0..256).map(reads).collect::<Vec<_>>());
+    // By Little's law, all latencies together are the duration times the mean number in flight, whatever the drive.
     let [one, four, all] = [1, 4, 256].map(|queue_depth| {
         let options = ReplayOptions { queue_depth, ..ReplayOptions::default() };
-        run(&ReplaySpec { options, ..spec("off") }, &trace).unwrap().duration_ns
+        let cell = run(&ReplaySpec { options, ..spec("off") }, &trace).unwrap();
+        let in_flight = (256 * figures(&cell).latency_mean_ns) as f64 / cell.duration_ns as f64;
+        (in_flight, cell.duration_ns)
     });
-    assert!(one > four && four > all, "{one} {four} {all}");
+    assert!((0.99..=1.0).contains(&one.0) && (3.9..=4.0).contains(&four.0), "{one:?} {four:?}");
+    // All are submitted at once, and fewer are left after each.
+    assert!((64.0..=256.0).contains(&all.0), "{all:?}");
+    assert!(one.1 > four.1 && four.1 > all.1, "{one:?} {four:?} {all:?}");
+}
+
+/// The grammar's `off` drops the discards of a trace, and its `commit` sends them as they are.
+#[test]
+fn a_policy_of_ones_own_decides_on_recorded_discards_whatever_its_name() {
+    let trace = trace(false, &[(0, discard(0, 128)), (5_000_000_000, write(9_000, 1))]);
+    let options = ReplayOptions { pace: Pace::Open { speed_percent: 100 }, ..ReplayOptions::default() };
+    let run = |policy: Policy| {
+        let cell = run(&ReplaySpec { policy, options, ..spec("off") }, &trace).unwrap();
+        format!("{:?}", Cell { policy: PolicyId::OFF, ..cell })
+    };
+    let known = |policy: &str| run(policy.parse::<PolicySpec>().unwrap().into());
+    let lazy = known("lazy");
+    for name in ["off", "commit"] {
+        assert_ne!(known(name), lazy);
+        assert_eq!(
+            run(Policy::new(name, || "lazy".parse::<PolicySpec>().unwrap().governor())),
+            lazy,
+            "{name}"
+        );
+    }
 }
 
 #[test]
