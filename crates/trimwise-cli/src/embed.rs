@@ -6,5 +6,5 @@ use crate::commands::compare;
 
 /// Returns the table that `compare` prints.
 pub fn table(comparison: &Comparison) -> String {
-    compare::table::render(comparison)
+    compare::table::render(comparison, true)
 }

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod commands;
+mod conclusion;
 pub mod embed;
 mod figures;
 mod interrupt;

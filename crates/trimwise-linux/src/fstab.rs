@@ -10,6 +10,8 @@ use crate::mount::{Mount, nearest, unescaped};
 /// A line of fstab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// Number of the line, from 1.
+    pub line: usize,
     /// Mount point, with escapes decoded.
     pub point: PathBuf,
     /// Mount options of the entry.
@@ -45,13 +47,17 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
 
 /// Parses mount points and options; other lines are skipped.
 fn parse(text: &str) -> Vec<Entry> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let lines = text.lines().map(str::trim).zip(1..).filter(|(text, _)| !text.starts_with('#'));
     lines
-        .filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace();
+        .filter_map(|(text, line)| {
+            let mut fields = text.split_ascii_whitespace();
             let point = OsString::from_vec(unescaped(fields.nth(1)?.as_bytes()));
             let options = fields.nth(1).unwrap_or("defaults");
-            Some(Entry { point: point.into(), options: options.split(',').map(str::to_owned).collect() })
+            Some(Entry {
+                line,
+                point: point.into(),
+                options: options.split(',').map(str::to_owned).collect(),
+            })
         })
         .collect()
 }

@@ -13,12 +13,16 @@ use trimwise::units::{Bytes, SECTOR_BYTES};
 use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs, numbers_of};
 use crate::doctor::{Transport, disk_of, trimmers::trimmers};
 use crate::host_root::HostRoot;
-use crate::mount::{Mount, MountError, mount_of, nearest, parse_mountinfo};
+use crate::mount::{Mount, MountError, mount_of, mounts, nearest};
 use crate::path_error::{PathError, at};
+use crate::systemd;
+use crate::today::Today;
 
 /// A directory and its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Here {
+    /// The root of its host.
+    pub root: HostRoot,
     /// The mount that contains the directory.
     pub mount: Mount,
     /// Drives below the directory; empty if there are none or sysfs does not show them.
@@ -27,8 +31,13 @@ pub struct Here {
     pub size: Bytes,
     /// Space in use, in percent, as df shows it.
     pub utilization_percent: u8,
-    /// Everything that trims the file system periodically: `fstrim.timer`, `trimwised`...
-    pub trimmers: Vec<String>,
+    /// What trims it today.
+    pub today: Today,
+    /// True if TRIM passes down to a drive that accepts it, according to the kernel; `None` if sysfs does not show its
+    /// device.
+    pub passes: Option<bool>,
+    /// True if systemd runs the host.
+    pub has_systemd: bool,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
     /// The host's memory; `None` if it is unknown.
@@ -109,8 +118,7 @@ impl Here {
     /// # Errors
     /// If the path does not exist, or its mount is unknown.
     pub fn of(root: &HostRoot, run: &Path, path: &Path) -> Result<Self, HereError> {
-        let info = root.path(if root.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" });
-        let mounts = parse_mountinfo(&std::fs::read(&info).map_err(at(&info))?);
+        let mounts = mounts(root)?;
         let mount = if root.is_own() {
             mount_of(path)?
         } else {
@@ -124,16 +132,16 @@ impl Here {
         let space = statvfs(place).map_err(at(place))?;
         let mut drives = Vec::new();
         descend(root, &mounts, &mount, 0, &mut drives);
+        let devices = devices_in_sysfs(root, &mount).unwrap_or_default();
+        let takes_trim = |device: &SysBlock| device.queue("discard_max_bytes").is_ok_and(|bytes| bytes > 0);
         Ok(Self {
+            passes: (!devices.is_empty()).then(|| devices.iter().any(takes_trim)),
+            has_systemd: systemd::is_running(root),
+            root: root.clone(),
             drives,
             size: Bytes(space.f_blocks.saturating_mul(space.f_frsize)),
             utilization_percent: percent_used(space.f_blocks, space.f_bfree, space.f_bavail),
-            trimmers: trimmers(root, run, &mounts)
-                .of(&mount, &mounts)
-                .0
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            today: Today::of(root, &trimmers(root, run, &mounts), &mount, &mounts),
             kernel: root.text("/proc/sys/kernel/osrelease").unwrap_or_default(),
             memory: root.text("/proc/meminfo").and_then(|text| total_memory(&text)),
             mount,
@@ -160,8 +168,8 @@ impl Here {
     /// Returns the mount's discard option as the kernel shows it, and everything that trims periodically: `nodiscard,
     /// fstrim.timer`.
     pub fn policy(&self) -> String {
-        let discard = std::iter::once(self.mount.discard());
-        discard.chain(self.trimmers.iter().map(String::as_str)).collect::<Vec<_>>().join(", ")
+        let trimmers = self.today.at_intervals.iter().map(|one| one.name.as_str());
+        std::iter::once(&*self.today.discard).chain(trimmers).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -174,8 +182,7 @@ pub fn drives_of_device(root: &HostRoot, path: &Path) -> Result<Vec<Drive>, Path
     let device = SysBlock::of_numbers(root, numbers_of(found.rdev()))
         .map_err(|error| at(path)(std::io::Error::other(error.to_string())))?;
     let mut drives = Vec::new();
-    let mounts = std::fs::read(root.path("/proc/self/mountinfo")).unwrap_or_default();
-    lowest(root, &parse_mountinfo(&mounts), &device, 0, &mut drives);
+    lowest(root, &mounts(root).unwrap_or_default(), &device, 0, &mut drives);
     Ok(drives)
 }
 

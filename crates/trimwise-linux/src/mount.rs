@@ -14,6 +14,8 @@ use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::block_device::SysBlock;
+use crate::host_root::HostRoot;
 use crate::path_error::{PathError, at};
 
 /// A mounted file system.
@@ -103,7 +105,7 @@ pub fn mount_of_open(file: impl AsFd) -> Result<Mount, MountError> {
 fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountError> {
     const MOUNTINFO: &str = "/proc/self/mountinfo";
     let text = std::fs::read(MOUNTINFO).map_err(at(Path::new(MOUNTINFO)))?;
-    let mut mounts = parse_mountinfo(&text);
+    let mut mounts = in_effect(&HostRoot::default(), parse_mountinfo(&text));
     let id = told_id(found);
     let index = mounts
         .iter()
@@ -133,6 +135,37 @@ pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
 /// Serializes a path lossily as text: JSON strings are UTF-8, and one odd path must not make a list of mounts fail.
 pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
+}
+
+/// Returns the path at which a host lists its mounts.
+pub fn mountinfo(host: &HostRoot) -> PathBuf {
+    host.path(if host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
+}
+
+/// Reads the mounts of a host with the options in effect.
+///
+/// # Errors
+/// If the list of mounts cannot be read.
+pub fn mounts(host: &HostRoot) -> Result<Vec<Mount>, PathError> {
+    let path = mountinfo(host);
+    Ok(in_effect(host, parse_mountinfo(&std::fs::read(&path).map_err(at(&path))?)))
+}
+
+/// Adds `discard` where the superblock of an ext4 turns it on (`tune2fs -o discard`). Mountinfo shows no option that is
+/// the default of its file system; `/proc/fs/ext4/DEV/options` shows all.
+fn in_effect(host: &HostRoot, mut mounts: Vec<Mount>) -> Vec<Mount> {
+    const DISCARD: &str = "discard";
+    for mount in mounts.iter_mut().filter(|mount| mount.fs_type == "ext4") {
+        if mount.options.iter().any(|option| option == DISCARD || option == "nodiscard") {
+            continue;
+        }
+        let device = SysBlock::of_numbers(host, mount.numbers).ok().map(|device| device.name());
+        let options = device.and_then(|name| host.text(format!("/proc/fs/ext4/{name}/options")));
+        if options.is_some_and(|options| options.lines().any(|option| option == DISCARD)) {
+            mount.options.push(DISCARD.to_owned());
+        }
+    }
+    mounts
 }
 
 /// Parses the text of `/proc/self/mountinfo`; malformed lines are skipped.

@@ -30,7 +30,8 @@ impl CommandText {
     }
 }
 
-fn quoted(word: &str) -> String {
+/// Quotes a word for a POSIX shell if necessary.
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_string();

@@ -9,6 +9,11 @@ use trimwise_linux::daemon::config::{Config, ConfigError, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;
 
+use crate::conclusion;
+
+/// The folder of the daemon's sockets, unless it was told another one.
+pub const DEFAULT_RUN: &str = "/run/trimwise";
+
 /// Only a wrong request is a usage error; a daemon that cannot be reached is a failed run.
 pub fn failed(error: ClientError) -> Failure {
     match error {
@@ -35,6 +40,20 @@ pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
 /// A [`Failure`] if it cannot be reached or refuses.
 pub fn ask(run: &Path, request: &Request) -> Result<Value, Failure> {
     Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)
+}
+
+/// Asks it about one file system, and adds what to do there to its answer.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn ask_about(run: &Path, request: &Request, mount: &Path) -> Result<Value, Failure> {
+    let mut answer = ask(run, request)?;
+    let conclusion = conclusion::of_mount(run, mount).and_then(|one| serde_json::to_value(one).ok());
+    if let (Some(answer), Some(conclusion)) = (answer.as_object_mut(), conclusion) {
+        answer.insert("conclusion".to_owned(), conclusion);
+    }
+    Ok(answer)
 }
 
 /// A configuration that was checked; the order of the keys is part of the format.

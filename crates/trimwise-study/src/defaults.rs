@@ -5,6 +5,17 @@ use std::ops::RangeInclusive;
 /// The workload: small enough to end within seconds, large enough to make the device collect garbage.
 pub const WORKLOAD: &str = "default";
 
+/// The workload of a host that nobody described.
+pub const WORKLOAD_HERE: &str = "desktop";
+
+/// The workload of a request that names none, on a host of its own or not.
+pub const fn workload(is_here: bool) -> &'static str {
+    if is_here { WORKLOAD_HERE } else { WORKLOAD }
+}
+
+/// Days of a host: the shortest time in which weekly trims can be judged.
+pub const DAYS_HERE: u32 = 7;
+
 /// The device: a SATA drive scaled down to a size that is aged within seconds.
 pub const DEVICE: &str = "sata-small";
 

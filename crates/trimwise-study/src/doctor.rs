@@ -7,6 +7,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::doctor::{self, DoctorError, Report};
 use trimwise_linux::host_root::HostRoot;
 
+use crate::conclusion::{self, Conclusion};
 use crate::daemon::normal;
 use crate::input::expect_mount;
 
@@ -31,6 +32,8 @@ pub struct DoctorReport {
     /// What was found.
     #[serde(flatten)]
     pub report: Report,
+    /// What to do on each file system, in the same order.
+    pub conclusions: Vec<Conclusion>,
 }
 
 impl DoctorReport {
@@ -69,5 +72,6 @@ pub fn run(request: &DoctorRequest) -> Result<DoctorReport, Failure> {
             None => Failure::run(error),
         },
     })?;
-    Ok(DoctorReport { trimwise: trimwise::VERSION, wrong: report.wrong(), report })
+    let conclusions = report.file_systems.iter().map(conclusion::of_diagnosis).collect();
+    Ok(DoctorReport { trimwise: trimwise::VERSION, wrong: report.wrong(), report, conclusions })
 }

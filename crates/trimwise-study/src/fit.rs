@@ -23,6 +23,7 @@ use trimwise_linux::raw_device::{Access, Options, RawDevice, Target};
 use crate::caller::{Caller, OnInterrupt};
 use crate::check::within;
 use crate::command_text::CommandText;
+use crate::daemon::DEFAULT_RUN;
 use crate::real_target::RealTarget;
 use crate::stand_in::profile_for;
 use crate::{defaults, input};
@@ -255,7 +256,7 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
             Target::Device(path) => drives_of_device(&HostRoot::default(), path).map_err(Failure::usage)?,
             Target::File(path) => {
                 let place = if path.exists() { path.clone() } else { directory_of(path) };
-                let here = Here::of(&HostRoot::default(), Path::new("/run/trimwise"), &place);
+                let here = Here::of(&HostRoot::default(), Path::new(DEFAULT_RUN), &place);
                 here.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?.drives
             }
         },
@@ -337,7 +338,7 @@ fn on_real(
 ) -> Result<Found, Failure> {
     if let Target::File(path) = &real.target {
         // Before a file of a GiB is made there.
-        let here = Here::of(&HostRoot::default(), Path::new("/run/trimwise"), &directory_of(path));
+        let here = Here::of(&HostRoot::default(), Path::new(DEFAULT_RUN), &directory_of(path));
         if let Some(here) = here.ok().filter(Here::is_in_memory) {
             return Err(Failure::usage(format!(
                 "{}: on {}, which lies in memory; expected a file on a drive",

@@ -13,6 +13,7 @@ pub mod caller;
 pub mod check;
 pub mod command_text;
 pub mod compare;
+pub mod conclusion;
 pub mod crashtest;
 pub mod daemon;
 pub mod defaults;

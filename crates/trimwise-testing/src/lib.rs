@@ -3,6 +3,7 @@
 
 pub mod conformance;
 pub mod daemon;
+pub mod fake_host;
 pub mod loops;
 
 use std::fs::OpenOptions;

@@ -19,7 +19,7 @@ use trimwise_linux::doctor;
 use trimwise_linux::fstab;
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::layout::Kind;
-use trimwise_linux::mount::{Mount, parse_mountinfo};
+use trimwise_linux::mount::{Mount, mounts};
 
 /// A file system that the daemon can manage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,11 +99,6 @@ pub struct Found {
 
 /// File systems on a block device that have no FITRIM.
 const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
-
-/// Returns the path at which a host lists its mounts.
-pub fn mountinfo(host: &HostRoot) -> PathBuf {
-    host.path(if host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
-}
 
 /// All mounts, indexed by id and by place: with thousands of them, comparing each with every other would be too slow.
 struct Mounts<'a> {
@@ -240,7 +235,7 @@ impl Known {
 /// If the list of mounts cannot be read.
 pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     let host = HostRoot::new(&wanted.host);
-    let all = parse_mountinfo(&std::fs::read(mountinfo(&host))?);
+    let all = mounts(&host).map_err(std::io::Error::other)?;
     let mounts = Mounts::new(&all);
     let spared: HashSet<PathBuf> = fstab::entries(&host, &all, |entry| entry.has("X-fstrim.notrim"))
         .into_iter()
@@ -350,6 +345,8 @@ fn choose(
 
 #[cfg(test)]
 mod tests {
+    use trimwise_linux::mount::parse_mountinfo;
+
     use super::*;
 
     #[test]

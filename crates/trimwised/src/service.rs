@@ -26,7 +26,7 @@ use self::looking::Looking;
 use self::restoring::Restoring;
 use self::state::State;
 use self::watching::Watching;
-use crate::discover::{self, Skipped};
+use crate::discover::Skipped;
 use crate::history::History;
 use crate::journal::{Change, Journal};
 use crate::known::Store;
@@ -40,6 +40,7 @@ use crate::sense::raise_descriptors;
 use crate::server::Server;
 use crate::speak::{log, warn};
 use trimwise_linux::daemon::config::{Config, ConfigErrors, group_number};
+use trimwise_linux::mount::mountinfo;
 
 /// Maximum number of concurrent helpers: a thousand would exceed a service's limit on tasks.
 const HELPERS_MAX: usize = 16;
@@ -174,7 +175,7 @@ impl Service {
             numbers.iter().try_for_each(|&number| pipe::register(number, write.try_clone()?).map(drop))?;
             Ok(read)
         };
-        let path = discover::mountinfo(&places.host);
+        let path = mountinfo(&places.host);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
         let hang_up = signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?;

@@ -16,13 +16,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use self::trimmers::{TRIMWISED, Trimmers};
+use self::trimmers::Trimmers;
 use crate::block_device::{SysBlock, devices_in_sysfs};
 use crate::host_root::HostRoot;
-use crate::mount::{Mount, parse_mountinfo};
-use crate::path_error::{PathError, at};
+use crate::mount::{Mount, mounts};
+use crate::path_error::PathError;
+use crate::today::{MountedBy, Today};
 pub(crate) use layer::disk_of;
 pub use layer::{Disk, Kind, Layer, Transport};
+pub use trimmers::{NO_TRIM, Periodic};
 
 /// File systems that have FITRIM.
 const TRIMMABLE: [&str; 13] = [
@@ -82,8 +84,9 @@ pub struct Diagnosis {
     pub device: String,
     /// Type of the file system.
     pub fs_type: String,
-    /// `discard`, `discard=async` or `nodiscard`.
-    pub discard: String,
+    /// What trims it today.
+    #[serde(flatten)]
+    pub today: Today,
     /// True if TRIM of this file system passes down to a disk that accepts it, according to the kernel; `None` if sysfs
     /// does not show its device.
     pub passes: Option<bool>,
@@ -138,9 +141,7 @@ pub enum DoctorError {
 /// # Errors
 /// If the mounts cannot be read, or none is at `only`.
 pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Report, DoctorError> {
-    let path = root.path(if root.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" });
-    let text = std::fs::read(&path).map_err(at(&path))?;
-    let mounts = parse_mountinfo(&text);
+    let mounts = mounts(root)?;
     let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let trimmers = trimmers::trimmers(root, run, &mounts);
     let mut seen: Vec<&Mount> = Vec::new();
@@ -165,13 +166,10 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
 
 fn of_host(trimmers: &Trimmers) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let [first, others @ ..] = &trimmers.names[..]
-        && !others.is_empty()
-    {
-        findings.push(Finding::wrong(
+    if trimmers.names.len() > 1 {
+        findings.push(Finding::note(
             trimmers.names.join(", "),
-            "more than one of them trims the same free space",
-            format!("keep one: stop {}, or {first}", others.join(" and ")),
+            "more than one of them trims the same free space: one is enough",
         ));
     }
     if trimmers.is_daemon_missing {
@@ -193,12 +191,13 @@ fn diagnose(
 ) -> Diagnosis {
     let devices = devices_in_sysfs(root, mount).unwrap_or_default();
     let layers: Vec<Layer> = devices.iter().flat_map(|device| layer::walk(root, device)).collect();
+    let today = Today::of(root, trimmers, mount, mounts);
     let mut findings = Vec::new();
     ending::of_layers(root, &layers, mounts, &mut findings);
     let passes =
         (!layers.is_empty()).then(|| layers.iter().any(|layer| layer.depth == 0 && layer.discard_max > 0));
     if passes != Some(false) {
-        of_options(mount, mounts, trimmers, kernel, &mut findings);
+        of_options(mount, &today, kernel, &mut findings);
     }
     let others = mounts.iter().filter(|other| other.is_same_file_system(mount)).count();
     if others > 1 {
@@ -215,26 +214,16 @@ fn diagnose(
         mount_point: mount.mount_point.clone(),
         device: mount.device.clone(),
         fs_type: mount.fs_type.clone(),
-        discard: mount.discard().to_owned(),
+        today,
         passes,
         layers: layers.iter().map(told).collect(),
         findings,
     }
 }
 
-/// Checks that exactly one mechanism trims this file system.
-fn of_options(
-    mount: &Mount,
-    mounts: &[Mount],
-    trimmers: &Trimmers,
-    kernel: &str,
-    findings: &mut Vec<Finding>,
-) {
-    let discard = mount.discard();
-    let is_online = discard != "nodiscard";
-    let entry = trimmers.fstab.iter().find(|entry| entry.point == mount.mount_point);
-    let fstab_has = |option: &str| entry.is_some_and(|entry| entry.has(option));
-    let spared = fstab_has("X-fstrim.notrim");
+/// Finds options that contradict each other or what trims at intervals, and tells what is known of the others.
+fn of_options(mount: &Mount, today: &Today, kernel: &str, findings: &mut Vec<Finding>) {
+    let spared = today.is_spared();
     if spared {
         findings.push(Finding::note("/etc/fstab", "X-fstrim.notrim: neither fstrim nor trimwised trims it"));
     }
@@ -242,54 +231,51 @@ fn of_options(
         findings.push(Finding::note("ro", "it is mounted read-only: there is nothing to trim"));
         return;
     }
-    let (mut at_intervals, why_not) = trimmers.of(mount, mounts);
-    at_intervals.retain(|_| !spared);
-    let async_btrfs = mount.fs_type == "btrfs" && discard == "discard=async";
-    match (is_online, at_intervals.first()) {
+    let point = mount.mount_point.display();
+    match (today.is_online(), today.at_intervals.first()) {
+        (false, None) if !spared && today.not_here.is_empty() => findings.push(Finding::note(
+            point.to_string(),
+            "nothing trims it: it is mounted without discard, and nothing trims it at intervals. Whether that costs \
+             anything on this drive: `trimwise advise --here PATH`"
+                .replace("PATH", &point.to_string()),
+        )),
         (false, None) if !spared => findings.push(Finding::wrong(
-            mount.mount_point.display().to_string(),
-            if why_not.is_empty() {
-                "nothing trims it: it is mounted without discard, and neither fstrim.timer nor trimwised is \
-                 active".to_owned()
-            } else {
-                format!("nothing trims it: it is mounted without discard; {}", why_not.join("; "))
-            },
-            if why_not.is_empty() {
-                "enable trimwised.service, or `systemctl enable --now fstrim.timer`"
-            } else {
-                "list it in /etc/fstab for fstrim.timer, or let trimwised manage it (`trimwise status` says why it \
-                 does not)"
-            },
+            point.to_string(),
+            format!("nothing trims it: it is mounted without discard; {}", today.not_here.join("; ")),
+            "list it in /etc/fstab for fstrim.timer, or let trimwised manage it (`trimwise status` says why it does \
+             not)",
         )),
-        (true, Some(trimmer)) if *trimmer != TRIMWISED && !async_btrfs => findings.push(Finding::wrong(
-            discard,
-            format!("double work: the kernel discards what is freed, and {trimmer} trims all free space again"),
-            format!("remove `discard` from its options, or stop {trimmer}"),
-        )),
-        (true, Some(trimmer)) if async_btrfs => findings.push(Finding::note(
-            discard,
-            format!("btrfs discards what is freed by itself; {trimmer} adds little"),
+        (true, Some(one)) if one.name != trimmers::TRIMWISED => findings.push(Finding::note(
+            today.discard.clone(),
+            format!("it discards what is freed by itself; {} finds little left", one.name),
         )),
         _ => {}
     }
     if mount.fs_type == "ext4"
-        && is_online
+        && today.is_online()
         && version(kernel).is_some_and(|found| found >= DISCARDS_TOO_MUCH_SINCE)
     {
-        findings.push(Finding::wrong(
-            discard,
+        findings.push(Finding::note(
+            today.discard.clone(),
             format!(
                 "ext4 of Linux {kernel} discards far more than was freed when scattered files are removed: each \
-                 discard \
-                 runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 \
-                 MiB discarded)"
+                 discard runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, \
+                 128,866 MiB discarded). Whether that costs anything on this drive: `trimwise advise --here {point}`, \
+                 whose model does the same"
             ),
-            "remove `discard` from its options, and let trimwised or fstrim.timer trim it",
         ));
     }
-    if fstab_has("discard") && !is_online {
-        findings
-            .push(Finding::note("/etc/fstab", "it lists discard, but the file system is mounted without it"));
+    if let MountedBy::Fstab { options, .. } = &today.mounted_by
+        && options.iter().any(|option| option == "discard" || option.starts_with("discard="))
+        && !today.is_online()
+    {
+        let why = match mount.fs_type.as_str() {
+            "xfs" => {
+                "it lists discard, but the file system is mounted without it: XFS takes it only when it is mounted"
+            }
+            _ => "it lists discard, but the file system is mounted without it",
+        };
+        findings.push(Finding::note("/etc/fstab", why));
     }
 }
 

@@ -9,7 +9,7 @@ use trimwise_linux::doctor::Transport;
 use trimwise_linux::here::Here;
 use trimwise_linux::host_root::HostRoot;
 
-use crate::host::{GIB, Host, SDA};
+use trimwise_testing::fake_host::{GIB, Host, SDA};
 
 const NVME: &str = "pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1";
 

@@ -4,6 +4,5 @@ mod append_benchmark;
 mod applications;
 mod doctor;
 mod here;
-mod host;
 mod raw_file;
 mod real_directory;

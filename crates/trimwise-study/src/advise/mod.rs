@@ -1,9 +1,7 @@
 //! `advise`: searches the policies that a host can apply, compares the best with the usual ones on fresh runs, and says
 //! what to set.
 
-pub mod config;
 pub mod hunt;
-pub mod words;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,17 +9,16 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::{self, Cost, Difference, Means, Space};
-use trimwise::compare::apply::Apply;
-use trimwise::compare::result::{Cell, Target, number};
+use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
-use trimwise::compare::verdict;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_lab::failure::Failure;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::command_text::CommandText;
 use crate::compare::{CompareRequest, Comparison, Settings, on_model};
+use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
 use hunt::{Found, Hunt, Searched};
 
@@ -36,18 +33,10 @@ pub struct Advice {
     pub settings: Settings,
     /// Whether the user stopped it, or a run failed: then the figures are those of the finished runs.
     pub partial: bool,
-    /// The policy to use; null if the runs cannot tell.
-    pub policy: Option<PolicyId>,
-    /// What it takes to apply it.
+    /// What to do.
+    pub conclusion: Conclusion,
+    /// What it takes to have the policy of the conclusion.
     pub means: Option<Means>,
-    /// What the host of `--here` does today, as a policy; null if unknown.
-    pub today: Option<PolicyId>,
-    /// Whether the choice of a policy makes a difference at all; null if the runs cannot tell.
-    pub matters: Option<bool>,
-    /// The advice in a few sentences.
-    pub text: String,
-    /// How many times as fast it is as the baseline, on runs that the search has not seen.
-    pub gain: Option<Gain>,
     /// What other choices cost, compared with the policy to use.
     pub costs: Vec<Cost>,
     /// The best that a changed kernel could do.
@@ -56,35 +45,11 @@ pub struct Advice {
     pub nearby: Vec<Nearby>,
     /// What the search tried.
     pub search: Searched,
-    /// The steps that are left to apply it.
-    pub apply: Vec<Apply>,
-    /// The configuration that was written; null without `--apply`, or if the advice is not for trimwised.
-    pub written: Option<config::Written>,
     /// The comparison on fresh runs; null if it was not reached.
     pub comparison: Option<Comparison>,
     /// Why runs are missing.
     #[serde(skip)]
     pub ended_by: Option<Failure>,
-}
-
-/// A gain over the baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gain {
-    /// The baseline.
-    pub over: PolicyId,
-    /// Its median over that of the policy to use.
-    #[serde(deserialize_with = "number")]
-    pub speedup: f64,
-    /// Lower end of the interval.
-    #[serde(deserialize_with = "number")]
-    pub low: f64,
-    /// Upper end.
-    #[serde(deserialize_with = "number")]
-    pub high: f64,
-    /// Whether it is proven, and large enough to matter.
-    pub significant: bool,
-    /// How many times as long the flash lasts.
-    pub life_time: Option<f64>,
 }
 
 /// A policy that no stock host can follow.
@@ -123,7 +88,7 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
         return Err(Failure::usage(format!("{option} does not go with an advice: {why}")));
     }
     request.check()?;
-    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
+    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.resolved()? };
     let plan = on_model::Plan::of(&request)?;
     if let [(_, device)] = &plan.devices[..]
         && !device.config.trim.is_supported()
@@ -174,30 +139,30 @@ fn advised(
         baseline: PolicyId::OFF,
         ..hunt.plan.settings.clone()
     };
-    let mut advice = Advice::new(settings, hunt.seed(), found.searched.clone());
-    (advice.partial, advice.ended_by) = (found.ended_by.is_some(), found.ended_by.clone());
-    if found.frees_nothing {
-        advice.text = format!(
-            "No advice: {}. To choose a policy, run a workload that removes or replaces files, or a longer \
-             one.",
-            verdict::FREED_NOTHING
-        );
-        return Ok(advice);
+    let seed = hunt.seed();
+    let advice = |conclusion| Advice::new(settings.clone(), seed, found.searched.clone(), conclusion);
+    let here = hunt.plan.here.as_ref();
+    if let Some(failure) = &found.ended_by {
+        let (searched, of) = (found.searched.runs.searched, found.searched.runs.exhaustive / 6);
+        let why =
+            format!("The search was stopped after {searched} of about {of} runs, so nothing is proven.");
+        let advice = advice(Conclusion::cannot_tell(here, why, "Let it finish, or ask for fewer --days."));
+        return Ok(Advice { partial: true, ended_by: Some(failure.clone()), ..advice });
     }
-    if found.ended_by.is_some() {
-        advice.text = words::when_stopped(&found.searched);
-        return Ok(advice);
+    if found.frees_nothing {
+        return Ok(advice(Conclusion::freed_nothing(here)));
     }
     let mut comparison = on_model::run(&compared(request, &hunt, &found), &Stopped { caller, stop })?;
+    let conclusion = comparison.conclusion.clone();
+    let mut advice = advice(conclusion.unwrap_or_else(|| Conclusion::freed_nothing(here)));
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
-    let ran = comparison.cells.len() as u32;
-    advice.search.runs.compared = ran;
-    advice.conclude(&mut comparison, &found.space);
+    advice.search.runs.compared = comparison.cells.len() as u32;
+    advice.add_costs(&comparison, &found.space);
     if !comparison.partial
         && let (Some(policy), Some(bound)) = (advice.spec(), found.changed)
     {
         advice.add_changed(&mut hunt, &comparison, policy, bound);
-        if advice.matters == Some(true) && advice.ended_by.is_none() {
+        if advice.is_decided() && advice.ended_by.is_none() {
             advice.add_nearby(&mut hunt, policy);
         }
     }
@@ -205,10 +170,13 @@ fn advised(
     Ok(advice)
 }
 
-/// The comparison on fresh runs: what is worth them, and the bound.
+/// The comparison on fresh runs: what is worth them, what the host does today, and the bound.
 fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequest {
+    let here = hunt.plan.here.as_ref();
+    let today = here.and_then(|here| here.today(hunt.plan.days.is_some())?.known());
+    let today = today.filter(|today| !found.shortlist.contains(today));
     let bound = Trimmer::Kernel(PolicySpec::IDEAL);
-    let policies = found.shortlist.iter().chain(&[bound]).map(Trimmer::to_string).collect();
+    let policies = found.shortlist.iter().chain(&today).chain(&[bound]).map(Trimmer::to_string).collect();
     CompareRequest { policies, seed: Some(hunt.fresh_seed()), ..request.clone() }
 }
 
@@ -244,85 +212,41 @@ impl Advice {
         Ok(self)
     }
 
-    /// An advice that concludes nothing yet.
-    pub fn new(settings: Settings, seed: u64, search: Searched) -> Self {
+    /// An advice with nothing but its conclusion.
+    pub fn new(settings: Settings, seed: u64, search: Searched, conclusion: Conclusion) -> Self {
         Self {
             trimwise: trimwise::VERSION.into(),
             seed,
             settings,
             partial: false,
-            policy: None,
+            conclusion,
             means: None,
-            today: None,
-            matters: None,
-            text: String::new(),
-            gain: None,
             costs: Vec::new(),
             changed_kernel: None,
             nearby: Vec::new(),
             search,
-            apply: Vec::new(),
-            written: None,
             comparison: None,
             ended_by: None,
         }
     }
 
-    /// Returns the policy to use, if trimwise knows it.
+    /// Returns the policy of the conclusion, if trimwise knows it.
     pub fn spec(&self) -> Option<Trimmer> {
-        self.policy.as_ref()?.known()
+        self.conclusion.policy.as_ref()?.known()
     }
 
-    /// Where the file system of `--here` is mounted.
-    pub fn mount(&self) -> Option<&str> {
-        self.comparison.as_ref()?.here.as_ref().map(|here| here.mount())
+    /// Returns true if the runs show that the choice of a policy matters.
+    pub fn is_decided(&self) -> bool {
+        matches!(self.conclusion.decision, Decision::Change | Decision::Keep)
     }
 
-    /// Concludes from the comparison on fresh runs.
-    pub fn conclude(&mut self, comparison: &mut Comparison, space: &Space) {
+    /// Adds what other choices cost.
+    pub fn add_costs(&mut self, comparison: &Comparison, space: &Space) {
         let summary = Summary::of(&comparison.cells);
-        let is_over_days = self.settings.days.is_some();
-        self.today = comparison.here.as_ref().and_then(|here| here.today(is_over_days));
-        // Of policies that cannot be told apart, what the host has wins, and what it needs no daemon for.
-        let by_kernel = space.applicable.iter().filter(|c| c.means == Means::Kernel);
-        let by_kernel: Vec<PolicyId> = by_kernel.map(|c| c.policy.into()).collect();
-        let preferred: Vec<&PolicyId> = self.today.iter().chain(&by_kernel).collect();
-        if let Some(verdict) = verdict::preferring(&summary, &preferred) {
-            comparison.verdict = verdict;
-        }
-        let verdict = &comparison.verdict;
-        let (Some(device), Some(own), Some(policy)) =
-            (summary.devices.first(), verdict.per_device.first(), &verdict.policy)
-        else {
-            self.text.clone_from(&verdict.text);
-            return;
-        };
-        let is_there = |policy| device.policy(policy).is_some();
-        self.matters = match advise::matters(device, &summary.baseline) {
-            Some(false) if ![PolicyId::OFF, PolicyId::COMMIT].iter().all(is_there) => None,
-            matters => matters,
-        };
-        self.policy = Some(policy.clone());
         let spec = self.spec();
         self.means = space.applicable.iter().find(|c| Some(c.policy) == spec).map(|c| c.means);
-        self.gain = (*policy != summary.baseline).then(|| Gain {
-            over: summary.baseline.clone(),
-            speedup: own.speedup,
-            low: own.low,
-            high: own.high,
-            significant: own.significant,
-            life_time: own.life_time,
-        });
-        self.costs = advise::costs(device, policy);
-        let mount = comparison.here.as_ref().map(|here| here.mount());
-        self.text = match self.matters {
-            Some(true) => verdict.text.clone(),
-            Some(false) => words::no_difference(&self.search, summary.measure, self.settings.reps),
-            None => words::not_told(&advise::costs(device, &summary.baseline), self.settings.reps),
-        };
-        if self.matters == Some(true) {
-            self.apply = config::steps(&verdict.apply, mount, None);
-            comparison.verdict.apply.clone_from(&self.apply);
+        if let (Some(device), Some(policy)) = (summary.devices.first(), &self.conclusion.policy) {
+            self.costs = advise::costs(device, policy);
         }
     }
 

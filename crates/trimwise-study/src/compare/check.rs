@@ -15,6 +15,7 @@ use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;
 
 use super::Comparison;
+use crate::conclusion;
 
 /// Differences between two policies' durations up to this contradict nothing.
 const LIMIT: f64 = 0.03;
@@ -134,7 +135,7 @@ impl<'a> Planned<'a> {
 }
 
 impl Comparison {
-    /// Adds a check and its conclusions; the verdict begins with the contradictions.
+    /// Adds a check, and concludes again; the verdict begins with the contradictions.
     pub fn add_check(&mut self, mut check: Check) {
         let (model, kernel) = (Summary::of(&self.cells), check.summarised(&self.settings.baseline));
         let (rows, mut compared, mut contradictions) = (kernel.rows(), Vec::new(), Vec::new());
@@ -173,6 +174,7 @@ impl Comparison {
             }
         }
         self.check = Some(check);
+        self.conclusion = Some(conclusion::of(self));
     }
 }
 

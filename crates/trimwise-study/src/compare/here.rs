@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::policy::{LinuxVersion, PolicyId};
+use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
@@ -17,6 +17,8 @@ use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 
 use super::CompareRequest;
+use crate::conclusion::steps::Steps;
+use crate::daemon::DEFAULT_RUN;
 use crate::defaults;
 use crate::stand_in::profile_for;
 
@@ -66,9 +68,21 @@ pub struct Here {
     utilization_percent: u8,
     /// The mount's discard option, and what trims it periodically.
     policy: String,
+    /// What the host does today, as a policy over days; `None` if it is none that trimwise knows.
+    #[serde(default)]
+    today: Option<PolicyId>,
+    /// The same in words.
+    #[serde(default)]
+    today_text: String,
+    /// Whether TRIM passes down to the drive, as far as sysfs shows.
+    #[serde(default)]
+    passes: Option<bool>,
     /// What was found, and what stands in for it, in words.
     #[serde(default)]
     lines: [String; 2],
+    /// What steps of a change depend on; `None` if this was read from a file.
+    #[serde(skip)]
+    found: Option<Found>,
 }
 
 impl Here {
@@ -77,17 +91,59 @@ impl Here {
         &self.mount
     }
 
-    /// What the mount does today, as a policy of the modelled file system; `None` if that has no such policy. Only over
-    /// days is there a weekly timer.
+    /// What the host does today, as a policy; `None` if it is none that trimwise knows. Only over days is there a timer or
+    /// the daemon; without them, such a host counts as one without TRIM.
     pub fn today(&self, is_over_days: bool) -> Option<PolicyId> {
-        let mut means = self.policy.split(", ");
-        match means.next() {
-            // Weekly, unless the host's owner changed it, which this does not look up.
-            Some("nodiscard") if is_over_days && means.eq(["fstrim.timer"]) => Some("batch:1w".into()),
-            Some("nodiscard") if is_over_days && self.policy.contains(", ") => None,
-            Some("discard") if self.file_system != "f2fs" => Some(PolicyId::COMMIT),
-            Some("nodiscard") => Some(PolicyId::OFF),
-            _ => None,
+        let is_periodic = |policy: &PolicyId| match policy.known() {
+            Some(Trimmer::Kernel(spec)) => spec.batch().is_some(),
+            Some(Trimmer::Daemon(_)) => true,
+            None => false,
+        };
+        match &self.today {
+            Some(policy) if !is_over_days && is_periodic(policy) => Some(PolicyId::OFF),
+            today => today.clone(),
+        }
+    }
+
+    /// What the host does today, in a sentence without its end.
+    pub fn today_sentence(&self) -> &str {
+        &self.today_text
+    }
+
+    /// How many times as much work the whole host does as the modelled one.
+    pub fn work(&self) -> f64 {
+        1.0
+    }
+
+    /// Whether TRIM passes down to the drive, as far as sysfs shows.
+    pub fn passes(&self) -> Option<bool> {
+        self.passes
+    }
+
+    /// What the figures rest on.
+    pub fn evidence(&self) -> &'static str {
+        match &*self.matched_by {
+            "model" => "on a model from its drive's published figures",
+            "class" => "on a model of its drive's class",
+            _ => "on the profile of --device",
+        }
+    }
+
+    /// What would make them surer.
+    pub fn surer(&self) -> String {
+        match (&*self.matched_by, &self.drive) {
+            ("model" | "class", Some(drive)) => {
+                format!("Surer: `trimwise fit /dev/{drive}` measures your drive; then --device.")
+            }
+            _ => "Surer: --check kernel:6.12:ext4 runs it on a real kernel.".to_owned(),
+        }
+    }
+
+    /// The steps from what the host does today to a policy.
+    pub fn steps_to(&self, policy: &PolicyId) -> Steps {
+        match &self.found {
+            Some(found) => Steps::to(policy, found),
+            None => Steps::default(),
         }
     }
 
@@ -118,7 +174,7 @@ impl StandIn {
     /// Looks at the directory of `--here`; `None` without that option.
     pub fn of(request: &CompareRequest) -> Result<Option<Self>, Failure> {
         let Some(path) = &request.here else { return Ok(None) };
-        let found = Found::of(&HostRoot::default(), Path::new("/run/trimwise"), path);
+        let found = Found::of(&HostRoot::default(), Path::new(DEFAULT_RUN), path);
         let found = found.map_err(|e| Failure::usage(format!("--here {}: {e}", path.display())))?;
         Self::chosen(found, request).map(Some)
     }
@@ -179,14 +235,26 @@ impl StandIn {
         self.found.utilization_percent
     }
 
-    /// Adds what the host does today to the default policies, if they lack it.
-    pub fn add_policy(&self, policies: &mut Vec<String>) {
-        let today = match (self.found.mount.discard(), self.found.mount.fs_type.as_str()) {
-            ("discard", "f2fs") => "f2fs",
-            ("discard=async", _) => "btrfs",
-            _ => return, // `off` and `commit` are there
+    /// The default policies: what the host does today, what stock Linux offers there, trimwised, and the bound.
+    pub fn policies(&self, is_over_days: bool) -> Vec<String> {
+        let found = &self.found;
+        let online = match found.mount.fs_type.as_str() {
+            "btrfs" => "btrfs",
+            "f2fs" => "f2fs",
+            _ => "commit",
         };
-        policies.insert(1.min(policies.len()), today.to_owned());
+        let today = found.today.policy(&found.mount.fs_type).map(|policy| policy.to_string());
+        let mut policies: Vec<String> = match is_over_days {
+            true => ["off", online, "batch:1d", "batch:1w", "trimwised", "ideal"].map(str::to_owned).into(),
+            false => ["off", online, "judicious", "ideal"].map(str::to_owned).into(),
+        };
+        let is_periodic = |policy: &str| policy.starts_with("batch") || policy.starts_with("trimwised");
+        if let Some(today) = today.filter(|today| is_over_days || !is_periodic(today))
+            && !policies.contains(&today)
+        {
+            policies.insert(1, today);
+        }
+        policies
     }
 
     fn scale(&self, profile: &Profile) -> f64 {
@@ -232,6 +300,10 @@ impl StandIn {
             file_system: found.mount.fs_type.clone(),
             utilization_percent: found.utilization_percent,
             policy: found.policy(),
+            today: found.today.policy(&found.mount.fs_type),
+            today_text: found.today.sentence(),
+            passes: found.passes,
+            found: Some(found.clone()),
             lines: [self.found_line(), self.stand_in_line(&own_name, profile, scale)],
         })
     }
@@ -335,9 +407,20 @@ fn described(drive: &Drive) -> String {
 }
 
 #[cfg(test)]
+impl Here {
+    /// What a comparison on this host has.
+    pub(crate) fn of_found(found: Found) -> Self {
+        let stand_in = StandIn::chosen(found, &CompareRequest::default()).unwrap();
+        stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap()).unwrap()
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use trimwise_linux::doctor::Periodic;
     use trimwise_linux::doctor::Transport;
     use trimwise_linux::mount::parse_mountinfo;
+    use trimwise_linux::today::{MountedBy, Today};
 
     use super::*;
 
@@ -362,7 +445,18 @@ mod tests {
             drives,
             size: Bytes(size),
             utilization_percent: 63,
-            trimmers: vec!["fstrim.timer".to_owned()],
+            today: Today {
+                discard: "nodiscard".to_owned(),
+                at_intervals: vec![Periodic {
+                    name: "fstrim.timer".to_owned(),
+                    policy: Some("batch:1w".into()),
+                }],
+                not_here: Vec::new(),
+                mounted_by: MountedBy::Unknown,
+            },
+            passes: Some(true),
+            has_systemd: true,
+            root: HostRoot::default(),
             kernel: "6.12.43-amd64".to_owned(),
             memory: Some(Bytes::gib(16)),
         }
@@ -480,15 +574,29 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_does_today_is_compared_too() {
+    fn what_the_host_does_today_and_what_linux_offers_there_is_compared() {
+        let policies = |mount: &str, discard: &str, periodic: Option<&str>, is_over_days| {
+            let mut found =
+                found(mount, vec![drive(Transport::Ata, "A", 100), drive(Transport::Ata, "B", 100)]);
+            discard.clone_into(&mut found.today.discard);
+            let periodic =
+                periodic.map(|policy| Periodic { name: "x".to_owned(), policy: Some(policy.into()) });
+            found.today.at_intervals = periodic.into_iter().collect();
+            let (stand_in, here, _) = chosen(found, "").unwrap();
+            (stand_in.policies(is_over_days).join(" "), here)
+        };
         let btrfs = "22 1 0:40 / /home rw - btrfs /dev/sda rw,discard=async";
-        let drives = vec![drive(Transport::Ata, "A", 100), drive(Transport::Ata, "B", 100)];
-        let (stand_in, here, _) = chosen(found(btrfs, drives), "").unwrap();
-        let mut policies = vec!["off".to_owned(), "ideal".to_owned()];
-        stand_in.add_policy(&mut policies);
-        assert_eq!(policies, ["off", "btrfs", "ideal"]);
+        let (over_days, here) = policies(btrfs, "discard=async", None, true);
+        assert_eq!(over_days, "off btrfs batch:1d batch:1w trimwised ideal");
         let text = words(&here);
         assert!(text.contains("2 drives, of which the first counts: sda: A"), "{text}");
         assert!(text.contains("The modelled file system is ext4."), "{text}");
+        assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs judicious ideal");
+        let monthly = policies(EXT4, "nodiscard", Some("batch:30d"), true).0;
+        assert_eq!(monthly, "off batch:30d commit batch:1d batch:1w trimwised ideal");
+        assert_eq!(policies(EXT4, "nodiscard", Some("batch:30d"), false).0, "off commit judicious ideal");
+        assert!(
+            policies(EXT4, "nodiscard", Some("trimwised:lazy"), true).0.starts_with("off trimwised:lazy ")
+        );
     }
 }

@@ -29,8 +29,10 @@ use crate::as_text;
 use crate::caller::{Caller, Progress};
 use crate::check::{JOBS, REPS, within};
 use crate::command_text::CommandText;
+use crate::conclusion::{self, Conclusion};
 use crate::defaults;
 use crate::guest_limits::GuestLimits;
+use workload::Workload;
 
 /// What to compare. Names of devices, policies and workloads are resolved when a plan is made of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,7 +68,8 @@ pub struct CompareRequest {
     pub reps: u32,
     /// Seed of everything drawn at random in the model.
     pub seed: Option<u64>,
-    /// Days over which the workload is spread.
+    /// Days over which the workload is spread; 0: none, it runs without a pause. None: the same, but with `here` a week if
+    /// the workload can be spread.
     pub days: Option<u32>,
     /// How the work is spread over the hours of each day.
     #[serde(with = "as_text::option")]
@@ -104,16 +107,33 @@ impl Default for CompareRequest {
 }
 
 impl CompareRequest {
+    /// The request with its defaults filled in, which depend on each other.
+    ///
+    /// # Errors
+    ///
+    /// If the workload cannot be read.
+    pub(crate) fn resolved(&self) -> Result<Self, Failure> {
+        let mut request = self.clone();
+        if self.here.is_some() && self.days.is_none() && self.check.is_none() {
+            let can_be_spread = Workload::named(&request.workload)?.expect_no_own_pace().is_ok();
+            request.days = can_be_spread.then_some(defaults::DAYS_HERE);
+        }
+        request.days = request.days.filter(|days| *days > 0);
+        Ok(request)
+    }
+
     /// Rejects numbers that are out of range, and a shape of days without days.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         within("--reps", self.reps, &REPS)?;
         within("--utilization", self.utilization, &(0..=100))?;
         within("--memory", self.memory, &defaults::MEMORIES_MIB)?;
-        within("--days", self.days, &(1..=DAYS_MAX))?;
+        within("--days", self.days, &(0..=DAYS_MAX))?;
         within("--jobs", self.jobs, &JOBS)?;
         self.limits.check()?;
         match (&self.day, self.days) {
-            (Some(day), None) => Err(Failure::usage(format!("--day {day}: expected --days with it"))),
+            (Some(day), None | Some(0)) if self.here.is_none() => {
+                Err(Failure::usage(format!("--day {day}: expected --days with it")))
+            }
             _ => Ok(()),
         }
     }
@@ -190,6 +210,8 @@ pub struct Comparison {
     pub summary: Vec<SummaryRow>,
     /// Which policy to use.
     pub verdict: Verdict,
+    /// What to do; `None` in results of older versions.
+    pub conclusion: Option<Conclusion>,
     /// The same on a real kernel; `None` if that was not requested.
     pub check: Option<check::Check>,
     /// What `--here` found, and what stands in for it.
@@ -201,6 +223,17 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Concludes from the runs, and has the verdict explain that choice.
+    pub fn conclude(&mut self) {
+        let conclusion = conclusion::of(self);
+        if let Some(verdict) =
+            conclusion.policy.as_ref().and_then(|policy| verdict::on(&Summary::of(&self.cells), policy))
+        {
+            self.verdict = verdict;
+        }
+        self.conclusion = Some(conclusion);
+    }
+
     /// What was read, with what follows from the rest and is not read.
     ///
     /// # Errors
@@ -232,6 +265,7 @@ pub(crate) const NO_FILL: &str = "--fill is for --target dir:PATH; other targets
 /// are missing.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
     request.check()?;
+    let request = &request.resolved()?;
     let only_in_model = [
         ("--check", request.check.is_some(), "it checks the model"),
         ("--here", request.here.is_some(), "it sets up the model"),
@@ -298,7 +332,7 @@ fn or<const N: usize>(given: &[String], default: [&str; N]) -> Vec<String> {
 
 impl Settings {
     /// What `request` asks for everywhere; `command` has further options that repeat the run.
-    fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
+    pub(crate) fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
         let mut text = CommandText::new("compare");
         text.option("--workload", &request.workload);
         if request.target != Target::Model {
@@ -354,7 +388,7 @@ pub fn finish(
     let rows = summary.rows();
     let (baseline, measure) = (summary.baseline.clone(), summary.measure);
     let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
-    Ok(Comparison {
+    let mut comparison = Comparison {
         trimwise: trimwise::VERSION.into(),
         seed: request.seed.unwrap_or(defaults::SEED),
         settings: Settings { baseline, judge: measure.to_string(), ..settings },
@@ -362,8 +396,11 @@ pub fn finish(
         cells,
         summary: rows,
         verdict,
+        conclusion: None,
         check: None,
         here: None,
         ended_by,
-    })
+    };
+    comparison.conclude();
+    Ok(comparison)
 }

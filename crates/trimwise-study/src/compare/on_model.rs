@@ -61,13 +61,14 @@ impl Plan {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
         };
-        let days = days(request)?;
+        let workload = Workload::of(request)?;
+        let days = days(request, &workload)?;
         let mut policy_arguments = match days {
             Some(_) => or(&request.policies, defaults::POLICIES_OVER_DAYS),
             None => or(&request.policies, defaults::POLICIES),
         };
         if let (true, Some(found)) = (request.policies.is_empty(), &found) {
-            found.add_policy(&mut policy_arguments);
+            policy_arguments = found.policies(days.is_some());
         }
         let policies = distinct(&policy_arguments, "--policy", input::trimmer)?;
         if let (None, Some(name)) = (&days, policies.iter().find(|policy| policy.is_hosted())) {
@@ -82,7 +83,6 @@ impl Plan {
             (_, linux, _) => linux.clone(),
         };
         let here = found.as_ref().map(|found| found.stand_in(&mut devices[0])).transpose()?;
-        let workload = Workload::of(request)?;
         if days.is_some() {
             workload.expect_no_own_pace()?;
         }
@@ -205,7 +205,10 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
         plan.run_cell(pair, rep, caller::report(progress, index))
     });
     let mut comparison = finish(request, plan.settings.clone(), ran)?;
-    comparison.here.clone_from(&plan.here);
+    if plan.here.is_some() {
+        comparison.here.clone_from(&plan.here);
+        comparison.conclude();
+    }
     let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(caller, &stop)));
     if let (Some(check), Some((mut cells, failure))) = (check, ran) {
         judge(request, &mut cells)?;
@@ -225,6 +228,7 @@ pub fn run_own(
     tick: &Report,
 ) -> Result<Comparison, Failure> {
     request.check()?;
+    let request = &request.resolved()?;
     let mut plan = Plan::of(request)?;
     if plan.days.is_some() && !own.is_empty() {
         return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
@@ -267,7 +271,7 @@ pub fn run_own(
 }
 
 /// The days over which the workload is spread, if it is.
-fn days(request: &CompareRequest) -> Result<Option<Days>, Failure> {
+fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
     let Some(days) = request.days else { return Ok(None) };
     if request.check.is_some() {
         return Err(Failure::usage(
@@ -276,7 +280,7 @@ fn days(request: &CompareRequest) -> Result<Option<Days>, Failure> {
     }
     let shape = match &request.day {
         Some(shape) => shape.clone(),
-        None => defaults::DAY.parse().map_err(Failure::usage)?,
+        None => workload.day().parse().map_err(Failure::usage)?,
     };
     Days::new(days, shape).map(Some).map_err(|e| Failure::usage(format!("--days {days}: {e}")))
 }

@@ -18,6 +18,7 @@ use trimwise_uml::machine::SEARCH_PATH;
 use super::CompareRequest;
 use super::room::Room;
 use crate::caller::Caller;
+use crate::defaults;
 use crate::input;
 use crate::programs::{self, Programs};
 use crate::trace_file::{self, TraceFile};
@@ -138,6 +139,14 @@ impl Workload {
     /// Tells whoever asked what was left out.
     pub fn tell_notes(&self, caller: &dyn Caller) {
         self.notes.iter().for_each(|note| caller.note(note));
+    }
+
+    /// The usual shape of its days.
+    pub fn day(&self) -> &'static str {
+        match &self.kind {
+            Kind::Program(Program::Application(application), _) => application.day(),
+            _ => defaults::DAY,
+        }
     }
 
     /// The error for a trace where there is a file system.

@@ -4,7 +4,7 @@ pub mod now;
 pub mod report;
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,8 @@ use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 use crate::caller::{Caller, OnInterrupt};
 use crate::check::{at_most_one, within};
 use crate::command_text::CommandText;
+use crate::conclusion;
+use crate::daemon::DEFAULT_RUN;
 use crate::input::expect_mount;
 
 use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
@@ -104,6 +106,7 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
         file_system: FileSystem::of(&target),
         devices: target.devices.iter().map(Device::from).collect(),
         estimate: (&estimate).into(),
+        conclusion: conclusion::of_mount(Path::new(DEFAULT_RUN), &target.mount.mount_point),
         notes: report::notes(&target, span, trimmed, &estimate, outcome.as_ref()),
         trim: outcome.as_ref().map(|outcome| TrimDone::of(&target, outcome, slices.len())),
         failure: match outcome.map(|outcome| outcome.ended) {

@@ -9,6 +9,8 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::privilege::advice;
 use trimwise_linux::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
 
+use crate::conclusion::Conclusion;
+
 /// A trim; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrimReport {
@@ -26,6 +28,8 @@ pub struct TrimReport {
     pub trim: Option<TrimDone>,
     /// What the figures leave out.
     pub notes: Vec<String>,
+    /// What to do about TRIM there from now on; `None` if the doctor does not know the file system.
+    pub conclusion: Option<Conclusion>,
     /// Why it ended early, if it did.
     #[serde(skip)]
     pub failure: Option<Failure>,

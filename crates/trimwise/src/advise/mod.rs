@@ -19,6 +19,6 @@ mod search;
 mod shortlist;
 mod space;
 
-pub use outcome::{Cost, Difference, NEGLIGIBLE_PERCENT, costs, matters};
+pub use outcome::{Cost, Difference, costs};
 pub use search::{Job, Node, Observation, REPS_MAX, Rounds, Search};
 pub use space::{Candidate, Gated, LeftOut, Means, Place, Space};

@@ -1,8 +1,8 @@
-//! What the fresh runs say besides the verdict: the cost of a wrong guess, and whether it matters at all.
+//! What the fresh runs say besides the verdict: the cost of a wrong guess.
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, exceeds};
+use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, exceeds};
 use crate::compare::statistics::{Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 use crate::policy::PolicyId;
@@ -62,8 +62,7 @@ pub struct Cost {
 pub fn costs(device: &DeviceSummary, recommended: &PolicyId) -> Vec<Cost> {
     let Some(best) = device.policy(recommended) else { return Vec::new() };
     let cost = |other: &PolicySummary| {
-        let wear = Wear::of(device, &[best, other]);
-        let wear = wear.sample(other).zip(wear.sample(best)).map(|(other, best)| compare(&other, &best));
+        let wear = device.compare_wear(best, other);
         Cost {
             policy: other.policy.clone(),
             median_s: other.time_s.median(),
@@ -73,25 +72,4 @@ pub fn costs(device: &DeviceSummary, recommended: &PolicyId) -> Vec<Cost> {
     };
     let others = device.policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != recommended);
     others.map(cost).collect()
-}
-
-/// Differences from `baseline` that nobody would change a mount option for, in percent: of time, and of wear.
-pub const NEGLIGIBLE_PERCENT: [f64; 2] = [2.0, 5.0];
-
-/// Whether any of the policies differs from `baseline` in time or wear: `Some(false)` only if the intervals exclude all but
-/// a negligible difference, `None` if the runs can tell neither.
-pub fn matters(device: &DeviceSummary, baseline: &PolicyId) -> Option<bool> {
-    let costs = costs(device, baseline);
-    let differences = |cost: &Cost| [Some(cost.time), cost.wear];
-    if costs.iter().flat_map(differences).flatten().any(|d| d.is_told_apart) {
-        return Some(true);
-    }
-    let is_negligible = |d: Difference, least: f64| d.low_percent >= -least && d.high_percent <= least;
-    let all = costs.iter().all(|cost| {
-        differences(cost)
-            .into_iter()
-            .zip(NEGLIGIBLE_PERCENT)
-            .all(|(d, least)| d.is_none_or(|d| is_negligible(d, least)))
-    });
-    all.then_some(false)
 }

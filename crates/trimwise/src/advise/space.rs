@@ -23,6 +23,24 @@ pub enum Means {
 }
 
 impl Means {
+    /// What it takes to have a policy.
+    pub fn of(trimmer: Trimmer) -> Self {
+        let spec = trimmer.spec();
+        let is_plain = [PolicySpec::OFF, PolicySpec::COMMIT].contains(&spec)
+            || spec.batch().is_some_and(|batch| batch.units_min <= 1);
+        match trimmer {
+            Trimmer::Daemon(_) => Self::Daemon,
+            Trimmer::Kernel(_) if is_plain => Self::Kernel,
+            // trimwised sends one slice at a time.
+            Trimmer::Kernel(_)
+                if spec.suits_live_host() && spec.workers_max().is_none_or(|most| most <= 1) =>
+            {
+                Self::Daemon
+            }
+            Trimmer::Kernel(_) => Self::Changed,
+        }
+    }
+
     /// In words, for tables.
     pub const fn words(self) -> &'static str {
         match self {

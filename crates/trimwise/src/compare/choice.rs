@@ -39,7 +39,12 @@ pub struct Choice<'s, 'a> {
     rougher: Vec<&'s PolicyId>,
 }
 
-impl Choice<'_, '_> {
+impl<'s, 'a> Choice<'s, 'a> {
+    /// A choice that was made elsewhere.
+    pub fn of(chosen: &'s PolicySummary<'a>) -> Self {
+        Self { chosen, is_fastest: false, alike: Vec::new(), rougher: Vec::new() }
+    }
+
     /// The sentence about the others; empty if there is nothing to say.
     pub fn others(&self, baseline: &PolicyId) -> String {
         let mut sentences = Vec::new();
@@ -155,6 +160,14 @@ fn untestable(c: &Comparison) -> bool {
 
 /// Differences in erases of fewer superblocks than this are chance: the run ended just before or after an erase.
 const SUPERBLOCKS_MIN: f64 = 3.0;
+
+impl DeviceSummary<'_> {
+    /// Compares how much two policies wear the flash; `None` if the device does not tell.
+    pub fn compare_wear(&self, base: &PolicySummary, other: &PolicySummary) -> Option<Comparison> {
+        let wear = Wear::of(self, &[base, other]);
+        Some(compare(&wear.sample(other)?, &wear.sample(base)?))
+    }
+}
 
 /// What wear of the flash is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

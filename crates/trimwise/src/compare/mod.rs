@@ -1,6 +1,5 @@
 //! One cell of a comparison, its figures, what they say over repetitions, and the verdict.
 
-pub mod apply;
 pub mod cell;
 pub(crate) mod choice;
 mod daemon;

@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::apply::Apply;
 use super::days::DaysFigures;
 pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
 use super::ledger::CellLedger;
@@ -432,8 +431,6 @@ pub struct Verdict {
     pub text: String,
     /// What explains it: what TRIMs cost and saved, where the device's time went, and what the flash endures.
     pub why: String,
-    /// How to apply the policy on a Linux host.
-    pub apply: Vec<Apply>,
     /// The verdict for each device, in the order given.
     pub per_device: Vec<DeviceVerdict>,
 }
@@ -465,6 +462,4 @@ pub struct DeviceVerdict {
     pub text: String,
     /// What explains it.
     pub why: String,
-    /// How to apply the policy on a Linux host.
-    pub apply: Vec<Apply>,
 }

@@ -5,17 +5,15 @@
 //! Over several devices the policy with the best geometric mean of speedups wins: a ratio of 2 on one device
 //! and of 1/2 on another is no gain.
 
-use crate::compare::apply::{Apply, apply};
 use crate::compare::choice::{
-    SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, choose, fastest, proven, told_apart,
+    Choice, SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, Wear, choose, fastest, proven, told_apart,
 };
-use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Target, Verdict};
+use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use crate::compare::why::{Causes, Endurance, explain};
 use crate::numbers::thousands;
 use crate::policy::PolicyId;
-use crate::ssd::LinkKind;
 
 /// Chooses a policy from the cells of a comparison and explains why. `None` if there are no cells.
 pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
@@ -36,16 +34,28 @@ pub fn preferring(summary: &Summary, preferred: &[&PolicyId]) -> Option<Verdict>
     let per_device: Vec<DeviceVerdict> = summary
         .devices
         .iter()
-        .filter_map(|d| device_verdict(d, baseline, preferred, summary.measure))
+        .filter_map(|d| Some(device_verdict(d, baseline, &choose(d, preferred)?, summary.measure)))
         .collect();
-    let first = per_device.first()?;
     if per_device.len() > 1
         && let Some(overall) = overall(summary, &per_device)
     {
         return Some(Verdict { per_device, ..overall });
     }
-    let DeviceVerdict { policy, speedup, low, high, text, why, apply, .. } = first.clone();
-    Some(Verdict { policy: Some(policy), speedup, low, high, text, why, apply, per_device })
+    let first = of_device(per_device.first()?.clone());
+    Some(Verdict { per_device, ..first })
+}
+
+/// The verdict on one device as that of all.
+fn of_device(device: DeviceVerdict) -> Verdict {
+    let DeviceVerdict { policy, speedup, low, high, text, why, .. } = device.clone();
+    Verdict { policy: Some(policy), speedup, low, high, text, why, per_device: vec![device] }
+}
+
+/// The verdict on one policy: why it, and not the others. `None` if it did not run on the only device.
+pub fn on(summary: &Summary, policy: &PolicyId) -> Option<Verdict> {
+    let [device] = &summary.devices[..] else { return None };
+    let choice = Choice::of(device.policy(policy)?);
+    Some(of_device(device_verdict(device, &summary.baseline, &choice, summary.measure)))
 }
 
 /// Why there is no verdict and no advice on runs in which there was nothing to trim.
@@ -64,7 +74,6 @@ fn no_verdict() -> Verdict {
         high: 1.0,
         text,
         why: String::new(),
-        apply: Vec::new(),
         per_device: Vec::new(),
     }
 }
@@ -83,10 +92,9 @@ fn unswept_sentence(device: &DeviceSummary) -> String {
 fn device_verdict(
     device: &DeviceSummary,
     baseline: &PolicyId,
-    preferred: &[&PolicyId],
+    choice: &Choice<'_, '_>,
     measure: Measure,
-) -> Option<DeviceVerdict> {
-    let choice = choose(device, preferred)?;
+) -> DeviceVerdict {
     let chosen = choice.chosen;
     let (speedup, low, high, significant) = match (&chosen.versus_baseline, chosen.policy == baseline) {
         (Some(c), _) => (c.ratio, c.interval.low, c.interval.high, proven(c)),
@@ -100,7 +108,7 @@ fn device_verdict(
         unswept_sentence(device),
     ];
     let text = sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
-    Some(DeviceVerdict {
+    DeviceVerdict {
         device: device.device.to_string(),
         policy: chosen.policy.clone(),
         speedup,
@@ -111,8 +119,7 @@ fn device_verdict(
         endurance: Endurance::of(chosen),
         text,
         why: why(device, chosen, baseline),
-        apply: applied(std::slice::from_ref(device), chosen.policy),
-    })
+    }
 }
 
 /// Explains the difference that the sentence on speed states, and says what the drive endures.
@@ -128,18 +135,6 @@ fn why(device: &DeviceSummary, chosen: &PolicySummary, baseline: &PolicyId) -> S
         text += &endurance.sentence(chosen.policy, base.map(|base| (baseline, base)));
     }
     text
-}
-
-/// The steps that apply a policy to these devices. A real directory's policy is the mount's own option.
-fn applied(devices: &[DeviceSummary], policy: &PolicyId) -> Vec<Apply> {
-    let mut runs = devices.iter().filter_map(|d| d.policies.first()?.runs.first());
-    if runs.clone().any(|run| matches!(run.target, Target::Directory(_))) {
-        return Vec::new();
-    }
-    // One that cannot take filled commands decides for all.
-    let mut links = runs.by_ref().filter_map(|run| Some(run.drive?.link)).collect::<Vec<_>>();
-    links.sort_by_key(|link| *link == LinkKind::Nvme);
-    apply(policy, links.first().copied())
 }
 
 /// How many times as long the flash lasts under `policy` as under `baseline`.
@@ -367,7 +362,6 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
         high: means.high,
         text: format!("{speed} {life}"),
         why: overall_why(devices, policy, baseline),
-        apply: applied(devices, policy),
         per_device: Vec::new(),
     })
 }

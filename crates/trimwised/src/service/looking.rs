@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFd;
 
 use super::{END_MAX, Options, Service};
-use crate::discover::{Found, Wanted, mountinfo};
+use crate::discover::{Found, Wanted};
 use crate::look;
 use crate::managed::Managed;
 use crate::process::Left;
 use crate::sense::{self, Place, Seen};
 use crate::speak::{warn, warn_of};
 use crate::worker::Worker;
-use trimwise_linux::mount::Mount;
+use trimwise_linux::mount::{Mount, mountinfo};
 
 /// Interval between full looks, since devices change too.
 const DISCOVER_EVERY: Duration = Duration::from_secs(60);

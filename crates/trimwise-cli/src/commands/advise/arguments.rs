@@ -16,10 +16,9 @@ use trimwise_study::defaults;
 #[command(after_long_help = EXAMPLES)]
 pub struct AdviseArguments {
     /// The workload, as for `trimwise compare`: PostMark configuration or built-in name, application, job:FILE.fio,
-    /// append, fullwrite, or a recording, trace:FILE
-    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", default_value = defaults::WORKLOAD,
-          value_parser = word)]
-    pub workload: String,
+    /// append, fullwrite, or a recording, trace:FILE [default: desktop with --here, or else default]
+    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", value_parser = word)]
+    pub workload: Option<String>,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file [default: sata-small]
     #[arg(long, short = 'd', value_name = "NAME|FILE", value_parser = word)]
@@ -50,22 +49,26 @@ pub struct AdviseArguments {
     pub judge: Option<Measure>,
 
     /// Spread the workload's operations over this many days, such as 7. Then weekly and daily fstrim and trimwised itself
-    /// are tried, and policies are judged by the time that the workload waits in its operations
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
+    /// are tried, and policies are judged by the time that the workload waits in its operations. 0: without a pause
+    /// [default: 7 with --here if the workload can be spread, or else 0]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(0, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
     pub days: Option<u32>,
 
-    /// How the work is spread over the hours of each day, as for `trimwise compare` [default: server]
-    #[arg(long, value_name = "SHAPE", requires = "days")]
+    /// How the work is spread over the hours of each day, as for `trimwise compare` [default: that of the workload]
+    #[arg(long, value_name = "SHAPE")]
     pub day: Option<DayShape>,
 
     /// Also run those of the compared policies that a stock kernel has on a real one: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
     pub check: Option<String>,
 
-    /// If the advice is a policy of trimwised, write its configuration to FILE, a new file
-    /// [default: /etc/trimwise.toml.d/advice.toml]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = trimwise_study::advise::config::DEFAULT_FILE)]
-    pub apply: Option<PathBuf>,
+    /// If something is to be changed on --here, carry it out, and show each step as it is done
+    #[arg(long, requires = "here")]
+    pub apply: bool,
+
+    /// Also print what explains the conclusion: the host, the cost of other choices, what was tried
+    #[arg(long)]
+    pub details: bool,
 
     /// Repetitions of the final comparison, which the search has not seen
     #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::ADVICE_REPS,
@@ -86,14 +89,12 @@ pub struct AdviseArguments {
 }
 
 const EXAMPLES: &str = "Examples:\n  \
-    trimwise advise --here /home --workload desktop\n      \
-    what to set for /home, if its use is like a desktop's\n  \
-    trimwise advise --here /home --workload desktop --days 7 --day office
-      \
-    the same over a week: weekly fstrim or another interval, discard, or trimwised
-  \
-    trimwise advise --here /var/lib --workload trace:db.trace --apply\n      \
-    for a recorded workload (`trimwise record`); writes trimwised's configuration\n  \
+    trimwise advise --here /\n      \
+    what to do about TRIM on /, if its use is like a desktop's\n  \
+    trimwise advise --here /var/lib --workload oltp --apply\n      \
+    for a database; if something is to be changed, changes it\n  \
+    trimwise advise --here /var/lib --workload trace:db.trace\n      \
+    for a recorded workload (`trimwise record`)\n  \
     trimwise advise --workload lsm --judge p99:fsync --device nvme-generic\n      \
     the policy with the shortest slow fsyncs\n  \
     trimwise advise --workload oltp --check kernel:6.12:ext4\n      \
@@ -104,7 +105,10 @@ impl AdviseArguments {
     /// Returns what these arguments ask for.
     pub fn request(&self) -> CompareRequest {
         CompareRequest {
-            workload: self.workload.clone(),
+            workload: self
+                .workload
+                .clone()
+                .unwrap_or_else(|| defaults::workload(self.here.is_some()).to_owned()),
             devices: self.device.iter().cloned().collect(),
             here: self.here.clone(),
             full_size: self.full_size,

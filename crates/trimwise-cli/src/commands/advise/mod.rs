@@ -1,4 +1,4 @@
-//! `trimwise advise`: the advice as text, JSON, HTML, and as a configuration of trimwised.
+//! `trimwise advise`: the advice as text, JSON and HTML, and carried out.
 
 pub mod arguments;
 pub mod report;
@@ -6,10 +6,12 @@ pub mod report;
 pub mod tests;
 mod text;
 
-use trimwise::advise::Means;
+use std::cell::RefCell;
+
 use trimwise_lab::failure::Failure;
-use trimwise_study::advise::{self, config};
+use trimwise_study::advise;
 use trimwise_study::caller::Caller;
+use trimwise_study::conclusion::{Conclusion, Decision};
 
 use crate::output::{self, Destinations};
 use arguments::AdviseArguments;
@@ -17,21 +19,22 @@ use arguments::AdviseArguments;
 /// Runs the command and returns what to print.
 pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
-    if let Some(file) = &arguments.apply {
-        destinations.expect_apart(config::OPTION, file)?;
-        config::check(file, arguments.output.force)?;
+    let advice = advise::run(&arguments.request(), caller)?;
+    let text = || text::render(&advice, arguments.details);
+    let mut text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
+    if arguments.apply {
+        text += &applied(&advice.conclusion)?;
     }
-    let mut advice = advise::run(&arguments.request(), caller)?;
-    if let (Some(file), None, Some(Means::Daemon), Some(policy)) =
-        (&arguments.apply, &advice.ended_by, advice.means, advice.spec())
-    {
-        let at = (policy.spec(), advice.mount());
-        let write = |text: &str| destinations.write_result(config::OPTION, file, text);
-        let written = config::write(file, at, &advice.settings.command, write)?;
-        advice.apply = config::steps(&advice.apply, advice.mount(), Some(&written));
-        advice.written = Some(written);
-    }
-    let text = || text::render(&advice, arguments.apply.is_some());
-    let text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
     output::concluded(text, advice.ended_by)
+}
+
+/// Carries a change out, and says what was done.
+fn applied(conclusion: &Conclusion) -> Result<String, Failure> {
+    if conclusion.decision != Decision::Change || conclusion.steps.commands.is_empty() {
+        return Ok("--apply: there is nothing to carry out.\n".to_owned());
+    }
+    let done = RefCell::new(String::from("Carried out:\n"));
+    let carried_out =
+        conclusion.steps.carry_out(&|step| done.borrow_mut().push_str(&format!("    {step}\n")));
+    carried_out.map(|()| done.into_inner())
 }

@@ -5,10 +5,9 @@ use serde::Serialize;
 use trimwise::advise::Gated;
 use trimwise_lab::failure::Failure;
 use trimwise_study::advise::Advice;
+use trimwise_study::conclusion::steps::Steps;
 
 use super::text;
-use crate::commands::compare::report::Step;
-use crate::commands::compare::table;
 use crate::report::{rendered, with_code};
 
 /// Excess at which the colour of the heat map is full, in percent.
@@ -17,15 +16,16 @@ const FULL_PERCENT: f64 = 30.0;
 #[derive(Serialize)]
 struct Page {
     title: String,
-    verdict: Value,
+    /// The lines of the conclusion.
+    head: Vec<Value>,
+    text: Value,
     why: Value,
     notes: Vec<Value>,
     cost_header: [String; 6],
     costs: Vec<Vec<String>>,
     cost_caption: String,
     chosen: Option<String>,
-    steps_heading: Value,
-    steps: Vec<Step>,
+    steps: Steps,
     surfaces: Vec<Surface>,
     other_header: [&'static str; text::OTHERS.len()],
     others: Vec<Vec<String>>,
@@ -60,20 +60,18 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
         Some(comparison) => text::cost_rows(advice, comparison),
         None => Default::default(),
     };
-    let why = advice.comparison.as_ref().filter(|_| advice.matters == Some(true));
+    let why = advice.comparison.as_ref().filter(|_| advice.is_decided());
     let page = Page {
         title: text::title(advice),
-        verdict: with_code(&advice.text),
+        head: advice.conclusion.head.iter().map(|line| with_code(line)).collect(),
+        text: with_code(why.map_or("", |comparison| &comparison.verdict.text)),
         why: with_code(why.map_or("", |comparison| &comparison.verdict.why)),
         notes: text::notes(advice).iter().map(|note| with_code(note)).collect(),
         cost_header,
         costs,
         cost_caption: text::cost_caption(advice),
-        chosen: advice.policy.as_ref().map(ToString::to_string),
-        steps_heading: with_code(
-            &advice.policy.as_ref().map_or(String::new(), |p| table::steps_heading(p, &advice.apply)),
-        ),
-        steps: advice.apply.iter().map(Step::of).collect(),
+        chosen: advice.conclusion.policy.as_ref().map(ToString::to_string),
+        steps: advice.conclusion.steps.clone(),
         surfaces: Gated::ALL
             .into_iter()
             .map(|gated| surface(advice, gated))

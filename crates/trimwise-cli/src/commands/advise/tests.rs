@@ -1,14 +1,14 @@
 //! The conclusions and texts, on invented runs.
 
 use clap::Parser as _;
-use trimwise::advise::{self, Job, Means, Observation, Search, Space};
+use trimwise::advise::{Job, Means, Observation, Search, Space};
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::Cell;
-use trimwise::compare::summary::Summary;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::units::SimDuration;
-use trimwise_study::advise::{Advice, hunt, words};
+use trimwise_study::advise::{Advice, hunt};
 use trimwise_study::compare::Settings;
+use trimwise_study::conclusion::{Conclusion, Decision};
 
 use super::*;
 use crate::commands::compare::tests::cells::{cell, spread};
@@ -71,9 +71,13 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
     let settings =
         Settings { command: "trimwise advise".to_owned(), reps: 8, days, ..comparison.settings.clone() };
     let settings = Settings { day: days.map(|_| "office".to_owned()), ..settings };
-    let mut advice = Advice { trimwise: "0.0.0-test".into(), ..Advice::new(settings, 7, searched) };
+    comparison.settings = settings.clone();
+    comparison.conclude();
+    let conclusion = comparison.conclusion.clone().unwrap();
+    let mut advice =
+        Advice { trimwise: "0.0.0-test".into(), ..Advice::new(settings, 7, searched, conclusion) };
     advice.search.runs.compared = comparison.cells.len() as u32;
-    advice.conclude(&mut comparison, space);
+    advice.add_costs(&comparison, space);
     advice.comparison = Some(comparison);
     advice
 }
@@ -98,18 +102,17 @@ pub fn gated(policy: &str) -> f64 {
 #[test]
 fn a_policy_of_the_daemon_is_advised_with_its_gain_and_the_cost_of_others() {
     let advice = advice(gated);
-    assert_eq!((advice.policy.clone(), advice.means), (Some("set:75:85".into()), Some(Means::Daemon)));
-    assert_eq!(advice.matters, Some(true));
-    let gain = advice.gain.as_ref().unwrap();
-    assert!(gain.over == PolicyId::OFF && gain.significant && gain.low > 1.3 && gain.high < 1.7, "{gain:?}");
-    assert!((gain.speedup - 1.5).abs() < 0.05, "{gain:?}");
+    assert_eq!(decided(&advice), (Decision::Change, Some("set:75:85".into()), Some(Means::Daemon)));
+    let worth = advice.conclusion.worth.unwrap();
+    let [low, high] = worth.time_saved_percent_interval.unwrap();
+    assert!((worth.time_saved_percent - 33.3).abs() < 3.0 && low > 25.0 && high < 42.0, "{worth:?}");
     let cost = advice.costs.iter().find(|cost| cost.policy == "commit".into()).unwrap();
     assert!((cost.time.percent - 25.0).abs() < 3.0 && cost.time.is_told_apart, "{cost:?}");
     assert!(
         advice.costs.iter().all(|cost| cost.policy != "ideal".into() && cost.policy != "set:75:85".into())
     );
     assert!(advice.search.runs.searched < advice.search.runs.exhaustive / 5);
-    let text = text::render(&advice, false);
+    let text = text::render(&advice, true);
     assert!(text.lines().all(|line| line.chars().count() <= 100 || line.starts_with("    ")), "{text}");
     insta::assert_snapshot!(text);
     let page = report::html(&advice).unwrap();
@@ -119,54 +122,57 @@ fn a_policy_of_the_daemon_is_advised_with_its_gain_and_the_cost_of_others() {
 #[test]
 fn over_days_the_timer_is_advised_with_what_trimwised_itself_would_cost() {
     let advice = advice_over_days(|policy| match policy {
-        "ideal" => 9.0,
-        "batch:1w" => 10.0,
-        "batch:1d" => 10.6,
-        "trimwised" => 10.4,
-        "off" => 15.0,
-        _ => 12.0,
+        "ideal" => 900.0,
+        "batch:1w" => 1000.0,
+        "batch:1d" => 1060.0,
+        "trimwised" => 1040.0,
+        "off" => 1500.0,
+        _ => 1200.0,
     });
-    assert_eq!((advice.policy.clone(), advice.means), (Some("batch:1w".into()), Some(Means::Kernel)));
+    assert_eq!(decided(&advice), (Decision::Change, Some("batch:1w".into()), Some(Means::Kernel)));
     let text = text::render(&advice, true);
     assert!(!text.contains("every commit") && !text.contains("too short"), "{text}");
-    assert!(text.contains("systemctl enable --now fstrim.timer"), "{text}");
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn over_days_trimwised_is_advised_as_it_decides_and_its_configuration_is_left() {
-    let advice = advice_over_days(|policy| if policy.starts_with("trimwised:set:") { 8.0 } else { 10.0 });
+fn over_days_trimwised_is_advised_as_it_decides() {
+    let advice = advice_over_days(|policy| if policy.starts_with("trimwised:set:") { 800.0 } else { 1000.0 });
     assert_eq!(advice.means, Some(Means::Daemon));
-    let text = text::render(&advice, false);
+    let text = text::render(&advice, true);
     assert!(text.contains("these are trimwised's own decisions") && !text.contains("every commit"), "{text}");
     assert!(text.contains("\ntrimwised:set:LOW:HIGH+lazy:1:1+reuse+merge, percent longer"), "{text}");
-    assert!(text.contains("'policy = \"set:"), "{text}");
     assert!(report::html(&advice).unwrap().contains("trimwised:set:LOW:HIGH"));
 }
 
 #[test]
 fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
     let advice = advice(|_| 100.0);
-    assert_eq!((advice.matters, advice.policy.clone()), (Some(false), Some(PolicyId::OFF)));
-    assert!(advice.text.starts_with("It does not matter: of 118 candidates"), "{}", advice.text);
-    assert!(advice.apply.is_empty() && advice.gain.is_none());
-    let text = text::render(&advice, true);
-    assert!(text.contains("--apply wrote nothing: there is nothing to change."), "{text}");
+    assert_eq!(decided(&advice), (Decision::DoesNotMatter, Some(PolicyId::OFF), Some(Means::Kernel)));
+    assert!(advice.conclusion.steps.is_empty());
+    let text = text::render(&advice, false);
+    assert!(
+        text.starts_with("It does not matter: nothing that a host can have differs from `off`."),
+        "{text}"
+    );
+}
+
+fn decided(advice: &Advice) -> (Decision, Option<PolicyId>, Option<Means>) {
+    let Conclusion { decision, policy, .. } = &advice.conclusion;
+    (*decision, policy.clone(), advice.means)
 }
 
 /// Where runs cannot tell them apart, a lower median is no reason to install a daemon.
 #[test]
 fn of_policies_alike_the_one_that_needs_no_daemon_is_advised() {
     let advice = advice_over_days(|policy| match policy {
-        "trimwised" => 79.9,
-        "batch:1w" => 80.0,
-        _ => 100.0,
+        "trimwised" => 799.0,
+        "batch:1w" => 800.0,
+        _ => 1000.0,
     });
-    assert_eq!((advice.policy.clone(), advice.means), (Some("batch:1w".into()), Some(Means::Kernel)));
-    let words = "`trimwised` cannot be told apart from `batch:1w`, which takes the least change.";
-    assert!(advice.text.contains(words), "{}", advice.text);
+    assert_eq!(decided(&advice), (Decision::Change, Some("batch:1w".into()), Some(Means::Kernel)));
     let comparison = advice.comparison.as_ref().unwrap();
-    assert_eq!(comparison.verdict.policy, advice.policy);
+    assert_eq!(comparison.verdict.policy, advice.conclusion.policy, "the verdict explains this choice");
 }
 
 /// Intervals that leave room for a large difference do not say that there is none.
@@ -176,23 +182,18 @@ fn runs_that_cannot_tell_give_no_advice() {
         let seconds = move |rep: u32| 100.0 * (1.0 + spread * f64::from((rep + shift) * 7 % 5));
         (0..reps).map(|rep| cell("sata-small", policy, rep, seconds(rep))).map(like_off).collect()
     };
-    let matters = |reps, spread| {
-        let cells = [of("off", 0, reps, spread), of("commit", 1, reps, spread)].concat();
-        let summary = Summary::of(&cells);
-        let device = &summary.devices[0];
-        (
-            advise::matters(device, &PolicyId::OFF),
-            words::not_told(&advise::costs(device, &PolicyId::OFF), reps),
-        )
+    let concluded = |reps, spread| {
+        let mut comparison = comparison([of("off", 0, reps, spread), of("commit", 1, reps, spread)].concat());
+        comparison.conclude();
+        comparison.conclusion.unwrap()
     };
-    let (told, text) = matters(8, 0.08);
-    assert_eq!(told, None);
-    assert!(text.contains("No advice: 8 fresh runs of each cannot tell"), "{text}");
-    assert!(text.contains("may differ from `off` by \u{2212}"), "{text}");
-    let (told, text) = matters(1, 0.0);
-    assert_eq!(told, None);
-    assert!(text.contains("one fresh run of each cannot tell") && text.contains("no interval"), "{text}");
-    assert_eq!(matters(8, 0.001).0, Some(false));
+    let wide = concluded(8, 0.08);
+    assert_eq!((wide.decision, &wide.policy), (Decision::CannotTell, &Some(PolicyId::OFF)));
+    assert!(wide.head[1].starts_with("`commit`: between ") && wide.steps.is_empty(), "{:?}", wide.head);
+    let single = concluded(1, 0.0);
+    assert_eq!(single.decision, Decision::CannotTell);
+    assert_eq!(single.head[1], "`commit`: one run of each has no interval.");
+    assert_eq!(concluded(8, 0.001).decision, Decision::DoesNotMatter);
 }
 
 /// The same run with the wear of `off`.
@@ -203,10 +204,8 @@ fn like_off(of: Cell) -> Cell {
 #[test]
 fn a_mount_option_needs_no_daemon() {
     let advice = advice(|policy| if policy == "commit" { 50.0 } else { 100.0 });
-    assert_eq!((advice.policy.clone(), advice.means), (Some("commit".into()), Some(Means::Kernel)));
-    let text = text::render(&advice, true);
-    assert!(text.contains("--apply wrote nothing: the advice is a mount option or a timer"), "{text}");
-    assert!(text.contains("mount -o remount,discard MOUNT"), "{text}");
+    assert_eq!(decided(&advice), (Decision::Change, Some("commit".into()), Some(Means::Kernel)));
+    assert!(text::render(&advice, false).starts_with("Use `commit` rather than `off`."));
 }
 
 #[test]
@@ -215,8 +214,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&json),
-        "trimwise seed settings partial policy means today matters text gain costs changed_kernel nearby search apply \
-         written comparison"
+        "trimwise seed settings partial conclusion means costs changed_kernel nearby search comparison"
     );
     assert_eq!(keys(&json["search"]), "runs candidates left_out run_ns watermarks_percent");
     assert_eq!(keys(&json["search"]["runs"]), "candidates searched compared nearby exhaustive");
@@ -229,7 +227,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
 
 #[test]
 fn the_command_repeats_what_was_asked_for() {
-    let line = "trimwise advise -w lsm --device sata-small --memory 512 --judge p99:fsync --seed 5 --days 3 --apply x.toml";
+    let line = "trimwise advise -w lsm --device sata-small --memory 512 --judge p99:fsync --seed 5 --days 3";
     let Command::Advise(arguments) = CommandLine::try_parse_from(line.split(' ')).unwrap().command else {
         panic!()
     };

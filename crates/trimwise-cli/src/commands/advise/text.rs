@@ -10,6 +10,7 @@ use trimwise_study::compare::Comparison;
 use trimwise_study::compare::check::longer;
 
 use crate::commands::compare::table;
+use crate::conclusion;
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
 
@@ -19,20 +20,31 @@ const NOT_RUN: &str = "\u{b7}";
 /// In shorter runs chance decides how many commits there are.
 const SHORT_NS: u64 = 30_000_000_000;
 
-/// Renders the whole text; `wants_config` if `--apply` was given.
-pub fn render(advice: &Advice, wants_config: bool) -> String {
-    let comparison = advice.comparison.as_ref();
+/// Renders the conclusion, and with `details` what explains it.
+pub fn render(advice: &Advice, details: bool) -> String {
+    let comparison = advice.comparison.as_ref().filter(|_| details);
     let mut text = comparison.and_then(|c| c.here.as_ref()).map_or_else(String::new, table::here);
-    text += &format!("{}\n\n", bold(&title(advice)));
-    if advice.partial {
-        text += &format!("{}\n", bold("Partial: it ended early; the figures cover the finished runs."));
+    if details {
+        text += &format!("{}\n\n", bold(&title(advice)));
     }
-    text += &bold(folded(&advice.text, 0).trim_end());
-    text.push('\n');
-    if let (Some(comparison), Some(true)) = (comparison, advice.matters)
-        && !comparison.verdict.why.is_empty()
-    {
-        text += &folded(&format!("Why: {}", comparison.verdict.why), 0);
+    text += &conclusion::text(&advice.conclusion);
+    if details {
+        text += &explained(advice);
+    } else {
+        text += "\n--details: what was tried, and what other choices cost.\n";
+    }
+    text + &footer(advice, details)
+}
+
+/// What explains the conclusion.
+fn explained(advice: &Advice) -> String {
+    let comparison = advice.comparison.as_ref();
+    let mut text = String::new();
+    if let Some(comparison) = comparison {
+        text += &format!("\n{}", folded(&comparison.verdict.text, 0));
+        if !comparison.verdict.why.is_empty() {
+            text += &folded(&format!("Why: {}", comparison.verdict.why), 0);
+        }
     }
     for note in notes(advice) {
         text += &format!("\n{}", folded(&note, 0));
@@ -47,10 +59,7 @@ pub fn render(advice: &Advice, wants_config: bool) -> String {
         text += &surface(&advice.search, gated);
     }
     text += &others(&advice.search);
-    text += &format!("\n{}", folded(&counts(&advice.search), 0));
-    text += &to_apply(advice, wants_config);
-    text += &format!("\n{}", footer(advice));
-    text
+    text + &format!("\n{}\n", folded(&counts(&advice.search), 0))
 }
 
 pub fn title(advice: &Advice) -> String {
@@ -64,9 +73,8 @@ pub fn title(advice: &Advice) -> String {
 /// What to know besides the figures.
 pub fn notes(advice: &Advice) -> Vec<String> {
     let mut notes = Vec::new();
-    if let (Some(policy), Some(means)) = (&advice.policy, advice.means)
-        && advice.matters == Some(true)
-    {
+    let policy = advice.conclusion.policy.as_ref().filter(|_| advice.is_decided());
+    if let (Some(policy), Some(means)) = (policy, advice.means) {
         let is_modelled = advice.settings.days.is_some();
         notes.push(match means {
             Means::Kernel => format!("`{policy}` needs no daemon: a stock kernel does it."),
@@ -81,37 +89,29 @@ pub fn notes(advice: &Advice) -> Vec<String> {
             Means::Changed => String::new(),
         });
     }
-    let today =
-        advice.today.as_ref().and_then(|today| advice.costs.iter().find(|cost| cost.policy == *today));
-    if let (Some(today), Some(true)) = (today, advice.matters) {
-        let how = match today.time.is_told_apart {
-            true => format!("which takes {}", longer(today.time.percent / 100.0)),
-            false => "whose time cannot be told apart".to_owned(),
-        };
-        notes.push(format!("Today this host has `{}`, {how}.", today.policy));
-    }
-    if advice.search.run_ns < SHORT_NS && advice.policy.is_some() {
+    if advice.search.run_ns < SHORT_NS && advice.conclusion.policy.is_some() {
         notes.push(format!(
             "A run takes only {} of virtual time, and commits come every 5 s: a longer workload shows more.",
             figures::time(advice.search.run_ns as f64 / 1e9)
         ));
     }
-    if let (Some(Changed { policy, time, .. }), Some(true)) = (&advice.changed_kernel, advice.matters) {
+    if let Some(Changed { policy, time, .. }) = advice.changed_kernel.as_ref().filter(|_| advice.is_decided())
+    {
         notes.push(match time.is_told_apart {
             true if time.percent < 0.0 => format!(
-                "If your kernel could: `{policy}` would take {} (interval {}). No stock kernel has it.",
+                "A kernel that followed `{policy}` would take {} (interval {}); no stock kernel does.",
                 longer(time.percent / 100.0),
                 interval(time)
             ),
             _ if advice.settings.days.is_some() => {
-                format!("If your kernel could: its own `{policy}` would gain nothing.")
+                format!("A kernel that followed `{policy}` itself would gain nothing over this.")
             }
             _ => format!(
-                "If your kernel could: its own queue with several workers (`{policy}`) would gain nothing."
+                "A kernel with a TRIM queue of several workers (`{policy}`) would gain nothing over this."
             ),
         });
     }
-    notes.extend(nearby(&advice.nearby, advice.policy.as_ref()));
+    notes.extend(nearby(&advice.nearby, advice.conclusion.policy.as_ref()));
     if let Some(comparison) = &advice.comparison {
         let summary = Summary::of(&comparison.cells);
         notes.extend(table::notes(comparison, &summary));
@@ -163,7 +163,7 @@ pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<
         Some(d) if d.is_told_apart => [changed(d), interval(d)],
         Some(d) => ["~".to_owned(), interval(d)],
     };
-    let best = comparison.summary.iter().find(|row| Some(&row.policy) == advice.policy.as_ref());
+    let best = comparison.summary.iter().find(|row| Some(&row.policy) == advice.conclusion.policy.as_ref());
     let mut rows: Vec<Vec<String>> = Vec::new();
     if let Some(best) = best {
         let mut row = vec![best.policy.to_string(), figures::time(best.median_s)];
@@ -325,26 +325,11 @@ pub fn counts(searched: &Searched) -> String {
     text
 }
 
-fn to_apply(advice: &Advice, wants_config: bool) -> String {
-    let mut text = String::new();
-    if let Some(written) = &advice.written {
-        text += &format!("\n{}", folded(&format!("Written: {}", written.file.display()), 0));
-        written.text.lines().for_each(|line| text += &format!("    {line}\n"));
-        written.notes.iter().for_each(|note| text += &folded(note, 0));
-    } else if wants_config && !advice.partial {
-        let why = match (advice.matters, advice.means) {
-            (Some(true), Some(_)) => "the advice is a mount option or a timer, which needs no trimwised",
-            (Some(false), _) => "there is nothing to change",
-            _ => "there is no advice",
-        };
-        text += &format!("\n{}", folded(&format!("--apply wrote nothing: {why}."), 0));
-    }
-    text + &table::steps(advice.policy.as_ref(), &advice.apply)
-}
-
-fn footer(advice: &Advice) -> String {
+fn footer(advice: &Advice, details: bool) -> String {
     let settings = &advice.settings;
-    let repeat =
-        format!("trimwise {}, seed {}; repeat with:\n  {}\n", advice.trimwise, advice.seed, settings.command);
-    table::modelled_host(settings) + &repeat
+    let host = if details { table::modelled_host(settings) } else { String::new() };
+    host + &format!(
+        "trimwise {}, seed {}; repeat with:\n  {}\n",
+        advice.trimwise, advice.seed, settings.command
+    )
 }

@@ -22,9 +22,9 @@ pub struct CompareArguments {
     /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
     /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other); or
     /// cmd:'[SETUP ;; ]PROGRAM ARGUMENTS', a program of this computer, with --target kernel:... or dir:PATH
-    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", default_value = defaults::WORKLOAD,
-          value_parser = word)]
-    pub workload: String,
+    /// [default: desktop with --here, or else default, which is PostMark]
+    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", value_parser = word)]
+    pub workload: Option<String>,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file; @VERSION after it chooses one of its
     /// firmwares; one or more [default: sata-small]
@@ -92,14 +92,19 @@ pub struct CompareArguments {
 
     /// In the model: spread the workload's operations over this many days, so that weekly and daily sweeps (batch:1w,
     /// batch:1d) and the daemon (trimwised, trimwised:POLICY) can be compared. Idle time takes next to no real time.
-    /// Policies are judged by the time that the workload waits in its operations
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
+    /// Policies are judged by the time that the workload waits in its operations. 0: without a pause
+    /// [default: 7 with --here if the workload can be spread, or else 0]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(0, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
     pub days: Option<u32>,
 
     /// How the work is spread over the hours of each day: server, office, nightly, flat (see `trimwise workloads`), or 24
-    /// weights from midnight, W,W,...; after a / 24 others for weekends [default: server]
-    #[arg(long, value_name = "SHAPE", requires = "days")]
+    /// weights from midnight, W,W,...; after a / 24 others for weekends [default: that of the workload, such as office for desktop]
+    #[arg(long, value_name = "SHAPE")]
     pub day: Option<DayShape>,
+
+    /// Also print what explains the conclusion: the host, latencies, the ledger, causes, notes
+    #[arg(long)]
+    pub details: bool,
 
     #[command(flatten)]
     pub limits: GuestLimits,
@@ -114,7 +119,7 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     trimwise compare\n      \
     the built-in workload on a built-in device, with everything at its default\n  \
     trimwise compare --here /home\n      \
-    a drive like the one below /home, as full as it is, under this host's kernel\n  \
+    what to do about TRIM on /home: its drive's class, its fullness, this kernel, a desktop's week\n  \
     trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
     your own policies; join terms with `+`\n  \
     trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \

@@ -10,6 +10,7 @@ pub mod tests;
 use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
+use trimwise_study::defaults;
 
 use crate::commands::compare::arguments::CompareArguments;
 use crate::output::{self, Destinations};
@@ -30,7 +31,10 @@ impl CompareArguments {
     pub fn request(&self) -> Result<CompareRequest, Failure> {
         let target = self.target.parse();
         Ok(CompareRequest {
-            workload: self.workload.clone(),
+            workload: self
+                .workload
+                .clone()
+                .unwrap_or_else(|| defaults::workload(self.here.is_some()).to_owned()),
             devices: self.devices.clone(),
             here: self.here.clone(),
             full_size: self.full_size,
@@ -61,14 +65,15 @@ fn deliver(
     comparison: Comparison,
 ) -> Result<String, Failure> {
     let text = || {
-        let mut text = comparison.here.as_ref().map_or_else(String::new, table::here);
+        let here = comparison.here.as_ref().filter(|_| arguments.details);
+        let mut text = here.map_or_else(String::new, table::here);
         if arguments.postmark {
             for cell in &comparison.cells {
                 text += &format!("{}, {}, repetition {}\n", cell.device, cell.policy, cell.rep + 1);
                 text += &format!("{}\n", cell.postmark_report);
             }
         }
-        text + &table::render(&comparison)
+        text + &table::render(&comparison, arguments.details)
     };
     let text = destinations.deliver_with_report(&comparison, || report::html(&comparison), text)?;
     output::concluded(text, comparison.ended_by)

@@ -2,7 +2,6 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::compare::apply::Apply;
 use trimwise::compare::figure::View;
 use trimwise::compare::result::Target;
 use trimwise::compare::statistics::compare;
@@ -18,6 +17,7 @@ use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
 use crate::report::{Figure, rendered, with_code};
 use crate::table::plot::Block;
 use trimwise_study::compare::{Comparison, check};
+use trimwise_study::conclusion::steps::Steps;
 
 #[derive(Serialize)]
 struct Page {
@@ -25,11 +25,12 @@ struct Page {
     subtitle: String,
     /// What `--here` found, and what stands in for it.
     here: Vec<String>,
-    verdict: Value,
+    /// The lines of the conclusion.
+    head: Vec<Value>,
     mark: String,
+    text: Value,
     why: Value,
-    apply_heading: Value,
-    apply: Vec<Step>,
+    steps: Steps,
     notes: Vec<String>,
     devices: Vec<Device>,
     settings: Vec<(&'static str, String)>,
@@ -55,19 +56,6 @@ struct Device {
     days: Vec<Vec<String>>,
     figures: Vec<Figure>,
     latency: Vec<[String; 7]>,
-}
-
-/// A step that applies the policy.
-#[derive(Serialize)]
-pub struct Step {
-    what: Value,
-    commands: String,
-}
-
-impl Step {
-    pub fn of(step: &Apply) -> Self {
-        Self { what: with_code(&step.what), commands: step.commands.join("\n") }
-    }
 }
 
 /// What the table of the page shows.
@@ -114,13 +102,14 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             comparison.trimwise
         ),
         here: comparison.here.as_ref().map_or_else(Vec::new, |here| here.lines().to_vec()),
-        verdict: with_code(&verdict.text),
+        head: match &comparison.conclusion {
+            Some(conclusion) => conclusion.head.iter().map(|line| with_code(line)).collect(),
+            _ => vec![with_code(&verdict.text)],
+        },
+        text: with_code(&verdict.text),
         mark: mark(comparison),
         why: with_code(&verdict.why),
-        apply_heading: with_code(
-            &verdict.policy.as_ref().map_or(String::new(), |p| table::steps_heading(p, &verdict.apply)),
-        ),
-        apply: verdict.apply.iter().map(Step::of).collect(),
+        steps: comparison.conclusion.as_ref().map(|conclusion| conclusion.steps.clone()).unwrap_or_default(),
         notes: table::notes(comparison, &summary),
         devices,
         settings: shown_settings(comparison),

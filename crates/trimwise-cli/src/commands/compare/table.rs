@@ -1,16 +1,15 @@
 //! The table of `compare`: a block for each device, then the verdict, then the command that repeats it.
 
-use trimwise::compare::apply::Apply;
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::figure::{FIGURES, View};
 use trimwise::compare::result::{Cell, Measure, Target, WorkloadFigures};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
-use trimwise::policy::PolicyId;
 use trimwise::trace::Knows;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 
+use crate::conclusion;
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
 use trimwise_study::compare::here::Here;
@@ -19,8 +18,8 @@ use trimwise_study::compare::{Comparison, Settings};
 /// What the table on a terminal shows.
 pub const TABLE: [View; 2] = [View::Table, View::TableElse];
 
-/// Renders the whole text.
-pub fn render(comparison: &Comparison) -> String {
+/// Renders the whole text: figures and conclusion, and with `details` what explains them.
+pub fn render(comparison: &Comparison, details: bool) -> String {
     let summary = Summary::of(&comparison.cells);
     let settings = &comparison.settings;
     let mut text = String::new();
@@ -31,35 +30,45 @@ pub fn render(comparison: &Comparison) -> String {
         let (header, rows) = columns(device, comparison, summary.measure, &TABLE);
         text += &format!("{}\n\n{}\n", bold(&title), laid_out(&header, &rows));
         let latencies = latencies(device);
-        if !latencies.is_empty() {
+        let is_judged = matches!(summary.measure, Measure::Latency(..));
+        if !latencies.is_empty() && (details || is_judged) {
             text += &format!("{}\n\n{}\n", bold("Latency"), laid_out(&LATENCY, &latencies));
         }
-        for (title, view) in [("Days", View::Days), ("Ledger", View::Ledger)] {
+        for (title, view) in [("Days", View::Days), ("Ledger", View::Ledger)].into_iter().filter(|_| details)
+        {
             let (header, rows) = figures::rows(view, device);
             if !rows.is_empty() {
                 text += &format!("{}\n\n{}\n", bold(title), laid_out(&header, &rows));
             }
         }
     }
-    for note in notes(comparison, &summary) {
-        text += &(folded(&note, 0) + "\n");
+    for note in notes(comparison, &summary).iter().filter(|_| details) {
+        text += &(folded(note, 0) + "\n");
     }
     if comparison.partial {
         text +=
             &format!("{}\n", bold("Partial: some runs are missing; the figures cover the finished ones."));
     }
     let several = comparison.verdict.per_device.len() > 1;
-    text += &bold(folded(&comparison.verdict.text, 0).trim_end());
-    text.push('\n');
-    text += &explained(&comparison.verdict.why, 0);
+    match &comparison.conclusion {
+        Some(conclusion) => text += &conclusion::text(conclusion),
+        _ => text += &format!("{}\n", bold(folded(&comparison.verdict.text, 0).trim_end())),
+    }
+    if details || several {
+        text += &format!("\n{}", folded(&comparison.verdict.text, 0));
+        text += &explained(&comparison.verdict.why, 0);
+    }
     if several {
         for device in &comparison.verdict.per_device {
             text += &format!("\n{}\n{}{}", device.device, folded(&device.text, 2), explained(&device.why, 2));
         }
     }
-    text += &steps(comparison.verdict.policy.as_ref(), &comparison.verdict.apply);
     text.push('\n');
-    text += &modelled_host(settings);
+    if details {
+        text += &modelled_host(settings);
+    } else {
+        text += "--details explains it: ledger, latencies, causes, notes.\n";
+    }
     let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
     if let (Some(kernel), Some(memory)) = (settings.kernel.as_ref().or(checked), settings.host_memory_bytes) {
         let aged = settings.utilization_percent.map_or("new".to_owned(), |p| format!("aged to {p} % in use"));
@@ -105,30 +114,9 @@ pub fn modelled_host(settings: &Settings) -> String {
     folded(&said, 0)
 }
 
-/// The heading of the steps that apply a policy.
-pub fn steps_heading(policy: &PolicyId, steps: &[Apply]) -> String {
-    let names_mount =
-        |step: &Apply| step.what.contains("MOUNT") || step.commands.iter().any(|c| c.contains("MOUNT"));
-    let mount = if steps.iter().any(names_mount) { " (MOUNT is the mount point)" } else { "" };
-    format!("To apply `{policy}` on a Linux host, as root{mount}:")
-}
-
 /// What `--here` found, and what stands in for it.
 pub fn here(here: &Here) -> String {
     here.lines().iter().map(|line| folded(line, 0)).collect::<String>() + "\n"
-}
-
-/// The steps that apply a policy; empty if there are none.
-pub fn steps(policy: Option<&PolicyId>, steps: &[Apply]) -> String {
-    let Some(policy) = policy.filter(|_| !steps.is_empty()) else { return String::new() };
-    let mut text = format!("\n{}", folded(&steps_heading(policy, steps), 0));
-    for step in steps {
-        let end = if step.commands.is_empty() { '.' } else { ':' };
-        text += &folded(&format!("{}{end}", step.what), 2);
-        // Commands stay whole, to be copied.
-        step.commands.iter().for_each(|command| text += &format!("    {command}\n"));
-    }
-    text
 }
 
 /// Names a device in titles: its name, or the directory with its file system and mount point.

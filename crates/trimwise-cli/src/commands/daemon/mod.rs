@@ -19,15 +19,20 @@ use crate::commands::daemon::arguments::{
 use crate::commands::daemon::table as text;
 use crate::output::Destinations;
 
-/// Sends a request and returns the data, as JSON or as the text made of it.
+/// Sends a request and returns the data, as JSON or as the text made of it; with what to do on the file system that it is
+/// about.
 fn ask(
     run: &Path,
     request: &Request,
+    about: Option<&Path>,
     json: &JsonArguments,
     render: impl FnOnce(&Value) -> String,
 ) -> Result<String, Failure> {
     let destinations = Destinations::check_json(json)?;
-    let data = daemon::ask(run, request)?;
+    let data = match about {
+        Some(mount) => daemon::ask_about(run, request, mount)?,
+        None => daemon::ask(run, request)?,
+    };
     destinations.deliver(&data, || render(&data))
 }
 
@@ -40,7 +45,8 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
         None => text::Show::Groups,
     };
     if !arguments.watch {
-        return ask(&arguments.run.run, &Request::Status, &arguments.json, |data| text::status(data, show));
+        let (run, about) = (&arguments.run.run, mount.as_deref());
+        return ask(run, &Request::Status, about, &arguments.json, |data| text::status(data, show));
     }
     if !std::io::stdout().is_terminal() {
         return Err(Failure::usage("--watch needs a terminal; in a pipe, leave it out or use `--json -`"));
@@ -71,14 +77,15 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
 
 /// `trimwise explain MOUNT`.
 pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
-    let request = Request::Explain { mount: normal(&arguments.mount)? };
-    ask(&arguments.run.run, &request, &arguments.json, text::explain)
+    let mount = normal(&arguments.mount)?;
+    let request = Request::Explain { mount: mount.clone() };
+    ask(&arguments.run.run, &request, Some(&mount), &arguments.json, text::explain)
 }
 
 /// `trimwise history MOUNT`.
 pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {
     let request = Request::History { mount: normal(&arguments.mount)?, limit: arguments.limit };
-    ask(&arguments.run.run, &request, &arguments.json, text::history)
+    ask(&arguments.run.run, &request, None, &arguments.json, text::history)
 }
 
 /// `trimwise pause` and `trimwise resume`.
@@ -91,7 +98,7 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
     let request = if paused { Request::Pause { mount, all } } else { Request::Resume { mount } };
     let word = if paused { "paused" } else { "resumed" };
     let mut not_saved = None;
-    let text = ask(&arguments.run.run, &request, &arguments.json, |data| {
+    let text = ask(&arguments.run.run, &request, None, &arguments.json, |data| {
         not_saved = data["not_saved"].as_str().map(str::to_owned);
         text::points(word, data)
     })?;

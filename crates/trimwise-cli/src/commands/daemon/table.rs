@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde::Deserialize as _;
 use serde_json::Value;
 use trimwise::units::Bytes;
 use trimwise_linux::daemon::config::{Config, Manage};
+use trimwise_study::conclusion::Conclusion;
 
+use crate::conclusion;
 use crate::figures::NONE;
 use crate::table::{bold, folded, laid_out, plain};
 
@@ -88,7 +91,7 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
     if data["dry_run"] == true {
         text += "Dry run: nothing is changed.\n";
     }
-    text
+    text + &concluded(data)
 }
 
 /// Groups similar ones, in the order in which they come. A few are each a group of their own.
@@ -172,7 +175,13 @@ fn word(value: &Value) -> String {
 pub fn explain(data: &Value) -> String {
     let sentences = data["sentences"].as_array().cloned().unwrap_or_default();
     let told: String = sentences.iter().map(|sentence| folded(&word(sentence), 2)).collect();
-    format!("{}\n{told}", bold(&word(&data["mount_point"])))
+    format!("{}\n{told}{}", bold(&word(&data["mount_point"])), concluded(data))
+}
+
+/// What to do there, if the answer is about one file system.
+fn concluded(data: &Value) -> String {
+    let conclusion = Conclusion::deserialize(&data["conclusion"]);
+    conclusion.map_or_else(|_| String::new(), |one| format!("\n{}", conclusion::text(&one)))
 }
 
 /// Formats one line per entry.

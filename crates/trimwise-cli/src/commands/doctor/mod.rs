@@ -15,6 +15,6 @@ pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
     let DoctorArguments { mount, host_root, run, .. } = arguments;
     let (mount, host_root, run) = (mount.clone(), host_root.clone(), run.run.clone());
     let found = doctor::run(&DoctorRequest { mount, host_root, run })?;
-    let text = destinations.deliver(&found, || table::render(&found.report))?;
+    let text = destinations.deliver(&found, || table::render(&found))?;
     output::concluded(text, found.failure())
 }

@@ -1,22 +1,29 @@
 //! The text of `doctor`: each file system with the layers down to its disks, and the findings.
 
 use trimwise::units::Bytes;
-use trimwise_linux::doctor::{Diagnosis, Finding, Report};
+use trimwise_linux::doctor::{Diagnosis, Finding};
+use trimwise_study::doctor::DoctorReport;
 
+use crate::conclusion;
 use crate::table::{bold, folded, plain};
 
 /// Renders the whole text.
-pub fn render(report: &Report) -> String {
+pub fn render(found: &DoctorReport) -> String {
+    let report = &found.report;
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
     let kernel = if report.kernel.is_empty() { "of unknown version" } else { &report.kernel };
     let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", kernel);
     text += &findings(&report.findings);
-    for one in &report.file_systems {
+    for (one, conclusion) in report.file_systems.iter().zip(&found.conclusions) {
         text += &file_system(one);
+        text += &conclusion::text(conclusion);
     }
     text.push('\n');
     text += &match report.wrong() {
-        0 => folded("Nothing is wrong. To see blocks arrive on the disk: trimwise verify dir:PATH", 0),
+        0 => folded(
+            "Nothing wrong was found. Not checked: whether blocks arrive on the disk (trimwise verify dir:PATH).",
+            0,
+        ),
         // The number of things comes after this, as the reason why the command fails.
         _ => folded("What is wrong is marked with !.", 0),
     };
@@ -29,7 +36,8 @@ fn file_system(one: &Diagnosis) -> String {
         Some(false) => "TRIM does not pass",
         None => "unknown whether TRIM passes",
     };
-    let title = format!("{}: {} on {}, {}", one.mount_point.display(), one.fs_type, one.device, one.discard);
+    let title =
+        format!("{}: {} on {}, {}", one.mount_point.display(), one.fs_type, one.device, one.today.discard);
     let mut text = format!("\n{}: {passes}\n", bold(&plain(&title)));
     for layer in &one.layers {
         let takes = match layer.discard_max_bytes {

@@ -61,6 +61,10 @@ impl Workload for Parameters {
         self.pause > SimDuration::ZERO
     }
 
+    fn day(&self) -> &'static str {
+        "office"
+    }
+
     /// Returns the space for the cache, an update twice over, databases and settings.
     fn needed(&self) -> Bytes {
         Bytes(self.cache.0 + 3 * self.update.0 + DATABASES * DATABASE + Bytes::mib(32).0)

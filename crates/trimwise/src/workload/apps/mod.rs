@@ -29,6 +29,11 @@ trait Workload {
     fn pauses(&self) -> bool {
         false
     }
+
+    /// Returns the usual shape of its days: of a server, at work at all hours, so that a sweep at midnight meets some.
+    fn day(&self) -> &'static str {
+        "server"
+    }
 }
 
 macro_rules! registry {
@@ -132,6 +137,11 @@ impl Application {
     /// Returns true if the workload pauses between operations by itself.
     pub fn pauses(&self) -> bool {
         self.own.workload().pauses()
+    }
+
+    /// Returns the usual shape of its days.
+    pub fn day(&self) -> &'static str {
+        self.own.workload().day()
     }
 
     pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {

@@ -8,14 +8,14 @@ use trimwise::fs::host::DiscardGeneration;
 
 use super::cells::{cell, cells, mounted};
 use crate::commands::compare::report::html;
-use crate::commands::compare::table::render;
+use crate::commands::compare::table;
 use trimwise_study::compare::{Comparison, Linux, Settings};
 
 /// A comparison of hand-made cells.
 pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
     compare_with_off(&mut cells);
     let in_model = cells[0].target == Target::Model;
-    Comparison {
+    let mut comparison = Comparison {
         trimwise: "0.0.0-test".into(),
         seed: 7,
         settings: Settings {
@@ -43,7 +43,15 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
         partial: false,
         ended_by: None,
         cells,
-    }
+        conclusion: None,
+    };
+    comparison.conclude();
+    comparison
+}
+
+/// With everything that explains it.
+fn render(comparison: &Comparison) -> String {
+    table::render(comparison, true)
 }
 
 fn narrow(text: &str) {

@@ -14,7 +14,7 @@ fn a_trace_is_compared_on_a_modelled_drive() {
     std::fs::write(&path, format!("fio version 3 iolog\n{text}")).unwrap();
     let run = |options: &str, policies: &[&str]| {
         let workload = format!("trace:{}{options}", path.display());
-        let words = ["-w", &workload, "--reps", "1", "--utilization", "1", "--policy"];
+        let words = ["-w", &workload, "--reps", "1", "--utilization", "1", "--details", "--policy"];
         compared(&[&words, policies].concat())
     };
     let text = run(":open", &["off", "commit", "lazy"]).unwrap();
@@ -57,7 +57,7 @@ fn regression_a_trace_is_refused_without_its_recording_and_the_size_of_its_drive
     std::fs::write(&whole, &bytes).unwrap();
     std::fs::write(&part, &bytes[..bytes.len() / 2]).unwrap();
     let of = |path: &Path| {
-        compared(&["-w", &format!("trace:{}", path.display()), "--policy", "off", "--reps", "1"])
+        compared(&["-w", &format!("trace:{}", path.display()), "--policy", "off", "--reps", "1", "--details"])
     };
     let text = of(&whole).unwrap();
     assert!(text.contains("recorded on a drive of 1 GiB, and sata-small has 8 GiB"), "{text}");

@@ -7,9 +7,14 @@ use std::path::Path;
 /// A fake host for tests.
 pub struct Host(pub tempfile::TempDir);
 
+/// Bytes in a GiB.
 pub const GIB: u64 = 1 << 30;
 
 impl Host {
+    /// A host with these mounts, as mountinfo lists them.
+    ///
+    /// # Panics
+    /// If no folder can be made.
     pub fn new(mountinfo: &str) -> Self {
         let host = Self(tempfile::tempdir().unwrap());
         host.file("proc/1/mountinfo", mountinfo);
@@ -17,6 +22,10 @@ impl Host {
         host
     }
 
+    /// Makes a file.
+    ///
+    /// # Panics
+    /// If it cannot be made.
     pub fn file(&self, path: &str, text: &str) -> &Self {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -24,7 +33,10 @@ impl Host {
         self
     }
 
-    /// A device in sysfs; `place` is below /sys/devices.
+    /// Makes a device in sysfs; `place` is below /sys/devices.
+    ///
+    /// # Panics
+    /// If it cannot be made.
     pub fn device(&self, place: &str, numbers: &str, discard_max: u64) -> &Self {
         let at = format!("sys/devices/{place}");
         self.file(&format!("{at}/dev"), numbers);
@@ -39,6 +51,10 @@ impl Host {
         self
     }
 
+    /// Makes one device lie on another.
+    ///
+    /// # Panics
+    /// If the link cannot be made.
     pub fn slave(&self, place: &str, below: &str) -> &Self {
         let slaves = self.0.path().join(format!("sys/devices/{place}/slaves"));
         fs::create_dir_all(&slaves).unwrap();
@@ -51,4 +67,5 @@ impl Host {
     }
 }
 
+/// The place of a SATA drive in sysfs.
 pub const SDA: &str = "pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda";

@@ -1,0 +1,111 @@
+//! Reads unit files as systemd does, without asking it: a host in a folder has no systemd to ask.
+
+use std::path::{Path, PathBuf};
+
+use crate::host_root::HostRoot;
+
+/// Folders of unit files, from the one that wins (systemd.unit(5)).
+const FOLDERS: [&str; 4] =
+    ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+/// Folders of units that generators made, such as that of fstab.
+const GENERATED: [&str; 3] =
+    ["/run/systemd/generator.early", "/run/systemd/generator", "/run/systemd/generator.late"];
+
+/// Returns true if systemd runs the host: the check of sd_booted(3).
+pub fn is_running(root: &HostRoot) -> bool {
+    root.has("/run/systemd/system")
+}
+
+/// Returns the text of a unit with its drop-ins, in the order in which they count; `None` if there is no such unit.
+pub fn text(root: &HostRoot, unit: &str) -> Option<String> {
+    let mut text = FOLDERS.iter().find_map(|folder| root.text(format!("{folder}/{unit}")))?;
+    let mut drop_ins: Vec<(String, &str)> = Vec::new();
+    for folder in FOLDERS {
+        let entries =
+            std::fs::read_dir(root.path(format!("{folder}/{unit}.d"))).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        for name in names.filter(|name| name.ends_with(".conf")) {
+            // A name in a folder that wins replaces the same name elsewhere.
+            if !drop_ins.iter().any(|(known, _)| *known == name) {
+                drop_ins.push((name, folder));
+            }
+        }
+    }
+    drop_ins.sort_unstable();
+    for (name, folder) in drop_ins {
+        text.push('\n');
+        text += &root.text(format!("{folder}/{unit}.d/{name}")).unwrap_or_default();
+    }
+    Some(text)
+}
+
+/// Finds the unit file that mounts something at this path, in the folder that wins; `None` if systemd has none, or made
+/// it of a line of fstab.
+pub fn mount_unit(root: &HostRoot, mount_point: &Path) -> Option<PathBuf> {
+    let unit = format!("{}.mount", escaped_path(mount_point));
+    let places = FOLDERS.iter().chain(&GENERATED).map(|folder| PathBuf::from(format!("{folder}/{unit}")));
+    let place = places.into_iter().find(|place| root.has(place))?;
+    let is_of_fstab = root.text(&place).is_some_and(|text| text.contains("SourcePath=/etc/fstab"));
+    (!is_of_fstab).then_some(place)
+}
+
+/// Returns a path as systemd-escape(1) --path writes it.
+pub fn escaped_path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() {
+        return "-".to_owned();
+    }
+    let mut escaped = String::new();
+    for (index, byte) in parts.join("/").bytes().enumerate() {
+        match byte {
+            b'/' => escaped.push('-'),
+            b'.' if index == 0 => escaped += "\\x2e",
+            b':' | b'_' | b'.' => escaped.push(byte.into()),
+            byte if byte.is_ascii_alphanumeric() => escaped.push(byte.into()),
+            byte => escaped += &format!("\\x{byte:02x}"),
+        }
+    }
+    escaped
+}
+
+/// Returns the path that [`escaped_path`] wrote; `None` if it wrote no such text.
+pub fn unescaped_path(escaped: &str) -> Option<PathBuf> {
+    let mut bytes = vec![b'/'];
+    let mut rest = escaped.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'-' if escaped == "-" => return Some("/".into()),
+            b'-' => b'/',
+            b'\\' => {
+                let digits = [rest.next()?, rest.next()?, rest.next()?];
+                let hex = std::str::from_utf8(&digits).ok()?.strip_prefix('x')?;
+                u8::from_str_radix(hex, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    Some(String::from_utf8(bytes).ok()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_escaped_as_systemd_does_and_come_back() {
+        // The right column is what `systemd-escape --path` of systemd 252 prints.
+        for (path, escaped) in [
+            ("/", "-"),
+            ("/home", "home"),
+            ("/srv/a b", "srv-a\\x20b"),
+            ("/mnt/x-y", "mnt-x\\x2dy"),
+            ("/.snap", "\\x2esnap"),
+            ("/a_b:c.d", "a_b:c.d"),
+        ] {
+            assert_eq!(escaped_path(Path::new(path)), escaped);
+            assert_eq!(unescaped_path(escaped), Some(path.into()));
+        }
+        assert_eq!(unescaped_path("a\\y20"), None);
+    }
+}

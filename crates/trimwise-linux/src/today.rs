@@ -1,0 +1,116 @@
+//! What trims a file system today: the mount option in effect, what trims at intervals, and what mounts it.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use trimwise::policy::{PolicyId, PolicySpec};
+
+use crate::doctor::Periodic;
+use crate::doctor::trimmers::{NO_TRIM, TRIMWISED, Trimmers};
+use crate::host_root::HostRoot;
+use crate::mount::Mount;
+use crate::systemd;
+
+/// What trims a file system today.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Today {
+    /// The mount option in effect: `discard`, `discard=async` or `nodiscard`.
+    pub discard: String,
+    /// Everything that trims it at intervals.
+    pub at_intervals: Vec<Periodic>,
+    /// What is active on the host but leaves this file system out, and why.
+    pub not_here: Vec<String>,
+    /// Where its mount options are set.
+    pub mounted_by: MountedBy,
+}
+
+/// Where the options of a mount are set for each boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum MountedBy {
+    /// A line of `/etc/fstab`.
+    Fstab {
+        /// Number of the line, from 1.
+        line: usize,
+        /// Its options.
+        options: Vec<String>,
+    },
+    /// A unit of systemd.
+    Unit {
+        /// The unit's file.
+        file: PathBuf,
+    },
+    /// Neither: a hand, an installer's live system, an initramfs, a container's host.
+    Unknown,
+}
+
+impl Today {
+    pub(crate) fn of(root: &HostRoot, trimmers: &Trimmers, mount: &Mount, mounts: &[Mount]) -> Self {
+        let (at_intervals, not_here) = trimmers.of(mount, mounts);
+        let entry = trimmers.fstab.iter().rfind(|entry| entry.point == mount.mount_point);
+        let mounted_by = match (entry, systemd::mount_unit(root, &mount.mount_point)) {
+            (Some(entry), _) => MountedBy::Fstab { line: entry.line, options: entry.options.clone() },
+            (None, Some(file)) if systemd::is_running(root) => MountedBy::Unit { file },
+            _ => MountedBy::Unknown,
+        };
+        Self { discard: mount.discard().to_owned(), at_intervals, not_here, mounted_by }
+    }
+
+    /// Returns true if the file system discards what it frees by itself.
+    pub fn is_online(&self) -> bool {
+        self.discard != "nodiscard"
+    }
+
+    /// Returns true if fstab exempts it from trims at intervals.
+    pub fn is_spared(&self) -> bool {
+        matches!(&self.mounted_by, MountedBy::Fstab { options, .. } if options.iter().any(|one| one == NO_TRIM))
+    }
+
+    /// Returns true if trimwised is active on the host, whether it trims this file system or not.
+    pub fn is_daemon_there(&self) -> bool {
+        self.at_intervals.iter().any(|one| one.name == TRIMWISED)
+            || self.not_here.iter().any(|why| why.starts_with(TRIMWISED))
+    }
+
+    /// Returns what trims it, as a policy; of several, the one that does the most. `None` if that is no policy that
+    /// trimwise knows.
+    pub fn policy(&self, fs_type: &str) -> Option<PolicyId> {
+        if let Some(daemon) = self.at_intervals.iter().find(|one| one.name == TRIMWISED) {
+            return daemon.policy.clone();
+        }
+        match (self.discard.as_str(), &self.at_intervals[..]) {
+            ("nodiscard", []) => Some(PolicyId::OFF),
+            ("nodiscard", [one, ..]) => one.policy.clone(),
+            ("discard", _) if fs_type == "f2fs" => Some("f2fs".into()),
+            ("discard=async", _) => Some("btrfs".into()),
+            _ => Some(PolicySpec::COMMIT.into()),
+        }
+    }
+
+    /// Says in a sentence without its end what trims it: "its mount option `discard` trims what is freed".
+    pub fn sentence(&self) -> String {
+        let periodic = |one: &Periodic| {
+            let every =
+                one.policy.as_ref().and_then(|policy| policy.spec()?.batch()).map(|batch| batch.every);
+            let when = match every.map(|every| every.as_nanos() / 3_600_000_000_000) {
+                Some(1) => "every hour ",
+                Some(24) => "once a day ",
+                Some(168) => "once a week ",
+                Some(720) => "once a month ",
+                _ => "",
+            };
+            format!("{} {when}", one.name).trim_end().to_owned()
+        };
+        let periodic: Vec<String> = self.at_intervals.iter().map(periodic).collect();
+        match (self.is_online(), periodic.join(" and ")) {
+            (false, none) if none.is_empty() => "nothing trims it".to_owned(),
+            (false, others) => format!("{others} trims it"),
+            (true, none) if none.is_empty() => {
+                format!("its mount option `{}` trims what is freed", self.discard)
+            }
+            (true, others) => {
+                format!("its mount option `{}` trims what is freed, and {others}", self.discard)
+            }
+        }
+    }
+}

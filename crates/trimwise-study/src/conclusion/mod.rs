@@ -1,0 +1,418 @@
+//! What a person should do about TRIM on one file system: one conclusion, which every command shows.
+//!
+//! It says what the host does today, and one of four things: *keep* it, *change* it, *it does not matter*, or *cannot
+//! tell*. The rule:
+//!
+//! - Only what a host can have is chosen: mount options and fstrim of a stock kernel, trimwised, and a policy of the
+//!   caller's. Bounds and changed kernels are not.
+//! - It is compared with what the host does today, or with no TRIM if there is no host.
+//! - A difference counts if it is *shown* (the test finds it) and *material*: [`WAITED_S_PER_DAY`] and
+//!   [`TIME_PERCENT`] of the time, or [`LIFE_PERCENT`] of a flash life that ends within [`LIFE_YEARS`].
+//! - One that is materially better, and in nothing materially worse: *change*. None, but the intervals leave room for
+//!   one: *cannot tell*. No room, and something is materially worse: *keep*. Otherwise it does not matter.
+//! - Runs that are missing or freed nothing tell nothing.
+
+pub mod steps;
+mod words;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use trimwise::advise::Means;
+use trimwise::compare::result::Measure;
+use trimwise::compare::statistics::{Comparison as Test, compare};
+use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::compare::why::Endurance;
+use trimwise::policy::PolicyId;
+use trimwise_linux::doctor::{self, Diagnosis};
+use trimwise_linux::host_root::HostRoot;
+
+use crate::compare::Comparison;
+use crate::compare::here::Here;
+use steps::Steps;
+
+/// Waiting that a person might notice in a day of use, in seconds.
+pub const WAITED_S_PER_DAY: f64 = 5.0;
+/// Share of the time that a person might notice, in percent.
+pub const TIME_PERCENT: f64 = 2.0;
+/// Difference in the life of the flash that counts, in percent.
+pub const LIFE_PERCENT: f64 = 5.0;
+/// Flash that lasts longer than this outlives its host, in years.
+pub const LIFE_YEARS: f64 = 15.0;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// What the host does is best, and others are materially worse.
+    Keep,
+    /// Something else is materially better.
+    Change,
+    /// Nothing that a host can do differs materially.
+    DoesNotMatter,
+    /// The evidence does not suffice.
+    CannotTell,
+}
+
+/// A difference in what a person feels, of another policy against today's; positive is better.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worth {
+    /// Waiting saved in a day, in seconds, if the work was spread over days.
+    pub waiting_saved_s_per_day: Option<f64>,
+    /// Share of the time saved, in percent.
+    pub time_saved_percent: f64,
+    /// Ends of its interval; null after a single run of each.
+    pub time_saved_percent_interval: Option<[f64; 2]>,
+    /// Years that the flash lasts under each, at this rate: today's, and the other's.
+    pub life_years: Option<[f64; 2]>,
+}
+
+/// A conclusion; the order of the keys is part of the format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conclusion {
+    /// What to do.
+    pub decision: Decision,
+    /// The file system that it is about; null without a host.
+    pub mount: Option<String>,
+    /// What the host does today, as a policy; null if unknown, or without a host.
+    pub today: Option<PolicyId>,
+    /// The policy to have. If nothing is to be changed, today's.
+    pub policy: Option<PolicyId>,
+    /// What [`policy`](Self::policy) is worth against today's, or what the next best costs if nothing is to be changed.
+    pub worth: Option<Worth>,
+    /// The conclusion in at most five lines of 80 columns.
+    pub head: Vec<String>,
+    /// What carries the change out, and what takes it back; empty unless something is to be changed on a host.
+    pub steps: Steps,
+}
+
+impl Conclusion {
+    /// One that nothing can be concluded from, and what would help.
+    pub(crate) fn cannot_tell(here: Option<&Here>, why: String, help: &str) -> Self {
+        let today = here.and_then(|here| here.today(true));
+        let first = match here {
+            Some(here) => words::cannot_tell(here),
+            None => "Cannot tell yet.".to_owned(),
+        };
+        Self {
+            decision: Decision::CannotTell,
+            mount: here.map(|here| here.mount().to_owned()),
+            policy: today.clone(),
+            today,
+            worth: None,
+            head: vec![first, why, help.to_owned()],
+            steps: Steps::default(),
+        }
+    }
+
+    /// The one of runs in which there was nothing to trim.
+    pub(crate) fn freed_nothing(here: Option<&Here>) -> Self {
+        Self::cannot_tell(here, words::FREED_NOTHING.to_owned(), words::FREE_SOMETHING)
+    }
+}
+
+/// Concludes from what the doctor saw on one file system, without any run.
+pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
+    let today = one.today.policy(&one.fs_type);
+    let (decision, head) = words::of_diagnosis(one);
+    Conclusion {
+        decision,
+        mount: Some(one.mount_point.display().to_string()),
+        policy: today.clone(),
+        today,
+        worth: None,
+        head,
+        steps: Steps::default(),
+    }
+}
+
+/// Concludes on the file system at a mount point of this host, without any run; `None` if the doctor knows none there.
+pub fn of_mount(run: &Path, mount: &Path) -> Option<Conclusion> {
+    let report = doctor::examine(&HostRoot::default(), run, Some(mount)).ok()?;
+    report.file_systems.first().map(of_diagnosis)
+}
+
+/// One policy against the one of today.
+struct Compared<'s, 'a> {
+    policy: &'s PolicySummary<'a>,
+    worth: Worth,
+    time: Material,
+    life: Material,
+}
+
+/// What is known of a difference that would matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Material {
+    Better,
+    Worse,
+    /// It could be there, but is not shown.
+    Possible,
+    /// The interval leaves no room for it.
+    No,
+}
+
+impl Compared<'_, '_> {
+    fn is_better(&self) -> bool {
+        let both = [self.time, self.life];
+        both.contains(&Material::Better) && !both.contains(&Material::Worse)
+    }
+
+    fn is_worse(&self) -> bool {
+        [self.time, self.life].contains(&Material::Worse)
+    }
+
+    fn may_be_better(&self) -> bool {
+        !self.is_worse() && [self.time, self.life].contains(&Material::Possible)
+    }
+}
+
+/// The frame in which differences are felt.
+#[derive(Clone, Copy)]
+struct Frame {
+    measure: Measure,
+    days: Option<u32>,
+    /// How many times as much work the host does as the runs.
+    work: f64,
+}
+
+impl Frame {
+    /// Seconds a day that a share of the time is, if the work was spread over days.
+    fn seconds_per_day(self, today_s: f64, share: f64) -> Option<f64> {
+        (self.measure == Measure::Waiting).then_some(())?;
+        Some(today_s * share / f64::from(self.days?) * self.work)
+    }
+
+    /// Whether this share of today's time is too little to be noticed.
+    fn is_negligible(self, today_s: f64, share: f64) -> bool {
+        let is_short = self.seconds_per_day(today_s, share).is_some_and(|s| s.abs() < WAITED_S_PER_DAY);
+        share.abs() * 100.0 < TIME_PERCENT || is_short
+    }
+
+    fn compared<'s, 'a>(
+        self,
+        today: &PolicySummary,
+        policy: &'s PolicySummary<'a>,
+        device: &DeviceSummary,
+    ) -> Compared<'s, 'a> {
+        // Speeds: the other's over today's.
+        let test = compare(&today.time_s, &policy.time_s);
+        let today_s = today.time_s.median();
+        let saved = |speed: f64| 1.0 - 1.0 / speed;
+        let has_interval = test.p.is_none() || test.interval.confidence > 0.0;
+        let interval = has_interval.then(|| [saved(test.interval.low), saved(test.interval.high)]);
+        let life_years = [today, policy].map(|p| Endurance::of(p).and_then(|endurance| endurance.years));
+        let life_years = match life_years {
+            [Some(before), Some(after)] => Some([before, after]),
+            _ => None,
+        };
+        Compared {
+            policy,
+            time: self.of_time(today_s, &test, saved(test.ratio), interval),
+            life: of_life(life_years, today, policy, device),
+            worth: Worth {
+                waiting_saved_s_per_day: self.seconds_per_day(today_s, saved(test.ratio)),
+                time_saved_percent: saved(test.ratio) * 100.0,
+                time_saved_percent_interval: interval.map(|ends| ends.map(|end| end * 100.0)),
+                life_years,
+            },
+        }
+    }
+
+    fn of_time(self, today_s: f64, test: &Test, saved: f64, interval: Option<[f64; 2]>) -> Material {
+        let is_negligible = |share: f64| self.is_negligible(today_s, share);
+        if test.significant && !is_negligible(saved) {
+            return if saved > 0.0 { Material::Better } else { Material::Worse };
+        }
+        match interval {
+            Some(ends) if ends.into_iter().all(|end| end <= 0.0 || is_negligible(end)) => Material::No,
+            _ => Material::Possible,
+        }
+    }
+}
+
+fn of_life(
+    years: Option<[f64; 2]>,
+    today: &PolicySummary,
+    policy: &PolicySummary,
+    device: &DeviceSummary,
+) -> Material {
+    let Some([before, after]) = years else { return Material::No };
+    let differs = |ratio: f64| (ratio - 1.0).abs() * 100.0 > LIFE_PERCENT;
+    if before.min(after) >= LIFE_YEARS || !differs(after / before) {
+        return Material::No;
+    }
+    let is_shown = device.compare_wear(today, policy).is_none_or(|test| test.significant);
+    match is_shown {
+        true if after > before => Material::Better,
+        true => Material::Worse,
+        false => Material::Possible,
+    }
+}
+
+/// Concludes from a comparison.
+pub fn of(comparison: &Comparison) -> Conclusion {
+    let summary = Summary::of(&comparison.cells);
+    let here = comparison.here.as_ref();
+    let today = match here {
+        Some(here) => here.today(comparison.settings.days.is_some()),
+        None => Some(summary.baseline.clone()),
+    };
+    let frame = Frame {
+        measure: summary.measure,
+        days: comparison.settings.days,
+        work: here.map_or(1.0, Here::work),
+    };
+    let unsure = |why: words::Unsure| {
+        of_parts(comparison, Decision::CannotTell, today.clone(), today.clone(), &Found::Unsure(why))
+    };
+    if comparison.partial {
+        return unsure(words::Unsure::Partial);
+    }
+    if summary.frees_nothing() {
+        return Conclusion::freed_nothing(here);
+    }
+    let checked =
+        comparison.check.as_ref().and_then(|check| Some((check.kernel.as_ref()?, &check.contradictions[..])));
+    if let Some((kernel, [first, ..])) = checked {
+        let why = format!("Linux {} contradicts the model: {}.", kernel.release, first.text);
+        return Conclusion::cannot_tell(
+            here,
+            why,
+            "Trust the kernel: `--target kernel:VERSION:FS` runs all of it there.",
+        );
+    }
+    let mut each = summary.devices.iter().map(|device| on_device(comparison, device, today.as_ref(), frame));
+    let Some(first) = each.next() else { return unsure(words::Unsure::NothingElse) };
+    let others: Vec<Conclusion> = each.collect();
+    let decided = |one: &Conclusion| (one.decision, one.policy.clone());
+    if others.iter().all(|other| decided(other) == decided(&first)) {
+        return first;
+    }
+    let devices = summary.devices.iter().map(|device| device.device);
+    let found: Vec<String> = devices
+        .zip(std::iter::once(&first).chain(&others))
+        .map(|(device, one)| match (&one.policy, one.decision) {
+            (Some(policy), Decision::Change) => format!("`{policy}` on {device}"),
+            _ => format!("keep on {device}"),
+        })
+        .collect();
+    unsure(words::Unsure::DrivesDiffer(found))
+}
+
+/// Concludes on one drive.
+fn on_device(
+    comparison: &Comparison,
+    device: &DeviceSummary,
+    today: Option<&PolicyId>,
+    frame: Frame,
+) -> Conclusion {
+    let unsure = |why: words::Unsure| {
+        of_parts(comparison, Decision::CannotTell, today.cloned(), today.cloned(), &Found::Unsure(why))
+    };
+    let Some(base) = today.and_then(|today| device.policy(today)) else {
+        return unsure(words::Unsure::TodayDidNotRun);
+    };
+    let is_candidate = |p: &&PolicySummary| {
+        p.policy != base.policy && !p.bound && !p.unswept && means(p.policy) != Some(Means::Changed)
+    };
+    let others: Vec<Compared> =
+        device.policies.iter().filter(is_candidate).map(|p| frame.compared(base, p, device)).collect();
+    if others.is_empty() {
+        return unsure(words::Unsure::NothingElse);
+    }
+    let kept = Some(base.policy.clone());
+    let shown = |one: &Compared| Found::Shown(one.policy.policy.clone(), one.worth);
+    if let Some(best) = best(&others) {
+        let policy = Some(best.policy.policy.clone());
+        return of_parts(comparison, Decision::Change, today.cloned(), policy, &shown(best));
+    }
+    if let Some(possible) = others.iter().find(|other| other.may_be_better()) {
+        let why = words::Unsure::Wide(possible.policy.policy.clone(), possible.worth);
+        return of_parts(comparison, Decision::CannotTell, today.cloned(), kept, &Found::Unsure(why));
+    }
+    match others.iter().find(|other| other.is_worse()) {
+        Some(worse) => of_parts(comparison, Decision::Keep, today.cloned(), kept, &shown(worse)),
+        None => {
+            let found = Found::Alike(widest(&others));
+            of_parts(comparison, Decision::DoesNotMatter, today.cloned(), kept, &found)
+        }
+    }
+}
+
+/// The one to change to: what saves most, in time if any saves time, or else in wear. Of those that save about the same,
+/// one that needs no daemon.
+fn best<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, 'a>> {
+    let better: Vec<&Compared> = others.iter().filter(|other| other.is_better()).collect();
+    let by_time = better.iter().any(|one| one.time == Material::Better);
+    let saved = |one: &Compared| match (by_time, one.worth.life_years) {
+        (true, _) => one.worth.time_saved_percent,
+        (false, years) => years.map_or(0.0, |[before, after]| (after / before - 1.0) * 100.0),
+    };
+    let most =
+        |of: &mut dyn Iterator<Item = &'c Compared<'s, 'a>>| of.max_by(|a, b| saved(a).total_cmp(&saved(b)));
+    let best = most(&mut better.iter().copied())?;
+    let indifference = if by_time { TIME_PERCENT } else { LIFE_PERCENT };
+    let needs_no_daemon =
+        |one: &&Compared| !one.policy.policy.is_daemon() && saved(one) > saved(best) - indifference;
+    most(&mut better.iter().copied().filter(needs_no_daemon)).or(Some(best))
+}
+
+/// What was found, for the words.
+enum Found {
+    /// The policy that is better, or the nearest that is worse, and by how much.
+    Shown(PolicyId, Worth),
+    /// Of all, the largest differences.
+    Alike(Worth),
+    Unsure(words::Unsure),
+}
+
+fn widest(others: &[Compared]) -> Worth {
+    let of = |figure: fn(&Worth) -> f64| {
+        others.iter().map(|c| c.worth).max_by(|a, b| figure(a).abs().total_cmp(&figure(b).abs()))
+    };
+    let time = of(|w| w.time_saved_percent);
+    let shortest = others.iter().filter_map(|c| c.worth.life_years).min_by(|a, b| a[1].total_cmp(&b[1]));
+    Worth {
+        waiting_saved_s_per_day: time.and_then(|w| w.waiting_saved_s_per_day),
+        time_saved_percent: time.map_or(0.0, |w| w.time_saved_percent),
+        time_saved_percent_interval: time.and_then(|w| w.time_saved_percent_interval),
+        life_years: shortest,
+    }
+}
+
+/// What it takes to have a policy; `None` for one of the caller's.
+fn means(policy: &PolicyId) -> Option<Means> {
+    policy.known().map(Means::of)
+}
+
+fn of_parts(
+    comparison: &Comparison,
+    decision: Decision,
+    today: Option<PolicyId>,
+    policy: Option<PolicyId>,
+    found: &Found,
+) -> Conclusion {
+    let here = comparison.here.as_ref();
+    let steps = match (decision, here, &policy) {
+        (Decision::Change, Some(here), Some(policy)) => here.steps_to(policy),
+        _ => Steps::default(),
+    };
+    let worth = match found {
+        Found::Shown(_, worth) | Found::Alike(worth) | Found::Unsure(words::Unsure::Wide(_, worth)) => {
+            Some(*worth)
+        }
+        Found::Unsure(_) => None,
+    };
+    Conclusion {
+        decision,
+        mount: here.map(|here| here.mount().to_owned()),
+        head: words::head(comparison, decision, today.as_ref(), policy.as_ref(), found, &steps),
+        today,
+        policy,
+        worth,
+        steps,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! The words of a conclusion: at most five lines of 80 columns.
+
+use trimwise::compare::result::{Measure, Target};
+use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
+use trimwise_linux::doctor::Diagnosis;
+
+use super::steps::Steps;
+use super::{Decision, Found, LIFE_YEARS, Worth};
+use crate::compare::here::Here;
+use crate::compare::{Comparison, Settings};
+use crate::defaults;
+
+/// Why nothing can be concluded.
+pub(super) enum Unsure {
+    Partial,
+    /// What is best on each drive.
+    DrivesDiffer(Vec<String>),
+    TodayDidNotRun,
+    NothingElse,
+    /// This one might be better.
+    Wide(PolicyId, Worth),
+}
+
+/// The lines of a conclusion.
+pub(super) fn head(
+    comparison: &Comparison,
+    decision: Decision,
+    today: Option<&PolicyId>,
+    policy: Option<&PolicyId>,
+    found: &Found,
+    steps: &Steps,
+) -> Vec<String> {
+    let here = comparison.here.as_ref();
+    let settings = &comparison.settings;
+    let name = |policy: &PolicyId| if here.is_some() { way(policy) } else { format!("`{policy}`") };
+    let base = today.map_or_else(|| "what it does today".to_owned(), name);
+    let first = match (decision, here) {
+        (Decision::Keep, Some(here)) => format!("Keep {} as it is: {}.", here.mount(), here.today_sentence()),
+        (Decision::DoesNotMatter, Some(here)) => format!(
+            "It does not matter how {} is trimmed. Keep it as it is: {}.",
+            here.mount(),
+            here.today_sentence()
+        ),
+        (Decision::Change, Some(here)) => {
+            format!("Change {}: {} instead of {base}.", here.mount(), policy.map_or_else(String::new, name))
+        }
+        (Decision::CannotTell, Some(here)) => cannot_tell(here),
+        (Decision::Keep, None) => format!("Keep {base}: nothing that a host can have is better."),
+        (Decision::DoesNotMatter, None) => {
+            format!("It does not matter: nothing that a host can have differs from {base}.")
+        }
+        (Decision::Change, None) => {
+            format!("Use {} rather than {base}.", policy.map_or_else(String::new, name))
+        }
+        (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
+    };
+    let second = match found {
+        Found::Shown(_, worth) if decision == Decision::Change => sentence(&gain(settings, worth)),
+        Found::Shown(other, worth) => sentence(&format!("{} would {}", name(other), loss(settings, worth))),
+        Found::Alike(worth) => sentence(&alike(settings, worth)),
+        Found::Unsure(why) => unsure(why, settings, here, &name),
+    };
+    let mut lines = vec![first, second];
+    if !matches!(found, Found::Unsure(Unsure::Partial | Unsure::TodayDidNotRun | Unsure::NothingElse)) {
+        lines.push(evidence(comparison));
+    }
+    let is_blocked = here.is_some_and(|here| here.passes() == Some(false));
+    lines.push(match (here, steps.is_empty()) {
+        (Some(here), _) if is_blocked => {
+            format!("First: TRIM does not reach the drive; see `trimwise doctor {}`.", here.mount())
+        }
+        (_, false) => "Commands: below. They touch nothing else; `--apply` carries them out.".to_owned(),
+        (_, true) => surer(comparison, decision, found),
+    });
+    lines
+}
+
+/// The first line where nothing can be concluded.
+pub(super) fn cannot_tell(here: &Here) -> String {
+    format!("Cannot tell yet. Keep {} as it is: {}.", here.mount(), here.today_sentence())
+}
+
+pub(super) const FREED_NOTHING: &str =
+    "The work freed nothing that was committed: there was nothing to trim.";
+pub(super) const FREE_SOMETHING: &str =
+    "Choose work that removes or replaces files, or runs longer (--workload).";
+
+/// What the doctor's findings come to.
+pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
+    let point = one.mount_point.display();
+    let try_it = format!("Whether another way is better: `trimwise advise --here {point}`.");
+    let today = one.today.sentence();
+    if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
+        let first = match one.passes {
+            Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
+            _ => format!("{point} is not trimmed as it is set up; see {}.", wrong.place),
+        };
+        let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
+        return (
+            Decision::CannotTell,
+            [first].into_iter().chain(remedy.map(|mend| format!("Remedy: {mend}."))).collect(),
+        );
+    }
+    let passes = match one.passes {
+        Some(true) => "TRIM passes",
+        Some(false) => "TRIM does not pass",
+        None => "Whether TRIM passes is unknown here",
+    };
+    match one.today.policy(&one.fs_type) {
+        Some(policy) if policy == PolicyId::OFF => (
+            Decision::CannotTell,
+            vec![format!("Cannot tell yet. Keep {point} as it is: {today}. {passes}."), try_it],
+        ),
+        _ => (Decision::Keep, vec![format!("Keep {point} as it is: {today}. {passes}."), try_it]),
+    }
+}
+
+/// Names a policy as its owner knows it.
+pub fn way(policy: &PolicyId) -> String {
+    let Some(trimmer) = policy.known() else { return format!("`{policy}`") };
+    match trimmer {
+        Trimmer::Kernel(spec) if spec == PolicySpec::OFF => "no TRIM".to_owned(),
+        Trimmer::Kernel(spec) if spec == PolicySpec::COMMIT => "mount option `discard`".to_owned(),
+        Trimmer::Daemon(spec) if spec == PolicySpec::JUDICIOUS => "trimwised".to_owned(),
+        Trimmer::Daemon(spec) => format!("trimwised with `{spec}`"),
+        Trimmer::Kernel(spec) => match spec.batch().map(|batch| batch.every.as_nanos() / 3_600_000_000_000) {
+            Some(24) => "fstrim once a day".to_owned(),
+            Some(168) => "fstrim once a week".to_owned(),
+            Some(hours) if hours > 0 => format!("fstrim every {hours} h"),
+            _ if spec.to_string() == "btrfs" => "mount option `discard=async`".to_owned(),
+            _ => format!("`{policy}`"),
+        },
+    }
+}
+
+/// Makes a sentence of its beginning.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect::<String>() + ".")
+}
+
+/// Two digits: more would not be felt.
+fn two_digits(value: f64) -> String {
+    match value.abs() {
+        a if a >= 9.95 => format!("{a:.0}"),
+        a if a >= 0.995 || a == 0.0 => format!("{a:.1}").replace(".0", ""),
+        a => format!("{a:.2}"),
+    }
+}
+
+fn percent(percent: f64) -> String {
+    format!("{} %", two_digits(percent))
+}
+
+/// Waiting of a day.
+fn waiting(seconds: f64) -> String {
+    match seconds.abs() {
+        s if s >= 5400.0 => format!("{} h", two_digits(s / 3600.0)),
+        s if s >= 120.0 => format!("{} min", two_digits(s / 60.0)),
+        s if s >= 0.1 => format!("{} s", two_digits(s)),
+        _ => "less than 0.1 s".to_owned(),
+    }
+}
+
+/// What is measured: "of the time", "of p99 of fsync".
+fn measured(settings: &Settings) -> &'static str {
+    match settings.judge.parse() {
+        Ok(Measure::Total) | Err(_) => "the time",
+        Ok(Measure::Waiting) => "the waiting",
+        Ok(_) => "the latency",
+    }
+}
+
+fn interval(worth: &Worth) -> String {
+    let Some([low, high]) = worth.time_saved_percent_interval else { return String::new() };
+    let (low, high) = if low.abs() <= high.abs() { (low, high) } else { (high, low) };
+    let [low, high] = [low, high].map(|end| (end.signum(), two_digits(end)));
+    if low == high || low.0 != high.0 {
+        return String::new();
+    }
+    format!(" ({} to {} %)", low.1, high.1)
+}
+
+fn gain(settings: &Settings, worth: &Worth) -> String {
+    let share = format!("{}{} of {}", percent(worth.time_saved_percent), interval(worth), measured(settings));
+    let saved = match worth.waiting_saved_s_per_day {
+        Some(s) if s > 0.0 => format!("it saves {} of waiting a day, {share}", waiting(s)),
+        Some(_) => "it saves no waiting".to_owned(),
+        None if worth.time_saved_percent > 0.0 => format!("it saves {share}"),
+        None => format!("it costs {share}"),
+    };
+    format!("{saved}{}", life(worth))
+}
+
+fn loss(settings: &Settings, worth: &Worth) -> String {
+    let share = format!("{}{}", percent(worth.time_saved_percent), interval(worth));
+    let verb = if worth.time_saved_percent <= 0.0 { "cost" } else { "save" };
+    let cost = match worth.waiting_saved_s_per_day {
+        Some(s) => format!("{verb} {} of waiting a day ({share})", waiting(s)),
+        None => format!("{verb} {share} of {}", measured(settings)),
+    };
+    format!("{cost}{}", life(worth))
+}
+
+fn years(years: f64) -> String {
+    match years {
+        years if years < 1.0 => format!("{} months", two_digits(years * 12.0)),
+        years => format!("{} years", two_digits(years)),
+    }
+}
+
+fn life(worth: &Worth) -> String {
+    match worth.life_years {
+        Some([before, after]) if before.min(after) < LIFE_YEARS => {
+            format!("; the flash lasts {}, not {}", years(after), years(before))
+        }
+        Some(_) => format!("; the flash outlasts {LIFE_YEARS} years anyway"),
+        None => String::new(),
+    }
+}
+
+fn alike(settings: &Settings, worth: &Worth) -> String {
+    let most = match worth.waiting_saved_s_per_day {
+        Some(s) => format!("the choices differ by {} of waiting a day at most", waiting(s)),
+        None => format!(
+            "the choices differ by {} of {} at most",
+            percent(worth.time_saved_percent),
+            measured(settings)
+        ),
+    };
+    format!("{most}{}", life(worth))
+}
+
+fn unsure(
+    why: &Unsure,
+    settings: &Settings,
+    here: Option<&Here>,
+    name: &dyn Fn(&PolicyId) -> String,
+) -> String {
+    match why {
+        Unsure::Partial => "Runs are missing, and the finished ones alone prove nothing.".to_owned(),
+        Unsure::DrivesDiffer(found) => {
+            let more = if found.len() > 3 { ", ..." } else { "" };
+            format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", "))
+        }
+        Unsure::TodayDidNotRun => match here {
+            Some(here) => format!("What it does today did not run: {}.", here.today_sentence()),
+            None => format!("`{}` did not run.", settings.baseline),
+        },
+        Unsure::NothingElse => "Nothing else ran that a host can have.".to_owned(),
+        Unsure::Wide(policy, worth) => {
+            let range = match worth.time_saved_percent_interval {
+                None => "one run of each has no interval".to_owned(),
+                Some([low, high]) if low < 0.0 && high > 0.0 => format!(
+                    "between {} more and {} less of {}",
+                    percent(low),
+                    percent(high),
+                    measured(settings)
+                ),
+                Some(_) => format!(
+                    "it may save {} of {}{}",
+                    percent(worth.time_saved_percent),
+                    measured(settings),
+                    life(worth)
+                ),
+            };
+            sentence(&format!("{}: {range}", name(policy)))
+        }
+    }
+}
+
+/// What the conclusion rests on.
+fn evidence(comparison: &Comparison) -> String {
+    let settings = &comparison.settings;
+    let over = match (settings.days, &settings.day) {
+        (Some(1), Some(day)) => format!(" over a day ({day})"),
+        (Some(days), Some(day)) => format!(" over {days} days ({day})"),
+        _ => String::new(),
+    };
+    let runs = if settings.reps == 1 { "1 run".to_owned() } else { format!("{} runs", settings.reps) };
+    let place = match (&settings.target, &comparison.here) {
+        (Target::Directory(_), _) => "measured on this directory".to_owned(),
+        (Target::Kernel(_), _) => "a real kernel on a modelled drive".to_owned(),
+        (Target::Model, Some(here)) => here.evidence().to_owned(),
+        (Target::Model, None) => "modelled drive and ext4".to_owned(),
+    };
+    let check = match &comparison.check {
+        Some(check) if !check.compared.is_empty() => ", checked on a real kernel",
+        _ => "",
+    };
+    format!("Evidence: {runs} each of `{}`{over}, {place}{check}.", settings.workload)
+}
+
+/// What would make it surer.
+fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
+    let settings = &comparison.settings;
+    match (found, &comparison.here) {
+        (Found::Unsure(Unsure::Partial), _) => {
+            "Let it finish, or ask for fewer runs (--reps, --days).".to_owned()
+        }
+        (Found::Unsure(Unsure::DrivesDiffer(_)), _) => "Each drive has its own verdict below.".to_owned(),
+        (Found::Unsure(Unsure::TodayDidNotRun), _) => "Leave --policy out, or add it.".to_owned(),
+        (Found::Unsure(Unsure::NothingElse), _) => "Leave --policy out, or add some.".to_owned(),
+        (Found::Unsure(_), _) => {
+            format!("Surer: more runs (--reps {}), or longer ones.", settings.reps.max(1) * 3)
+        }
+        (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
+            "Surer: your own work (--workload; `trimwise workloads` lists some).".to_owned()
+        }
+        (_, Some(here)) => here.surer(),
+        (_, None) if decision == Decision::Change => {
+            "For a host of yours, with the commands: `trimwise advise --here PATH`.".to_owned()
+        }
+        (_, None) => "For a host of yours: `trimwise advise --here PATH`.".to_owned(),
+    }
+}
