@@ -63,7 +63,9 @@ pub struct Worth {
     pub time_saved_percent: f64,
     /// Ends of its interval; null after a single run of each.
     pub time_saved_percent_interval: Option<[f64; 2]>,
-    /// Years that the flash lasts under each, at this rate: today's, and the other's.
+    /// How many times as long the flash lasts, for the same work.
+    pub life_times: Option<f64>,
+    /// Years that it lasts at this rate: under today's, and under the other; known if the work was spread over days.
     pub life_years: Option<[f64; 2]>,
 }
 
@@ -200,19 +202,21 @@ impl Frame {
         let saved = |speed: f64| 1.0 - 1.0 / speed;
         let has_interval = test.p.is_none() || test.interval.confidence > 0.0;
         let interval = has_interval.then(|| [saved(test.interval.low), saved(test.interval.high)]);
-        let life_years = [today, policy].map(|p| Endurance::of(p).and_then(|endurance| endurance.years));
-        let life_years = match life_years {
-            [Some(before), Some(after)] => Some([before, after]),
+        let life_times = match [today, policy].map(Endurance::of) {
+            [Some(before), Some(after)] => Some(after.tbw / before.tbw),
             _ => None,
         };
+        let years = Endurance::of(today).filter(|_| self.days.is_some()).and_then(|today| today.years);
+        let life_years = years.zip(life_times).map(|(years, times)| [years, years * times]);
         Compared {
             policy,
             time: self.of_time(today_s, &test, saved(test.ratio), interval),
-            life: of_life(life_years, today, policy, device),
+            life: of_life(life_times, life_years, device.compare_wear(today, policy)),
             worth: Worth {
                 waiting_saved_s_per_day: self.seconds_per_day(today_s, saved(test.ratio)),
                 time_saved_percent: saved(test.ratio) * 100.0,
                 time_saved_percent_interval: interval.map(|ends| ends.map(|end| end * 100.0)),
+                life_times,
                 life_years,
             },
         }
@@ -230,20 +234,15 @@ impl Frame {
     }
 }
 
-fn of_life(
-    years: Option<[f64; 2]>,
-    today: &PolicySummary,
-    policy: &PolicySummary,
-    device: &DeviceSummary,
-) -> Material {
-    let Some([before, after]) = years else { return Material::No };
-    let differs = |ratio: f64| (ratio - 1.0).abs() * 100.0 > LIFE_PERCENT;
-    if before.min(after) >= LIFE_YEARS || !differs(after / before) {
+fn of_life(times: Option<f64>, years: Option<[f64; 2]>, wear: Option<Test>) -> Material {
+    let Some(times) = times else { return Material::No };
+    // At an unknown rate any life may be short.
+    let is_long = years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
+    if is_long || (times - 1.0).abs() * 100.0 <= LIFE_PERCENT {
         return Material::No;
     }
-    let is_shown = device.compare_wear(today, policy).is_none_or(|test| test.significant);
-    match is_shown {
-        true if after > before => Material::Better,
+    match wear.is_none_or(|test| test.significant) {
+        true if times > 1.0 => Material::Better,
         true => Material::Worse,
         false => Material::Possible,
     }
@@ -344,16 +343,17 @@ fn on_device(
 fn best<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, 'a>> {
     let better: Vec<&Compared> = others.iter().filter(|other| other.is_better()).collect();
     let by_time = better.iter().any(|one| one.time == Material::Better);
-    let saved = |one: &Compared| match (by_time, one.worth.life_years) {
-        (true, _) => one.worth.time_saved_percent,
-        (false, years) => years.map_or(0.0, |[before, after]| (after / before - 1.0) * 100.0),
+    let saved = |one: &Compared| match by_time {
+        true => one.worth.time_saved_percent,
+        false => one.worth.life_times.map_or(0.0, |times| (times - 1.0) * 100.0),
     };
     let most =
         |of: &mut dyn Iterator<Item = &'c Compared<'s, 'a>>| of.max_by(|a, b| saved(a).total_cmp(&saved(b)));
     let best = most(&mut better.iter().copied())?;
     let indifference = if by_time { TIME_PERCENT } else { LIFE_PERCENT };
-    let needs_no_daemon =
-        |one: &&Compared| !one.policy.policy.is_daemon() && saved(one) > saved(best) - indifference;
+    let needs_no_daemon = |one: &&Compared| {
+        means(one.policy.policy) == Some(Means::Kernel) && saved(one) > saved(best) - indifference
+    };
     most(&mut better.iter().copied().filter(needs_no_daemon)).or(Some(best))
 }
 
@@ -371,12 +371,14 @@ fn widest(others: &[Compared]) -> Worth {
         others.iter().map(|c| c.worth).max_by(|a, b| figure(a).abs().total_cmp(&figure(b).abs()))
     };
     let time = of(|w| w.time_saved_percent);
-    let shortest = others.iter().filter_map(|c| c.worth.life_years).min_by(|a, b| a[1].total_cmp(&b[1]));
+    let life = |c: &Worth| c.life_times.unwrap_or(1.0);
+    let shortest = others.iter().map(|c| c.worth).min_by(|a, b| life(a).total_cmp(&life(b)));
     Worth {
         waiting_saved_s_per_day: time.and_then(|w| w.waiting_saved_s_per_day),
         time_saved_percent: time.map_or(0.0, |w| w.time_saved_percent),
         time_saved_percent_interval: time.and_then(|w| w.time_saved_percent_interval),
-        life_years: shortest,
+        life_times: shortest.and_then(|worth| worth.life_times),
+        life_years: shortest.and_then(|worth| worth.life_years),
     }
 }
 

@@ -273,3 +273,17 @@ fn options_of_fstab_change_in_their_line_only() {
     let odd = steps::with_options("defaults /m ext4 defaults 0 0", 1, "defaults", "ro").unwrap();
     assert_eq!(odd, "defaults /m ext4 ro 0 0");
 }
+
+#[test]
+fn wear_is_compared_for_the_same_work_and_matters_only_if_the_flash_is_short_lived() {
+    let wear = |significant| {
+        let sample = |n: f64| trimwise::compare::statistics::Sample::new(vec![n; 6], significant).unwrap();
+        Some(compare(&sample(2.0), &sample(1.0)))
+    };
+    assert_eq!(of_life(Some(1.5), Some([20.0, 30.0]), wear(true)), Material::No);
+    assert_eq!(of_life(Some(1.5), Some([6.0, 9.0]), wear(true)), Material::Better);
+    assert_eq!(of_life(Some(0.7), Some([20.0, 14.0]), wear(true)), Material::Worse);
+    assert_eq!(of_life(Some(1.04), Some([6.0, 6.2]), wear(true)), Material::No);
+    assert_eq!(of_life(Some(1.5), None, wear(true)), Material::Better, "at an unknown rate");
+    assert_eq!(of_life(None, None, None), Material::No);
+}

@@ -5,7 +5,7 @@ use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::doctor::Diagnosis;
 
 use super::steps::Steps;
-use super::{Decision, Found, LIFE_YEARS, Worth};
+use super::{Decision, Found, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, Worth};
 use crate::compare::here::Here;
 use crate::compare::{Comparison, Settings};
 use crate::defaults;
@@ -187,9 +187,9 @@ fn gain(settings: &Settings, worth: &Worth) -> String {
     let share = format!("{}{} of {}", percent(worth.time_saved_percent), interval(worth), measured(settings));
     let saved = match worth.waiting_saved_s_per_day {
         Some(s) if s > 0.0 => format!("it saves {} of waiting a day, {share}", waiting(s)),
-        Some(_) => "it saves no waiting".to_owned(),
-        None if worth.time_saved_percent > 0.0 => format!("it saves {share}"),
-        None => format!("it costs {share}"),
+        Some(_) => "it costs no waiting that matters".to_owned(),
+        None if worth.time_saved_percent > TIME_PERCENT => format!("it saves {share}"),
+        None => format!("the time is the same to {TIME_PERCENT} %"),
     };
     format!("{saved}{}", life(worth))
 }
@@ -211,13 +211,19 @@ fn years(years: f64) -> String {
     }
 }
 
+/// What the flash gains or loses; empty if that is nothing.
 fn life(worth: &Worth) -> String {
-    match worth.life_years {
-        Some([before, after]) if before.min(after) < LIFE_YEARS => {
-            format!("; the flash lasts {}, not {}", years(after), years(before))
+    match (worth.life_years, worth.life_times) {
+        (Some([before, after]), _) if before.min(after) >= LIFE_YEARS => {
+            format!("; the flash outlasts {LIFE_YEARS} years anyway")
         }
-        Some(_) => format!("; the flash outlasts {LIFE_YEARS} years anyway"),
-        None => String::new(),
+        (_, Some(times)) if (times - 1.0).abs() * 100.0 <= LIFE_PERCENT => String::new(),
+        (Some([before, after]), _) => format!("; the flash lasts {}, not {}", years(after), years(before)),
+        (None, Some(times)) if times > 1.0 => {
+            format!("; the flash lasts {} times as long", two_digits(times))
+        }
+        (None, Some(times)) => format!("; the flash wears {} times as fast", two_digits(1.0 / times)),
+        (None, None) => String::new(),
     }
 }
 
