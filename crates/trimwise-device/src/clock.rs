@@ -89,7 +89,6 @@ impl Clock {
         SimTime(self.scale.modelled_ns(self.begin.elapsed().as_nanos()))
     }
 
-    /// Returns the instant at which the clock will show `time`, but at most a year from now.
     pub(crate) fn instant(&self, time: SimTime) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         let wait = Duration::from_nanos(self.scale.real_ns(time.as_nanos()));

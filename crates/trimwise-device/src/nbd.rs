@@ -153,7 +153,6 @@ impl Shared {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the features of the export.
     fn flags(&self) -> u16 {
         use export_flags::{CAN_MULTI_CONN, HAS_FLAGS, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
         let trim = if self.drive.limits().discard_max_sectors > 0 { SEND_TRIM } else { 0 };

@@ -184,7 +184,6 @@ impl Plot {
         })
     }
 
-    /// Leaves out series without a point.
     pub(crate) fn without_empty(mut self) -> Self {
         self.series.retain(|series| !series.points.is_empty());
         self
@@ -215,7 +214,6 @@ impl Plot {
     }
 }
 
-/// Serialised for programs: points are objects whose keys are those of the axes, so that each value has its unit.
 impl Serialize for Plot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

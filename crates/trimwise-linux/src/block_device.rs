@@ -70,7 +70,6 @@ impl DiscardCounts {
         }
     }
 
-    /// Returns the sum of both.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             commands: self.commands.saturating_add(other.commands),
@@ -135,12 +134,10 @@ impl BlockDevice {
         })
     }
 
-    /// The device of this host with this major and minor number.
     pub(crate) fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
         Self::of(SysBlock::of_numbers(&HostRoot::default(), numbers)?)
     }
 
-    /// Returns true if the kernel treats the device as read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.sysfs.number("ro").is_ok_and(|n| n != 0)
     }

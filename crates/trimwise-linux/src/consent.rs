@@ -43,7 +43,6 @@ pub(crate) enum Identity {
     NoFile,
     /// Device and inode number of a file, and whether it was empty, so that no confirmation was needed.
     File { device: u64, inode: u64, is_empty: bool },
-    /// Major and minor number of a device.
     Device((u32, u32)),
 }
 
@@ -57,7 +56,6 @@ pub enum ConsentError {
         path: String,
         /// Description of the target.
         what: String,
-        /// Description of a valid target.
         expected: String,
     },
     /// The target is in use.

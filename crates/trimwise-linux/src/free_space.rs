@@ -151,12 +151,10 @@ pub fn list(
     Ok(listing.finish(layout.end.0))
 }
 
-/// Joins records into free extents, up to a maximum count.
 struct Listing {
     least: u64,
     asked_from: u64,
     most: usize,
-    /// Start of the first record.
     from: Option<u64>,
     /// The extent that the next record may continue.
     open: Option<Span>,

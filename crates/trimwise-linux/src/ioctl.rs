@@ -88,7 +88,6 @@ impl Fsmap {
     }
 }
 
-/// Maximum number of records per GETFSMAP call: 64 KiB.
 const RECORDS: usize = 1024;
 
 /// `struct fsmap_head`; its size is part of the ioctl number.
@@ -141,7 +140,6 @@ impl FsmapQuery {
         }
     }
 
-    /// Returns the next records; empty after the last one.
     fn next(&mut self, file: BorrowedFd<'_>) -> Result<&[Fsmap], Errno> {
         const GETFSMAP: Opcode = opcode::read_write::<FsmapHead>(b'X', 59);
         // SAFETY: GETFSMAP reads a `struct fsmap_head` and writes at most `count` records behind it. `FsmapQuery` is
@@ -173,7 +171,6 @@ pub(crate) struct XfsGeometry {
     rest: [u64; 8],
 }
 
-/// Reads the geometry of an XFS.
 pub(crate) fn xfs_geometry(file: BorrowedFd<'_>) -> Result<XfsGeometry, Errno> {
     const FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
     let mut geometry = XfsGeometry::default();
@@ -207,7 +204,6 @@ pub struct FiemapExtent {
     reserved32: [u32; 3],
 }
 
-/// Maximum number of extents per FIEMAP call.
 const EXTENTS: usize = 512;
 
 /// `struct fiemap` without its extents; its size is part of the ioctl number.
@@ -266,7 +262,6 @@ struct NvmeAdminCommand {
     result: u32,
 }
 
-/// Size of the NVMe Identify data, in bytes.
 pub(crate) const NVME_IDENTIFY_BYTES: usize = 4096;
 
 /// Reads Identify Namespace (CNS 0) of an NVMe namespace's block device.

@@ -47,13 +47,11 @@ use scratch::Scratch;
 pub const FILE_BYTES: Bytes = Bytes::mib(64);
 /// Number of times that a part is trimmed before old data count as a result.
 const TRIMS: u32 = 3;
-/// Pause between two trims.
 const REST: Duration = Duration::from_millis(300);
 
 /// File systems with a FIEMAP that does not return addresses on a device.
 const LOGICAL: [&str; 4] = ["btrfs", "zfs", "bcachefs", "overlay"];
 
-/// A disk opened for reading.
 struct Open {
     device: BlockDevice,
     file: File,

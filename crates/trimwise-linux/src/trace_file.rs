@@ -12,7 +12,6 @@ use crate::files::{give_name, with_ending};
 
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
-/// Bytes read at once.
 const BUFFER_BYTES: usize = 1 << 17;
 
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

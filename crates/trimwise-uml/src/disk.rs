@@ -31,7 +31,6 @@ pub use image::Image;
 pub use recording::{Changed, Recording, UnitBytes};
 use trimwise_linux::sparse_store::SparseStore;
 
-/// Features, by their bits.
 mod feature {
     pub(crate) const SEG_MAX: u64 = 1 << 2;
     pub(crate) const BLK_SIZE: u64 = 1 << 6;
@@ -41,7 +40,6 @@ mod feature {
     pub(crate) const WRITE_ZEROES: u64 = 1 << 14;
 }
 
-/// Kinds of requests.
 mod kind {
     pub const READ: u32 = 0;
     pub const WRITE: u32 = 1;
@@ -161,7 +159,6 @@ impl Fault {
 /// The units are those that were written or trimmed since the mark before.
 pub type AtMark = Box<dyn FnMut(usize, &SparseStore, Changed) -> io::Result<()>>;
 
-/// A pending request: when it completes, its number, and for the ring its head and how much was written.
 pub(crate) type Pending = (SimTime, u64, u16, u32);
 
 /// A disk of the guest.
@@ -169,7 +166,6 @@ pub struct Disk {
     port: Port,
     store: SparseStore,
     name: String,
-    /// Requests that wait for their completion.
     pending: BinaryHeap<Reverse<Pending>>,
     requests: u64,
     /// Whether the drive depends on what is written.
@@ -286,7 +282,6 @@ impl Disk {
         config
     }
 
-    /// Returns the requests that wait for their completion, in no order.
     pub(crate) fn pending(&self) -> impl Iterator<Item = Pending> {
         self.pending.iter().map(|Reverse(pending)| *pending)
     }
@@ -323,7 +318,6 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether it has planned faults.
     pub(super) fn has_faults(&self) -> bool {
         !self.faults.is_empty()
     }
@@ -333,7 +327,6 @@ impl Disk {
         (self.port, self.store, self.trace.unwrap_or_default(), self.marks)
     }
 
-    /// Receives all new requests.
     pub(crate) fn take_requests(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<()> {
         let (memory, queue) = front.queue()?;
         while let Some(chain) = queue.pop_descriptor_chain(memory) {
@@ -508,7 +501,6 @@ impl Disk {
         Ok(done)
     }
 
-    /// Records a command of the current request.
     fn record(&mut self, add: impl FnOnce(&mut Recording) -> usize) {
         if let Some(recording) = &mut self.recording {
             let command = add(recording);

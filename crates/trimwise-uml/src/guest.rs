@@ -44,7 +44,6 @@ use trimwise_linux::directory::RealDirectory;
 use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
 use trimwise_linux::mount::{Mount, parse_mountinfo};
 
-/// Node of the first disk.
 const DISK: &str = "/dev/vda";
 /// Names of disks that a guest may have.
 const DISK_NAMES: [&str; 2] = ["vda", "vdb"];
@@ -55,7 +54,6 @@ const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes written at a time to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
-/// An error that fails a step.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Does the job in the run's folder and powers the guest off. Call it only as process 1 of a guest.
@@ -195,7 +193,6 @@ fn has_disk(disk: usize) -> bool {
     Path::new("/sys/block").join(DISK_NAMES[disk]).exists()
 }
 
-/// Threads and programs that run during the following steps.
 #[derive(Default)]
 struct Background {
     trims: Option<Trims>,
@@ -204,7 +201,6 @@ struct Background {
 }
 
 impl Background {
-    /// Opens the root for PostMark or a benchmark.
     fn workload_root(&self) -> Result<RealDirectory, Failed> {
         let root = root()?;
         Ok(if self.writes_zeros { root.with_zeros() } else { root })

@@ -83,7 +83,6 @@ const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, US
 /// Length of the hash in an image's name, in bytes.
 const RECIPE_BYTES: usize = 6;
 
-/// The variable that names the folder of images.
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
 
 /// A kernel in the cache that can run.
@@ -113,10 +112,8 @@ pub struct KernelImage {
     pub built: SystemTime,
 }
 
-/// Contents of `image.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Description {
-    /// The kernel's whole name.
     version: String,
     release: String,
     source: String,
@@ -325,7 +322,6 @@ impl Cache {
         self.directory.join(format!("{}.log", folder(name, recipe)))
     }
 
-    /// Reads an image; `None` if there is none.
     fn read(&self, directory: &Path) -> Result<Option<KernelImage>, KernelError> {
         let file = directory.join("image.json");
         let text = match fs::read_to_string(&file) {
@@ -381,7 +377,6 @@ impl KernelImage {
         self.patches.iter().find(differs)
     }
 
-    /// Returns the folders of the patch sets.
     fn folders(&self) -> Vec<String> {
         self.patches.iter().map(|set| set.folder.display().to_string()).collect()
     }

@@ -23,7 +23,6 @@ use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 const NAME: &str = "line";
 /// Maximum number of disks of a kernel.
 pub(crate) const DISKS_MAX: usize = 16;
-/// Maximum number of completions in the list: every disk's full queue.
 const COMPLETIONS_MAX: usize = DISKS_MAX * 256;
 
 /// Offsets in the memory: `struct line`, after `struct um_timetravel_schedshm` of the kernel.
@@ -51,7 +50,6 @@ mod at {
 /// `struct um_timetravel_schedshm`: its version, and its length with two clients, in whole pages.
 const BOARD_VERSION: u32 = 2;
 const BOARD_BYTES: u32 = 8192;
-/// The calendar and the kernel.
 const BOARD_CLIENTS: u16 = 2;
 const BOARD_KERNEL: u16 = 1;
 /// The capability UM_TIMETRAVEL_SCHEDSHM_CAP_TIME_SHARE.
@@ -59,10 +57,8 @@ const BOARD_CAN_SHARE: u32 = 1;
 
 const KERNELS_TURN: u32 = 0;
 
-/// A message from the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// The kernel has connected to this disk.
     Connected(usize),
     /// The kernel has sent this disk a message that sets it up.
     Message(usize),
@@ -74,7 +70,6 @@ pub(crate) enum Word {
     Ended,
 }
 
-/// A request that will complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Completion {
     pub(crate) at: SimTime,
@@ -83,11 +78,9 @@ pub(crate) struct Completion {
     pub(crate) number: u64,
     /// Head of the request in the descriptor table.
     pub(crate) head: u16,
-    /// Bytes written to the guest.
     pub(crate) written: u32,
 }
 
-/// The line to one kernel.
 pub(crate) struct Line {
     memory: MmapRegion,
     /// The completions that the library has, sorted.
@@ -148,7 +141,6 @@ impl Line {
         Ok(())
     }
 
-    /// Returns the current time, as of the last word.
     pub(crate) fn now(&self) -> io::Result<SimTime> {
         Ok(SimTime(self.load(at::NOW)?))
     }

@@ -321,7 +321,6 @@ impl Guest {
     }
 }
 
-/// Reasons why a run ends early.
 enum Stop {
     Io(io::Error),
     BrokeOff,
@@ -337,7 +336,6 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// A run in progress.
 struct Run<'a> {
     machine: &'a Machine,
     begin: Instant,

@@ -17,7 +17,6 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use virtio_queue::{Queue, QueueT};
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 
-/// Codes of vhost-user requests.
 mod request {
     pub(crate) const GET_FEATURES: u32 = 1;
     pub(crate) const SET_FEATURES: u32 = 2;
@@ -63,7 +62,6 @@ pub struct FrontEnd {
     /// length.
     regions: Vec<(u64, u64, u64)>,
     queue: Queue,
-    /// Address of the queue's used ring, as the kernel gave it.
     used_ring: u64,
     features: u64,
     config: Vec<u8>,
@@ -265,7 +263,6 @@ impl Fields<'_> {
         Ok(u32::from_ne_bytes(self.take(at)?))
     }
 
-    /// Reads a number that has 32 bits in the message, but is used with 16.
     fn u16(&self, at: usize) -> io::Result<u16> {
         let number = self.u32(at)?;
         u16::try_from(number).map_err(|_| invalid(format!("{number}, expected at most {}", u16::MAX)))

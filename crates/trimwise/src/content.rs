@@ -159,7 +159,6 @@ impl Content {
         self.stamp(lpn, seed, unit);
     }
 
-    /// Returns the seed of the bytes that [`Content::fill`] makes.
     fn seed(self, lpn: Lpn) -> u64 {
         let (place, tag) = self.named(lpn);
         mixed(mixed(place) ^ u64::from(tag))
@@ -188,7 +187,6 @@ impl Content {
     }
 }
 
-/// Returns the first bytes of a unit.
 fn head(place: u64, tag: u32, seed: u64) -> [u8; HEAD_BYTES] {
     let check = mixed(mixed(mixed(place) ^ u64::from(tag)) ^ seed) as u32;
     let mut head = [0; HEAD_BYTES];

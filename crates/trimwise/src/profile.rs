@@ -253,8 +253,6 @@ impl Profile {
         Ok(ProfileFile { base, variants: read, line })
     }
 
-    /// Reads the file, with the settings of a variant if given. A number that its type cannot hold counts as the type's
-    /// largest, and then as 0, until the device rejects it with the accepted values.
     fn read(source: Source, root: Found, substitute: u64) -> Result<Self, ProfileError> {
         let mut reader = Reader::new(source, root, substitute);
         let contents = reader.read()?;
@@ -288,7 +286,6 @@ impl Profile {
     }
 }
 
-/// The contents of a file.
 struct ProfileFile {
     base: Profile,
     variants: Vec<Profile>,
@@ -301,7 +298,6 @@ fn is_version(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b))
 }
 
-/// Returns version, place and settings of the firmware variants, in the order of the file.
 fn variants<'t>(
     source: Source,
     document: Value<'t>,

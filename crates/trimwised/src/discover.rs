@@ -103,11 +103,9 @@ const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romf
 /// All mounts, indexed by id and by place: with thousands of them, comparing each with every other would be too slow.
 struct Mounts<'a> {
     all: &'a [Mount],
-    /// Index in the list, by id.
     by_id: HashMap<u64, usize>,
     /// Indices in the list, by parent mount and the bytes of the mount point.
     mounted_on: HashMap<(u64, &'a [u8]), Vec<usize>>,
-    /// Mount points and ids of automounts.
     automounts: (HashSet<&'a [u8]>, HashSet<u64>),
 }
 
@@ -213,7 +211,6 @@ const KEPT_MS_EACH: u64 = 250;
 #[derive(Debug, Default)]
 pub struct Known {
     devices: HashMap<(u64, (u32, u32)), (Instant, Candidate)>,
-    /// Number of file systems last time.
     mounts: usize,
 }
 

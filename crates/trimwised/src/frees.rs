@@ -168,7 +168,6 @@ impl Watcher {
         left.filter(|left| !left.is_zero()).unwrap_or(Duration::MAX)
     }
 
-    /// Reads the frees since the last call.
     pub(crate) fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
         let page = self.instance.page();

@@ -42,7 +42,6 @@ pub struct History {
     waiting: VecDeque<Entry>,
     /// Number of entries, from the front, that are being written.
     in_flight: usize,
-    /// Error of the last attempt to write.
     problem: Option<String>,
 }
 

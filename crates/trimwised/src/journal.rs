@@ -31,7 +31,6 @@ pub struct Change {
     pub session: Option<u64>,
 }
 
-/// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 16 << 20;
 
 /// All changes that are in effect.
@@ -54,7 +53,6 @@ pub enum Noted {
     Failed(String),
 }
 
-/// Contents of the file. Mounts do not survive a reboot.
 #[derive(Debug, Serialize, Deserialize)]
 struct Written {
     boot: String,

@@ -25,11 +25,9 @@ use crate::saving::{Loaded, Saving};
 use trimwise_linux::block_device::{BlockDevice, btrfs_directory};
 use trimwise_linux::layout::Kind;
 
-/// Version of the file.
 const VERSION: u32 = 1;
 /// Maximum number of extents in the file, of all file systems together: 2 MiB of text.
 const SPANS_ALL: usize = 4 * SPANS_MAX;
-/// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 8 << 20;
 /// Share of a file system, in percent, that may be written unseen before its data are discarded. A twentieth that stays
 /// untrimmed for a week is less than what `judicious` leaves.
@@ -51,7 +49,6 @@ pub struct Kept {
     pub trimmed: Vec<(u64, u64)>,
 }
 
-/// Contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     trimwised_known: u32,
@@ -138,7 +135,6 @@ impl Kept {
         })
     }
 
-    /// Records the knowledge of a file system.
     pub(crate) fn new(device: (u32, u32), now: Present, known: Known) -> Self {
         Self {
             numbers: device,
@@ -157,7 +153,6 @@ pub(crate) fn read(path: &Path, boot: &str) -> Loaded<Vec<Kept>> {
     Loaded::read(path, FILE_MAX, |text| parse(text, boot), invalid)
 }
 
-/// The last daemon's knowledge, and the file of this one's.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     kept: BTreeMap<(u32, u32), Kept>,

@@ -12,7 +12,6 @@ use trimwise_linux::host_root::HostRoot;
 /// The program's argument for this role.
 pub(crate) const COMMAND: &str = "look";
 
-/// A request to the worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Look for file systems. `whole`: report even if nothing has changed.
@@ -39,7 +38,6 @@ pub struct Texts {
     pub group: Option<u32>,
 }
 
-/// State of the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Looker {
     known: Known,

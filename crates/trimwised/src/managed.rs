@@ -57,7 +57,6 @@ pub struct Managed {
     pub treatment: Treatment,
     /// State machine, once the layout is known.
     pub live: Option<LiveHost>,
-    /// Layout, once known.
     probed: Option<Probed>,
     /// The last sample and its time, in seconds since boot.
     sensed: Option<(Sensed, u64)>,
@@ -190,7 +189,6 @@ impl Managed {
         journal.forget(&self.candidate);
     }
 
-    /// Notes that discards failed on `disks`, if one of them is a disk of this file system.
     pub(crate) fn discards_failed(&mut self, disks: &BTreeSet<String>) {
         let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.candidate.disks);
         if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::saving::{Loaded, Saving};
 
-/// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
 /// Mount points that are paused.
@@ -17,7 +16,6 @@ pub struct Paused {
     pub saving: Saving,
 }
 
-/// Contents of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Written {
     boot: String,

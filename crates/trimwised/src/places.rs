@@ -104,7 +104,6 @@ impl Places {
         self.state.join("history.db")
     }
 
-    /// Returns the path of the socket for root and the group.
     pub(crate) fn control(&self) -> PathBuf {
         self.run.join("control.sock")
     }

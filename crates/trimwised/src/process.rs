@@ -234,7 +234,6 @@ impl Left {
         self.0.push(child);
     }
 
-    /// Reaps the processes that have exited.
     pub(crate) fn reap(&mut self) {
         self.0.retain_mut(|child| !has_ended(child));
     }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use trimwise_linux::files::{Unread, read_own};
 
-/// Time after which a failed write is retried.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Progress of saving some state in memory. Its versions are numbered.
@@ -15,7 +14,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub struct Saving {
     has_begun: bool,
     wanted: u64,
-    /// The version that is being written.
     asked: Option<u64>,
     saved: u64,
     /// The version that could not be written, and the reason. The text follows the file's name.

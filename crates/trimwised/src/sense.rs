@@ -118,7 +118,6 @@ pub struct Seen {
     pub mounts_changed: bool,
 }
 
-/// A file system and the sampler's state for it.
 struct Seat {
     place: Place,
     /// True if there are enough descriptors to keep the count files open.
@@ -231,7 +230,6 @@ impl Round {
 struct Taken {
     seat: Arc<Seat>,
     told: Option<Sensed>,
-    /// Number of samples since the last change.
     quiet: u32,
 }
 

@@ -71,7 +71,6 @@ pub struct Server {
     status: Option<UnixListener>,
     group: Option<u32>,
     connections: Vec<Connection>,
-    /// Number of requests so far.
     requests: u64,
     shares: Shares,
     /// Instant until which the status socket rests.
@@ -186,7 +185,6 @@ impl Server {
         self.connections.is_empty() && self.rests_until.is_none()
     }
 
-    /// Returns the number of bytes of unread responses.
     fn unread(&self) -> usize {
         self.connections.iter().map(|one| one.to_write.len()).sum()
     }

@@ -100,7 +100,6 @@ fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io
     }
 }
 
-/// The sending half of a connection.
 #[derive(Debug)]
 struct Replies {
     stream: Arc<Stream>,
@@ -119,7 +118,6 @@ impl Replies {
         *waiting += bytes;
     }
 
-    /// Sends a reply, for which space was reserved. If that fails, the connection ends.
     fn send(&self, bytes: &[u8], reserved_bytes: usize) {
         let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         if (&*self.stream).write_all(bytes).is_err() {

@@ -18,7 +18,6 @@ const TRIMS: (u64, u64) = (8, 3);
 const SMALL: Bytes = Bytes::mib(16);
 /// Random writes at a time during a TRIM under load.
 const LOAD_DEPTH: u32 = 8;
-/// Random writes that complete between two TRIMs.
 const BETWEEN: u32 = 64;
 
 impl<D: BlockDevice> Bench<'_, D> {

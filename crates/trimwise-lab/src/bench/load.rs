@@ -14,7 +14,6 @@ use trimwise::workload::latency::LatencySummary;
 
 use super::Bench;
 
-/// Sectors of a unit.
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 /// Completions between two progress reports.
 const REPORT_EVERY: u64 = 1024;
@@ -35,7 +34,6 @@ pub(crate) enum Action {
     Trim,
 }
 
-/// What one transfer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -43,7 +41,6 @@ enum Kind {
     Trim,
 }
 
-/// Where the next transfer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// After the last one; at the end, from the beginning again.
@@ -62,15 +59,12 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Lasts as long as the others.
     pub const NONE: Self = Self { time: None, bytes: None };
 
-    /// An amount.
     pub const fn bytes(bytes: Bytes) -> Self {
         Self { time: None, bytes: Some(bytes) }
     }
 
-    /// A time.
     pub const fn time(time: SimDuration) -> Self {
         Self { time: Some(time), bytes: None }
     }
@@ -96,7 +90,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Passes over an area once, in order.
     pub(super) fn once(action: Action, area: UnitRange, transfer: Bytes, depth: u32) -> Self {
         let limit = Limit::bytes(Bytes::from_units(area.units));
         Self { action, order: Order::Sequential, area, transfer, depth, pace: 0, limit }
@@ -131,7 +124,6 @@ impl Tally {
         })
     }
 
-    /// Adds the transfers of another tally.
     pub fn merge(&mut self, other: &Self) {
         self.operations += other.operations;
         self.bytes.0 += other.bytes.0;
@@ -231,7 +223,6 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    /// Adds a stream.
     pub fn add(&mut self, done: &Done) {
         self.tally.merge(&done.reads);
         self.tally.merge(&done.writes);
@@ -249,7 +240,6 @@ struct Running {
     stream: Stream,
     transfer_sectors: u64,
     area_sectors: u64,
-    /// Sequential: where the next transfer begins in the area.
     at: u64,
     submitted_bytes: u64,
     /// Sectors and kind of what is under way, by slot.
@@ -292,7 +282,6 @@ impl Running {
         !self.ended
     }
 
-    /// The sectors of the next transfer.
     fn next(&mut self, rng: &mut Xoshiro256PlusPlus) -> SectorRange {
         let (first, sectors) = match self.stream.order {
             Order::Sequential => {
@@ -382,7 +371,6 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(running.into_iter().map(|r| r.done).collect())
     }
 
-    /// Submits what the depth allows; returns how many.
     fn refill(&mut self, index: usize, running: &mut Running, start: SimTime) -> Result<u64, BlockError> {
         let mut submitted = 0;
         while !running.vacant.is_empty()

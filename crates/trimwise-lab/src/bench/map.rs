@@ -20,7 +20,6 @@ use super::load::{Tally, below};
 
 /// Units of each kind of request: read, write, TRIM.
 const UNITS: [u64; 3] = [1, 32, 256];
-/// Requests at a time where a load runs alone.
 const DEPTHS: [usize; 3] = [64, 16, 1];
 /// Offered shares of the rates alone, percent: of reads and writes, and of TRIMs.
 pub(super) const SHARES: [u64; 6] = [0, 20, 40, 60, 80, 95];
@@ -114,13 +113,11 @@ pub fn estimate(plan: &MapPlan, has_trim: bool) -> SimDuration {
     plan.point * (points(has_trim) as u64 + UNITS.len() as u64)
 }
 
-/// A device under a map.
 struct Mapping<'a, D> {
     device: &'a D,
     plan: MapPlan,
     rng: Xoshiro256PlusPlus,
     version: u32,
-    /// Where the next write and the next TRIM begin, in their half.
     at: [u64; 2],
 }
 
@@ -176,7 +173,6 @@ pub async fn map<D: BlockDevice>(
 }
 
 impl<D: BlockDevice> Mapping<'_, D> {
-    /// The half of the reads, and that of writes and TRIMs.
     fn halves(&self) -> [UnitRange; 2] {
         let UnitRange { start, units } = self.plan.region;
         let half = units / 2 / UNITS[2] * UNITS[2];
@@ -200,7 +196,6 @@ impl<D: BlockDevice> Mapping<'_, D> {
         Operation::write(range, Content::new(self.plan.content, self.version))
     }
 
-    /// Writes a range, with nothing measured.
     async fn put(&mut self, range: UnitRange) -> Result<(), BlockError> {
         let mut in_flight = 0;
         for piece in range.pieces(128) {
@@ -335,7 +330,6 @@ impl<D: BlockDevice> Mapping<'_, D> {
         Ok(MapPoint { reads: load(0), writes: load(1), trims: load(2), kept_up })
     }
 
-    /// Takes a completion.
     async fn take(
         &self,
         end: SimTime,

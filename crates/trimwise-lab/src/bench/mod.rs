@@ -243,7 +243,6 @@ pub async fn run<D: BlockDevice>(
     Ok(results)
 }
 
-/// Notes reads of units that were never written: they are fast, and say nothing about the flash.
 fn unmapped_note(counts: &DeviceCounts) -> Option<String> {
     let percent = counts.unmapped_reads_percent.filter(|&percent| percent >= 1.0)?;
     Some(format!(
@@ -251,7 +250,6 @@ fn unmapped_note(counts: &DeviceCounts) -> Option<String> {
     ))
 }
 
-/// Results of a test, before those of the device are added.
 #[derive(Default)]
 struct Found {
     measured: Vec<Measured>,
@@ -260,12 +258,10 @@ struct Found {
     notes: Vec<String>,
 }
 
-/// A device under one test.
 struct Bench<'a, D> {
     device: &'a D,
     settings: &'a Settings,
     hooks: Hooks<'a>,
-    /// The units under test.
     region: UnitRange,
     number: usize,
     /// The completed share of the test, and the share of the current phase.
@@ -298,13 +294,11 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(found)
     }
 
-    /// Starts a phase: the share of the test done so far, and the phase's own share.
     fn phase(&mut self, done: f64, share: f64) {
         self.phase = (done, share);
         self.report(0.0);
     }
 
-    /// Reports the progress of the current phase.
     fn report(&self, of_phase: f64) {
         let (done, share) = self.phase;
         (self.hooks.on_progress)(self.number, ((done + share * of_phase) * 1000.0) as u64);

@@ -14,10 +14,8 @@ use super::spec::{DEPTH, Seconds};
 use super::streams::{INTERVAL, throughput};
 use super::{Bench, Findings, Found};
 
-/// The default ranges.
 const RANGES: [Percent; 4] =
     [Percent::hundredths(1250), Percent::hundredths(2500), Percent::hundredths(5000), Percent::ALL];
-/// Default duration of the measurement of each range.
 const LOOK: SimDuration = SimDuration::from_secs(60);
 /// The most that a model writes in that time.
 const MODEL_MOST: Bytes = Bytes::gib(16);

@@ -15,7 +15,6 @@ impl Percent {
     /// All of it.
     pub const ALL: Self = Self(10_000);
 
-    /// Creates a share from hundredths of a percent; at most all.
     pub(crate) const fn hundredths(hundredths: u32) -> Self {
         Self(if hundredths > 10_000 { 10_000 } else { hundredths })
     }

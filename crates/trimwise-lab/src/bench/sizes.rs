@@ -14,9 +14,7 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 const SMALLEST: Bytes = Bytes(512);
 /// Number of sizes: up to 8 MiB.
 const SIZES: u32 = 15;
-/// Transfers at a time.
 const DEPTH: u32 = 4;
-/// Size of the stretch.
 const STRETCH: Bytes = Bytes::mib(256);
 /// The most transfers of a size and direction.
 const TRANSFERS_MOST: u64 = 32_768;

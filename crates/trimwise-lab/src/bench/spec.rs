@@ -119,9 +119,7 @@ pub const TESTS: [(&str, &str); 15] = [
 pub const DEPTH: u32 = 32;
 /// Default percentage of reads in `mixed`.
 pub(crate) const READ_PERCENT: u8 = 70;
-/// Maximum number of requests at a time.
 const DEPTH_MAX: u64 = 65_536;
-/// The longest time, a week.
 const SECONDS_MAX: u64 = 7 * 86_400;
 
 /// An invalid test.
@@ -139,7 +137,6 @@ pub struct TestError {
 }
 
 impl Test {
-    /// Whether it sends TRIMs.
     pub(crate) fn needs_trim(self) -> bool {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }

@@ -16,15 +16,11 @@ use super::spec::{DEPTH, Seconds};
 use super::{Bench, Findings, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Duration of a round.
 const ROUND: SimDuration = SimDuration::from_secs(60);
-/// Rounds per window.
 const WINDOW: usize = 5;
-/// Maximum number of rounds.
 const ROUNDS_MOST: usize = 25;
 /// How often the region is written for preconditioning.
 const PRECONDITIONING: u32 = 2;
-/// Transfer size of preconditioning.
 const LARGE: Bytes = Bytes::kib(128);
 
 impl<D: BlockDevice> Bench<'_, D> {
@@ -87,7 +83,6 @@ fn moments(window: &[u64; WINDOW]) -> (u128, u128, u128) {
     (u128::from(most - least), sum, (2 * e + d).abs_diff(2 * a + b))
 }
 
-/// Whether a window is steady.
 fn is_steady(window: &[u64; WINDOW]) -> bool {
     let (excursion, sum, weighted) = moments(window);
     // The excursion is at most a fifth of the mean, which is a fifth of the sum; the rise, 4/10 of the weighted sum, is

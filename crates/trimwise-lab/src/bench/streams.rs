@@ -13,7 +13,6 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 pub(super) const LARGE: Bytes = Bytes::mib(1);
 /// Bytes that the source's dd wrote.
 const DD: Bytes = Bytes(4_096_000_000);
-/// Default duration of random transfers.
 const RANDOM: SimDuration = SimDuration::from_secs(30);
 /// Default duration of torture: that of the source.
 const TORTURE: SimDuration = SimDuration::from_secs(20 * 60);
@@ -25,7 +24,6 @@ const READER_MOST: Bytes = Bytes::gib(4);
 pub(super) const INTERVAL: SimDuration = SimDuration::from_millis(100);
 /// The most that a model transfers in a test without a given time.
 pub(super) const MODEL_MOST: Bytes = Bytes::gib(256);
-/// Maximum number of points of a line over time.
 const POINTS: usize = 200;
 
 impl<D: BlockDevice> Bench<'_, D> {

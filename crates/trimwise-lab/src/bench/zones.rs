@@ -14,9 +14,7 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// Zones of a pass.
 const ZONES: u64 = 100;
-/// Amount transferred per zone by default.
 const SAMPLE: Bytes = Bytes::mib(8);
-/// Transfer size.
 const TRANSFER: Bytes = Bytes::kib(64);
 
 impl<D: BlockDevice> Bench<'_, D> {

@@ -18,7 +18,6 @@ pub struct Told<'a> {
     pub gone: Vec<&'a Removal>,
 }
 
-/// Checks all of it.
 pub fn check(
     platter: &Platter<'_>,
     record: &Record,

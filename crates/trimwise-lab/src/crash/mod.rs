@@ -99,12 +99,10 @@ pub enum CrashError {
     Stalled(String),
 }
 
-/// Returns a random integer below `limit` (0 if that is 0).
 fn below(rng: &mut (impl Rng + ?Sized), limit: u64) -> u64 {
     if limit == 0 { 0 } else { rng.next_u64() % limit }
 }
 
-/// Returns the seed of a run.
 fn seed_of(seed: u64, run: u64) -> u64 {
     let mut mixed = Xoshiro256PlusPlus::seed_from_u64(seed ^ run.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed.next_u64()
@@ -152,7 +150,6 @@ impl CrashReport {
         }
     }
 
-    /// Counts a violation; describes it if it is one of the first.
     fn note(&mut self, cut: u64, violation: impl FnOnce() -> Violation) {
         self.violations += 1;
         self.first_violation = Some(self.first_violation.unwrap_or(u64::MAX).min(cut + 1));

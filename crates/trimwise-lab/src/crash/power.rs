@@ -15,9 +15,7 @@ use super::below;
 /// Which of the commands since the last flush survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
-    /// All.
     All,
-    /// None.
     Nothing,
     /// Every TRIM, no write.
     OnlyTrims,
@@ -73,12 +71,10 @@ pub(crate) struct Platter<'a> {
     undo: Vec<(usize, ContentId, u32)>,
     /// Writes and TRIMs that are not durable, in the order in which they were sent to the device.
     window: BTreeSet<usize>,
-    /// Number of events that have happened.
     at: usize,
 }
 
 impl<'a> Platter<'a> {
-    /// Creates the device as it was when the witness began.
     pub fn new(record: &'a Record, units: u64) -> Self {
         let mut held = vec![NEVER; units as usize];
         for &(block, content) in &record.initial {
@@ -173,12 +169,10 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// Returns what a unit holds.
     pub fn read(&self, unit: u64) -> ContentId {
         self.held.get(unit as usize).copied().unwrap_or(NEVER)
     }
 
-    /// What every unit holds.
     pub fn units(&self) -> &[ContentId] {
         &self.held
     }

@@ -15,9 +15,7 @@ use super::violation::Broken;
 
 /// A file system as found.
 pub(crate) struct Recovered<'a> {
-    /// Every inode in use, named or not.
     pub inodes: BTreeMap<u32, &'a InodeImage>,
-    /// Files by path.
     pub files: BTreeMap<String, u32>,
     /// Allocated blocks, as runs in order.
     pub allocated: Vec<UnitRange>,

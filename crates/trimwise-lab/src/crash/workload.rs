@@ -30,10 +30,8 @@ const LOG: Bytes = Bytes::mib(1);
 const OPERATIONS: [u64; 2] = [200, 60];
 /// More than a hundred times what a run takes; a host that exceeds it will never finish.
 const EVENTS_MAX: Budget = Budget { at_an_instant: 1_000_000, in_all: 20_000_000 };
-/// Largest write.
 const WRITE_BYTES_MAX: u64 = 400_000;
 
-/// The machine of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     link: LinkKind,
@@ -141,13 +139,9 @@ impl Machine {
     }
 }
 
-/// The record of a run.
 pub struct Run {
-    /// What it was made with.
     pub machine: Machine,
-    /// All events.
     pub record: Record,
-    /// The layout of the file system.
     pub layout: Layout,
 }
 
@@ -184,7 +178,6 @@ pub fn run(policy: &Policy, seed: u64, after_mount: AfterMount) -> Result<Run, C
     result.map_err(|stalled| CrashError::Stalled(stalled.to_string()))?
 }
 
-/// Creates directories, and a file that stays.
 async fn prepare(fs: &Ext4, machine: &Machine) -> Result<(), FileError> {
     let ballast_percent = machine.ballast_percent;
     for directory in 1..machine.directories {
@@ -234,7 +227,6 @@ fn path_of(file: u64, directories: u64) -> String {
     }
 }
 
-/// Performs one operation.
 async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), FileError> {
     let path = path_of(below(rng, machine.files), machine.directories);
     let directory = format!("d{}", 1 + below(rng, machine.directories));

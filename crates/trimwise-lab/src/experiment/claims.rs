@@ -30,7 +30,6 @@ impl Figures {
         }
     }
 
-    /// Appends to a figure.
     pub fn push(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) {
         let mut values = values.into_iter().peekable();
         if values.peek().is_some() {
@@ -111,14 +110,12 @@ impl Experiment {
 #[serde(deny_unknown_fields)]
 struct Document {
     source: String,
-    /// For claims without their own.
     basis: Option<Basis>,
     role: Option<Role>,
     because: Option<String>,
     /// Sentences; one about something that was not measured is left out.
     #[serde(default)]
     finding: Vec<String>,
-    /// Terms by name.
     #[serde(default)]
     define: BTreeMap<String, String>,
     claim: Vec<Entry>,
@@ -213,12 +210,9 @@ pub fn summary(claims: &[Claim]) -> String {
     }
 }
 
-/// Why a value is missing.
 #[derive(Debug, PartialEq)]
 enum Gap {
-    /// Something was not measured.
     Missing,
-    /// The file of claims is wrong.
     Wrong(String),
 }
 
@@ -309,7 +303,6 @@ impl Scope<'_> {
     }
 }
 
-/// Returns a value, if there is one.
 fn known<T>(value: Result<T, Gap>, text: &str) -> Option<T> {
     match value {
         Ok(value) => Some(value),

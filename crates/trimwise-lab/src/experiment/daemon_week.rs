@@ -24,7 +24,6 @@ use super::result::ExperimentResult;
 use super::{Experiment, Host};
 use crate::plot::Plot;
 
-/// The whole week. Nothing but the seed is random: one run is enough.
 pub static WEEK: Experiment = Experiment {
     name: "daemon-week",
     question: "What does trimwised cost the foreground and gain for the drive in a week, compared with fstrim, discard and no TRIM?",
@@ -34,7 +33,6 @@ pub static WEEK: Experiment = Experiment {
     run: |request| runs::run(&WEEK, 7, request),
 };
 
-/// A single day.
 pub static DAY: Experiment = Experiment {
     name: "daemon-day",
     question: "What does trimwised cost and gain in a single day, which takes a seventh of the time of daemon-week?",
@@ -51,9 +49,7 @@ pub const KERNEL: &str = "6.1";
 pub const DEVICE: &str = "sata-60gb-2011";
 /// Capacity, small enough that ageing and a week write twice its size.
 pub const CAPACITY: Bytes = Bytes::gib(4);
-/// Utilization after ageing, percent.
 pub const AGED_PERCENT: u64 = 30;
-/// The file systems.
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// The most untrimmed space that the daemon's default leaves, in thousandths of the file system.
 pub(crate) const BOUND_PERMILLE: u64 = 100;
@@ -66,7 +62,6 @@ const HOUR_NS: u64 = 60 * MINUTE_NS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trimming {
-    /// Never.
     Never,
     /// The mount option `discard`; on btrfs `discard=sync`.
     Discard,
@@ -81,11 +76,9 @@ pub enum Trimming {
 }
 
 impl Trimming {
-    /// All of them, in the order of the tables.
     pub const ALL: [Self; 6] =
         [Self::Never, Self::Discard, Self::DiscardAsync, Self::FstrimWeekly, Self::FstrimDaily, Self::Daemon];
 
-    /// Returns its name, in tables and for `--only`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -98,17 +91,13 @@ impl Trimming {
     }
 }
 
-/// A run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// ext4, xfs or btrfs.
     pub file_system: &'static str,
-    /// How it is trimmed.
     pub trimming: Trimming,
 }
 
 impl Case {
-    /// Returns the mount option of the file system.
     pub fn mount_option(&self) -> &'static str {
         match (self.trimming, self.file_system) {
             (Trimming::Discard, "btrfs") => "discard=sync",
@@ -129,7 +118,6 @@ impl Case {
     }
 }
 
-/// Returns all cases, file system by file system.
 pub fn cases() -> Vec<Case> {
     let of = |file_system| {
         let has = move |trimming: &Trimming| *trimming != Trimming::DiscardAsync || file_system == "btrfs";
@@ -141,30 +129,22 @@ pub fn cases() -> Vec<Case> {
 /// The daemon's slices, as its status reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Slices {
-    /// Slices that ended.
     pub count: u64,
     /// Of these, slices that took longer than allowed.
     pub over_count: u64,
-    /// Duration of the longest.
     pub longest_ns: u64,
 }
 
 /// The measurements of a run. Times count from the start of the week.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Which.
     pub case: Case,
-    /// The guest's results.
     pub done: WeekDone,
-    /// Discards during the week.
     pub discards: Vec<Discarded>,
     /// Bytes that the drive holds, at the start of the week and at each of its looks.
     pub mapped_bytes: Vec<u64>,
-    /// Capacity of the drive.
     pub capacity_bytes: u64,
-    /// Write amplification during the week.
     pub write_amplification: f64,
-    /// Under the daemon.
     pub slices: Option<Slices>,
 }
 
@@ -182,15 +162,12 @@ pub struct OfRate {
     pub never: Option<LatencySummary>,
 }
 
-/// The evaluation of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Which.
     #[serde(flatten)]
     pub case: Case,
     /// Time until a write of the foreground was durable.
     pub write: LatencySummary,
-    /// Time of a read.
     pub read: LatencySummary,
     /// Writes in minutes in which a discard was under way; `None` if there was no such minute.
     pub write_trimming: Option<LatencySummary>,
@@ -202,7 +179,6 @@ pub struct Row {
     pub write_amplification: f64,
     /// Discards during the week.
     pub discards: Discards,
-    /// Under the daemon: its slices.
     pub slices: Option<Slices>,
     /// Space freed: what had been in use when the week began, and what was removed in it.
     pub freed_bytes: u64,
@@ -216,23 +192,16 @@ pub struct Row {
     pub untrimmed_bytes: Vec<u64>,
 }
 
-/// The rows of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WeekRows {
-    /// The composition of the days.
     pub week: WeekText,
-    /// One for each run.
     pub runs: Vec<Row>,
-    /// Untrimmed space over the week.
     pub plots: Vec<Plot>,
 }
 
-/// A week as results show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WeekText {
-    /// Days.
     pub days: u64,
-    /// Small accesses.
     pub accesses: u64,
     /// Bytes of files created and removed per day.
     pub day_bytes: Bytes,
@@ -261,7 +230,6 @@ fn latencies(week: &Week, done: &WeekDone, wanted: impl Fn(u64) -> bool) -> OpLa
     latencies
 }
 
-/// Returns the most untrimmed space that the daemon's default leaves.
 fn bound(capacity_bytes: u64) -> Bytes {
     Bytes(capacity_bytes / 1000 * BOUND_PERMILLE)
 }

@@ -36,12 +36,10 @@ impl<T> Grid<T> {
         Self { series, places, runs }
     }
 
-    /// Returns the places on the x axis.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Returns the number of repetitions of a cell.
     pub(super) fn reps(&self) -> u32 {
         self.runs.iter().flatten().next().map_or(0, |reps| reps.len() as u32)
     }

@@ -32,7 +32,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     run: runs::run,
 };
 
-/// The kernels, oldest first.
 pub const KERNELS: [&str; 3] = ["5.10", "6.1", "6.12"];
 
 /// Returns why a kernel cannot run with a file system, if so.
@@ -46,7 +45,6 @@ pub fn cannot_run(kernel: &str, file_system: &str) -> Option<&'static str> {
     )
 }
 
-/// The drive.
 pub const DEVICE: &str = "sata-generic";
 
 /// Capacity: the same drive with fewer blocks per plane. ext4 runs on through free space, and 4 GiB have enough of it.
@@ -82,9 +80,7 @@ pub const AFTER_FITRIM_NS: u64 = 60_000_000_000;
 /// A mount to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
-    /// ext4, xfs, btrfs or f2fs.
     pub file_system: &'static str,
-    /// Its mount option.
     pub options: &'static str,
 }
 
@@ -101,7 +97,6 @@ pub const MOUNTS: [Mount; 9] = [
     Mount { file_system: "f2fs", options: "discard" },
 ];
 
-/// Returns the file systems to examine.
 pub fn file_systems() -> Vec<&'static str> {
     MOUNTS.chunk_by(|a, b| a.file_system == b.file_system).map(|mounts| mounts[0].file_system).collect()
 }
@@ -163,9 +158,7 @@ pub struct Fitrim {
 /// Deletions on a mount, followed by FITRIM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeletionRun {
-    /// The kernel: `6.1`.
     pub kernel: String,
-    /// The mount.
     #[serde(flatten)]
     pub mount: Mount,
     /// In the order in which they were done.
@@ -181,9 +174,7 @@ pub struct DeletionRun {
 /// A deletion right before an unmount.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UnmountRun {
-    /// The kernel.
     pub kernel: String,
-    /// The mount.
     #[serde(flatten)]
     pub mount: Mount,
     /// Bytes freed.
@@ -192,7 +183,6 @@ pub struct UnmountRun {
     pub before_unmount: Discards,
     /// Discards in the call of unmount.
     pub in_unmount: Discards,
-    /// How long that call took.
     pub unmount_ns: u64,
     /// The freed bytes that had been discarded by then; `None` if the file system does not tell where they lay.
     pub covered_bytes: Option<u64>,
@@ -205,20 +195,15 @@ pub struct UnmountRun {
 /// A deletion after a change of options.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RemountStep {
-    /// The requested options.
     pub options: String,
     /// The line of /proc/mounts: the options as the file system shows them.
     pub shown_options: String,
-    /// Bytes that the deletion freed.
     pub freed_bytes: u64,
-    /// Discards in the window after it.
     pub discards: Discards,
 }
 
-/// Deletions while the options change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RemountRun {
-    /// The kernel.
     pub kernel: String,
     /// The option requested in the middle.
     #[serde(flatten)]
@@ -227,31 +212,23 @@ pub struct RemountRun {
     pub steps: Vec<RemountStep>,
 }
 
-/// A kernel that took part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
     /// The version that names it: `6.1`.
     pub version: String,
-    /// What `uname -r` says in it.
     pub release: String,
 }
 
-/// All observations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
-    /// The kernels, oldest first.
     pub kernels: Vec<Kernel>,
     /// Kernels that are not built, each with the command that builds it.
     pub missing: Vec<String>,
-    /// By kernel and mount.
     pub deletions: Vec<DeletionRun>,
-    /// By kernel and mount.
     pub unmounts: Vec<UnmountRun>,
-    /// By kernel and file system.
     pub remounts: Vec<RemountRun>,
 }
 
-/// Makes the figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let rows = &KernelRows { measured, plots: plots::all(measured) };
     let mut result = EXPERIMENT.judge(&claims::figures(measured), rows, reps, seed);

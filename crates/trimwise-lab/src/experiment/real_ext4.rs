@@ -69,7 +69,6 @@ impl RealExt4 {
         names.iter().filter_map(policy).collect()
     }
 
-    /// Returns the kernel as results name it.
     pub fn named(&self) -> Result<RealKernel, Failure> {
         RealKernel::of(&self.image, &self.target)
     }
@@ -79,7 +78,6 @@ impl RealExt4 {
         Step::Mount { file_system: FileSystem::Ext4, options: self.target.mount_options(policy) }
     }
 
-    /// Does a job on a disk.
     pub fn run(&self, request: &Request, disk: Disk, steps: Vec<Step>) -> Result<Ran, Failure> {
         Ran::on(&guests::guest(&self.image, self.memory, &request.bounds)?, disk, steps)
     }

@@ -36,10 +36,8 @@ const DEVICE: &str = "vendor6";
 /// Ranges in hundredths of a percent of the device.
 const RANGES: [u32; 4] = [1250, 2500, 5000, 10_000];
 
-/// Duration of each measurement, seconds.
 const SECONDS: u32 = 90;
 
-/// The measurements of one range.
 #[derive(Clone, Debug, PartialEq)]
 struct RangeRun {
     /// The share of the device, percent.

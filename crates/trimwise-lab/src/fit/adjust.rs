@@ -104,7 +104,6 @@ impl<'a> Adjusting<'a> {
         value
     }
 
-    /// A time.
     fn time(
         &mut self,
         setting: &'static str,
@@ -115,7 +114,6 @@ impl<'a> Adjusting<'a> {
         Some(self.note(setting, found, samples, ""))
     }
 
-    /// A rate, from the time of a unit.
     fn rate(
         &mut self,
         setting: &'static str,
@@ -128,7 +126,6 @@ impl<'a> Adjusting<'a> {
         Some(self.note(setting, Estimate { value, low, high }, samples, ""))
     }
 
-    /// What closed forms give.
     fn singles(&mut self) {
         let count = |sizes: &[super::probe::Sized]| sizes.iter().map(|s| s.latencies_ns.len()).sum::<usize>();
         let (reads, writes) = (count(&self.samples.reads), count(&self.samples.writes));
@@ -243,7 +240,6 @@ impl<'a> Adjusting<'a> {
         }
     }
 
-    /// The parallelism: channels and dies.
     fn dies(&mut self) -> Result<(), Failure> {
         let g = &self.config.geometry;
         let base = (g.channels, g.dies_per_channel);
@@ -361,7 +357,6 @@ impl<'a> Adjusting<'a> {
         }
     }
 
-    /// How much a die programs at once.
     fn stripe(&mut self) {
         let Some(found) = self.estimate(|n| n.stripe, 0.0) else { return };
         let Some(config) = with_stripe(&self.config, found.value as u64) else { return };

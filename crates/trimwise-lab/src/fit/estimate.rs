@@ -20,7 +20,6 @@ use trimwise::compare::statistics::median;
 
 use super::probe::{BURST_UNITS, LOAD_COUNT, Samples, Sized};
 
-/// Bootstrap samples.
 const RESAMPLED: usize = 400;
 /// A difference must be at least this share of what it is the difference of.
 const NOTICED: f64 = 0.01;

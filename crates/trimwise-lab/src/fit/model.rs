@@ -46,7 +46,6 @@ pub fn sized(config: &SsdConfig) -> Result<SsdConfig, ConfigError> {
     Ok(small)
 }
 
-/// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     RandomReads,

@@ -15,7 +15,6 @@ use crate::bench::below;
 
 /// Sizes of single reads and writes, in units of 4 KiB.
 const SIZES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Single commands of each size.
 const SINGLES: usize = 40;
 /// Bursts of cached writes: their length, how many, and the units of a write.
 const BURST: usize = 96;
@@ -26,9 +25,7 @@ const LOADS: [(usize, u64); 6] = [(4, 1), (16, 1), (32, 1), (128, 1), (4, 8), (3
 pub(super) const LOAD_COUNT: usize = LOADS.len();
 const ROUNDS: usize = 6;
 const READS_PER_ROUND: usize = 384;
-/// Transfers of the long sequential loads.
 const LARGE_UNITS: u64 = 128;
-/// Depth of the long sequential loads.
 const LARGE_DEPTH: usize = 16;
 
 /// Where and how long to measure.
@@ -135,7 +132,6 @@ pub struct Held {
 /// Called now and then with what is being measured and the share that is done, in thousandths.
 pub type OnStep<'a> = &'a dyn Fn(&'static str, u64);
 
-/// A device at work.
 pub(crate) struct Probe<'a, D> {
     device: &'a D,
     plan: Plan,

@@ -62,7 +62,6 @@ pub struct PartReport {
     pub violation: Option<Violation>,
 }
 
-/// A command.
 #[derive(Clone, Debug)]
 enum Command {
     Write(UnitRange, Content),

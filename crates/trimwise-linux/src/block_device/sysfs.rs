@@ -98,12 +98,10 @@ impl SysBlock {
         self.disk().unwrap_or_else(|| self.clone())
     }
 
-    /// Iterates over the partitions of this disk.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = Self> {
         entries(&self.0).into_iter().map(Self).filter(|below| below.has("partition"))
     }
 
-    /// Iterates over the devices directly below this one (device mapper, MD).
     pub(crate) fn slaves(&self) -> impl Iterator<Item = Self> {
         linked(&self.0.join("slaves"))
     }
@@ -208,7 +206,6 @@ pub(crate) fn numbers_of(device: u64) -> (u32, u32) {
     (major(device), minor(device))
 }
 
-/// Reads a sysfs file that holds one number.
 pub(crate) fn number_in(path: &Path) -> Result<u64, SysfsError> {
     read_as(path, "a number", |text| text.parse().ok())
 }

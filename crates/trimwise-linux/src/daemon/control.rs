@@ -63,7 +63,6 @@ fn some_entries() -> u32 {
     50
 }
 
-/// A request as sent on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 struct Envelope {
     version: u32,

@@ -49,7 +49,6 @@ pub struct Queue {
     threads: Option<Threads>,
 }
 
-/// An operation in flight.
 struct Job {
     token: u64,
     submitted: SimTime,
@@ -57,7 +56,6 @@ struct Job {
     failed: Option<BlockError>,
 }
 
-/// One call of an operation.
 #[derive(Clone, Copy)]
 struct Part {
     job: usize,

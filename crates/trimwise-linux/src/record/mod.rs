@@ -124,7 +124,6 @@ impl From<InstanceError> for RecordError {
     }
 }
 
-/// Returns the remedy for a missing tracefs.
 fn remedy() -> &'static str {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.split_whitespace().last() == Some("tracefs")) {
@@ -219,7 +218,6 @@ pub enum Ended {
     Refused,
 }
 
-/// Parsed content of one kernel record.
 #[derive(Debug)]
 enum Heard {
     Traced(Tracepoint, Traced),
@@ -233,7 +231,6 @@ pub struct Recorder {
     plan: Plan,
     header: Header,
     events: Vec<(Tracepoint, EventFormat)>,
-    /// Raw buffers. Declared before the instance, which cannot be removed while they are open.
     pipes: Vec<File>,
     instance: Instance,
     /// Pages of one processor's buffer: the most read from it in one round.

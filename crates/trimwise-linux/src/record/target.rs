@@ -26,11 +26,9 @@ pub struct Target {
     pub disks: Vec<BlockDevice>,
     /// Notes that a reader of the trace needs, one sentence each.
     pub notes: Vec<String>,
-    /// Location of the file system's blocks, if its events can be followed to the disks.
     pub(super) blocks: Option<Blocks>,
 }
 
-/// Location of a file system's blocks on the disks.
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub kind: Kind,
@@ -187,7 +185,6 @@ impl Target {
         }
     }
 
-    /// Returns the index of a disk.
     pub(super) fn index(&self, numbers: (u32, u32)) -> Option<u32> {
         let index = self.disks.iter().position(|disk| disk.numbers == numbers)?;
         u32::try_from(index).ok()

@@ -5,7 +5,6 @@
 
 use trimwise::units::Span;
 
-/// One field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     offset: usize,

@@ -12,7 +12,6 @@ use trimwise_linux::sparse_store::SparseStore;
 use crate::images::hex;
 use crate::job::FileSystem;
 
-/// Read at a time: 1 MiB.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// An image, as results name it.

@@ -12,7 +12,6 @@ use trimwise::units::{Lpn, UNIT_BYTES, UnitRange};
 /// The bytes of a unit.
 pub type UnitBytes = [u8; UNIT_BYTES as usize];
 
-/// A unit of zeros.
 const ZEROS: UnitBytes = [0; UNIT_BYTES as usize];
 
 /// All commands that a disk received, with their bytes.
@@ -58,12 +57,10 @@ impl Recording {
         self.begin(OpKind::Write { start, contents })
     }
 
-    /// Records that a TRIM destroyed these units. Returns the command's number.
     pub(super) fn trimmed(&mut self, units: Vec<UnitRange>) -> usize {
         self.begin(OpKind::Trim(units))
     }
 
-    /// Records a flush. Returns its number.
     pub(super) fn flushed(&mut self) -> usize {
         self.begin(OpKind::Flush)
     }
@@ -75,7 +72,6 @@ impl Recording {
         number
     }
 
-    /// Records that a command was acknowledged.
     pub(super) fn acknowledged(&mut self, number: usize) {
         self.record.ops[number].completed = self.record.events.len();
         self.record.events.push(Event::Completed(number));
@@ -85,7 +81,6 @@ impl Recording {
         }
     }
 
-    /// Records a mark of the guest.
     pub(super) fn marked(&mut self) {
         self.marks.push(self.record.events.len());
     }

@@ -19,7 +19,6 @@ use crate::machine::complains;
 
 /// Alignment of the buffers of direct writes: a page.
 const PAGE: usize = 4096;
-/// Lines of the kernel's log that are reported.
 const LOG_LINES: usize = 8;
 /// Name of the file that takes up space and is never touched.
 const BALLAST: &str = "ballast";

@@ -45,7 +45,6 @@ fn make(week: &Week, day: u64, number: u64) -> io::Result<()> {
     fill(&mut File::create(folder.join(number.to_string()))?, week.file.0, 0)
 }
 
-/// Removes a day's files. Returns their size in bytes.
 fn remove(day: u64) -> io::Result<u64> {
     let folder = folder(day);
     let mut names: Vec<PathBuf> =

@@ -88,7 +88,6 @@ pub enum Built {
     },
 }
 
-/// An order, with all inputs that determine the image.
 struct Plan<'a> {
     order: &'a Order,
     name: KernelName,
@@ -216,7 +215,6 @@ impl Cache {
         Ok(Some(image))
     }
 
-    /// Writes the description of an image that is in place.
     fn describe(&self, image: &KernelImage) -> Result<(), KernelError> {
         let file = image.directory.join("image.json");
         let description = Description {
@@ -238,7 +236,6 @@ impl Cache {
         Ok(())
     }
 
-    /// Moves a finished image into place in one step, and then its log into it.
     fn put(&self, image: &Path, plan: &Plan<'_>, log_path: &Path) -> Result<Built, KernelError> {
         let place = self.directory().join(plan.folder());
         let failed = |e: rustix::io::Errno| KernelError::io("put an image at", &place)(e.into());
@@ -316,7 +313,6 @@ pub(super) fn wait_for_lock(
     }
 }
 
-/// One build in its folder.
 struct Making<'a> {
     cache: &'a Cache,
     plan: &'a Plan<'a>,
@@ -328,7 +324,6 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Makes the image and returns its folder.
     fn image(&self, step: &mut dyn FnMut(Step)) -> Result<PathBuf, KernelError> {
         let image = self.work.path().join("image");
         fs::create_dir(&image).map_err(KernelError::io("make", &image))?;

@@ -44,7 +44,6 @@ pub struct KeptSource {
     pub size_bytes: u64,
 }
 
-/// Contents of `kept.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Description {
     release: String,
@@ -153,7 +152,6 @@ impl Kept {
         Ok(Tree { directory: source, ..tree })
     }
 
-    /// Removes everything but the lock.
     fn clear(&self) -> Result<(), KernelError> {
         // First what says that the rest is whole.
         remove_if_there(&self.directory.join("kept.json"))?;
@@ -275,7 +273,6 @@ impl Kept {
         }
     }
 
-    /// Lists the files that patches have changed or added.
     fn changed(&self) -> Result<Vec<PathBuf>, KernelError> {
         let mut files = Vec::new();
         for folder in ["pristine", "added"].map(|name| self.directory.join(name)) {
@@ -345,7 +342,6 @@ impl Objects {
     }
 }
 
-/// Applies a patch to the copies in `scratch`.
 fn apply(
     set: &PatchSet,
     patch: &Patch,

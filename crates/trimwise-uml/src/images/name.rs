@@ -75,12 +75,10 @@ impl KernelName {
         &self.version
     }
 
-    /// Returns the names of the patch sets, in order.
     pub(crate) fn patches(&self) -> &[String] {
         &self.patches
     }
 
-    /// Returns the variant, if any.
     pub(crate) fn variant(&self) -> Option<Variant> {
         self.variant
     }
@@ -90,7 +88,6 @@ impl KernelName {
         self.patches.is_empty() && self.variant.is_none()
     }
 
-    /// Returns true if the version is `version` or later.
     pub(super) fn is_since(&self, version: [u32; 2]) -> bool {
         self.sort_key().0.as_slice() >= version.as_slice()
     }
@@ -147,7 +144,6 @@ fn parse_variant(text: &str) -> Result<Variant, KernelError> {
     found.ok_or_else(|| KernelError::UnknownVariant { variant: text.to_owned() })
 }
 
-/// Checks the name of a patch set.
 pub(super) fn check_set(set: &str) -> Result<(), KernelError> {
     let refuse = |what: &str| Err(KernelError::SetName { set: set.to_owned(), what: what.to_owned() });
     let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');

@@ -27,7 +27,6 @@ pub struct BuiltSet {
     pub folder: PathBuf,
 }
 
-/// A patch set as read from its folder.
 #[derive(Clone, Debug)]
 pub(super) struct PatchSet {
     pub(super) as_built: BuiltSet,
@@ -39,7 +38,6 @@ pub(super) struct Patch {
     pub(super) name: String,
     /// The diff, without the text around it.
     pub(super) diff: Vec<u8>,
-    /// The files that the patch changes, adds or removes, relative to the tree.
     pub(super) files: Vec<PathBuf>,
 }
 

@@ -20,7 +20,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Number of the log's last lines in an error.
 const LAST_LINES: usize = 15;
 
-/// Runs programs for the build of one kernel.
 pub(super) struct Runner<'a> {
     pub(super) version: &'a str,
     pub(super) log: &'a File,
@@ -99,7 +98,6 @@ impl Runner<'_> {
         }
     }
 
-    /// Writes a line to the log.
     pub(super) fn note(&self, line: &str) -> Result<(), KernelError> {
         let mut log = self.log;
         log.write_all(format!("{line}\n").as_bytes()).map_err(KernelError::io("write", &self.log_path))

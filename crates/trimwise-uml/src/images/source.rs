@@ -80,7 +80,6 @@ fn origin(file_name: &str) -> String {
     format!("{package} {}", version.replace("%3a", ":").replace("%7e", "~"))
 }
 
-/// A tree or tarball that the user named.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     given: PathBuf,
@@ -90,7 +89,6 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Checks the path, and hashes the contents.
     pub(super) fn read(path: &Path, version: &str, stop: &AtomicBool) -> Result<Self, KernelError> {
         let given = path.to_owned();
         let refuse = |what: String| KernelError::Source { path: path.to_owned(), what };

@@ -60,7 +60,6 @@ impl fmt::Display for BootOptions {
 impl FromStr for BootOptions {
     type Err = String;
 
-    /// Parses words separated by spaces.
     fn from_str(text: &str) -> Result<Self, String> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         if words.is_empty() {

@@ -35,7 +35,6 @@ impl RunFolder {
         }
     }
 
-    /// Locks the folder. Fails with not found if the folder has been removed meanwhile.
     fn locked(folder: &Path) -> io::Result<fs::File> {
         let path = folder.join(Self::LOCK);
         let lock = fs::File::create_new(&path)?;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-/// Lines of the guest's console that an error shows.
 const LAST_LINES: usize = 16;
 
 /// Messages of a kernel about a fault in or below it.

@@ -34,12 +34,10 @@ impl Admission {
         }
     }
 
-    /// Maximum number of commands in the drive at once.
     pub(super) fn depth(self) -> u32 {
         self.depth
     }
 
-    /// Maximum number of TRIMs in the drive at once.
     pub(crate) fn trim_depth(self) -> u32 {
         if self.runs_alone(Kind::Trim) { 1 } else { self.depth }
     }

@@ -126,7 +126,6 @@ pub(crate) type Tracer = Box<dyn FnMut(SimTime, Stage, &Command)>;
 struct Request {
     command: Command,
     background: bool,
-    /// When it was queued.
     queued: SimTime,
     on_done: Vec<OnDone>,
 }
@@ -152,7 +151,6 @@ struct State {
     foreground_seen: SimTime,
     /// Requests other than TRIMs, waiting or in the device.
     requests: u32,
-    /// When the last of them completed.
     request_seen: SimTime,
     /// What completed so far; [`Counts::waited`] without the time since `waiting_since`.
     counts: Counts,
@@ -163,7 +161,6 @@ struct State {
     throttle: Option<WriteThrottle>,
     /// TRIMs that the throttle has not let into the queue yet.
     held_trims: VecDeque<Request>,
-    /// Whether requests queued at this instant are handed over when their task waits.
     is_plugged: bool,
 }
 

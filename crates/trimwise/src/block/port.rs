@@ -22,7 +22,6 @@ use crate::content::{Content, ContentClass};
 use crate::ssd::{Drive, TrimKind, counters};
 use crate::units::{Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
 
-/// Sectors in a unit.
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 
 /// A host's request.
@@ -90,23 +89,15 @@ pub struct PortLimits {
 }
 
 counters! {
-    /// Counts of a host's requests.
     PortCounts {
-        /// Reads.
         reads: u64,
-        /// Bytes read.
         read_bytes: u64,
-        /// Writes, those of zeros included.
         writes: u64,
-        /// Bytes written.
         written_bytes: u64,
-        /// Flushes.
         flushes: u64,
         /// Discard requests, one command each, including writes of zeros that became one.
         discards: u64,
-        /// Ranges in them.
         discard_ranges: u64,
-        /// Bytes in these ranges.
         discarded_bytes: u64,
     }
 }
@@ -116,13 +107,10 @@ counters! {
 pub struct Port {
     drive: Drive,
     admission: Admission,
-    /// When each request in the drive will complete.
     in_drive: BinaryHeap<Reverse<SimTime>>,
     /// When the last request was admitted; the next is admitted no earlier.
     admitted: SimTime,
-    /// When the last request that runs alone will have completed.
     exclusive_until: SimTime,
-    /// When all admitted requests will have completed.
     busy_until: SimTime,
     counts: PortCounts,
 }

@@ -29,7 +29,6 @@ pub struct WriteThrottleConfig {
     pub queue_depth: u64,
 }
 
-/// Measurements of the current window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     end: Option<SimTime>,
@@ -37,7 +36,6 @@ struct Window {
     writes: u32,
 }
 
-/// The throttle.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteThrottle {
     config: WriteThrottleConfig,
@@ -48,7 +46,6 @@ pub(crate) struct WriteThrottle {
     window: Window,
     /// Issue time of the watched read in flight: the first one issued while none was watched.
     watched_read: Option<SimTime>,
-    /// When a writer last paused because too much is dirty.
     paused: Option<SimTime>,
     in_flight: u64,
     trims_in_flight: u64,
@@ -73,7 +70,6 @@ impl WriteThrottle {
         throttle
     }
 
-    /// Notes that a writer pauses.
     pub(crate) fn writer_paused(&mut self, now: SimTime) {
         self.paused = Some(now);
     }
@@ -139,12 +135,10 @@ impl WriteThrottle {
         in_flight == 0 || limit.saturating_sub(in_flight) >= (self.background() / 2).max(1)
     }
 
-    /// Notes that a read was issued.
     pub(crate) fn read_issued(&mut self, now: SimTime) {
         self.watched_read.get_or_insert(now);
     }
 
-    /// Notes that a read issued at `issued` is done.
     pub(crate) fn read_done(&mut self, now: SimTime, issued: SimTime) {
         self.catch_up(now);
         if self.watched_read == Some(issued) {
@@ -154,7 +148,6 @@ impl WriteThrottle {
         self.window.fastest_read = Some(self.window.fastest_read.map_or(took, |fastest| fastest.min(took)));
     }
 
-    /// Notes that a write of any kind, or a TRIM, is done.
     pub(crate) fn write_done(&mut self, now: SimTime) {
         self.catch_up(now);
         self.window.writes += 1;
@@ -168,7 +161,6 @@ impl WriteThrottle {
         self.window = Window { end: Some(now + SimDuration(ns)), ..Window::default() };
     }
 
-    /// Evaluates the windows that have ended.
     fn catch_up(&mut self, now: SimTime) {
         while let Some(end) = self.window.end.filter(|end| *end <= now) {
             self.judge(end);

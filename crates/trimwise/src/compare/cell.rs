@@ -341,7 +341,6 @@ async fn run_postmark(
     Ok(finished(cell, gauge, days, pacer.as_ref()).await)
 }
 
-/// Adds the figures of the device, and of the days when they have ended.
 async fn finished(cell: Cell, gauge: Gauge, days: Option<days::Running>, pacer: Option<&Pacer>) -> Cell {
     let Some(running) = days else {
         let (device, ledger) = gauge.finish();

@@ -18,7 +18,6 @@ use crate::live::{
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, Span, UNIT_BYTES, UnitRange};
 
-/// Time between two samples.
 const SECOND: SimDuration = SimDuration::from_secs(1);
 /// What starting a helper process takes.
 const HELPER: SimDuration = SimDuration::from_millis(2);
@@ -30,7 +29,6 @@ const AVG10_PERMILLE: u64 = 95;
 /// Time until everything known is forgotten: the daemon, which forgets each week, has been running for half a week.
 const FORGET_IN: SimDuration = SimDuration::from_secs(7 * 86_400 / 2);
 
-/// What the daemon did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Did {
     pub slices: u64,
@@ -40,7 +38,6 @@ pub(super) struct Did {
     pub sent: Bytes,
 }
 
-/// A daemon at work.
 #[derive(Clone)]
 pub(super) struct Daemon(Rc<Inner>);
 
@@ -49,7 +46,6 @@ struct Inner {
     live: RefCell<LiveHost>,
     did: Cell<Did>,
     stopping: Cell<bool>,
-    /// Whether an order is being carried out.
     works: Cell<bool>,
     done: Event,
 }
@@ -136,7 +132,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Feeds the state machine, and begins what it orders.
     fn feed(&self, see: impl FnOnce(&mut LiveHost, &mut Vec<Order>)) {
         let mut orders = Vec::new();
         see(&mut self.0.live.borrow_mut(), &mut orders);
@@ -146,7 +141,6 @@ impl Daemon {
         self.0.fs.queue().sim().spawn(async move { daemon.carry_out(order).await });
     }
 
-    /// Carries out an order; what follows from its result is another one.
     async fn carry_out(self, order: Order) {
         let inner = &self.0;
         let sim = inner.fs.queue().sim();
@@ -205,14 +199,11 @@ fn pressure_after(before_ppm: u64, now: Counts, before: Counts) -> u64 {
     (before_ppm * (1000 - AVG10_PERMILLE) + share_ppm * AVG10_PERMILLE) / 1000
 }
 
-/// The units of a span of whole blocks.
 fn in_units(span: Span) -> UnitRange {
     let (start, end) = (span.start / UNIT_BYTES, span.end.div_ceil(UNIT_BYTES));
     UnitRange::new(Lpn(start), end.saturating_sub(start))
 }
 
-/// The first `most` free extents from an address on that are long enough, joined where they touch, and the address
-/// where the list ends.
 fn free(fs: &Ext4, from: u64, most: usize) -> (Vec<Span>, u64) {
     let mut spans: Vec<Span> = Vec::new();
     for (start, units) in fs.free_extents() {

@@ -48,7 +48,6 @@ pub struct DaysFigures {
     pub fitrim_units: u64,
 }
 
-/// Everything on the device.
 const EVERYTHING: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
 /// Ends the preparation of a file system for days: trims what ageing left, unless that is a backlog.
@@ -61,7 +60,6 @@ pub(super) async fn prepare(fs: &Ext4, spec: &DaysSpec) -> Result<(), FileError>
     Ok(())
 }
 
-/// Days under way.
 pub(super) struct Running {
     fs: Ext4,
     days: Days,
@@ -70,7 +68,6 @@ pub(super) struct Running {
     sweeper: Rc<Sweeper>,
 }
 
-/// The sweeps of `batch`.
 struct Sweeper {
     figures: StdCell<DaysFigures>,
     stopping: StdCell<bool>,

@@ -28,14 +28,12 @@ pub struct Figure {
     /// Whether less of it is better; `None` if neither is.
     pub less_is_better: Option<bool>,
     read: Read,
-    /// Where it is shown, and under which heading.
     shown: &'static [(View, &'static str)],
 }
 
 /// How several runs become one figure.
 #[derive(Debug)]
 enum Read {
-    /// The median over the repetitions; `None` if one of them has no such figure.
     Median(fn(&Cell) -> Option<f64>),
     /// From the medians of others, or from a comparison with another policy.
     Policy(fn(&PolicySummary) -> Option<f64>),

@@ -11,7 +11,6 @@ use crate::policy::Ledger;
 use crate::ssd::{Ssd, SsdStats, Wear};
 use crate::units::{SimDuration, SimTime};
 
-/// Maximum number of samples in a cell's timeline.
 const TIMELINE_SAMPLES_MAX: usize = 200;
 /// Maximum number of groups of superblocks in a cell's map: more are not seen on a page.
 const BLOCK_GROUPS_MAX: usize = 128;
@@ -78,7 +77,6 @@ impl Gauge {
     }
 }
 
-/// What groups of superblocks hold now.
 fn block_shares(fs: &Ext4) -> BlockShares {
     let stale = fs.stale_units_by_superblock();
     let (states, size) = fs.queue().with_ssd(|ssd| (ssd.superblocks(), ssd.superblock_units()));

@@ -53,7 +53,6 @@ pub fn compare_with_off(cells: &mut [Cell]) {
     }
 }
 
-/// `from - here`, for counts and times far below 2^63.
 fn less(from: u64, here: u64) -> i64 {
     let signed = |n| i64::try_from(n).unwrap_or(i64::MAX);
     signed(from) - signed(here)

@@ -277,7 +277,6 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> (Vec<usize>, Vec<usize>) {
     (ranks, ties)
 }
 
-/// The normal approximation of the U test's two-sided p value.
 fn normal_p(n: usize, m: usize, doubled_rank_sum: usize, ties: &[usize]) -> f64 {
     let (n, m) = (n as f64, m as f64);
     let total = n + m;
@@ -291,7 +290,6 @@ fn normal_p(n: usize, m: usize, doubled_rank_sum: usize, ties: &[usize]) -> f64 
     erfc(z / std::f64::consts::SQRT_2)
 }
 
-/// The complementary error function for `x >= 0`, to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
 fn erfc(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
     let poly = t

@@ -8,7 +8,6 @@ use crate::compare::result::{Cell, DeviceFigures, Measure, Target};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
 use crate::policy::{PolicyId, PolicySpec};
 
-/// Values by key, in the order in which the keys came.
 type Keyed<'a, K, T> = Vec<(&'a K, T)>;
 
 /// All cells of a comparison, by device and policy in order of appearance.
@@ -256,7 +255,6 @@ impl SummaryRow {
     }
 }
 
-/// Whether two repetitions agree in everything but their number.
 fn same_run(a: &Cell, b: &Cell) -> bool {
     a.duration_ns == b.duration_ns
         && a.days == b.days
@@ -267,7 +265,6 @@ fn same_run(a: &Cell, b: &Cell) -> bool {
         && a.latency_quantiles_ns == b.latency_quantiles_ns
 }
 
-/// Returns the value of `key`, appended if it is new.
 fn entry<'l, 'a, K: PartialEq + ?Sized, T: Default>(list: &'l mut Keyed<'a, K, T>, key: &'a K) -> &'l mut T {
     let index = list.iter().position(|(k, _)| *k == key).unwrap_or_else(|| {
         list.push((key, T::default()));

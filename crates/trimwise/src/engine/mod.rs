@@ -116,7 +116,6 @@ struct Core {
     sequence: Cell<u64>,
     budget: Cell<Budget>,
     events: Cell<u64>,
-    /// The count of events when time last passed.
     events_before_now: Cell<u64>,
     current: Cell<Option<TaskId>>,
     given_up: Cell<Option<Standstill>>,
@@ -183,7 +182,6 @@ impl Sim {
         std::future::pending().await
     }
 
-    /// Advances the clock to `at`.
     fn pass_to(&self, at: SimTime) {
         if at > self.0.now.replace(at) {
             self.0.events_before_now.set(self.0.events.get());

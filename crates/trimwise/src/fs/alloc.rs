@@ -21,22 +21,18 @@ pub struct Allocator {
     free: Extents,
     /// Block at which stream allocation continues.
     stream_goal: u64,
-    /// Free units and free extents of each group.
     counts: Vec<GroupCount>,
-    /// Preallocations, where mballoc is modelled.
     mballoc: Mballoc,
     /// Groups that FITRIM trimmed with nothing freed in them since (ext4 keeps this in memory only).
     trimmed_groups: Vec<bool>,
 }
 
-/// Free units and extents of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GroupCount {
     pub(super) units: u64,
     pub(super) extents: u64,
 }
 
-/// Returns the block group of a block.
 pub(crate) fn group_of(block: u64) -> u64 {
     block / GROUP_UNITS
 }
@@ -96,7 +92,6 @@ impl Allocator {
         Some(range)
     }
 
-    /// Returns the free units and extents of a group.
     pub(super) fn count(&self, group: u64) -> GroupCount {
         self.counts[group as usize]
     }
@@ -114,7 +109,6 @@ impl Allocator {
         self.take(start, units)
     }
 
-    /// Allocates exactly these blocks; all must be free.
     pub(crate) fn take_exact(&mut self, range: UnitRange) {
         let mut at = range.start.0;
         while at < range.end().0 {
@@ -148,13 +142,11 @@ impl Allocator {
         self.free.from(block).next().filter(|extent| extent.start.0 == block).map_or(0, |extent| extent.units)
     }
 
-    /// Returns the number of free blocks in a range.
     pub(crate) fn free_in(&self, range: UnitRange) -> u64 {
         let extents = self.free_from(range.start.0, range.end().0);
         extents.map(|e| e.end().min(range.end()).0 - e.start.0).sum()
     }
 
-    /// Iterates over the free extents of a group, in order.
     pub(crate) fn free_in_group(&self, group: u64) -> impl Iterator<Item = UnitRange> + '_ {
         self.free_from(group * GROUP_UNITS, (group + 1) * GROUP_UNITS)
     }
@@ -170,7 +162,6 @@ impl Allocator {
         self.trimmed_groups[group as usize]
     }
 
-    /// Notes that FITRIM has trimmed this group.
     pub(crate) fn mark_trimmed(&mut self, group: u64) {
         self.trimmed_groups[group as usize] = true;
     }
@@ -214,7 +205,6 @@ impl Allocator {
         range
     }
 
-    /// Changes the free extents of the group of `block`.
     fn change(&mut self, block: u64, change: impl FnOnce(&mut Extents)) {
         let group = group_of(block);
         self.mballoc.changed(group);

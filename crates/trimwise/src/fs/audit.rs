@@ -39,7 +39,6 @@ impl Ext4 {
     }
 }
 
-/// Returns the number of units that two ranges share.
 fn overlap(a: UnitRange, b: UnitRange) -> u64 {
     a.end().min(b.end()).0.saturating_sub(a.start.max(b.start).0)
 }
@@ -60,7 +59,6 @@ fn partition(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns every block of a file or directory, sorted; an error if two own the same block.
 fn owners(state: &State) -> Result<Vec<UnitRange>, String> {
     let disk = &state.disk;
     let directories = disk.directories.values().flat_map(|d| &d.blocks);

@@ -8,12 +8,10 @@
 use super::page_lists::PageLists;
 use crate::units::SimTime;
 
-/// Pages in a chunk.
 pub(crate) const CHUNK_PAGES: u64 = 32;
 
 const NONE: u32 = u32::MAX;
 
-/// Index of a chunk in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkId(u32);
 
@@ -115,7 +113,6 @@ impl PageCache {
         }
     }
 
-    /// Changes the number of pages that fit into memory.
     pub(crate) fn set_capacity(&mut self, pages: u64) {
         self.capacity_pages = pages;
     }
@@ -201,7 +198,6 @@ impl PageCache {
         new
     }
 
-    /// Notes that dirty pages are handed to the device.
     pub(crate) fn begin_writeback(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!(c.dirty & pages, pages);
@@ -213,7 +209,6 @@ impl PageCache {
         self.writeback_pages += n;
     }
 
-    /// Notes that the device has acknowledged pages.
     pub(crate) fn end_writeback(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!(c.writeback & pages, pages);
@@ -221,14 +216,12 @@ impl PageCache {
         self.writeback_pages -= u64::from(pages.count_ones());
     }
 
-    /// Notes that pages are being read from the device.
     pub(crate) fn begin_read(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!((c.present | c.reading) & pages, 0);
         c.reading |= pages;
     }
 
-    /// Notes that pages have been read.
     pub(crate) fn end_read(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         let arrived = pages & c.reading;
@@ -274,7 +267,6 @@ impl PageCache {
         None
     }
 
-    /// Drops the clean chunk at `index` of a file.
     pub(crate) fn evict(&mut self, table: &mut ChunkTable, index: u64) {
         if let Some(ChunkId(id)) = table.get(index) {
             self.remove(id);

@@ -99,7 +99,6 @@ impl PolicyHost for Ext4 {
 }
 
 impl State {
-    /// Takes free blocks out of the allocator.
     fn withhold(&mut self, range: UnitRange) {
         self.disk.allocator.take_exact(range);
         self.withheld_units += range.units;
@@ -139,7 +138,6 @@ impl Ext4 {
         }
     }
 
-    /// Tells the governor about its host.
     pub(super) fn introduce_host(&self) {
         let inner: &Inner = &self.0;
         let host = inner.queue.with_ssd(|ssd| {
@@ -191,7 +189,6 @@ impl Ext4 {
         self.pending_changed();
     }
 
-    /// Notes that the device was told of these blocks.
     fn note_told(&self, state: &mut State, range: UnitRange) {
         let now = self.0.sim.now();
         self.0.queue.with_ssd(|ssd| {

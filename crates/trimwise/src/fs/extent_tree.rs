@@ -16,15 +16,12 @@ use super::{Ext4, State};
 use crate::fs::host::Placement;
 use crate::units::{Lpn, UnitRange};
 
-/// Extents that fit into an inode.
 const IN_INODE: usize = 4;
 /// Length of the longest extent, in blocks (`EXT_INIT_MAX_LEN`).
 const EXTENT_MAX: u64 = 32_768;
-/// Extents that fit into a tree block.
 const IN_BLOCK: usize = 340;
 
 impl Inode {
-    /// Returns true if the file's extents on the disk fit into the inode.
     fn tree_fits_inode(&self) -> bool {
         if self.extents.len() > IN_INODE || self.unwritten.len() > IN_INODE {
             return false;
@@ -44,7 +41,6 @@ impl Inode {
         self.extents.iter().map(written).sum::<u64>() + unwritten.len() as u64 <= IN_INODE as u64
     }
 
-    /// Returns the tree block that holds the extent of a page, if there is one.
     fn tree_block_of(&self, page: u64) -> Option<Lpn> {
         let index = self.extents.partition_point(|extent| extent.page <= page).saturating_sub(1);
         self.tree.get((index / IN_BLOCK).min(self.tree.len().checked_sub(1)?)).copied()

@@ -157,7 +157,6 @@ impl HostConfig {
         SimTime(now.as_nanos() / step * step)
     }
 
-    /// Returns the timer ticks per second.
     pub(super) fn hz(&self) -> u64 {
         match self.writeback {
             Writeback::AtTheLimit => 1000,

@@ -13,7 +13,6 @@ pub struct FileExtent {
     pub blocks: UnitRange,
 }
 
-/// One file (or directory) of the file system.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inode {
     /// False for a removed file, whose slot is reused.

@@ -21,12 +21,9 @@ pub(super) struct InodeTable {
     in_use: u64,
 }
 
-/// Inodes of one block group.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Inodes below this index have been in use.
     never_used: u64,
-    /// Inodes that have been in use and are free again.
     freed: BTreeSet<u32>,
     directories: u64,
 }
@@ -50,7 +47,6 @@ pub(super) struct NewInode {
     pub hash: u64,
 }
 
-/// Counts of a flex group that Orlov's allocator considers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flex {
     free_inodes: u64,
@@ -115,7 +111,6 @@ impl InodeTable {
         group.freed.insert(inode);
     }
 
-    /// Takes the lowest free inode of a group that has one.
     fn take_in(&mut self, group: usize) -> u32 {
         let first = group as u64 * INODES_PER_GROUP;
         self.in_use += 1;
@@ -131,20 +126,17 @@ impl InodeTable {
         inode
     }
 
-    /// Returns the first group of a flex group that has a free inode.
     fn first_of(&self, flex: usize) -> Option<usize> {
         let first = flex * FLEX_GROUPS as usize;
         let end = self.groups.len().min(first + FLEX_GROUPS as usize);
         (first..end).find(|&group| self.groups[group].free() > 0)
     }
 
-    /// Chooses the group of a file's inode (`find_group_other`).
     fn group_of_file(&self, new: NewInode, allocator: &Allocator) -> Option<usize> {
         let near = [Some(new.parent), new.sibling].into_iter().flatten();
         near.map(flex_of).find_map(|flex| self.first_of(flex)).or_else(|| self.spread(new, allocator, false))
     }
 
-    /// Chooses the group of a directory's inode (`find_group_orlov`).
     fn group_of_directory(&self, new: NewInode, allocator: &Allocator) -> Option<usize> {
         self.spread(new, allocator, new.parent == ROOT_INODE)
     }

@@ -50,7 +50,6 @@ pub(super) const TAGS_PER_DESCRIPTOR: u64 = 254;
 /// Freed metadata blocks that one revoke block names (8 bytes each after a header of 16).
 pub(super) const REVOKES_PER_BLOCK: u64 = 510;
 
-/// Index of a metadata buffer.
 pub(crate) type BufferId = u32;
 
 #[derive(Clone, Debug, Default)]
@@ -78,17 +77,13 @@ struct Transaction {
     revoked: Vec<BufferId>,
     /// Data writes of this transaction that the device has not acknowledged (ordered mode).
     ordered: Rc<Cell<u64>>,
-    /// Number of open handles.
     handles: Rc<Cell<u32>>,
 }
 
-/// The transaction that is being committed.
 #[derive(Clone, Copy, Debug)]
 struct Committing {
     tid: u64,
-    /// Number of metadata blocks.
     blocks: u64,
-    /// Start of the transaction in the log.
     start: u64,
     /// True once the last flush has begun, which does not cover later writes (`T_COMMIT_JFLUSH`).
     is_flushing: bool,
@@ -104,17 +99,14 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The first transaction ever.
     pub(crate) const FORMATTED: Self = Self { tid: 1, offset: 0 };
 }
 
 #[derive(Debug)]
 struct Checkpoint {
     tid: u64,
-    /// Start of the transaction in the log.
     start: u64,
     log_blocks: u64,
-    /// Buffers that have not reached their place.
     remaining: u64,
     buffers: Vec<BufferId>,
 }
@@ -132,7 +124,6 @@ pub struct Journal {
     pub(super) dirty_pages: u64,
     /// Metadata pages being written to their places.
     pub(super) pages_in_writeback: u64,
-    /// True while the tail is being written.
     moving_tail: bool,
     /// True while a commit waits for the handles of its transaction; no new handle starts meanwhile.
     switching: bool,
@@ -193,12 +184,10 @@ impl Journal {
         self.buffers[id as usize].locked = locked;
     }
 
-    /// Returns true if a transaction is durable.
     pub(crate) fn is_committed(&self, tid: u64) -> bool {
         tid <= self.committed
     }
 
-    /// Returns the number of the running transaction, if there is one.
     pub(crate) fn running_tid(&self) -> Option<u64> {
         self.running.as_ref().map(|t| t.tid)
     }

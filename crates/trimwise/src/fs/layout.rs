@@ -14,7 +14,6 @@ pub(super) const FLEX_GROUPS: u64 = 16;
 pub(super) const INODES_PER_GROUP: u64 = 8_192;
 /// Inodes per block of the inode table: 256 bytes each.
 pub(super) const INODES_PER_BLOCK: u64 = 16;
-/// Inode-table blocks per group.
 const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
 /// Minimum journal size of the model, in blocks (jbd2 itself needs 1,024).
 const JOURNAL_UNITS_MIN: u64 = 256;
@@ -170,7 +169,6 @@ impl Layout {
         Lpn(0)
     }
 
-    /// Returns the block that holds a group's descriptor.
     pub(crate) fn descriptor(&self, group: u64) -> Lpn {
         Lpn(1 + group / self.tool.descriptors_per_block())
     }
@@ -186,17 +184,14 @@ impl Layout {
         [self.block_bitmap(group), self.descriptor(group)]
     }
 
-    /// Returns the block of a group's inode bitmap.
     pub(crate) fn inode_bitmap(&self, group: u64) -> Lpn {
         Lpn(self.flex_start(group) + FLEX_GROUPS + group % FLEX_GROUPS)
     }
 
-    /// Returns the group of an inode.
     pub(crate) fn inode_group(&self, inode: u32) -> u64 {
         u64::from(inode) / INODES_PER_GROUP
     }
 
-    /// Returns the block of the inode table that holds an inode.
     pub(crate) fn inode_block(&self, inode: u32) -> Lpn {
         let group = self.inode_group(inode);
         let table = self.flex_start(group) + 2 * FLEX_GROUPS + group % FLEX_GROUPS * TABLE_BLOCKS;
@@ -310,7 +305,6 @@ impl Layout {
 }
 
 impl Mke2fs {
-    /// Returns the descriptors in a block: 32 bytes each, since 1.43 (`64bit`) 64.
     fn descriptors_per_block(self) -> u64 {
         match self {
             Self::Old => 128,

@@ -48,11 +48,8 @@ const FLEX_GROUPS: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileShape {
     pub(super) inode: u32,
-    /// First page that needs a block.
     pub(super) page: u64,
-    /// Length of the file.
     pub(super) size_pages: u64,
-    /// True if the file is open for writing.
     pub(super) is_open: bool,
     /// Page and block just behind the mapped extent before it.
     pub(super) left: Option<(u64, u64)>,
@@ -74,13 +71,10 @@ pub(super) struct Mballoc {
     last_window: u64,
     /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
     by_average: [BTreeSet<u64>; ORDERS],
-    /// The order of each group in `by_average`.
     averages: Vec<Option<u8>>,
     /// Groups by the order of their largest buddy (`s_mb_largest_free_orders`).
     by_largest: [BTreeSet<u64>; ORDERS],
-    /// The order of each group in `by_largest`.
     largest: Vec<Option<u8>>,
-    /// Groups that changed since the lists were last updated.
     changed: BTreeSet<u64>,
 }
 
@@ -115,7 +109,6 @@ enum Status {
     Break,
 }
 
-/// State of one search for free blocks.
 struct Search {
     goal_group: u64,
     goal_units: u64,
@@ -349,7 +342,6 @@ impl Mballoc {
     }
 }
 
-/// Moves a group from one list to another.
 fn relist(lists: &mut [BTreeSet<u64>; ORDERS], held: &mut Option<u8>, group: u64, order: Option<usize>) {
     let order = order.map(|order| order as u8);
     if *held == order {

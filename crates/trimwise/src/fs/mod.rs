@@ -78,22 +78,18 @@ use witness::Witness;
 pub use journal::COMMIT_INTERVAL;
 pub use operations::OpenFile;
 
-/// A name in the file system.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     inode: u32,
-    /// The directory block that holds it.
     block: u64,
     is_directory: bool,
 }
 
-/// Blocks of a directory, with their fill levels.
 #[derive(Clone, Debug, Default)]
 struct Directory {
     blocks: Vec<u64>,
     entries: u64,
     bytes: u64,
-    /// The inode created last in the directory.
     newest: Option<u32>,
 }
 
@@ -122,13 +118,11 @@ struct State {
     disk: Disk,
     cache: PageCache,
     journal: Journal,
-    /// Dirty files by age.
     dirty: BTreeMap<(SimTime, u64), u32>,
     dirty_sequence: u64,
     /// The order of files in write-back, and the pacing of writers: Linux since 3.2.
     turns: Turns,
     throttle: Throttle,
-    /// Dirty pages without a block, over all files.
     reserved_pages: u64,
     /// Blocks that have no owner and are not allocatable now: freed by an uncommitted transaction, waiting for their
     /// TRIM, or in a TRIM.
@@ -140,12 +134,10 @@ struct State {
     trimmed_min_units: u64,
 }
 
-/// Events that the file system's tasks wait for.
 struct Events {
     commit_request: Event,
     commit_done: Event,
     transaction_switched: Event,
-    /// The last handle of a transaction has ended.
     handles_ended: Event,
     metadata_io_done: Event,
     writeback_done: Event,
@@ -153,7 +145,6 @@ struct Events {
     flusher: Event,
     /// The time of the governor's next call has changed.
     policy_timer: Event,
-    /// Withheld blocks became allocatable.
     blocks_released: Event,
     thread_ended: Event,
 }
@@ -174,7 +165,6 @@ struct Inner {
     flusher_called: Cell<bool>,
     /// Set at unmount, to end the background tasks.
     stopping: Cell<bool>,
-    /// Number of background tasks still running.
     threads: Cell<u32>,
     /// Records the contents of each write, for the crash checker.
     witness: Option<Rc<Witness>>,

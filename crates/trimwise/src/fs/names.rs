@@ -16,11 +16,9 @@ const RENAME_CREDITS: u64 = 68;
 /// Journal blocks that removing a file may change (ext4: `EXT4_DELETE_TRANS_BLOCKS`).
 pub(super) const DELETE_CREDITS: u64 = 118;
 
-/// Result of moving a name.
 enum Moved {
     /// The name moved, and replaced this file, if there was one.
     Replaced(Option<Entry>),
-    /// Nothing changed: its new directory needs a block.
     NoBlock,
 }
 

@@ -32,12 +32,9 @@ pub struct OpenFile {
     path: Box<str>,
 }
 
-/// Changes of a write to the inode that its transaction does not yet record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// No unrecorded change.
     Recorded,
-    /// The time of the last change.
     Time,
     /// The length, and the time of the last change.
     Length,
@@ -184,7 +181,6 @@ impl Ext4 {
         Err(FileError::Other { path: file.path.to_string(), reason: "invalid argument".to_owned() })
     }
 
-    /// Returns the blocks of a file's pages; `None` if one has none.
     fn blocks_of(&self, file: &OpenFile, page: u64, pages: u64) -> Option<Vec<UnitRange>> {
         let entry = &self.0.state.borrow().disk.inodes[file.inode as usize];
         let (mut blocks, mut at) = (Vec::new(), page);
@@ -196,7 +192,6 @@ impl Ext4 {
         Some(blocks)
     }
 
-    /// Records a changed inode in the running transaction.
     async fn record_change(&self, inode: u32, change: Change) {
         let handle = self.start_handle(INODE_CREDITS).await;
         let block = {

@@ -13,7 +13,6 @@ use crate::units::SimTime;
 /// Scales up the number of pages moved at once, as a shift (`CONFIG_PCP_BATCH_SCALE_MAX`).
 const BATCH_SCALE_MAX: u32 = 5;
 
-/// The lists of one processor.
 #[derive(Clone, Debug)]
 pub(crate) struct PageLists {
     batch: u64,
@@ -39,7 +38,6 @@ impl PageLists {
         self.count
     }
 
-    /// Returns the maximum number of pages moved at once.
     fn step(&self) -> u64 {
         self.batch << BATCH_SCALE_MAX
     }

@@ -188,7 +188,6 @@ impl Ext4 {
         !std::mem::replace(&mut entry.accessed_since_change, true)
     }
 
-    /// Updates the access time in the inode.
     async fn record_access(&self, inode: u32) {
         let handle = self.start_handle(ACCESS_TIME_CREDITS).await;
         let block = self.0.state.borrow().disk.layout.inode_block(inode);
@@ -201,7 +200,6 @@ impl Ext4 {
         state.cache.page(&state.disk.inodes[inode as usize].chunks, page)
     }
 
-    /// Starts reading the pages among `pages` from `page` on that are neither in memory nor being read.
     fn start_reading(&self, inode: u32, page: u64, pages: u64) {
         let mut requests = Vec::new();
         {

@@ -11,7 +11,6 @@ pub(crate) struct StaleTracker {
     bits: Vec<u64>,
     now_units: u64,
     max_units: u64,
-    /// Maximum since it was last taken.
     recent_max_units: u64,
     /// Unit-nanoseconds since `since`; u128 holds 2^64 ns of 2^64 units.
     integral: u128,

@@ -85,12 +85,10 @@ impl Throttle {
         }
     }
 
-    /// Changes the limits, because the available memory has changed.
     pub(crate) fn set_limits(&mut self, (background, limit): (u64, u64)) {
         (self.background, self.limit) = (background, limit.max(1));
     }
 
-    /// Returns true if write-back is due.
     pub(crate) fn is_above_background(&self, dirty: u64) -> bool {
         dirty > self.background
     }

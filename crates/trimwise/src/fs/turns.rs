@@ -19,11 +19,9 @@ use crate::units::SimTime;
 /// Time at which something became dirty, and a sequence number.
 type Key = (SimTime, u64);
 
-/// A holder of dirty pages that can have a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dirty {
     File(u32, Key),
-    /// The drive's own page cache.
     Drive,
 }
 
@@ -36,7 +34,6 @@ pub struct Turns {
     more: VecDeque<Dirty>,
     /// Files that became dirty up to this key are in one of the lists, if they are still dirty.
     batched: Option<Key>,
-    /// Key with which the drive's page cache became dirty.
     drive: Option<Key>,
     /// True if the drive's page cache is in one of the lists.
     drive_is_batched: bool,
@@ -90,12 +87,10 @@ impl State {
         self.dirty.insert(key, inode);
     }
 
-    /// Returns the number of dirty pages, including those of the drive's own page cache.
     fn dirty_pages(&self) -> u64 {
         self.cache.dirty_pages() + self.journal.dirty_pages
     }
 
-    /// Returns the number of files and directories.
     pub(super) fn inodes_in_use(&self) -> u64 {
         self.disk.inodes.in_use()
     }

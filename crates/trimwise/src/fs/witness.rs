@@ -93,12 +93,10 @@ impl Witness {
         versions[from..to].fill(record.last_version);
     }
 
-    /// Records that an inode has a new file.
     pub(super) fn created(&self, inode: u32) {
         self.0.borrow_mut().removed.remove(&inode);
     }
 
-    /// Records that a file's pages are gone.
     pub(super) fn truncated(&self, inode: u32) {
         self.destroyed(inode);
         self.0.borrow_mut().versions.remove(&inode);
@@ -113,7 +111,6 @@ impl Witness {
         record.removals.push(Removal { path: path.into(), inode, generation, tid });
     }
 
-    /// Records that a file has another name: promises under the old name no longer hold.
     pub(super) fn renamed(&self, inode: u32) {
         self.destroyed(inode);
     }
@@ -243,7 +240,6 @@ impl Ext4 {
 }
 
 impl Disk {
-    /// Returns the inode of a directory.
     pub(super) fn directory_inode(&self, path: &str) -> Option<u32> {
         if path.is_empty() { Some(ROOT_INODE) } else { self.names.get(path).map(|entry| entry.inode) }
     }

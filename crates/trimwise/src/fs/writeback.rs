@@ -69,7 +69,6 @@ struct Conversion {
     inode: u32,
     page: u64,
     units: u64,
-    /// Number of units whose data are not yet written.
     left: Cell<u64>,
 }
 
@@ -89,7 +88,6 @@ struct Wish {
 }
 
 impl Ext4 {
-    /// Runs the flusher thread.
     pub(super) async fn flusher_thread(self) {
         if let Writeback::Paced { .. } = self.0.host.writeback {
             return self.take_turns().await;
@@ -140,7 +138,6 @@ impl Ext4 {
         }
     }
 
-    /// Submits all dirty pages of all files to the device.
     pub(super) async fn submit_all(&self) {
         while self.write_oldest(None).await {}
     }
@@ -153,7 +150,6 @@ impl Ext4 {
         }
     }
 
-    /// Writes all dirty pages of a file and waits until the device has them.
     pub(super) async fn write_file(&self, inode: u32) {
         loop {
             while self.write_pages(inode, u64::MAX).await > 0 {}
@@ -443,7 +439,6 @@ impl Ext4 {
         }
     }
 
-    /// Ends the transfer of written pages.
     fn end_transfer(&self, inode: u32, page: u64, units: u64) {
         {
             let state = &mut *self.0.state.borrow_mut();

@@ -154,7 +154,6 @@ impl LiveHost {
             && self.is_due(self.is_forced())
     }
 
-    /// Whether what waits may be trimmed now, as far as the kind of trim is concerned.
     fn is_due(&self, forced: bool) -> bool {
         self.wishes.sweep || self.knowledge.is_due(self.now, forced)
     }

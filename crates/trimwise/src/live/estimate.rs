@@ -19,10 +19,8 @@ const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
 /// Slices are cut at multiples of this.
 const ALIGN: u64 = 1 << 20;
 
-/// A trim of everything in progress.
 #[derive(Debug)]
 struct Walk {
-    /// Ranges not covered yet, ascending.
     ahead: Vec<Span>,
     /// Bytes of all ranges at the start.
     bytes: u64,
@@ -37,7 +35,6 @@ pub(super) struct Estimate {
     waiting: u64,
     left: u64,
     fresh: u64,
-    /// The result of the last [`Knowledge::take_fresh`].
     taken: u64,
     next: SimTime,
     next_forced: SimTime,
@@ -62,7 +59,6 @@ impl Estimate {
         }
     }
 
-    /// Adds freed bytes; `free` bytes are free now.
     fn freed(&mut self, freed: u64, free: u64) {
         self.waiting = self.waiting.saturating_add(freed).min(free.saturating_sub(self.left));
         self.left = self.left.min(free);
@@ -72,7 +68,6 @@ impl Estimate {
         }
     }
 
-    /// Limits the untrimmed bytes to those free now.
     fn at_most(&mut self, free: u64) {
         self.waiting = self.waiting.min(free);
         self.left = self.left.min(free - self.waiting);
@@ -91,7 +86,6 @@ impl Estimate {
         (of(self.waiting.saturating_sub(walk.freed)), of(self.left))
     }
 
-    /// Accounts for a completed slice. Returns whether the walk is over.
     fn done(&mut self, covered: &[Span], now: SimTime) -> bool {
         let of_walk = self.walk.as_ref().map_or(0, |walk| bytes(&intersect(&walk.ahead, covered)));
         let (waiting, left) = self.share(Bytes(of_walk));
@@ -211,7 +205,6 @@ impl Knowledge for Estimate {
         Settled { is_sure: true, paced: Bytes(bytes(covered)), pass }
     }
 
-    /// Skips what fails in the smallest slice.
     fn slice_failed(&mut self, covered: &[Span], was_least: bool, now: SimTime) {
         if was_least {
             if let Some(walk) = &mut self.walk {

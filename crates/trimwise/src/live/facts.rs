@@ -68,7 +68,6 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Bytes free.
     pub(super) fn free(&self) -> Bytes {
         Bytes(self.total.0.saturating_sub(self.used.0))
     }

@@ -23,7 +23,6 @@ const GAP: u8 = 2;
 /// Frees reported since the last map.
 #[derive(Clone, Debug)]
 pub(super) struct Frees {
-    /// Whether each free is reported.
     watched: bool,
     /// Number of further maps for which utilization says how much was freed unreported.
     gap: u8,
@@ -31,7 +30,6 @@ pub(super) struct Frees {
     announced: Vec<Span>,
     /// Reported since the reading of a map began.
     since_look: Vec<Span>,
-    /// Bytes reported since the last sample.
     since_sample: u64,
 }
 
@@ -47,7 +45,6 @@ impl Frees {
         std::mem::take(&mut self.since_sample)
     }
 
-    /// Notes that the reading of a map begins.
     pub(super) fn look_begins(&mut self) {
         self.since_look.clear();
     }

@@ -36,7 +36,6 @@ pub(super) struct Moment {
     pub all_is_wanted: bool,
 }
 
-/// Limits of the next slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub bytes_max: Bytes,
@@ -56,7 +55,6 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// The result of a map.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub learned: Learned,
@@ -76,7 +74,6 @@ pub(super) enum Pass {
     WalkOver,
 }
 
-/// The result of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settled {
     /// Whether the device counted about as much as was to be sent, as far as can be told now.
@@ -91,21 +88,17 @@ pub(super) struct Settled {
 ///
 /// Methods with a default are of one kind of knowledge only.
 pub(super) trait Knowledge {
-    /// Free space waiting to be trimmed.
     fn waiting(&self) -> Bytes;
 
     /// Number of extents waiting to be trimmed; if unknown, 1 for all.
     fn waiting_extents(&self) -> u64;
 
-    /// Untrimmed free space that the policy leaves alone.
     fn left(&self) -> Bytes;
 
-    /// Whether these figures come from a map.
     fn is_mapped(&self) -> bool {
         false
     }
 
-    /// Whether nothing can be said about untrimmed space yet.
     fn is_unknown(&self, sample: &Sample) -> bool;
 
     /// Notes a sample, after the one `before`; `None` if it is the first. `reported` bytes were reported as freed since
@@ -123,7 +116,6 @@ pub(super) trait Knowledge {
     /// Makes all left space waiting.
     fn catch_up(&mut self);
 
-    /// Makes all free space waiting, whatever is known of it.
     fn ask_for_all(&mut self, sample: &Sample);
 
     /// Forgets what the device was told; the next map shows all of it as untrimmed.
@@ -141,7 +133,6 @@ pub(super) trait Knowledge {
         None
     }
 
-    /// Notes that frees were lost before they could be reported.
     fn reports_lost(&mut self) {}
 
     /// Changes the number of spans of each kind to keep.

@@ -9,7 +9,6 @@ use crate::units::{Bytes, SimDuration};
 
 /// Maximum number of concurrent calls: the threads of a helper.
 const LANES_MAX: u32 = 4;
-/// Slices per trial.
 const TRIAL: u32 = 4;
 /// Gain for which more calls are kept, in tenths.
 const GAIN_TENTHS: u128 = 2;
@@ -20,7 +19,6 @@ const AGAIN: u32 = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     kept: u32,
-    /// Rate with the kept number.
     now: Rate,
     /// Rate with twice as many, during a trial.
     twice: Option<Rate>,

@@ -50,7 +50,6 @@ pub(super) struct Unseen {
 struct Unsure {
     /// The spans of the last one and what was counted; the next map settles it.
     slice: Option<(Vec<Span>, Bytes)>,
-    /// Number in a row that the next map did not explain.
     in_turn: u32,
 }
 
@@ -84,7 +83,6 @@ impl Cutting {
 /// Free space as maps show it.
 #[derive(Debug)]
 pub(super) struct Maps {
-    /// Size of the file system.
     total: Bytes,
     pub(super) space: FreeSpace,
     pub(super) round: Round,

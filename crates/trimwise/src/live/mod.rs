@@ -61,7 +61,6 @@ const COMMIT: SimDuration = SimDuration::from_secs(5);
 /// Reading maps takes at most one part in this many of the time.
 const LOOK_SHARE: u64 = 1000;
 
-/// The order in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Busy {
     Looking {
@@ -77,16 +76,11 @@ enum Busy {
     Toggling,
 }
 
-/// What the governor wants and has not got yet.
 #[derive(Debug, Default)]
 struct Wishes {
-    /// When it wants to be woken.
     wake: Option<SimTime>,
-    /// Whether it wants a slice.
     slice: bool,
-    /// Whether it wants all free space trimmed.
     sweep: bool,
-    /// Whether it wants what was free before the first map.
     backlog: bool,
     /// Whether it wants the kernel's online discard; `None` if it has not said yet.
     online: Option<bool>,
@@ -167,7 +161,6 @@ impl LiveHost {
         self.decide(orders);
     }
 
-    /// Tells the governor of its host.
     fn introduce(&mut self) {
         self.committed_at = Some(self.now);
         let total_units = self.facts.total.units_floor();
@@ -250,7 +243,6 @@ impl LiveHost {
         }
     }
 
-    /// Whether the user or the governor wants all free space trimmed.
     fn all_is_wanted(&self) -> bool {
         self.is_asked() || self.wishes.sweep
     }
@@ -259,7 +251,6 @@ impl LiveHost {
         matches!(self.busy, Some(Busy::Trimming { .. }))
     }
 
-    /// Whether the kernel's online discard is on.
     fn is_online(&self) -> bool {
         self.load.sample.online
     }

@@ -12,7 +12,6 @@
 
 use crate::units::{Bytes, SimDuration, SimTime};
 
-/// Size of the first slice: little for any device.
 const BYTES_FIRST: Bytes = Bytes::mib(64);
 /// Some drives take seconds for a discard of 16 GiB, without warning.
 const BYTES_MAX: Bytes = Bytes::gib(8);
@@ -135,14 +134,12 @@ impl Pace {
         self.last
     }
 
-    /// Limits the rest after the last slice to this many times its duration.
     pub(crate) fn rest_at_most(&mut self, factor: u64) {
         if let Some(Done { ended, took, .. }) = self.last {
             self.rest_until = self.rest_until.min(ended + took * factor);
         }
     }
 
-    /// No slice before this instant.
     pub(crate) fn rest_until(&self) -> SimTime {
         self.rest_until
     }

@@ -18,10 +18,8 @@ const LOOK_CHANGED: Bytes = Bytes::mib(64);
 /// Age after which a smaller change is worth a map.
 const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
 
-/// State of the round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
-    /// The window of the last map.
     window: Span,
     /// Whether that window reaches the end of the file system.
     pub(super) is_over: bool,
@@ -48,12 +46,10 @@ impl Round {
         if self.is_whole() || self.is_over { Look::Everything } else { Look::From(self.window.start) }
     }
 
-    /// The next window.
     pub(super) fn further(&self) -> Look {
         Look::From(self.window.end)
     }
 
-    /// Notes that a map of this window was read.
     pub(super) fn looked(&mut self, window: Span) {
         self.window = window;
         self.is_over = window.end == WHOLE.end;
@@ -106,7 +102,6 @@ impl LiveHost {
         due.map(|look| self.look(look, orders)).is_some()
     }
 
-    /// Orders a map.
     pub(super) fn look(&mut self, look: Look, orders: &mut Vec<Order>) {
         let (begins, from) = match look {
             Look::Everything => (true, 0),

@@ -104,20 +104,16 @@ pub struct Learned {
 pub struct FreeSpace {
     /// Spans kept of each kind; for trimmed space, this many inside the window and this many outside.
     spans_max: usize,
-    /// The window of the last map.
     window: Span,
     trimmed: Vec<Span>,
     waiting: Vec<Span>,
     left: Vec<Span>,
-    /// The spans that the last map made waiting.
     fresh: Vec<Span>,
-    /// Where the next slice begins.
     cursor: u64,
     /// Whether the last map had more waiting spans than are kept.
     cut_short: bool,
     /// Trimmed or left bytes forgotten since the round began.
     forgotten: u64,
-    /// Reported as freed, and in no map yet.
     told: Vec<Span>,
     /// Bytes not waiting that may be sent along with waiting ones.
     spare: u64,
@@ -133,7 +129,6 @@ struct Sendable {
 }
 
 impl Sendable {
-    /// Bytes sent although they are not waiting.
     fn excess(&self) -> u64 {
         self.span.bytes().0 - self.waits
     }
@@ -216,7 +211,6 @@ impl FreeSpace {
         Learned { freed: Bytes(freed), reused: Bytes(reused) }
     }
 
-    /// Number of spans of each kind to keep.
     pub(crate) fn spans_max(&self) -> usize {
         self.spans_max
     }

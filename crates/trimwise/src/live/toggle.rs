@@ -12,7 +12,6 @@ use crate::units::SimTime;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Toggling {
     failures: u32,
-    /// No attempt before this time.
     retry_at: SimTime,
     /// The operating system's message if the last attempt failed, and whether it is retried.
     problem: Option<(String, bool)>,

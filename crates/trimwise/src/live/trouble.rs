@@ -20,7 +20,6 @@ pub(super) fn again_in(failures: u32) -> SimDuration {
 /// What stands in the way of orders.
 #[derive(Debug)]
 pub(super) struct Trouble {
-    /// Failures in a row.
     failures: u32,
     /// Why the last slice failed, until one succeeds; a successful map says nothing about it.
     pub slice_failure: Option<String>,
@@ -28,11 +27,8 @@ pub(super) struct Trouble {
     pub retry_at: SimTime,
     /// A reported discard failure of the device, not handled yet.
     pub device_failed: Option<String>,
-    /// No failure makes knowledge forgotten before this time.
     forget_not_before: SimTime,
-    /// Why the file system can never be trimmed.
     refused: Option<String>,
-    /// Something given up on that is still running in the kernel.
     stuck: Option<String>,
 }
 
@@ -55,12 +51,10 @@ impl Trouble {
         stuck.or_else(|| self.refused.clone().map(|message| Reason::Refused { message }))
     }
 
-    /// Notes that a slice succeeded.
     pub(super) fn slice_succeeded(&mut self) {
         (self.failures, self.slice_failure) = (0, None);
     }
 
-    /// Notes that a map succeeded.
     pub(super) fn look_succeeded(&mut self) {
         if self.slice_failure.is_none() {
             self.failures = 0;

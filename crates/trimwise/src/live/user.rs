@@ -78,7 +78,6 @@ impl LiveHost {
         self.busy.is_none() && self.trouble.halt().is_none()
     }
 
-    /// The reason before the next decision.
     fn idle_reason(&self) -> Reason {
         if self.is_paused() { Reason::Paused } else { Reason::Starting }
     }

@@ -65,7 +65,6 @@ pub struct Batch {
     total_units: u64,
     slice_units: u64,
     next_sweep: SimTime,
-    /// The position of the sweep.
     at: u64,
 }
 

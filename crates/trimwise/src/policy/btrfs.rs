@@ -29,12 +29,9 @@ pub struct Btrfs {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nothing was freed since the last passes.
     #[default]
     Idle,
-    /// The delay is running.
     Waiting,
-    /// A pass with this filter.
     Pass(usize),
 }
 

@@ -29,7 +29,6 @@ pub(super) const TERM: Term =
 /// Issues a few at a time while the device is idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct F2fs {
-    /// Whether a call is due or a round in progress.
     awake: bool,
     /// Whether anything was issued since the last pass ended.
     found: bool,

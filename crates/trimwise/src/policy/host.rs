@@ -19,7 +19,6 @@ use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 /// Maximum number of nested `PassOver` events at one instant.
 const NESTED_MAX: u32 = 8;
 
-/// Every block of a device of any size.
 const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
 /// What a file system does for a policy.
@@ -99,9 +98,7 @@ pub struct HostedPolicy {
     pending: RefCell<PendingSet>,
     wake_at: Cell<Option<SimTime>>,
     in_flight: Cell<u32>,
-    /// Where the next command starts looking for pending extents.
     cursor: Cell<Lpn>,
-    /// Number of `PassOver` events nested now.
     nested: Cell<u32>,
     is_stopped: Cell<bool>,
 }
@@ -162,7 +159,6 @@ impl HostedPolicy {
         self.pending.borrow().ledger()
     }
 
-    /// All pending extents, in order.
     pub(crate) fn pending_extents(&self) -> Vec<UnitRange> {
         self.pending.borrow().iter().collect()
     }

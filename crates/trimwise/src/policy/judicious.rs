@@ -61,13 +61,9 @@ pub(super) const TERM: Term = Term {
 #[derive(Clone, Debug)]
 pub struct Judicious {
     trend: Trend,
-    /// Maximum number of ranges per command.
     ranges_max: u32,
-    /// Maximum number of units per range.
     range_units_max: u64,
-    /// Maximum number of commands in flight in idle time.
     depth: u32,
-    /// Smoothed duration of commands of 1, 2, 4... ranges.
     took: [Option<SimDuration>; CLASSES],
     /// No command before this time, unless the device is idle.
     pause_until: SimTime,
@@ -108,7 +104,6 @@ impl Judicious {
         self.pause_until = view.now + command.took * self.pause_factor(view).unwrap_or(0);
     }
 
-    /// Ranges of the next command: as many as are known or expected to be fast enough.
     fn ranges(&self) -> u32 {
         let Some(single) = self.took[0] else { return 1 };
         let limit = COMMAND_TARGET.max(single * 2);

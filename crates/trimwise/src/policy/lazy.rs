@@ -79,11 +79,9 @@ struct Lazy {
     workers_max: u32,
     /// Whether an allocation may take blocks out of the queue.
     reuse: bool,
-    /// Whether extents of different commits merge where they touch.
     merge: bool,
     /// Whether to put as many extents into a command as the device takes.
     fill: bool,
-    /// Whether to issue nothing while other requests are in the device or have just been.
     back_off: bool,
     ranges_max: u32,
 }

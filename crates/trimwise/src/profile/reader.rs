@@ -27,7 +27,6 @@ use crate::ssd::ConfigError;
 /// The serde name of an enum that is written as a table with a `kind`.
 const BY_KIND: &str = "table by kind";
 
-/// A value and its place.
 pub(crate) type Value<'t> = &'t Spanned<DeValue<'t>>;
 
 /// A file's value of a setting, and a firmware variant's value that replaces it.
@@ -97,9 +96,7 @@ impl Source<'_> {
 /// Reason why deserializing stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// A value is wrong; describes the accepted values.
     Expected(String),
-    /// The setting of this name is missing.
     Missing(String),
     Refused(ProfileError),
 }
@@ -208,10 +205,8 @@ impl<'t> Reader<'t> {
 /// A setting or a table, to be deserialized.
 struct Node<'r, 't> {
     reader: &'r mut Reader<'t>,
-    /// Dotted name; empty for the whole file.
     name: String,
     found: Found<'t>,
-    /// The table it is in.
     parent: Found<'t>,
 }
 
@@ -220,7 +215,6 @@ impl<'t> Node<'_, 't> {
         format!("{}{}{key}", self.name, if self.name.is_empty() { "" } else { "." })
     }
 
-    /// Returns the entry `key` of this table.
     fn entry(&mut self, key: &str) -> Node<'_, 't> {
         Node { name: self.path(key), found: self.found.get(key), parent: self.found, reader: self.reader }
     }
@@ -244,7 +238,6 @@ impl<'t> Node<'_, 't> {
         })
     }
 
-    /// Takes the value, or returns an error with the accepted values.
     fn take<T>(&self, expected: &str, take: impl FnOnce(&'t DeValue<'t>) -> Option<T>) -> Result<T, Stop> {
         self.found.value().and_then(|value| take(value.get_ref())).ok_or_else(|| self.stop(expected))
     }
@@ -388,7 +381,6 @@ impl<'t> Deserializer<'t> for Node<'_, 't> {
     }
 }
 
-/// The entries of a table, in the order of the keys.
 struct Entries<'r, 't> {
     node: Node<'r, 't>,
     names: std::vec::IntoIter<&'t str>,
@@ -416,7 +408,6 @@ impl<'t> MapAccess<'t> for &mut Entries<'_, 't> {
     }
 }
 
-/// The variant of an enum that a word chooses.
 struct Choice<'r, 't> {
     node: Node<'r, 't>,
     word: &'t str,

@@ -21,7 +21,6 @@ const AHEAD: usize = 64;
 /// Maximum number of requests that a closed replay remembers; beyond it, the first one is waited for.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// Results of a replay.
 pub(super) struct Replayed {
     pub begin: Begin,
     pub end: SimTime,
@@ -61,7 +60,6 @@ pub(super) struct Replay<'p> {
     handling: Handling,
     options: ReplayOptions,
     begin: Begin,
-    /// Time of the trace at `begin`.
     recorded_begin: SimTime,
     is_prelude: bool,
     aim: Aim,

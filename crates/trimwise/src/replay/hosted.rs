@@ -28,13 +28,11 @@ enum InFlight {
     Issued(TrimCommand, SimTime),
     /// One TRIM of a commit that waits for each of its TRIMs.
     OneByOne(TrimToken),
-    /// All TRIMs of a commit.
     Together(Vec<TrimToken>),
     /// One TRIM of a batch, with the remainder of the batch.
     Batch(TrimToken, Batch),
 }
 
-/// A batch TRIM: the remainder of its range, its shortest extent, and the units issued so far.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     range: UnitRange,
@@ -49,7 +47,6 @@ struct Host<'p> {
     busy_until: Cell<SimTime>,
     in_flight: RefCell<BinaryHeap<Waiting<InFlight>>>,
     sent: Cell<u64>,
-    /// Batches that the governor has asked for.
     batches: RefCell<Vec<Batch>>,
     /// Units in the set that a policy fills, for the view.
     waiting_units: Cell<u64>,

@@ -51,7 +51,6 @@ use crate::ssd::{Drive, Faults, SsdConfig};
 use crate::trace::{Event, PaceKind, Record, RequestKind, Source, TraceError};
 use crate::units::{Lpn, SECTOR_BYTES, SimTime, UNIT_BYTES, UnitRange};
 
-/// Sectors in a unit.
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 /// Content of all writes; a trace does not have any.
 const CONTENT: Content = Content::new(ContentClass::Incompressible, 1);

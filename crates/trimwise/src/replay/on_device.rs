@@ -47,7 +47,6 @@ pub struct PreludeReplay {
     pub written_bytes: u64,
 }
 
-/// A request in flight.
 #[derive(Debug)]
 struct Waiting {
     kind: RequestKind,
@@ -61,7 +60,6 @@ struct OnDevice<'d, D> {
     in_flight: HashMap<u64, Waiting>,
     operations: usize,
     unknown: usize,
-    /// Times of completion as recorded.
     known: BinaryHeap<Reverse<(SimTime, u64)>>,
     latencies: Latencies,
     done: SimTime,
@@ -83,7 +81,6 @@ impl<D: BlockDevice> OnDevice<'_, D> {
         Ok(())
     }
 
-    /// Waits until the request can be issued.
     async fn wait_for(
         &mut self,
         (begin, recorded_begin): (SimTime, SimTime),

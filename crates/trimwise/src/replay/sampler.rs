@@ -6,7 +6,6 @@ use crate::compare::result::TimelineSample;
 use crate::ssd::SsdStats;
 use crate::units::{SimDuration, SimTime};
 
-/// Maximum number of samples in a timeline.
 const SAMPLES_MAX: usize = 200;
 
 /// Samples stale units and writes over the time of the replay: every second at first; whenever there are too many

@@ -10,7 +10,6 @@ use crate::units::Lpn;
 
 /// A number that a [`Table`] can be indexed by.
 pub(in crate::ssd) trait Number: Copy {
-    /// The mark for none.
     const NONE: Self;
 
     fn index(self) -> usize;
@@ -79,7 +78,6 @@ number! {
     Die
 }
 number! {
-    /// A channel, numbered from 0.
     Channel
 }
 number! {

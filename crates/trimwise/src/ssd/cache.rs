@@ -21,7 +21,6 @@ pub(super) struct WriteCache {
     capacity_units: u64,
     used_units: u64,
     ring: VecDeque<Outstanding>,
-    /// Latest end of a program so far.
     drained_at: SimTime,
 }
 

@@ -18,7 +18,6 @@ pub struct Drive {
     promises_zeros: bool,
     /// TRIMs that were acknowledged and not carried out, with the number of the write command after which they will be.
     late: VecDeque<(u64, Vec<UnitRange>)>,
-    /// Write commands so far.
     writes: u64,
     /// Units that lost their data since tracking began; `None` if it is off.
     destroyed: Option<Vec<UnitRange>>,

@@ -128,7 +128,6 @@ impl Flash {
         self.place_of_die(self.geometry.die(slot.superblock, slot.offset / self.geometry.stripe_units))
     }
 
-    /// Returns a die and its channel, outside of SLC mode.
     #[inline]
     pub(crate) fn place_of_die(&self, die: Die) -> Place {
         Place { die, channel: self.geometry.channel(die), slc: false }

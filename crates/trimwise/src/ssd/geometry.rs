@@ -12,7 +12,6 @@ use super::address::{Channel, Die, Superblock};
 use super::config::{ConfigError, SsdConfig, refuse, require};
 use crate::units::UNIT_BYTES;
 
-/// The layout, with all products computed.
 #[derive(Clone, Debug)]
 pub(super) struct Geometry {
     pub channels: u32,
@@ -135,7 +134,6 @@ impl Geometry {
     }
 }
 
-/// Computes the number of superblocks: from the blocks of a plane, or from the over-provisioning.
 fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<u64, ConfigError> {
     let logical = config.capacity_units();
     let wanted = config.over_provisioning_percent.map(|percent| {

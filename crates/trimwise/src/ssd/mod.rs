@@ -90,7 +90,6 @@ pub enum AddressError {
     },
 }
 
-/// Sectors of a unit.
 const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;
 
 /// A modelled SSD.
@@ -110,7 +109,6 @@ const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;
 pub struct Ssd {
     config: SsdConfig,
     mapping: Box<dyn Translation>,
-    /// End of the host's address space.
     end: Lpn,
     /// Towards the device, and on a half-duplex link also back.
     link_in: Calendar,
@@ -118,11 +116,8 @@ pub struct Ssd {
     link_out: Calendar,
     half_duplex: bool,
     link_unit: SimDuration,
-    /// Time at which the controller is free for the next command.
     controller_free_at: SimTime,
-    /// Latest instant of submission.
     now: SimTime,
-    /// Time at which the last of all commands so far completes.
     all_done_at: SimTime,
     /// Until when an exclusive TRIM or an erase has the device to itself.
     exclusive_until: SimTime,
@@ -486,7 +481,6 @@ impl Ssd {
         self.mapping.wear()
     }
 
-    /// Returns the number of superblocks in the free pool.
     #[cfg(test)]
     pub(crate) fn free_superblocks(&self) -> u32 {
         self.mapping.free_superblocks()
@@ -509,7 +503,6 @@ impl Ssd {
         self.mapping.audit()
     }
 
-    /// Returns the part of a range that lies on the device.
     #[inline]
     fn clamp(&self, range: UnitRange) -> UnitRange {
         let end = range.start.0.saturating_add(range.units).min(self.end.0);
@@ -595,7 +588,6 @@ impl Ssd {
         now < self.trim_backlog_until
     }
 
-    /// Ends a read or a write.
     #[inline]
     fn complete(&mut self, end: SimTime) -> SimTime {
         self.all_done_at = self.all_done_at.max(end);

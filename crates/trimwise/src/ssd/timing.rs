@@ -102,13 +102,11 @@ pub(super) fn unit_time(bytes_per_s: u64) -> SimDuration {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct DieState {
-    /// End of the last queued operation.
     free_at: SimTime,
     /// End of the last host read's use of the array.
     read_until: SimTime,
 }
 
-/// The dies and the channels.
 #[derive(Clone, Debug)]
 pub(super) struct Nand {
     dies: Table<Die, DieState>,
@@ -116,7 +114,6 @@ pub(super) struct Nand {
     t_read: SimDuration,
     t_prog: SimDuration,
     t_erase: SimDuration,
-    /// tR of flash in SLC mode.
     slc_t_read: SimDuration,
     slc_t_prog: SimDuration,
     bus_unit: SimDuration,
@@ -205,7 +202,6 @@ impl Nand {
     }
 }
 
-/// A die and its channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub die: Die,

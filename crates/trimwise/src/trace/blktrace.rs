@@ -50,13 +50,11 @@ pub(super) enum Stage {
     Completed,
 }
 
-/// One event of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Action {
     device: u32,
     stage: Stage,
     request: Request,
-    /// True if the cache must be emptied first (`REQ_PREFLUSH` on a write).
     preflush: bool,
 }
 
@@ -354,7 +352,6 @@ impl<R: BufRead> Parser for Blkparse<R> {
 pub(super) struct Binary<R> {
     input: R,
     records: u64,
-    /// Start and end of the last record in the input.
     bytes: (u64, u64),
 }
 
@@ -378,7 +375,6 @@ impl Numbers<'_> {
     }
 }
 
-/// Categories of an action.
 mod category {
     pub const READ: u64 = 1 << 0;
     pub const WRITE: u64 = 1 << 1;
@@ -395,7 +391,6 @@ mod category {
     pub const FUA: u64 = 1 << 15;
 }
 
-/// Stages of a request.
 mod code {
     pub const QUEUED: u64 = 1;
     pub const REQUEUED: u64 = 6;
@@ -578,7 +573,6 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes one `struct blk_io_trace`.
     fn put(&mut self, at: SimTime, row: Row, code: u64, stage: u64) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let action = ((row.categories | stage) << 16 | code) as u32;

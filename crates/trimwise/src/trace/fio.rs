@@ -25,7 +25,6 @@ pub(super) struct Iolog<R> {
     lines: Lines<R>,
     /// 0 until the first line was read.
     version: u8,
-    /// Sum of the waits so far, in version 2.
     waited_ns: u64,
 }
 
@@ -48,7 +47,6 @@ impl<R: BufRead> Iolog<R> {
     }
 }
 
-/// Content of a line.
 enum Line<'a> {
     Nothing,
     Wait(u64),

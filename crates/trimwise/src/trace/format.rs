@@ -48,7 +48,6 @@ const OTHER_DEVICE: u8 = 1 << 7;
 struct Previous {
     at: SimTime,
     device: u32,
-    /// End of the last range, for each device.
     ends: Vec<u64>,
 }
 

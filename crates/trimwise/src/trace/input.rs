@@ -74,7 +74,6 @@ impl Wrong {
     }
 }
 
-/// Parses one field of a line.
 pub(super) fn field<T: FromStr>(text: Option<&str>, expected: &'static str) -> Result<T, Wrong> {
     let text = text.ok_or_else(|| Wrong("a field is missing".to_owned(), expected))?.trim();
     text.parse().map_err(|_| Wrong(format!("'{text}'"), expected))
@@ -137,7 +136,6 @@ impl Names {
 
 /// Reads one format, in the order of the file.
 pub(super) trait Parser {
-    /// An item of the format.
     type Item;
     /// Origin of such traces, for the header.
     const MADE_BY: &'static str;

@@ -134,7 +134,6 @@ impl Header {
         ["msr", "alibaba", "tencent", "mqsim", "oraclegeneral"].contains(&self.made_by.as_str())
     }
 
-    /// Returns the name of a device, for messages.
     pub(crate) fn device_name(&self, device: u32) -> String {
         match self.devices.get(device as usize) {
             Some(found) if !found.name.is_empty() => format!("device {device} ({})", found.name),

@@ -69,7 +69,6 @@ impl<R: BufRead, F: Row> Parser for Rows<R, F> {
     }
 }
 
-/// Splits a line into exactly `N` columns.
 fn columns<'a, const N: usize>(
     mut parts: impl Iterator<Item = &'a str>,
     expected: &'static str,
@@ -92,7 +91,6 @@ fn kind(text: &str, read: &str, write: &str, expected: &'static str) -> Result<R
     }
 }
 
-/// Parses MSR Cambridge's lines.
 #[derive(Debug)]
 pub(super) struct Msr;
 
@@ -121,7 +119,6 @@ impl Row for Msr {
     }
 }
 
-/// Parses the lines of Alibaba.
 #[derive(Debug)]
 pub(super) struct Alibaba;
 
@@ -143,7 +140,6 @@ impl Row for Alibaba {
     }
 }
 
-/// Parses the lines of Tencent.
 #[derive(Debug)]
 pub(super) struct Tencent;
 
@@ -162,7 +158,6 @@ impl Row for Tencent {
     }
 }
 
-/// Parses the lines of MQSim.
 #[derive(Debug)]
 pub(super) struct Mqsim;
 

@@ -11,9 +11,7 @@ use crate::workload::latency::{LatencySummary, histogram};
 
 /// Minimum length of a pause that gets a note: the clock was probably set, or the recording stopped.
 const GAP: SimDuration = SimDuration::from_secs(3600);
-/// Records between two calls of `on_records`.
 const RECORDS_PER_CALL: u64 = 65_536;
-/// Number of units in one piece of the map of touched units.
 const PIECE_UNITS: u64 = 32_768;
 /// Maximum number of pieces: 256 MiB of memory, and 8 TiB that are touched all over.
 const PIECES_MAX: usize = 65_536;
@@ -139,10 +137,8 @@ pub struct TraceInfo {
     pub ended_early: Option<String>,
 }
 
-/// Counts the units touched by requests.
 #[derive(Debug, Default)]
 struct Touched {
-    /// A bit for each unit.
     pieces: HashMap<(u32, u64), Box<[u64; PIECE_UNITS as usize / 64]>>,
     units: u64,
     is_cut: bool,

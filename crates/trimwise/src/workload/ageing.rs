@@ -47,7 +47,6 @@ pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Resul
 #[derive(Clone, Debug)]
 pub struct Population {
     rng: Xoshiro256PlusPlus,
-    /// Numbers of the existing files.
     present: Vec<u64>,
     written: u64,
     deleted: u64,
@@ -135,7 +134,6 @@ impl Population {
         if used > wanted { self.delete_to(fs, percent).await } else { self.create_to(fs, percent).await }
     }
 
-    /// Creates one file. Returns false if it did not fit.
     async fn create<F: Files>(&mut self, fs: &F) -> Result<bool, FileError> {
         let kib = FILE_KIB.0 + below(&mut self.rng, FILE_KIB.1 - FILE_KIB.0 + 1);
         let path = path_of(self.written);
@@ -157,7 +155,6 @@ impl Population {
     }
 }
 
-/// Returns the bytes in use, and `percent` of the file system in bytes.
 async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes), FileError> {
     let space = fs.statfs().await?;
     Ok((

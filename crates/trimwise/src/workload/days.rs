@@ -28,7 +28,6 @@ const NOON: u64 = 12;
 /// Number of Monday among the days of the week, from Monday; the days end on it.
 const MONDAY: u64 = 0;
 const WEEK_DAYS: u64 = 7;
-/// Largest weight of an hour.
 const WEIGHT_MAX: u32 = 1_000_000;
 
 /// Amount of work in each hour of a day, in any unit: hours from midnight.
@@ -138,7 +137,6 @@ impl fmt::Display for DayShape {
 pub struct Days {
     days: u32,
     shape: DayShape,
-    /// Sums of the weights of all hours up to each.
     sums: Vec<u64>,
 }
 
@@ -267,7 +265,6 @@ impl Pacer {
         earliest.map_or(often, |&at| at.max(now).since(now) + often)
     }
 
-    /// Notes that a task has ended.
     pub(super) fn task_ended(&self) {
         lock(&self.state).idle += 1;
     }
@@ -279,7 +276,6 @@ impl Pacer {
     }
 }
 
-/// A task that waits for others.
 pub(super) struct Idle<'p>(&'p Pacer);
 
 impl Drop for Idle<'_> {

@@ -20,7 +20,6 @@ use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
 /// The directory that the benchmark creates for its files, so that no others are touched.
 pub const DIRECTORY: &str = "fragmenting";
-/// The small file that is synced.
 const NOTE: &str = "fragmenting/note";
 /// The file that is removed.
 pub const FILE: &str = "fragmenting/file";

@@ -18,9 +18,7 @@ use crate::units::{SimDuration, UNIT_BYTES};
 /// Maximum number of fragmented files (assumed); one more file takes the rest. More would only take longer to fill the
 /// gaps between their fragments.
 pub const FILES_MAX: u64 = 4;
-/// The file of the timed write.
 const PROBE: &str = "fragmenting/probe";
-/// The file that takes the remaining space.
 const REST: &str = "fragmenting/rest";
 /// The remaining space is filled in steps of decreasing size; the last is one block.
 const REST_STEPS: [u64; 3] = [4 << 20, 64 << 10, UNIT_BYTES];
@@ -30,7 +28,6 @@ const REST_STEPS: [u64; 3] = [4 << 20, 64 << 10, UNIT_BYTES];
 pub struct Full<F: Files> {
     note: Note<F>,
     probe: Option<F::File>,
-    /// Numbers of the existing fragmented files.
     files: Vec<u64>,
 }
 

@@ -23,7 +23,6 @@ pub enum Program {
     Fio(String, JobFile),
 }
 
-/// Prefix of a fio job file.
 const JOB: &str = "job:";
 
 /// Error in the argument for a program.

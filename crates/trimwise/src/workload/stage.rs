@@ -36,7 +36,6 @@ pub struct Session {
     seed: u64,
     /// Spreads the operations over days.
     pacer: Option<Pacer>,
-    /// Files and directories that exist.
     names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
     shared: OnceLock<Box<dyn Any + Send + Sync>>,
     failed: AtomicBool,
@@ -280,7 +279,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Removes an empty directory.
     pub(crate) async fn rmdir(&self, path: &str) -> Result<(), FileError> {
         self.fs.rmdir(path).await?;
         lock(&self.session.names).1.remove(path);
@@ -296,7 +294,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(file)
     }
 
-    /// Drops the cached pages of a file.
     pub(super) async fn drop_cached(&self, file: &mut F::File) -> Result<(), FileError> {
         self.fs.drop_cached(file).await
     }
@@ -350,7 +347,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Reads at an offset, in one call. Returns the number of bytes read.
     pub(crate) async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
         // The memory of the data is for writing; what is read must not change it.
         let mut buffer = vec![0; bytes as usize];
@@ -403,7 +399,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Renames a file, replacing one with the new name.
     pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         self.fs.rename(from, to).await?;
         let names = &mut lock(&self.session.names).0;

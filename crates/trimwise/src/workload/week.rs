@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, SimDuration};
 
-/// Length of a day.
 pub(crate) const DAY: SimDuration = SimDuration::from_secs(86_400);
 /// Times of day at which the first file of a day is created, and at which the last interval ends.
 const FILES_BEGIN: SimDuration = SimDuration::from_secs(8 * 3_600);

@@ -51,7 +51,6 @@ impl Job {
         self.process.receive(ANSWER_MAX)
     }
 
-    /// Returns the answer, once complete.
     pub(crate) fn answer(self, left: &mut Left) -> (Vec<Span>, Answer) {
         let (said, mut child) = self.process.into_parts();
         let answer = helper::parse_answer(&said).unwrap_or_else(|| {
@@ -62,7 +61,6 @@ impl Job {
         answer
     }
 
-    /// Returns the time since the helper was started.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -75,7 +73,6 @@ impl Job {
         })
     }
 
-    /// Abandons the helper.
     pub(crate) fn leave(self, left: &mut Left) {
         left.keep(self.process.into_parts().1);
     }

@@ -26,7 +26,6 @@ const ASKING_MAX: usize = 64;
 /// Maximum number of clients that have not read their whole response, which can be some MiB. Beyond it, the one that
 /// has not read for longest is dropped, so a client that reads at once is always served.
 const READING_MAX: usize = 8;
-/// The longest request, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
 /// Time limit for a client to send a request, or to read a response.
 const TIME_MAX: Duration = Duration::from_secs(5);

@@ -24,7 +24,6 @@ impl Service {
         }
     }
 
-    /// Handles the result of reading the configuration.
     pub(super) fn configured(&mut self, request: Option<u64>, read: Result<look::Texts, String>) {
         let result = read.and_then(|read| {
             let config = Config::parse(&read.texts).map_err(|errors| errors.to_string())?;
@@ -49,7 +48,6 @@ impl Service {
         }
     }
 
-    /// Sends the response to a waiting request, if there is one.
     pub(super) fn answer_later(&mut self, request: Option<u64>, response: &Response) {
         if let Some((server, request)) = self.server.as_mut().zip(request) {
             server.answer_later(request, response);

@@ -44,7 +44,6 @@ pub struct Looking {
     sampler: Worker<()>,
     /// Places that the sampler watches.
     watched: Vec<Place>,
-    /// Start of the current look.
     asked_at: Option<Instant>,
     /// True if a look is wanted, such as after a change of mounts.
     is_wanted: bool,
@@ -52,7 +51,6 @@ pub struct Looking {
     is_whole: bool,
     not_before: Instant,
     next: Instant,
-    /// Error of the last look.
     pub(super) problem: Option<String>,
     /// The limit on open files, if it is too small.
     pub(super) descriptors_short: Option<u64>,
@@ -76,7 +74,6 @@ impl Looking {
         }
     }
 
-    /// Requests a look as soon as possible.
     pub(super) fn discover_now(&mut self) {
         (self.is_wanted, self.is_whole) = (true, true);
     }

@@ -14,7 +14,6 @@ use crate::speak::warn;
 /// the rest.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// A mount option that is being restored.
 pub(crate) struct Restoring {
     change: Change,
     /// The mount through which it is restored.

@@ -36,13 +36,11 @@ enum Asked {
     /// Write a version of one of the files that keep state.
     Write(Part, u64),
     Note,
-    /// Read the history for the request of this number.
     Last(u64),
     Metrics,
     Remove,
 }
 
-/// A file that keeps state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Journal,
@@ -58,7 +56,6 @@ enum Asker {
     Past { mount: PathBuf, limit: u32 },
 }
 
-/// A request that will be answered later.
 struct Later {
     request: u64,
     until: Instant,
@@ -74,11 +71,9 @@ pub struct State {
     /// Device and inode of the folder, once its lock is held.
     pub(super) folder: Option<(u64, u64)>,
     lock: Option<File>,
-    /// Reason why the folder cannot be used.
     problem: Option<String>,
     retry_at: Instant,
     laters: Vec<Later>,
-    /// Reason why the metrics file cannot be written.
     pub(super) metrics_problem: Option<String>,
 }
 
@@ -107,7 +102,6 @@ impl State {
         self.laters.iter().map(|one| one.until.saturating_duration_since(now)).min()
     }
 
-    /// Returns the reason why the folder cannot be used.
     pub(super) fn problem(&self) -> Option<String> {
         let stuck = || "the disk of the state folder does not answer".to_owned();
         self.worker.is_stuck().then(stuck).or_else(|| self.problem.clone())
@@ -233,7 +227,6 @@ impl Service {
         }
     }
 
-    /// Records the result of writing a file.
     fn written(&mut self, part: Part, version: u64, result: Result<(), String>) {
         // Do not repeat the same warning.
         if let Some(why) =
@@ -399,7 +392,6 @@ impl Service {
         }
     }
 
-    /// Writes the metrics file, unless a write is in progress.
     pub(super) fn write_metrics(&mut self, path: PathBuf) {
         if self.state.metrics_worker.asked().next().is_some() {
             return;

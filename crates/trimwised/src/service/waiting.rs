@@ -28,7 +28,6 @@ pub struct Events {
 }
 
 impl Service {
-    /// Waits for the next event.
     pub(super) fn wait(&mut self) -> io::Result<Events> {
         let timeout = self.timeout();
         let timeout = Timespec {

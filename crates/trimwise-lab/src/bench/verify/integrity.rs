@@ -12,15 +12,12 @@ use trimwise::units::{Bytes, Lpn, UnitRange};
 
 use super::super::Bench;
 
-/// Minimum length of a piece.
 const PIECE_UNITS: u64 = 16;
-/// Minimum number of slots.
 const SLOTS: u64 = 128;
 /// Maximum length of a slot, since two of them are read unit by unit.
 const SLOT_MOST: Bytes = Bytes::mib(64);
 /// Single writes afterwards, for TRIMs that take effect late.
 const LATER_WRITES: u64 = 4096;
-/// Units per transfer.
 const TRANSFER_UNITS: u64 = 64;
 
 /// Results of reading back, in units.
@@ -42,7 +39,6 @@ pub struct Integrity {
     pub trimmed_old_units: u64,
 }
 
-/// The treatment of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     Kept,
@@ -54,7 +50,6 @@ enum Piece {
 const PIECES: [Piece; 6] =
     [Piece::Kept, Piece::Trimmed, Piece::Kept, Piece::Rewritten, Piece::Kept, Piece::Meanwhile];
 
-/// The layout of the pieces.
 struct Plan {
     region: UnitRange,
     slots: u64,
@@ -91,7 +86,6 @@ impl Plan {
 }
 
 impl<D: BlockDevice> Bench<'_, D> {
-    /// Writes, trims and reads back.
     pub(super) async fn integrity(&mut self, granularity: Bytes) -> Result<Integrity, BlockError> {
         let plan = Plan::new(self.region, granularity.units_ceil());
         let class = self.recognisable();

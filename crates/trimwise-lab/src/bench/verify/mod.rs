@@ -51,7 +51,6 @@ const ZONES: u64 = 32;
 const ZONE_MOST: Bytes = Bytes::mib(4);
 /// Single units read to see which of them need flash.
 const SAMPLES: u64 = 1024;
-/// Random transfers at a time.
 const DEPTH: u32 = 32;
 /// Share of the region that a measurement writes: enough for collection to show, too little to wear a clean device down.
 const WRITE_PERCENT: u64 = 4;
@@ -261,7 +260,6 @@ impl<D: BlockDevice> Bench<'_, D> {
         self.measure(evidence, 3).await
     }
 
-    /// Measures a stage as often as necessary.
     async fn measure(&mut self, evidence: &mut Evidence, stage: usize) -> Result<(), BlockError> {
         let times = if self.device.facts().is_model { 1 } else { SAMPLES_PER_STAGE };
         let measured = &mut evidence.measured[stage];

@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 
 use trimwise::workload::tagged::{Logged, Operation};
 
-/// A change of a file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Write { operation: u32, offset: u64, length: u64 },
@@ -24,11 +23,9 @@ pub(super) enum Change {
     Punch { offset: u64, length: u64 },
 }
 
-/// A change of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Naming {
     Named(String),
-    /// Renamed to another name.
     Moved(String),
     /// Unlinked, or another file took its name.
     Gone,
@@ -53,12 +50,10 @@ struct File {
     syncs: Vec<At<Sync>>,
 }
 
-/// How a file was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
     /// By fsync(2) or syncfs(2).
     All,
-    /// By fdatasync(2), which need not make a rename durable: that changes no data.
     Data,
 }
 
@@ -75,7 +70,6 @@ pub(super) struct History {
 /// What is expected of a file after a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// Names under which it may be found.
     pub names: Vec<String>,
     /// Whether it must be there.
     pub must_exist: bool,
@@ -125,7 +119,6 @@ impl Content {
 }
 
 impl History {
-    /// Reads the log.
     pub fn of(log: &[Logged]) -> Self {
         let mut history = Self::default();
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();

@@ -28,16 +28,13 @@ const LINES: usize = 6;
 /// Kernels that may break off before the remaining cuts of a run are given up.
 const BROKEN_OFF_MAX: usize = 3;
 
-/// What was found after one cut.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Finding {
-    /// What was found; `None` if it could not be mounted or read.
     pub examined: Option<Examined>,
     /// What the guest's kernel and the checker found wrong.
     pub broken: Vec<Broken>,
 }
 
-/// How to examine.
 pub(super) struct Examiner<'a> {
     pub guest: &'a Guest,
     pub target: &'a KernelTarget,
@@ -57,7 +54,6 @@ struct Shelf {
     file_system: FileSystem,
     /// What the checker said, cut by cut.
     said: Vec<Option<String>>,
-    /// Number of images put on the disk.
     put: usize,
 }
 
@@ -89,7 +85,6 @@ impl Shelf {
 }
 
 impl Examiner<'_> {
-    /// Examines all cuts, in order.
     pub fn examine(
         &self,
         recording: &Rc<Recording>,

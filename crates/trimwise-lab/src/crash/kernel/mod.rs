@@ -41,7 +41,6 @@ pub use soak::{Soak, SoakReport, SoakViolation};
 pub const CUTS_PER_RUN: u64 = 200;
 /// Cuts that one guest examines.
 const CUTS_PER_GUEST: usize = 100;
-/// Operations of all tasks of a run together.
 const OPERATIONS: u32 = 360;
 /// The smallest drive.
 const DRIVE: Bytes = Bytes::mib(64);
@@ -91,7 +90,6 @@ pub fn check_programs(file_system: FileSystem) -> Result<(), Failure> {
         .map_err(Failure::usage)
 }
 
-/// A run of the workload.
 struct Made {
     plan: Plan,
     log: Vec<Logged>,
@@ -115,7 +113,6 @@ impl KernelCrashTest<'_> {
         self.attack(&made, run, cuts, progress)
     }
 
-    /// Runs the workload.
     fn work(&self, seed: u64) -> Result<Made, Failure> {
         let KernelTarget { file_system, options, .. } = self.target;
         let drawn = Plan::draw(seed);

@@ -18,7 +18,6 @@ use super::{Broken, check, describe, last_operations, mkfs_options, seed_of};
 use crate::failure::Failure;
 use crate::guests;
 
-/// Operations of all tasks of a run together.
 const OPERATIONS: u32 = 3_000;
 /// Runs that went wrong are described up to this number.
 const DETAILS_MAX: usize = 5;

@@ -124,12 +124,10 @@ pub fn histories() -> Vec<History> {
     all
 }
 
-/// The part after a level.
 fn behind(level: Percent) -> Part {
     Part { start: level, length: level.rest() }
 }
 
-/// The part up to a level.
 fn up_to(level: Percent) -> Part {
     Part { start: Percent::ZERO, length: level }
 }
@@ -138,7 +136,6 @@ const fn random(seconds: u32) -> Test {
     Test::Random { read_percent: 0, depth: DEPTH, seconds: Some(seconds) }
 }
 
-/// Writes a partition, sequentially and then at random.
 fn age() -> [Test; 2] {
     [Test::Fill(Percent::ALL), Test::Torture(Some(AGE_S))]
 }

@@ -30,7 +30,6 @@ pub fn small(mut config: SsdConfig) -> SsdConfig {
     config
 }
 
-/// A drive under test.
 pub(crate) struct Lab {
     device: ModelDevice,
     name: String,
@@ -60,7 +59,6 @@ impl Lab {
         CellError::Test { device: self.name.clone(), what }
     }
 
-    /// Whether the drive supports TRIM.
     pub fn trims(&self) -> bool {
         self.device.facts().trim.is_some()
     }
@@ -78,7 +76,6 @@ impl Lab {
         Ok(measured.filter_map(|measured| measured.throughput_mb_per_s).collect())
     }
 
-    /// Leaves the drive idle.
     pub async fn pause(&self, seconds: u64) {
         self.device.sleep(SimDuration::from_secs(seconds)).await;
     }

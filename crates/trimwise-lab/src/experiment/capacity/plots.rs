@@ -36,7 +36,6 @@ pub fn all(measured: &Measured) -> Vec<Plot> {
     plots
 }
 
-/// The value of free space.
 fn free_space(measured: &Measured) -> Plot {
     let mut series = Vec::new();
     for device in DEVICES {

@@ -44,7 +44,6 @@ const WRITES_MIN: u64 = 100;
 /// How much longer writes take during trimming, in the hours of one rate of accesses.
 struct Slower {
     busy: bool,
-    /// Number of writes during trimming.
     writes: u64,
     /// Ratio to the p99 of untouched hours of that rate; if there are none, to that of the run that never trims.
     ratio: f64,

@@ -10,9 +10,7 @@ pub struct Discarded {
     pub at_ns: u64,
     /// When the command was acknowledged.
     pub done_ns: u64,
-    /// Where it begins.
     pub offset_bytes: u64,
-    /// How long it is.
     pub length_bytes: u64,
 }
 
@@ -29,10 +27,8 @@ impl Discarded {
     }
 }
 
-/// Amount of discards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Discards {
-    /// Commands.
     pub commands: u64,
     /// Ranges in them.
     pub ranges: u64,
@@ -48,7 +44,6 @@ pub enum Layout {
     Plain,
     /// In many pieces; the space between them belongs to another file.
     GapsOccupied,
-    /// In many pieces; the space between them is free.
     GapsFree,
 }
 
@@ -57,7 +52,6 @@ impl Layout {
     /// next to it would run into the hole that it leaves.
     pub const ALL: [Self; 3] = [Self::GapsOccupied, Self::Plain, Self::GapsFree];
 
-    /// Returns it in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "one piece",
@@ -75,14 +69,11 @@ pub enum Issued {
     Never,
     /// All before the fsync of the directory returned.
     InCommit,
-    /// All after it.
     Afterwards,
-    /// Some before, some after.
     Both,
 }
 
 impl Issued {
-    /// Returns it in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -96,9 +87,7 @@ impl Issued {
 /// Durations of the calls for a deletion and of those that follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
-    /// The unlink.
     pub unlink_ns: u64,
-    /// The fsync of the directory.
     pub fsync_ns: u64,
     /// The append of 4 KiB to another file and its fsync, right after.
     pub next_fsync_ns: u64,
@@ -108,24 +97,17 @@ pub struct Calls {
     pub later_fsync_max_ns: u64,
 }
 
-/// The removal of one file, and what was discarded until [`super::WINDOW_NS`] later.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Deletion {
-    /// Layout of the file.
     pub layout: Layout,
-    /// Bytes freed.
     pub freed_bytes: u64,
-    /// Number of its pieces, according to FIEMAP.
     pub extents: u64,
     /// Share of the space between the pieces that another file occupies, according to FIEMAP; `None` if there is no
     /// such file.
     pub gaps_taken: Option<f64>,
-    /// Durations of the calls.
     #[serde(flatten)]
     pub calls: Calls,
-    /// When discards were issued.
     pub issued: Issued,
-    /// All discards.
     pub discards: Discards,
     /// Discards that the drive received before the fsync of the directory returned.
     pub in_fsync: Discards,
@@ -144,13 +126,11 @@ pub struct Deletion {
 /// A point of the curve of discarded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CurvePoint {
-    /// Time since the start of the unlink.
     pub at_ns: u64,
     /// Bytes discarded and acknowledged by then.
     pub bytes: u64,
 }
 
-/// Maximum number of points of a curve.
 pub(crate) const CURVE_POINTS_MAX: usize = 60;
 
 /// A piece of a file on the drive: offset and length, bytes.
@@ -195,7 +175,6 @@ impl Deletion {
         }
     }
 
-    /// Returns discarded bytes divided by freed bytes.
     pub fn ratio(&self) -> f64 {
         self.discards.bytes as f64 / self.freed_bytes.max(1) as f64
     }

@@ -36,7 +36,6 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(super::evaluate(&measured, request.reps, request.seed))
 }
 
-/// Runs one case on one kernel.
 fn run_case(request: &Request, image: &KernelImage, case: Case) -> Result<Measured, Failure> {
     let kernel = image.name.to_string();
     let guest = guests::guest(image, MEMORY, &request.bounds)?;
@@ -133,7 +132,6 @@ fn remount(mount: Mount) -> Result<Vec<Step>, Failure> {
 }
 
 impl Ran {
-    /// Discards between the beginning of a step and the end of another.
     fn discards(&self, first: usize, last: usize) -> Vec<Discarded> {
         Discarded::of(self.requests(first, last), 0)
     }

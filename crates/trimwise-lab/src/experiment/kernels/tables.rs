@@ -7,7 +7,6 @@ use trimwise::units::Bytes;
 use crate::plot::Table;
 use trimwise::numbers::{NONE, grouped, significant, time};
 
-/// Returns all tables.
 pub fn all(measured: &Measured) -> Vec<Table> {
     let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
     file_systems.dedup();
@@ -32,7 +31,6 @@ fn bytes(bytes: u64) -> String {
     Bytes(bytes).to_string()
 }
 
-/// Formats the share of a whole in percent.
 fn share(part: Option<u64>, whole: u64) -> String {
     part.map_or(NONE.to_owned(), |part| format!("{} %", 100 * part / whole.max(1)))
 }

@@ -68,7 +68,6 @@ pub(super) fn run(
     Ok(evaluate(experiment, shown, ext4.named()?, sides, request.seed))
 }
 
-/// Returns a run on the kernel and in the model.
 fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) -> Result<[Run; 2], Failure> {
     let seed = request.seed;
     let file = Fragmenting::of_append(append);

@@ -111,17 +111,14 @@ pub(super) fn run_size_on(
     Ok(Run { took: SimDuration(fsync_ns), issue })
 }
 
-/// The x axis of all figures.
 pub(super) const APPEND: Axis = Axis::log("append_kib", "append size", "KiB");
 
-/// Figure 3.
 pub(super) static FSYNC: Shown<Run> = Shown {
     title: "fsync after the removal of a 1 GiB file",
     y: Axis::log("fsync_ms", "fsync latency", "ms"),
     of: |run| milliseconds(run.took),
 };
 
-/// Figure 4.
 pub(super) static ISSUE: Shown<Run> = Shown {
     title: "Time until all TRIMs of the file are acknowledged",
     y: Axis::log("issue_ms", "time to issue all TRIMs", "ms"),

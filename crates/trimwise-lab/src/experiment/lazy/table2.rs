@@ -113,10 +113,8 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(evaluate_table_2(&Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), of_cell), request.seed))
 }
 
-/// The x axis of both figures.
 pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
 
-/// The table.
 pub(super) static WRITE: Shown<Run> = Shown {
     title: "Synchronous write that needs a block, on a full file system",
     y: Axis::linear("write_ms", "write latency", "ms"),

@@ -23,7 +23,6 @@ use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::{Place, PlotKind};
 
-/// The table's policies.
 const POLICIES: [&str; 3] = ["commit", "lazy", "lazy+reuse"];
 
 /// Reading it makes ext4 load the bitmaps of all groups, as they are in memory when a file system has just been filled.
@@ -66,7 +65,6 @@ fn timed(fsync: bool, part: Part, request: &Request) -> Step {
     Step::Timed { spec, part, rep: 0, seed: request.seed }
 }
 
-/// Returns a run on the kernel and in the model.
 fn run_case(
     request: &Request,
     ext4: &RealExt4,

@@ -3,17 +3,12 @@
 use super::{Pair, Side};
 use crate::experiment::claims::Figures;
 
-/// A figure to compare.
 pub struct Compared {
-    /// Its name in claims.
     id: &'static str,
-    /// Its name in tables.
     pub name: &'static str,
-    /// The figure.
     pub of: fn(&Side) -> u64,
 }
 
-/// The figures to compare, in the order of the table.
 pub const COMPARED: [Compared; 9] = [
     Compared { id: "data", name: "data blocks", of: |side| side.traffic.data_blocks },
     Compared { id: "journal", name: "journal blocks", of: |side| side.traffic.journal_blocks },

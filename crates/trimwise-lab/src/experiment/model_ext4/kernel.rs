@@ -33,7 +33,6 @@ pub(super) fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failur
     Ok((guests::image(&target)?, cases))
 }
 
-/// Runs each case in one boot and in the model.
 pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let (image, cases) = choice(&request.only)?;
     let pairs = request.boot(MEMORY_OF_RUN, &cases, |case| {

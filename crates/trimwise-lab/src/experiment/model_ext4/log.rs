@@ -22,13 +22,10 @@ use crate::guests::Ran;
 /// A command, as the drive receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A read.
     Read(UnitRange),
-    /// A write.
     Write(UnitRange),
     /// A range of a discard.
     Discard(UnitRange),
-    /// A flush.
     Flush,
 }
 
@@ -65,7 +62,6 @@ impl Places {
         Ok(Self::new(journal_blocks(&ran.store)?, fixed.chain(directories)))
     }
 
-    /// Returns the size of the journal.
     pub fn journal_blocks(&self) -> u64 {
         self.journal.iter().map(|range| range.units).sum()
     }
@@ -109,11 +105,9 @@ impl From<&TraceEntry> for Entry {
     }
 }
 
-/// Logs the commands of a modelled host from now on.
 pub struct Log(Rc<RefCell<Vec<Entry>>>);
 
 impl Log {
-    /// Begins.
     pub fn start(queue: &BlockQueue) -> Self {
         let log: Rc<RefCell<Vec<Entry>>> = Rc::default();
         let tracer = Rc::clone(&log);
@@ -157,7 +151,6 @@ fn units_in(places: &[UnitRange], range: UnitRange) -> u64 {
     touched.map(|place| place.end().min(range.end()).0 - place.start.max(range.start).0).sum()
 }
 
-/// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// Blocks of 4 KiB written for files.
@@ -166,13 +159,10 @@ pub struct Traffic {
     pub journal_blocks: u64,
     /// Blocks of metadata written in place.
     pub metadata_blocks: u64,
-    /// Flushes.
     pub flushes: u64,
     /// Discards, one for each range.
     pub discards: u64,
-    /// Bytes in them.
     pub discarded_bytes: u64,
-    /// Blocks read.
     pub read_blocks: u64,
 }
 

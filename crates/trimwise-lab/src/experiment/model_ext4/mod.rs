@@ -27,7 +27,6 @@ use trimwise::workload::postmark::{self, PostmarkConfig};
 use super::result::ExperimentResult;
 use super::{Experiment, Host};
 
-/// The experiment. Nothing is drawn at random: one run is enough.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "model-ext4",
     question: "How close is the modelled ext4 to that of a real kernel?",
@@ -37,10 +36,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     run: kernel::run,
 };
 
-/// The kernel.
 const KERNEL: &str = "6.1";
 
-/// The drive.
 const DEVICE: &str = "sata-generic";
 
 /// Capacity: more than any of the workloads fills, so that there are always free blocks to take.
@@ -53,10 +50,8 @@ const GUEST_MEMORY: Bytes = Bytes::mib(256);
 /// written.
 const SETTLE: SimDuration = SimDuration::from_secs(70);
 
-/// A PostMark configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
-    /// Its name in the tables.
     name: &'static str,
     /// Its text, as PostMark reads it.
     config: &'static str,
@@ -82,12 +77,9 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// What to run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
-    /// The workload.
     shape: &'static Shape,
-    /// Whether the mount discards.
     discard: bool,
 }
 
@@ -98,16 +90,11 @@ impl Case {
     }
 }
 
-/// All cases, in the order of the tables.
 fn cases() -> Vec<Case> {
     let with = |shape| [false, true].map(|discard| Case { shape, discard });
     SHAPES.iter().flat_map(with).collect()
 }
 
-/// Returns the drive of both.
-///
-/// # Errors
-/// [`CellError::Device`] if the profile is invalid.
 fn device() -> Result<SsdConfig, CellError> {
     let profile = Profile::embedded(DEVICE).expect("the device is built in");
     Ok(profile.config.shrunk(CAPACITY.0)?)
@@ -122,7 +109,6 @@ pub struct GuestFacts {
     pub dirty_pages: u64,
     /// Pages of the guest's programs and of files elsewhere (`Cached` of /proc/meminfo).
     pub cached_pages: u64,
-    /// Blocks of the journal that mkfs made.
     pub journal_blocks: u64,
 }
 
@@ -143,31 +129,21 @@ impl GuestFacts {
 /// The results of one side, the kernel or the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Side {
-    /// PostMark's duration.
     pub duration_ns: u64,
-    /// Transactions committed.
     pub commits: u64,
-    /// Requests to the drive.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
 
-/// Both sides of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pair {
-    /// The workload's name.
     pub shape: &'static str,
-    /// `off` or `commit`.
     pub policy: String,
-    /// Properties of the guest.
     pub guest: GuestFacts,
-    /// The results on the kernel.
     pub kernel: Side,
-    /// The results in the model.
     pub model: Side,
 }
 
-/// Runs the model.
 fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellError> {
     let sim = Sim::new();
     let host = guest.host();
@@ -201,7 +177,6 @@ fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellError
     })?
 }
 
-/// Makes the table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
     let judged = EXPERIMENT.judge(&claims::figures(pairs), &pairs, EXPERIMENT.reps, seed);
     ExperimentResult { tables: tables::all(pairs), ..judged }

@@ -6,7 +6,6 @@ use super::claims::{COMPARED, Compared, error_percent};
 use crate::plot::Table;
 use trimwise::numbers::{change, grouped, time};
 
-/// Returns one table per case.
 pub fn all(pairs: &[Pair]) -> Vec<Table> {
     pairs.iter().map(table).collect()
 }

@@ -242,13 +242,11 @@ fn figures_of(
     Ok(figures)
 }
 
-/// Returns the throughput of one direction in the last of some tests.
 fn throughput(tests: &[TestResult], what: &str) -> f64 {
     let measured = tests.iter().flat_map(|test| &test.measured);
     measured.filter(|m| m.what == what).filter_map(|m| m.throughput_mb_per_s).next_back().unwrap_or(f64::NAN)
 }
 
-/// Returns a line of the plots of some tests.
 fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
     let series = tests.iter().flat_map(|test| &test.plots).flat_map(|plot| &plot.series);
     let points = series.filter(|series| series.name == name).flat_map(|series| &series.points);

@@ -26,7 +26,6 @@ use trimwise::workload::postmark::{self, PostmarkConfig};
 
 use crate::experiment::postmark_vendors;
 
-/// The drive, a built-in profile.
 pub const DEVICE: &str = "sata-60gb-2011";
 
 /// The setting of both experiments.

@@ -38,7 +38,6 @@ pub(super) struct Sides {
     pub model: Aged,
 }
 
-/// Finds the kernel.
 pub(super) fn ext4(target: &KernelTarget, full: bool) -> Result<RealExt4, Failure> {
     RealExt4::new(target, guest_memory(full))
 }

@@ -105,10 +105,8 @@ const STEP_PERCENT: f64 = 10.0;
 /// Utilization counts as low up to this.
 const LOW_PERCENT: f64 = 50.0;
 
-/// The x axis of all figures.
 pub(super) const UTILIZATION: Axis = Axis::linear("device_utilization_percent", "device utilization", "%");
 
-/// The source's figure.
 pub(super) static TIME: Shown<Run> = Shown {
     title: "PostMark",
     y: Axis::linear("execution_time_s", "execution time", "s"),

@@ -14,7 +14,6 @@ use crate::failure::Failure;
 use crate::guests::RealKernel;
 use crate::plot::{Plot, PlotKind};
 
-/// The source's policies.
 const POLICIES: [&str; 2] = ["off", "commit"];
 
 /// What runs unless more is asked for: enough for every claim.

@@ -37,7 +37,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     run: kernel::run,
 };
 
-/// The kernels.
 const KERNELS: [&str; 2] = ["6.12", "6.1"];
 
 /// The drives: one whose TRIM runs alone, and one that queues it.
@@ -55,21 +54,15 @@ const MEMORY: Bytes = Bytes::mib(512);
 /// The policies that a stock kernel has; the batch is frequent enough to come several times in a run.
 const POLICIES: [&str; 3] = ["off", "commit", "batch:2s"];
 
-/// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// PostMark, by its configuration.
     Postmark(&'static str),
-    /// A scene.
     Scene(Scene),
 }
 
-/// A workload and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Workload {
-    /// Its name in the tables.
     name: &'static str,
-    /// What to run.
     work: Work,
 }
 
@@ -100,22 +93,16 @@ const WORKLOADS: [Workload; 7] = [
     ),
 ];
 
-/// One cell, run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
-    /// The kernel.
     linux: &'static str,
-    /// The drive.
     drive: &'static str,
-    /// Utilization after ageing, in percent.
     utilization_percent: u8,
-    /// The workload.
     workload: Workload,
     /// The policy, in a form valid for both.
     policy: &'static str,
 }
 
-/// All cells, in the order of the tables.
 fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for linux in KERNELS {
@@ -136,7 +123,6 @@ impl Case {
         self.policy.parse().expect("it is written here")
     }
 
-    /// Returns the seed of a repetition.
     fn draw_seed(seed: u64, rep: u32) -> u64 {
         seed ^ (u64::from(rep) << 32)
     }
@@ -145,14 +131,11 @@ impl Case {
 /// The results of one side, the kernel or the model, while the workload ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Side {
-    /// Duration of the workload.
     pub duration_ns: u64,
-    /// Requests to the drive.
     #[serde(flatten)]
     pub traffic: Traffic,
     /// Units that the drive wrote for each unit that the host wrote.
     pub write_amplification: f64,
-    /// Blocks erased.
     pub erases: u64,
     /// Units at the end that are free in the file system and hold data in the drive.
     pub stale_units: u64,
@@ -167,22 +150,14 @@ impl Side {
     }
 }
 
-/// Both sides of a cell, with all repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The kernel.
     pub linux: &'static str,
-    /// The drive.
     pub drive: &'static str,
-    /// Utilization, in percent.
     pub utilization_percent: u8,
-    /// The workload.
     pub workload: &'static str,
-    /// The policy.
     pub policy: &'static str,
-    /// The kernel's side.
     pub kernel: Vec<Side>,
-    /// The model's side.
     pub model: Vec<Side>,
 }
 
@@ -239,7 +214,6 @@ fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
     })?
 }
 
-/// Makes the tables and the claims.
 pub fn evaluate(rows: Vec<Row>, reps: u32, seed: u64) -> ExperimentResult {
     let tables = tables::all(&rows);
     ExperimentResult { tables, ..EXPERIMENT.judge(&summary::figures(&rows), &rows, reps, seed) }

@@ -12,17 +12,12 @@ pub(crate) const NEAR: f64 = 0.05;
 
 /// A figure of both sides, and how far the model's may be off.
 pub struct Measure {
-    /// Its name in claims.
     pub id: &'static str,
-    /// Its name in tables.
     pub name: &'static str,
-    /// The figure in a repetition.
     pub of: fn(&Side) -> f64,
-    /// The limit, as a share.
     pub limit: f64,
 }
 
-/// Returns all figures, in the order of the tables.
 pub fn measures() -> [Measure; 7] {
     let measure = |id, name, of, limit| Measure { id, name, of, limit };
     [
@@ -54,7 +49,6 @@ impl Measure {
 /// The relative change of duration by a policy against `off`, on one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
-    /// Change of the medians.
     pub median: f64,
     /// Smallest change of a repetition, each against the same repetition of `off`.
     pub least: f64,
@@ -85,14 +79,10 @@ impl Shift {
     }
 }
 
-/// The change by a policy, on both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change<'a> {
-    /// The policy's cell.
     pub row: &'a Row,
-    /// On the kernel.
     pub kernel: Shift,
-    /// In the model.
     pub model: Shift,
 }
 

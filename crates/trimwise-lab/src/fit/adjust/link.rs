@@ -6,7 +6,6 @@ use super::super::probe::Held;
 use super::{Adjusting, Fit};
 
 impl Adjusting<'_> {
-    /// Makes the link at least that fast.
     pub(super) fn raise_link(&mut self, bytes_per_s: f64, how: &'static str) {
         let setting = "link.bytes_per_s";
         // As `Adjusting::rate` has it, which rounds.

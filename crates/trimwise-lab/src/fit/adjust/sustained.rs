@@ -9,7 +9,6 @@ use super::{Adjusting, SAME};
 use crate::failure::Failure;
 
 impl Adjusting<'_> {
-    /// The rate of the model's sustained write.
     fn model_sustained(&self) -> Result<Numbers, Failure> {
         Ok(model::run(&self.config, self.plan, Job::Sustained, self.stop)?.samples.numbers())
     }
@@ -90,7 +89,6 @@ impl Adjusting<'_> {
         self.numbers.tails.is_some_and(|[(_, a), (_, b)]| (a - b).abs() > (2.0 * transfer).max(ahead / 2.0))
     }
 
-    /// The size of the write cache.
     pub(super) fn cache(&mut self) -> Result<(), Failure> {
         if self.is_unsteady() {
             return Ok(());

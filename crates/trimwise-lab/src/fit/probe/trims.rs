@@ -6,9 +6,7 @@ use trimwise::units::{Lpn, UnitRange};
 
 use super::{Aftermath, Ends, LARGE_UNITS, Probe, Samples, Trims, closed, ns, spacing};
 
-/// Sizes of TRIMs, in units.
 const TRIMS: [u64; 6] = [1, 16, 256, 2048, 8191, 32_768];
-/// TRIMs of each size.
 const TRIMS_EACH: usize = 6;
 /// TRIMs at a time where overlap is measured.
 const TRIM_DEPTH: usize = 8;

@@ -34,7 +34,6 @@ pub(crate) const KEYS: [&str; 15] = [
 /// Number of keys that are also valid in the table of a mount.
 const OF_MOUNT: usize = 7;
 
-/// The file being read.
 struct Reader<'a> {
     file: &'a Path,
     text: &'a str,

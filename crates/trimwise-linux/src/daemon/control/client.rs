@@ -9,7 +9,6 @@ use thiserror::Error;
 
 use super::{Request, Response, VERSION};
 
-/// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLOSED: &str =
     "the daemon closed the connection: it is shutting down, or this user has too many connections";
@@ -60,7 +59,6 @@ fn is_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// Returns the command that starts the daemon.
 const fn start(by_systemd: bool) -> &'static str {
     if by_systemd { "systemctl start trimwised" } else { "trimwised" }
 }

@@ -117,7 +117,6 @@ impl Ext4 {
         looked_at
     }
 
-    /// Waits until no metadata are being written to their places.
     pub(in crate::fs) async fn wait_for_metadata_io(&self) {
         while self.0.state.borrow().journal.buffers.iter().any(|b| b.locked && !b.in_committing) {
             self.0.events.metadata_io_done.wait().await;

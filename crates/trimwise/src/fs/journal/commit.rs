@@ -6,7 +6,6 @@ use crate::fs::{Ext4, Inner};
 use crate::units::SimTime;
 
 impl Ext4 {
-    /// Asks the journal thread to commit up to `tid`.
     pub(in crate::fs) fn request_commit(&self, tid: u64) {
         let journal = &mut self.0.state.borrow_mut().journal;
         if journal.requested < tid {

@@ -83,7 +83,6 @@ pub struct Page {
 }
 
 impl Page {
-    /// Returns true if this is a version of that page of that file.
     fn is_of(&self, inode: u32, generation: u32, page: u64) -> bool {
         (self.inode, self.generation, self.page) == (inode, generation, page)
     }
@@ -369,7 +368,6 @@ impl Record {
         self.events.push(Event::Dispatched(op));
     }
 
-    /// Returns the allocated blocks of a group, as runs in order.
     fn allocated_in(&self, group: u64) -> Vec<UnitRange> {
         let from = (group * GROUP_UNITS) as usize;
         let to = (from + GROUP_UNITS as usize).min(self.allocated.len());

@@ -144,7 +144,6 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
     }
 }
 
-/// The terms parsed so far.
 #[derive(Default)]
 struct Terms<'a> {
     issuer: Option<(Part<'a>, Issuer)>,
@@ -231,7 +230,6 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// The policy that has this option.
 fn base_of(option: &str) -> Option<&'static str> {
     let has_it = |term: &&&Term| term.options.iter().any(|(name, _)| *name == option);
     TERMS.iter().find(has_it).map(|term| term.name())

@@ -100,7 +100,6 @@ impl Issuer {
         self.index(option).is_some_and(|index| self.options >> index & 1 == 1)
     }
 
-    /// Adds an option. Returns whether the policy has one of this name.
     pub(super) fn add(&mut self, option: &str) -> bool {
         let index = self.index(option);
         self.options |= index.map_or(0, |index| 1 << index);

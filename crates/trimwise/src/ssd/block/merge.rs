@@ -12,7 +12,6 @@ use super::{BlockMapped, BlockNumber};
 use crate::units::{Lpn, SimDuration, SimTime};
 
 impl BlockMapped {
-    /// Returns the number of superblocks in the log.
     pub(crate) fn log_in_use(&self) -> u32 {
         self.log.len() as u32 + self.streams_of_log()
     }

@@ -50,11 +50,9 @@ use slots::{Role, Slots};
 use streams::Stream;
 
 number! {
-    /// A logical block, numbered from 0.
     BlockNumber
 }
 
-/// The mapping's state of a logical block.
 #[derive(Clone, Copy, Debug)]
 struct LogicalBlock {
     /// The data block, or [`Superblock::NONE`].
@@ -80,7 +78,6 @@ pub(super) struct BlockMapped {
     /// The random log, oldest first. The last one is open as long as it is not full.
     log: VecDeque<Superblock>,
     log_stripe: Stripe,
-    /// The lane that the log's next superblock comes from.
     log_lane: u32,
     /// The unit behind the one that the host wrote last.
     continues: Lpn,
@@ -122,20 +119,17 @@ impl BlockMapped {
         self.flash.geometry.superblock_units
     }
 
-    /// Returns the logical block of a unit, and the unit's offset in it.
     #[inline]
     fn split(&self, lpn: Lpn) -> (BlockNumber, u32) {
         let lpn = lpn.0 as u32;
         (BlockNumber(lpn / self.units()), lpn % self.units())
     }
 
-    /// Returns the unit at an offset of a logical block.
     #[inline]
     fn unit(&self, block: BlockNumber, offset: u32) -> Lpn {
         Lpn(u64::from(block.0) * u64::from(self.units()) + u64::from(offset))
     }
 
-    /// Returns the slot that holds a unit.
     fn slot(&self, lpn: Lpn) -> Option<Ppn> {
         let logged = *self.logged.at(lpn)?;
         if logged != Ppn::NONE {
@@ -150,7 +144,6 @@ impl BlockMapped {
         })
     }
 
-    /// Marks the slot of a unit as invalid. Returns true if the unit held data.
     fn forget(&mut self, lpn: Lpn) -> bool {
         let Some(slot) = self.slot(lpn) else { return false };
         let number = self.split(lpn).0;
@@ -197,7 +190,6 @@ impl BlockMapped {
         }
     }
 
-    /// Programs the stripe at the end of the random log, which is full.
     fn program_log(&mut self, now: SimTime) {
         let Some(&superblock) = self.log.back() else { return };
         let stripe = std::mem::take(&mut self.log_stripe);
@@ -215,7 +207,6 @@ impl BlockMapped {
         self.log.push_back(superblock);
     }
 
-    /// Pads the log's last stripe and programs it.
     fn pad_log(&mut self, now: SimTime) {
         if self.log_stripe.host_units == 0 {
             return;
@@ -250,7 +241,6 @@ impl BlockMapped {
         superblock
     }
 
-    /// Returns the lane of a logical block's superblocks.
     fn lane(&self, block: BlockNumber) -> u32 {
         block.0 % self.flash.geometry.lanes
     }

@@ -5,7 +5,6 @@ use super::super::ftl::{Bitmap, Pool};
 use super::super::geometry::Geometry;
 use crate::units::{Lpn, SimTime};
 
-/// Current use of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Erased and unused.
@@ -20,7 +19,6 @@ pub(super) enum Role {
     Log,
 }
 
-/// State of a superblock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub role: Role,
@@ -59,11 +57,8 @@ pub(super) struct Slots {
     pub valid: Bitmap,
     /// The unit that each slot of the random log was written for, by superblock of the log.
     owners: Vec<ShortLpn>,
-    /// Parts of `owners` without a superblock.
     owners_free: Vec<u32>,
-    /// Erased superblocks.
     clean: Pool,
-    /// Superblocks that are still to be erased.
     given_back: Pool,
     /// Number of slots that were filled and then erased, for the audit.
     pub erased_slots: u64,

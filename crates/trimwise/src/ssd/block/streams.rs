@@ -41,7 +41,6 @@ impl Stream {
 }
 
 impl BlockMapped {
-    /// Returns the open stream of a logical block.
     pub(crate) fn open_stream(&self, block: BlockNumber) -> Option<usize> {
         self.streams.iter().position(|s| s.is_open() && s.block == block)
     }
@@ -57,12 +56,10 @@ impl BlockMapped {
         self.slots.superblock(stream.superblock).role == Role::Stream
     }
 
-    /// Returns the number of open streams whose superblocks count as the log's.
     pub(crate) fn streams_of_log(&self) -> u32 {
         self.streams.iter().filter(|s| s.is_open() && self.is_of_log(s)).count() as u32
     }
 
-    /// Returns the least recently used stream whose superblock counts as the log's.
     pub(crate) fn oldest_stream_of_log(&self) -> Option<usize> {
         let of_log = |i: &usize| self.streams[*i].is_open() && self.is_of_log(&self.streams[*i]);
         (0..self.streams.len()).filter(of_log).min_by_key(|&i| self.streams[i].used)

@@ -14,11 +14,9 @@ use super::super::translation::Ready;
 use super::Compressing;
 use crate::units::{SimDuration, SimTime, UnitRange};
 
-/// Contents of a die's page registers.
 #[derive(Clone, Copy, Debug)]
 struct Register {
     stripe: StripeNumber,
-    /// Time at which the contents are there.
     ready: SimTime,
 }
 
@@ -33,7 +31,6 @@ pub(in crate::ssd) struct Gatherer {
     registers: Table<Die, Register>,
     /// Time at which the controller has looked up all fragments so far.
     free_at: SimTime,
-    /// The stripe that was read last.
     last: StripeNumber,
 }
 
@@ -60,7 +57,6 @@ impl Gatherer {
     }
 }
 
-/// The part of a command's data that comes from one stripe.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     stripe: StripeNumber,

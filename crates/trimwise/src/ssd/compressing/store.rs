@@ -26,18 +26,15 @@ pub(in crate::ssd) const GRANULES_MAX: u32 = DUPLICATE - DUPLICATES;
 /// Maximum number of logical units that an owner can name.
 pub(in crate::ssd) const UNITS_MAX: u32 = 1 << 30;
 
-/// Meaning of a unit's map entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Held {
     Nothing,
     Zeros,
-    /// A duplicate, by its number.
     Shared(u32),
     /// A chunk of its own that begins at this granule.
     Own(Ppn),
 }
 
-/// Stored form of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Kind {
     Zeros,
@@ -107,12 +104,10 @@ pub(in crate::ssd) struct Store {
     size_of: Table<Lpn, Size>,
     duplicates: [Duplicate; DUPLICATES as usize],
     deduplicates: bool,
-    /// Granules of a chunk, by size.
     sizes: [u32; SIZES],
     pub(super) granules_per_superblock: u32,
     /// Owners of the pieces of each superblock, in order.
     pub(super) logs: Table<Superblock, Vec<Owner>>,
-    /// Logical units that hold data.
     pub(super) mapped: u64,
     pub(super) gatherer: Gatherer,
     pub(super) recycles_from_stale_percent: Option<u32>,
@@ -215,7 +210,6 @@ impl Store {
         }
     }
 
-    /// Notes that a chunk has moved.
     #[inline]
     pub(crate) fn move_to(&mut self, owner: Owner, from: Ppn, to: Ppn) {
         match owner.whose() {

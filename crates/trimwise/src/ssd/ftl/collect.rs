@@ -23,7 +23,6 @@ use super::super::config::{SsdConfig, VictimPolicy};
 use super::{Block, Cursor, Ftl, Piece, Placement, State};
 use crate::units::{SimDuration, SimTime};
 
-/// The reason for copying slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Cause {
     Gc,
@@ -43,7 +42,6 @@ pub(in crate::ssd) enum Urgency {
     Needed,
 }
 
-/// A superblock being collected, or folded.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Victim {
     pub superblock: Superblock,
@@ -86,7 +84,6 @@ struct Reading {
     target: Option<usize>,
 }
 
-/// State of the collector between calls.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Collector {
     pub victim: Option<Victim>,
@@ -99,7 +96,6 @@ pub(in crate::ssd) struct Collector {
     wear_interval: u32,
     /// Idle collection stops when this many superblocks are free; 0 if there is none.
     idle_target: u32,
-    /// Erases since the last wear-levelling move.
     pub(super) erases_since_move: u32,
 }
 
@@ -306,7 +302,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Moves a piece that is being read.
     #[inline]
     fn copy_piece(&mut self, victim: &Victim, reading: &mut Reading, piece: &Piece<P::Owner>, now: SimTime) {
         let (source, slots) = (victim.superblock, piece.slots);
@@ -325,7 +320,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Reserves the read of the requested slots.
     fn carry_out(&mut self, source: Superblock, reading: &mut Reading, now: SimTime) {
         let Reading { stripe, slots, target } = std::mem::take(reading);
         if slots == 0 {

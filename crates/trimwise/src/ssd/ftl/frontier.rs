@@ -14,9 +14,7 @@ pub(in crate::ssd) struct Frontier {
     /// The open superblock; [`Superblock::NONE`] if there is none.
     pub superblock: Superblock,
     pub next: u32,
-    /// End of the stripe that is being filled.
     stripe_end: u32,
-    /// End of the superblock.
     end: u32,
     /// Contents that are not yet programmed.
     pub stripe: Stripe,
@@ -43,7 +41,6 @@ impl Frontier {
         self.next + slots <= self.end
     }
 
-    /// Returns the number of slots left in the stripe.
     #[inline]
     pub(crate) fn stripe_room(&self) -> u32 {
         self.stripe_end - self.next
@@ -57,7 +54,6 @@ impl Frontier {
 }
 
 impl<P: Placement> Ftl<P> {
-    /// Iterates over the next slots of the open superblocks.
     pub(crate) fn open_superblocks(&self) -> impl Iterator<Item = Slot> + '_ {
         self.frontiers.iter().filter(|f| f.is_open()).map(Frontier::slot)
     }
@@ -200,7 +196,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Pads a frontier up to `end`, the end of a stripe.
     fn fill_up(&mut self, frontier: usize, end: u32, now: SimTime) {
         let open = &mut self.frontiers[frontier];
         let (superblock, padding, is_host) = (open.superblock, end - open.next, open.stripe.holds_host);

@@ -16,7 +16,6 @@ struct Pair<K> {
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Lists<K> {
     ends: Vec<Pair<K>>,
-    /// The neighbours of each member.
     links: Table<K, Pair<K>>,
 }
 

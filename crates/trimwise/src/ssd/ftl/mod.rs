@@ -74,7 +74,6 @@ pub(super) struct Ftl<P> {
     pub frontiers: Vec<Frontier>,
     /// The host frontier that takes the next unit.
     pub turn: usize,
-    /// Host frontiers that are filled in turn.
     hosts: usize,
     copies: usize,
     pub map_frontier: usize,
@@ -196,7 +195,6 @@ impl<P: Placement> Ftl<P> {
         before - self.map.mapped_units()
     }
 
-    /// Returns true if a range is the whole capacity.
     fn is_all(&self, range: UnitRange) -> bool {
         range.units == u64::from(self.flash.geometry.logical_units)
     }

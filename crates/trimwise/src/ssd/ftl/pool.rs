@@ -25,7 +25,6 @@ impl Pool {
         self.free
     }
 
-    /// Returns the number of superblocks of one lane in the pool.
     pub(crate) fn free_in(&self, lane: usize) -> usize {
         self.lanes[lane].len()
     }
@@ -47,7 +46,6 @@ impl Pool {
         self.free += 1;
     }
 
-    /// Takes the oldest superblock of a lane.
     pub(crate) fn take_from(&mut self, lane: usize) -> Option<Superblock> {
         let superblock = self.lanes[lane].pop_front()?;
         self.free -= 1;

@@ -14,7 +14,6 @@ pub(in crate::ssd) struct Reads {
     are_copies: bool,
 }
 
-/// Units of one stripe that are not yet read.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     stripe: StripeNumber,

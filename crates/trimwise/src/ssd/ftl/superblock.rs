@@ -2,7 +2,6 @@
 
 use crate::units::SimTime;
 
-/// Current use of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum State {
     Free,
@@ -16,7 +15,6 @@ pub(in crate::ssd) enum State {
     Victim,
 }
 
-/// The core's state of a superblock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Block {
     /// Slots that hold live data. Trimmed slots that are not yet checked for other references count too.

@@ -23,9 +23,7 @@ pub(in crate::ssd) struct PageMap {
     pub(super) p2l: Table<Ppn, ShortLpn>,
     pub(super) live: Bitmap,
     superblock_units: u32,
-    /// End of the host's logical units.
     pub(super) host_end: Lpn,
-    /// Number of the host's logical units that hold data.
     pub(super) mapped: u64,
     pub(super) slc: Option<Box<SlcCache>>,
     pub(super) cache: Option<Box<MapCache>>,

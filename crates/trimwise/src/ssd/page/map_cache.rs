@@ -22,18 +22,15 @@ use super::PageMapped;
 use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 
 number! {
-    /// A part of the map.
     Part
 }
 
 impl Part {
-    /// Returns the part that has the place of a unit.
     fn of(lpn: Lpn) -> Self {
         Self((lpn.0 / u64::from(MAP_PART_UNITS)) as u32)
     }
 }
 
-/// State of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PartState {
     cached: bool,
@@ -144,7 +141,6 @@ impl MapCache {
 }
 
 impl PageMapped {
-    /// Returns the logical unit that holds a part.
     fn unit_of(&self, part: Part) -> Lpn {
         self.map.host_end.offset(part.0.into())
     }
@@ -222,7 +218,6 @@ impl PageMapped {
         }
     }
 
-    /// Marks the slot of a part in the flash as dead, if it has one.
     fn clear_part(&mut self, part: Part) {
         if let Some(superblock) = self.map.clear(self.unit_of(part)) {
             self.kill(superblock, 1);

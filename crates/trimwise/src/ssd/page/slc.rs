@@ -34,7 +34,6 @@ use crate::units::SimTime;
 
 #[derive(Clone, Debug)]
 pub(super) struct SlcCache {
-    /// Number of slots of a superblock in SLC mode.
     units: u32,
     /// Superblocks below this one are the static part.
     pub(super) static_end: Superblock,
@@ -43,16 +42,13 @@ pub(super) struct SlcCache {
     dynamic_percent: u64,
     /// Number of superblocks of the dynamic part that are in use.
     dynamic: u32,
-    /// Number of slots taken in all SLC superblocks.
     written: u64,
     /// Full superblocks, oldest first.
     full: VecDeque<Superblock>,
     victim: Option<Victim>,
     fold_when_idle: bool,
     threshold_percent: u64,
-    /// Host frontiers in normal mode. Those in SLC mode come behind them, and behind these one that is never open.
     frontiers: usize,
-    /// Next frontiers of the host and of folding.
     turn: usize,
     fold_turn: usize,
 }
@@ -99,7 +95,6 @@ impl SlcCache {
         true
     }
 
-    /// Returns the frontiers in SLC mode.
     fn fast_frontiers(&self) -> Range<usize> {
         self.frontiers..2 * self.frontiers
     }
@@ -299,7 +294,6 @@ impl PageMapped {
         self.pace(now, self.stripe_slots);
     }
 
-    /// Checks the accounting of the SLC cache.
     pub(crate) fn audit_slc(&self) -> Result<(), AuditError> {
         let Some(slc) = &self.map.slc else {
             let stray = self.blocks.iter().position(|block| block.slc);

@@ -37,19 +37,15 @@ parameters! {
     }
 }
 
-/// Number of databases, and size of each.
 const DATABASES: u64 = 6;
 const DATABASE: u64 = 4 << 20;
 /// Bytes of a page of SQLite (`page_size`).
 const PAGE: u64 = 4096;
-/// Maximum number of pages that a transaction changes.
 const PAGES_CHANGED_MAX: u64 = 8;
 /// Bytes of the journal's header, and of the data around each page in it.
 const JOURNAL_HEADER: u64 = 512;
 const JOURNAL_RECORD: u64 = PAGE + 8;
-/// Number of settings files.
 const SETTINGS: u64 = 40;
-/// Number of files of an update.
 const PARTS: u64 = 16;
 
 impl Workload for Parameters {
@@ -65,7 +61,6 @@ impl Workload for Parameters {
         "office"
     }
 
-    /// Returns the space for the cache, an update twice over, databases and settings.
     fn needed(&self) -> Bytes {
         Bytes(self.cache.0 + 3 * self.update.0 + DATABASES * DATABASE + Bytes::mib(32).0)
     }

@@ -80,16 +80,13 @@ const OVERHEAD: u64 = 32;
 const BLOCK: u64 = 4096;
 /// Bytes that compaction reads at a time, and that tables are written in (`compaction_readahead_size`: 2 MiB).
 const PIECE: u64 = 1 << 20;
-/// Bytes of a record in the manifest.
 const EDIT: u64 = 256;
-/// Exclusive upper bound of keys.
 const KEYS: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Table {
     number: u64,
     bytes: u64,
-    /// First key, and end of the keys, exclusive.
     keys: (u64, u64),
 }
 
@@ -103,7 +100,6 @@ impl Table {
 struct Tree {
     /// Tables by level; those of level 0 overlap, the others are in order.
     levels: Vec<Vec<Table>>,
-    /// Number of the last file, logs included.
     last_number: u64,
     /// Logs of full memtables that wait to be flushed, oldest first.
     full: Vec<u64>,
@@ -265,7 +261,6 @@ impl<F: Files> Lsm<'_, F> {
         }
     }
 
-    /// Flushes a memtable or makes a compaction. Returns true if there was anything to do.
     async fn one_job(&self) -> Result<bool, FileError> {
         self.at.stage.check()?;
         if let Some(log) = self.tree(|tree| tree.full.first().copied()) {

@@ -14,13 +14,11 @@ use crate::units::Bytes;
 
 /// What follows from the parameters of a workload, for one copy.
 trait Workload {
-    /// Returns the number of operations of the workload's own kind.
     fn operations(&self) -> u64;
 
     /// Returns the maximum space that the files take at one time.
     fn needed(&self) -> Bytes;
 
-    /// Returns the number of tasks, which run at the same time.
     fn tasks(&self) -> u32 {
         1
     }
@@ -48,7 +46,6 @@ macro_rules! registry {
             read: |value| Named::$Name($module::Parameters::read(value)),
         }),*];
 
-        /// The parameters of a workload.
         #[derive(Clone, Debug, PartialEq, Eq)]
         enum Named {
             $($Name($module::Parameters)),*

@@ -111,7 +111,6 @@ pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileErro
     at.stage.close(database.log).await
 }
 
-/// Makes a new file durable and opens it for reading and writing.
 async fn durable<F: Files>(
     at: &Place<'_, F, Parameters>,
     mut file: F::File,
@@ -129,7 +128,6 @@ struct Database<'a, F: Files> {
     table_number: u64,
     log: F::File,
     segment: u64,
-    /// Bytes in the current segment.
     log_bytes: u64,
     since_checkpoint: u64,
     /// Segments since the last checkpoint, oldest first.
@@ -171,7 +169,6 @@ impl<F: Files> Database<'_, F> {
         Ok(())
     }
 
-    /// Opens the next segment: one renamed for it, or a new one.
     async fn next_segment(&mut self) -> Result<(), FileError> {
         let stage = self.at.stage;
         self.old_segments.push_back(self.segment);
@@ -214,7 +211,6 @@ impl<F: Files> Database<'_, F> {
         Ok(())
     }
 
-    /// Copies the table and removes the old one.
     async fn rewrite(&mut self) -> Result<(), FileError> {
         let stage = self.at.stage;
         let old = self.at.path(&format!("table.{}", self.table_number));
@@ -233,7 +229,6 @@ impl<F: Files> Database<'_, F> {
         stage.unlink(&old).await
     }
 
-    /// Writes the temporary file of a sort, reads it and removes it.
     async fn sort(&mut self) -> Result<(), FileError> {
         let stage = self.at.stage;
         let path = self.at.path("sort.tmp");

@@ -46,7 +46,6 @@ macro_rules! parameters {
 }
 pub(super) use parameters;
 
-/// Finds the value of a parameter.
 pub(super) type Values<'a> = &'a dyn Fn(&Parameter) -> u64;
 
 parameters! {

@@ -32,7 +32,6 @@ parameters! {
 /// Sizes of files: KiB from and up to, and their share in per mille.
 const SIZES: [(u64, u64, u64); 5] =
     [(1, 4, 500), (4, 16, 300), (16, 128, 150), (128, 1024, 45), (1024, 8192, 5)];
-/// Number of files in a directory.
 const FILES_A_DIRECTORY: u64 = 50;
 
 impl Workload for Parameters {
@@ -75,7 +74,6 @@ pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileErro
     Ok(())
 }
 
-/// Installs or upgrades a package.
 async fn unpack_package<F: Files>(at: &Place<'_, F, Parameters>, package: u64) -> Result<(), FileError> {
     for number in 0..at.parameters.files {
         let path = at.path(&format!("package{package}/file{number}"));
@@ -88,7 +86,6 @@ async fn unpack_package<F: Files>(at: &Place<'_, F, Parameters>, package: u64) -
     Ok(())
 }
 
-/// Directories and files of a layer.
 type Tree = (Vec<String>, Vec<String>);
 
 async fn unpack_layer<F: Files>(at: &Place<'_, F, Parameters>, layer: u64) -> Result<Tree, FileError> {

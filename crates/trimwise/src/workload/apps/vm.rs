@@ -26,9 +26,7 @@ parameters! {
 
 /// Bytes of most writes: a guest's page.
 const SMALL: u64 = 4 << 10;
-/// Bytes of the others.
 const LARGE: u64 = 64 << 10;
-/// Share of large writes, in percent.
 const LARGE_PERCENT: u64 = 20;
 
 impl Workload for Parameters {
@@ -82,7 +80,6 @@ pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileErro
     Ok(())
 }
 
-/// Copies an image. Returns it open for its guest.
 async fn make<F: Files>(at: &Place<'_, F, Parameters>, path: &str) -> Result<F::File, FileError> {
     let mut file = at.stage.create(path, at.parameters.image.0).await?;
     at.stage.fsync(&mut file).await?;

@@ -34,7 +34,6 @@ pub struct Job {
     reads: bool,
     writes: bool,
     random: bool,
-    /// Block sizes of reads and writes, from and to.
     block_bytes: [(u64, u64); 2],
     files: Vec<JobFileSpec>,
     /// Bytes to transfer in a loop.
@@ -44,7 +43,6 @@ pub struct Job {
     fdatasync: u64,
     end_fsync: bool,
     direct: bool,
-    /// Bytes per second of reads and writes.
     rate: [Option<u64>; 2],
     think: SimDuration,
     runtime: Option<SimDuration>,
@@ -66,7 +64,6 @@ pub struct Job {
     invalidates: bool,
 }
 
-/// A file of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct JobFileSpec {
     /// fio's name of the file, which enters the seed of a distribution.

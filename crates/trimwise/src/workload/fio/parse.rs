@@ -11,11 +11,9 @@ use crate::units::{Bytes, SimDuration};
 /// Maximum number of processes of all jobs together, and of operations of one in flight.
 const PROCESSES_MAX: u64 = 64;
 const DEPTH_MAX: u64 = 64;
-/// Maximum number of files of a process.
 const FILES_MAX: u64 = 10_000;
 /// Longest time: 31 years.
 const TIME_MAX_NS: u64 = 1_000_000_000_000_000_000;
-/// Maximum size of a block, in bytes.
 const BLOCK_MAX: u64 = 64 << 20;
 
 /// Options that only change fio's output or the way to run it.
@@ -175,7 +173,6 @@ impl JobFile {
     }
 }
 
-/// Resolves an alias of an option.
 fn canonical(key: &str) -> &str {
     match key {
         "readwrite" => "rw",
@@ -233,7 +230,6 @@ fn sections(text: &str) -> Result<(Vec<Section>, Vec<String>), FioError> {
     Ok((sections, notes))
 }
 
-/// Reads options by name.
 struct Reader<'a>(&'a Options);
 
 impl Reader<'_> {
@@ -390,7 +386,6 @@ fn range(text: &str) -> Option<(u64, u64)> {
     Some((block_size(from)?, block_size(to)?)).filter(|(from, to)| from <= to)
 }
 
-/// Returns true for a path below the workload's directory.
 fn is_below(path: &str) -> bool {
     !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }

@@ -11,7 +11,6 @@ pub enum Tausworthe {
     Bits64([u64; 5]),
 }
 
-/// Two to the power of 32.
 const TWO_32: f64 = 4_294_967_296.0;
 
 /// Shifts, mask and shift of each component.
@@ -23,9 +22,7 @@ const COMPONENTS_64: [(u32, u32, u64, u32); 5] = [
     (5, 24, !0x1_ffff, 23),
     (3, 33, !0x7f_ffff, 8),
 ];
-/// Smallest valid states of the components.
 const LEAST: [u32; 5] = [1, 7, 15, 33, 49];
-/// Number of outputs dropped after seeding.
 const WARM_UP: u32 = 6;
 /// Seed of the first component: in the source `(2^31) + (2^17) + (2^7)`, where `^` is an exclusive or.
 const ORIGIN: u32 = (2 ^ 31) + (2 ^ 17) + (2 ^ 7);
@@ -160,7 +157,6 @@ const TAPS: [&[u32]; 61] = [
 #[derive(Clone, Debug)]
 pub struct Lfsr {
     value: u64,
-    /// Blocks, and how many were visited.
     blocks: u64,
     visited: u64,
     mask: u64,

@@ -11,15 +11,12 @@ use crate::workload::stage::{Stage, lock};
 /// Bytes written at a time when a file is laid out.
 const PIECE: u64 = 1 << 20;
 
-/// The state of the jobs, shared by their tasks.
 #[derive(Debug, Default)]
 struct Shared(Mutex<Vec<Running>>);
 
-/// A job with running tasks.
 #[derive(Debug)]
 struct Running {
     sequence: Sequence,
-    /// True if the files are ready.
     is_open: bool,
     tasks_left: u32,
     /// Times from which the next read and the next write can begin, since the job's start.

@@ -4,7 +4,6 @@ use super::map::Map;
 use super::random::{Lfsr, Skewed, Tausworthe, name_hash};
 use super::{Distribution, Generator, Job};
 
-/// Index of reads and of writes.
 const READ: usize = 0;
 const WRITE: usize = 1;
 
@@ -43,7 +42,6 @@ pub enum Io {
 struct File {
     bytes: u64,
     is_done: bool,
-    /// Ends of the last read and the last write.
     last_ends: [u64; 2],
     map: Option<Map>,
     lfsr: Option<Lfsr>,
@@ -62,13 +60,11 @@ pub struct Sequence {
     files: Vec<File>,
     next_file: usize,
     issued: [u64; 2],
-    /// Bytes transferred in this loop, and in total.
     bytes_in_loop: u64,
     bytes: u64,
     /// Count of operations in the current direction at which a direction is drawn again, and that direction.
     mix_until: u64,
     direction: usize,
-    /// True if the last operation was a write.
     last_wrote: bool,
     loops_left: u64,
 }
@@ -155,14 +151,12 @@ impl Sequence {
         file
     }
 
-    /// Returns the smallest block of either direction that the job uses.
     fn least(&self) -> u64 {
         let used = [self.job.reads, self.job.writes];
         let used = self.job.block_bytes.iter().zip(used).filter(|(_, used)| *used);
         used.map(|((from, _), _)| *from).min().unwrap_or(1)
     }
 
-    /// Resets the state of a file.
     fn reset(&self, file: &mut File) {
         let job = &self.job;
         file.last_ends = [0; 2];
@@ -255,7 +249,6 @@ impl Sequence {
         self.direction
     }
 
-    /// Returns the offset of the next operation.
     fn offset(&mut self, file: usize, direction: usize) -> Option<u64> {
         let bytes = self.files[file].bytes;
         if !self.job.random {
@@ -277,7 +270,6 @@ impl Sequence {
         Some(block * self.job.block_bytes[direction].0).filter(|offset| *offset < bytes)
     }
 
-    /// Draws the next block.
     fn block(&mut self, file: usize, direction: usize) -> Option<u64> {
         if let Some(skewed) = &mut self.files[file].skewed {
             return Some(skewed.next());
@@ -309,7 +301,6 @@ impl Sequence {
         }
     }
 
-    /// Returns the length of the next operation.
     fn length(&mut self, file: usize, direction: usize, offset: u64) -> Option<u64> {
         let (from, to) = self.job.block_bytes[direction];
         if from == to {

@@ -148,7 +148,6 @@ fn shown(value: &str) -> String {
     text
 }
 
-/// A command of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     Size,
@@ -357,11 +356,8 @@ impl PostmarkConfig {
 /// Change of the list of locations by a `set location`.
 #[derive(Clone, Copy, Debug)]
 enum LocationChange {
-    /// The location replaced all others.
     Only,
-    /// The location was appended.
     Added,
-    /// The location at this index was removed.
     Removed(usize),
 }
 

@@ -21,7 +21,6 @@ fn seconds(from: SimTime, to: SimTime) -> u64 {
     (to.as_nanos() / SECOND_NS).saturating_sub(from.as_nanos() / SECOND_NS).max(1)
 }
 
-/// Formats bytes as PostMark does: megabytes above 1 MiB, kilobytes above zero.
 fn scaled(bytes: f32) -> String {
     const MEGABYTE: f32 = 1_048_576.0;
     const KILOBYTE: f32 = 1024.0;

@@ -5,7 +5,6 @@
 //! halves from the upper halves of two successive values of `x -> 69069 x + 1`. Every library today offers the seeding
 //! of 2002, which gives other numbers for the same seed. That is why the generator is written out here.
 
-/// Number of words of state.
 const STATE_WORDS: usize = 624;
 /// Distance between the two words that are combined.
 const SHIFT_WORDS: usize = 397;
@@ -39,7 +38,6 @@ impl Mt19937 {
         Self { state, next: STATE_WORDS }
     }
 
-    /// Returns the next output, all 32 bits.
     pub(crate) fn next_u32(&mut self) -> u32 {
         if self.next == STATE_WORDS {
             self.twist();

@@ -148,13 +148,9 @@ struct Runner<'a, F> {
     script: Script<'a>,
     /// Data to write: every file's data start with its first byte.
     source: Vec<u8>,
-    /// Buffer that reads fill.
     scratch: Vec<u8>,
-    /// The path of the current operation.
     path: String,
-    /// Locations that the run created, parents first.
     locations: Vec<String>,
-    /// Subdirectories that the run created, in order.
     subdirectories: Vec<String>,
     /// A file that the script has deleted, but the file system perhaps not.
     in_doubt: Option<FileRef>,

@@ -108,14 +108,12 @@ pub struct Counts {
     pub bytes_written_f32: f32,
 }
 
-/// A slot in PostMark's table of files; empty while `bytes` is 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     file: FileRef,
     bytes: u32,
 }
 
-/// Position of the script.
 #[derive(Clone, Copy, Debug)]
 enum At {
     /// The pool is being created; this many of its files exist.
@@ -154,7 +152,6 @@ impl<'a> Script<'a> {
         (Self::begin(config, rng, config.size_high), source)
     }
 
-    /// Creates the script without data.
     pub(crate) fn without_data(config: &'a PostmarkConfig) -> Self {
         Self::begin(config, Mt19937::new(config.seed), 2 * u64::from(config.size_high))
     }

@@ -269,7 +269,6 @@ impl Draw<'_> {
         Operation::Fsync { path: path.to_owned(), data_only: self.below(3) == 0 }
     }
 
-    /// Draws operations that belong together.
     fn some(&mut self) -> Vec<Operation> {
         let path = self.path();
         match self.below(100) {
