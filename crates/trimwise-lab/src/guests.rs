@@ -29,9 +29,6 @@ pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
 }
 
 /// Finds the kernel of a target whose file system need not be made.
-///
-/// # Errors
-/// A missing kernel.
 pub fn kernel(target: &KernelTarget) -> Result<KernelImage, Failure> {
     images::find(&target.kernel.to_string())
         .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
@@ -154,9 +151,6 @@ impl RealKernel {
     }
 
     /// Returns the kernel of a target.
-    ///
-    /// # Errors
-    /// As [`program_hash`].
     pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
         Ok(Self {
             name: image.name.to_string(),
@@ -190,9 +184,6 @@ impl RealKernel {
 }
 
 /// Returns `trimwised`, which guests run as their daemon: the program next to this one.
-///
-/// # Errors
-/// If there is none.
 pub fn trimwised() -> Result<PathBuf, Failure> {
     let daemon = this_program()?.with_file_name("trimwised");
     if daemon.is_file() {
@@ -272,9 +263,6 @@ impl Ran {
     }
 
     /// Returns a step's result as `of` reads it.
-    ///
-    /// # Errors
-    /// If it is of another kind.
     pub fn outcome<'a, T>(
         &'a self,
         step: usize,
@@ -287,9 +275,6 @@ impl Ran {
     }
 
     /// Returns what the workload of a step measured, as `of` reads it.
-    ///
-    /// # Errors
-    /// As [`Self::outcome`].
     pub fn workload<T>(&self, step: usize, of: impl Fn(&WorkloadFigures) -> Option<T>) -> Result<T, Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Cell(cell, _) => of(&cell.workload),
@@ -298,9 +283,6 @@ impl Ran {
     }
 
     /// Returns the text of a file that a step read.
-    ///
-    /// # Errors
-    /// As [`Self::outcome`].
     pub fn text(&self, step: usize) -> Result<&str, Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Text(text) => Some(text.as_str()),
@@ -309,9 +291,6 @@ impl Ran {
     }
 
     /// Returns where a file lies that a step asked for.
-    ///
-    /// # Errors
-    /// As [`Self::outcome`].
     pub fn extents(&self, step: usize) -> Result<&[FileExtent], Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Extents(extents) => Some(extents.as_slice()),

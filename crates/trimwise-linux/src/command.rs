@@ -103,9 +103,6 @@ fn watch(child: &mut Child, interrupted: &AtomicBool) -> io::Result<[Vec<u8>; 2]
 }
 
 /// Waits until everything written to a directory's file system so far is on its device.
-///
-/// # Errors
-/// Errors of the operating system.
 pub fn sync(directory: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(directory)?)?)
 }

@@ -41,9 +41,6 @@ impl SparseStore {
     }
 
     /// Copies the store into a new one in memory; holes stay holes.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn duplicate(&self) -> io::Result<Self> {
         let copy = Self::in_memory(self.size)?;
         let mut bytes = Vec::new();
@@ -56,9 +53,6 @@ impl SparseStore {
     }
 
     /// Returns the ranges that are not holes, in order, in pieces of at most 1 MiB.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn pieces(&self) -> io::Result<Vec<Range<u64>>> {
         const PIECE_BYTES: u64 = 1 << 20;
         let (mut pieces, mut end) = (Vec::new(), 0);

@@ -25,7 +25,6 @@ pub fn is_rereadable(path: &Path) -> bool {
 /// Opens a trace; `-` is standard input.
 ///
 /// # Errors
-///
 /// Errors of the operating system, or of the decompression if it cannot be set up.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     if path.as_os_str() == STDIN {
@@ -41,7 +40,6 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 /// Decompresses `input` if it begins like a compressed file.
 ///
 /// # Errors
-///
 /// Errors of the input, or of the decompression if it cannot be set up.
 pub(crate) fn plain_bytes<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut head = Vec::with_capacity(ZSTD.len());
@@ -83,10 +81,6 @@ impl std::fmt::Debug for Out {
 impl NewTrace {
     /// Creates a file, which must not exist unless `replace` is set. If the name ends in `.zst`, the file is
     /// compressed.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the operating system.
     pub fn create(path: &Path, replace: bool) -> io::Result<Self> {
         const LEVEL: i32 = 3;
         let found = fs::metadata(path).ok();
@@ -106,10 +100,6 @@ impl NewTrace {
     }
 
     /// Writes the remaining bytes and gives the file its final name.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the operating system.
     pub fn finish(mut self) -> io::Result<()> {
         let out = std::mem::replace(&mut self.out, Out::Plain(BufWriter::new(File::open("/dev/null")?)));
         match out {

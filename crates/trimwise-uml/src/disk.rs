@@ -205,9 +205,6 @@ impl Disk {
     /// Writes to the drive what its bytes are already, in order and without what takes no room, then flushes: as if a
     /// host had copied an image to it. All of that is asked at the beginning of time, so the first request of a guest
     /// waits until it is done.
-    ///
-    /// # Errors
-    /// The host's error.
     pub fn write_what_is_there(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         for piece in self.store.pieces()? {

@@ -132,7 +132,6 @@ pub struct Cache {
 /// Finds the image of this name (`6.1`, `6.12+ext4-trim`) in the user's cache.
 ///
 /// # Errors
-///
 /// [`KernelError::NotBuilt`] and [`KernelError::Outdated`] name the command that builds it.
 pub fn find(name: &str) -> Result<KernelImage, KernelError> {
     Cache::of_user()?.find(name)
@@ -169,7 +168,6 @@ impl Cache {
     /// Finds the image of this name that this trimwise would build.
     ///
     /// # Errors
-    ///
     /// If there is none, or only one that a different trimwise built differently; if a patch set has changed since; if
     /// the image cannot be read.
     pub fn find(&self, name: &str) -> Result<KernelImage, KernelError> {
@@ -234,7 +232,6 @@ impl Cache {
     /// Removes all images of this name, and logs of failed builds. Returns the number of images.
     ///
     /// # Errors
-    ///
     /// If there is none, or if one cannot be removed.
     pub fn remove(&self, name: &str) -> Result<usize, KernelError> {
         let name: KernelName = name.parse()?;

@@ -91,10 +91,6 @@ impl Default for Settings {
 
 impl Settings {
     /// Reads them from JSON.
-    ///
-    /// # Errors
-    ///
-    /// [`SceneError::Json`].
     pub fn from_json(text: &[u8]) -> Result<Self, SceneError> {
         serde_json::from_slice(text).map_err(|e| SceneError::Json(e.to_string()))
     }
@@ -415,10 +411,6 @@ pub struct Scene {
 
 impl Scene {
     /// A scene at its very beginning: the file system is not made yet.
-    ///
-    /// # Errors
-    ///
-    /// [`SceneError`].
     pub fn new(settings: &Settings) -> Result<Self, SceneError> {
         if drawable(&settings.drive).is_none() {
             return Err(SceneError::Drive(settings.drive.clone()));

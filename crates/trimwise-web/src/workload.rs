@@ -96,10 +96,6 @@ pub struct Town<'a, F: Files> {
 
 impl<'a, F: Files> Town<'a, F> {
     /// An empty file system.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn new(fs: &'a F, workload: Workload, seed: u64) -> Result<Self, FileError> {
         let total_bytes = fs.statfs().await?.free.0;
         let draw = Xoshiro256PlusPlus::seed_from_u64(seed);

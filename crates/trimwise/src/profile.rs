@@ -138,7 +138,6 @@ impl Profile {
     /// ```
     ///
     /// # Errors
-    ///
     /// The first error with its line, in variants too.
     pub fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
         Ok(Self::read_file(text, file)?.base)
@@ -147,7 +146,6 @@ impl Profile {
     /// Parses one firmware variant of a profile. `file` is used only in messages.
     ///
     /// # Errors
-    ///
     /// The errors of [`Profile::parse`]; for an unknown variant, the list of known ones.
     pub fn parse_firmware(text: &str, file: &str, version: &str) -> Result<Self, ProfileError> {
         let ProfileFile { base, variants, line } = Self::read_file(text, file)?;

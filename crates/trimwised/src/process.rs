@@ -140,9 +140,6 @@ impl Process {
 }
 
 /// Reads available bytes, until `into` holds more than `most` bytes. Returns true if the other side has closed.
-///
-/// # Errors
-/// Errors of the operating system.
 pub(crate) fn read_ready(from: &mut impl Read, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     let mut buffer = [0; 16 << 10];
     while into.len() <= most {

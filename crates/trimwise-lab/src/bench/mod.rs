@@ -146,9 +146,6 @@ pub enum SetupError {
 }
 
 /// Rejects tests that the device cannot do, before anything runs.
-///
-/// # Errors
-/// The first reason.
 pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result<(), SetupError> {
     let region = settings.region(facts);
     let bytes = Bytes::from_units(region.units);

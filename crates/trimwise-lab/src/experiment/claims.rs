@@ -42,7 +42,6 @@ impl Experiment {
     /// Judges all claims.
     ///
     /// # Panics
-    ///
     /// If the built-in file of claims is wrong.
     pub(super) fn judge(
         &self,
@@ -57,7 +56,6 @@ impl Experiment {
     /// Judges all claims on a real kernel's figures, where some have another role and some are made only there.
     ///
     /// # Panics
-    ///
     /// If the built-in file of claims is wrong.
     pub(super) fn judge_on(
         &self,

@@ -125,9 +125,6 @@ impl Experiment {
     }
 
     /// Rejects parts and kernels that it does not have, or that this computer cannot run.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`].
     pub fn check(&self, only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
         match self.host {
             Host::ModelOrKernel(_, check) | Host::Kernels(check) | Host::AnyKernel(check) => {

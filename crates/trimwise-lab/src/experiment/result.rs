@@ -57,7 +57,6 @@ impl Rows {
     /// observations of another layout, with figures under `plots` if they have any.
     ///
     /// # Panics
-    ///
     /// If that is none of these.
     pub(super) fn of(data: &impl Serialize) -> Self {
         let rows = serde_json::to_value(data).and_then(serde_json::from_value);

@@ -83,9 +83,6 @@ impl Instance {
     }
 
     /// Writes to one of the instance's files.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn write(&self, file: impl AsRef<Path>, text: &str) -> Result<(), InstanceError> {
         let path = self.folder.join(file);
         fs::write(&path, text).map_err(cannot(&path))
@@ -122,9 +119,6 @@ impl Instance {
 
     /// Gives each processor a buffer: an equal share of `total_kib`, from `least_kib` to `most_kib`. Returns the size
     /// of one buffer in KiB.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn set_buffers(
         &self,
         total_kib: usize,
@@ -137,9 +131,6 @@ impl Instance {
     }
 
     /// Opens the raw buffers, one per processor. Reading them never waits.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn pipes(&self) -> Result<Vec<File>, InstanceError> {
         let mut options = File::options();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());

@@ -149,7 +149,6 @@ impl Cache {
     /// The source of a plain kernel is removed with the build's folder; that of any other is kept, with its objects.
     ///
     /// # Errors
-    ///
     /// If anything is missing or fails. Then nothing new is left except the log, which the error names, and the kept
     /// source.
     pub fn build(

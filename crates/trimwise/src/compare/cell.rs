@@ -230,10 +230,6 @@ pub enum CellError {
 /// ```
 ///
 /// Its callback is `dyn`: each crate that calls a generic function would compile it, and the models with it.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_cell(spec: &CellSpec, mut progress: Box<dyn FnMut(Progress)>) -> Result<Cell, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
@@ -244,10 +240,6 @@ pub fn run_cell(spec: &CellSpec, mut progress: Box<dyn FnMut(Progress)>) -> Resu
 
 /// Runs several repetitions one after the other on the same device, each with a new file system, as a benchmark on a
 /// real drive would. Calls `after_each` after each.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_in_turn(spec: &CellSpec, reps: u32, after_each: &dyn Fn()) -> Result<Vec<Cell>, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
@@ -303,7 +295,6 @@ async fn run_on(
 /// Audits the file system, unmounts it, and audits the device.
 ///
 /// # Errors
-///
 /// [`CellError::Audit`] if either has lost count.
 pub async fn audited(fs: Ext4, device: &str, policy: &dyn fmt::Display) -> Result<Volume, CellError> {
     let audit = |what| CellError::Audit { device: device.to_owned(), policy: policy.to_string(), what };

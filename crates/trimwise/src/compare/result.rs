@@ -270,7 +270,6 @@ impl Cell {
     /// Chooses what policies are judged by.
     ///
     /// # Errors
-    ///
     /// Why this run does not have that figure.
     pub fn judge_by(&mut self, measure: Measure) -> Result<(), String> {
         self.judged = None;

@@ -209,7 +209,6 @@ impl Sim {
     /// a modelled device with its maps, would ever be freed.
     ///
     /// # Errors
-    ///
     /// [`Stalled`] if every task waits for another, a task gives up, or the [`Budget`] is used up.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> Result<T, Stalled> {
         let result = Rc::new(RefCell::new(None));
@@ -227,7 +226,6 @@ impl Sim {
     /// the way. Stopping in between does not change a run. [`Sim::stop`] ends it.
     ///
     /// # Errors
-    ///
     /// [`Stalled`] if a task gives up, or the [`Budget`] is used up.
     pub fn advance_to(&self, until: SimTime) -> Result<(), Stalled> {
         if until <= self.now() {

@@ -9,7 +9,6 @@ impl Ext4 {
     /// partition the device, no owned block can be trimmed, and every count is correct.
     ///
     /// # Errors
-    ///
     /// A description of the violated invariant.
     pub fn audit(&self) -> Result<(), String> {
         let state = &*self.0.state.borrow();

@@ -81,7 +81,6 @@ impl Layout {
     /// Plans a file system on a device of `total_units`.
     ///
     /// # Errors
-    ///
     /// [`FormatError`] if metadata and journal do not fit.
     pub fn plan(total_units: u64, options: FormatOptions) -> Result<Self, FormatError> {
         let journal_units =

@@ -238,7 +238,6 @@ impl Volume {
     /// Formats the device behind `queue`.
     ///
     /// # Errors
-    ///
     /// [`FormatError`] if the device is too small.
     pub async fn format(queue: &BlockQueue, options: FormatOptions) -> Result<Self, FormatError> {
         let total_units = queue.with_ssd(|ssd| ssd.capacity_units());

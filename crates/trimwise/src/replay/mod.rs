@@ -104,7 +104,6 @@ impl Default for ReplayOptions {
 /// replayed.
 ///
 /// # Errors
-///
 /// [`ReplayError::OnlyPrelude`] if there is no recording, or the error of reading the prelude.
 pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
     if !source.header().has_prelude {
@@ -147,7 +146,6 @@ pub struct ReplaySpec {
 /// number of records so far, and ends the run by returning `false`.
 ///
 /// # Errors
-///
 /// [`ReplayError`]. A trace that was cut off is replayed up to there.
 pub fn run_cell(
     spec: &ReplaySpec,
@@ -178,7 +176,6 @@ impl PreparedDrive {
     /// Makes a new drive and fills it as the head of this module says.
     ///
     /// # Errors
-    ///
     /// If the device's numbers contradict each other.
     pub fn new(spec: &ReplaySpec) -> Result<Self, ReplayError> {
         let mut port = Port::new(Drive::new(&spec.ssd, spec.faults, spec.seed)?);
@@ -190,7 +187,6 @@ impl PreparedDrive {
     /// Replays a trace after a rest, without auditing the drive. Further calls continue with the drive as it then is.
     ///
     /// # Errors
-    ///
     /// The errors of [`run_cell`].
     pub fn replay(
         &mut self,

@@ -141,7 +141,6 @@ fn operations(request: &Request, content: Content) -> Vec<Operation> {
 /// Replays a trace on a device, with its discards if `discards` says so.
 ///
 /// # Errors
-///
 /// [`ReplayError`]; the records replayed before it have changed the device.
 pub async fn replay_on<D: BlockDevice>(
     device: &D,

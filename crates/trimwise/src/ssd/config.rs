@@ -391,17 +391,12 @@ impl SsdConfig {
     /// Returns the bytes of the flash that the FTL may use, over-provisioning included.
     ///
     /// # Errors
-    ///
     /// If [`SsdConfig::validate`] finds an invalid setting.
     pub fn physical_bytes(&self) -> Result<u64, ConfigError> {
         Ok(u64::from(self.geometry()?.physical_units()) * UNIT_BYTES)
     }
 
     /// Checks every number and every combination.
-    ///
-    /// # Errors
-    ///
-    /// The first invalid setting, by its dotted name.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.geometry().map(|_| ())
     }

@@ -41,7 +41,6 @@ impl Drive {
     /// Creates a new drive; see [`Ssd::new`].
     ///
     /// # Errors
-    ///
     /// The errors of [`SsdConfig::validate`] and [`Faults::validate`].
     pub fn new(config: &SsdConfig, faults: Faults, seed: u64) -> Result<Self, ConfigError> {
         faults.validate(&config.trim)?;
@@ -56,7 +55,6 @@ impl Drive {
     /// Replaces the firmware by one with these faults; the contents stay.
     ///
     /// # Errors
-    ///
     /// The errors of [`Faults::validate`].
     pub fn with_faults(mut self, faults: Faults) -> Result<Self, ConfigError> {
         faults.validate(&self.ssd.config().trim)?;

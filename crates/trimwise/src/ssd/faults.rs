@@ -49,10 +49,6 @@ impl Faults {
     }
 
     /// Checks every number, and that a device with this TRIM can have the fault.
-    ///
-    /// # Errors
-    ///
-    /// The first invalid setting, by its dotted name.
     pub fn validate(&self, trim: &TrimConfig) -> Result<(), ConfigError> {
         count("faults.trims_percent", self.trims_percent, 0, 100)?;
         count("faults.queued_trim_late_writes", self.queued_trim_late_writes, 0, 1 << 20)?;

@@ -134,10 +134,6 @@ impl Flash {
     }
 
     /// Checks the counts against the superblocks: slots held, slots erased, and erases.
-    ///
-    /// # Errors
-    ///
-    /// The first inconsistency found.
     pub fn audit_counts(&self, by_cause: u64, held: u64, erased: u64, erases: u64) -> Result<(), AuditError> {
         ensure!(
             by_cause == held + erased,
@@ -151,7 +147,6 @@ impl Flash {
     /// Checks that each unit that the host wrote has taken a slot.
     ///
     /// # Errors
-    ///
     /// If some units have not.
     pub fn audit_host_units(&self) -> Result<(), AuditError> {
         let (written, placed) = (self.stats.host_units_written, self.stats.nand_units.host);

@@ -135,7 +135,6 @@ impl Ssd {
     /// Creates an erased device. `seed` is used by the victim policies that draw at random.
     ///
     /// # Errors
-    ///
     /// If [`SsdConfig::validate`] finds an invalid setting.
     pub fn new(config: &SsdConfig, seed: u64) -> Result<Self, ConfigError> {
         let geometry = config.geometry()?;
@@ -188,7 +187,6 @@ impl Ssd {
     /// Checks that a range lies on the device.
     ///
     /// # Errors
-    ///
     /// [`AddressError::Outside`] if it does not.
     pub fn check(&self, range: UnitRange) -> Result<(), AddressError> {
         let capacity = self.capacity_units();
@@ -202,7 +200,6 @@ impl Ssd {
     /// Checks that the device accepts a TRIM command of this shape.
     ///
     /// # Errors
-    ///
     /// If a range is outside or too long, or there are too many ranges.
     pub fn check_trim(&self, ranges: &[UnitRange]) -> Result<(), AddressError> {
         let trim = &self.config.trim;
@@ -495,10 +492,6 @@ impl Ssd {
     /// the map agree, and the slots written by cause equal those erased plus those that blocks hold.
     ///
     /// Slow (it looks at every slot) and meant for tests and for the end of a run.
-    ///
-    /// # Errors
-    ///
-    /// The first inconsistency found.
     pub fn audit(&self) -> Result<(), AuditError> {
         self.mapping.audit()
     }

@@ -92,9 +92,6 @@ pub(super) trait Translation: Debug + Send + Sync {
     fn memory_bytes(&self) -> u64;
 
     /// Checks the mapping's accounting.
-    ///
-    /// # Errors
-    /// The first inconsistency found.
     fn audit(&self) -> Result<(), AuditError>;
 }
 

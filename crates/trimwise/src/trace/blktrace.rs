@@ -516,7 +516,6 @@ impl<W: Write> Writer<W> {
     /// Writes a request, after the completions before it. Pass records in the order of their time.
     ///
     /// # Errors
-    ///
     /// Errors of the output, and `InvalidInput` for a request of 4 GiB or more, or a device beyond 65,535: the records
     /// have no room for them.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
@@ -556,10 +555,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the completions that are left, and returns the output.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.complete_until(SimTime(u64::MAX))?;
         Ok(self.out)

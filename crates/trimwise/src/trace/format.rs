@@ -67,10 +67,6 @@ pub struct Writer<W: Write> {
 
 impl<W: Write> Writer<W> {
     /// Starts a trace with its header.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the output.
     pub fn new(mut out: W, header: &Header) -> std::io::Result<Self> {
         out.write_all(MAGIC.as_bytes())?;
         serde_json::to_writer(&mut out, header)?;
@@ -80,12 +76,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes one record. Its time must not be before that of the last one; if it is, it counts as the same.
     ///
-    /// # Errors
-    ///
-    /// Errors of the output.
-    ///
     /// # Panics
-    ///
     /// If the header does not have the record's device.
     pub fn write(&mut self, record: &Record) -> std::io::Result<()> {
         let Record { at, device, event } = *record;
@@ -127,20 +118,12 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the end mark and returns the output.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the output.
     pub fn finish(mut self) -> std::io::Result<W> {
         self.out.write_all(&[END])?;
         self.cut_off()
     }
 
     /// Returns the output without an end mark, so that the trace counts as cut off.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the output.
     pub(crate) fn cut_off(mut self) -> std::io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -177,7 +160,6 @@ impl<R: BufRead> Reader<R> {
     /// Starts to read a trace: parses the header.
     ///
     /// # Errors
-    ///
     /// [`TraceError`] if this is not a trace of this version.
     pub fn new(mut input: R) -> Result<Self, TraceError> {
         let malformed = |place: &str, what: String, expected: &str| TraceError::Malformed {

@@ -180,7 +180,6 @@ pub trait Source {
     /// Returns the next record, in time order; `None` at the end.
     ///
     /// # Errors
-    ///
     /// [`TraceError`] if the trace cannot be read on; there are no more records then.
     fn next(&mut self) -> Result<Option<Record>, TraceError>;
 }

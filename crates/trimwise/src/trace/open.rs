@@ -76,7 +76,6 @@ const HEAD_BYTES: usize = 4096;
 /// Opens a trace. Without a format, its first bytes must show which one it has.
 ///
 /// # Errors
-///
 /// [`TraceError`] if it is empty, has no such format, or cannot be read.
 pub fn open<'a>(
     mut input: impl BufRead + 'a,

@@ -294,7 +294,6 @@ pub struct Converted<W> {
 /// copy ends there, without an end mark.
 ///
 /// # Errors
-///
 /// Errors of the output, and those of the source except that it is cut off. The records before an error have been
 /// written.
 pub fn convert<W: std::io::Write>(

@@ -34,7 +34,6 @@ pub struct Aged {
 /// Fills the file system, then deletes files at random until at most `utilization_percent` of it is in use.
 ///
 /// # Errors
-///
 /// Errors of the file system, except that it is full.
 pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Result<Aged, FileError> {
     let mut files = Population::new(fs, seed).await?;
@@ -54,10 +53,6 @@ pub struct Population {
 
 impl Population {
     /// Creates the directory of the files. `seed` determines their sizes, and which are deleted.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn new<F: Files>(fs: &F, seed: u64) -> Result<Self, FileError> {
         fs.mkdir(DIRECTORY).await?;
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -80,7 +75,6 @@ impl Population {
     /// Creates files until none fits any more. The last one, which did not fit, is removed.
     ///
     /// # Errors
-    ///
     /// Errors of the file system, except that it is full.
     pub async fn fill<F: Files>(&mut self, fs: &F) -> Result<(), FileError> {
         while self.create(fs).await? {}
@@ -89,10 +83,6 @@ impl Population {
 
     /// Deletes random files until at most `percent` of the file system is in use, and makes that durable. Returns the
     /// bytes in use.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn delete_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let used = loop {
             let (used, wanted) = used_and_wanted(fs, percent).await?;
@@ -111,7 +101,6 @@ impl Population {
     /// durable. Returns the bytes in use.
     ///
     /// # Errors
-    ///
     /// Errors of the file system, except that it is full.
     async fn create_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let used = loop {
@@ -127,7 +116,6 @@ impl Population {
     /// Deletes or creates files until `percent` of the file system is in use. Returns the bytes in use.
     ///
     /// # Errors
-    ///
     /// Errors of the file system, except that it is full.
     pub async fn adjust_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let (used, wanted) = used_and_wanted(fs, percent).await?;

@@ -144,7 +144,6 @@ impl Days {
     /// Creates `days` days of this shape.
     ///
     /// # Errors
-    ///
     /// A description of the problem: a number out of range, or no work on these days.
     pub fn new(days: u32, shape: DayShape) -> Result<Self, String> {
         if days == 0 || days > DAYS_MAX {

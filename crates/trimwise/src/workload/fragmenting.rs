@@ -64,7 +64,6 @@ pub struct Removal {
 /// Writes the file and makes it durable. [`Note::create`] must have created the directory.
 ///
 /// # Errors
-///
 /// Errors of the file system; the file is removed again.
 ///
 pub async fn write<F: Files>(fs: &F, path: &str, config: &Fragmenting) -> Result<(), FileError> {
@@ -99,7 +98,6 @@ impl<F: Files> Note<F> {
     /// Creates [`DIRECTORY`] and the file, and makes them durable.
     ///
     /// # Errors
-    ///
     /// Errors of the file system; [`FileError::Exists`] if the directory exists. Nothing is left behind.
     pub async fn create(fs: &F) -> Result<Self, FileError> {
         fs.mkdir(DIRECTORY).await?;
@@ -125,29 +123,17 @@ impl<F: Files> Note<F> {
     }
 
     /// Opens the note that [`Note::create`] has left there.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn reopen(fs: &F) -> Result<Self, FileError> {
         Ok(Self { file: fs.open(NOTE, OpenMode::CreateKeep).await? })
     }
 
     /// Overwrites the note's one block, which needs no allocation.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn overwrite(&mut self, fs: &F) -> Result<(), FileError> {
         fs.seek(&mut self.file, 0).await?;
         fs.write(&mut self.file, &[0xa5; UNIT_BYTES as usize]).await
     }
 
     /// Makes the note durable, together with the removals before it was overwritten. Returns the duration.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn fsync(&mut self, fs: &F) -> Result<SimDuration, FileError> {
         let begin = fs.now();
         fs.fsync(&mut self.file).await?;
@@ -155,10 +141,6 @@ impl<F: Files> Note<F> {
     }
 
     /// Removes the note and [`DIRECTORY`], which must hold nothing else.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         fs.close(self.file).await?;
         fs.unlink(NOTE).await?;
@@ -167,10 +149,6 @@ impl<F: Files> Note<F> {
 }
 
 /// Removes the file, overwrites a block of `note`, and times the fsync of `note`.
-///
-/// # Errors
-///
-/// Errors of the file system.
 pub async fn remove<F: Files>(fs: &F, path: &str, note: &mut Note<F>) -> Result<Removal, FileError> {
     let begin = fs.now();
     fs.unlink(path).await?;
@@ -180,10 +158,6 @@ pub async fn remove<F: Files>(fs: &F, path: &str, note: &mut Note<F>) -> Result<
 }
 
 /// Runs the whole benchmark and leaves nothing behind. Calls `written` when [`FILE`] lies on the disk.
-///
-/// # Errors
-///
-/// Errors of the file system.
 pub async fn run<F: Files>(
     fs: &F,
     config: &Fragmenting,

@@ -49,7 +49,6 @@ fn path_of(number: u64) -> String {
 /// On a real directory this takes all available space.
 ///
 /// # Errors
-///
 /// Errors of the file system, except that it is full; the files are removed again.
 pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Result<Full<F>, FileError> {
     let mut full = Full { note: Note::create(fs).await?, probe: None, files: Vec::new() };
@@ -63,10 +62,6 @@ pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Res
 }
 
 /// Opens the files that [`fill`] has left there.
-///
-/// # Errors
-///
-/// Errors of the file system.
 pub async fn reopen<F: Files>(fs: &F, files_max: u64) -> Result<Full<F>, FileError> {
     let note = Note::reopen(fs).await?;
     let probe = Some(fs.open(PROBE, OpenMode::CreateKeep).await?);
@@ -142,7 +137,6 @@ impl<F: Files> Full<F> {
     /// new one.
     ///
     /// # Errors
-    ///
     /// Errors of the file system; [`FileError::NoSpace`] if there is no file to remove.
     pub async fn remove_and_write(&mut self, fs: &F, seed: u64, fsync: bool) -> Result<FullWrite, FileError> {
         let victim = self.victim(seed).ok_or_else(|| FileError::NoSpace { path: path_of(0) })?;
@@ -164,10 +158,6 @@ impl<F: Files> Full<F> {
     }
 
     /// Removes all files and the directory.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         if let Some(probe) = self.probe {
             fs.close(probe).await?;

@@ -55,7 +55,6 @@ impl Program {
     /// Parses an argument of the command line; `text` is the file of a job.
     ///
     /// # Errors
-    ///
     /// [`ProgramError`] if the argument or the file is not valid.
     pub fn parse(argument: &str, text: &str) -> Result<Self, ProgramError> {
         let Some(name) = Self::job_file(argument) else { return Ok(Self::Application(argument.parse()?)) };

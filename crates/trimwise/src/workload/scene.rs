@@ -79,10 +79,6 @@ async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64, is_durable: bool) 
 
 impl Scene {
     /// Runs the scene. Returns its duration.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn run<F: Files>(self, fs: &F, seed: u64) -> Result<SimDuration, FileError> {
         let draw = Draw(Xoshiro256PlusPlus::seed_from_u64(seed));
         let begin = fs.now();

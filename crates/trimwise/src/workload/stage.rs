@@ -91,10 +91,6 @@ impl Session {
     }
 
     /// Creates the files that the workload needs before it is measured.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn prepare<F: Files>(&self, fs: &F) -> Result<(), FileError> {
         self.program.prepare(&Stage::new(self, fs, 0)).await
     }
@@ -102,7 +98,6 @@ impl Session {
     /// Runs one task. If it fails, the tasks that wait for it end too.
     ///
     /// # Errors
-    ///
     /// Errors of the file system; [`FileError::Interrupted`] if the failure of another task ended this one.
     pub async fn run_task<F: Files>(&self, fs: &F, task: u32) -> Result<TaskEnd, FileError> {
         let stage = Stage::new(self, fs, task);
@@ -116,10 +111,6 @@ impl Session {
     }
 
     /// Removes all remaining files and directories.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn remove<F: Files>(&self, fs: &F) -> Result<(), FileError> {
         let (files, directories) = std::mem::take(&mut *lock(&self.names));
         let gone = |result| match result {
@@ -154,7 +145,6 @@ pub fn sum(ends: impl IntoIterator<Item = TaskEnd>) -> (Done, OpLatencies) {
 /// Returns the results if all tasks succeeded.
 ///
 /// # Errors
-///
 /// The first error that explains why tasks failed: not one of a task that another's failure ended.
 pub fn joined(ends: Vec<Result<TaskEnd, FileError>>) -> Result<Vec<TaskEnd>, FileError> {
     let is_cause = |end: &Result<TaskEnd, FileError>| matches!(end, Err(e) if *e != FileError::Interrupted);
@@ -210,7 +200,6 @@ impl<'a, F: Files> Stage<'a, F> {
     /// Waits until `condition` holds.
     ///
     /// # Errors
-    ///
     /// [`FileError::Interrupted`] if another task has failed, or the user wants to stop.
     pub async fn wait_until(&self, condition: impl Fn() -> bool) -> Result<(), FileError> {
         let pacer = self.session.pacer.as_ref();

@@ -94,7 +94,6 @@ impl Timed {
     /// Writes the files, up to the timed operation. `seed` selects the file to remove, if there are several.
     ///
     /// # Errors
-    ///
     /// Errors of the file system; the files are removed again.
     pub async fn prepare<F: Files>(self, fs: &F, seed: u64) -> Result<Prepared<F>, FileError> {
         Ok(Prepared(match self {
@@ -114,10 +113,6 @@ impl Timed {
     }
 
     /// Takes over the files that [`Timed::prepare`] left on the file system, perhaps in another mount.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn resume<F: Files>(self, fs: &F, seed: u64) -> Result<Prepared<F>, FileError> {
         Ok(Prepared(match self {
             Self::Append(_) => Stage::Append(Note::reopen(fs).await?, true),
@@ -133,7 +128,6 @@ impl<F: Files> Prepared<F> {
     /// Removes a file and times the operation; call it once.
     ///
     /// # Errors
-    ///
     /// Errors of the file system; even then [`Prepared::remove`] removes all remaining files.
     pub async fn measure(&mut self, fs: &F) -> Result<Timing, FileError> {
         match &mut self.0 {
@@ -149,10 +143,6 @@ impl<F: Files> Prepared<F> {
     }
 
     /// Removes all remaining files.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         match self.0 {
             Stage::Append(note, file) => {

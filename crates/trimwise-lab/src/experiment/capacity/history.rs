@@ -141,10 +141,6 @@ fn age() -> [Test; 2] {
 }
 
 /// Carries out a history on a new drive. Returns the measurements in megabytes per second.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run(history: &History, seed: u64) -> Result<Vec<f64>, CellError> {
     match *history {
         History::TrimmedWrite { device: name, level } => {

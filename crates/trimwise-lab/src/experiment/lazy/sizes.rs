@@ -70,10 +70,6 @@ pub fn sizes_kib() -> impl Iterator<Item = f64> {
 }
 
 /// Runs the append benchmark once.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_size(
     ssd: &SsdConfig,
     policy: PolicySpec,
@@ -85,10 +81,6 @@ pub fn run_size(
 }
 
 /// Does the same on another host.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub(super) fn run_size_on(
     host: HostConfig,
     ssd: &SsdConfig,

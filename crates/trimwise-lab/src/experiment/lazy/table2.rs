@@ -53,10 +53,6 @@ pub const FSYNC: [bool; 2] = [true, false];
 pub const FSYNC_NAMES: [&str; 2] = ["after an fsync", "without an fsync"];
 
 /// Fills the file system, removes a file and writes, once on a new device.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_write(
     ssd: &SsdConfig,
     policy: PolicySpec,
@@ -68,10 +64,6 @@ pub fn run_write(
 }
 
 /// Does the same on another host.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub(super) fn run_write_on(
     host: HostConfig,
     ssd: &SsdConfig,

@@ -256,10 +256,6 @@ fn published() -> impl Iterator<Item = PublishedRow> {
 }
 
 /// Runs one column; `after_each` is called after each repetition.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_column(column: Column, reps: u32, seed: u64, after_each: &dyn Fn()) -> Result<Means, CellError> {
     Ok(Means::of(&run_in_turn(&spec(column, &column.profile(), seed), reps, after_each)?))
 }

@@ -100,10 +100,6 @@ pub struct Level {
 }
 
 /// Runs both ways.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_files(setting: &FilesSetting, seed: u64, after_each: &dyn Fn()) -> Result<FilesRun, CellError> {
     let measure = |image: &Image| figures_of(image, setting.written, CLASS, seed, false);
     let new = Image::new(&setting.ssd, seed)?.under(setting.faults)?;

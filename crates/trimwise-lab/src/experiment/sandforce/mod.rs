@@ -122,7 +122,6 @@ impl Setting {
     /// Returns the same on drives of `capacity`, with proportionally shorter torture.
     ///
     /// # Errors
-    ///
     /// If these drives cannot be scaled to that size.
     pub fn shrunk(&self, capacity: Bytes) -> Result<Self, CellError> {
         let whole = self.ssd.capacity_bytes;
@@ -294,10 +293,6 @@ const STEPS: u32 = 6;
 const MEMORY: Bytes = Bytes::gib(4);
 
 /// Makes all of the source's measurements with one class of data.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_class(
     setting: &Setting,
     class: ContentClass,
@@ -361,10 +356,6 @@ pub struct PageMappedRun {
 }
 
 /// Makes the same measurements of the page-mapped drive.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_page_mapped(
     setting: &Setting,
     seed: u64,

@@ -26,10 +26,6 @@ pub struct Sharing {
 }
 
 /// Writes units twice, trims the first ones, and writes the rest of the drive until all flash has been recycled.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run_sharing(setting: &Setting, seed: u64) -> Result<Sharing, CellError> {
     let config = SsdConfig { track_tags: true, ..super::shrunk(&setting.ssd, CAPACITY)? };
     let mut ssd = Ssd::new(&config, seed)?;

@@ -90,10 +90,6 @@ pub struct Aged {
 }
 
 /// Ages a new drive until it is full, without TRIM except that of mkfs: the starting state of all runs.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn age(setting: &Setting, seed: u64) -> Result<Aged, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Ssd::new(&setting.ssd, seed)?, setting.host.queue);

@@ -36,10 +36,6 @@ pub const POLICIES: [&str; 4] = ["off", "commit", "judicious", "ideal"];
 
 /// Runs PostMark once under each policy on a drive with this utilization: files are deleted from the full file system,
 /// what they leave is trimmed, and a new file system is made without TRIM.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run(
     setting: &Setting,
     aged: &Aged,

@@ -46,10 +46,6 @@ pub struct Stage {
 }
 
 /// Takes the full file system through all utilizations under a policy.
-///
-/// # Errors
-///
-/// [`CellError`].
 pub fn run(
     setting: &Setting,
     aged: &Aged,

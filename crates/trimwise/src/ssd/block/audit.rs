@@ -12,10 +12,6 @@ impl BlockMapped {
     /// Checks that no slot is lost or counted twice: valid + invalid + left out + free slots are all slots, each mapped
     /// unit is where its block, its stream or the log says, each superblock has one owner, and the slots written by
     /// cause equal those erased plus those that superblocks hold.
-    ///
-    /// # Errors
-    ///
-    /// The first inconsistency found.
     pub(crate) fn audit_accounting(&self) -> Result<(), AuditError> {
         self.audit_units()?;
         self.audit_superblocks()?;

@@ -14,7 +14,6 @@ impl SsdConfig {
     /// writes.
     ///
     /// # Errors
-    ///
     /// If no drive of that size can resemble this one.
     pub fn shrunk(&self, capacity_bytes: u64) -> Result<Self, ConfigError> {
         if capacity_bytes >= self.capacity_bytes {

@@ -9,10 +9,6 @@ use super::{Ftl, Placement, State};
 impl<P: Placement> Ftl<P> {
     /// Checks that no slot is lost or counted twice: live + dead + free slots are all slots, each unit is where the map
     /// says, and the slots written by cause equal those erased plus those that superblocks hold.
-    ///
-    /// # Errors
-    ///
-    /// The first inconsistency found.
     pub(crate) fn audit_accounting(&self) -> Result<(), AuditError> {
         let live = P::audit_map(self)?;
         let written = self.audit_superblocks(live)?;

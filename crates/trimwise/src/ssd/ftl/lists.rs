@@ -41,7 +41,6 @@ impl<K: Number + PartialEq + Display> Lists<K> {
     /// Returns the members of a list in order, for an audit.
     ///
     /// # Errors
-    ///
     /// If the links are inconsistent.
     pub fn audited(&self, list: usize) -> Result<Vec<K>, AuditError> {
         let (mut members, mut before, mut member) = (Vec::new(), K::NONE, self.first(list));

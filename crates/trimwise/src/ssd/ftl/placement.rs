@@ -172,16 +172,8 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     }
 
     /// Checks the map. Returns the number of live slots according to it.
-    ///
-    /// # Errors
-    ///
-    /// The first inconsistency found.
     fn audit_map(ftl: &Ftl<Self>) -> Result<u64, AuditError>;
 
     /// Checks the placement's state of a superblock. Returns the number of its live slots.
-    ///
-    /// # Errors
-    ///
-    /// The first inconsistency found.
     fn audit_superblock(ftl: &Ftl<Self>, superblock: Superblock) -> Result<u32, AuditError>;
 }

@@ -104,7 +104,6 @@ impl JobFile {
     /// Parses a job file.
     ///
     /// # Errors
-    ///
     /// [`FioError`] for the first line that is not supported.
     pub fn parse(text: &str) -> Result<Self, FioError> {
         let (sections, notes) = sections(text)?;

@@ -97,9 +97,6 @@ pub async fn run<F: Files>(
 }
 
 /// Runs PostMark once on `fs`, as [`run`] does; with a pacer, its operations are spread over days.
-///
-/// # Errors
-/// The errors of [`run`].
 pub async fn run_paced<F: Files>(
     fs: &F,
     config: &PostmarkConfig,
