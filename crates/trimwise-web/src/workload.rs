@@ -69,7 +69,6 @@ pub trait Observer {
     fn ended(&self, operation: Call, latency: SimDuration, used_bytes: u64);
 }
 
-/// One operation as the workload asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A file of this number and length was made durable.
@@ -80,7 +79,6 @@ pub enum Call {
     Overwrite(u64),
 }
 
-/// The files of a scene.
 pub struct Town<'a, F: Files> {
     fs: &'a F,
     workload: Workload,
@@ -95,7 +93,6 @@ pub struct Town<'a, F: Files> {
 }
 
 impl<'a, F: Files> Town<'a, F> {
-    /// An empty file system.
     pub async fn new(fs: &'a F, workload: Workload, seed: u64) -> Result<Self, FileError> {
         let total_bytes = fs.statfs().await?.free.0;
         let draw = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -35,7 +35,6 @@ pub struct Candidate {
     pub session: Option<u64>,
 }
 
-/// A mount that is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     #[serde(serialize_with = "trimwise_linux::mount::as_text")]
@@ -46,7 +45,6 @@ pub struct Skipped {
     pub why: String,
 }
 
-/// Parameters of a look for file systems.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// The folder that is the host's `/`.
@@ -60,7 +58,6 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Collects the parameters from the places and the configuration.
     pub fn new(places: &Places, config: &Config, changes: &[Change]) -> Self {
         Self {
             host: places.host.path("/"),
@@ -83,7 +80,6 @@ pub enum Whereabouts {
     At(PathBuf),
 }
 
-/// Result of a look for file systems.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Found {
     /// File systems to manage, by device number.

@@ -21,7 +21,6 @@ const PAGE_BYTES: u64 = 4096;
 /// Maximum bytes of text in one answer; older entries are left out. The answer is held in memory.
 const ANSWER_MAX: usize = 2 << 20;
 
-/// An event on a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Time in milliseconds since 1970, by the host's clock.

@@ -17,7 +17,6 @@ use trimwise_linux::files::with_ending;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::Mount;
 
-/// A mount option that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Major and minor number of the mount.
@@ -85,7 +84,6 @@ impl Journal {
         self.saving.begin();
     }
 
-    /// Returns the changes in effect.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }

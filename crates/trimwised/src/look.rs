@@ -20,7 +20,6 @@ pub(crate) enum Ask {
     Configure { file: PathBuf, host: PathBuf },
 }
 
-/// The worker's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// Answer to [`Ask::Discover`]: the result of the look, or the error. `None` if nothing has changed.

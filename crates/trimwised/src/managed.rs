@@ -51,7 +51,6 @@ pub struct Means<'a> {
     pub left: &'a mut Left,
 }
 
-/// A managed file system.
 pub struct Managed {
     pub candidate: Candidate,
     pub treatment: Treatment,
@@ -162,7 +161,6 @@ impl Managed {
         self.probed.is_some_and(|probed| probed.maps)
     }
 
-    /// Handles frees on this file system.
     pub fn freed(&mut self, freed: &[Traced]) {
         if let (Some(live), Some(probed)) = (&mut self.live, &self.probed) {
             // In XFS the limit is that of the last group; nothing is freed after the end of the file system.

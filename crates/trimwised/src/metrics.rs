@@ -8,7 +8,6 @@ use std::path::Path;
 
 use trimwise::live::Status;
 
-/// Metrics of one file system.
 #[derive(Clone)]
 pub struct Seen<'a> {
     pub mount: &'a Path,
@@ -26,7 +25,6 @@ pub struct Seen<'a> {
     pub looked_at_s: Option<u64>,
 }
 
-/// Metrics of the daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
     /// Seconds since the daemon started.

@@ -9,7 +9,6 @@ use crate::saving::{Loaded, Saving};
 
 const FILE_MAX: u64 = 1 << 20;
 
-/// Mount points that are paused.
 #[derive(Debug, Default)]
 pub struct Paused {
     points: BTreeSet<PathBuf>,

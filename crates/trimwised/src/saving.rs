@@ -87,7 +87,6 @@ impl Saving {
     }
 }
 
-/// The result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded<T> {
     /// Contents of the file; `None` if it could not be read now.

@@ -45,7 +45,6 @@ const COMPARE_EVERY: Duration = Duration::from_secs(5);
 /// Major and minor number, which identify a file system in samples.
 pub type Key = (u32, u32);
 
-/// A file system that is sampled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub key: Key,
@@ -98,7 +97,6 @@ impl From<Sensed> for [u64; 7] {
     }
 }
 
-/// The result of one round.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// Samples that differ from the last round.

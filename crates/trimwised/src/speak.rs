@@ -92,7 +92,6 @@ pub fn dropped() -> u64 {
     speaker().as_ref().map_or(0, |one| one.dropped)
 }
 
-/// Logs a message. A missing reader is not an error.
 pub fn log(text: &str) {
     say(6, text);
 }

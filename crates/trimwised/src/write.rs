@@ -44,7 +44,6 @@ pub struct State {
     pub known: Loaded<Vec<Kept>>,
 }
 
-/// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub why: String,
@@ -52,7 +51,6 @@ pub struct Failure {
     pub may_pass: bool,
 }
 
-/// The worker's response.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Done {
     /// Response to [`Ask::Prepare`]: device and inode of the folder.

@@ -70,7 +70,6 @@ impl Limit {
     }
 }
 
-/// One stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// What it does.
@@ -181,7 +180,6 @@ impl Intervals {
     }
 }
 
-/// The result of a stream.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// What was read.
@@ -197,12 +195,10 @@ pub struct Done {
 }
 
 impl Done {
-    /// Returns the bytes read and written.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.reads.bytes.0 + self.writes.bytes.0)
     }
 
-    /// Returns the number of reads and writes.
     pub fn operations(&self) -> u64 {
         self.reads.operations + self.writes.operations
     }

@@ -115,7 +115,6 @@ pub const TESTS: [(&str, &str); 15] = [
     ),
 ];
 
-/// Default number of requests at a time.
 pub const DEPTH: u32 = 32;
 /// Default percentage of reads in `mixed`.
 pub(crate) const READ_PERCENT: u8 = 70;

@@ -84,7 +84,6 @@ impl<'a> Platter<'a> {
         Self { record, held, by, undo: Vec::new(), window: BTreeSet::new(), at: 0 }
     }
 
-    /// Applies the next event.
     pub fn advance(&mut self, event: Event) {
         self.at += 1;
         let ops = &self.record.ops;

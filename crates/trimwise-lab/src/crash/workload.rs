@@ -148,7 +148,6 @@ pub struct Run {
 /// Called after each mount of a run, before anything happens there.
 pub(crate) type AfterMount = Rc<dyn Fn(&Ext4)>;
 
-/// Makes the run that `seed` determines.
 pub fn run(policy: &Policy, seed: u64, after_mount: AfterMount) -> Result<Run, CrashError> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let machine = Machine::draw(&mut rng);

@@ -50,7 +50,6 @@ pub const DEVICE: &str = "sata-generic";
 /// Capacity: the same drive with fewer blocks per plane. ext4 runs on through free space, and 4 GiB have enough of it.
 pub const CAPACITY: Bytes = Bytes::gib(4);
 
-/// The file in one piece.
 pub const PLAIN_BYTES: u64 = 64 << 20;
 
 /// Pieces of a scattered file: large enough for the 64 KiB that f2fs discards at least in the background, and small
@@ -77,7 +76,6 @@ pub const SETTLE_NS: u64 = 300_000_000_000;
 /// How long to wait for FITRIM's discards after the call.
 pub const AFTER_FITRIM_NS: u64 = 60_000_000_000;
 
-/// A mount to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
     pub file_system: &'static str,
@@ -102,13 +100,11 @@ pub fn file_systems() -> Vec<&'static str> {
 }
 
 impl Mount {
-    /// Whether it discards at all.
     pub fn discards(&self) -> bool {
         self.options != "nodiscard"
     }
 }
 
-/// What one boot examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Deletions, followed by FITRIM.
@@ -120,7 +116,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// The mount that it is about.
     pub fn mount(&self) -> Mount {
         match *self {
             Self::Deletions(mount) | Self::Unmount(mount) | Self::Remount(mount) => mount,

@@ -73,7 +73,6 @@ impl RealExt4 {
         RealKernel::of(&self.image, &self.target)
     }
 
-    /// Returns the step that mounts the file system under a policy.
     pub fn mount(&self, policy: KernelPolicy) -> Step {
         Step::Mount { file_system: FileSystem::Ext4, options: self.target.mount_options(policy) }
     }

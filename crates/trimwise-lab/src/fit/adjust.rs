@@ -75,7 +75,6 @@ impl<'a> Adjusting<'a> {
         }
     }
 
-    /// Fits all that the measurements tell.
     pub fn all(&mut self, has_trim: bool) -> Result<(), Failure> {
         self.singles();
         self.stripe();

@@ -40,7 +40,6 @@ pub enum Call {
     Readable(Arc<File>),
 }
 
-/// A call that has completed.
 pub struct Done {
     /// The owner given to [`Ring::start`].
     pub owner: u64,
@@ -172,7 +171,6 @@ impl Ring {
         }
     }
 
-    /// Takes all completions, without waiting.
     pub fn reap(&mut self, mut take: impl FnMut(Done)) {
         for entry in self.uring.completion() {
             let Some(call) = self.calls.take(entry.user_data() as usize) else { continue };

@@ -16,7 +16,6 @@ use crate::ioctl::ring::Page;
 /// Number of buffers made ahead, beyond those that writes have returned.
 const AHEAD: usize = 2;
 
-/// One page of zeros.
 pub fn blank() -> Page {
     Page([0; UNIT_BYTES as usize])
 }
@@ -51,13 +50,11 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// Returns a buffer of `pages` pages with arbitrary contents.
     pub fn take(&mut self, pages: usize) -> Vec<Page> {
         let found = self.spare.get_mut(&pages).and_then(Vec::pop);
         found.unwrap_or_else(|| vec![blank(); pages])
     }
 
-    /// Takes a buffer back.
     pub fn put(&mut self, buffer: Vec<Page>) {
         if !buffer.is_empty() {
             self.spare.entry(buffer.len()).or_default().push(buffer);

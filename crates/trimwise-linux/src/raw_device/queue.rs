@@ -23,7 +23,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The owner of the call that waits for [`Threads`]; other owners are part numbers.
 const THREADS: u64 = u64::MAX;
 
-/// Mechanism for trimming a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
     /// fallocate, for a file.
@@ -34,7 +33,6 @@ pub enum Trim {
     Thread,
 }
 
-/// The operations in flight to one file or device.
 pub struct Queue {
     ring: Ring,
     file: Arc<File>,
@@ -148,7 +146,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the next completion, if there is one.
     pub fn next(&mut self, now: impl Fn() -> SimTime) -> Option<Result<Completion, BlockError>> {
         if self.finished.is_empty() {
             self.reap(now);

@@ -89,7 +89,6 @@ impl Requests {
         }
     }
 
-    /// Adds a record that is not a request.
     pub fn other(&mut self, record: Record) {
         self.queue.push_back(Waiting { record, state: State::Done });
     }

@@ -10,11 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Failed;
 use crate::job::{DAEMON, DAEMON_FOLDER as FOLDER};
 
-/// A running `trimwised`.
 pub struct Daemon(Child);
 
 impl Daemon {
-    /// Starts the daemon with this configuration.
     pub fn start(config: &str) -> Result<Self, Failed> {
         let folder = Path::new(FOLDER);
         let file = |name: &str| folder.join(name);

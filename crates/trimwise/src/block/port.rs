@@ -89,15 +89,23 @@ pub struct PortLimits {
 }
 
 counters! {
+    /// Counts of a host's requests.
     PortCounts {
+        /// Read requests.
         reads: u64,
+        /// Bytes read.
         read_bytes: u64,
+        /// Write requests, including those of zeros.
         writes: u64,
+        /// Bytes written.
         written_bytes: u64,
+        /// Flush requests.
         flushes: u64,
         /// Discard requests, one command each, including writes of zeros that became one.
         discards: u64,
+        /// Ranges in discard requests.
         discard_ranges: u64,
+        /// Bytes in the ranges of discard requests.
         discarded_bytes: u64,
     }
 }

@@ -52,7 +52,6 @@ pub(crate) struct WriteThrottle {
 }
 
 impl WriteThrottle {
-    /// A throttle in its initial state.
     pub fn new(config: WriteThrottleConfig) -> Self {
         let mut throttle = Self {
             config,
@@ -88,25 +87,21 @@ impl WriteThrottle {
         if self.depth <= 2 { self.depth } else { self.depth.div_ceil(2) }
     }
 
-    /// Whether one more request of write-back may be queued now.
     pub fn has_room(&mut self, now: SimTime) -> bool {
         self.catch_up(now);
         self.in_flight < if self.has_paused(now) { self.depth } else { self.background() }
     }
 
-    /// Whether one more TRIM may be queued now.
     pub fn has_room_for_trim(&mut self, now: SimTime) -> bool {
         self.catch_up(now);
         self.trims_in_flight < self.background()
     }
 
-    /// Notes that a write-back request is queued.
     pub fn queued(&mut self, now: SimTime) {
         self.in_flight += 1;
         self.watch(now);
     }
 
-    /// Notes that a TRIM is queued.
     pub fn trim_queued(&mut self, now: SimTime) {
         self.trims_in_flight += 1;
         self.watch(now);

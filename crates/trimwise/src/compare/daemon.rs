@@ -85,7 +85,6 @@ impl Daemon {
         daemon
     }
 
-    /// What it did so far.
     pub fn did(&self) -> Did {
         self.0.did.get()
     }

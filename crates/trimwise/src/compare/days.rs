@@ -76,7 +76,6 @@ struct Sweeper {
 }
 
 impl Running {
-    /// Begins the days.
     pub fn begin(fs: &Ext4, spec: &DaysSpec) -> Self {
         let sim = fs.queue().sim();
         let sweeper = Rc::new(Sweeper {

@@ -32,7 +32,6 @@ struct Chunk {
 pub(crate) struct ChunkTable(Vec<u32>);
 
 impl ChunkTable {
-    /// Returns the chunk at `index`, if it is in memory.
     pub fn get(&self, index: u64) -> Option<ChunkId> {
         self.0.get(index as usize).copied().filter(|&id| id != NONE).map(ChunkId)
     }
@@ -129,7 +128,6 @@ impl PageCache {
         self.writeback_pages
     }
 
-    /// Returns the states of a chunk's pages.
     pub fn state(&self, id: ChunkId) -> ChunkState {
         let c = &self.chunks[id.0 as usize];
         ChunkState { present: c.present, dirty: c.dirty, writeback: c.writeback, reading: c.reading }

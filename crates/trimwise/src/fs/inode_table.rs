@@ -81,12 +81,10 @@ impl InodeTable {
         self.blocks.iter().flatten()
     }
 
-    /// Iterates over all inodes that were ever used, and some of their neighbours, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Inode> {
         self.blocks.iter_mut().flatten()
     }
 
-    /// Returns an inode, if any inode of its table block was ever used.
     pub fn get(&self, inode: u32) -> Option<&Inode> {
         let (block, index) = place_of(inode as usize);
         self.blocks.get(block)?.get(index)

@@ -167,7 +167,6 @@ impl Journal {
         }
     }
 
-    /// Returns the buffer of a metadata block.
     pub fn buffer(&mut self, block: Lpn) -> BufferId {
         let next = self.buffers.len() as BufferId;
         let id = *self.by_block.entry(block.0).or_insert(next);

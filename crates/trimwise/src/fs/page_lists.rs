@@ -33,7 +33,6 @@ impl PageLists {
         Self { batch, high_max: memory_pages / 8, high: 0, count: 0, second: 0 }
     }
 
-    /// Returns the number of pages on the lists.
     pub fn count(&self) -> u64 {
         self.count
     }

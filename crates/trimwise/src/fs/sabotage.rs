@@ -6,7 +6,6 @@
 use super::Ext4;
 use crate::units::UnitRange;
 
-/// One fault of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// Freed blocks are trimmed before the transaction that frees them is durable.

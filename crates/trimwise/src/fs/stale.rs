@@ -55,12 +55,10 @@ impl StaleTracker {
         }
     }
 
-    /// Returns the current number of stale units.
     pub fn units(&self) -> u64 {
         self.now_units
     }
 
-    /// Iterates over the stale units, in ascending order.
     pub fn each(&self) -> impl Iterator<Item = u64> + '_ {
         self.bits.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(|(word, &bits)| {
             (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u64 * 64 + bit)

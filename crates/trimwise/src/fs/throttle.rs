@@ -32,7 +32,6 @@ pub struct Memory {
     pub writeback: u64,
 }
 
-/// Next step of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Continue at once.
@@ -106,7 +105,6 @@ impl Throttle {
         self.dirtied += pages;
     }
 
-    /// Notes that the drive has acknowledged pages.
     pub fn wrote(&mut self, pages: u64) {
         self.written += pages;
     }

@@ -56,7 +56,6 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Number of concurrent calls for the next slice.
     pub fn next(&self) -> u32 {
         if self.twice.is_some() { self.kept * 2 } else { self.kept }
     }

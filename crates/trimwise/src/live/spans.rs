@@ -2,7 +2,6 @@
 
 use crate::units::Span;
 
-/// Total length in bytes.
 pub fn bytes(spans: &[Span]) -> u64 {
     spans.iter().map(|span| span.bytes().0).sum()
 }

@@ -140,22 +140,18 @@ impl Extents {
         })
     }
 
-    /// Every extent, in order.
     pub fn iter(&self) -> impl Iterator<Item = UnitRange> + '_ {
         self.from(0)
     }
 
-    /// Whether any unit of `range` is in the set.
     pub fn overlaps(&self, range: UnitRange) -> bool {
         self.find(range.start.0, 0).is_some_and(|extent| extent.start < range.end())
     }
 
-    /// Units in the set.
     pub fn units(&self) -> u64 {
         self.units
     }
 
-    /// Extents in the set.
     pub fn len(&self) -> usize {
         self.extents
     }

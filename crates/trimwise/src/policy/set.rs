@@ -51,7 +51,6 @@ impl SetConfig {
     }
 }
 
-/// Direction in which utilization is moving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// It has gained at least the hysteresis within the window.
@@ -73,7 +72,6 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// A trend without samples.
     pub fn new(window: SimDuration, hysteresis_permille: u64) -> Self {
         Self { window, hysteresis_permille, samples: VecDeque::new(), direction: Direction::Steady }
     }

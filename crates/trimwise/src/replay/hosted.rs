@@ -109,7 +109,6 @@ pub(super) struct Hosted<'p> {
 }
 
 impl<'p> Hosted<'p> {
-    /// Tells the governor about its host.
     pub fn new(
         governor: Box<dyn Governor>,
         kernel: DiscardGeneration,
@@ -154,7 +153,6 @@ impl<'p> Hosted<'p> {
         *self.host.busy_until.get_mut() = done;
     }
 
-    /// Returns the accounting of all freed units.
     pub fn ledger(&self) -> Ledger {
         self.policy.ledger()
     }
@@ -166,7 +164,6 @@ impl<'p> Hosted<'p> {
         known.map(|range| range.iter().filter(|unit| ssd.is_mapped(*unit)).count() as u64).sum()
     }
 
-    /// Notes that these units are in use from now on.
     #[inline]
     pub fn used(&mut self, range: UnitRange) {
         self.policy.withdraw(range);
@@ -175,7 +172,6 @@ impl<'p> Hosted<'p> {
         }
     }
 
-    /// Notes that the running transaction frees these units.
     pub fn free(&mut self, range: UnitRange) {
         // What is freed twice is free once.
         self.used(range);
@@ -207,7 +203,6 @@ impl<'p> Hosted<'p> {
         self.start_batches();
     }
 
-    /// Handles all events up to `until`.
     #[inline]
     pub fn advance(&mut self, until: SimTime) {
         loop {

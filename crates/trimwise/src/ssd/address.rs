@@ -140,7 +140,6 @@ impl StripeNumber {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the first slot of the stripe.
     #[inline]
     pub fn first(self, stripe_slots: u32) -> Ppn {
         Ppn(self.0.saturating_mul(stripe_slots))
@@ -159,12 +158,10 @@ impl<K: Number, T: Clone> Table<K, T> {
         Self { entries: vec![entry; count], key: PhantomData }
     }
 
-    /// Iterates over all entries with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (K, &T)> {
         self.entries.iter().enumerate().map(|(i, entry)| (K::from_index(i), entry))
     }
 
-    /// Iterates over the numbers that have entries.
     pub fn numbers(&self) -> impl Iterator<Item = K> + use<K, T> {
         (0..self.entries.len()).map(K::from_index)
     }

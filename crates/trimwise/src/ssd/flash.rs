@@ -122,7 +122,6 @@ impl Flash {
         end
     }
 
-    /// Returns the die and the channel of a slot, which is a unit.
     #[inline]
     pub fn place(&self, slot: Slot) -> Place {
         self.place_of_die(self.geometry.die(slot.superblock, slot.offset / self.geometry.stripe_units))

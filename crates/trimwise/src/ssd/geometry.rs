@@ -108,7 +108,6 @@ impl Geometry {
         (u64::from(self.logical_units) + u64::from(self.map_units)).div_ceil(u64::from(self.superblock_units))
     }
 
-    /// Returns the die that holds the stripe of this number in a superblock.
     #[inline]
     pub fn die(&self, superblock: Superblock, stripe: u32) -> Die {
         let within = stripe % self.dies_per_superblock;
@@ -118,7 +117,6 @@ impl Geometry {
         Die(superblock.0 % self.lanes / self.lanes_per_die * self.dies_per_superblock + within)
     }
 
-    /// Iterates over the dies that a superblock spans.
     pub fn dies_of(&self, superblock: Superblock) -> impl Iterator<Item = Die> + use<> {
         let first = self.die(superblock, 0).0;
         (first..first + self.dies_per_superblock).map(Die)

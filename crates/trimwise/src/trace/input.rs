@@ -42,7 +42,6 @@ impl<R: BufRead> Lines<R> {
         format!("line {}", self.number)
     }
 
-    /// Reads the next line, without its end; `None` at the end of the input.
     pub fn next(&mut self) -> Result<Option<&str>, TraceError> {
         self.line.clear();
         self.number += 1;

@@ -53,19 +53,16 @@ impl Latencies {
         self.count += 1;
     }
 
-    /// Returns true if there were requests of this kind.
     pub fn has(&self, kind: RequestKind) -> bool {
         !self.histograms[kind as usize].is_empty()
     }
 
-    /// Iterates over the kinds that occurred, by name.
     pub fn summaries(&self) -> impl Iterator<Item = (&'static str, LatencySummary)> + '_ {
         RequestKind::ALL
             .into_iter()
             .filter_map(|kind| Some((kind.name(), LatencySummary::of(&self.histograms[kind as usize])?)))
     }
 
-    /// Returns latencies of a kind at the given quantiles.
     pub fn quantiles(&self, kind: RequestKind, quantiles: &[f64]) -> Vec<u64> {
         let h = &self.histograms[kind as usize];
         quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()

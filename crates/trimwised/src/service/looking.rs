@@ -38,7 +38,6 @@ pub enum Looked {
     Configured(Option<u64>),
 }
 
-/// The workers that look and sample, and the time of the next look.
 pub struct Looking {
     pub(super) worker: Worker<Looked>,
     sampler: Worker<()>,

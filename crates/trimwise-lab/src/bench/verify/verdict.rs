@@ -129,7 +129,6 @@ pub(super) fn is_in_doubt(evidence: &Evidence) -> bool {
     judge_with_doubt(evidence).1
 }
 
-/// Judges.
 pub fn judge(evidence: &Evidence) -> Judgement {
     judge_with_doubt(evidence).0
 }

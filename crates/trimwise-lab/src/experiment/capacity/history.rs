@@ -219,7 +219,6 @@ pub fn run(history: &History, seed: u64) -> Result<Vec<f64>, CellError> {
     }
 }
 
-/// Returns the mean; `None` if there are no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -9,7 +9,6 @@ use trimwise::units::SimDuration;
 
 use crate::bench::{self, Hooks, Part, Settings, Test};
 
-/// Finds a device by its profile's name, with its firmware variant.
 pub fn device(name: &str) -> Result<SsdConfig, CellError> {
     let unknown = || CellError::Test { device: name.to_owned(), what: "no profile of that name".to_owned() };
     Ok(Profile::embedded(name).ok_or_else(unknown)?.config)

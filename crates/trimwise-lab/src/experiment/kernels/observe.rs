@@ -36,7 +36,6 @@ pub struct Discards {
     pub bytes: u64,
 }
 
-/// Layout of a file when it was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -123,7 +122,6 @@ pub struct Deletion {
     pub curve: Vec<CurvePoint>,
 }
 
-/// A point of the curve of discarded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CurvePoint {
     pub at_ns: u64,

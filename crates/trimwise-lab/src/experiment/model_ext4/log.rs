@@ -19,7 +19,6 @@ use trimwise_uml::job::{FileExtent, Outcome};
 use crate::failure::Failure;
 use crate::guests::Ran;
 
-/// A command, as the drive receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     Read(UnitRange),
@@ -119,7 +118,6 @@ impl Log {
         Self(log)
     }
 
-    /// Ends, and counts what was logged.
     pub fn stop(self, fs: &Ext4) -> Traffic {
         fs.queue().trace(None);
         Traffic::of(&self.0.borrow(), &Places::new(vec![fs.journal_blocks()], fs.metadata_blocks()))
@@ -167,12 +165,10 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Classifies and counts the requests of a guest.
     pub fn in_guest(trace: &[TraceEntry], places: &Places) -> Self {
         Self::of(&trace.iter().map(Entry::from).collect::<Vec<_>>(), places)
     }
 
-    /// Classifies and counts these commands.
     pub fn of(log: &[Entry], places: &Places) -> Self {
         let mut traffic = Self::default();
         for entry in log {

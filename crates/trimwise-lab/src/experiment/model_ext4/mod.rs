@@ -126,7 +126,6 @@ impl GuestFacts {
     }
 }
 
-/// The results of one side, the kernel or the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Side {
     pub duration_ns: u64,

@@ -4,7 +4,6 @@ use super::rows::VendorRow;
 use super::{CREATION_ALONE_PER_S, Column, DEVICES, METRICS, Means, TRANSACTIONS_PER_S};
 use crate::experiment::claims::Figures;
 
-/// The measurements of all columns.
 pub struct Table<'a> {
     /// In the order of `columns`.
     pub measured: &'a [Means],

@@ -128,7 +128,6 @@ impl Case {
     }
 }
 
-/// The results of one side, the kernel or the model, while the workload ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Side {
     pub duration_ns: u64,

@@ -32,7 +32,6 @@ pub fn measures() -> [Measure; 7] {
 }
 
 impl Measure {
-    /// Returns the median over repetitions.
     pub fn median(&self, sides: &[Side]) -> f64 {
         median(&sides.iter().map(self.of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     }

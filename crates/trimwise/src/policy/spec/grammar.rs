@@ -45,7 +45,6 @@ impl<'a> Part<'a> {
         self.text.split(':').next().unwrap_or(self.text)
     }
 
-    /// The part as a whole number.
     pub fn number(self, least: u64, most: u64, name: &str) -> Result<u64, Wrong> {
         let digits = !self.text.is_empty() && self.text.bytes().all(|b| b.is_ascii_digit());
         match self.text.parse() {
@@ -66,7 +65,6 @@ impl<'a> Part<'a> {
         count.parse::<u64>().ok()?.checked_mul(*unit).filter(|n| (1..=most).contains(n))
     }
 
-    /// The part as a length of time.
     pub fn duration(self, name: &str) -> Result<SimDuration, Wrong> {
         // A century is enough for any timer, and can be added to an instant without overflow.
         const MOST_NS: u64 = 3_153_600_000_000_000_000;

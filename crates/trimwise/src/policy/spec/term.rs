@@ -65,7 +65,6 @@ impl Term {
         }
     }
 
-    /// Its name.
     pub fn name(&self) -> &'static str {
         self.form.split([':', '[']).next().unwrap_or(self.form)
     }
@@ -95,7 +94,6 @@ impl Issuer {
         Self { term, arguments, options: 0 }
     }
 
-    /// Whether the option of this name was given.
     pub fn has(&self, option: &str) -> bool {
         self.index(option).is_some_and(|index| self.options >> index & 1 == 1)
     }

@@ -123,7 +123,6 @@ impl Slots {
         ppn
     }
 
-    /// Leaves slots empty.
     #[inline]
     pub fn skip(&mut self, superblock: Superblock, slots: u32) {
         self.superblocks[superblock].next += slots;
@@ -158,7 +157,6 @@ impl Slots {
         self.clean.free() + self.given_back.free()
     }
 
-    /// Iterates over the unused superblocks, for the audit.
     pub fn pool(&self) -> impl Iterator<Item = Superblock> + '_ {
         self.clean.iter().chain(self.given_back.iter())
     }

@@ -166,7 +166,6 @@ impl Store {
         self.granules(SIZE_OF_DUPLICATE)
     }
 
-    /// Returns the granules of a piece of a log.
     #[inline]
     pub fn length(&self, owner: Owner) -> u32 {
         match owner.whose() {

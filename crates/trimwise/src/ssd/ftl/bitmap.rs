@@ -20,7 +20,6 @@ impl Bitmap {
         slot.superblock.index() * self.words_per_superblock + (slot.offset / 64) as usize
     }
 
-    /// Returns the word that holds a slot's bit.
     #[inline]
     pub fn word_of(&self, slot: Slot) -> u64 {
         self.words[self.index(slot)]
@@ -57,7 +56,6 @@ impl Bitmap {
         Some(index as u32 * 64 + word.trailing_zeros())
     }
 
-    /// Iterates over the offsets of all set bits of a superblock from `from` on.
     pub fn iter(&self, superblock: Superblock, from: u32) -> impl Iterator<Item = u32> + '_ {
         let mut from = from;
         std::iter::from_fn(move || {

@@ -24,7 +24,6 @@ impl Frontier {
     pub(crate) const UNUSED: Self =
         Self { superblock: Superblock::NONE, next: 0, stripe_end: 0, end: 0, stripe: Stripe::EMPTY };
 
-    /// Returns the next slot to fill.
     #[inline]
     pub fn slot(&self) -> Slot {
         Slot::new(self.superblock, self.next)

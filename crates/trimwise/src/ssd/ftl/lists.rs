@@ -26,13 +26,11 @@ impl<K: Number + PartialEq + Display> Lists<K> {
         Self { ends: vec![Self::NONE; lists], links: Table::new(members, Self::NONE) }
     }
 
-    /// Returns the first member of a list, or [`Number::NONE`].
     #[inline]
     pub fn first(&self, list: usize) -> K {
         self.ends[list].first
     }
 
-    /// Returns the last member of a list, or [`Number::NONE`].
     #[inline]
     pub fn last(&self, list: usize) -> K {
         self.ends[list].last

@@ -118,7 +118,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Returns the die and the channel of a slot, with its mode.
     #[inline]
     pub fn place(&self, slot: Slot) -> Place {
         let slc = self.blocks[slot.superblock].slc;

@@ -20,7 +20,6 @@ impl Pool {
         self.lanes.len()
     }
 
-    /// Returns the number of superblocks in the pool.
     pub fn free(&self) -> u32 {
         self.free
     }
@@ -39,7 +38,6 @@ impl Pool {
         (0..lanes).map(move |i| (lane + i) % lanes)
     }
 
-    /// Appends a superblock to its lane.
     pub fn put(&mut self, superblock: Superblock) {
         let lane = self.lane(superblock);
         self.lanes[lane].push_back(superblock);
@@ -62,7 +60,6 @@ impl Pool {
         self.free = 0;
     }
 
-    /// Iterates over the superblocks in the pool, lane by lane.
     pub fn iter(&self) -> impl Iterator<Item = Superblock> + '_ {
         self.lanes.iter().flatten().copied()
     }

@@ -98,7 +98,6 @@ impl Victims {
         }
     }
 
-    /// Removes all closed superblocks.
     pub fn clear(&mut self) {
         self.clear_lists();
         self.closed.clear();

@@ -50,7 +50,6 @@ impl PageMap {
         slot.ppn(self.superblock_units)
     }
 
-    /// Notes that a logical unit is at a slot now.
     #[inline]
     pub fn set(&mut self, slot: Slot, lpn: Lpn) {
         let ppn = self.ppn(slot);
@@ -71,7 +70,6 @@ impl PageMap {
         Some(slot.superblock)
     }
 
-    /// Returns the slot of a unit.
     #[inline]
     pub fn find(&self, lpn: Lpn) -> Option<Ppn> {
         self.l2p.at(lpn).copied().filter(|&ppn| ppn != Ppn::NONE)

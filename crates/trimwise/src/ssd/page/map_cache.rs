@@ -74,7 +74,6 @@ impl MapCache {
         })
     }
 
-    /// Notes that a unit has been copied.
     #[inline]
     pub fn copied(&mut self, lpn: Lpn) {
         let part = Part::of(lpn);

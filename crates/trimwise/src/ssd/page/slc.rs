@@ -99,7 +99,6 @@ impl SlcCache {
         self.frontiers..2 * self.frontiers
     }
 
-    /// Notes that a superblock in SLC mode is full.
     pub fn filled(&mut self, superblock: Superblock) {
         self.full.push_back(superblock);
     }

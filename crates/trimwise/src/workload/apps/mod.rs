@@ -99,7 +99,6 @@ struct Place<'a, F: Files, P> {
 }
 
 impl<F: Files, P> Place<'_, F, P> {
-    /// Returns a path in the copy's directory.
     pub fn path(&self, name: &str) -> String {
         format!("{DIRECTORY}/{}/{name}", self.copy)
     }

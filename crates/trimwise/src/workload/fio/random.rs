@@ -82,7 +82,6 @@ impl Tausworthe {
         (n as f64 * self.fraction()) as u64
     }
 
-    /// Returns a number from 1 to 100.
     pub fn percent(&mut self) -> u64 {
         1 + self.below(100)
     }

@@ -50,7 +50,6 @@ pub async fn prepare<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(
     Ok(())
 }
 
-/// Runs one task of one job.
 pub async fn run<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(), FileError> {
     let shared: &Shared = stage.shared();
     {

@@ -26,7 +26,6 @@ impl std::fmt::Debug for Mt19937 {
 }
 
 impl Mt19937 {
-    /// Creates a generator that starts from `seed`; any value is valid.
     pub fn new(seed: u32) -> Self {
         let mut x = seed;
         let mut step = || {
