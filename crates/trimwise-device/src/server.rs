@@ -36,22 +36,18 @@ pub struct Description {
 
 /// Reasons why a device cannot be served, or is no longer served.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ServeError {
     /// The device's name or folder cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The file system or loop device cannot be created.
     #[error("cannot create a block device (needs root, /dev/fuse and loop devices): {0}")]
     Attach(io::Error),
     /// The address cannot be served.
     #[error("{0}")]
     Listen(io::Error),
-    /// The connection to the kernel was cut.
     #[error("the connection of {device} to the kernel was cut; its users get I/O errors")]
-    Cut {
-        /// Node of the device.
-        device: String,
-    },
+    Cut { device: String },
 }
 
 /// Number of stop requests: more than one means stop at once.

@@ -42,26 +42,23 @@ pub(crate) enum Identity {
     /// The file did not exist.
     NoFile,
     /// Device and inode number of a file, and whether it was empty, so that no confirmation was needed.
-    File { device: u64, inode: u64, is_empty: bool },
+    File {
+        device: u64,
+        inode: u64,
+        is_empty: bool,
+    },
     Device((u32, u32)),
 }
 
 /// Reasons why a target may not be overwritten.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ConsentError {
     /// The device does not exist, or the target is of another kind.
     #[error("{path}: {what}; expected {expected}")]
-    Kind {
-        /// Path of the target.
-        path: String,
-        /// Description of the target.
-        what: String,
-        expected: String,
-    },
-    /// The target is in use.
+    Kind { path: String, what: String, expected: String },
     #[error("{path}: {how}: it is never written to while it is in use")]
     InUse {
-        /// Path of the target.
         path: String,
         /// Description of the use, such as "is mounted on /home".
         how: String,
@@ -72,27 +69,16 @@ pub enum ConsentError {
          --destroy {path}"
     )]
     HoldsData {
-        /// Path of the target.
         path: String,
-        /// Description of the data found.
         what: String,
-        /// Confirmation that the user gave instead, with trailing punctuation.
         said: String,
         /// Hint to confirm with the serial number instead, if the device has one.
         serial: String,
     },
-    /// The target is read-only.
     #[error("{path}: is read-only")]
-    ReadOnly {
-        /// Path of the target.
-        path: String,
-    },
-    /// The device has no capacity.
+    ReadOnly { path: String },
     #[error("{path}: has a size of 0: it contains no medium")]
-    Empty {
-        /// Path of the target.
-        path: String,
-    },
+    Empty { path: String },
     /// The kernel gives no information about the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),

@@ -15,74 +15,41 @@ use trimwise::workload::postmark::{Footprint, LocationError, PostmarkConfig, foo
 
 /// Reasons why a directory is unsuitable; each is one sentence for the user.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum DirectoryError {
-    /// The directory does not exist.
     #[error("{path}: no such directory")]
-    Missing {
-        /// The directory asked for.
-        path: String,
-    },
+    Missing { path: String },
     /// The path is not a directory.
     #[error("{path}: not a directory")]
-    NotADirectory {
-        /// The path asked for.
-        path: String,
-    },
-    /// The file system is mounted read-only.
+    NotADirectory { path: String },
     #[error("{path}: the file system is mounted read-only")]
-    ReadOnly {
-        /// The directory asked for.
-        path: String,
-    },
+    ReadOnly { path: String },
     /// Files cannot be created in the directory.
     #[error("{path}: not writable: {reason}")]
-    NotWritable {
-        /// The directory asked for.
-        path: String,
-        /// Message of the operating system's error.
-        reason: String,
-    },
+    NotWritable { path: String, reason: String },
     /// The directory contains a name that the run would write to and delete.
     #[error("{path}: already exists, and the workload would use that name; give an empty directory")]
-    Occupied {
-        /// The existing file or directory.
-        path: String,
-    },
+    Occupied { path: String },
     /// A location is a symbolic link or another mount: files would go elsewhere.
     #[error("{path}: leads out of the directory under test (a symbolic link or another mount)")]
-    LeadsOut {
-        /// The path component that leads out.
-        path: String,
-    },
+    LeadsOut { path: String },
     /// A location is outside of the directory.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// The file system has too little free space.
     #[error("{path}: the run needs at least {needed} and {free} are free")]
     TooFull {
-        /// Path of the directory.
         path: String,
         /// The most that the run's files occupy at one time, in whole blocks of 4 KiB.
         needed: Bytes,
-        /// Space free for this user.
         free: Bytes,
     },
-    /// The file system has too few free inodes.
     #[error("{path}: the run needs at least {needed} inodes and {free} are free")]
-    TooFewInodes {
-        /// Path of the directory.
-        path: String,
-        /// Files and directories that the run needs.
-        needed: u64,
-        /// Inodes free for this user.
-        free: u64,
-    },
+    TooFewInodes { path: String, needed: u64, free: u64 },
     /// The directory cannot be examined.
     #[error("{path}: {reason}")]
     Io {
         /// Path of the file or directory that could not be examined.
         path: String,
-        /// Message of the operating system's error.
         reason: String,
     },
 }

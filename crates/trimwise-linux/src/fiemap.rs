@@ -21,20 +21,15 @@ pub struct Extent {
 
 /// Reasons why the location of a file is unknown.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum FiemapError {
-    /// The file system does not support FIEMAP.
     #[error("its file system does not report the location of a file (FIEMAP: {0})")]
     Call(std::io::Error),
     /// FIEMAP returns an extent without an address on the device.
     #[error(
         "FIEMAP reports of the bytes from {logical} on: {what}; expected data at an address of their own"
     )]
-    NoAddress {
-        /// Offset in the file, in bytes.
-        logical: u64,
-        /// The state of the extent, as FIEMAP reports it.
-        what: &'static str,
-    },
+    NoAddress { logical: u64, what: &'static str },
 }
 
 /// Flags of an extent whose address is not usable, and the reason.

@@ -25,21 +25,14 @@ pub struct Piece {
 
 /// Reasons why a device-mapper mapping is unknown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum TableError {
-    /// A target that is not linear.
     #[error("its mapping is of type '{0}'")]
     Kind(String),
-    /// A line that is not a linear mapping.
     #[error(
         "line {line} of its table, '{text}', is not a linear mapping; expected START SECTORS linear MAJOR:MINOR OFFSET"
     )]
-    Line {
-        /// Line number, from 1.
-        line: usize,
-        /// Text of the line.
-        text: String,
-    },
-    /// The table cannot be read.
+    Line { line: usize, text: String },
     #[error("its table cannot be read: {0}")]
     NoTable(String),
 }

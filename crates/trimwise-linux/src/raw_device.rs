@@ -89,13 +89,11 @@ impl Default for Options {
 
 /// Reasons why a target cannot be opened.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RawDeviceError {
     /// The target is no longer the one that the consent was given for.
     #[error("{path}: is no longer the file or device that was checked a moment ago; nothing was written")]
-    Changed {
-        /// Path of the target.
-        path: String,
-    },
+    Changed { path: String },
     /// The target may not be overwritten, or is of the wrong kind.
     #[error(transparent)]
     Consent(#[from] ConsentError),
@@ -104,35 +102,17 @@ pub enum RawDeviceError {
     Device(#[from] BlockDeviceError),
     /// The file system has too little free space for the file.
     #[error("{path}: no room for a file of {needed}: {free} are free on its file system")]
-    NoRoom {
-        /// Path of the file.
-        path: String,
-        /// Size of the file.
-        needed: Bytes,
-        /// Free space of the file system.
-        free: Bytes,
-    },
+    NoRoom { path: String, needed: Bytes, free: Bytes },
     /// The target is unsuitable for a test.
     #[error("{path}: {what}; expected {expected}")]
-    Unfit {
-        /// Path of the target.
-        path: String,
-        /// Description of the target.
-        what: String,
-        /// Description of a suitable target.
-        expected: &'static str,
-    },
-    /// io_uring is not available.
+    Unfit { path: String, what: String, expected: &'static str },
     #[error(
         "io_uring: {source}. It needs Linux 5.6 or later, and permission to use it: `sysctl kernel.io_uring_disabled` \
          must \
          say 0 (1: only root and its io_uring_group may), and a container's seccomp profile must let io_uring_setup \
          through (docker run --security-opt seccomp=unconfined)"
     )]
-    NoRing {
-        /// The operating system's error.
-        source: io::Error,
-    },
+    NoRing { source: io::Error },
     /// Another error of the operating system.
     #[error(transparent)]
     Io(#[from] PathError),

@@ -109,58 +109,29 @@ pub struct Ended {
 
 /// Reasons why a run has no result.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum MachineError {
     /// An operation on the host failed.
     #[error("{what}: {source}")]
-    Host {
-        /// Name of the operation.
-        what: String,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// The guest could write to this computer's files.
+    Host { what: String, source: io::Error },
     #[error(
         "cannot keep a guest from writing to this computer's files ({what}: {source}); expected Linux 5.12 or later, and \
          root with CAP_SYS_ADMIN or a user who may make user namespaces"
     )]
-    Unprotected {
-        /// The protection that could not be set up.
-        what: String,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+    Unprotected { what: String, source: io::Error },
     /// The kernel broke off: it panicked, was killed by a signal, or could not start.
     #[error("the kernel broke off{how}; its last lines:\n{console}")]
     BrokeOff {
         /// Exit status of the kernel's process in words, if it ended.
         how: String,
-        /// Last lines of the console.
         console: String,
     },
-    /// The kernel was silent for too long.
     #[error("the kernel said nothing for {} s and was ended; its last lines:\n{console}", .silence.as_secs())]
-    Silent {
-        /// The limit on silence.
-        silence: Duration,
-        /// Last lines of the console.
-        console: String,
-    },
-    /// The guest has no event left to wait for.
+    Silent { silence: Duration, console: String },
     #[error("the guest has been asleep for ever since {} ns; its last lines:\n{console}", .at.0)]
-    SleepsForEver {
-        /// Virtual time since which the guest sleeps.
-        at: SimTime,
-        /// Last lines of the console.
-        console: String,
-    },
-    /// The run exceeded a limit.
+    SleepsForEver { at: SimTime, console: String },
     #[error("the run was ended after {limit}; the guest's last lines:\n{console}")]
-    TookTooLong {
-        /// Name of the limit.
-        limit: String,
-        /// Last lines of the console.
-        console: String,
-    },
+    TookTooLong { limit: String, console: String },
     /// The user stopped the run.
     #[error("interrupted")]
     Interrupted,

@@ -111,6 +111,7 @@ impl Settings {
 
 /// Why there is no scene.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SceneError {
     /// The settings are no settings.
     #[error("settings: {0}")]
@@ -121,20 +122,8 @@ pub enum SceneError {
     /// The policy does not parse.
     #[error("policy: {0}")]
     Policy(String),
-    /// A number that is too small or too large.
     #[error("{name}: {value} {unit} is outside {least} to {most} {unit}")]
-    Outside {
-        /// The setting.
-        name: &'static str,
-        /// Its value.
-        value: u64,
-        /// The least that is accepted.
-        least: u64,
-        /// The most that is accepted.
-        most: u64,
-        /// The unit of all three.
-        unit: &'static str,
-    },
+    Outside { name: &'static str, value: u64, least: u64, most: u64, unit: &'static str },
     /// No drive is like that.
     #[error("drive: {0}")]
     Impossible(String),

@@ -26,36 +26,23 @@ pub enum OpenMode {
 
 /// Reasons why a file operation failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum FileError {
     /// No block or inode is left, even after waiting for those that a commit would free.
     #[error("{path}: no space left on the file system")]
-    NoSpace {
-        /// The file that was being written or created.
-        path: String,
-    },
+    NoSpace { path: String },
     /// The path does not exist.
     #[error("{path}: no such file or directory")]
-    NotFound {
-        /// The path asked for.
-        path: String,
-    },
+    NotFound { path: String },
     /// The path already exists.
     #[error("{path}: already exists")]
-    Exists {
-        /// The path asked for.
-        path: String,
-    },
+    Exists { path: String },
     /// The run was asked to stop (Ctrl-C on a real directory).
     #[error("interrupted")]
     Interrupted,
     /// Any other error of the host's file system.
     #[error("{path}: {reason}")]
-    Other {
-        /// Path of the file.
-        path: String,
-        /// The operating system's message.
-        reason: String,
-    },
+    Other { path: String, reason: String },
 }
 
 /// Size and free space of a file system.

@@ -39,19 +39,13 @@ impl Default for Places {
 
 /// Reasons why a daemon cannot use its folders.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum PlacesError {
     /// A folder or file cannot be created.
     #[error("{path}: {source}")]
-    Io {
-        /// Path of the folder or file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// Another daemon uses the folder.
+    Io { path: PathBuf, source: io::Error },
     #[error("{path}: another trimwised uses it{pid}; expected one daemon for each state and each run folder")]
     Taken {
-        /// Path of the lock.
         path: PathBuf,
         /// Process that holds the lock, such as ` (process 123)`; empty if unknown.
         pid: String,

@@ -74,6 +74,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Reasons why a daemon stops with an error.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ServiceError {
     /// The configuration is invalid.
     #[error("{0}")]
@@ -86,13 +87,7 @@ pub enum ServiceError {
     State(String),
     /// A system call that the daemon needs failed.
     #[error("{what}: {source}")]
-    Io {
-        /// Name of the call or its object.
-        what: String,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// Missing CAP_SYS_ADMIN.
+    Io { what: String, source: io::Error },
     #[error(
         "CAP_SYS_ADMIN is missing, which the kernel requires for trimming (FITRIM): start it as root, or with \
          --dry-run"

@@ -9,58 +9,25 @@ use super::{NAME_BYTES_MAX, PATIENCE, SOCKET_PATH_BYTES_MAX};
 
 /// Reasons why an operation on a device failed.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RegistryError {
-    /// The name is invalid.
     #[error(
         "'{name}' is not a device name; expected at most {NAME_BYTES_MAX} letters, digits, '.', '-', '_', '@' or '+', \
          beginning with a letter or a digit"
     )]
-    Name {
-        /// Name that the user gave.
-        name: String,
-    },
-    /// The name is taken.
+    Name { name: String },
     #[error("a device named {name} already exists; choose another --name, or detach that device first")]
-    Taken {
-        /// Name that is taken.
-        name: String,
-    },
-    /// No such device exists.
+    Taken { name: String },
     #[error("{given}: no emulated device here has this name or node{}", known(.there))]
-    Unknown {
-        /// The given name or node.
-        given: String,
-        /// Names of the existing devices.
-        there: Vec<String>,
-    },
-    /// The device is in use.
+    Unknown { given: String, there: Vec<String> },
     #[error("{device} is {how}; stop using it first")]
-    InUse {
-        /// Node of the device.
-        device: String,
-        /// Description of the use, such as a mount.
-        how: String,
-    },
-    /// The server did not end in time.
+    InUse { device: String, how: String },
     #[error("the server of {name} (process {pid}) did not end within {} s: {why}", PATIENCE.as_secs())]
-    Lingers {
-        /// Name of the device.
-        name: String,
-        /// Process number of the server.
-        pid: u32,
-        /// Likely reason for the delay.
-        why: String,
-    },
-    /// The path is too long for a socket.
+    Lingers { name: String, pid: u32, why: String },
     #[error(
         "{path}: {bytes} bytes are too long for the path of a socket; expected at most {SOCKET_PATH_BYTES_MAX}"
     )]
-    LongPath {
-        /// Path of the socket.
-        path: PathBuf,
-        /// Length of the path, in bytes.
-        bytes: usize,
-    },
+    LongPath { path: PathBuf, bytes: usize },
     /// A file or folder could not be read or created.
     #[error(transparent)]
     Io(#[from] PathError),

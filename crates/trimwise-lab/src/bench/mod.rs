@@ -92,57 +92,20 @@ impl Default for Hooks<'_> {
 
 /// Why tests cannot run on a device.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SetupError {
-    /// The device does not support TRIM.
     #[error("{test}: {device} does not support TRIM; expected tests without it, or another device")]
-    NoTrim {
-        /// The test that needs it.
-        test: String,
-        /// The device.
-        device: String,
-    },
-    /// Its erase command is not available here.
+    NoTrim { test: String, device: String },
     #[error("erase: {device} is erased with its vendor's tools (hdparm, nvme format); expected trim instead")]
-    NoErase {
-        /// The device.
-        device: String,
-    },
-    /// The region is too small.
+    NoErase { device: String },
     #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
-    TooSmall {
-        /// The device.
-        device: String,
-        /// Its size.
-        region: Bytes,
-    },
-    /// The region is too small to verify TRIM.
+    TooSmall { device: String, region: Bytes },
     #[error("{device}: {region} to verify TRIM on; expected at least {}", verify::REGION_MIN)]
-    TooSmallToVerify {
-        /// The device.
-        device: String,
-        /// Its size.
-        region: Bytes,
-    },
-    /// A test needs more space than there is.
+    TooSmallToVerify { device: String, region: Bytes },
     #[error("{test}: {wanted} from {start} % on; expected at most {room}, the space there")]
-    NoRoom {
-        /// The test.
-        test: String,
-        /// What it needs.
-        wanted: Bytes,
-        /// Where it begins.
-        start: Percent,
-        /// The space there.
-        room: Bytes,
-    },
-    /// The part is smaller than a unit.
+    NoRoom { test: String, wanted: Bytes, start: Percent, room: Bytes },
     #[error("{test}: less than one unit of 4 KiB of a region of {region}; expected a larger share")]
-    NoUnit {
-        /// The test.
-        test: String,
-        /// The region.
-        region: Bytes,
-    },
+    NoUnit { test: String, region: Bytes },
 }
 
 /// Rejects tests that the device cannot do, before anything runs.

@@ -27,20 +27,13 @@ pub struct SysBlock(pub(crate) PathBuf);
 
 /// Reasons why sysfs cannot answer.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SysfsError {
     /// A file cannot be read.
     #[error(transparent)]
     Io(#[from] PathError),
-    /// A file has unexpected contents.
     #[error("{path}: '{text}' is not what the kernel writes there; expected {expected}")]
-    Text {
-        /// Path of the file.
-        path: String,
-        /// Contents of the file.
-        text: String,
-        /// Description of valid contents.
-        expected: &'static str,
-    },
+    Text { path: String, text: String, expected: &'static str },
 }
 
 impl SysBlock {

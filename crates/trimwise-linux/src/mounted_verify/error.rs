@@ -11,6 +11,7 @@ use crate::trim::TrimError;
 
 /// Reasons why TRIM below a file system could not be tested.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum VerifyError {
     /// The mount cannot be examined.
     #[error(transparent)]
@@ -21,70 +22,30 @@ pub enum VerifyError {
     /// The file system cannot be trimmed.
     #[error(transparent)]
     Trim(#[from] TrimError),
-    /// FIEMAP returns addresses that are not the disk's.
     #[error(
         "{path}: {fs_type} reports only logical addresses of a file's blocks (FIEMAP), not their place on the disk; \
          expected ext4, XFS or another file system with blocks at fixed places. To test the device itself, use an \
          unused one: dev:PATH"
     )]
-    Logical {
-        /// Mount point of the file system.
-        path: String,
-        /// Type of the file system.
-        fs_type: String,
-    },
-    /// The file system is encrypted with dm-crypt.
+    Logical { path: String, fs_type: String },
     #[error(
         "{path}: is on {device}, which encrypts (dm-crypt): the disk holds encrypted data, and zeros there read as \
          noise, so neither old data nor zeros could be recognised; expected a file system on a disk, a partition or a \
          linear mapping"
     )]
-    Encrypted {
-        /// Path of the directory.
-        path: String,
-        /// Name of the encrypting device.
-        device: String,
-    },
-    /// The file system has too little free space.
+    Encrypted { path: String, device: String },
     #[error("{path}: the test writes {needed} and must leave as much free, but only {free} are free")]
-    TooFull {
-        /// Path of the directory.
-        path: String,
-        /// The size of the test's file.
-        needed: Bytes,
-        /// Free space of the file system.
-        free: Bytes,
-    },
-    /// A file with the test's name exists.
+    TooFull { path: String, needed: Bytes, free: Bytes },
     #[error("{path}: already exists, perhaps from a run that was killed; remove it")]
-    Occupied {
-        /// Path of the existing file.
-        path: String,
-    },
+    Occupied { path: String },
     /// FIEMAP fails, or returns no address.
     #[error("{path}: {source}")]
-    Fiemap {
-        /// Path of the directory.
-        path: String,
-        /// Error of the FIEMAP call.
-        source: FiemapError,
-    },
-    /// The file's data are not where FIEMAP says.
+    Fiemap { path: String, source: FiemapError },
     #[error(
         "{path}: {fs_type} says where the file's {units} blocks lie, but only {found} of them hold its data there: \
          the addresses are not the disk's, or data go through the journal first (ext4's data=journal)"
     )]
-    NotThere {
-        /// Path of the directory.
-        path: String,
-        /// Type of the file system.
-        fs_type: String,
-        /// Number of blocks that hold the file's data.
-        found: u64,
-        /// Number of blocks of the file.
-        units: u64,
-    },
-    /// The user interrupted the test.
+    NotThere { path: String, fs_type: String, found: u64, units: u64 },
     #[error("interrupted; the test's file was removed")]
     Interrupted,
     /// Another error of the operating system.

@@ -49,6 +49,7 @@ const NAME: &str = "trimwise-record-";
 
 /// Reasons why nothing is recorded.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RecordError {
     /// No mount contains the path.
     #[error(transparent)]
@@ -60,29 +61,15 @@ pub enum RecordError {
     #[error(
         "{mount_point}: {fs_type} is not on a block device, so it has no requests; expected ext4, XFS, btrfs..."
     )]
-    NoDevice {
-        /// Mount point of the file system.
-        mount_point: String,
-        /// Type of the file system.
-        fs_type: String,
-    },
-    /// Tracefs is not mounted.
+    NoDevice { mount_point: String, fs_type: String },
     #[error("{place}: tracefs is not mounted there; {remedy}")]
-    NoTracefs {
-        /// Expected location of tracefs.
-        place: String,
-        /// Remedy for the user.
-        remedy: &'static str,
-    },
-    /// The user may not use tracefs.
+    NoTracefs { place: String, remedy: &'static str },
     #[error("{0}: {advice}", advice = advice("only root may record; run it with sudo"))]
     Permission(InstanceError),
-    /// Tracefs cannot be written.
     #[error(
         "{0}: tracefs is read-only here, as in a container; run it on the host, or mount tracefs writable for it"
     )]
     ReadOnly(InstanceError),
-    /// This kernel lacks a tracepoint that is needed.
     #[error(
         "this kernel has no tracepoint {0} with the fields that are needed; it needs CONFIG_BLK_DEV_IO_TRACE"
     )]

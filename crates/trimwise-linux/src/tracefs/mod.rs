@@ -20,21 +20,15 @@ pub const TRACING: &str = "/sys/kernel/tracing";
 
 /// Reasons why a trace instance cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum InstanceError {
-    /// Tracefs is not mounted.
     #[error("{0}: tracefs is not mounted there, or cannot be read")]
     NotMounted(String),
-    /// The layout of pages is unknown.
     #[error("events/header_page: cannot be parsed")]
     Header,
     /// A file of the instance cannot be used.
     #[error("{path}: {source}")]
-    Io {
-        /// Path of the file.
-        path: String,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    Io { path: String, source: io::Error },
 }
 
 /// A trace instance. It is removed on drop; drop the files of [`Instance::pipes`] first.

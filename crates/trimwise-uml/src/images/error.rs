@@ -9,181 +9,73 @@ use super::catalogue::CATALOGUE;
 /// Reasons why there is no image.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum KernelError {
-    /// The text is not a version.
     #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", known())]
-    NoVersion {
-        /// Text that the user gave.
-        version: String,
-    },
-    /// The source of this version is unknown.
+    NoVersion { version: String },
     #[error(
         "kernel {version}: there is no source package for it here; expected {}, or --source DIR|TARBALL",
         known()
     )]
-    UnknownVersion {
-        /// Version that the user requested.
-        version: String,
-    },
-    /// The cache has no image of this name.
+    UnknownVersion { version: String },
     #[error("kernel {name} is not built{} (looked in {}); to build it: {command}",
             if *otherwise { " for this trimwise, only for another" } else { "" }, directory.display())]
     NotBuilt {
-        /// Name of the requested kernel.
         name: String,
-        /// Folder of the cache.
         directory: PathBuf,
         /// True if there is an image that a different trimwise built.
         otherwise: bool,
-        /// Command that builds the kernel.
         command: String,
     },
-    /// The patches have changed since the image was built.
     #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
             folder.display())]
-    Outdated {
-        /// Name of the requested kernel.
-        name: String,
-        /// Folder of the patches.
-        folder: PathBuf,
-        /// Command that builds the kernel.
-        command: String,
-    },
-    /// No variant has this name.
+    Outdated { name: String, folder: PathBuf, command: String },
     #[error("--variant {variant}: there is no such variant; expected {}", super::name::variants())]
-    UnknownVariant {
-        /// Name that the user gave.
-        variant: String,
-    },
+    UnknownVariant { variant: String },
     /// A patch set's name cannot be part of a kernel's.
     #[error("patch set '{set}': {what}")]
-    SetName {
-        /// Name of the patch set.
-        set: String,
-        /// Description of the problem, and of valid names.
-        what: String,
-    },
-    /// The folder is not a patch set.
+    SetName { set: String, what: String },
     #[error("--with {}: {what}", folder.display())]
-    Set {
-        /// Folder that the user gave.
-        folder: PathBuf,
-        /// Description of the problem, and of valid patch sets.
-        what: String,
-    },
+    Set { folder: PathBuf, what: String },
     /// A patch does not fit the source. The source is as before.
     #[error("--with {}: {patch} does not apply to Linux {release}: {}", folder.display(), said.join("; "))]
     Patch {
-        /// Folder of the patch set.
         folder: PathBuf,
-        /// Name of the patch.
         patch: String,
-        /// Release of the source.
         release: String,
         /// The file and the hunks that failed, as patch(1) prints them.
         said: Vec<String>,
     },
-    /// No source of this version is kept.
     #[error("no source of {version} is kept in {}{}", directory.display(), if there.is_empty() { String::new() } else {
             format!("; there are those of {}", there.join(", ")) })]
-    NoSource {
-        /// Version that the user requested.
-        version: String,
-        /// Folder of the cache.
-        directory: PathBuf,
-        /// Versions with a kept source.
-        there: Vec<String>,
-    },
-    /// Another process builds from the kept source.
+    NoSource { version: String, directory: PathBuf, there: Vec<String> },
     #[error("the source of {version} is in use by a build; try again when it has ended")]
-    SourceInUse {
-        /// Version of the kept source.
-        version: String,
-    },
-    /// The image is incomplete or changed.
+    SourceInUse { version: String },
     #[error("the image in {} is damaged: {what}; to replace it: {}", directory.display(),
             super::replacement(directory))]
-    Damaged {
-        /// Folder of the image.
-        directory: PathBuf,
-        /// Description of the damage.
-        what: String,
-    },
-    /// No variable names the cache.
+    Damaged { directory: PathBuf, what: String },
     #[error("there is no folder for kernels: expected TRIMWISE_KERNELS, XDG_CACHE_HOME or HOME to be set")]
     NoCache,
-    /// The folder of the cache is not a directory.
     #[error("the folder for kernels, {}, is not a directory; TRIMWISE_KERNELS names another one", directory.display())]
-    NoFolder {
-        /// Path of that folder.
-        directory: PathBuf,
-    },
-    /// Programs or files for the build are missing.
+    NoFolder { directory: PathBuf },
     #[error("a kernel cannot be built without {}; to install {}: {install}",
             missing.join(", "), if missing.len() == 1 { "it" } else { "them" })]
-    Missing {
-        /// Names of all that is missing.
-        missing: Vec<String>,
-        /// Command that installs all of it.
-        install: String,
-    },
-    /// The disk is too full.
+    Missing { missing: Vec<String>, install: String },
     #[error("building a kernel needs {needed_mib} MiB in {} and {available_mib} MiB are free; TRIMWISE_KERNELS names \
              another folder", directory.display())]
-    NoRoom {
-        /// Space that the build needs, in MiB.
-        needed_mib: u64,
-        /// Free space, in MiB.
-        available_mib: u64,
-        /// Folder of the cache.
-        directory: PathBuf,
-    },
-    /// The given source is not of this kernel.
+    NoRoom { needed_mib: u64, available_mib: u64, directory: PathBuf },
     #[error("--source {}: {what}", path.display())]
-    Source {
-        /// Path that the user gave.
-        path: PathBuf,
-        /// Description of the source, and of a valid one.
-        what: String,
-    },
-    /// A program that the build runs has failed.
+    Source { path: PathBuf, what: String },
     #[error("kernel {version}: {doing} failed ({how}); the last lines of {}:\n{}", log.display(), indented(last_lines))]
-    Failed {
-        /// Name of the kernel.
-        version: String,
-        /// Name of the failed step.
-        doing: &'static str,
-        /// Exit status of the program, in words.
-        how: String,
-        /// Path of the log.
-        log: PathBuf,
-        /// Last lines of the log.
-        last_lines: Vec<String>,
-    },
-    /// The kernel rejects options that we need.
+    Failed { version: String, doing: &'static str, how: String, log: PathBuf, last_lines: Vec<String> },
     #[error("kernel {version} cannot be configured as needed: {} did not take effect; the log is {}",
             options.join(", "), log.display())]
-    Options {
-        /// Name of the kernel.
-        version: String,
-        /// Lines of our configuration that did not take effect.
-        options: Vec<String>,
-        /// Path of the log.
-        log: PathBuf,
-    },
+    Options { version: String, options: Vec<String>, log: PathBuf },
     /// The user stopped the build.
     #[error("interrupted")]
     Interrupted,
-    /// An operation on the host failed.
     #[error("cannot {doing} {}: {error}", path.display())]
-    Io {
-        /// Name of the operation.
-        doing: &'static str,
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the operating system.
-        error: std::io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, error: std::io::Error },
 }
 
 impl KernelError {

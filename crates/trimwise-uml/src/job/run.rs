@@ -50,34 +50,21 @@ pub struct JobReport {
 
 /// Reasons why a job has no result.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum JobError {
     /// An operation in the run's folder failed.
     #[error("{what}: {source}")]
-    Folder {
-        /// Name of the operation.
-        what: String,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+    Folder { what: String, source: io::Error },
     /// The kernel failed or reached a limit.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A request of the guest failed on this host.
     #[error("a disk of the guest failed on this host: {what}")]
-    Disk {
-        /// Description of the error.
-        what: String,
-    },
+    Disk { what: String },
     /// The kernel does not know words that were added to its command line.
     #[error("--boot: this kernel does not know '{words}'; nothing was run")]
-    UnknownWords {
-        /// Words that the kernel does not know.
-        words: String,
-    },
-    /// A step failed in the guest.
+    UnknownWords { words: String },
     #[error("in the guest, {step}: {what}{}{console}", if .console.is_empty() { "" } else { "; its last lines:\n" })]
     Step {
-        /// Description of the step.
         step: String,
         /// The guest's message; for a mount, also the kernel's, which has the reason.
         what: String,
@@ -86,18 +73,9 @@ pub enum JobError {
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
     #[error("the guest's kernel complains, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
-    Complains {
-        /// Messages of the kernel.
-        complaints: Vec<String>,
-    },
-    /// The guest left no report: its init failed.
+    Complains { complaints: Vec<String> },
     #[error("the guest left no report ({what}); its last lines:\n{console}")]
-    NoReport {
-        /// Description of the problem.
-        what: String,
-        /// Last lines of the console.
-        console: String,
-    },
+    NoReport { what: String, console: String },
 }
 
 impl JobError {

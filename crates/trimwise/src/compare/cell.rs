@@ -146,6 +146,7 @@ pub fn commit_phase(rep: u32) -> SimDuration {
 
 /// The reason for which a cell has no result.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum CellError {
     /// The device's numbers contradict each other.
     #[error(transparent)]
@@ -161,56 +162,23 @@ pub enum CellError {
     Ageing(#[from] FileError),
     /// The workload failed.
     #[error("{device}, policy {policy}: {source}")]
-    Workload {
-        /// The device.
-        device: String,
-        /// The policy.
-        policy: String,
-        /// What happened.
-        source: Box<RunError>,
-    },
+    Workload { device: String, policy: String, source: Box<RunError> },
     /// A workload other than PostMark failed.
     #[error("{device}, policy {policy}: {source}")]
-    File {
-        /// The device.
-        device: String,
-        /// The policy.
-        policy: String,
-        /// The file system's error.
-        source: Box<FileError>,
-    },
+    File { device: String, policy: String, source: Box<FileError> },
     /// A device test failed, or its counts do not add up.
     #[error("{device}: {what}")]
-    Test {
-        /// The device.
-        device: String,
-        /// What happened.
-        what: String,
-    },
+    Test { device: String, what: String },
     /// A defect in the model, or outside [`run_cell`] also a policy that withholds blocks for ever.
     #[error(transparent)]
     Stalled(#[from] Stalled),
     /// The run came to a standstill: its policy withholds blocks for ever
     /// ([`Withheld`](crate::engine::Standstill::Withheld)), or a defect in the model.
     #[error("{device}, policy {policy}: {source}")]
-    Standstill {
-        /// The device.
-        device: String,
-        /// The policy.
-        policy: String,
-        /// When and why.
-        source: Stalled,
-    },
+    Standstill { device: String, policy: String, source: Stalled },
     /// A defect in the model: an invariant does not hold after the run.
     #[error("{device}, policy {policy}: the audit after the run failed: {what}")]
-    Audit {
-        /// The device.
-        device: String,
-        /// The policy.
-        policy: String,
-        /// What does not hold.
-        what: String,
-    },
+    Audit { device: String, policy: String, what: String },
 }
 
 /// Runs one cell on a new device: format, mount, age if asked for, the workload, unmount, audit.

@@ -10,6 +10,7 @@ use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
 
 /// Reasons why a trace cannot be replayed.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ReplayError {
     /// The device's numbers contradict each other.
     #[error(transparent)]
@@ -23,14 +24,7 @@ pub enum ReplayError {
          drive, or addresses that are wrapped or scaled to it",
         .sectors.sectors, .sectors.first.0, Bytes((.sectors.first.0 + .sectors.sectors) * SECTOR_BYTES)
     )]
-    Beyond {
-        /// Number of the record, from 1.
-        record: u64,
-        /// Sectors of the request.
-        sectors: SectorRange,
-        /// Size of the drive.
-        size: Bytes,
-    },
+    Beyond { record: u64, sectors: SectorRange, size: Bytes },
     /// Addresses were to be scaled, and the trace does not say how large its device was.
     #[error(
         "the trace does not say how large its device was, so its addresses cannot be scaled; expected wrap"
@@ -41,14 +35,7 @@ pub enum ReplayError {
         "record {record}: a request to {second}, after requests to {first}; expected the number of one of them, or all, \
          to be chosen"
     )]
-    SeveralDevices {
-        /// Number of the record, from 1.
-        record: u64,
-        /// Name of the first device.
-        first: String,
-        /// Name of another device.
-        second: String,
-    },
+    SeveralDevices { record: u64, first: String, second: String },
     /// Nothing that was chosen is in the trace.
     #[error("the trace has no requests{of}")]
     Nothing {
@@ -66,36 +53,16 @@ pub enum ReplayError {
         "policy {policy}: the trace has neither discards nor frees, so every policy does the same as off on it; expected \
          --policy off"
     )]
-    NothingToTrim {
-        /// Name of the policy.
-        policy: PolicyId,
-    },
+    NothingToTrim { policy: PolicyId },
     /// The drive does not take a request.
     #[error("record {record}: {source}")]
-    Port {
-        /// Number of the record, from 1.
-        record: u64,
-        /// Error of the drive.
-        source: PortError,
-    },
+    Port { record: u64, source: PortError },
     /// A real device failed.
     #[error("record {record}: {source}")]
-    Block {
-        /// Number of the record, from 1.
-        record: u64,
-        /// Error of the device.
-        source: BlockError,
-    },
+    Block { record: u64, source: BlockError },
     /// A defect in the model: an invariant does not hold after the run.
     #[error("{device}, policy {policy}: the audit after the replay failed: {what}")]
-    Audit {
-        /// Name of the device.
-        device: String,
-        /// Name of the policy.
-        policy: String,
-        /// Description of the violated invariant.
-        what: String,
-    },
+    Audit { device: String, policy: String, what: String },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

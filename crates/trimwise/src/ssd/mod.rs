@@ -61,33 +61,17 @@ use translation::{EXPECTED_AT_ONCE, Ready, Translation};
 
 /// A range or a TRIM that the device does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum AddressError {
     /// The range leaves the device.
     #[error("units {start}..+{units} are outside the device of {capacity} units")]
-    Outside {
-        /// First unit of the range.
-        start: u64,
-        /// Units in the range.
-        units: u64,
-        /// Units of the device.
-        capacity: u64,
-    },
+    Outside { start: u64, units: u64, capacity: u64 },
     /// More ranges than a command can have.
     #[error("{ranges} ranges in one TRIM; the device takes {max}")]
-    TooManyRanges {
-        /// Ranges in the command.
-        ranges: usize,
-        /// Maximum number of ranges: `trim.max_ranges`.
-        max: u32,
-    },
+    TooManyRanges { ranges: usize, max: u32 },
     /// A range longer than the command can express.
     #[error("a TRIM range of {units} units; the device takes {max}")]
-    RangeTooLong {
-        /// Units in the range.
-        units: u64,
-        /// Maximum number of units: `trim.max_units_per_range`.
-        max: u32,
-    },
+    RangeTooLong { units: u64, max: u32 },
 }
 
 const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;

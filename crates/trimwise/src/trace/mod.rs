@@ -144,15 +144,14 @@ impl Header {
 
 /// Reasons why a trace cannot be read on.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum TraceError {
     /// The text or the bytes do not follow the format.
     #[error("{place}: {what}; expected {expected}")]
     Malformed {
         /// Place in the trace: `line 17`, or `record 812, byte 10240`.
         place: String,
-        /// Description of the text or bytes.
         what: String,
-        /// Description of accepted text or bytes.
         expected: String,
     },
     /// The trace ends within a record, or without its end mark: all records before were read.
@@ -166,7 +165,6 @@ pub enum TraceError {
     Io {
         /// Place in the trace: `line 17`, or `record 812, byte 10240`.
         place: String,
-        /// Error of the operating system.
         source: std::io::Error,
     },
 }

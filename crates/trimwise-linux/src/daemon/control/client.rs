@@ -17,35 +17,17 @@ const RESPONSE_MAX: u64 = 64 << 20;
 
 /// Reasons why a request failed.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ClientError {
-    /// No daemon is listening.
     #[error("{path}: trimwised is not listening ({source}); to start it: `{}`", start(is_systemd()))]
-    None {
-        /// Path of the socket.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// The daemon refuses this user.
+    None { path: PathBuf, source: io::Error },
     #[error("{path}: only root and the group of the configuration may talk to trimwised")]
-    NotPermitted {
-        /// Path of the socket.
-        path: PathBuf,
-    },
-    /// The daemon did not reply in time.
+    NotPermitted { path: PathBuf },
     #[error("{path}: trimwised did not answer within {} s", PATIENCE.as_secs())]
-    Silent {
-        /// Path of the socket.
-        path: PathBuf,
-    },
+    Silent { path: PathBuf },
     /// The reply does not follow the protocol.
     #[error("{path}: {what}")]
-    Nonsense {
-        /// Path of the socket.
-        path: PathBuf,
-        /// Description of the violation.
-        what: String,
-    },
+    Nonsense { path: PathBuf, what: String },
     /// The daemon refused a request that may succeed later.
     #[error("trimwised: {0}")]
     Refused(String),
