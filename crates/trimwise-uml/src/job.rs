@@ -130,17 +130,12 @@ impl FromStr for FileSystem {
 /// One step of a guest. Paths are relative to the root of the mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Step {
     /// Makes a file system on the first disk, with fixed identifiers and without TRIM.
-    Mkfs {
-        /// File system to make.
-        file_system: FileSystem,
-        /// Further arguments for mkfs.
-        options: Vec<String>,
-    },
+    Mkfs { file_system: FileSystem, options: Vec<String> },
     /// Mounts the file system on the first disk.
     Mount {
-        /// File system to mount.
         file_system: FileSystem,
         /// Options as in mount(8), separated by commas.
         options: String,
@@ -154,35 +149,17 @@ pub enum Step {
     /// briefly have it open.
     Unmount,
     /// Fills the file system with files and removes some, until this share is in use.
-    Age {
-        /// Percent in use at the end.
-        utilization_percent: u64,
-        /// Seed of the random choices.
-        seed: u64,
-    },
+    Age { utilization_percent: u64, seed: u64 },
     /// Runs PostMark on the mounted file system.
-    Postmark {
-        /// Configuration text, as PostMark reads it.
-        config: String,
-        /// Number of the repetition.
-        rep: u32,
-    },
+    Postmark { config: String, rep: u32 },
     /// Runs a scene on the mounted file system.
-    Scene {
-        /// Name of the scene.
-        name: String,
-        /// Seed of the random choices.
-        seed: u64,
-    },
+    Scene { name: String, seed: u64 },
     /// Runs a benchmark that times one operation (`append`, `fullwrite:1MiB`).
     Timed {
         /// The benchmark, as on the command line.
         spec: String,
-        /// Part of the benchmark to run.
         part: Part,
-        /// Number of the repetition.
         rep: u32,
-        /// Seed of the random choices.
         seed: u64,
     },
     /// From now on, writes zeros instead of the data of PostMark and of benchmarks. Long runs of them take no memory of
@@ -190,28 +167,19 @@ pub enum Step {
     WriteZeros,
     /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; 100: until none fits. It takes
     /// up the files that earlier steps left, perhaps in another guest.
-    Adjust {
-        /// Percent in use at the end.
-        utilization_percent: u64,
-        /// Seed of the random choices.
-        seed: u64,
-    },
+    Adjust { utilization_percent: u64, seed: u64 },
     /// Runs a named application or a fio job.
     Workload {
         /// The application or job, as on the command line.
         argument: String,
         /// The text of a job's file; empty for an application.
         text: String,
-        /// Number of the repetition.
         rep: u32,
-        /// Seed of the random choices.
         seed: u64,
     },
     /// Makes a file of scattered extents.
     Scatter {
-        /// Name of the file.
         file: String,
-        /// Number of extents.
         extents: u64,
         /// Size of each extent, and of the gaps between them, in bytes.
         extent_bytes: u64,
@@ -219,22 +187,11 @@ pub enum Step {
         keeps_gaps: bool,
     },
     /// Removes a file, and waits until that is durable, by an fsync of the root directory.
-    Remove {
-        /// Name of the file.
-        file: String,
-    },
+    Remove { file: String },
     /// Asks the file system where a file lies (FIEMAP).
-    Extents {
-        /// Name of the file.
-        file: String,
-    },
+    Extents { file: String },
     /// Appends to a file and waits until that is durable.
-    Append {
-        /// Name of the file.
-        file: String,
-        /// Number of bytes to append.
-        bytes: u64,
-    },
+    Append { file: String, bytes: u64 },
     /// Runs FITRIM over the whole file system.
     Fitrim {
         /// Minimum extent, in bytes; shorter ones are not trimmed.
@@ -243,15 +200,9 @@ pub enum Step {
     /// Calls syncfs(2).
     Sync,
     /// Sleeps for some virtual time.
-    Sleep {
-        /// Duration in nanoseconds.
-        ns: u64,
-    },
+    Sleep { ns: u64 },
     /// Reads files of `/proc` and `/sys`; `*` stands for one part of a path.
-    Read {
-        /// Path of the files.
-        path: String,
-    },
+    Read { path: String },
     /// Asks the file system where its metadata lie (FS_IOC_GETFSMAP).
     Metadata,
     /// Asks the file system which space is free (FS_IOC_GETFSMAP); only ext4 and XFS return that.
@@ -266,25 +217,15 @@ pub enum Step {
         minlen_bytes: u64,
     },
     /// Creates the files that a week needs at its start.
-    PrepareWeek {
-        /// The week to prepare.
-        week: Week,
-    },
+    PrepareWeek { week: Week },
     /// Runs days of work. In addition to the marks of every step, the disk is marked at the start and at each look.
-    Week {
-        /// The week to run.
-        week: Week,
-    },
+    Week { week: Week },
     /// Runs random operations whose bytes can be attributed. In addition to the marks of every step, the disk is marked
     /// at the beginning and the end of each operation.
-    Tagged {
-        /// Plan of the operations.
-        plan: Plan,
-    },
+    Tagged { plan: Plan },
     /// Mounts the file system that is on the disk, reads every file of [`Step::Tagged`], and unmounts it. Errors are
     /// part of the result; the step does not fail.
     Examine {
-        /// File system to mount.
         file_system: FileSystem,
         /// Options as in mount(8), separated by commas.
         options: String,
@@ -304,12 +245,7 @@ pub enum Step {
     /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
     /// fails. Processes that the program leaves running are killed, unless the daemon runs. The environment variable
     /// [`SECOND_DISK`] names the second disk, if there is one.
-    Program {
-        /// The program and its arguments.
-        command: Vec<String>,
-        /// Standard input of the program.
-        input: Said,
-    },
+    Program { command: Vec<String>, input: Said },
 }
 
 /// Part of a benchmark.
@@ -348,23 +284,18 @@ pub struct FileExtent {
 /// The result of a step, besides its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Outcome {
     /// Success, without further results.
     Done,
     /// The figures of a workload, and the report of PostMark if that was the workload.
     Cell(Box<Cell>, String),
     /// Success of a scene.
-    Lasted {
-        /// Duration in nanoseconds.
-        duration_ns: u64,
-    },
+    Lasted { duration_ns: u64 },
     /// The output of a program or the text of a file.
     Text(String),
     /// The result of FITRIM; its meaning depends on the file system.
-    Trimmed {
-        /// Bytes that FITRIM returned.
-        answer_bytes: u64,
-    },
+    Trimmed { answer_bytes: u64 },
     /// Extents of the metadata.
     Metadata(Vec<MetadataExtent>),
     /// Free space: start on the device and length of each extent, in bytes.
@@ -381,7 +312,6 @@ pub enum Outcome {
     Examined(Examined),
     /// A file was removed.
     Removed {
-        /// Duration of the unlink, in nanoseconds.
         unlink_ns: u64,
         /// Duration of the fsync of the directory after it, in nanoseconds.
         fsync_ns: u64,

@@ -15,7 +15,9 @@ use super::below;
 /// Which of the commands since the last flush survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
+    /// Every command.
     All,
+    /// No command.
     Nothing,
     /// Every TRIM, no write.
     OnlyTrims,

@@ -3,177 +3,63 @@
 use std::fmt;
 
 use serde::Serialize;
+use thiserror::Error;
 
 /// Something that does not hold after a recovery.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum Broken {
-    /// The journal's superblock is missing.
-    NoJournal {
-        /// The block.
-        block: u64,
-    },
-    /// A transaction has its commit block, but not all of its blocks.
-    LogBlockMissing {
-        /// The transaction.
-        tid: u64,
-        /// The block.
-        block: u64,
-        /// Where the block belongs.
-        home: u64,
-        /// What it holds.
-        found: String,
-    },
-    /// A metadata block does not hold what it should.
-    MetadataLost {
-        /// The block.
-        block: u64,
-        /// What it should be.
-        kind: &'static str,
-        /// What it holds.
-        found: String,
-    },
-    /// A directory's block does not hold that directory.
-    DirectoryLost {
-        /// The file or directory.
-        path: String,
-        /// The block.
-        block: u64,
-        /// What it holds.
-        found: String,
-    },
-    /// A name refers to an inode that is not in use.
-    NameWithoutInode {
-        /// The file or directory.
-        path: String,
-        /// The inode.
-        inode: u32,
-    },
-    /// A block of a live file was trimmed after it was written.
-    Trimmed {
-        /// The file or directory.
-        path: String,
-        /// The page of the file.
-        page: u64,
-        /// The block.
-        block: u64,
-    },
-    /// A block of a live file holds something else.
-    NotItsOwn {
-        /// The file or directory.
-        path: String,
-        /// The page of the file.
-        page: u64,
-        /// The block.
-        block: u64,
-        /// What it holds.
-        found: String,
-    },
-    /// Two inodes have the same block.
-    TwoOwners {
-        /// The block.
-        block: u64,
-        /// The inodes.
-        inodes: [u32; 2],
-    },
-    /// An inode's block is free in the bitmap.
-    OwnedButFree {
-        /// The block.
-        block: u64,
-        /// The inode.
-        inode: u32,
-    },
-    /// A file whose `fsync` returned is missing.
-    SyncedFileMissing {
-        /// The file or directory.
-        path: String,
-    },
-    /// A file whose `fsync` returned is shorter than it was.
-    SyncedFileShort {
-        /// The file or directory.
-        path: String,
-        /// Bytes at the `fsync`.
-        promised_bytes: u64,
-        /// Bytes now.
-        found_bytes: u64,
-    },
-    /// A page that existed at the `fsync` has no block.
-    SyncedPageMissing {
-        /// The file or directory.
-        path: String,
-        /// The page of the file.
-        page: u64,
-    },
-    /// A page is older than at the `fsync`.
-    SyncedPageOld {
-        /// The file or directory.
-        path: String,
-        /// The page of the file.
-        page: u64,
-        /// The block.
-        block: u64,
-    },
-    /// A file whose removal was durable is there again.
-    RemovedFileIsBack {
-        /// The file or directory.
-        path: String,
-    },
+    #[error("the journal's superblock (block {block}) is lost")]
+    NoJournal { block: u64 },
+    #[error("transaction {tid} has a commit block, but log block {block} (for block {home}) holds {found}")]
+    LogBlockMissing { tid: u64, block: u64, home: u64, found: String },
+    #[error("block {block}, {kind}, holds {found}")]
+    MetadataLost { block: u64, kind: &'static str, found: String },
+    #[error("block {block} of directory '{path}' holds {found}")]
+    DirectoryLost { path: String, block: u64, found: String },
+    #[error("'{path}' refers to inode {inode}, which is not in use")]
+    NameWithoutInode { path: String, inode: u32 },
+    #[error("page {page} of '{path}' (block {block}) was trimmed after it was written")]
+    Trimmed { path: String, page: u64, block: u64 },
+    #[error("page {page} of '{path}' (block {block}) holds {found}")]
+    NotItsOwn { path: String, page: u64, block: u64, found: String },
+    #[error("block {block} belongs to inode {} and to inode {}", .inodes[0], .inodes[1])]
+    TwoOwners { block: u64, inodes: [u32; 2] },
+    #[error("block {block} of inode {inode} is free in the bitmap")]
+    OwnedButFree { block: u64, inode: u32 },
+    #[error("'{path}' is missing after its fsync returned")]
+    SyncedFileMissing { path: String },
+    #[error("'{path}' has {found_bytes} bytes; it had {promised_bytes} when its fsync was called")]
+    SyncedFileShort { path: String, promised_bytes: u64, found_bytes: u64 },
+    #[error("page {page} of '{path}' has no block after its fsync returned")]
+    SyncedPageMissing { path: String, page: u64 },
+    #[error("page {page} of '{path}' (block {block}) is older than at its fsync")]
+    SyncedPageOld { path: String, page: u64, block: u64 },
+    #[error("'{path}' is back after its removal was durable")]
+    RemovedFileIsBack { path: String },
     /// What is left cannot be mounted, read or unmounted.
-    Unusable {
-        /// Why.
-        error: String,
-    },
-    /// The file system's own checker finds faults after the recovery.
-    CheckerFound {
-        /// The program, and what it said.
-        said: String,
-    },
-    /// The kernel reports faults, or breaks off.
-    KernelComplains {
-        /// What it said.
-        said: String,
-    },
+    #[error("what is left cannot be used: {error}")]
+    Unusable { error: String },
+    #[error("the checker finds: {said}")]
+    CheckerFound { said: String },
+    #[error("the kernel says: {said}")]
+    KernelComplains { said: String },
     /// A write and a TRIM of the same units were in the drive at the same time, so either may come last.
+    #[error("units {unit} to {} were written and trimmed at the same time", .unit + .units - 1)]
     WrittenAndTrimmed {
         /// The first of these units of the drive, 4 KiB each.
         unit: u64,
-        /// How many.
         units: u64,
     },
-    /// A file cannot be read.
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        error: String,
-    },
-    /// A file has a length that it cannot have.
-    WrongLength {
-        /// The file.
-        path: String,
-        /// Its length.
-        found_bytes: u64,
-        /// The shortest possible.
-        shortest: u64,
-        /// The longest possible.
-        longest: u64,
-    },
-    /// A file holds what it cannot hold.
-    WrongBytes {
-        /// The file.
-        path: String,
-        /// Where.
-        offset_bytes: u64,
-        /// What is there.
-        found: String,
-        /// What may be there.
-        expected: String,
-    },
-    /// A file has a name that it cannot have.
-    UnexpectedFile {
-        /// The file.
-        path: String,
-    },
+    #[error("'{path}' cannot be read: {error}")]
+    Unreadable { path: String, error: String },
+    #[error("'{path}' has {found_bytes} bytes, expected {}", between(*.shortest, *.longest))]
+    WrongLength { path: String, found_bytes: u64, shortest: u64, longest: u64 },
+    #[error("'{path}' holds at {offset_bytes} {found}, expected {expected}")]
+    WrongBytes { path: String, offset_bytes: u64, found: String, expected: String },
+    #[error("'{path}' exists, though no file had that name")]
+    UnexpectedFile { path: String },
 }
 
 impl Broken {
@@ -217,85 +103,13 @@ impl Broken {
             | Self::TwoOwners { block, .. }
             | Self::OwnedButFree { block, .. }
             | Self::SyncedPageOld { block, .. } => Some(*block),
-            Self::NameWithoutInode { .. }
-            | Self::SyncedFileMissing { .. }
-            | Self::SyncedFileShort { .. }
-            | Self::SyncedPageMissing { .. }
-            | Self::RemovedFileIsBack { .. }
-            | Self::Unusable { .. }
-            | Self::CheckerFound { .. }
-            | Self::KernelComplains { .. }
-            | Self::WrittenAndTrimmed { .. }
-            | Self::Unreadable { .. }
-            | Self::WrongLength { .. }
-            | Self::WrongBytes { .. }
-            | Self::UnexpectedFile { .. } => None,
+            _ => None,
         }
     }
 }
 
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoJournal { block } => write!(f, "the journal's superblock (block {block}) is lost"),
-            Self::LogBlockMissing { tid, block, home, found } => write!(
-                f,
-                "transaction {tid} has a commit block, but log block {block} (for block {home}) holds {found}"
-            ),
-            Self::MetadataLost { block, kind, found } => {
-                write!(f, "block {block}, {kind}, holds {found}")
-            }
-            Self::DirectoryLost { path, block, found } => {
-                write!(f, "block {block} of directory '{path}' holds {found}")
-            }
-            Self::NameWithoutInode { path, inode } => {
-                write!(f, "'{path}' refers to inode {inode}, which is not in use")
-            }
-            Self::Trimmed { path, page, block } => {
-                write!(f, "page {page} of '{path}' (block {block}) was trimmed after it was written")
-            }
-            Self::NotItsOwn { path, page, block, found } => {
-                write!(f, "page {page} of '{path}' (block {block}) holds {found}")
-            }
-            Self::TwoOwners { block, inodes: [a, b] } => {
-                write!(f, "block {block} belongs to inode {a} and to inode {b}")
-            }
-            Self::OwnedButFree { block, inode } => {
-                write!(f, "block {block} of inode {inode} is free in the bitmap")
-            }
-            Self::SyncedFileMissing { path } => write!(f, "'{path}' is missing after its fsync returned"),
-            Self::SyncedFileShort { path, promised_bytes, found_bytes } => {
-                write!(
-                    f,
-                    "'{path}' has {found_bytes} bytes; it had {promised_bytes} when its fsync was called"
-                )
-            }
-            Self::SyncedPageMissing { path, page } => {
-                write!(f, "page {page} of '{path}' has no block after its fsync returned")
-            }
-            Self::SyncedPageOld { path, page, block } => {
-                write!(f, "page {page} of '{path}' (block {block}) is older than at its fsync")
-            }
-            Self::RemovedFileIsBack { path } => write!(f, "'{path}' is back after its removal was durable"),
-            Self::Unusable { error } => write!(f, "what is left cannot be used: {error}"),
-            Self::CheckerFound { said } => write!(f, "the checker finds: {said}"),
-            Self::KernelComplains { said } => write!(f, "the kernel says: {said}"),
-            Self::WrittenAndTrimmed { unit, units } => {
-                write!(f, "units {unit} to {} were written and trimmed at the same time", unit + units - 1)
-            }
-            Self::Unreadable { path, error } => write!(f, "'{path}' cannot be read: {error}"),
-            Self::WrongLength { path, found_bytes, shortest, longest } if shortest == longest => {
-                write!(f, "'{path}' has {found_bytes} bytes, expected {shortest}")
-            }
-            Self::WrongLength { path, found_bytes, shortest, longest } => {
-                write!(f, "'{path}' has {found_bytes} bytes, expected {shortest} to {longest}")
-            }
-            Self::WrongBytes { path, offset_bytes, found, expected } => {
-                write!(f, "'{path}' holds at {offset_bytes} {found}, expected {expected}")
-            }
-            Self::UnexpectedFile { path } => write!(f, "'{path}' exists, though no file had that name"),
-        }
-    }
+fn between(shortest: u64, longest: u64) -> String {
+    if shortest == longest { shortest.to_string() } else { format!("{shortest} to {longest}") }
 }
 
 /// A cut after which something does not hold.

@@ -3,7 +3,7 @@
 
 pub mod capacity;
 mod claims;
-pub mod daemon_week;
+mod daemon_week;
 mod grid;
 mod kernels;
 pub mod lazy;

@@ -33,6 +33,7 @@ impl FlatArray {
         }
     }
 
+    /// Writes a range.
     pub fn write(&mut self, range: UnitRange, content: Content) {
         for lpn in range.iter() {
             self.held[lpn.0 as usize] = Held::Exactly(Some(content.tag()));
@@ -47,6 +48,7 @@ impl FlatArray {
         self.free(UnitRange::new(Lpn(start), end.saturating_sub(start)));
     }
 
+    /// Frees every unit of a range.
     pub fn free(&mut self, range: UnitRange) {
         for lpn in range.iter() {
             let i = lpn.0 as usize;
@@ -57,6 +59,7 @@ impl FlatArray {
         }
     }
 
+    /// Erases the device.
     pub fn erase(&mut self) {
         self.held.fill(Held::Exactly(None));
         self.mapped.fill(false);

@@ -21,17 +21,14 @@ pub const REQUEST_MAX: usize = 16 << 10;
 /// A client's request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Request {
     /// The status of all file systems.
     Status,
     /// The state of one file system, explained in sentences.
-    Explain {
-        /// Mount point of the file system.
-        mount: PathBuf,
-    },
+    Explain { mount: PathBuf },
     /// The history of one file system.
     History {
-        /// Mount point of the file system.
         mount: PathBuf,
         /// Maximum number of entries; the latest are returned.
         #[serde(default = "some_entries")]
@@ -39,9 +36,7 @@ pub enum Request {
     },
     /// Pause trimming. Takes either a mount point or `all`, so that one bare word cannot stop everything.
     Pause {
-        /// Mount point to pause.
         mount: Option<PathBuf>,
-        /// True to pause all file systems.
         #[serde(default)]
         all: bool,
     },
@@ -51,10 +46,7 @@ pub enum Request {
         mount: Option<PathBuf>,
     },
     /// Trim everything untrimmed now.
-    Trim {
-        /// Mount point of the file system.
-        mount: PathBuf,
-    },
+    Trim { mount: PathBuf },
     /// Read the configuration again.
     Reload,
 }

@@ -46,6 +46,7 @@ pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "i
 /// How figures name `commit`.
 const TRADITIONAL: &str = "commit (traditional)";
 
+/// Returns the phone's storage according to its profile.
 pub fn device() -> SsdConfig {
     Profile::embedded(DEVICE).expect("the device is built in").config
 }

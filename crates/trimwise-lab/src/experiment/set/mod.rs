@@ -26,7 +26,7 @@ use trimwise::workload::postmark::{self, PostmarkConfig};
 
 use crate::experiment::postmark_vendors;
 
-pub const DEVICE: &str = "sata-60gb-2011";
+pub(crate) const DEVICE: &str = "sata-60gb-2011";
 
 /// The setting of both experiments.
 #[derive(Clone, Debug)]

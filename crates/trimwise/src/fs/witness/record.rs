@@ -21,6 +21,7 @@ pub const UNKNOWN: ContentId = 2;
 
 /// Contents of a block.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Content {
     /// Nothing: the block was never written.
     Never,
@@ -31,40 +32,20 @@ pub enum Content {
     /// A page of a file.
     Page(Page),
     /// A metadata block in its place.
-    Metadata {
-        /// Block at which the metadata belong.
-        block: u64,
-        /// Meaning of the contents.
-        image: Image,
-    },
+    Metadata { block: u64, image: Image },
     /// Log: the places of the metadata blocks that follow.
-    Descriptor {
-        /// Number of the transaction.
-        tid: u64,
-        /// Places of these metadata blocks.
-        blocks: Vec<u64>,
-    },
+    Descriptor { tid: u64, blocks: Vec<u64> },
     /// Log: blocks that must not be replayed from this or an older transaction.
-    Revoke {
-        /// Number of the transaction.
-        tid: u64,
-        /// Blocks that are revoked.
-        blocks: Vec<u64>,
-    },
+    Revoke { tid: u64, blocks: Vec<u64> },
     /// Log: the frozen contents of a metadata block.
     Logged {
-        /// Number of the transaction.
         tid: u64,
-        /// Place of the metadata block.
         block: u64,
         /// The block's contents when the transaction was closed.
         content: ContentId,
     },
     /// Log: the transaction is complete.
-    Commit {
-        /// Number of the transaction.
-        tid: u64,
-    },
+    Commit { tid: u64 },
     /// The journal's superblock, with the tail.
     Tail(Tail),
 }
@@ -90,6 +71,7 @@ impl Page {
 
 /// Meaning of a metadata block.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Image {
     /// Metadata that do not matter to the checker.
     Plain,
@@ -98,17 +80,9 @@ pub enum Image {
     /// The inodes of the block that are in use, in order.
     Inodes(Vec<InodeImage>),
     /// A block of a directory: names and inodes.
-    Directory {
-        /// The directory's own inode.
-        inode: u32,
-        /// The inode of each path.
-        entries: BTreeMap<Box<str>, u32>,
-    },
+    Directory { inode: u32, entries: BTreeMap<Box<str>, u32> },
     /// A block of an inode's extent tree. The extents are in the inode's own image.
-    Tree {
-        /// Inode of the tree.
-        inode: u32,
-    },
+    Tree { inode: u32 },
 }
 
 /// The state of an inode on the disk.

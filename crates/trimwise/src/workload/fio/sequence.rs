@@ -20,18 +20,10 @@ enum Use {
 
 /// One operation of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Io {
     /// A read or a write.
-    Transfer {
-        /// Number of the file.
-        file: usize,
-        /// True for a write.
-        writes: bool,
-        /// Offset in the file, in bytes.
-        offset: u64,
-        /// Number of bytes.
-        bytes: u64,
-    },
+    Transfer { file: usize, writes: bool, offset: u64, bytes: u64 },
     /// An fsync of this file.
     Fsync(usize),
     /// An fdatasync of this file.

@@ -48,37 +48,21 @@ pub struct FileRef {
 
 /// One operation, or the end of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Step {
     /// Create `file` and write `bytes` to it.
-    Create {
-        /// The new file.
-        file: FileRef,
-        /// Size of the file, in bytes.
-        bytes: u32,
-    },
+    Create { file: FileRef, bytes: u32 },
     /// Read the whole of `file`.
-    Read {
-        /// The file to read.
-        file: FileRef,
-        /// Size of the file, in bytes.
-        bytes: u32,
-    },
+    Read { file: FileRef, bytes: u32 },
     /// Write `bytes` more at the end of `file`.
     Append {
-        /// The file to append to.
         file: FileRef,
-        /// Number of bytes to append.
         bytes: u32,
         /// Size of the file before the append, in bytes.
         size_before: u32,
     },
     /// Delete `file` and its name.
-    Delete {
-        /// The file to delete.
-        file: FileRef,
-        /// Size of the file, in bytes.
-        bytes: u32,
-    },
+    Delete { file: FileRef, bytes: u32 },
     /// The phase ends here: take the time.
     EndOf(Phase),
 }

@@ -25,89 +25,51 @@ pub fn operation_id(task: u32, index: u32) -> u32 {
 /// One operation. Paths are relative to the root of the file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Operation {
     /// Creates a file if there is none.
     Create {
-        /// Path of the file.
         path: String,
         /// True to empty an existing file (O_TRUNC).
         truncates: bool,
     },
     /// Writes to an existing file.
     Write {
-        /// Path of the file.
         path: String,
         /// Offset in bytes; `None` for the end of the file. The log has the resulting offset.
         offset_bytes: Option<u64>,
-        /// Length in bytes.
         length_bytes: u64,
         /// True to write past the page cache (O_DIRECT); place and length are then whole pages.
         direct: bool,
     },
     /// Reads a file. The log has the contents found.
-    Read {
-        /// Path of the file.
-        path: String,
-    },
+    Read { path: String },
     /// Makes a file shorter or longer.
     Truncate {
-        /// Path of the file.
         path: String,
         /// New length of the file, in bytes.
         length_bytes: u64,
     },
     /// Makes a part of a file a hole, without changing its length.
-    Punch {
-        /// Path of the file.
-        path: String,
-        /// Start of the hole, in bytes.
-        offset_bytes: u64,
-        /// Length of the hole, in bytes.
-        length_bytes: u64,
-    },
+    Punch { path: String, offset_bytes: u64, length_bytes: u64 },
     /// Calls fsync(2) or fdatasync(2).
-    Fsync {
-        /// Path of the file.
-        path: String,
-        /// True for fdatasync(2).
-        data_only: bool,
-    },
+    Fsync { path: String, data_only: bool },
     /// Calls syncfs(2).
     Sync,
     /// Renames a file; one with the new name is replaced.
-    Rename {
-        /// Old path of the file.
-        from: String,
-        /// New path of the file.
-        to: String,
-    },
+    Rename { from: String, to: String },
     /// Removes a file's name.
-    Unlink {
-        /// Path of the file.
-        path: String,
-    },
+    Unlink { path: String },
     /// Creates an empty directory.
-    Mkdir {
-        /// Path of the directory.
-        path: String,
-    },
+    Mkdir { path: String },
     /// Removes an empty directory.
-    Rmdir {
-        /// Path of the directory.
-        path: String,
-    },
+    Rmdir { path: String },
     /// Runs FITRIM over the whole file system.
     Trim,
     /// Remounts the file system with other options.
-    Remount {
-        /// New mount options.
-        options: String,
-    },
+    Remount { options: String },
     /// Sleeps for some time.
-    Sleep {
-        /// Duration in milliseconds.
-        ms: u64,
-    },
+    Sleep { ms: u64 },
 }
 
 impl Operation {
