@@ -39,7 +39,6 @@ pub struct Consent {
 /// Identifies a target when it is opened later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// The file did not exist.
     NoFile,
     /// Device and inode number of a file, and whether it was empty, so that no confirmation was needed.
     File {

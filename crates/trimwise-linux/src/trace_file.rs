@@ -13,7 +13,6 @@ use crate::files::{give_name, with_ending};
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
 const BUFFER_BYTES: usize = 1 << 17;
-
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 

@@ -158,7 +158,6 @@ impl Fault {
 /// Called at each mark with its number, before the guest goes on: may look at the bytes of the disk and exchange them.
 /// The units are those that were written or trimmed since the mark before.
 pub type AtMark = Box<dyn FnMut(usize, &SparseStore, Changed) -> io::Result<()>>;
-
 pub(crate) type Pending = (SimTime, u64, u16, u32);
 
 /// A disk of the guest.

@@ -53,7 +53,6 @@ const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes written at a time to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
-
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Does the job in the run's folder and powers the guest off. Call it only as process 1 of a guest.

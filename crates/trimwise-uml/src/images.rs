@@ -82,7 +82,6 @@ const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, US
 
 /// Length of the hash in an image's name, in bytes.
 const RECIPE_BYTES: usize = 6;
-
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
 
 /// A kernel in the cache that can run.

@@ -418,7 +418,6 @@ impl StepReport {
 /// Report that the guest's init writes for the host.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// Reports on each step.
     pub steps: Vec<StepReport>,
     /// Numbers of the guest's marks on each disk, in order.
     pub marks: Vec<Vec<usize>>,

@@ -54,7 +54,6 @@ const BOARD_CLIENTS: u16 = 2;
 const BOARD_KERNEL: u16 = 1;
 /// The capability UM_TIMETRAVEL_SCHEDSHM_CAP_TIME_SHARE.
 const BOARD_CAN_SHARE: u32 = 1;
-
 const KERNELS_TURN: u32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +65,6 @@ pub(crate) enum Word {
     Kicked(usize),
     /// The next event, at this time, is beyond the limit of virtual time.
     Beyond(SimTime),
-    /// The kernel's process is about to end.
     Ended,
 }
 
@@ -76,14 +74,12 @@ pub(crate) struct Completion {
     pub(crate) disk: usize,
     /// Place of the request in the order of the disk's requests.
     pub(crate) number: u64,
-    /// Head of the request in the descriptor table.
     pub(crate) head: u16,
     pub(crate) written: u32,
 }
 
 pub(crate) struct Line {
     memory: MmapRegion,
-    /// The completions that the library has, sorted.
     list: Vec<Completion>,
 }
 

@@ -73,7 +73,6 @@ pub trait Observer {
 pub enum Call {
     /// A file of this number and length was made durable.
     Create(u64, u64),
-    /// A file was deleted.
     Delete(u64),
     /// A page at this offset was written and its log record made durable.
     Overwrite(u64),
@@ -87,7 +86,6 @@ pub struct Town<'a, F: Files> {
     present: Vec<(u64, u64)>,
     created: u64,
     used_bytes: u64,
-    /// Bytes that files could use at first.
     total_bytes: u64,
     data: Vec<u8>,
 }

@@ -24,12 +24,10 @@ use trimwise_linux::mount::{Mount, mounts};
 /// A file system that the daemon can manage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The mount through which it is accessed.
     pub mount: Mount,
     /// Path of the mount point for this process, below the host's root.
     pub path: PathBuf,
     pub devices: Vec<BlockDevice>,
-    /// The disks below those devices.
     pub disks: BTreeSet<String>,
     /// Identifies this mounting of it: see [`session_of`].
     pub session: Option<u64>,
@@ -41,17 +39,14 @@ pub struct Skipped {
     pub mount_point: PathBuf,
     /// Type of the file system; empty if nothing is mounted there.
     pub fs_type: String,
-    /// Reason for skipping the mount, for the user.
     pub why: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
-    /// The folder that is the host's `/`.
     pub host: PathBuf,
     /// True to manage file systems that the configuration does not name.
     pub all: bool,
-    /// Mount points that the configuration names.
     pub listed: BTreeSet<PathBuf>,
     /// Changed mount options; the look also locates their mounts.
     pub changes: Vec<Change>,
@@ -71,18 +66,15 @@ impl Wanted {
 /// Location of a mount whose option was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whereabouts {
-    /// The mount is gone for good.
     Gone,
     /// The mount cannot be reached now, but may still exist: below another mount, unmounted lazily, in another
     /// namespace...
     Hidden,
-    /// The mount is accessible at this path.
     At(PathBuf),
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Found {
-    /// File systems to manage, by device number.
     pub candidates: Vec<Candidate>,
     /// Mounts on block devices that are skipped, and mount points of the configuration where nothing is mounted. Mounts
     /// without a device (proc, tmpfs, network) are omitted.

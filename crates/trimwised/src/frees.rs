@@ -33,9 +33,7 @@ const REST: Duration = Duration::from_millis(10);
 pub(crate) struct Heard {
     /// Frees in traced order, by the file system's device.
     pub freed: BTreeMap<(u32, u32), Vec<Traced>>,
-    /// Number of records lost, of any device.
     pub lost: u64,
-    /// Disks on which discards failed.
     pub failed: BTreeSet<(u32, u32)>,
 }
 

@@ -25,13 +25,10 @@ const ANSWER_MAX: usize = 2 << 20;
 pub struct Entry {
     /// Time in milliseconds since 1970, by the host's clock.
     pub at_ms: i64,
-    /// Mount point of the file system.
     pub mount: String,
     /// `found`, `gone`, `reason`, `trimmed`, `online`, `paused`...
     pub kind: String,
-    /// One sentence for the user.
     pub text: String,
-    /// Bytes trimmed, if any.
     pub bytes: u64,
 }
 
@@ -111,7 +108,6 @@ impl History {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Database {
     pub path: PathBuf,
-    /// Maximum size on disk.
     pub max: Bytes,
 }
 

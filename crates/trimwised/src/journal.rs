@@ -19,7 +19,6 @@ use trimwise_linux::mount::Mount;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Major and minor number of the mount.
     pub numbers: (u32, u32),
     pub device: String,
     pub mount_point: PathBuf,
@@ -44,9 +43,7 @@ pub struct Journal {
 /// State of the note of an option's old value. The option can be changed once it is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// The old value is on disk.
     Saved,
-    /// The old value is not yet on disk.
     Waits,
     /// The old value could not be written. The text follows the journal's name in a message.
     Failed(String),

@@ -225,7 +225,6 @@ mod tests {
     use super::*;
 
     const NOW: Present = Present { session: 7, total: 1 << 30, written: 1 << 40, at_s: 5000 };
-
     const BOOT: &str = "this boot";
 
     fn opened(path: &Path) -> (Store, Option<String>) {

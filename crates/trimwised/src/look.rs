@@ -31,7 +31,6 @@ pub enum Answer {
 /// Texts of a valid configuration, with the group that they name.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Texts {
-    /// Path and contents of each file.
     pub texts: Vec<(PathBuf, String)>,
     /// Id of the group, if the configuration names one that exists on the host.
     pub group: Option<u32>,
@@ -40,7 +39,6 @@ pub struct Texts {
 #[derive(Debug, Default)]
 pub(crate) struct Looker {
     known: Known,
-    /// Hash of the last report.
     told: Option<u64>,
 }
 

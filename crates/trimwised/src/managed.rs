@@ -32,11 +32,8 @@ const XFS_ALIGN: u64 = 1 << 20;
 
 /// The daemon's resources that a managed file system may use.
 pub struct Means<'a> {
-    /// Path of this program, for helpers.
     pub program: &'a Path,
-    /// True to change nothing.
     pub dry_run: bool,
-    /// Time limit for a helper.
     pub patience: Duration,
     pub now: SimTime,
     /// Number of helpers that can still be started.
@@ -44,10 +41,8 @@ pub struct Means<'a> {
     /// Maximum number of spans of each kind per file system.
     pub spans_max: usize,
     pub journal: &'a mut Journal,
-    /// Knowledge left by the last daemon.
     pub known: &'a mut Store,
     pub history: &'a mut History,
-    /// Processes that are about to exit.
     pub left: &'a mut Left,
 }
 
@@ -61,18 +56,15 @@ pub struct Managed {
     sensed: Option<(Sensed, u64)>,
     /// The first size reported by statvfs; a different one means that the file system was resized.
     size: Option<Bytes>,
-    /// True if statvfs on the path hangs.
     hangs: bool,
     job: Option<Job>,
     /// A helper that was abandoned and has not yet exited.
     stuck: Option<Child>,
     /// A decision that waits for its disk to become idle.
     held: Option<Order>,
-    /// Reason why the file system cannot be examined.
     pub problem: Option<String>,
     /// Knowledge of trimmed space under other settings, or before the file system was resized.
     carried: Option<Known>,
-    /// True if a user paused the file system.
     paused: bool,
     /// The daemon's last setting of online discard.
     set: Option<bool>,

@@ -17,9 +17,7 @@ pub struct Seen<'a> {
     pub fs_type: &'a str,
     /// Status of the file system, once it was examined.
     pub status: Option<Status>,
-    /// True if the file system cannot be examined.
     pub has_problem: bool,
-    /// End of the last slice, in seconds since 1970.
     pub trimmed_at_s: Option<u64>,
     /// Time of the last map of free space, in seconds since 1970.
     pub looked_at_s: Option<u64>,
@@ -27,11 +25,9 @@ pub struct Seen<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
-    /// Seconds since the daemon started.
     pub uptime_s: u64,
     /// True if the configuration on disk is invalid and the previous one in use.
     pub is_config_broken: bool,
-    /// True if the history cannot be written.
     pub is_history_broken: bool,
     /// True if the state files cannot be read or written.
     pub is_state_broken: bool,

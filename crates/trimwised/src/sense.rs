@@ -48,9 +48,7 @@ pub type Key = (u32, u32);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub key: Key,
-    /// Path of the mount point.
     pub path: PathBuf,
-    /// Id of the mount in mountinfo.
     pub mount_id: u64,
     /// The folders of its devices in sysfs.
     pub devices: Vec<PathBuf>,
@@ -60,8 +58,11 @@ pub struct Place {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Sample these places from now on, and no others. `mountinfo` lists the mounts; the I/O pressure is below `proc`.
-    Watch { mountinfo: PathBuf, proc: PathBuf, places: Vec<Place> },
-    /// Sample all places once.
+    Watch {
+        mountinfo: PathBuf,
+        proc: PathBuf,
+        places: Vec<Place>,
+    },
     Sample,
 }
 
@@ -110,9 +111,7 @@ pub struct Seen {
     pub descriptors_short: Option<u64>,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
-    /// Seconds since boot, including sleep.
     pub at_s: u64,
-    /// True if the list of mounts has changed.
     pub mounts_changed: bool,
 }
 

@@ -118,7 +118,6 @@ struct Service {
     restoring: Vec<Restoring>,
     /// File systems whose options wait for a free helper.
     restoring_later: BTreeSet<(u32, u32)>,
-    /// Changes that could not be undone.
     unrestorable: Vec<Change>,
     history: History,
     known: Store,

@@ -25,7 +25,6 @@ const LINE_MAX: usize = 16 << 10;
 const END_MAX: Duration = Duration::from_secs(1);
 /// Minimum time before an exited worker is restarted.
 const REST: Duration = Duration::from_secs(10);
-
 static SPEAKER: Mutex<Option<Speaker>> = Mutex::new(None);
 
 struct Speaker {

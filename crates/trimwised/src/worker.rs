@@ -41,7 +41,6 @@ enum State {
     /// Not running, and not to be started before this instant.
     None(Instant),
     Running(Process),
-    /// Killed, but not yet exited.
     Stuck(Child),
 }
 

@@ -23,17 +23,32 @@ pub(crate) const COMMAND: &str = "write";
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Create the state folder and its lock file.
-    Prepare { state: PathBuf },
+    Prepare {
+        state: PathBuf,
+    },
     /// Read the last daemon's state. `boot` is the id of this boot; `process` has the lock.
-    Load { state: PathBuf, boot: String, process: u32 },
-    /// Write a file atomically.
-    Replace { path: PathBuf, text: String, mode: u32 },
-    /// Add entries to the history.
-    Note { database: Database, entries: Vec<Entry> },
-    /// Read the last `limit` entries of the history.
-    Last { database: Database, mount: PathBuf, limit: u32 },
-    /// Remove files, such as sockets.
-    Remove { paths: Vec<PathBuf> },
+    Load {
+        state: PathBuf,
+        boot: String,
+        process: u32,
+    },
+    Replace {
+        path: PathBuf,
+        text: String,
+        mode: u32,
+    },
+    Note {
+        database: Database,
+        entries: Vec<Entry>,
+    },
+    Last {
+        database: Database,
+        mount: PathBuf,
+        limit: u32,
+    },
+    Remove {
+        paths: Vec<PathBuf>,
+    },
 }
 
 /// State left by the last daemon.
@@ -47,7 +62,6 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub why: String,
-    /// True if the problem may disappear by itself.
     pub may_pass: bool,
 }
 
@@ -55,11 +69,8 @@ pub struct Failure {
 pub enum Done {
     /// Response to [`Ask::Prepare`]: device and inode of the folder.
     Prepared(u64, u64),
-    /// Response to [`Ask::Load`].
     Loaded(State),
-    /// Response to [`Ask::Last`].
     Past(Vec<Entry>),
-    /// Response to all other requests.
     Written,
 }
 

@@ -21,16 +21,12 @@ const REPORT_EVERY: u64 = 1024;
 /// What a stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Read.
     Read,
-    /// Write.
     Write,
     /// Either, drawn for each transfer.
     Mixed {
-        /// Percentage of reads.
         read_percent: u8,
     },
-    /// TRIM.
     Trim,
 }
 
@@ -72,15 +68,11 @@ impl Limit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// What it does.
     pub action: Action,
-    /// The order of its transfers.
     pub order: Order,
-    /// The area it uses.
     pub area: UnitRange,
     /// The size of a transfer: whole units, or a part of one that divides it.
     pub transfer: Bytes,
-    /// Transfers at a time.
     pub depth: u32,
     /// Transfers of other streams that must complete before each of its own; 0 means that it does not wait for them.
     pub pace: u32,
@@ -98,9 +90,7 @@ impl Stream {
 /// Transfers of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    /// How many.
     pub operations: u64,
-    /// Their bytes.
     pub bytes: Bytes,
     latency: Option<Histogram<u64>>,
 }
@@ -142,7 +132,6 @@ fn latencies() -> Histogram<u64> {
 /// Bytes completed in each interval of a run. If there are too many intervals, neighbours are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Intervals {
-    /// How long each is.
     pub length: SimDuration,
     /// Bytes completed in each; the last interval may be cut short by the end.
     pub bytes: Vec<u64>,
@@ -182,11 +171,8 @@ impl Intervals {
 
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// What was read.
     pub reads: Tally,
-    /// What was written.
     pub writes: Tally,
-    /// What was trimmed.
     pub trims: Tally,
     /// From the first submission to the last completion.
     pub elapsed: SimDuration,
@@ -212,7 +198,6 @@ impl Done {
 /// Reads and writes of streams that ran one after another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Total {
-    /// All of them.
     pub tally: Tally,
     /// The time of the streams together.
     pub elapsed: SimDuration,

@@ -14,7 +14,6 @@ use super::violation::Broken;
 pub struct Told<'a> {
     /// By inode: the newest promise that nothing has ended since.
     pub promises: BTreeMap<u32, &'a Promise>,
-    /// Removals that are durable.
     pub gone: Vec<&'a Removal>,
 }
 

@@ -125,16 +125,13 @@ struct Entry {
     id: String,
     basis: Option<Basis>,
     role: Option<Role>,
-    /// Why it is not a check.
     because: Option<String>,
     /// Its role on a real kernel, if another; then `because` is only about the model.
     role_on_kernel: Option<Role>,
-    /// Whether it is only about real kernels.
     #[serde(default)]
     kernel_only: bool,
     text: String,
     published: Option<Figure>,
-    /// Conditions, all of which must hold.
     holds: Vec<String>,
     /// Text with terms in braces: `{lazy / commit:.2} of it`. If a single term is all there is, the value stays a
     /// number.

@@ -175,18 +175,14 @@ pub struct Row {
     pub rates: [OfRate; 2],
     /// The longest time that a discard was under way.
     pub discard_max_ns: u64,
-    /// NAND writes per host write.
     pub write_amplification: f64,
-    /// Discards during the week.
     pub discards: Discards,
     pub slices: Option<Slices>,
     /// Space freed: what had been in use when the week began, and what was removed in it.
     pub freed_bytes: u64,
     /// Time until less than the bound was untrimmed for the first time.
     pub under_bound_after_ns: Option<u64>,
-    /// Maximum untrimmed at a look after that.
     pub untrimmed_max_bytes: Option<u64>,
-    /// Untrimmed at the end.
     pub untrimmed_end_bytes: u64,
     /// Untrimmed at the start of the week and at each look: space that the drive holds and the file system does not.
     pub untrimmed_bytes: Vec<u64>,
@@ -203,7 +199,6 @@ pub struct WeekRows {
 pub struct WeekText {
     pub days: u64,
     pub accesses: u64,
-    /// Bytes of files created and removed per day.
     pub day_bytes: Bytes,
     /// The bound on untrimmed space, in thousandths of the file system.
     pub bound_permille: u64,

@@ -18,7 +18,6 @@ pub struct Grid<T> {
 pub(super) struct Shown<T> {
     pub title: &'static str,
     pub y: Axis,
-    /// Its value in a run.
     pub of: fn(&T) -> f64,
 }
 

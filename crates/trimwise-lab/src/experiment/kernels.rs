@@ -49,7 +49,6 @@ pub const DEVICE: &str = "sata-generic";
 
 /// Capacity: the same drive with fewer blocks per plane. ext4 runs on through free space, and 4 GiB have enough of it.
 pub const CAPACITY: Bytes = Bytes::gib(4);
-
 pub const PLAIN_BYTES: u64 = 64 << 20;
 
 /// Pieces of a scattered file: large enough for the 64 KiB that f2fs discards at least in the background, and small
@@ -107,7 +106,6 @@ impl Mount {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// Deletions, followed by FITRIM.
     Deletions(Mount),
     /// Delete, sync, unmount at once; then mount again and FITRIM.
     Unmount(Mount),
@@ -140,7 +138,6 @@ pub fn cases() -> Vec<Case> {
 pub struct Fitrim {
     /// Its return value; the meaning depends on the file system.
     pub answer_bytes: u64,
-    /// How long the call took.
     pub call_ns: u64,
     /// When the last discard was acknowledged, since the call began.
     pub last_ns: Option<u64>,
@@ -156,11 +153,8 @@ pub struct DeletionRun {
     pub kernel: String,
     #[serde(flatten)]
     pub mount: Mount,
-    /// In the order in which they were done.
     pub deletions: Vec<Deletion>,
-    /// FITRIM after all of them.
     pub first_fitrim: Fitrim,
-    /// FITRIM again, at once.
     pub second_fitrim: Fitrim,
     /// FITRIM after the deletion of one more file of [`SMALL_BYTES`].
     pub third_fitrim: Fitrim,
@@ -172,18 +166,15 @@ pub struct UnmountRun {
     pub kernel: String,
     #[serde(flatten)]
     pub mount: Mount,
-    /// Bytes freed.
     pub freed_bytes: u64,
     /// Discards up to the call of unmount: in the fsync of the directory and in sync.
     pub before_unmount: Discards,
-    /// Discards in the call of unmount.
     pub in_unmount: Discards,
     pub unmount_ns: u64,
     /// The freed bytes that had been discarded by then; `None` if the file system does not tell where they lay.
     pub covered_bytes: Option<u64>,
     /// Discards after the next mount without further action, in [`WINDOW_NS`].
     pub after_mount: Discards,
-    /// FITRIM after that.
     pub fitrim: Fitrim,
 }
 
@@ -200,7 +191,6 @@ pub struct RemountStep {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RemountRun {
     pub kernel: String,
-    /// The option requested in the middle.
     #[serde(flatten)]
     pub mount: Mount,
     /// Mounted without it, remounted with it, and remounted without it.

@@ -24,9 +24,7 @@ pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";
 pub(super) struct Policy {
     /// Its name in figures and claims, where `commit` is what the papers call traditional.
     pub name: String,
-    /// The kernel's.
     pub kernel: KernelPolicy,
-    /// The model's.
     pub model: PolicySpec,
 }
 

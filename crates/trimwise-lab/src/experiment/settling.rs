@@ -35,16 +35,13 @@ const DEVICE: &str = "vendor6";
 
 /// Ranges in hundredths of a percent of the device.
 const RANGES: [u32; 4] = [1250, 2500, 5000, 10_000];
-
 const SECONDS: u32 = 90;
 
 #[derive(Clone, Debug, PartialEq)]
 struct RangeRun {
-    /// The share of the device, percent.
     percent: f64,
     /// Without writes before, and with the whole device written before.
     settled: Vec<Settled>,
-    /// Throughput over time of both.
     plots: Vec<Plot>,
 }
 

@@ -52,7 +52,6 @@ pub(super) struct Adjusting<'a> {
     pub fits: Vec<Fit>,
     pub notes: Vec<String>,
     samples: &'a Samples,
-    /// Whether the number of dies is certain.
     dies_known: bool,
     numbers: Numbers,
     drawn: Vec<Numbers>,

@@ -20,7 +20,6 @@ use crate::host_root::HostRoot;
 
 /// Default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
-
 const FILE_MAX: u64 = 1 << 20;
 
 /// The file systems that the daemon manages.

@@ -26,24 +26,31 @@ const BLOCK_URING_CMD_DISCARD: u32 = 0x12 << 8;
 
 /// One call to the kernel; offsets and lengths in bytes.
 pub enum Call {
-    /// Reads with `pread`.
-    Read { offset: u64, bytes: u32, pages: Vec<Page> },
-    /// Writes with `pwrite`.
-    Write { offset: u64, bytes: u32, pages: Vec<Page> },
-    /// Punches a hole with `fallocate`.
-    PunchHole { offset: u64, bytes: u64 },
+    Read {
+        offset: u64,
+        bytes: u32,
+        pages: Vec<Page>,
+    },
+    Write {
+        offset: u64,
+        bytes: u32,
+        pages: Vec<Page>,
+    },
+    PunchHole {
+        offset: u64,
+        bytes: u64,
+    },
     /// Discards with `BLOCK_URING_CMD_DISCARD`: like BLKDISCARD, without a waiting thread.
-    Discard { offset: u64, bytes: u64 },
-    /// Makes written data durable with `fsync`.
+    Discard {
+        offset: u64,
+        bytes: u64,
+    },
     Sync,
-    /// Completes when another file becomes readable.
     Readable(Arc<File>),
 }
 
 pub struct Done {
-    /// The owner given to [`Ring::start`].
     pub owner: u64,
-    /// The result of the call.
     pub result: io::Result<u32>,
     /// The buffer of the call; empty if it had none.
     pub pages: Vec<Page>,

@@ -25,11 +25,8 @@ const THREADS: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// fallocate, for a file.
     PunchHole,
-    /// The discard of io_uring.
     Discard,
-    /// BLKDISCARD in a thread.
     Thread,
 }
 

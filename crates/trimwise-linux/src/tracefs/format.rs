@@ -104,9 +104,7 @@ impl PageFormat {
 
 /// The time information in a record.
 enum Step {
-    /// Nanoseconds since the record before.
     By(u64),
-    /// The lower bits of the time.
     To(u64),
 }
 

@@ -11,7 +11,6 @@ use trimwise::units::{Lpn, UNIT_BYTES, UnitRange};
 
 /// The bytes of a unit.
 pub type UnitBytes = [u8; UNIT_BYTES as usize];
-
 const ZEROS: UnitBytes = [0; UNIT_BYTES as usize];
 
 /// All commands that a disk received, with their bytes.

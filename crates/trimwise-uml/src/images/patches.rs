@@ -36,7 +36,6 @@ pub(super) struct PatchSet {
 #[derive(Clone, Debug)]
 pub(super) struct Patch {
     pub(super) name: String,
-    /// The diff, without the text around it.
     pub(super) diff: Vec<u8>,
     pub(super) files: Vec<PathBuf>,
 }

@@ -8,7 +8,6 @@ use crate::ssd::{LinkKind, SsdConfig};
 /// Commands as an interface tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Moves data.
     Transfer,
     /// ATA DATA SET MANAGEMENT, NVMe Deallocate, SCSI UNMAP.
     Trim,

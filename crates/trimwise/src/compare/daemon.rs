@@ -34,7 +34,6 @@ pub(super) struct Did {
     pub slices: u64,
     pub slice_longest: SimDuration,
     pub maps: u64,
-    /// Bytes in the commands of its slices.
     pub sent: Bytes,
 }
 

@@ -9,7 +9,6 @@ use super::page_lists::PageLists;
 use crate::units::SimTime;
 
 pub(crate) const CHUNK_PAGES: u64 = 32;
-
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +55,7 @@ pub(crate) struct ChunkState {
     pub present: u32,
     /// Pages that differ from those on, or on the way to, the device.
     pub dirty: u32,
-    /// Pages being written to the device.
     pub writeback: u32,
-    /// Pages being read from the device.
     pub reading: u32,
 }
 

@@ -19,7 +19,6 @@ pub(crate) struct Inode {
     pub in_use: bool,
     /// Number of files that had this slot before; it distinguishes an open file that was removed from its successor.
     pub generation: u32,
-    /// Length of the file.
     pub size_bytes: u64,
     /// Extents in the order of the file's pages, merged where they continue each other.
     pub extents: Vec<FileExtent>,

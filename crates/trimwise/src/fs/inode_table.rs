@@ -39,11 +39,9 @@ impl Group {
 pub(super) struct NewInode {
     pub placement: Placement,
     pub is_directory: bool,
-    /// Inode of the new one's directory.
     pub parent: u32,
     /// The inode created last in that directory.
     pub sibling: Option<u32>,
-    /// Hash of the new file's name.
     pub hash: u64,
 }
 

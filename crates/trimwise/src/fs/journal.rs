@@ -49,7 +49,6 @@ pub(super) const TAGS_PER_DESCRIPTOR: u64 = 254;
 
 /// Freed metadata blocks that one revoke block names (8 bytes each after a header of 16).
 pub(super) const REVOKES_PER_BLOCK: u64 = 510;
-
 pub(crate) type BufferId = u32;
 
 #[derive(Clone, Debug, Default)]

@@ -103,9 +103,7 @@ enum Criterion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Continue,
-    /// The best extent so far is good enough.
     Found,
-    /// Enough extents were scanned.
     Break,
 }
 

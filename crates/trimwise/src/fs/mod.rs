@@ -143,7 +143,6 @@ struct Events {
     writeback_done: Event,
     read_done: Event,
     flusher: Event,
-    /// The time of the governor's next call has changed.
     policy_timer: Event,
     blocks_released: Event,
     thread_ended: Event,

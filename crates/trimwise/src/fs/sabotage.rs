@@ -31,7 +31,6 @@ pub enum Sabotage {
     CommitBeforeData,
     /// The log's tail moves before checkpointed metadata are durable.
     TailBeforeFlush,
-    /// Freed metadata blocks are not revoked.
     NoRevoke,
     /// `fsync` and `sync` rely on the flush of a commit that came too early for their data.
     NoFlushInFsync,

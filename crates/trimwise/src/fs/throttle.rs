@@ -26,15 +26,12 @@ const LONG_BITS: u64 = 64;
 /// The state of memory at a check of a writer, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Dirty pages in memory.
     pub dirty: u64,
-    /// Being written to the drive.
     pub writeback: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Continue at once.
     Go,
     /// Pause for this many ticks, then continue.
     Pause(u64),

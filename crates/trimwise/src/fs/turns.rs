@@ -28,7 +28,6 @@ enum Dirty {
 /// The order in which dirty files are written.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// The current batch (`b_io`).
     batch: VecDeque<Dirty>,
     /// Files that have had a turn and have more left (`b_more_io`).
     more: VecDeque<Dirty>,

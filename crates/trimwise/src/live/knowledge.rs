@@ -28,7 +28,6 @@ pub(super) enum Look {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub now: SimTime,
-    /// The last sample.
     pub sample: Sample,
     /// Whether enough time has passed since the last map.
     pub may_look: bool,
@@ -49,7 +48,6 @@ pub(super) struct Limits {
 pub(super) enum Next {
     /// Send this slice, which covers these spans.
     Trim(Slice, Vec<Span>),
-    /// Read a map first.
     Look(Look),
     /// Wait: nothing can be sent on its own.
     Nothing,

@@ -13,7 +13,6 @@ const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
 pub(super) struct Load {
     pub sample: Sample,
     sampled_at: SimTime,
-    /// The trend of utilization.
     pub trend: Trend,
     /// How long the device has had few requests.
     pub quiet: SimDuration,

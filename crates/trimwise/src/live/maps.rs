@@ -25,7 +25,6 @@ fn is_far_below(bytes: u64, of: u64) -> bool {
 pub(super) struct Looks {
     /// Whether a new round is wanted, for whatever reason.
     pub wanted: bool,
-    /// When the last map was read.
     pub at: Option<SimTime>,
     /// Bytes freed since the last round began.
     pub freed: u64,

@@ -63,16 +63,8 @@ const LOOK_SHARE: u64 = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Busy {
-    Looking {
-        /// Whether it starts a round.
-        begins: bool,
-        /// When the reading of the map began.
-        begun: SimTime,
-    },
-    Trimming {
-        slice: Slice,
-        covered: Vec<Span>,
-    },
+    Looking { begins: bool, begun: SimTime },
+    Trimming { slice: Slice, covered: Vec<Span> },
     Toggling,
 }
 

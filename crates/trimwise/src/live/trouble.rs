@@ -23,7 +23,6 @@ pub(super) struct Trouble {
     failures: u32,
     /// Why the last slice failed, until one succeeds; a successful map says nothing about it.
     pub slice_failure: Option<String>,
-    /// No order before this time.
     pub retry_at: SimTime,
     /// A reported discard failure of the device, not handled yet.
     pub device_failed: Option<String>,

@@ -18,7 +18,6 @@ use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// Maximum number of nested `PassOver` events at one instant.
 const NESTED_MAX: u32 = 8;
-
 const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
 /// What a file system does for a policy.

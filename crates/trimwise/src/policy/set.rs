@@ -55,9 +55,7 @@ impl SetConfig {
 pub enum Direction {
     /// It has gained at least the hysteresis within the window.
     Rising,
-    /// It has lost as much.
     Falling,
-    /// Neither.
     Steady,
 }
 

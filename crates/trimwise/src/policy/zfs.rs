@@ -17,7 +17,6 @@ const TRANSACTION_GROUP: SimDuration = SimDuration::from_secs(5);
 const QUEUE_LIMIT: u32 = 10;
 /// 32 KiB to 128 MiB.
 const SHAPE: Shape = Shape { units_min: 8, units_max: 32_768, ..Shape::NEXT };
-
 pub(super) const TERM: Term = Term::plain("zfs", "as ZFS with autotrim", &["zfs"], |_| Box::<Zfs>::default());
 
 /// Gathers over transaction groups, then trims what is left.

@@ -26,7 +26,6 @@ use crate::ssd::ConfigError;
 
 /// The serde name of an enum that is written as a table with a `kind`.
 const BY_KIND: &str = "table by kind";
-
 pub(crate) type Value<'t> = &'t Spanned<DeValue<'t>>;
 
 /// A file's value of a setting, and a firmware variant's value that replaces it.

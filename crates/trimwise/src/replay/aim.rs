@@ -35,7 +35,6 @@ pub(super) struct Aim {
     addresses: Addresses,
     size_sectors: u64,
     device: Option<u32>,
-    /// Records so far, for messages.
     pub records: u64,
 }
 

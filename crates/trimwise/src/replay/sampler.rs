@@ -13,7 +13,6 @@ const SAMPLES_MAX: usize = 200;
 pub(super) struct Sampler {
     samples: Vec<TimelineSample>,
     begin: SimTime,
-    /// Time of the next sample.
     pub next: SimTime,
     step: SimDuration,
     before: SsdStats,

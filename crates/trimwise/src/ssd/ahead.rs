@@ -11,7 +11,6 @@ use crate::units::{Lpn, SimTime, UnitRange};
 #[derive(Clone, Debug)]
 pub(super) struct ReadAhead {
     window_units: u64,
-    /// Next unit of the stream.
     next: Lpn,
     /// Fetched pieces from `next` on: the end of each, and the time at which it is in memory.
     fetched: VecDeque<(Lpn, SimTime)>,
@@ -23,7 +22,6 @@ pub(super) struct Plan {
     pub missing_from: Lpn,
     /// Time at which all units in memory are there.
     pub ready: SimTime,
-    /// Units to read ahead.
     pub ahead: UnitRange,
 }
 

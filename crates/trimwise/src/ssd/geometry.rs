@@ -17,7 +17,6 @@ pub(super) struct Geometry {
     pub channels: u32,
     pub dies: u32,
     pub lanes: u32,
-    /// Dies that a superblock spreads over.
     pub dies_per_superblock: u32,
     /// Lanes that share a die; above 1 only if a superblock is a part of a die.
     lanes_per_die: u32,
@@ -25,7 +24,6 @@ pub(super) struct Geometry {
     pub stripe_units: u32,
     pub superblock_units: u32,
     pub superblocks: u32,
-    /// Erase blocks in a superblock.
     pub blocks_per_superblock: u32,
     pub logical_units: u32,
     /// Units of the map itself, if it lies in the flash.

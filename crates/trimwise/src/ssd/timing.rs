@@ -206,7 +206,6 @@ impl Nand {
 pub(super) struct Place {
     pub die: Die,
     pub channel: Channel,
-    /// True if the place is in SLC mode.
     pub slc: bool,
 }
 

@@ -30,7 +30,6 @@ pub const MAGIC: &str = "trimwise trace 1\n";
 pub(super) const MAGIC_ANY: &str = "trimwise trace ";
 /// Maximum length of a header: far more than a thousand devices need.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
-
 const FREED: u8 = 4;
 const ALLOCATED: u8 = 5;
 const COMMITTED: u8 = 6;

@@ -32,7 +32,6 @@ const LOOK_MAX: Duration = Duration::from_secs(20);
 /// Kinds of requests to the worker that looks.
 #[derive(Debug)]
 pub enum Looked {
-    /// Look for file systems.
     Found,
     /// Read the configuration; a client's request may wait for it.
     Configured(Option<u64>),
@@ -41,7 +40,6 @@ pub enum Looked {
 pub struct Looking {
     pub(super) worker: Worker<Looked>,
     sampler: Worker<()>,
-    /// Places that the sampler watches.
     watched: Vec<Place>,
     asked_at: Option<Instant>,
     /// True if a look is wanted, such as after a change of mounts.

@@ -16,7 +16,6 @@ const WAIT_MAX: Duration = Duration::from_secs(15);
 
 pub(crate) struct Restoring {
     change: Change,
-    /// The mount through which it is restored.
     point: PathBuf,
     job: Job,
 }

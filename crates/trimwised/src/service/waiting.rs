@@ -21,7 +21,6 @@ pub struct Events {
     pub end: bool,
     /// A request to reload: SIGHUP.
     pub hang_up: bool,
-    /// Something was mounted or unmounted.
     pub mounts: bool,
     /// A client of the status or control socket.
     pub clients: bool,

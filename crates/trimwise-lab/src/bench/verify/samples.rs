@@ -7,7 +7,6 @@ pub(super) struct Samples {
     pub unmapped_ns: Vec<u64>,
     /// On the full device, where every unit does.
     pub mapped_ns: Vec<u64>,
-    /// After TRIM.
     pub trimmed_ns: Vec<u64>,
 }
 

@@ -46,7 +46,6 @@ struct At<T> {
 struct File {
     changes: Vec<At<Change>>,
     names: Vec<At<Naming>>,
-    /// Its own syncs.
     syncs: Vec<At<Sync>>,
 }
 
@@ -61,7 +60,6 @@ enum Sync {
 #[derive(Debug, Default)]
 pub(super) struct History {
     files: Vec<File>,
-    /// Syncs of everything.
     syncs: Vec<At<Sync>>,
     /// Reads that did not find what the file held: the mark after each, and what was wrong.
     pub(super) wrong_reads: Vec<(usize, super::Broken)>,
@@ -73,11 +71,9 @@ pub(super) struct Expected {
     pub names: Vec<String>,
     /// Whether it must be there.
     pub must_exist: bool,
-    /// Whether its removal is durable.
     pub is_gone: bool,
     /// Whether anything was promised.
     pub promised: bool,
-    /// What was promised.
     pub base: Content,
     /// What may have changed it since, in order.
     pub optional: Vec<Change>,

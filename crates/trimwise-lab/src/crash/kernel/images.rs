@@ -31,7 +31,6 @@ const BROKEN_OFF_MAX: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Finding {
     pub examined: Option<Examined>,
-    /// What the guest's kernel and the checker found wrong.
     pub broken: Vec<Broken>,
 }
 
@@ -39,20 +38,17 @@ pub(super) struct Examiner<'a> {
     pub guest: &'a Guest,
     pub target: &'a KernelTarget,
     pub device: &'a Profile,
-    /// What trimmed units hold.
     pub trimmed: u8,
 }
 
 /// The disk of a guest that examines.
 struct Shelf {
     recording: Rc<Recording>,
-    /// What each unit holds after each cut.
     images: Vec<Vec<ContentId>>,
     /// What the disk's units hold; `None` for those that the guest has changed.
     shown: Vec<Option<ContentId>>,
     trimmed: [u8; UNIT_BYTES as usize],
     file_system: FileSystem,
-    /// What the checker said, cut by cut.
     said: Vec<Option<String>>,
     put: usize,
 }

@@ -30,7 +30,6 @@ impl Discarded {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Discards {
     pub commands: u64,
-    /// Ranges in them.
     pub ranges: u64,
     /// Bytes in these; what is discarded twice counts twice.
     pub bytes: u64,
@@ -64,7 +63,6 @@ impl Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Issued {
-    /// There were none.
     Never,
     /// All before the fsync of the directory returned.
     InCommit,
@@ -92,7 +90,6 @@ pub struct Calls {
     pub next_fsync_ns: u64,
     /// The mean of the same, [`super::LATER_FSYNCS`] times more.
     pub later_fsync_mean_ns: u64,
-    /// The longest of those.
     pub later_fsync_max_ns: u64,
 }
 
@@ -110,7 +107,6 @@ pub struct Deletion {
     pub discards: Discards,
     /// Discards that the drive received before the fsync of the directory returned.
     pub in_fsync: Discards,
-    /// Bytes discarded at least once.
     pub distinct_bytes: u64,
     /// Bytes of the file that were discarded; `None` if the file system does not tell where on the drive they lay.
     pub covered_bytes: Option<u64>,

@@ -23,7 +23,6 @@ use crate::guests::Ran;
 pub enum Entry {
     Read(UnitRange),
     Write(UnitRange),
-    /// A range of a discard.
     Discard(UnitRange),
     Flush,
 }
@@ -155,7 +154,6 @@ pub struct Traffic {
     pub data_blocks: u64,
     /// Blocks written to the journal, including its superblock.
     pub journal_blocks: u64,
-    /// Blocks of metadata written in place.
     pub metadata_blocks: u64,
     pub flushes: u64,
     /// Discards, one for each range.

@@ -37,7 +37,6 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 const KERNEL: &str = "6.1";
-
 const DEVICE: &str = "sata-generic";
 
 /// Capacity: more than any of the workloads fills, so that there are always free blocks to take.

@@ -9,7 +9,6 @@ use trimwise::numbers::change;
 /// One metric of one device, with and without discard, next to the published values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VendorRow {
-    /// The device profile's name.
     pub device: String,
     /// Whether PostMark went through the C library's buffering.
     pub postmark_buffering: bool,
@@ -17,11 +16,8 @@ pub struct VendorRow {
     pub metric: String,
     /// Mean without discard, in the model.
     pub nodiscard: f64,
-    /// Mean with discard, in the model.
     pub discard: f64,
-    /// Published mean without discard.
     pub published_nodiscard: f64,
-    /// Published mean with discard.
     pub published_discard: f64,
     /// Whether the profile's parameters were fitted to this row; if not, it is a check.
     pub fitted: bool,

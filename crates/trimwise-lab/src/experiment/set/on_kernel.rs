@@ -32,7 +32,6 @@ pub(super) const MEMORY_OF_RUN: Bytes = Bytes::mib(4_500);
 /// An aged drive on both sides.
 pub(super) struct Sides {
     pub ext4: RealExt4,
-    /// The setting on the model of the guest.
     pub setting: Setting,
     pub kernel: Ran,
     pub model: Aged,

@@ -100,7 +100,6 @@ pub fn places(utilizations: &[u64]) -> impl Iterator<Item = f64> {
 const STEP_PERCENT: f64 = 10.0;
 /// Utilization counts as low up to this.
 const LOW_PERCENT: f64 = 50.0;
-
 pub(super) const UTILIZATION: Axis = Axis::linear("device_utilization_percent", "device utilization", "%");
 
 pub(super) static TIME: Shown<Run> = Shown {

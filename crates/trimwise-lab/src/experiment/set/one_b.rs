@@ -167,9 +167,7 @@ pub(super) const TIMES: [Part; 2] =
     [("PostMark", |s| s.run.total_s), ("with adjusting", |s| s.run.total_s + s.adjusting_s)];
 
 pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
-
 const TIME: Axis = Axis::linear("execution_time_s", "execution time", "s");
-
 pub(super) static WHOLE: Shown<f64> = Shown { title: "The whole sequence", y: TIME, of: |sum| *sum };
 
 /// Figures of the stages that are known of a kernel too.

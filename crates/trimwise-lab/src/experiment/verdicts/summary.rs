@@ -51,7 +51,6 @@ pub struct Shift {
     pub median: f64,
     /// Smallest change of a repetition, each against the same repetition of `off`.
     pub least: f64,
-    /// Largest change of a repetition.
     pub most: f64,
 }
 

@@ -14,7 +14,6 @@ use crate::units::Lpn;
 /// The holder may wait for buffers, but never for a commit, for another handle or for write-back.
 #[must_use = "what is changed after the handle has ended may belong to another transaction"]
 pub(in crate::fs) struct Handle {
-    /// Number of the transaction.
     pub tid: u64,
     handles: Rc<Cell<u32>>,
     ended: Event,

@@ -26,17 +26,14 @@ pub(in crate::policy) type Arguments = [u64; 2];
 pub(in crate::policy) struct Term {
     /// Its name and arguments as help shows them: capitals stand for a value, brackets enclose what may be left out.
     pub form: &'static str,
-    /// What it does, for help.
     pub meaning: &'static str,
     /// Words that modify it, with what they do.
     pub options: &'static [(&'static str, &'static str)],
     /// Complete policies with it, for help and for tests that must hold under all policies.
     pub examples: &'static [&'static str],
-    /// Reads the arguments of the term.
     pub parse: fn(Part<'_>, &[Part<'_>]) -> Result<Arguments, Wrong>,
     /// Writes arguments as [`Self::parse`] reads them, each with a colon before it.
     pub show: fn(Arguments) -> String,
-    /// Makes a governor in its initial state.
     pub make: fn(Issuer) -> Box<dyn Governor>,
     /// Why `set` before it makes no sense.
     pub refuses_gate: Option<&'static str>,

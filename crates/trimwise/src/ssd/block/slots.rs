@@ -7,7 +7,6 @@ use crate::units::{Lpn, SimTime};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Erased and unused.
     Clean,
     /// Without valid units, and not yet erased.
     GivenBack,
@@ -22,7 +21,6 @@ pub(super) enum Role {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub role: Role,
-    /// Slots that hold live data.
     pub valid: u32,
     /// Slots filled since the last erase, including padding.
     pub written: u32,

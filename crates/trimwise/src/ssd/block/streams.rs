@@ -18,10 +18,8 @@ pub(super) struct Stream {
     /// Superblock of the stream; [`Superblock::NONE`] between two logical blocks.
     pub superblock: Superblock,
     pub block: BlockNumber,
-    /// The unit that continues the stream.
     continues: Lpn,
     stripe: Stripe,
-    /// Count of uses at the last use.
     used: u64,
 }
 

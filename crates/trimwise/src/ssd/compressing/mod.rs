@@ -100,7 +100,6 @@ impl Compressing {
 
 impl Placement for Store {
     type Owner = Owner;
-
     const SLOTS_ARE_GRANULES: bool = true;
     const NEEDS_FREE_SUPERBLOCK: bool = true;
 

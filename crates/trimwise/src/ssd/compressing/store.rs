@@ -39,7 +39,6 @@ pub(in crate::ssd) enum Held {
 pub(in crate::ssd) enum Kind {
     Zeros,
     Duplicate(u32),
-    /// Data of one of the sizes.
     Data(Size),
 }
 
@@ -59,7 +58,6 @@ pub(in crate::ssd) struct Owner(u32);
 pub(in crate::ssd) enum Whose {
     Unit(Lpn, Size),
     Duplicate(u32),
-    /// Padding of this many granules.
     Padding(u32),
 }
 

@@ -11,12 +11,10 @@ use crate::units::SimTime;
 /// An open superblock. Places are offsets of slots in it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Frontier {
-    /// The open superblock; [`Superblock::NONE`] if there is none.
     pub superblock: Superblock,
     pub next: u32,
     stripe_end: u32,
     end: u32,
-    /// Contents that are not yet programmed.
     pub stripe: Stripe,
 }
 

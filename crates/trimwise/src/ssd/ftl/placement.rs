@@ -12,10 +12,8 @@ use crate::units::{Lpn, SimTime, UnitRange};
 /// A piece of a superblock: a number of slots that only move together.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Piece<O> {
-    /// Offset of the first slot.
     pub offset: u32,
     pub slots: u32,
-    /// True if the piece holds live data.
     pub live: bool,
     pub owner: O,
 }
@@ -23,9 +21,7 @@ pub(in crate::ssd) struct Piece<O> {
 /// The collector's position in its victim.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ssd) struct Cursor {
-    /// Pieces before this one are done.
     pub piece: u32,
-    /// Slots before this one are done.
     pub offset: u32,
 }
 

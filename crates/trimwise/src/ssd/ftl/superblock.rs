@@ -5,7 +5,6 @@ use crate::units::SimTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum State {
     Free,
-    /// A frontier's superblock.
     Open,
     /// Full, and a candidate for collection.
     Closed,
@@ -25,7 +24,6 @@ pub(in crate::ssd) struct Block {
     pub written: u32,
     pub erases: u32,
     pub state: State,
-    /// True while the superblock is in SLC mode.
     pub slc: bool,
     /// Host units written to the device when the superblock was closed: its age for cost-benefit.
     pub closed_at: u64,

@@ -124,7 +124,6 @@ impl PageMapped {
 impl Placement for PageMap {
     /// No information: `p2l` has the unit of each slot.
     type Owner = ();
-
     const SLOTS_ARE_GRANULES: bool = false;
     const NEEDS_FREE_SUPERBLOCK: bool = false;
 

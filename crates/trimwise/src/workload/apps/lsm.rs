@@ -127,7 +127,6 @@ impl Tree {
 struct Merge {
     inputs: Vec<Table>,
     level: usize,
-    /// Bytes from above and of the target level.
     upper_bytes: u64,
     lower_bytes: u64,
     keys: (u64, u64),

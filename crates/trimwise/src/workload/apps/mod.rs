@@ -92,9 +92,7 @@ pub struct Application {
 struct Place<'a, F: Files, P> {
     pub stage: &'a Stage<'a, F>,
     pub parameters: &'a P,
-    /// Number of the task within its copy.
     pub task: u32,
-    /// Number of the copy.
     pub copy: u32,
 }
 

@@ -130,11 +130,8 @@ struct Database<'a, F: Files> {
     segment: u64,
     log_bytes: u64,
     since_checkpoint: u64,
-    /// Segments since the last checkpoint, oldest first.
     old_segments: VecDeque<u64>,
-    /// Segments renamed for later use.
     ready_segments: VecDeque<u64>,
-    /// Pages changed since the last checkpoint.
     changed: BTreeSet<u64>,
     checkpoints: u64,
 }

@@ -59,7 +59,6 @@ struct Partition<File> {
     index: File,
     bytes: u64,
     newest: u64,
-    /// Closed segments, oldest first.
     closed: VecDeque<u64>,
 }
 

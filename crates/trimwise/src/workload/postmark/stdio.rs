@@ -26,7 +26,6 @@ pub struct Written {
 /// The writing side of a stream: `fopen` with `w` or `a`, then `fwrite`, then `fclose`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
-    /// Bytes waiting in the buffer.
     held: u32,
     /// True once the buffer exists: the first write creates it, and until then there is no room in it.
     has_buffer: bool,
