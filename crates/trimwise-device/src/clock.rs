@@ -162,7 +162,6 @@ impl Completions {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Returns true if a reply would be sent at once.
     pub(crate) fn is_due(due: Instant) -> bool {
         due <= Instant::now() + AT_ONCE
     }

@@ -243,7 +243,6 @@ impl EmulatedDrive {
     }
 }
 
-/// Converts a range of bytes to sectors.
 fn sectors(offset_bytes: u64, length_bytes: u64) -> Result<SectorRange, RequestError> {
     if !offset_bytes.is_multiple_of(SECTOR_BYTES) || !length_bytes.is_multiple_of(SECTOR_BYTES) {
         return Err(RequestError::NoSectors { offset_bytes, length_bytes });

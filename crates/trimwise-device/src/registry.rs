@@ -129,7 +129,6 @@ pub enum State {
 /// The longest path of a socket: `sun_path` has 108 bytes including a final zero.
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Checks whether a socket can have this path.
 pub(crate) fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {
@@ -311,7 +310,6 @@ impl Registry {
         Ok(self.names()?.iter().filter_map(|name| read_record(&self.place.join(name)).ok()).collect())
     }
 
-    /// Sends a request to the server of a device.
     fn ask(&self, name: &str, word: &str) -> io::Result<Status> {
         let mut stream = UnixStream::connect(self.place.join(name).join("control"))?;
         stream.set_read_timeout(Some(PATIENCE))?;

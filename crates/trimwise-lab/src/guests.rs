@@ -84,7 +84,6 @@ pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Gues
     })
 }
 
-/// Returns this program, which is also the init of its guests.
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))

@@ -91,7 +91,6 @@ fn jobs_that_fit(cores: usize, available: Option<Bytes>, bytes_per_run: Bytes) -
     usize::try_from(fit).unwrap_or(cores).clamp(1, cores.max(1))
 }
 
-/// Reads `MemAvailable` from /proc/meminfo.
 fn available_memory(meminfo: &str) -> Option<Bytes> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;

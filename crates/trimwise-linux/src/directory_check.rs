@@ -62,12 +62,10 @@ pub(crate) fn at<E: Into<std::io::Error>>(path: &Path) -> impl Fn(E) -> Director
     }
 }
 
-/// Returns the operating system's message for `errno`.
 pub(crate) fn words(errno: Errno) -> String {
     std::io::Error::from(errno).to_string()
 }
 
-/// Checks that files can be created in the directory.
 pub(crate) fn check_writable(directory: BorrowedFd<'_>, path: &Path) -> Result<(), DirectoryError> {
     if fs::fstatvfs(directory).map_err(at(path))?.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Err(DirectoryError::ReadOnly { path: path.display().to_string() });
@@ -124,7 +122,6 @@ pub(crate) fn check_run(
     check_room(root, root_path, needs, &layout)
 }
 
-/// Checks that the file system has room for a run.
 fn check_room(
     root: BorrowedFd<'_>,
     root_path: &Path,
@@ -153,7 +150,6 @@ fn check_writable_at(there: BorrowedFd<'_>, directory: &Path) -> Result<(), Dire
     })
 }
 
-/// Checks that no name in `directory` satisfies `is_taken`.
 fn check_free_of(
     there: BorrowedFd<'_>,
     directory: &Path,

@@ -45,7 +45,6 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     found
 }
 
-/// Parses mount points and options; other lines are skipped.
 fn parse(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).zip(1..).filter(|(text, _)| !text.starts_with('#'));
     lines

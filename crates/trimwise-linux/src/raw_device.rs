@@ -138,7 +138,6 @@ impl fmt::Debug for RawDevice {
     }
 }
 
-/// A file that is removed when it is no longer needed.
 #[derive(Debug)]
 struct Made {
     path: PathBuf,

@@ -134,7 +134,6 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Sleeps until the pause is over or `stop` is set.
 fn rest(pause: Duration, stop: &AtomicBool) {
     const LOOK_EVERY: Duration = Duration::from_millis(20);
     let until = Instant::now() + pause;

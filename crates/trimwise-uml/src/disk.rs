@@ -504,7 +504,6 @@ impl Disk {
         }
     }
 
-    /// Records a write that has been carried out.
     fn record_write(&mut self, sectors: SectorRange) -> io::Result<()> {
         let first = sectors.first.0 * SECTOR_BYTES / UNIT_BYTES;
         let end = (sectors.first.0 * SECTOR_BYTES + sectors.bytes().0).div_ceil(UNIT_BYTES);

@@ -70,7 +70,6 @@ pub fn run_as_init() -> io::Result<()> {
     Ok(reboot(RebootCommand::PowerOff)?)
 }
 
-/// Mounts the folders that every job needs.
 fn prepare() -> Result<(), Failed> {
     let attach = |source: &str, target: &str, kind: &str, data: &str| {
         let data = CString::new(data)?;
@@ -299,14 +298,12 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
     Ok(Outcome::Done)
 }
 
-/// Runs FITRIM over the whole file system. Returns its result.
 fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
     let mut range = FstrimRange { start: 0, len: u64::MAX, minlen: minlen_bytes };
     fitrim(open_root()?.as_fd(), &mut range)?;
     Ok(range.len)
 }
 
-/// A thread that runs FITRIM at intervals.
 struct Trims {
     stop: mpsc::Sender<()>,
     thread: std::thread::JoinHandle<Result<(), Failed>>,
@@ -422,7 +419,6 @@ fn cell_id(rep: u32) -> CellId {
     CellId { device: String::new(), policy: PolicyId::OFF, target: Target::Model, rep }
 }
 
-/// Returns the files of earlier ageing, or an empty population.
 fn population(seed: u64) -> Result<Population, Failed> {
     let entries = match fs::read_dir(in_mount(ageing::DIRECTORY)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -587,7 +583,6 @@ fn read_pattern(path: &Path) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// Returns the metadata that GETFSMAP reports.
 fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
     /// FMR_OWN_UNKNOWN: an unknown owner, usually a file.
     const UNKNOWN: u64 = 2;
@@ -604,7 +599,6 @@ fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
     fsmap(|record| is_metadata(record).then(|| extent(record)))
 }
 
-/// Returns the free space that GETFSMAP reports.
 fn free_space() -> Result<Vec<(u64, u64)>, Failed> {
     fsmap(|record| record.is_free().then_some((record.physical, record.length)))
 }

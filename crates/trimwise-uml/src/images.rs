@@ -189,7 +189,6 @@ impl Cache {
         }
     }
 
-    /// Creates the error that names the command to build this kernel.
     fn not_built(&self, name: &KernelName) -> Result<KernelError, KernelError> {
         let other = self.list().unwrap_or_default().into_iter().find(|image| image.name == *name);
         let folders = other.as_ref().map_or_else(|| usual_folders(name), KernelImage::folders);
@@ -430,7 +429,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Returns true if this can be a value of [`recipe`].
 fn is_recipe(text: &str) -> bool {
     text.len() == 2 * RECIPE_BYTES && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -444,7 +442,6 @@ fn folder(name: &KernelName, recipe: &str) -> String {
     format!("{name}-{recipe}")
 }
 
-/// Returns the likely folders of a kernel's patch sets.
 fn usual_folders(name: &KernelName) -> Vec<String> {
     let guess = |set: &String| {
         let usual = format!("kernel/{set}");

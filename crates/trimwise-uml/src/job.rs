@@ -380,7 +380,6 @@ impl Serialize for Said {
     }
 }
 
-/// The JSON form of [`Said`].
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -415,7 +414,6 @@ impl StepReport {
     }
 }
 
-/// Report that the guest's init writes for the host.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     pub steps: Vec<StepReport>,

@@ -59,9 +59,7 @@ const KERNELS_TURN: u32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Connected(usize),
-    /// The kernel has sent this disk a message that sets it up.
     Message(usize),
-    /// The kernel has put requests into this disk's queue.
     Kicked(usize),
     /// The next event, at this time, is beyond the limit of virtual time.
     Beyond(SimTime),
@@ -128,7 +126,6 @@ impl Line {
         }))
     }
 
-    /// Lets the kernel continue.
     pub(crate) fn go_on(&self) -> io::Result<()> {
         let memory = self.memory.as_volatile_slice();
         let turn: &AtomicU32 = memory.get_atomic_ref(at::TURN).map_err(io::Error::other)?;
@@ -161,7 +158,6 @@ impl Line {
         self.store(at::RINGS + 16 * disk + 8, u64::from(size))
     }
 
-    /// Replaces the list of requests that will complete.
     pub(crate) fn set_list(&mut self, completions: impl Iterator<Item = Completion>) -> io::Result<()> {
         self.list.clear();
         self.list.extend(completions);

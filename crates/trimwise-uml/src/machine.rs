@@ -222,7 +222,6 @@ impl Machine {
     }
 }
 
-/// The kernel's process, and those that it starts.
 struct Guest {
     child: Child,
     exit: rustix::fd::OwnedFd,
@@ -269,7 +268,6 @@ impl Guest {
         }
     }
 
-    /// Ends the kernel, whatever its state, and everything that it started.
     fn end(&mut self) {
         // After a power-off it needs a moment to end by itself.
         self.wait(Duration::from_secs(2));

@@ -224,7 +224,6 @@ impl<'a, F: Files> Town<'a, F> {
     }
 }
 
-/// A table and its log.
 struct Database<F: Files> {
     table: F::File,
     log: F::File,

@@ -230,7 +230,6 @@ impl ContentClass {
     }
 }
 
-/// Mixes the bits of a number.
 pub(crate) fn mixed(n: u64) -> u64 {
     SplitMix64::seed_from_u64(n).next_u64()
 }

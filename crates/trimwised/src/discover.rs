@@ -21,7 +21,6 @@ use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::{Mount, mounts};
 
-/// A file system that the daemon can manage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     pub mount: Mount,
@@ -45,7 +44,6 @@ pub struct Skipped {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     pub host: PathBuf,
-    /// True to manage file systems that the configuration does not name.
     pub all: bool,
     pub listed: BTreeSet<PathBuf>,
     /// Changed mount options; the look also locates their mounts.
@@ -63,7 +61,6 @@ impl Wanted {
     }
 }
 
-/// Location of a mount whose option was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whereabouts {
     Gone,
@@ -170,7 +167,6 @@ impl<'a> Mounts<'a> {
         }
     }
 
-    /// Locates a mount whose option was changed.
     fn whereabouts(&self, change: &Change) -> Whereabouts {
         let mut of_it = self
             .all
@@ -255,7 +251,6 @@ pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     Ok(found)
 }
 
-/// Groups the mounts by file system, in the order of the list.
 fn by_file_system(mounts: &[Mount]) -> BTreeMap<(u32, u32), Vec<&Mount>> {
     let mut file_systems: BTreeMap<_, Vec<&Mount>> = BTreeMap::new();
     for mount in mounts.iter().filter(|mount| mount.has_device()) {

@@ -28,7 +28,6 @@ const BUFFER_KIB_MIN: usize = 64;
 /// pause.
 const REST: Duration = Duration::from_millis(10);
 
-/// Frees and losses traced since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// Frees in traced order, by the file system's device.
@@ -138,7 +137,6 @@ impl Watcher {
         Ok(())
     }
 
-    /// Returns true if all frees of a file system are traced.
     pub(crate) fn is_watched(&self, device: (u32, u32)) -> bool {
         self.watched.contains_key(&device)
     }
@@ -154,13 +152,11 @@ impl Watcher {
         used.try_for_each(|&point| self.instance.expect_on(Instance::event(point, "enable")))
     }
 
-    /// Returns the file descriptors to poll.
     pub fn waits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let rests = self.rest_left() < Duration::MAX;
         self.pipes.iter().filter(move |_| !rests).map(|pipe| pipe.as_fd())
     }
 
-    /// Returns the time until polling resumes; [`Duration::MAX`] if it is active.
     pub(crate) fn rest_left(&self) -> Duration {
         let left = self.heard_at.and_then(|at| REST.checked_sub(at.elapsed()));
         left.filter(|left| !left.is_zero()).unwrap_or(Duration::MAX)
@@ -193,7 +189,6 @@ impl Watcher {
     }
 }
 
-/// Returns the tracepoint for frees of a file system.
 pub(crate) fn tracepoint(kind: Kind) -> Option<Tracepoint> {
     match kind {
         Kind::Ext4 => Some(Tracepoint::Ext4),

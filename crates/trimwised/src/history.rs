@@ -32,7 +32,6 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// Entries that are not yet in the database.
 #[derive(Debug, Default)]
 pub struct History {
     waiting: VecDeque<Entry>,
@@ -104,7 +103,6 @@ impl History {
     }
 }
 
-/// The database, which the worker for writing opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Database {
     pub path: PathBuf,

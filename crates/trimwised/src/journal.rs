@@ -31,7 +31,6 @@ pub struct Change {
 
 const FILE_MAX: u64 = 16 << 20;
 
-/// All changes that are in effect.
 #[derive(Debug, Default)]
 pub struct Journal {
     changes: Vec<Change>,
@@ -85,7 +84,6 @@ impl Journal {
         &self.changes
     }
 
-    /// Returns the option of a mount before it was changed.
     pub fn was(&self, one: &Candidate) -> Option<&str> {
         self.of(one).map(|change| change.was.as_str())
     }
@@ -115,7 +113,6 @@ impl Journal {
         self.noted(one)
     }
 
-    /// Returns the state of a note.
     pub fn noted(&self, one: &Candidate) -> Noted {
         match self.of(one) {
             Some(change) if self.unsaved.iter().any(|(unsaved, _)| unsaved == change) => Noted::Waits,
@@ -139,7 +136,6 @@ impl Journal {
         self.saving.changed();
     }
 
-    /// Returns the contents of the file.
     pub fn text(&self, boot: &str) -> String {
         let written = Written { boot: boot.to_owned(), changes: self.changes.clone() };
         serde_json::to_string(&written).unwrap_or_default()
@@ -158,7 +154,6 @@ impl Journal {
     }
 }
 
-/// Returns the kernel's id of this boot.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

@@ -156,14 +156,12 @@ pub(crate) fn read(path: &Path, boot: &str) -> Loaded<Vec<Kept>> {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     kept: BTreeMap<(u32, u32), Kept>,
-    /// Hash of the last version.
     hash: u64,
     text: String,
     pub saving: Saving,
 }
 
 impl Store {
-    /// Loads the last daemon's knowledge.
     pub fn load(&mut self, kept: Vec<Kept>) {
         // What this daemon has learned meanwhile is newer.
         for one in kept {

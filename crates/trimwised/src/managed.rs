@@ -36,7 +36,6 @@ pub struct Means<'a> {
     pub dry_run: bool,
     pub patience: Duration,
     pub now: SimTime,
-    /// Number of helpers that can still be started.
     pub room: usize,
     /// Maximum number of spans of each kind per file system.
     pub spans_max: usize,
@@ -49,7 +48,6 @@ pub struct Means<'a> {
 pub struct Managed {
     pub candidate: Candidate,
     pub treatment: Treatment,
-    /// State machine, once the layout is known.
     pub live: Option<LiveHost>,
     probed: Option<Probed>,
     /// The last sample and its time, in seconds since boot.
@@ -66,7 +64,6 @@ pub struct Managed {
     /// Knowledge of trimmed space under other settings, or before the file system was resized.
     carried: Option<Known>,
     paused: bool,
-    /// The daemon's last setting of online discard.
     set: Option<bool>,
     /// True if discards of the last slice may still be in flight.
     in_flight: bool,
@@ -82,7 +79,6 @@ pub struct Managed {
 }
 
 impl Managed {
-    /// Starts to manage a file system that was just found.
     pub fn new(candidate: Candidate, treatment: Treatment, paused: bool) -> Self {
         Self {
             candidate,
@@ -148,7 +144,6 @@ impl Managed {
         Kind::of(&self.candidate.mount.fs_type)
     }
 
-    /// Returns true if the file system can list its free space.
     pub(crate) fn has_maps(&self) -> bool {
         self.probed.is_some_and(|probed| probed.maps)
     }
@@ -397,7 +392,6 @@ impl Managed {
         means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
     }
 
-    /// Adds changes of state to the history.
     fn tell(&mut self, means: &mut Means<'_>) {
         let Some(live) = &self.live else { return };
         let point = &self.candidate.mount.mount_point;
@@ -430,7 +424,6 @@ impl Managed {
     }
 }
 
-/// Returns the seconds since 1970, by the host's clock.
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -11,7 +11,6 @@ use trimwise::live::Status;
 #[derive(Clone)]
 pub struct Seen<'a> {
     pub mount: &'a Path,
-    /// Name of the mounted device: `/dev/sda1`.
     pub device: &'a str,
     /// Type of the file system: `ext4`, `xfs`...
     pub fs_type: &'a str,
@@ -29,13 +28,11 @@ pub struct Whole {
     /// True if the configuration on disk is invalid and the previous one in use.
     pub is_config_broken: bool,
     pub is_history_broken: bool,
-    /// True if the state files cannot be read or written.
     pub is_state_broken: bool,
     /// Log lines dropped because they were not read in time.
     pub log_lines_dropped: u64,
 }
 
-/// Renders the text of all metrics.
 pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
     type Of = fn(&Status) -> u64;
     let metrics: [(&str, &str, &str, Of); 18] = [

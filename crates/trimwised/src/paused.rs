@@ -51,7 +51,6 @@ impl Paused {
         self.points.clear();
     }
 
-    /// Returns the contents of the file.
     pub fn text(&self, boot: &str) -> String {
         let written = Written { boot: boot.to_owned(), mount_points: self.points.clone() };
         serde_json::to_string(&written).unwrap_or_default()

@@ -60,7 +60,6 @@ impl PlacesError {
 }
 
 impl Places {
-    /// Returns the path of the lock of the state folder.
     pub(crate) fn state_lock(&self) -> PathBuf {
         self.state.join("lock")
     }

@@ -226,7 +226,6 @@ pub fn spawn(program: &Path, arguments: &[&str], socket: OwnedFd, stderr: Stdio)
 pub struct Left(Vec<Child>);
 
 impl Left {
-    /// Keeps an abandoned process.
     pub(crate) fn keep(&mut self, child: Child) {
         self.0.push(child);
     }
@@ -250,7 +249,6 @@ impl Left {
     }
 }
 
-/// Returns true if the process has exited.
 pub fn has_ended(child: &mut Child) -> bool {
     // An error means that it is no longer a child.
     !matches!(child.try_wait(), Ok(None))

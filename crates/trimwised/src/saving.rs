@@ -27,7 +27,6 @@ impl Saving {
         self.has_begun = true;
     }
 
-    /// Returns true if the file may be overwritten.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
@@ -39,7 +38,6 @@ impl Saving {
         self.wanted
     }
 
-    /// Returns the version to write now, if any.
     pub fn due(&self, now: Instant) -> Option<u64> {
         let is_due = self.has_begun
             && self.saved < self.wanted

@@ -54,7 +54,6 @@ pub struct Place {
     pub devices: Vec<PathBuf>,
 }
 
-/// A request to the sampler.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Sample these places from now on, and no others. `mountinfo` lists the mounts; the I/O pressure is below `proc`.
@@ -100,7 +99,6 @@ impl From<Sensed> for [u64; 7] {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// Samples that differ from the last round.
     pub changed: Vec<(Key, Sensed)>,
     /// File systems whose mount or device no longer exists.
     pub gone: Vec<Key>,
@@ -223,14 +221,12 @@ impl Round {
     }
 }
 
-/// A seat, with the last sample reported.
 struct Taken {
     seat: Arc<Seat>,
     told: Option<Sensed>,
     quiet: u32,
 }
 
-/// State of the worker that samples.
 #[derive(Default)]
 pub struct Sampler {
     mountinfo: PathBuf,

@@ -59,13 +59,11 @@ impl Shares {
         self.0.insert(user, now + took * (USER_SHARE - 1));
     }
 
-    /// Returns the time that the next request of this user must wait.
     fn wait(&self, user: Option<u32>, now: Instant) -> Duration {
         self.0.get(&user).map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 }
 
-/// The listening sockets and their connections.
 pub struct Server {
     control: UnixListener,
     status: Option<UnixListener>,
@@ -249,7 +247,6 @@ impl Connection {
         }
     }
 
-    /// Returns true for a connection of root on the socket for commands.
     fn is_root(&self) -> bool {
         self.commands && self.user == Some(0)
     }

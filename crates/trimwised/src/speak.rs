@@ -43,7 +43,6 @@ fn speaker() -> MutexGuard<'static, Option<Speaker>> {
 pub(crate) struct Speaking(());
 
 impl Speaking {
-    /// Starts the worker. If that fails, lines are written by this process.
     pub fn begin(program: &Path) -> Self {
         *speaker() = Speaker::start(program).ok();
         Self(())
@@ -86,7 +85,6 @@ impl Speaker {
     }
 }
 
-/// Returns the number of lines dropped because they were not read.
 pub fn dropped() -> u64 {
     speaker().as_ref().map_or(0, |one| one.dropped)
 }

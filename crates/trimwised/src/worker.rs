@@ -82,7 +82,6 @@ impl<T> Worker<T> {
         Ok(())
     }
 
-    /// Returns the tags of unanswered requests.
     pub fn asked(&self) -> impl Iterator<Item = &T> {
         self.asked.iter()
     }

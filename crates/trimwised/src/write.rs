@@ -19,10 +19,8 @@ use trimwise_linux::files::replace;
 /// The program's argument for this role.
 pub(crate) const COMMAND: &str = "write";
 
-/// A request to the worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Create the state folder and its lock file.
     Prepare {
         state: PathBuf,
     },
@@ -51,7 +49,6 @@ pub enum Ask {
     },
 }
 
-/// State left by the last daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
     pub journal: Loaded<Vec<Change>>,

@@ -17,7 +17,6 @@ use crate::{Completions, EmulatedDrive, RequestError};
 /// Maximum data waiting to be sent on one connection; beyond it no further request is read.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// Serves one connection from start to end.
 pub(super) fn serve(shared: &Shared, stream: &Arc<Stream>) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(256 << 10, &**stream);
     if !negotiate(shared, &mut reader, stream)? {
@@ -109,7 +108,6 @@ struct Replies {
 }
 
 impl Replies {
-    /// Waits until there is space for a reply of this many bytes.
     fn reserve(&self, bytes: usize) {
         let mut waiting = self.waiting_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         while *waiting > 0 && *waiting + bytes > WAITING_BYTES_MAX {
@@ -132,7 +130,6 @@ impl Replies {
 /// Cost of a reply in addition to its data, so that the number of replies is bounded too.
 const REPLY_OVERHEAD_BYTES: usize = 4096;
 
-/// Serves requests until the client leaves.
 fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io::Result<()> {
     let replies = Arc::new(Replies {
         stream: Arc::clone(stream),

@@ -156,7 +156,6 @@ pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> 
     bytes
 }
 
-/// Features of an export: the transmission flags.
 pub(crate) mod export_flags {
     /// The flags are valid.
     pub(crate) const HAS_FLAGS: u16 = 1;

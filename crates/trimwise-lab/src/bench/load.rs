@@ -18,7 +18,6 @@ const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 /// Completions between two progress reports.
 const REPORT_EVERY: u64 = 1024;
 
-/// What a stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Read,
@@ -41,16 +40,13 @@ enum Kind {
 pub enum Order {
     /// After the last one; at the end, from the beginning again.
     Sequential,
-    /// Anywhere, at multiples of the transfer's size.
     Random,
 }
 
 /// When a stream has done enough: the limit reached first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The time after which it submits nothing more.
     pub time: Option<SimDuration>,
-    /// The amount that it submits.
     pub bytes: Option<Bytes>,
 }
 
@@ -123,7 +119,6 @@ impl Tally {
     }
 }
 
-/// A histogram with three significant digits, up to an hour.
 fn latencies() -> Histogram<u64> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid")
@@ -174,7 +169,6 @@ pub struct Done {
     pub reads: Tally,
     pub writes: Tally,
     pub trims: Tally,
-    /// From the first submission to the last completion.
     pub elapsed: SimDuration,
     /// Throughput over time, both directions.
     pub intervals: Intervals,
@@ -199,7 +193,6 @@ impl Done {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Total {
     pub tally: Tally,
-    /// The time of the streams together.
     pub elapsed: SimDuration,
 }
 
@@ -211,12 +204,10 @@ impl Total {
     }
 }
 
-/// Returns `amount` per second; 0 if no time elapsed.
 pub(crate) fn per_second(amount: f64, elapsed: SimDuration) -> f64 {
     if elapsed == SimDuration::ZERO { 0.0 } else { amount / elapsed.as_secs_f64() }
 }
 
-/// A stream at work.
 struct Running {
     stream: Stream,
     transfer_sectors: u64,

@@ -57,7 +57,6 @@ impl Measured {
         }
     }
 
-    /// Summarises the reads and writes of a stream.
     pub(super) fn of_stream(done: &Done) -> Vec<Self> {
         [("read", &done.reads), ("write", &done.writes)]
             .into_iter()

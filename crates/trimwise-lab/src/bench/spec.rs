@@ -243,7 +243,6 @@ impl<'a> Fields<'a> {
         TestError { given: self.given.to_owned(), column, what, expected: expected.into() }
     }
 
-    /// Parses the next field; `None` if there is none.
     fn next<T>(
         &mut self,
         expected: &str,
@@ -299,7 +298,6 @@ fn share(text: &str) -> Option<Percent> {
     text.parse().ok().filter(|&p| p > Percent::ZERO)
 }
 
-/// Returns the syntax of `name` from [`TESTS`].
 fn form(name: &str) -> &'static str {
     let own = |form: &str| form.split(['[', ':']).next() == Some(name);
     TESTS.iter().map(|(form, _)| *form).find(|form| own(form)).unwrap_or("a test")

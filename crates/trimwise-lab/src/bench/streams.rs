@@ -116,7 +116,6 @@ impl<D: BlockDevice> Bench<'_, D> {
         })
     }
 
-    /// Transfers of a unit at random places of the region.
     pub(super) async fn random_units(
         &mut self,
         action: Action,
@@ -142,7 +141,6 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 }
 
-/// Summarises one stream, with its throughput over time.
 pub(super) fn over_time(name: &str, done: &Done) -> Found {
     let rates = done.intervals.rates(done.elapsed);
     let mut measured = Measured::of_stream(done);

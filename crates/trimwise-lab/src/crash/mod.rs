@@ -179,7 +179,6 @@ impl CrashReport {
     }
 }
 
-/// Cuts the power of a finished run.
 fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     let record = &made.record;
     let mut report = CrashReport::of_run(record, 0);

@@ -186,7 +186,6 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// Undoes the cut and the recovery.
     pub fn restore(&mut self) {
         while let Some((unit, content, by)) = self.undo.pop() {
             self.held[unit] = content;

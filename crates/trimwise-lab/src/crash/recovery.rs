@@ -13,15 +13,12 @@ use trimwise::units::{Lpn, UnitRange};
 use super::power::Platter;
 use super::violation::Broken;
 
-/// A file system as found.
 pub(crate) struct Recovered<'a> {
     pub inodes: BTreeMap<u32, &'a InodeImage>,
     pub files: BTreeMap<String, u32>,
-    /// Allocated blocks, as runs in order.
     pub allocated: Vec<UnitRange>,
 }
 
-/// A transaction in the log.
 struct Logged {
     tid: u64,
     writes: Vec<(u64, ContentId)>,

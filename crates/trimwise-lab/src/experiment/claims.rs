@@ -16,7 +16,6 @@ use super::Experiment;
 use super::result::{Basis, Claim, ExperimentResult, Figure, Role, Rows};
 use crate::guests::RealKernel;
 
-/// Measurements of an experiment, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures(BTreeMap<String, Vec<f64>>);
 
@@ -260,7 +259,6 @@ impl Scope<'_> {
         Ok(values)
     }
 
-    /// Evaluates a template; a single term gives a number, or several.
     fn figure(&self, template: &str) -> Figure {
         let alone = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         let values = alone
@@ -330,7 +328,6 @@ fn paired<T>(a: &[f64], b: &[f64], of: impl Fn(f64, f64) -> T) -> Result<Vec<T>,
     Ok((0..count).map(|i| of(a[i.min(a.len() - 1)], b[i.min(b.len() - 1)])).collect())
 }
 
-/// Parses and evaluates a term or a condition.
 struct Reader<'a> {
     scope: Scope<'a>,
     words: Vec<String>,
@@ -353,7 +350,6 @@ impl<'a> Reader<'a> {
         self.words.get(self.at).map_or(Ok(()), |word| Err(Gap::Wrong(format!("'{word}' was not expected"))))
     }
 
-    /// Evaluates a condition, element by element.
     fn condition(&mut self) -> Result<Vec<bool>, Gap> {
         let mut left = self.sum()?;
         let mut held: Vec<f64> = vec![1.0];

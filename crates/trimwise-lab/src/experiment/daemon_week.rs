@@ -58,7 +58,6 @@ pub(crate) const BOUND_PERMILLE: u64 = 100;
 const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
 
-/// A host's way of trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trimming {
@@ -71,7 +70,6 @@ pub enum Trimming {
     FstrimWeekly,
     /// The same at 3 o'clock each day.
     FstrimDaily,
-    /// `trimwised` with its default configuration.
     Daemon,
 }
 
@@ -126,11 +124,9 @@ pub fn cases() -> Vec<Case> {
     FILE_SYSTEMS.into_iter().flat_map(of).collect()
 }
 
-/// The daemon's slices, as its status reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Slices {
     pub count: u64,
-    /// Of these, slices that took longer than allowed.
     pub over_count: u64,
     pub longest_ns: u64,
 }
@@ -200,7 +196,6 @@ pub struct WeekText {
     pub days: u64,
     pub accesses: u64,
     pub day_bytes: Bytes,
-    /// The bound on untrimmed space, in thousandths of the file system.
     pub bound_permille: u64,
 }
 
@@ -276,7 +271,6 @@ impl Row {
     }
 }
 
-/// Makes rows, figures and claims from all runs.
 fn evaluate(experiment: &Experiment, week: &Week, runs: &[Run], reps: u32, seed: u64) -> ExperimentResult {
     let never_of = |run: &Run| {
         runs.iter().find(|other| {

@@ -67,7 +67,6 @@ impl<T> Grid<T> {
         figures
     }
 
-    /// Names these lines after their series.
     pub(super) fn name(&self, figures: &mut Figures, prefix: &str, of: impl Fn(&T) -> f64) {
         for series in &self.series {
             figures.set(format!("{prefix}{series}"), self.line(series, &of));

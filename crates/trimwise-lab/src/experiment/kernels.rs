@@ -107,7 +107,6 @@ impl Mount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     Deletions(Mount),
-    /// Delete, sync, unmount at once; then mount again and FITRIM.
     Unmount(Mount),
     /// Deletions while the options change: mounted without discard, then with, then without.
     Remount(Mount),
@@ -133,7 +132,6 @@ pub fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// One call of FITRIM over the whole file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Fitrim {
     /// Its return value; the meaning depends on the file system.
@@ -141,13 +139,11 @@ pub struct Fitrim {
     pub call_ns: u64,
     /// When the last discard was acknowledged, since the call began.
     pub last_ns: Option<u64>,
-    /// Discards that reached the drive before it returned.
     pub in_call: Discards,
     /// Discards that reached it until [`AFTER_FITRIM_NS`] later, including those.
     pub discards: Discards,
 }
 
-/// Deletions on a mount, followed by FITRIM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeletionRun {
     pub kernel: String,
@@ -160,7 +156,6 @@ pub struct DeletionRun {
     pub third_fitrim: Fitrim,
 }
 
-/// A deletion right before an unmount.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UnmountRun {
     pub kernel: String,
@@ -178,7 +173,6 @@ pub struct UnmountRun {
     pub fitrim: Fitrim,
 }
 
-/// A deletion after a change of options.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RemountStep {
     pub options: String,
@@ -199,7 +193,6 @@ pub struct RemountRun {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// The version that names it: `6.1`.
     pub version: String,
     pub release: String,
 }

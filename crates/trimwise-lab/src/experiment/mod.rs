@@ -219,7 +219,6 @@ impl Request {
     }
 }
 
-/// Parses policies that are written in an experiment.
 fn policies(written: &[&str]) -> Vec<PolicySpec> {
     written.iter().map(|policy| policy.parse().expect("it is written here")).collect()
 }

@@ -19,7 +19,6 @@ use crate::guests::{self, Ran, RealKernel};
 /// The kernel that has the papers' policies.
 pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";
 
-/// A policy on both sides.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     /// Its name in figures and claims, where `commit` is what the papers call traditional.
@@ -28,7 +27,6 @@ pub(super) struct Policy {
     pub model: PolicySpec,
 }
 
-/// A kernel, and the host that models it.
 pub(super) struct RealExt4 {
     pub image: KernelImage,
     pub target: KernelTarget,

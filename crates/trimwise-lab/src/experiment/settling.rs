@@ -45,7 +45,6 @@ struct RangeRun {
     plots: Vec<Plot>,
 }
 
-/// Measures one range on a new drive.
 fn run(range: u32, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
     let profile = Profile::embedded(DEVICE).expect("the drive is built in");
     let percent = Percent::hundredths(range);

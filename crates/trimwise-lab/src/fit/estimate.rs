@@ -73,7 +73,6 @@ pub(super) struct Numbers {
     pub beside_trims: Option<f64>,
 }
 
-/// A number with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub value: f64,

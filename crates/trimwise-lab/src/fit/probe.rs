@@ -190,7 +190,6 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         Ok(found)
     }
 
-    /// Random reads at several depths.
     pub async fn random_reads(&mut self) -> Result<Vec<AtDepth>, BlockError> {
         let mut loads = Vec::new();
         for (depth, units) in LOADS {
@@ -258,7 +257,6 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         SimDuration((self.plan.time.as_nanos() as f64 * of_time) as u64)
     }
 
-    /// A random place of that size, aligned to it.
     fn place(&mut self, units: u64) -> UnitRange {
         let places = (self.plan.region.units / units).max(1);
         let place = below(&mut self.rng, places);

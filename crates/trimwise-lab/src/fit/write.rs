@@ -135,7 +135,6 @@ fn set(settings: &mut Vec<(String, SettingValue, String)>, name: &str, value: Se
     settings.insert(at, (name.to_owned(), value, source));
 }
 
-/// The source of a fitted setting.
 fn said(fit: &Fit) -> String {
     let Fit { value, interval, samples, how, .. } = fit;
     let value = match value {

@@ -132,7 +132,6 @@ impl PartReport {
     }
 }
 
-/// Draws a profile with a firmware, scaled down.
 fn draw_device(rng: &mut Xoshiro256PlusPlus) -> (String, SsdConfig) {
     // One profile is a yardstick rather than a drive: nothing in it could go wrong.
     let names: Vec<&str> = Profile::embedded_names().filter(|name| *name != "zero-cost").collect();

@@ -185,7 +185,6 @@ pub(super) fn link((major, minor): (u32, u32)) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
 
-/// Major and minor number of a block device's node.
 pub(crate) fn node_numbers(path: &Path) -> io::Result<(u32, u32)> {
     let found = fs::metadata(path)?;
     if !found.file_type().is_block_device() {

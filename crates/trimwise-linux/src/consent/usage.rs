@@ -57,7 +57,6 @@ pub(crate) fn of_file(path: &Path) -> Option<String> {
     backed_loop(path).map(|name| format!("is the backing store of /dev/{name}"))
 }
 
-/// Finds the loop device backed by a file or device.
 fn backed_loop(path: &Path) -> Option<String> {
     let backed = SysBlock::all().find(|device| device.backing_file().is_some_and(|file| file == path))?;
     Some(backed.name())

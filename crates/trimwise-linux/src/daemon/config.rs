@@ -198,7 +198,6 @@ impl Config {
     }
 }
 
-/// Lists the file and its drop-ins.
 fn files(file: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(with_ending(file, ".d")) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?,

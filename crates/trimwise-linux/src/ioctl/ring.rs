@@ -63,7 +63,6 @@ struct InFlight {
     _file: Arc<File>,
 }
 
-/// The calls in flight to one file.
 pub(crate) struct Ring {
     uring: IoUring,
     file: Arc<File>,

@@ -15,7 +15,6 @@ use crate::path_error::at;
 
 const NAME: &str = "trimwise-verify.tmp";
 
-/// A file that is removed on drop.
 pub(crate) struct Scratch {
     path: PathBuf,
     file: File,
@@ -24,7 +23,6 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Writes the file and waits until it is on the disk.
     pub fn write(directory: &Path, units: u64, interrupted: &AtomicBool) -> Result<Self, VerifyError> {
         const BATCH: u64 = 256;
         let path = directory.join(NAME);

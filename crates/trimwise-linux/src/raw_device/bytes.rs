@@ -22,7 +22,6 @@ pub fn blank() -> Page {
 
 /// Unused buffers. Reusing them saves zeroing and page faults.
 pub struct Buffers {
-    /// Buffers with arbitrary contents, by length in pages.
     spare: BTreeMap<usize, Vec<Vec<Page>>>,
     /// Buffers filled for the class and length in `last`.
     ready: Vec<Ahead>,

@@ -23,7 +23,6 @@ use crate::ioctl::ring::Ring;
 use crate::mount::mount_of;
 use crate::path_error::at;
 
-/// A file or device as opened.
 struct Opened {
     file: File,
     made: Option<Made>,

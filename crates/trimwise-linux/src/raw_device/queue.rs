@@ -159,7 +159,6 @@ impl Queue {
             .map_err(|error| BlockError::Other(format!("{}: io_uring: {error}", self.name)))
     }
 
-    /// Builds the call for `part`; returns `None` if a thread makes it.
     fn call_of(&mut self, part: Part, operation: &Operation) -> Option<Call> {
         let (offset, length) = (part.offset, part.bytes);
         let bytes = length as u32; // a transfer is at most CALL_BYTES
@@ -206,7 +205,6 @@ impl Queue {
         threads.trim(Arc::clone(&self.file), number, part)
     }
 
-    /// Collects the calls that the kernel has completed.
     pub fn reap(&mut self, now: impl Fn() -> SimTime) {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(|one| done.push(one));
@@ -317,7 +315,6 @@ impl Part {
     }
 }
 
-/// Splits an operation into its calls, in order.
 fn parts_of(operation: &Operation) -> Vec<Part> {
     let part = |what, offset, bytes| Part { job: 0, what, offset, bytes };
     let transfer = |what, sectors: &SectorRange| {

@@ -426,7 +426,6 @@ impl Recorder {
         }
     }
 
-    /// Returns the records that are complete.
     fn ready(&mut self, now: SimTime) -> Vec<Record> {
         let ready: Vec<Record> = std::iter::from_fn(|| self.requests.next(now)).collect();
         ready.iter().for_each(|record| self.counts.add(&record.event));

@@ -18,11 +18,9 @@ const WAITING_MAX: usize = 1 << 18;
 type Key = (u32, RequestKindIndex, u64);
 type RequestKindIndex = u8;
 
-/// Records that wait, in time order.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     queue: VecDeque<Waiting>,
-    /// Number of records that have left the queue.
     left: u64,
     /// The numbers of requests in flight, counted from the start of the recording.
     in_flight: HashMap<Key, VecDeque<u64>>,

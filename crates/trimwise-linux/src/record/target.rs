@@ -156,7 +156,6 @@ impl Target {
         self.blocks = Some(Blocks { kind, numbers: mount.numbers, frees_wait, layout, stack });
     }
 
-    /// Returns the header of a trace of this target.
     pub(super) fn header(&self, is_traced: bool) -> Header {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let device = |disk: &BlockDevice| TraceDevice {
@@ -213,7 +212,6 @@ impl Target {
         }
     }
 
-    /// Returns the tracepoints of the file system: frees, allocations, and commits.
     pub(super) fn tracepoints(&self) -> &'static [Tracepoint] {
         match self.blocks.as_ref().map(|blocks| blocks.kind) {
             Some(Kind::Ext4) => &[

@@ -102,7 +102,6 @@ impl PageFormat {
     }
 }
 
-/// The time information in a record.
 enum Step {
     By(u64),
     To(u64),

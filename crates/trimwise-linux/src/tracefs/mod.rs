@@ -104,7 +104,6 @@ impl Instance {
         point.parse(&text)
     }
 
-    /// Lists the folders of the instance's processors.
     fn processors(&self) -> Result<Vec<PathBuf>, InstanceError> {
         let folder = self.folder.join("per_cpu");
         let entries = fs::read_dir(&folder).map_err(cannot(&folder))?;

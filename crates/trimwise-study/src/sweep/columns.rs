@@ -14,7 +14,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use trimwise::compare::figure::{Figure, View};
+use trimwise::compare::figure::{Figure, Kind, View};
 use trimwise::compare::result::Cell;
 use trimwise_lab::failure::Failure;
 
@@ -73,13 +73,14 @@ impl Serialize for Row {
 
 /// Returns the figures of a run that are made of others, as a row has them.
 fn figures(cell: &Cell) -> Value {
-    let value = |figure: &Figure| {
-        let value = figure.of_cell(cell)?;
-        // Whole numbers are far below 2^53.
-        Some(if figure.kind.is_whole() { Value::from(value as i64) } else { Value::from(value) })
-    };
+    let value = |figure: &Figure| Some(number(figure.kind, figure.of_cell(cell)?));
     let figures = View::Column.figures().map(|(figure, _)| (figure.key.to_owned(), value(figure).into()));
     Value::Object(figures.collect())
+}
+
+pub(super) fn number(kind: Kind, value: f64) -> Value {
+    // Whole numbers are far below 2^53; a sum or a mean may lie beside one.
+    if kind.is_whole() { Value::from(value.round() as i64) } else { Value::from(value) }
 }
 
 /// All columns in order.

@@ -133,7 +133,6 @@ impl Plan<'_> {
         folder(&self.name, &self.recipe)
     }
 
-    /// Returns true if something made from this source fits the plan.
     fn is_of_source(&self, origin: &str, given: Option<&Given>) -> bool {
         match (given, self.series) {
             (Some(given), _) => origin == given.origin,
@@ -196,7 +195,6 @@ impl Cache {
         self.put(&image, &plan, &log_path)
     }
 
-    /// Returns the image in the cache, if it fits the order.
     fn fitting(&self, plan: &Plan<'_>, given: Option<&Given>) -> Result<Option<KernelImage>, KernelError> {
         if plan.order.again {
             return Ok(None);

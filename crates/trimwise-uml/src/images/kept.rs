@@ -254,7 +254,6 @@ impl Kept {
         Some(self.source().join(file)).filter(|source| !was_added && source.is_file())
     }
 
-    /// Saves the original of this file, unless that is done.
     fn remember(&self, file: &Path) -> Result<(), KernelError> {
         let [kept, added] = ["pristine", "added"].map(|folder| self.directory.join(folder).join(file));
         if kept.is_file() || added.is_file() {
@@ -329,7 +328,6 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Creates a folder that is removed with the build's.
     pub(super) fn in_work(work: &Path) -> Result<Self, KernelError> {
         let directory = work.join("objects");
         fs::create_dir(&directory).map_err(KernelError::io("make", &directory))?;

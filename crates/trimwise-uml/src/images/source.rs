@@ -24,7 +24,6 @@ pub(super) struct Tree {
     pub(super) directory: PathBuf,
     /// Origin of the source in the image's description.
     pub(super) origin: String,
-    /// Release according to the Makefile: `6.1.192`.
     pub(super) release: String,
 }
 

@@ -12,7 +12,6 @@ use rustix::process::geteuid;
 /// A run's folder. Dropping this value removes it; if the process is killed, the next run of the same user does.
 pub(super) struct RunFolder {
     folder: tempfile::TempDir,
-    /// Lock, held while the run lasts.
     _lock: fs::File,
 }
 
@@ -62,7 +61,6 @@ impl RunFolder {
         }
     }
 
-    /// Locks a leftover folder of this user.
     fn left(path: &Path) -> Option<fs::File> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);

@@ -24,7 +24,6 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Rules of the interface of a drive with this configuration.
     pub(super) fn of(config: &SsdConfig) -> Self {
         Self {
             depth: config.link.queue_depth,
@@ -41,7 +40,6 @@ impl Admission {
         if self.runs_alone(Kind::Trim) { 1 } else { self.depth }
     }
 
-    /// Whether the drive takes another command while it has this many.
     pub(super) fn has_room(self, in_drive: usize) -> bool {
         in_drive < self.depth as usize
     }

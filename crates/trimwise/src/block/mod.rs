@@ -329,7 +329,6 @@ impl BlockQueue {
         self.foreground(self.trim_commands(ranges)).await;
     }
 
-    /// The commands that discarding `ranges` together becomes.
     pub(super) fn trim_commands(&self, ranges: &[UnitRange]) -> Vec<Command> {
         let commands = discard::commands(&self.0.drive.borrow().ssd().config().trim, ranges);
         commands.into_iter().map(Command::Trim).collect()

@@ -217,7 +217,6 @@ impl Port {
         Ok(done)
     }
 
-    /// Returns when a request that comes now enters the drive.
     fn admit(&mut self, now: SimTime, exclusive: bool) -> SimTime {
         let mut at = now.max(self.admitted).max(self.exclusive_until);
         if exclusive {
@@ -325,7 +324,6 @@ pub(crate) fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
     [part(start, first_whole), whole, part(last_whole, end)].into_iter().flatten()
 }
 
-/// The units that lie in the range as a whole.
 pub(crate) fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
     let start = sectors.first.0.div_ceil(UNIT_SECTORS);
     let end = (sectors.first.0 + sectors.sectors) / UNIT_SECTORS;

@@ -88,7 +88,6 @@ impl Daemon {
         self.0.did.get()
     }
 
-    /// Stops it, and waits until nothing is under way.
     pub async fn stop(self) {
         self.0.stopping.set(true);
         while self.0.works.get() {

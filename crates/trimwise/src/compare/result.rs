@@ -128,7 +128,6 @@ impl fmt::Display for Target {
 impl FromStr for Target {
     type Err = String;
 
-    /// Reads what `Display` writes.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             _ if text == "model" => Ok(Self::Model),

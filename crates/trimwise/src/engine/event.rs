@@ -53,7 +53,6 @@ impl Event {
         notified.get()
     }
 
-    /// Wakes all tasks that are waiting now.
     pub(crate) fn notify_all(&self) {
         for waiter in self.waiters.borrow_mut().drain(..) {
             waiter.notified.set(true);

@@ -104,7 +104,6 @@ impl Allocator {
         &mut self.mballoc
     }
 
-    /// Allocates these blocks, which lie in one free extent.
     pub(super) fn take_free(&mut self, start: u64, units: u64) -> UnitRange {
         self.take(start, units)
     }

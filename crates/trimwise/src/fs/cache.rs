@@ -26,7 +26,6 @@ struct Chunk {
     older: u32,
 }
 
-/// The chunks of one file, by position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkTable(Vec<u32>);
 
@@ -51,7 +50,6 @@ impl ChunkTable {
 /// A page's states, as bits of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkState {
-    /// Pages with valid contents in memory.
     pub present: u32,
     /// Pages that differ from those on, or on the way to, the device.
     pub dirty: u32,
@@ -59,7 +57,6 @@ pub(crate) struct ChunkState {
     pub reading: u32,
 }
 
-/// The page cache of one host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageCache {
     chunks: Vec<Chunk>,
@@ -74,7 +71,6 @@ pub(crate) struct PageCache {
     lists: Option<PageLists>,
 }
 
-/// Returns the bits of `count` pages from page `first` of a chunk.
 pub(crate) fn mask(first: u64, count: u64) -> u32 {
     debug_assert!(first + count <= CHUNK_PAGES);
     if count == CHUNK_PAGES { u32::MAX } else { ((1u32 << count) - 1) << first }

@@ -179,7 +179,6 @@ impl Ext4 {
         Some(behind)
     }
 
-    /// Makes held blocks allocatable again after their TRIM.
     pub(super) fn end_hold(&self, range: UnitRange) {
         let state = &mut *self.0.state.borrow_mut();
         state.held.retain(|held| *held != range);

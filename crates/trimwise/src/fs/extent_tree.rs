@@ -97,7 +97,6 @@ impl Ext4 {
         self.free_metadata(handle, freed.as_slice()).await;
     }
 
-    /// Frees metadata blocks, already withheld, in the handle's transaction.
     pub(super) async fn free_metadata(&self, handle: &Handle, blocks: &[Lpn]) {
         for &block in blocks {
             self.forget_metadata(handle, block).await;

@@ -27,10 +27,8 @@ pub(crate) struct Inode {
     pub unwritten: Vec<(u64, u64)>,
     /// Blocks of the extent tree, in order, for extents that do not fit into the inode.
     pub tree: Vec<Lpn>,
-    /// Chunks of the file's pages in memory.
     pub chunks: ChunkTable,
     pub dirty_pages: u64,
-    /// Number of writers that have it open.
     pub writers: u32,
     pub writeback_pages: u64,
     /// Requests for this file in flight that read, or write past the page cache.
@@ -43,7 +41,6 @@ pub(crate) struct Inode {
     pub transaction: u64,
     /// The transaction that holds the latest change without which its data cannot be read (`i_datasync_tid`).
     pub data_transaction: u64,
-    /// The transaction that gave it its name.
     pub name_transaction: u64,
     /// Time of the last change as stored in the inode.
     pub modified: Option<SimTime>,
@@ -59,7 +56,6 @@ impl Inode {
         (self.transaction, self.data_transaction) = (tid, tid);
     }
 
-    /// Returns the page after the last one that has a block.
     pub(crate) fn mapped_end(&self) -> u64 {
         self.extents.last().map_or(0, |e| e.page + e.blocks.units)
     }
@@ -133,7 +129,6 @@ impl Inode {
         }
     }
 
-    /// Assigns blocks to the pages from `page` on, which have none.
     pub(crate) fn add_extent(&mut self, page: u64, blocks: UnitRange) {
         let index = self.extents.partition_point(|e| e.page < page);
         let continues = |left: &FileExtent, right: &FileExtent| {

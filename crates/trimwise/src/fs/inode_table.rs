@@ -40,7 +40,6 @@ pub(super) struct NewInode {
     pub placement: Placement,
     pub is_directory: bool,
     pub parent: u32,
-    /// The inode created last in that directory.
     pub sibling: Option<u32>,
     pub hash: u64,
 }
@@ -69,7 +68,6 @@ impl InodeTable {
         table
     }
 
-    /// Returns the number of inodes in use, including those that mkfs creates.
     pub fn in_use(&self) -> u64 {
         self.in_use
     }

@@ -56,7 +56,6 @@ struct Buffer {
     block: u64,
     in_running: bool,
     in_committing: bool,
-    /// Being written to the log or to its place.
     locked: bool,
     /// The committed transaction that waits for this buffer to reach its place; 0 if it is clean.
     checkpoint: u64,
@@ -110,7 +109,6 @@ struct Checkpoint {
     buffers: Vec<BufferId>,
 }
 
-/// State of the journal, its log and its buffers.
 #[derive(Debug)]
 pub struct Journal {
     superblock: Lpn,
@@ -190,7 +188,6 @@ impl Journal {
         self.running.as_ref().map(|t| t.tid)
     }
 
-    /// Returns the newest transaction that is not durable.
     pub(crate) fn newest_open_tid(&self) -> Option<u64> {
         self.running_tid().or(self.committing.map(|c| c.tid))
     }
@@ -200,12 +197,10 @@ impl Journal {
         !self.is_committed(tid) && self.committing.is_none_or(|c| c.tid != tid || !c.is_flushing)
     }
 
-    /// Returns the counter of outstanding ordered data of the running transaction.
     pub(crate) fn ordered_counter(&mut self, now: SimTime) -> Rc<Cell<u64>> {
         Rc::clone(&self.running(now).ordered)
     }
 
-    /// Adds blocks to those that the running transaction frees.
     pub fn free(&mut self, now: SimTime, range: UnitRange) {
         self.running(now).freed.push(range);
     }

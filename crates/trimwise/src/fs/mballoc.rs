@@ -44,7 +44,6 @@ const CHUNKS_KEPT: usize = 5;
 /// The first of this many groups holds the metadata of all; no whole buddies for data are taken from it.
 const FLEX_GROUPS: u64 = 16;
 
-/// A file as an allocation sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileShape {
     pub(super) inode: u32,
@@ -57,15 +56,12 @@ pub(super) struct FileShape {
     pub(super) right: Option<(u64, u64)>,
 }
 
-/// The preallocations, and the search's lists of groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mballoc {
-    /// Windows of files, by inode and first page.
     windows: BTreeMap<(u32, u64), Window>,
     /// Remaining parts of the chunks for small files, by the order of their length, shortest first.
     chunks: [Vec<UnitRange>; CHUNK_LISTS],
     preallocated_units: u64,
-    /// Blocks that the last allocation preallocated.
     newly_preallocated: Vec<UnitRange>,
     /// Group of the last window (`s_mb_last_group`).
     last_window: u64,
@@ -80,7 +76,6 @@ pub(super) struct Mballoc {
 
 #[derive(Clone, Debug)]
 struct Window {
-    /// Blocks of the whole window.
     blocks: UnitRange,
     /// Parts that the file has not yet used, in order.
     unused: Vec<UnitRange>,
@@ -95,7 +90,6 @@ enum Criterion {
     Average,
     /// A group whose extents are on average long enough for a shortened window.
     AverageOfLess,
-    /// Any group with enough free blocks.
     Enough,
     Any,
 }
@@ -110,7 +104,6 @@ enum Status {
 struct Search {
     goal_group: u64,
     goal_units: u64,
-    /// `goal_units` before it was cut.
     window_units: u64,
     least_units: u64,
     is_data: bool,
@@ -334,7 +327,6 @@ impl Mballoc {
         self.preallocated_units
     }
 
-    /// Notes that the free extents of a group have changed.
     pub(super) fn changed(&mut self, group: u64) {
         self.changed.insert(group);
     }
@@ -592,7 +584,6 @@ impl Allocator {
         self.give_back(&unused);
     }
 
-    /// Frees all preallocations for others.
     pub(super) fn discard_preallocations(&mut self) {
         let lists = self.mballoc_mut();
         let windows = std::mem::take(&mut lists.windows).into_values().flat_map(|window| window.unused);

@@ -113,7 +113,6 @@ struct Disk {
     log: Tail,
 }
 
-/// Everything that changes while the file system is mounted.
 struct State {
     disk: Disk,
     cache: PageCache,
@@ -458,7 +457,6 @@ impl Ext4 {
         self.0.state.borrow_mut().disk.stale.max_and_mean(now)
     }
 
-    /// Returns the maximum of the stale units since the previous call.
     pub(crate) fn take_recent_stale_max(&self) -> u64 {
         let now = self.0.sim.now();
         self.0.state.borrow_mut().disk.stale.take_recent_max(now)
@@ -480,7 +478,6 @@ impl Ext4 {
         Some(disk.inodes[inode as usize].extents.iter().map(|e| e.blocks).collect())
     }
 
-    /// Returns the free extents, each with its first block and its length.
     pub(crate) fn free_extents(&self) -> Vec<(u64, u64)> {
         let allocator = &self.0.state.borrow().disk.allocator;
         allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
@@ -504,7 +501,6 @@ impl Ext4 {
         disk.layout.metadata().into_iter().chain(directories).collect()
     }
 
-    /// Calls `note` with the witness, if there is one.
     fn witnessed(&self, note: impl FnOnce(&Witness)) {
         if let Some(witness) = &self.0.witness {
             note(witness);
@@ -525,7 +521,6 @@ impl Ext4 {
         (total - state.disk.allocator.free_units() - state.withheld_units, total)
     }
 
-    /// Returns the number of free blocks available to files.
     fn allocatable_units(&self, state: &State) -> u64 {
         let kept = self.0.host.kept_units_max.min(state.disk.layout.total_units() / 50);
         state.disk.allocator.free_units().saturating_sub(kept)

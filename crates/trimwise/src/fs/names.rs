@@ -348,7 +348,6 @@ impl Ext4 {
         std::mem::take(&mut entry.size_bytes).div_ceil(UNIT_BYTES)
     }
 
-    /// Frees these blocks, already withheld, in the handle's transaction.
     pub(super) fn free_blocks(&self, handle: &Handle, ranges: &[UnitRange]) {
         let now = self.0.sim.now();
         let journal = &mut self.0.state.borrow_mut().journal;

@@ -36,7 +36,6 @@ pub struct OpenFile {
 enum Change {
     Recorded,
     Time,
-    /// The length, and the time of the last change.
     Length,
 }
 

@@ -26,7 +26,6 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Opens the window for a miss on `page`.
     fn on_miss(&mut self, page: u64, request: u64, max: u64) -> (u64, u64) {
         let sequential = page == 0 || self.previous.is_some_and(|p| page == p || page == p + 1);
         let size = if sequential { initial_window(request, max) } else { request.min(max) };
@@ -175,7 +174,6 @@ impl Ext4 {
         }
     }
 
-    /// Returns a file's length; 0 once it is removed.
     pub(super) fn size_of(&self, file: &OpenFile) -> u64 {
         let entry = &self.0.state.borrow().disk.inodes[file.inode as usize];
         if entry.generation == file.generation { entry.size_bytes } else { 0 }
@@ -256,7 +254,6 @@ impl Ext4 {
         }
     }
 
-    /// Evicts pages while the cache is larger than memory.
     pub(super) fn shrink_cache(&self, state: &mut State) {
         let pages = self.0.host.memory_for_pages(state.inodes_in_use(), state.cache.present_pages());
         state.cache.set_capacity(pages.saturating_sub(self.0.host.slabs.programs_bytes / UNIT_BYTES));

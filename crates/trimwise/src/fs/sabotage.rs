@@ -17,10 +17,8 @@ pub enum Sabotage {
     /// The queue is checked when the TRIM is made, but its blocks can be allocated until it is sent.
     #[cfg(feature = "sabotage")]
     TrimAfterLaterWrite,
-    /// Blocks can be allocated while they are in a TRIM.
     #[cfg(feature = "sabotage")]
     ReuseDuringTrim,
-    /// Blocks can be allocated while they are in a FITRIM.
     ReuseDuringFitrim,
     /// Two tasks wake each other for ever.
     #[cfg(feature = "sabotage")]
@@ -43,7 +41,6 @@ impl Ext4 {
     }
 
     pub(super) async fn before_commit_is_durable(&self, _freed: &[UnitRange]) {}
-
     pub(super) fn after_commit_is_durable(&self, _freed: &[UnitRange]) {}
 }
 

@@ -5,7 +5,6 @@
 
 use crate::units::{SimTime, UnitRange};
 
-/// The stale units, with statistics over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StaleTracker {
     bits: Vec<u64>,
@@ -36,7 +35,6 @@ impl StaleTracker {
         }
     }
 
-    /// Notes that `range` was allocated and is no longer free.
     pub fn allocated(&mut self, now: SimTime, range: UnitRange) {
         self.advance(now);
         for unit in range.start.0..range.end().0 {

@@ -23,7 +23,6 @@ const RATIO_SHIFT: u32 = 10;
 /// Bits of a long, in `wb_update_dirty_ratelimit`.
 const LONG_BITS: u64 = 64;
 
-/// The state of memory at a check of a writer, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     pub dirty: u64,
@@ -33,13 +32,10 @@ pub struct Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Go,
-    /// Pause for this many ticks, then continue.
     Pause(u64),
-    /// Pause for this many ticks, then check again.
     PauseAndLook(u64),
 }
 
-/// The state of the writer, and the measured rates of the drive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Throttle {
     hz: u64,
@@ -56,9 +52,7 @@ pub(crate) struct Throttle {
     dirty_ratelimit: u64,
     balanced_ratelimit: u64,
     is_exceeded: bool,
-    /// Pages dirtied since the last check.
     since_look: u64,
-    /// Pages to dirty before the next check.
     poll: u64,
     /// Time up to which the writer has paid, by pausing, for the pages it dirtied (Linux: `dirty_paused_when`). In the
     /// future if it owes a pause.

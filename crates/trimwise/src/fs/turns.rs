@@ -25,7 +25,6 @@ enum Dirty {
     Drive,
 }
 
-/// The order in which dirty files are written.
 #[derive(Debug, Default)]
 pub struct Turns {
     batch: VecDeque<Dirty>,
@@ -34,7 +33,6 @@ pub struct Turns {
     /// Files that became dirty up to this key are in one of the lists, if they are still dirty.
     batched: Option<Key>,
     drive: Option<Key>,
-    /// True if the drive's page cache is in one of the lists.
     drive_is_batched: bool,
 }
 
@@ -71,7 +69,6 @@ impl Turns {
 }
 
 impl State {
-    /// Returns the next key among dirty files of this age.
     fn next_dirty_key(&mut self, age: SimTime) -> Key {
         self.dirty_sequence += 1;
         (age, self.dirty_sequence - 1)
@@ -216,7 +213,6 @@ impl Ext4 {
         }
     }
 
-    /// Begins a turn. Returns the number of pages that it can write.
     fn begin_turn(&self) -> u64 {
         let tick = self.tick();
         let state = &mut *self.0.state.borrow_mut();

@@ -28,7 +28,6 @@ pub use record::{
 #[derive(Debug)]
 pub struct Witness(RefCell<Record>);
 
-/// The contents of a transaction's log blocks.
 pub(super) struct Frozen {
     /// Revokes, descriptors and metadata, in the order in which they are written.
     pub log: Vec<ContentId>,
@@ -83,7 +82,6 @@ impl Witness {
         self.0.borrow_mut().set_allocated(range, false);
     }
 
-    /// Records that the workload has written pages of a file.
     pub(super) fn page_written(&self, inode: u32, first_page: u64, pages: u64) {
         let record = &mut *self.0.borrow_mut();
         record.last_version += 1;
@@ -159,7 +157,6 @@ impl Witness {
         Frozen { log, commit }
     }
 
-    /// Records that log blocks are being written; `contents` can be longer.
     pub(super) fn log_written(&self, range: UnitRange, contents: &[ContentId]) {
         let record = &mut *self.0.borrow_mut();
         for (at, &content) in range.iter().zip(contents) {

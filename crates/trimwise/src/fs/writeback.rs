@@ -55,7 +55,6 @@ struct Claim {
 /// The part of the journal that waits for the data of a claim.
 #[derive(Clone)]
 enum Waiting {
-    /// No part: the blocks are not new.
     Nobody,
     /// The transaction that allocated the blocks; it counts the outstanding writes (ordered mode).
     Transaction(Rc<Cell<u64>>),
@@ -78,7 +77,6 @@ impl Conversion {
     const CREDITS: u64 = 31;
 }
 
-/// Preferred place of a file's next blocks.
 #[derive(Clone, Copy)]
 struct Wish {
     /// Behind the file's last block, if the pages continue it.

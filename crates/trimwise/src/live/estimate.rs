@@ -22,7 +22,6 @@ const ALIGN: u64 = 1 << 20;
 #[derive(Debug)]
 struct Walk {
     ahead: Vec<Span>,
-    /// Bytes of all ranges at the start.
     bytes: u64,
     /// Bytes freed since the start, perhaps in ranges already covered.
     freed: u64,

@@ -20,7 +20,6 @@ use crate::units::{Bytes, Span};
 /// read before utilization fell.
 const GAP: u8 = 2;
 
-/// Frees reported since the last map.
 #[derive(Clone, Debug)]
 pub(super) struct Frees {
     watched: bool,
@@ -28,7 +27,6 @@ pub(super) struct Frees {
     gap: u8,
     /// Reported, and not seen as free in a map yet.
     announced: Vec<Span>,
-    /// Reported since the reading of a map began.
     since_look: Vec<Span>,
     since_sample: u64,
 }
@@ -40,7 +38,6 @@ impl Default for Frees {
 }
 
 impl Frees {
-    /// Bytes reported since the last call.
     pub(super) fn take_since_sample(&mut self) -> u64 {
         std::mem::take(&mut self.since_sample)
     }

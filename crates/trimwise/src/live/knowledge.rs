@@ -15,12 +15,10 @@ use crate::units::{Bytes, SimDuration, SimTime, Span};
 /// between two maps goes unseen, unless each free is reported ([`LiveHost::freed`](super::LiveHost::freed)).
 pub(super) const FORGET_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
 
-/// What the next map should show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// Everything, or as much of it as fits: starts a round.
     Everything,
-    /// The part from this address on.
     From(u64),
 }
 
@@ -43,10 +41,8 @@ pub(super) struct Limits {
     pub any: bool,
 }
 
-/// The next step towards trimming what waits.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Send this slice, which covers these spans.
     Trim(Slice, Vec<Span>),
     Look(Look),
     /// Wait: nothing can be sent on its own.
@@ -87,10 +83,7 @@ pub(super) struct Settled {
 /// Methods with a default are of one kind of knowledge only.
 pub(super) trait Knowledge {
     fn waiting(&self) -> Bytes;
-
-    /// Number of extents waiting to be trimmed; if unknown, 1 for all.
     fn waiting_extents(&self) -> u64;
-
     fn left(&self) -> Bytes;
 
     fn is_mapped(&self) -> bool {
@@ -110,19 +103,12 @@ pub(super) trait Knowledge {
 
     /// Leaves alone what the last map, or the last call of [`Knowledge::take_fresh`], made waiting.
     fn drop_fresh(&mut self);
-
-    /// Makes all left space waiting.
     fn catch_up(&mut self);
-
     fn ask_for_all(&mut self, sample: &Sample);
 
     /// Forgets what the device was told; the next map shows all of it as untrimmed.
     fn forget(&mut self) {}
-
-    /// Notes that a new round is wanted.
     fn want_round(&mut self) {}
-
-    /// Notes that the kernel's online discard was turned on or off here.
     fn toggled(&mut self, _on: bool) {}
 
     /// Notes reported frees. Returns how many bytes of them were untrimmed, and so were reused without a TRIM; `None`
@@ -132,8 +118,6 @@ pub(super) trait Knowledge {
     }
 
     fn reports_lost(&mut self) {}
-
-    /// Changes the number of spans of each kind to keep.
     fn keep_at_most(&mut self, _spans_max: usize) {}
 
     /// The map that is due now, if any.
@@ -152,7 +136,6 @@ pub(super) trait Knowledge {
     fn learn(&mut self, begins: bool, window: Window<'_>, moment: &Moment, frees: &mut Frees)
     -> Option<Seen>;
 
-    /// Whether what waits may be trimmed now.
     fn is_due(&self, _now: SimTime, _forced: bool) -> bool {
         true
     }
@@ -182,12 +165,10 @@ pub(super) trait Knowledge {
     /// A sentence about that work; `at` is its progress in words.
     fn progress_words(&self, at: &str) -> String;
 
-    /// Knowledge of trimmed space; `None` if there is none.
     fn known(&self, _now: SimTime) -> Option<Known> {
         None
     }
 
-    /// Takes over knowledge of trimmed space.
     fn remember(&mut self, _known: Known, _now: SimTime) {}
 }
 

@@ -15,7 +15,6 @@ const GAIN_TENTHS: u128 = 2;
 /// Slices until a number of calls without gain is tried again: the device may have been busy.
 const AGAIN: u32 = 256;
 
-/// The number of concurrent calls for one file system.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     kept: u32,

@@ -14,9 +14,7 @@ pub(super) struct Load {
     pub sample: Sample,
     sampled_at: SimTime,
     pub trend: Trend,
-    /// How long the device has had few requests.
     pub quiet: SimDuration,
-    /// How long the device has had no requests at all.
     pub alone: SimDuration,
     /// Whether a slice was in progress since the last sample.
     pub touched: bool,
@@ -26,7 +24,6 @@ pub(super) struct Load {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latency {
     pub mean: SimDuration,
-    /// Whether a slice was in progress meanwhile.
     pub touched: bool,
 }
 

@@ -20,15 +20,12 @@ fn is_far_below(bytes: u64, of: u64) -> bool {
     bytes < of / 8 * 7
 }
 
-/// What has happened since maps were read.
 #[derive(Debug)]
 pub(super) struct Looks {
     /// Whether a new round is wanted, for whatever reason.
     pub wanted: bool,
     pub at: Option<SimTime>,
-    /// Bytes freed since the last round began.
     pub freed: u64,
-    /// Bytes freed or allocated since the last round began.
     pub changed: u64,
 }
 
@@ -79,7 +76,6 @@ impl Cutting {
     }
 }
 
-/// Free space as maps show it.
 #[derive(Debug)]
 pub(super) struct Maps {
     total: Bytes,

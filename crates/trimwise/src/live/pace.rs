@@ -164,7 +164,6 @@ impl Pace {
         REST * self.care
     }
 
-    /// Whether requests take longer during slices than without.
     pub(crate) fn is_harmful(&self) -> bool {
         let (Some(untouched), Some(touched)) = (self.untouched, self.touched) else { return false };
         touched > untouched + (untouched * HARM_TENTHS / 10) && touched > untouched + HARM_LEAST

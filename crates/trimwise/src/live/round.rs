@@ -21,7 +21,6 @@ const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     window: Span,
-    /// Whether that window reaches the end of the file system.
     pub(super) is_over: bool,
     /// Whether the first round is not over yet: what it finds was free before the daemon started.
     pub(super) is_first: bool,
@@ -36,7 +35,6 @@ impl Default for Round {
 }
 
 impl Round {
-    /// Whether one map shows everything.
     pub(super) fn is_whole(&self) -> bool {
         self.window == WHOLE
     }

@@ -246,7 +246,6 @@ impl FreeSpace {
         self.forgotten = 0;
     }
 
-    /// Moves what the last map made waiting to left.
     pub(crate) fn drop_fresh(&mut self) {
         // Except what was trimmed meanwhile.
         let fresh = intersect(&std::mem::take(&mut self.fresh), &self.waiting);
@@ -366,7 +365,6 @@ impl FreeSpace {
         Some(self.slice(cut, covered, waits))
     }
 
-    /// The slice that covers these spans, with so much waiting in them.
     fn slice(&self, cut: Cut, covered: Vec<Span>, waits: u64) -> (Slice, Vec<Span>) {
         let ranges = if cut == Cut::Nowhere { covered.clone() } else { self.ranges(cut, &covered) };
         (Slice { ranges, bytes: Bytes(waits), extents: covered.len() as u64, lanes: 1 }, covered)

@@ -18,7 +18,6 @@ pub fn keep_longest(spans: &mut Vec<Span>, most: usize) -> bool {
     true
 }
 
-/// Intersection of `a` and `b`.
 pub(crate) fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut i, mut j, mut both) = (0, 0, Vec::new());
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
@@ -35,7 +34,6 @@ pub(crate) fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
     both
 }
 
-/// Addresses in `a` but not in `b`.
 pub(crate) fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut j, mut left) = (0, Vec::new());
     for &span in a {

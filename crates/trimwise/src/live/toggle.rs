@@ -8,7 +8,6 @@ use super::{Busy, Failed, LiveHost, Order, Reason};
 use crate::policy::LiveUse;
 use crate::units::SimTime;
 
-/// Results of the last attempts to turn it on or off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Toggling {
     failures: u32,

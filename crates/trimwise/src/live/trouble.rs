@@ -17,7 +17,6 @@ pub(super) fn again_in(failures: u32) -> SimDuration {
     (RETRY * (1 << failures.min(6))).min(RETRY_MAX)
 }
 
-/// What stands in the way of orders.
 #[derive(Debug)]
 pub(super) struct Trouble {
     failures: u32,
@@ -44,7 +43,6 @@ impl Trouble {
         }
     }
 
-    /// What forbids all orders, if anything does.
     pub(super) fn halt(&self) -> Option<Reason> {
         let stuck = self.stuck.clone().map(|message| Reason::Stuck { message });
         stuck.or_else(|| self.refused.clone().map(|message| Reason::Refused { message }))
@@ -86,7 +84,6 @@ impl LiveHost {
         self.trouble.stuck = message;
     }
 
-    /// Handles the failure of an order.
     pub(super) fn fail(&mut self, failed: Failed) {
         let trouble = &mut self.trouble;
         if matches!(failed, Failed::Device(_)) && self.now >= trouble.forget_not_before {

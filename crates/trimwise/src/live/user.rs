@@ -20,7 +20,6 @@ pub enum Asked {
     CalledOff,
 }
 
-/// What the user has commanded.
 #[derive(Debug, Default)]
 pub(super) struct User {
     pub paused: bool,

@@ -15,7 +15,6 @@ pub(crate) const CHUNK_UNITS: u64 = 32_768;
 /// Extents that [`Extents::fit`] examines before it gives up, to bound the cost of an allocation.
 const FIT_SCAN: usize = 32;
 
-/// An extent inside a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     start: u16,
@@ -129,7 +128,6 @@ impl Extents {
         Some(UnitRange::new(fitting.start, want))
     }
 
-    /// The extents from an address on, the first cut there.
     pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = UnitRange> + '_ {
         let first = from / CHUNK_UNITS;
         let offset = (from % CHUNK_UNITS) as u16;

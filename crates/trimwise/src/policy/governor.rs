@@ -86,7 +86,6 @@ impl View {
         held.min(self.total_units) * 100 / self.total_units.max(1)
     }
 
-    /// Units in use, in percent of all.
     pub(crate) fn used_percent(&self) -> u64 {
         self.used_units.min(self.total_units) * 100 / self.total_units.max(1)
     }

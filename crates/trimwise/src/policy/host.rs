@@ -162,7 +162,6 @@ impl HostedPolicy {
         self.pending.borrow().iter().collect()
     }
 
-    /// The first pending extent from `from` on with at least `units_min` units.
     pub(crate) fn next_pending(&self, from: Lpn, units_min: u64) -> Option<UnitRange> {
         self.pending.borrow().next(from, units_min)
     }
@@ -334,7 +333,6 @@ impl HostedPolicy {
         host.pending_changed();
     }
 
-    /// Makes all untrimmed extents pending.
     pub(crate) fn catch_up(&self, host: &dyn PolicyHost) {
         let extents = self.pending.borrow_mut().catch_up();
         if self.availability == Availability::AfterIssue {

@@ -77,7 +77,6 @@ struct Lazy {
     /// At least 1.
     workers_min: u32,
     workers_max: u32,
-    /// Whether an allocation may take blocks out of the queue.
     reuse: bool,
     merge: bool,
     /// Whether to put as many extents into a command as the device takes.

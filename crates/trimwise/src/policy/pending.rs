@@ -48,7 +48,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Whether every freed block is accounted for.
     pub(crate) fn balances(&self) -> bool {
         self.freed == self.issued + self.reused + self.dropped + self.pending + self.in_tokens
     }
@@ -128,7 +127,6 @@ impl PendingSet {
         self.extents.fit(goal.0, want)
     }
 
-    /// The first extent from `from` on with at least `units_min` units.
     pub(crate) fn next(&self, from: Lpn, units_min: u64) -> Option<UnitRange> {
         self.extents.find(from.0, units_min)
     }

@@ -23,7 +23,6 @@ use crate::units::{SimDuration, SimTime};
 /// Samples kept per window; more would not change the result.
 const SAMPLES_PER_WINDOW: u64 = 16;
 
-/// Arguments of `set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetConfig {
     /// Below this utilization TRIM is off, in percent.
@@ -74,7 +73,6 @@ impl Trend {
         Self { window, hysteresis_permille, samples: VecDeque::new(), direction: Direction::Steady }
     }
 
-    /// Adds a sample of the used units and returns the direction.
     pub fn observe(&mut self, now: SimTime, used_units: u64, total_units: u64) -> Direction {
         while self.samples.get(1).is_some_and(|&(at, _)| now.since(at) >= self.window) {
             self.samples.pop_front();
@@ -95,13 +93,11 @@ impl Trend {
         self.direction
     }
 
-    /// The last result of [`Trend::observe`].
     pub fn direction(&self) -> Direction {
         self.direction
     }
 }
 
-/// A gate, and the policy behind it.
 pub struct Set {
     config: SetConfig,
     trend: Trend,

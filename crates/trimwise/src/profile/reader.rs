@@ -67,7 +67,6 @@ pub(crate) struct Source<'t> {
 }
 
 impl Source<'_> {
-    /// Returns the line of a place, from 1.
     pub fn line(&self, at: usize) -> usize {
         1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&b| b == b'\n').count()
     }
@@ -92,7 +91,6 @@ impl Source<'_> {
     }
 }
 
-/// Reason why deserializing stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Expected(String),
@@ -122,7 +120,6 @@ impl Error for Stop {
     }
 }
 
-/// A number that its type cannot hold.
 pub(crate) struct OutOfRange<'t> {
     pub setting: String,
     value: Value<'t>,
@@ -133,11 +130,8 @@ pub(crate) struct OutOfRange<'t> {
 pub(crate) struct Reader<'t> {
     source: Source<'t>,
     root: Found<'t>,
-    /// All settings, set or not, in order.
     pub settings: Vec<String>,
-    /// The numbers, flags and words that were read.
     pub values: Vec<Setting>,
-    /// The first number that its type cannot hold.
     pub out_of_range: Option<OutOfRange<'t>>,
     /// Substitute for such a number, so that the device can reject it with the accepted values; cut to the width of its
     /// type.
@@ -218,7 +212,6 @@ impl<'t> Node<'_, 't> {
         Node { name: self.path(key), found: self.found.get(key), parent: self.found, reader: self.reader }
     }
 
-    /// Returns the entry `key`, which is the name of a setting.
     fn setting(&mut self, key: &str) -> Node<'_, 't> {
         if !key.is_empty() {
             self.reader.settings.push(self.path(key));

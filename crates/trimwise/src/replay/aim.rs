@@ -104,7 +104,6 @@ impl Aim {
         header.devices.get(device as usize)?.capacity_bytes
     }
 
-    /// Returns the error for a trace without requests.
     pub fn nothing(&self, header: &Header) -> ReplayError {
         let of = match self.devices {
             DeviceChoice::Number(number) => format!(" to {}", header.device_name(number)),

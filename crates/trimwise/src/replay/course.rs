@@ -31,7 +31,6 @@ pub(super) struct Replayed {
     pub timeline: Vec<TimelineSample>,
 }
 
-/// State at the point from which on the figures count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
     pub at: SimTime,
@@ -53,7 +52,6 @@ enum Handling {
     Queued,
 }
 
-/// A replay that is running.
 pub(super) struct Replay<'p> {
     hosted: Hosted<'p>,
     policy: PolicyId,
@@ -167,7 +165,6 @@ impl<'p> Replay<'p> {
         self.hosted.port().drive().ssd().expect(units[..count].iter().copied());
     }
 
-    /// Returns the time at which a record happens here.
     #[inline]
     fn time_of(&mut self, record: &Record) -> SimTime {
         let since = record.at.since(self.recorded_begin);

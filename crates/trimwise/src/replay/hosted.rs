@@ -40,7 +40,6 @@ struct Batch {
     units: u64,
 }
 
-/// The drive's side of a policy.
 struct Host<'p> {
     port: RefCell<&'p mut Port>,
     now: Cell<SimTime>,
@@ -81,7 +80,6 @@ impl PolicyHost for Host<'_> {
     }
 
     fn withhold(&self, _: UnitRange) {}
-
     fn release(&self, _: UnitRange, _is_told: bool) {}
 
     fn send(&self, command: TrimCommand) {
@@ -183,7 +181,6 @@ impl<'p> Hosted<'p> {
         self.policy.passed_on(range);
     }
 
-    /// Notes that the running transaction is durable.
     pub fn committed(&mut self, now: SimTime) {
         let freed: Vec<UnitRange> =
             std::mem::replace(&mut self.freed, PendingSet::new(true)).iter().collect();

@@ -11,9 +11,7 @@ use crate::units::Lpn;
 /// A number that a [`Table`] can be indexed by.
 pub(in crate::ssd) trait Number: Copy {
     const NONE: Self;
-
     fn index(self) -> usize;
-
     fn from_index(index: usize) -> Self;
 }
 
@@ -126,7 +124,6 @@ impl Ppn {
         Slot::new(Superblock(self.0 / superblock_slots), self.0 % superblock_slots)
     }
 
-    /// Returns the stripe that holds the slot; each stripe has `stripe_slots`.
     #[inline]
     pub fn stripe(self, stripe_slots: u32) -> StripeNumber {
         StripeNumber(self.0 / stripe_slots)

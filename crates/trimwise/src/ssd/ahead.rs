@@ -18,9 +18,7 @@ pub(super) struct ReadAhead {
 
 /// The parts of a read that are in memory, and those to fetch.
 pub(super) struct Plan {
-    /// The first unit that is not in memory.
     pub missing_from: Lpn,
-    /// Time at which all units in memory are there.
     pub ready: SimTime,
     pub ahead: UnitRange,
 }
@@ -59,7 +57,6 @@ impl ReadAhead {
         self.fetched.push_back((end, ready));
     }
 
-    /// Notes that these units have changed.
     pub fn changed(&mut self, units: UnitRange) {
         if self.fetched.back().is_some_and(|&(end, _)| units.start < end && units.end() > self.next) {
             self.forget();

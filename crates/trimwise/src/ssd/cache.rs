@@ -67,12 +67,10 @@ impl WriteCache {
         self.ring.iter().rev().any(|o| o.first == first && o.done > now)
     }
 
-    /// Returns the time at which all stripes issued so far are programmed.
     pub(crate) fn drained_at(&self) -> SimTime {
         self.drained_at
     }
 
-    /// Forgets stripes that are programmed by `now`.
     pub fn settle(&mut self, now: SimTime) {
         while let Some(oldest) = self.ring.front()
             && oldest.done <= now
@@ -82,7 +80,6 @@ impl WriteCache {
         }
     }
 
-    /// Forgets everything, since the device was erased.
     pub fn clear(&mut self) {
         self.used_units = 0;
         self.ring.clear();

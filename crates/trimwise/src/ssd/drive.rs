@@ -90,7 +90,6 @@ impl Drive {
         done
     }
 
-    /// Writes a part of a unit; see [`Ssd::write_part`].
     pub(crate) fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
         let done = self.ssd.write_part(now, part, content);
         self.carry_out_late_trims();
@@ -103,7 +102,6 @@ impl Drive {
         self.ssd.read(now, range)
     }
 
-    /// Reads a part of a unit; see [`Ssd::read_part`].
     pub(crate) fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
         self.ssd.read_part(now, part)
     }
@@ -132,7 +130,6 @@ impl Drive {
         self.ssd.trim_freeing(now, ranges, &[])
     }
 
-    /// Erases the drive; see [`Ssd::secure_erase`].
     pub(crate) fn secure_erase(&mut self, now: SimTime) -> SimTime {
         self.late.clear();
         self.ssd.secure_erase(now)

@@ -14,7 +14,6 @@ use crate::units::{SimDuration, SimTime, UNIT_BYTES};
 pub(super) struct Stripe {
     /// Host units that leave the write cache with it: those that end in it.
     pub host_units: u32,
-    /// True if the stripe holds any host data.
     pub holds_host: bool,
     /// Time at which all of it is in the controller.
     pub ready: SimTime,
@@ -23,7 +22,6 @@ pub(super) struct Stripe {
 impl Stripe {
     pub(super) const EMPTY: Self = Self { host_units: 0, holds_host: false, ready: SimTime::ZERO };
 
-    /// Adds a host unit that is in the controller at `ready`.
     #[inline]
     pub(crate) fn add_host_unit(&mut self, ready: SimTime) {
         self.host_units += 1;

@@ -20,7 +20,6 @@ pub(super) struct Geometry {
     pub dies_per_superblock: u32,
     /// Lanes that share a die; above 1 only if a superblock is a part of a die.
     lanes_per_die: u32,
-    /// Units that one die programs at once.
     pub stripe_units: u32,
     pub superblock_units: u32,
     pub superblocks: u32,

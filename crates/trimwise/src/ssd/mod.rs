@@ -270,7 +270,6 @@ impl Ssd {
         self.complete(end)
     }
 
-    /// Reads the units that were not read ahead, and reads ahead.
     fn read_ahead(&mut self, start: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         let Some(stream) = &mut self.ahead else { return self.mapping.read(start, decoded, units) };
         let plan = stream.plan(units, self.end);
@@ -376,7 +375,6 @@ impl Ssd {
         self.mapping.unmap(now, &granules)
     }
 
-    /// Carries out a TRIM that was acknowledged before.
     fn free_late(&mut self, ranges: &[UnitRange]) {
         let invalidated = self.free(self.now, ranges);
         self.mapping.flash_mut().stats.trim.units_invalidated += invalidated;
@@ -559,7 +557,6 @@ impl Ssd {
         self.trim_backlog_until
     }
 
-    /// Returns true if background TRIM work is left.
     #[inline]
     fn is_working_off(&self, now: SimTime) -> bool {
         now < self.trim_backlog_until

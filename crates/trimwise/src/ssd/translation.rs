@@ -22,11 +22,8 @@ pub(super) struct Ready {
 pub(super) const EXPECTED_AT_ONCE: usize = 32;
 
 pub(super) trait Translation: Debug + Send + Sync {
-    /// Returns a copy with all contents.
     fn boxed_clone(&self) -> Box<dyn Translation>;
-
     fn flash(&self) -> &Flash;
-
     fn flash_mut(&mut self) -> &mut Flash;
 
     /// Writes host units that arrive at `arrived`, by a command accepted at `now`. Returns the time at which the last
@@ -64,14 +61,11 @@ pub(super) trait Translation: Debug + Send + Sync {
 
     /// Makes room while the host is idle, from `from` on and as long as a step can begin before `until`.
     fn collect_idle(&mut self, from: SimTime, until: SimTime);
-
     fn is_mapped(&self, lpn: Lpn) -> bool;
-
     fn mapped_units(&self) -> u64;
 
     /// Returns the tag of a unit's data; `None` if it is unmapped or tags are not kept.
     fn tag(&self, lpn: Lpn) -> Option<u32>;
-
     fn wear(&self) -> Wear;
 
     /// Returns the use and contents of each superblock; empty if the mapping does not have them.
@@ -87,8 +81,6 @@ pub(super) trait Translation: Debug + Send + Sync {
 
     #[cfg(test)]
     fn free_superblocks(&self) -> u32;
-
-    /// Returns the bytes of the model's own tables, without tags.
     fn memory_bytes(&self) -> u64;
 
     /// Checks the mapping's accounting.

@@ -17,7 +17,6 @@ impl TrimConfig {
             + SimDuration(self.cost_per_mapped_unit_ns) * mapped
     }
 
-    /// Returns the whole, aligned granules inside a range.
     pub(super) fn granules(&self, range: UnitRange) -> UnitRange {
         let granularity = u64::from(self.granularity_units);
         if granularity == 1 {

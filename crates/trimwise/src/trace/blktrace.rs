@@ -41,7 +41,6 @@ const HELD_MAX: usize = 65_536;
 /// Maximum time for which a request is held.
 const HELD: SimDuration = SimDuration::from_secs(60);
 
-/// Stage of a request's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Queued,
@@ -61,7 +60,6 @@ pub(super) struct Action {
 /// Time, device, stage, request, and true if the cache is emptied before it; `None` for an event without a request.
 type Parsed<D> = Result<Option<(u64, D, Stage, Request, bool)>, Wrong>;
 
-/// Reads a trace and matches issues with completions.
 #[derive(Debug)]
 pub(super) struct Matched<P: Parser<Item = Action>> {
     events: Sorted<P>,
@@ -246,7 +244,6 @@ fn with_sectors(request: Request, preflush: bool, sectors: SectorRange) -> Optio
     }
 }
 
-/// Reads the text of blkparse.
 #[derive(Debug)]
 pub(super) struct Blkparse<R> {
     lines: Lines<R>,
@@ -273,7 +270,6 @@ pub(super) fn is_blkparse(line: &str) -> bool {
         && words.next().is_some_and(|at| seconds(at).is_ok())
 }
 
-/// Parses seconds with their fraction, as nanoseconds.
 fn seconds(text: &str) -> Result<u64, Wrong> {
     let expected = "a time in seconds, with a fraction of up to nine digits";
     let wrong = || Wrong(format!("'{text}'"), expected);
@@ -347,7 +343,6 @@ impl<R: BufRead> Parser for Blkparse<R> {
     }
 }
 
-/// Reads the binary records of blktrace.
 #[derive(Debug)]
 pub(super) struct Binary<R> {
     input: R,
@@ -361,7 +356,6 @@ impl<R: BufRead> Binary<R> {
     }
 }
 
-/// The numbers of a record in its byte order.
 struct Numbers<'a> {
     bytes: &'a [u8; RECORD_BYTES],
     is_big_endian: bool,

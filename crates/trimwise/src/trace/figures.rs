@@ -92,7 +92,6 @@ impl ReplayFigures {
         }
     }
 
-    /// Counts a request that was replayed.
     #[inline]
     pub(crate) fn count(&mut self, kind: RequestKind, sectors: SectorRange) {
         match kind {

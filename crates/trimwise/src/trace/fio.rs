@@ -19,7 +19,6 @@ use crate::units::{Lba, SectorRange};
 /// First characters of every version.
 pub(super) const MAGIC: &str = "fio version ";
 
-/// Reads an iolog of either version.
 #[derive(Debug)]
 pub(super) struct Iolog<R> {
     lines: Lines<R>,

@@ -37,7 +37,6 @@ impl<R: BufRead> Lines<R> {
         Self { input, line: Vec::new(), number: 0 }
     }
 
-    /// Returns the place of the last line.
     pub fn place(&self) -> String {
         format!("line {}", self.number)
     }
@@ -97,7 +96,6 @@ pub(super) fn sectors_of_bytes(kind: RequestKind, offset: u64, length: u64) -> R
     Ok(SectorRange::new(Lba(first), end.saturating_sub(first)))
 }
 
-/// Returns a range of sectors, if it is valid.
 pub(super) fn sectors(first: u64, count: u64) -> Result<SectorRange, Wrong> {
     match first.checked_add(count).is_some_and(|end| end <= SECTORS_MAX) {
         true => Ok(SectorRange::new(Lba(first), count)),
@@ -140,7 +138,6 @@ pub(super) trait Parser {
     const MADE_BY: &'static str;
     /// Returns the next item with its time in nanoseconds, counted from anywhere; `None` at the end.
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Self::Item)>, TraceError>;
-    /// Returns the place of the last item, for messages.
     fn place(&self) -> String;
 }
 

@@ -14,7 +14,6 @@ use crate::units::Bytes;
 
 const RECORD_BYTES: usize = 24;
 
-/// Reads a trace of libCacheSim.
 #[derive(Debug)]
 pub(super) struct Oracle<R> {
     input: R,

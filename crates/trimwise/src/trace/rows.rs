@@ -29,7 +29,6 @@ pub(super) trait Row {
     fn parse(line: &str) -> Result<(u64, &str, Request), Wrong>;
 }
 
-/// Reads lines of one format.
 #[derive(Debug)]
 pub(super) struct Rows<R, F> {
     lines: Lines<R>,

@@ -203,7 +203,6 @@ impl Days {
     }
 }
 
-/// Returns sixteen random bits for a number.
 fn drawn(seed: u64, number: u64) -> u16 {
     // As far apart as the states of one generator.
     let state = number.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

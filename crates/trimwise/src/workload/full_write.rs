@@ -77,7 +77,6 @@ pub async fn reopen<F: Files>(fs: &F, files_max: u64) -> Result<Full<F>, FileErr
     Ok(Full { note, probe, files })
 }
 
-/// Writes one file until no block is left.
 async fn write_rest<F: Files>(fs: &F, rest: &mut F::File) -> Result<(), FileError> {
     let mut end = 0;
     loop {

@@ -215,7 +215,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Ends the task if another one has failed.
     pub(super) fn check(&self) -> Result<(), FileError> {
         if self.session.failed.load(Ordering::SeqCst) { Err(FileError::Interrupted) } else { Ok(()) }
     }
@@ -224,7 +223,6 @@ impl<'a, F: Files> Stage<'a, F> {
         self.session.seed
     }
 
-    /// Resets counts and latencies.
     pub(super) fn begin_anew(&self) {
         self.done.set(Done::default());
         *self.latencies.borrow_mut() = OpLatencies::default();

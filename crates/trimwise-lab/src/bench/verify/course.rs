@@ -66,7 +66,6 @@ impl Course {
         self.is_below(&self.trimmed, RESTORED, &self.clean).map(|is_below| !is_below)
     }
 
-    /// Whether too little of the loss came back to count.
     pub(super) fn is_nothing_back(&self) -> Option<bool> {
         let (clean, tortured) = (self.clean.median(), self.tortured.median());
         self.is_below(&self.trimmed, 1.0 + NOTHING_BACK * (clean - tortured) / tortured, &self.tortured)

@@ -67,7 +67,6 @@ impl Plan {
         Self { region, slots, slot_units, piece_units }
     }
 
-    /// Piece `index` of a slot.
     fn piece(&self, slot: u64, index: usize) -> UnitRange {
         let start = self.region.start.0 + slot * self.slot_units;
         let room = self.slot_units / self.piece_units - PIECES.len() as u64 - 1;

@@ -226,7 +226,6 @@ impl<D: BlockDevice> Bench<'_, D> {
         }
     }
 
-    /// Fills, tortures and trims, and measures each stage.
     async fn round(
         &mut self,
         torture: &Torture,

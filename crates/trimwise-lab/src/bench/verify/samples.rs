@@ -1,6 +1,5 @@
 //! Determines which share of the trimmed units is free, from the time of single reads.
 
-/// Times of single reads, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     /// On the clean device, where no unit holds data.
@@ -30,7 +29,6 @@ impl Samples {
     }
 }
 
-/// Returns the value below which this many tenths lie.
 fn quantile(values: &[u64], tenths: usize) -> Option<u64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

@@ -233,7 +233,6 @@ enum Reached {
     Nothing,
     Part,
     All,
-    /// The two TRIMs give different answers.
     InDoubt,
     /// Reads with and without data cannot be told apart.
     Untold,

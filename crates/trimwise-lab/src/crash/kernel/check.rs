@@ -11,7 +11,6 @@ use super::history::{Change, Expected};
 /// Bytes of a garbled part that are described.
 const SHOWN_BYTES: usize = 8;
 
-/// Checks all files; returns how many had to be there.
 pub(super) fn files(expected: &[Expected], found: &[FoundFile], broken: &mut Vec<Broken>) -> u64 {
     // For each expected file, whether one that was found can be it.
     let mut is_there = vec![false; expected.len()];
@@ -163,7 +162,6 @@ fn first_foreign(
     None
 }
 
-/// Whether the file may hold this byte at this place.
 fn may_be(expected: &Expected, at: u64, held: u8) -> bool {
     let covers = |start: u64, end: u64| start <= at && at < end;
     let of_base = expected.base.pieces.iter().find(|piece| covers(piece.0, piece.1));
@@ -181,7 +179,6 @@ fn may_be(expected: &Expected, at: u64, held: u8) -> bool {
         })
 }
 
-/// Says what may be at a place.
 fn describe(expected: &Expected, at: u64) -> String {
     let covers = |start: u64, end: u64| start <= at && at < end;
     let pieces = expected.base.pieces.iter().filter(|piece| covers(piece.0, piece.1));

@@ -41,7 +41,6 @@ struct At<T> {
     what: T,
 }
 
-/// One file, from its creation to its removal.
 #[derive(Clone, Debug, Default)]
 struct File {
     changes: Vec<At<Change>>,
@@ -56,7 +55,6 @@ enum Sync {
     Data,
 }
 
-/// All that happened.
 #[derive(Debug, Default)]
 pub(super) struct History {
     files: Vec<File>,
@@ -65,14 +63,11 @@ pub(super) struct History {
     pub(super) wrong_reads: Vec<(usize, super::Broken)>,
 }
 
-/// What is expected of a file after a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub names: Vec<String>,
-    /// Whether it must be there.
     pub must_exist: bool,
     pub is_gone: bool,
-    /// Whether anything was promised.
     pub promised: bool,
     pub base: Content,
     /// What may have changed it since, in order.

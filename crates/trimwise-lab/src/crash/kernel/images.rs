@@ -41,7 +41,6 @@ pub(super) struct Examiner<'a> {
     pub trimmed: u8,
 }
 
-/// The disk of a guest that examines.
 struct Shelf {
     recording: Rc<Recording>,
     images: Vec<Vec<ContentId>>,

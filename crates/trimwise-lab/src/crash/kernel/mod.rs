@@ -137,7 +137,6 @@ impl KernelCrashTest<'_> {
         Ok(Made { plan, log, recording: Rc::new(recording), complaints: report.complaints })
     }
 
-    /// Cuts the power of a finished run.
     fn attack(
         &self,
         made: &Made,

@@ -46,7 +46,6 @@ fn figures(measured: &Measured) -> Figures {
     figures
 }
 
-/// The mean over all runs of a trimmed write.
 fn trimmed_write(measured: &Measured, device: &'static str, level: u32) -> Option<f64> {
     mean(&measured.all(&History::TrimmedWrite { device, level }))
 }

@@ -36,7 +36,6 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Creates a drive, does `work` with it, and audits it.
     pub fn run<T: 'static, F: Future<Output = Result<T, CellError>> + 'static>(
         name: &str,
         config: &SsdConfig,

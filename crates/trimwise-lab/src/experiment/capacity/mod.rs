@@ -48,7 +48,6 @@ pub const DEVICES: [&str; 2] = [STATIC, PAGE];
 /// The Vertex's firmware: without TRIM and idle-time collection, with one of them, with both.
 const FIRMWARES: [&str; 4] = ["1.3", "1.4", "1.41", "1.5"];
 
-/// Name of a drive in a plot.
 fn label(device: &str) -> &str {
     match device {
         STATIC => "block mapping",

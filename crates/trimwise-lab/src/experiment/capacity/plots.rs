@@ -8,7 +8,6 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 const SPEED: Axis = Axis::linear("throughput_mb_per_s", "throughput", "MB/s");
 
-/// A line: the measurement of a history for each number.
 fn line(
     name: impl Into<String>,
     measured: &Measured,
@@ -55,7 +54,6 @@ fn free_space(measured: &Measured) -> Plot {
     )
 }
 
-/// The value of an unpartitioned remainder without TRIM.
 fn over_provisioning(measured: &Measured, device: &'static str) -> Plot {
     let series = REMAINDERS.map(|remainder| {
         line(format!("{remainder} % not partitioned"), measured, &LEVELS_OF_PARTITION, |level| {
@@ -69,7 +67,6 @@ fn over_provisioning(measured: &Measured, device: &'static str) -> Plot {
     )
 }
 
-/// The value of idle-time collection.
 fn pauses(measured: &Measured, device: &'static str) -> Plot {
     let variants = [
         ("no TRIM", false, false),

@@ -64,7 +64,6 @@ impl Slower {
     }
 }
 
-/// Returns the largest ratio; NaN if none is known.
 fn worst(of_run: &[Slower]) -> f64 {
     of_run
         .iter()

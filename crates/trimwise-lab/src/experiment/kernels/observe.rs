@@ -6,9 +6,7 @@ use trimwise_uml::disk::{TraceEntry, Traced};
 /// One discarded range, as the drive saw it. Times are from one clock, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discarded {
-    /// When the drive received its command.
     pub at_ns: u64,
-    /// When the command was acknowledged.
     pub done_ns: u64,
     pub offset_bytes: u64,
     pub length_bytes: u64,
@@ -59,7 +57,6 @@ impl Layout {
     }
 }
 
-/// When the discards of a deletion were issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Issued {
@@ -81,7 +78,6 @@ impl Issued {
     }
 }
 
-/// Durations of the calls for a deletion and of those that follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
     pub unlink_ns: u64,
@@ -105,7 +101,6 @@ pub struct Deletion {
     pub calls: Calls,
     pub issued: Issued,
     pub discards: Discards,
-    /// Discards that the drive received before the fsync of the directory returned.
     pub in_fsync: Discards,
     pub distinct_bytes: u64,
     /// Bytes of the file that were discarded; `None` if the file system does not tell where on the drive they lay.

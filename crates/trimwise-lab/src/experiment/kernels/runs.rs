@@ -21,7 +21,6 @@ const MEMORY: Bytes = Bytes::mib(256);
 /// Memory of this computer that a run of one case takes: guest, model and what the guest writes.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(900);
 
-/// Runs each case of each built kernel in one boot.
 pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let choice = Choice::of(&request.only)?;
     let measured =
@@ -140,7 +139,6 @@ impl Ran {
         Discards::of(&self.discards(first, last))
     }
 
-    /// Returns the extents that FIEMAP reported.
     fn pieces(&self, step: usize) -> Result<Vec<Piece>, Failure> {
         Ok(self.extents(step)?.iter().map(|e| (e.offset_bytes, e.length_bytes)).collect())
     }
@@ -233,7 +231,6 @@ fn remount_run(ran: &Ran, kernel: String, mount: Mount) -> Result<RemountRun, Fa
     Ok(RemountRun { kernel, mount, steps: steps.collect::<Result<_, _>>()? })
 }
 
-/// What to run: kernels that are built, and the cases of each.
 struct Choice {
     images: Vec<(KernelImage, Vec<Case>)>,
     missing: Vec<String>,

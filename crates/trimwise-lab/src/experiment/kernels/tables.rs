@@ -18,7 +18,6 @@ pub fn all(measured: &Measured) -> Vec<Table> {
     tables
 }
 
-/// Kernel and mount in one column.
 fn name(kernel: &str, mount: Mount) -> String {
     format!("{kernel} {} {}", mount.file_system, mount.options)
 }

@@ -118,7 +118,6 @@ pub(super) fn issued(
     Ok(real_ext4::issue(requests))
 }
 
-/// Makes the figure and its claims, which are about the kernel.
 fn evaluate(
     experiment: &Experiment,
     shown: &Shown<Run>,

@@ -37,7 +37,6 @@ pub static TABLE_2: Experiment = Experiment {
 /// The published figures, as printed. They do not say whether an fsync preceded the write.
 const PUBLISHED: &str = include_str!("../../../../../experiments/lazy-table2/published.csv");
 
-/// Returns the published latency of a policy, in milliseconds.
 pub(super) fn published_ms(policy: &str) -> Option<f64> {
     let mut rows = PUBLISHED.lines().filter_map(|line| line.split_once(','));
     rows.find(|(name, _)| *name == policy)?.1.parse().ok()
@@ -120,7 +119,6 @@ pub(super) static QUEUE: Shown<Run> = Shown {
     of: |run| milliseconds(run.issue.time),
 };
 
-/// Returns the figures that the claims are about, by policy.
 pub(super) fn figures(runs: &Grid<Run>) -> Figures {
     let mut figures = Figures::default();
     let [after, without] = FSYNC_NAMES;
@@ -133,7 +131,6 @@ pub(super) fn figures(runs: &Grid<Run>) -> Figures {
     figures
 }
 
-/// Returns the published figures of the policies that were run.
 pub(super) fn published(runs: &Grid<Run>) -> Series {
     let point = |place: &Place| match place {
         Place::In(policy) => Some(Point::new(policy.clone(), published_ms(policy)?)),

@@ -91,7 +91,6 @@ fn run_case(
     Ok([Run { took, issue }, model])
 }
 
-/// Makes the table and its claims, which are about the kernel.
 fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> ExperimentResult {
     let mut figures = figures(&sides[0]);
     for (side, prefix) in sides.iter().zip(["kernel", "model"]) {

@@ -150,13 +150,10 @@ fn units_in(places: &[UnitRange], range: UnitRange) -> u64 {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
-    /// Blocks of 4 KiB written for files.
     pub data_blocks: u64,
-    /// Blocks written to the journal, including its superblock.
     pub journal_blocks: u64,
     pub metadata_blocks: u64,
     pub flushes: u64,
-    /// Discards, one for each range.
     pub discards: u64,
     pub discarded_bytes: u64,
     pub read_blocks: u64,

@@ -52,7 +52,6 @@ const SETTLE: SimDuration = SimDuration::from_secs(70);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     name: &'static str,
-    /// Its text, as PostMark reads it.
     config: &'static str,
 }
 

@@ -98,7 +98,6 @@ impl Table<'_> {
         figures
     }
 
-    /// Describes the result, from the figures themselves.
     pub fn finding(&self) -> String {
         let paying: Vec<String> = self
             .diffs()

@@ -14,7 +14,6 @@ pub struct VendorRow {
     pub postmark_buffering: bool,
     /// The metric, by the source's name.
     pub metric: String,
-    /// Mean without discard, in the model.
     pub nodiscard: f64,
     pub discard: f64,
     pub published_nodiscard: f64,

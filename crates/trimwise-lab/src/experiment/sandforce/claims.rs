@@ -20,7 +20,6 @@ pub struct Measured {
     pub sharing: Sharing,
 }
 
-/// Returns the mean of ATTO's reads over its sizes.
 fn atto_read(figures: &Figures) -> f64 {
     figures.atto.iter().map(|size| size.read).sum::<f64>() / figures.atto.len().max(1) as f64
 }

@@ -168,7 +168,6 @@ pub struct Figures {
     pub atto: Vec<AttoSize>,
 }
 
-/// The state of a drive at a moment.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     drive: Drive,
@@ -180,12 +179,10 @@ impl Image {
         Ok(Self { drive: Drive::new(ssd, Faults::default(), seed)?, at: SimTime::ZERO })
     }
 
-    /// Returns the same drive under a firmware with these faults.
     fn under(&self, faults: Faults) -> Result<Self, CellError> {
         Ok(Self { drive: self.drive.clone().with_faults(faults)?, at: self.at })
     }
 
-    /// Runs tests on it with a class of data.
     fn test(
         self,
         tests: &[Test],

@@ -29,7 +29,6 @@ fn guest_memory(full: bool) -> Bytes {
 /// Memory of this computer that one run takes: guest, both drives' models, and the metadata and small files.
 pub(super) const MEMORY_OF_RUN: Bytes = Bytes::mib(4_500);
 
-/// An aged drive on both sides.
 pub(super) struct Sides {
     pub ext4: RealExt4,
     pub setting: Setting,
@@ -50,7 +49,6 @@ pub(super) fn with_size(mut result: ExperimentResult, full: bool) -> ExperimentR
     result
 }
 
-/// Ages a new drive on both sides.
 pub(super) fn age_both(request: &Request, target: &KernelTarget) -> Result<Sides, Failure> {
     let ext4 = ext4(target, request.full)?;
     let setting = if request.full { Setting::published() } else { Setting::published().sixteenth() };
@@ -81,7 +79,6 @@ pub(super) fn postmark(setting: &Setting, rep: u32) -> [Step; 2] {
     [Step::Sleep { ns: rest.as_nanos() }, Step::Postmark { config: setting.workload.to_text(), rep }]
 }
 
-/// Reads what a step of PostMark did.
 pub(super) fn run_of(ran: &Ran, step: usize) -> Result<Run, Failure> {
     let total_s = ran.workload(step, |figures| match figures {
         WorkloadFigures::Postmark(postmark) => Some(postmark.total_s),

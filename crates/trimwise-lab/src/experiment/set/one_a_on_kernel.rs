@@ -33,7 +33,6 @@ fn choice(only: &[String], full: bool) -> Result<Vec<u64>, Failure> {
     chosen(&UTILIZATIONS, ToString::to_string, only, "a utilization in percent")
 }
 
-/// Both sides of a policy at a utilization.
 type Both = [Run; 2];
 
 /// Runs PostMark under both policies at each utilization, on the kernel and in the model.
@@ -84,7 +83,6 @@ fn run_at(
     Ok(runs)
 }
 
-/// Makes figures and claims; the claims are about the kernel.
 fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> ExperimentResult {
     let mut figures = figures(&sides[0]);
     for (side, prefix) in sides.iter().zip(["kernel.", "model."]) {

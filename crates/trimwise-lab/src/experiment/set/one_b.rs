@@ -96,7 +96,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns a series for each stage.
     pub(super) fn stages(&self) -> Grid<Stage> {
         let names = UTILIZATIONS.iter().enumerate().map(|(i, percent)| format!("{}: {percent} %", i + 1));
         Grid::new(names, self.policies.clone(), |stage, policy| {

@@ -61,7 +61,6 @@ fn run_policy(request: &Request, sides: &Sides, policy: &Policy) -> Result<Both,
     Ok([stages.iter().map(stage).collect::<Result<_, Failure>>()?, modelled])
 }
 
-/// Makes figures and claims; the claims are about the kernel.
 fn evaluate(kernel: RealKernel, policies: &[String], runs: &[Both], seed: u64) -> ExperimentResult {
     let sides = [0, 1].map(|side| Measured {
         policies: policies.to_vec(),

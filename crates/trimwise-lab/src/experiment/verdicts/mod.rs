@@ -133,7 +133,6 @@ pub struct Side {
     pub duration_ns: u64,
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// Units that the drive wrote for each unit that the host wrote.
     pub write_amplification: f64,
     pub erases: u64,
     /// Units at the end that are free in the file system and hold data in the drive.
@@ -141,7 +140,6 @@ pub struct Side {
 }
 
 impl Side {
-    /// Combines the results with the drive's counters.
     fn new(duration_ns: u64, traffic: Traffic, stats: &SsdStats, stale_units: u64) -> Self {
         let write_amplification =
             if stats.host_units_written == 0 { 1.0 } else { stats.write_amplification() };
@@ -167,7 +165,6 @@ impl Row {
     }
 }
 
-/// Runs a repetition in the model.
 fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
     let host = HostConfig::in_guest(case.linux.parse().expect("it is a version"), MEMORY);
     let sim = Sim::new();

@@ -6,7 +6,6 @@ use super::summary::{Shift, changes, measures};
 use crate::plot::Table;
 use trimwise::numbers::change;
 
-/// Returns first what a policy changes, then each figure.
 pub fn all(rows: &[Row]) -> Vec<Table> {
     let mut kinds: Vec<(&str, &str)> = rows.iter().map(|row| (row.linux, row.drive)).collect();
     kinds.dedup();

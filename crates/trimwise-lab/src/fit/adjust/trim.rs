@@ -8,7 +8,6 @@ use super::super::estimate::{Estimate, Numbers};
 use super::{Adjusting, Fit};
 
 impl Adjusting<'_> {
-    /// Fits TRIM; `has_trim` is whether the drive reports it.
     pub(super) fn trim(&mut self, has_trim: bool) {
         if !has_trim {
             self.config.trim = TrimConfig::unsupported();

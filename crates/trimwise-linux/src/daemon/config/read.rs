@@ -249,14 +249,12 @@ impl Reader<'_> {
     }
 }
 
-/// Parses the name of a group, or none.
 fn group(value: &DeValue<'_>) -> Option<Option<String>> {
     let text = value.as_str()?;
     let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     is_plain.then(|| (!text.is_empty()).then(|| text.to_owned()))
 }
 
-/// Parses a loopback address, or none.
 fn loopback(value: &DeValue<'_>) -> Option<Option<SocketAddr>> {
     match value.as_str()? {
         "" => Some(None),
@@ -266,7 +264,6 @@ fn loopback(value: &DeValue<'_>) -> Option<Option<SocketAddr>> {
 
 const PATH: &str = "an absolute path, or \"\" for none";
 
-/// Parses an absolute path, or none.
 fn path(value: &DeValue<'_>) -> Option<Option<PathBuf>> {
     match value.as_str()? {
         "" => Some(None),

@@ -40,7 +40,6 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// The word before the first argument.
     pub fn name(self) -> &'a str {
         self.text.split(':').next().unwrap_or(self.text)
     }
@@ -92,7 +91,6 @@ impl<'a> Part<'a> {
     }
 }
 
-/// An error and its position.
 pub(in crate::policy) struct Wrong {
     at: usize,
     what: String,

@@ -12,13 +12,11 @@ pub(crate) enum LiveUse {
     Unsuited,
     /// Turn the kernel's own `discard` on and off, since it trims with each commit.
     Kernel,
-    /// Send slices when the governor issues commands.
     Slices,
     /// The same; also keep untrimmed space below a bound, and leave trimming to the kernel where that does it well.
     Bounded,
 }
 
-/// Arguments of a policy, in its own order.
 pub(in crate::policy) type Arguments = [u64; 2];
 
 /// A policy as it is written, and what it promises. Its file has one, and the list in `spec.rs` a line for it.
@@ -42,7 +40,6 @@ pub(in crate::policy) struct Term {
 }
 
 impl Term {
-    /// A policy without arguments; for the rest, see the fields.
     pub const fn plain(
         form: &'static str,
         meaning: &'static str,
@@ -82,7 +79,6 @@ pub(super) fn without_arguments(term: Part<'_>, arguments: &[Part<'_>]) -> Resul
 pub(in crate::policy) struct Issuer {
     pub(super) term: &'static Term,
     pub arguments: Arguments,
-    /// A bit for each of the term's options.
     options: u8,
 }
 

@@ -55,7 +55,6 @@ number! {
 
 #[derive(Clone, Copy, Debug)]
 struct LogicalBlock {
-    /// The data block, or [`Superblock::NONE`].
     data: Superblock,
     /// Units of the block that hold data, anywhere.
     mapped: u32,
@@ -196,7 +195,6 @@ impl BlockMapped {
         self.program(superblock, stripe, now);
     }
 
-    /// Makes sure that the random log has a slot to fill.
     fn prepare_log(&mut self, now: SimTime) {
         if self.log.back().is_some_and(|&s| self.slots.superblock(s).next < self.units()) {
             return;

@@ -22,7 +22,6 @@ pub(super) enum Role {
 pub(super) struct Block {
     pub role: Role,
     pub valid: u32,
-    /// Slots filled since the last erase, including padding.
     pub written: u32,
     /// The first slot that can still be filled. Empty slots before it are lost until the next erase.
     pub next: u32,
@@ -31,7 +30,6 @@ pub(super) struct Block {
     pub erases: u32,
     /// Part of the owners' table for this superblock; `None` unless it is in the random log.
     owners: Option<u32>,
-    /// End of the last host program in this superblock.
     pub programmed_at: SimTime,
 }
 
@@ -126,12 +124,10 @@ impl Slots {
         self.superblocks[superblock].next += slots;
     }
 
-    /// Notes that skipped slots were padded.
     pub fn fill(&mut self, superblock: Superblock, padding: u32) {
         self.superblocks[superblock].written += padding;
     }
 
-    /// Notes the unit that a slot of the random log is for.
     #[inline]
     pub fn own(&mut self, slot: Ppn, lpn: Lpn) {
         let owner = self.owner_index(slot.slot(self.units));
@@ -150,7 +146,6 @@ impl Slots {
         (owners * self.units + slot.offset) as usize
     }
 
-    /// Returns the number of unused superblocks, erased or not.
     pub fn free(&self) -> u32 {
         self.clean.free() + self.given_back.free()
     }
@@ -222,7 +217,6 @@ impl Slots {
         used
     }
 
-    /// Returns the bytes of the tables, without tags.
     pub fn memory_bytes(&self) -> u64 {
         let owners = (self.owners_free.capacity() + self.owners.capacity()) * 4;
         let pools = self.clean.memory_bytes() + self.given_back.memory_bytes();

@@ -101,7 +101,6 @@ impl BlockMapped {
         Some(index)
     }
 
-    /// Writes the unit that continues an open stream.
     #[inline]
     pub(crate) fn write_to_stream(&mut self, index: usize, now: SimTime, ready: SimTime, tag: u32) {
         self.stream_clock += 1;

@@ -27,7 +27,6 @@ impl Compressing {
         }
     }
 
-    /// Chooses a victim if one is stale enough to be recycled.
     pub(crate) fn start_recycling(&mut self) -> bool {
         let Some(percent) = self.map.recycles_from_stale_percent else { return false };
         let Some(first) = self.victims.first() else { return false };

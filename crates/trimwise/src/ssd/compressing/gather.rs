@@ -64,7 +64,6 @@ struct Run {
 }
 
 impl Compressing {
-    /// Reads units for a command that is decoded at `decoded`.
     pub fn gather(&mut self, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         let (mut first, mut last) = (SimTime::MAX, decoded);
         let mut run: Option<Run> = None;

@@ -53,7 +53,6 @@ const SIZE_OF_DUPLICATE: Size = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) struct Owner(u32);
 
-/// An [`Owner`], decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Whose {
     Unit(Lpn, Size),
@@ -86,7 +85,6 @@ impl Owner {
     }
 }
 
-/// A unit that occurs several times.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Duplicate {
     /// First granule of its chunk; [`Ppn::NONE`] while nothing refers to it.
@@ -98,13 +96,11 @@ pub(in crate::ssd) struct Duplicate {
 pub(in crate::ssd) struct Store {
     /// First granule of each unit's chunk, or a mark.
     pub(super) map: Table<Lpn, Ppn>,
-    /// The size of each unit that has a chunk of its own.
     size_of: Table<Lpn, Size>,
     duplicates: [Duplicate; DUPLICATES as usize],
     deduplicates: bool,
     sizes: [u32; SIZES],
     pub(super) granules_per_superblock: u32,
-    /// Owners of the pieces of each superblock, in order.
     pub(super) logs: Table<Superblock, Vec<Owner>>,
     pub(super) mapped: u64,
     pub(super) gatherer: Gatherer,
@@ -142,7 +138,6 @@ impl Store {
         }
     }
 
-    /// Returns the stored form of a unit with this content.
     #[inline]
     pub fn kind(&self, content: Content, lpn: Lpn) -> Kind {
         match content.class {
@@ -197,7 +192,6 @@ impl Store {
         }
     }
 
-    /// Returns true if the chunk that begins at a granule is live.
     #[inline]
     pub(crate) fn is_live(&self, owner: Owner, at: Ppn) -> bool {
         match owner.whose() {
@@ -238,20 +232,17 @@ impl Store {
         }
     }
 
-    /// Makes a released unit refer to zeros.
     pub(crate) fn hold_zeros(&mut self, lpn: Lpn) {
         self.map[lpn] = ZEROS;
         self.mapped += 1;
     }
 
-    /// Makes a released unit refer to a duplicate.
     pub(crate) fn hold_duplicate(&mut self, lpn: Lpn, number: u32) {
         self.map[lpn] = Ppn(DUPLICATE - number);
         self.duplicates[number as usize].references += 1;
         self.mapped += 1;
     }
 
-    /// Gives a released unit a chunk of its own.
     #[inline]
     pub(crate) fn hold_own(&mut self, lpn: Lpn, at: Ppn, size: Size) {
         self.map[lpn] = at;
@@ -273,7 +264,6 @@ impl Store {
         self.gatherer.clear();
     }
 
-    /// Returns the tag that a read of a unit finds.
     pub(crate) fn tag_of(&self, lpn: Lpn) -> Option<u32> {
         // None at all unless they are kept.
         self.tags.get(Ppn(0))?;
@@ -290,7 +280,6 @@ impl Store {
         }
     }
 
-    /// Returns the bytes of the tables and logs, without tags.
     pub(crate) fn table_bytes(&self) -> u64 {
         let logs: usize = self.logs.iter().map(Vec::capacity).sum();
         let logs = self.logs.memory_bytes() + (logs * size_of::<Owner>()) as u64;

@@ -20,7 +20,6 @@ impl<P: Placement> Ftl<P> {
         self.flash.audit_counts(counts.total(), written, self.erased_slots, erases)
     }
 
-    /// Returns the slots that the superblocks hold.
     fn audit_superblocks(&self, live_by_map: u64) -> Result<u64, AuditError> {
         let all = self.superblock_slots;
         let (mut live, mut dead, mut free, mut closed) = (0u64, 0u64, 0u64, 0);

@@ -27,25 +27,20 @@ use crate::units::{SimDuration, SimTime};
 pub(in crate::ssd) enum Cause {
     Gc,
     WearLevelling,
-    /// Copies out of the SLC cache.
     Folding,
 }
 
-/// The need for a victim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::ssd) enum Urgency {
     /// The host is idle, or there is free flash: only for a gain.
     Idle,
-    /// The free pool is low.
     Paced,
-    /// The host waits for a free superblock.
     Needed,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Victim {
     pub superblock: Superblock,
-    /// Place up to which the victim has been read.
     pub(super) cursor: Cursor,
     cause: Cause,
     /// Slots to read for `gain` slots that the host writes.
@@ -87,7 +82,6 @@ struct Reading {
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Collector {
     pub victim: Option<Victim>,
-    /// The lane that the next superblock for copies comes from.
     copy_lane: usize,
     rng: Xoshiro256PlusPlus,
     pub free_min: u32,
@@ -114,7 +108,6 @@ impl Collector {
         }
     }
 
-    /// Returns the lane for the next superblock of copies.
     pub(super) fn next_lane(&mut self, lanes: usize) -> usize {
         let lane = self.copy_lane;
         self.copy_lane = (lane + 1) % lanes;

@@ -43,7 +43,6 @@ impl Frontier {
         self.stripe_end - self.next
     }
 
-    /// Returns true if this many slots fill the stripe.
     #[inline]
     pub(crate) fn fills_stripe(&self, slots: u32) -> bool {
         self.next + slots >= self.stripe_end
@@ -55,12 +54,10 @@ impl<P: Placement> Ftl<P> {
         self.frontiers.iter().filter(|f| f.is_open()).map(Frontier::slot)
     }
 
-    /// Returns the host's next frontier in turn.
     pub(crate) fn next_turn(&self, frontier: usize) -> usize {
         (frontier + 1) % self.hosts
     }
 
-    /// Makes sure that a frontier of the host has room.
     #[inline]
     pub(crate) fn prepare_host(&mut self, frontier: usize, slots: u32, now: SimTime) {
         if !self.frontiers[frontier].has_room(slots) {
@@ -103,13 +100,11 @@ impl<P: Placement> Ftl<P> {
         copies
     }
 
-    /// Opens a free superblock, of `lane` if there is one.
     pub fn open(&mut self, frontier: usize, lane: usize) {
         let superblock = self.take_free(lane);
         self.open_superblock(frontier, superblock, self.superblock_slots);
     }
 
-    /// Opens a superblock that takes `slots`.
     pub(crate) fn open_superblock(&mut self, frontier: usize, superblock: Superblock, slots: u32) {
         self.blocks[superblock].state = State::Open;
         let (stripe_end, end) = (self.stripe_slots, slots);

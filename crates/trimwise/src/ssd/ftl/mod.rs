@@ -124,14 +124,12 @@ impl<P: Placement> Ftl<P> {
         Place { slc, ..self.flash.place(Slot::new(slot.superblock, slot.offset >> self.unit_shift)) }
     }
 
-    /// Returns the slots written to the flash, by cause.
     #[inline]
     pub fn counts(&mut self) -> &mut NandUnits {
         let stats = &mut self.flash.stats;
         if P::SLOTS_ARE_GRANULES { &mut stats.nand_granules } else { &mut stats.nand_units }
     }
 
-    /// Converts the counts of granules to units.
     #[inline]
     pub(crate) fn count_units(&mut self) {
         if P::SLOTS_ARE_GRANULES {

@@ -57,10 +57,7 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
 
     /// Fetches the table entries for the next `count` slots of a superblock that are copied.
     fn expect_copies(&self, _superblock: Superblock, _from: Cursor, _count: usize) {}
-
     fn is_mapped(&self, lpn: Lpn) -> bool;
-
-    /// Returns the number of units that hold data.
     fn mapped_units(&self) -> u64;
 
     /// Returns the slots that a unit is read from: the first, and their count. `None` if there are none.
@@ -68,8 +65,6 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
 
     /// Returns the tag of a unit's data; `None` if it is unmapped or tags are not kept.
     fn tag(&self, lpn: Lpn) -> Option<u32>;
-
-    /// Returns the bytes of the tables, without tags.
     fn memory_bytes(&self) -> u64;
 
     /// Unmaps a unit. Returns the superblock and the number of slots that became dead.
@@ -98,17 +93,11 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     /// Called when the host has filled a stripe of a frontier. Chooses the frontier for the next one, and lets the
     /// collector do its share.
     fn stripe_filled(ftl: &mut Ftl<Self>, frontier: usize, now: SimTime);
-
-    /// Called when slots were padded.
     fn padded(&mut self, _superblock: Superblock, _slots: u32, _is_host: bool) {}
 
     /// Called when a die programs, erases or reads for a copy.
     fn die_used(&mut self, _die: Die) {}
-
-    /// Called when a superblock is full.
     fn closed(&mut self, _superblock: Superblock, _slc: bool) {}
-
-    /// Called when a superblock was erased.
     fn erased(&mut self, _superblock: Superblock) {}
 
     /// Called when a superblock in SLC mode was erased of which `written` slots had been taken. Returns true if the
@@ -117,7 +106,6 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
         true
     }
 
-    /// Called when everything was erased.
     fn clear(ftl: &mut Ftl<Self>);
 
     /// Returns the piece of a superblock at or after a place. Pieces without live data can be skipped.

@@ -50,7 +50,6 @@ impl Pool {
         Some(superblock)
     }
 
-    /// Takes a superblock, of `lane` if the pool has one.
     pub fn take(&mut self, lane: usize) -> Option<Superblock> {
         self.lanes_from(lane).find_map(|lane| self.take_from(lane))
     }

@@ -24,7 +24,6 @@ struct Run {
 }
 
 impl Reads {
-    /// Starts a command that is decoded at `decoded`.
     pub fn new(decoded: SimTime) -> Self {
         Self { ready: Ready { first: SimTime::MAX, last: decoded }, run: None, are_copies: false }
     }
@@ -34,12 +33,10 @@ impl Reads {
         Self { are_copies: true, ..Self::new(ready) }
     }
 
-    /// Adds a unit that needs no flash.
     pub(crate) fn at_hand(&mut self, at: SimTime) {
         self.ready.first = self.ready.first.min(at);
     }
 
-    /// Waits for something else until `at`.
     pub fn wait(&mut self, at: SimTime) {
         self.ready.last = self.ready.last.max(at);
     }

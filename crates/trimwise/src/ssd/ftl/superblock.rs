@@ -10,7 +10,6 @@ pub(in crate::ssd) enum State {
     Closed,
     /// Full, in SLC mode, and waiting to be folded.
     Slc,
-    /// Being collected or folded.
     Victim,
 }
 
@@ -20,14 +19,12 @@ pub(in crate::ssd) struct Block {
     pub valid: u32,
     /// Trimmed slots that are not yet checked.
     pub unchecked: u32,
-    /// Slots taken since the last erase.
     pub written: u32,
     pub erases: u32,
     pub state: State,
     pub slc: bool,
     /// Host units written to the device when the superblock was closed: its age for cost-benefit.
     pub closed_at: u64,
-    /// End of the last host program in this superblock.
     pub programmed_at: SimTime,
 }
 

@@ -76,7 +76,6 @@ impl Victims {
         self.lists.remove(self.list(valid), superblock);
     }
 
-    /// Notes that a closed superblock has lost valid slots.
     #[inline]
     pub fn lost(&mut self, superblock: Superblock, before: u32, after: u32) {
         if self.policy == VictimPolicy::Fifo {

@@ -191,7 +191,6 @@ impl PageMapped {
         }
     }
 
-    /// Makes room in the cache for a part.
     fn evict(&mut self, now: SimTime) {
         let Some(cache) = &self.map.cache else { return };
         let oldest = cache.order.first(USED);
@@ -205,7 +204,6 @@ impl PageMapped {
         }
     }
 
-    /// Writes a part to the map's frontier, which is open.
     fn write_part_of_map(&mut self, part: Part, now: SimTime, ready: SimTime) {
         self.clear_part(part);
         self.map.set(self.frontiers[self.map_frontier].slot(), self.unit_of(part));
@@ -275,7 +273,6 @@ impl PageMapped {
         }
     }
 
-    /// Forgets a part without mapped units.
     fn drop_part(&mut self, part: Part) {
         self.clear_part(part);
         let Some(cache) = &mut self.map.cache else { return };

@@ -37,13 +37,10 @@ pub(super) struct SlcCache {
     units: u32,
     /// Superblocks below this one are the static part.
     pub(super) static_end: Superblock,
-    /// Free superblocks of the static part.
     pub(super) static_free: VecDeque<Superblock>,
     dynamic_percent: u64,
-    /// Number of superblocks of the dynamic part that are in use.
     dynamic: u32,
     written: u64,
-    /// Full superblocks, oldest first.
     full: VecDeque<Superblock>,
     victim: Option<Victim>,
     fold_when_idle: bool,
@@ -210,7 +207,6 @@ impl PageMapped {
         self.close(frontier);
     }
 
-    /// Returns true if more than the threshold is in use.
     fn must_fold(&self, slc: &SlcCache) -> bool {
         let superblocks = u64::from(slc.static_end.0) + u64::from(self.dynamic_share(slc));
         slc.written * 100 > superblocks * u64::from(slc.units) * slc.threshold_percent
@@ -275,7 +271,6 @@ impl PageMapped {
         folds
     }
 
-    /// Returns the frontier for folded units, opened if necessary.
     pub(crate) fn fold_target(&mut self, now: SimTime) -> usize {
         let index = self.map.slc.as_ref().map_or(0, |slc| slc.fold_turn);
         self.prepare_host(index, 1, now);

@@ -151,7 +151,6 @@ impl JobFile {
         self.jobs.iter().find_map(of)
     }
 
-    /// Returns the files of all jobs, each with its largest size.
     pub(super) fn files(&self) -> BTreeMap<&str, u64> {
         let mut files = BTreeMap::new();
         for file in self.jobs.iter().flat_map(|job| &job.files) {
@@ -418,7 +417,6 @@ fn distribution(text: &str) -> Option<Distribution> {
     }
 }
 
-/// Rejects other values of options of which only one value is supported.
 fn refuse_others(reader: &Reader) -> Result<(), FioError> {
     for (key, only) in [
         ("overwrite", &["0"][..]),

@@ -85,7 +85,6 @@ impl Running {
         }
     }
 
-    /// Returns the next operation, and the time from which it can begin.
     fn next(&mut self, job: &Job) -> Option<(Io, SimDuration)> {
         let io = self.sequence.next()?;
         let Io::Transfer { writes, bytes, .. } = io else { return Some((io, SimDuration::ZERO)) };

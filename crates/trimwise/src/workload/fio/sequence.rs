@@ -71,7 +71,6 @@ fn seed_of(job: &Job, seed: u64, what: Use) -> u64 {
     seed.wrapping_mul(job.thread_number).wrapping_add(what as u64)
 }
 
-/// Draws the sizes of files from a range.
 pub(super) fn random_size(job: &Job, (from, to): (u64, u64), least: u64, count: usize) -> Vec<u64> {
     if from == to {
         return vec![from; count];
@@ -163,7 +162,6 @@ impl Sequence {
         }
     }
 
-    /// Returns true if the bytes of all loops are transferred.
     fn has_all_bytes(&self) -> bool {
         !self.job.time_based && self.bytes >= self.job.size.saturating_mul(self.job.loops)
     }
@@ -181,7 +179,6 @@ impl Sequence {
         }
     }
 
-    /// Returns the next file that is not done, in turn.
     fn choose_file(&mut self) -> Option<usize> {
         for _ in 0..self.files.len() {
             let file = self.next_file;

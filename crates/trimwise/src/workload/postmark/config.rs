@@ -353,7 +353,6 @@ impl PostmarkConfig {
     }
 }
 
-/// Change of the list of locations by a `set location`.
 #[derive(Clone, Copy, Debug)]
 enum LocationChange {
     Only,

@@ -153,7 +153,6 @@ impl Layout {
             .flat_map(move |i| (0..self.subdirectories).map(move |k| format!("{}s{k}", self.prefixes[i])))
     }
 
-    /// Writes the path of `file` into `path`, reusing its allocation.
     pub(crate) fn path_into(&self, file: FileRef, path: &mut String) {
         path.clear();
         path.push_str(self.prefixes.get(file.location as usize).map_or("", String::as_str));

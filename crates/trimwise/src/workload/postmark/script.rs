@@ -187,7 +187,6 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Iterates over the files that exist after the steps taken so far.
     pub(crate) fn live_files(&self) -> impl Iterator<Item = FileRef> {
         self.slots.iter().filter(|slot| slot.bytes > 0).map(|slot| slot.file)
     }

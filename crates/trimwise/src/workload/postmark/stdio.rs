@@ -57,7 +57,6 @@ impl WriteStream {
     }
 }
 
-/// The next action of `fread`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
     /// None: the `fread` is complete.
@@ -74,7 +73,6 @@ pub(crate) enum ReadStep {
 /// [`ReadStream::filled`] or [`ReadStream::read_directly`], until `Done` or a result of 0 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadStream {
-    /// Bytes in the buffer not taken by any `fread`.
     held: u32,
     /// Bytes that the current `fread` still wants.
     wanted: u32,
@@ -83,7 +81,6 @@ pub(crate) struct ReadStream {
 }
 
 impl ReadStream {
-    /// Starts an `fread` of `bytes` bytes.
     pub(crate) fn fread(&mut self, bytes: u32) {
         self.wanted = bytes;
     }
@@ -111,7 +108,6 @@ impl ReadStream {
         self.wanted = self.wanted.saturating_sub(bytes);
     }
 
-    /// Returns the bytes copied out of the buffer since the last call.
     pub(crate) fn take_copied(&mut self) -> u64 {
         std::mem::take(&mut self.copied)
     }

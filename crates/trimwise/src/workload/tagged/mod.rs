@@ -276,7 +276,6 @@ impl Draw<'_> {
     }
 }
 
-/// Returns a random integer below `limit` (0 if that is 0).
 fn below(rng: &mut impl Rng, limit: u64) -> u64 {
     if limit == 0 { 0 } else { rng.next_u64() % limit }
 }
