@@ -11,7 +11,7 @@ use trimwise::compare::cell::CellError;
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
-use trimwise_lab::experiment::lazy::{device, run_size, run_write};
+use trimwise_lab::experiment::lazy::{device, host, run_size, run_write};
 
 const WRITE_MS: f64 = 840.0;
 const RATIO: f64 = 0.40;
@@ -20,12 +20,12 @@ const ROUNDS: u32 = 4;
 const SEED: u64 = 1;
 
 fn write_ms(ssd: &SsdConfig, lazy: PolicySpec) -> Result<f64, CellError> {
-    Ok(run_write(ssd, lazy, true, 0, SEED)?.took.as_nanos() as f64 / 1e6)
+    Ok(run_write(host(), ssd, lazy, true, 0, SEED)?.took.as_nanos() as f64 / 1e6)
 }
 
 /// Time of traditional and of lazy for all TRIMs, nanoseconds, and how many there are.
 fn issue_ns(ssd: &SsdConfig, lazy: PolicySpec) -> Result<(f64, f64, f64), CellError> {
-    let run = |policy| run_size(ssd, policy, Bytes::kib(64), 0, SEED).map(|run| run.issue);
+    let run = |policy| run_size(host(), ssd, policy, Bytes::kib(64), 0, SEED).map(|run| run.issue);
     let (traditional, lazy) = (run(PolicySpec::COMMIT)?, run(lazy)?);
     let ns = |issue: trimwise_lab::experiment::lazy::Issue| issue.time.as_nanos() as f64;
     Ok((ns(traditional), ns(lazy), traditional.commands as f64))

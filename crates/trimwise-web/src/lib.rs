@@ -6,5 +6,5 @@
 //! (drawing, controls, text) is in `page/`.
 
 mod abi;
-pub mod scene;
+mod scene;
 mod workload;

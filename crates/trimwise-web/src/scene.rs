@@ -52,11 +52,9 @@ impl Limits {
     }
 }
 
-/// Everything that a scene depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Name of a built-in profile.
     pub drive: String,
     /// Its capacity, MiB: the drive is shrunk to it.
     pub capacity_mib: u64,
@@ -64,7 +62,6 @@ pub struct Settings {
     pub fullness_percent: u64,
     /// Flash beyond the capacity, percent of the capacity.
     pub over_provisioning_percent: u64,
-    /// What runs.
     pub workload: Workload,
     /// What it writes, MiB a second, as long as the drive keeps up.
     pub rate_mib_per_s: u64,
@@ -90,7 +87,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads them from JSON.
     pub fn from_json(text: &[u8]) -> Result<Self, SceneError> {
         serde_json::from_slice(text).map_err(|e| SceneError::Json(e.to_string()))
     }
@@ -109,27 +105,22 @@ impl Settings {
     }
 }
 
-/// Why there is no scene.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SceneError {
-    /// The settings are no settings.
     #[error("settings: {0}")]
     Json(String),
     /// No profile of this name, or one that cannot be drawn.
     #[error("drive: '{0}' is not one of the drives that this page offers")]
     Drive(String),
-    /// The policy does not parse.
     #[error("policy: {0}")]
     Policy(String),
     #[error("{name}: {value} {unit} is outside {least} to {most} {unit}")]
     Outside { name: &'static str, value: u64, least: u64, most: u64, unit: &'static str },
-    /// No drive is like that.
     #[error("drive: {0}")]
     Impossible(String),
 }
 
-/// What the page can offer.
 #[derive(Debug, Serialize)]
 pub struct Catalogue {
     version: &'static str,
@@ -152,7 +143,6 @@ struct PolicyEntry {
 }
 
 impl Catalogue {
-    /// Everything, from the library's own lists.
     pub fn new() -> Self {
         let entry =
             |policy: PolicySpec| PolicyEntry { policy: policy.to_string(), bound: !policy.is_usable() };
@@ -197,18 +187,13 @@ pub struct BlockView {
     pub stale_units: u32,
     /// Units that the device knows to be without use.
     pub invalid_units: u32,
-    /// Units that can be written.
     pub free_units: u32,
-    /// What it is used for.
     pub use_now: SuperblockUse,
-    /// How often it was erased.
     pub erases: u32,
-    /// Units trimmed in it so far.
     pub trimmed_units: u32,
 }
 
 impl BlockView {
-    /// Numbers in [`BlockView::words`].
     pub const WORDS: usize = 7;
 
     /// It as numbers, in the order of its fields; free, open, full and victim are 0, 1, 2 and 3.
@@ -234,25 +219,18 @@ impl BlockView {
 /// What was counted from the start of the workload until a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sample {
-    /// When.
     pub at_ms: u64,
-    /// What the host wrote.
     pub host_units: u64,
-    /// What was written to the flash.
     pub nand_units: u64,
-    /// Of it, copies by garbage collection.
     pub gc_units: u64,
     /// Superblocks erased, in blocks of all planes.
     pub erases: u64,
-    /// TRIM commands.
     pub trims: u64,
-    /// Units that they freed.
     pub trimmed_units: u64,
     /// Operations of the workload that ended: files made durable, pages overwritten.
     pub operations: u64,
     /// The median of their latencies since the last sample; `None` if none ended.
     pub p50_us: Option<f64>,
-    /// The 99th percentile.
     pub p99_us: Option<f64>,
     /// The 99th percentile from the start on.
     pub p99_all_us: Option<f64>,
@@ -260,32 +238,24 @@ pub struct Sample {
     pub worst_us: f64,
     /// How long the operation in progress has taken so far; zero if there is none.
     pub waiting_us: f64,
-    /// Stale units now.
     pub stale_units: u64,
     /// Freed units that wait for their TRIM, or are in one.
     pub queued_units: u64,
     /// Freed units that were written again before their TRIM was sent.
     pub reused_units: u64,
-    /// Bytes of files now.
     pub used_bytes: u64,
 }
 
-/// What [`Scene::report`] returns.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Samples from the number asked for on.
     pub samples: Vec<Sample>,
-    /// Virtual time of the whole scene.
     pub now_ms: u64,
     /// How much of the preparation is done.
     pub prepared_percent: u64,
-    /// Why it stopped, if it did.
     pub failure: Option<String>,
-    /// Units of a superblock.
     pub superblock_units: u64,
-    /// Units that the host sees.
     pub capacity_units: u64,
-    /// Units of flash.
     pub physical_units: u64,
 }
 
@@ -296,7 +266,6 @@ struct Shared {
     began: Cell<Option<SimTime>>,
     before: Cell<SsdStats>,
     before_ledger: Cell<Ledger>,
-    /// When the operation in progress began.
     started: Cell<Option<SimTime>>,
     all_latencies_ns: RefCell<Histogram<u32>>,
     latencies_ns: RefCell<Vec<u64>>,
@@ -391,7 +360,6 @@ impl Shared {
     }
 }
 
-/// A running scene.
 pub struct Scene {
     sim: Sim,
     queue: BlockQueue,
@@ -459,12 +427,10 @@ impl Scene {
         self.shared.began.get().map(|began| self.sim.now().since(began))
     }
 
-    /// Why it stopped, if it did.
     pub fn failure(&self) -> Option<String> {
         self.shared.failure.borrow().clone()
     }
 
-    /// The drive's superblocks by their numbers.
     pub fn blocks(&self) -> Vec<BlockView> {
         let stale = self.shared.fs.borrow().as_ref().map(Ext4::stale_units_by_superblock).unwrap_or_default();
         let (states, size) = self.queue.with_ssd(|ssd| (ssd.superblocks(), ssd.superblock_units() as u32));

@@ -49,7 +49,7 @@ impl Experiment {
         reps: u32,
         seed: u64,
     ) -> ExperimentResult {
-        self.judged(figures, rows, (reps, seed), None)
+        self.judge_on(None, figures, rows, reps, seed)
     }
 
     /// Judges all claims on a real kernel's figures, where some have another role and some are made only there.
@@ -58,22 +58,13 @@ impl Experiment {
     /// If the built-in file of claims is wrong.
     pub(super) fn judge_on(
         &self,
-        kernel: RealKernel,
+        kernel: impl Into<Option<RealKernel>>,
         figures: &Figures,
         rows: &impl Serialize,
         reps: u32,
         seed: u64,
     ) -> ExperimentResult {
-        self.judged(figures, rows, (reps, seed), Some(kernel))
-    }
-
-    fn judged(
-        &self,
-        figures: &Figures,
-        rows: &impl Serialize,
-        (reps, seed): (u32, u64),
-        kernel: Option<RealKernel>,
-    ) -> ExperimentResult {
+        let kernel = kernel.into();
         let Self { name, question, claims, .. } = *self;
         let mut document: Document =
             toml::from_str(claims).unwrap_or_else(|e| panic!("claims of {name}: {e}"));

@@ -4,8 +4,8 @@
 
 use trimwise_lab::experiment::Grid;
 use trimwise_lab::experiment::lazy::{
-    FSYNC, FSYNC_NAMES, POLICIES, device, evaluate_figure_3, evaluate_figure_4, evaluate_table_2, run_size,
-    run_write, sizes, sizes_kib,
+    FSYNC, FSYNC_NAMES, POLICIES, device, evaluate_figure_3, evaluate_figure_4, evaluate_table_2, host,
+    run_size, run_write, sizes, sizes_kib,
 };
 use trimwise_lab::experiment::result::ExperimentResult;
 
@@ -26,7 +26,7 @@ fn fsync_and_the_issue_of_trims_over_the_append_size() {
     assert_eq!(POLICIES[..2], policies);
     let runs = policies.map(|policy| {
         let policy = policy.parse().unwrap();
-        sizes().map(|size| run_size(&device(), policy, size, 0, SEED).unwrap()).collect::<Vec<_>>()
+        sizes().map(|size| run_size(host(), &device(), policy, size, 0, SEED).unwrap()).collect::<Vec<_>>()
     });
     let grid = Grid::new(policies, sizes_kib(), |policy, size| vec![runs[policy][size]]);
     assert_all_met(&evaluate_figure_3(&grid, SEED), 3);
@@ -42,7 +42,8 @@ fn fsync_and_the_issue_of_trims_over_the_append_size() {
 fn the_write_on_a_full_file_system() {
     let policies = ["commit", "lazy", "lazy+reuse"];
     assert_eq!(POLICIES[..3], policies);
-    let runs = policies.map(|policy| run_write(&device(), policy.parse().unwrap(), true, 0, SEED).unwrap());
+    let runs =
+        policies.map(|policy| run_write(host(), &device(), policy.parse().unwrap(), true, 0, SEED).unwrap());
     let after_an_fsync =
         |fsync: usize, policy: usize| if FSYNC[fsync] { vec![runs[policy]] } else { Vec::new() };
     let grid = Grid::new(FSYNC_NAMES, policies.map(str::to_owned), after_an_fsync);

@@ -30,7 +30,7 @@ impl Number for Lpn {
 }
 
 macro_rules! number {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(transparent)]
@@ -55,32 +55,22 @@ macro_rules! number {
                 self.0.fmt(f)
             }
         }
-    };
+    )+};
 }
 pub(in crate::ssd) use number;
 
 number! {
     /// A slot by its number in the whole device.
-    Ppn
-}
-number! {
+    Ppn,
     /// An [`Lpn`] as tables keep it.
-    ShortLpn
-}
-number! {
+    ShortLpn,
     /// A superblock, numbered over the whole device.
-    Superblock
-}
-number! {
+    Superblock,
     /// A die, numbered over the whole device.
-    Die
-}
-number! {
-    Channel
-}
-number! {
+    Die,
+    Channel,
     /// A stripe by its number in the whole device.
-    StripeNumber
+    StripeNumber,
 }
 
 impl ShortLpn {

@@ -9,7 +9,7 @@ use trimwise::workload::timed::Timed;
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::job::{Part, Step};
 
-use super::sizes::{APPEND, COMMANDS, run_size_on};
+use super::sizes::{APPEND, COMMANDS, run_size};
 use super::{DEVICE, Issue, Run, device, sizes};
 use crate::experiment::grid::{Grid, Shown, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
@@ -89,8 +89,7 @@ fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) 
         _ => None,
     })?;
     let issue = issued(&ran, measure, drain, policy, file)?;
-    let model =
-        run_size_on(ext4.host, &self::device(), policy.model, append, 0, seed).map_err(Failure::run)?;
+    let model = run_size(ext4.host, &self::device(), policy.model, append, 0, seed).map_err(Failure::run)?;
     Ok([Run { took, issue }, model])
 }
 

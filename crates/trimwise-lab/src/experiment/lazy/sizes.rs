@@ -53,7 +53,7 @@ fn run(request: &Request) -> Result<Grid<Run>, Failure> {
     let cells: Vec<(PolicySpec, Bytes)> =
         policies(&POLICIES).into_iter().flat_map(|policy| sizes().map(move |size| (policy, size))).collect();
     let runs = request.repeat(&[DEVICE], &cells, |&(policy, append), rep| {
-        run_size(&device, policy, append, rep, request.seed)
+        run_size(host(), &device, policy, append, rep, request.seed)
     })?;
     let count = sizes().count();
     Ok(Grid::new(POLICIES, sizes_kib(), |policy, size| runs[policy * count + size].clone()))
@@ -71,17 +71,6 @@ pub fn sizes_kib() -> impl Iterator<Item = f64> {
 
 /// Runs the append benchmark once.
 pub fn run_size(
-    ssd: &SsdConfig,
-    policy: PolicySpec,
-    append: Bytes,
-    rep: u32,
-    seed: u64,
-) -> Result<Run, CellError> {
-    run_size_on(host(), ssd, policy, append, rep, seed)
-}
-
-/// Does the same on another host.
-pub(super) fn run_size_on(
     host: HostConfig,
     ssd: &SsdConfig,
     policy: PolicySpec,

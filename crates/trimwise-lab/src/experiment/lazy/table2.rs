@@ -53,17 +53,6 @@ pub const FSYNC_NAMES: [&str; 2] = ["after an fsync", "without an fsync"];
 
 /// Fills the file system, removes a file and writes, once on a new device.
 pub fn run_write(
-    ssd: &SsdConfig,
-    policy: PolicySpec,
-    fsync: bool,
-    rep: u32,
-    seed: u64,
-) -> Result<Run, CellError> {
-    run_write_on(host(), ssd, policy, fsync, rep, seed)
-}
-
-/// Does the same on another host.
-pub(super) fn run_write_on(
     host: HostConfig,
     ssd: &SsdConfig,
     policy: PolicySpec,
@@ -98,7 +87,7 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let cells: Vec<(PolicySpec, bool)> =
         FSYNC.into_iter().flat_map(|fsync| policies.iter().map(move |policy| (*policy, fsync))).collect();
     let runs = request.repeat(&[DEVICE], &cells, |&(policy, fsync), rep| {
-        run_write(&device, policy, fsync, rep, request.seed)
+        run_write(host(), &device, policy, fsync, rep, request.seed)
     })?;
     let of_cell = |fsync: usize, policy: usize| runs[fsync * policies.len() + policy].clone();
     Ok(evaluate_table_2(&Grid::new(FSYNC_NAMES, POLICIES.map(str::to_owned), of_cell), request.seed))

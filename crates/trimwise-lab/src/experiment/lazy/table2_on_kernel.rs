@@ -11,9 +11,7 @@ use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::job::{Part, Step};
 
 use super::on_kernel::{DRAIN, GUEST_MEMORY, MEMORY_OF_RUN, issued};
-use super::table2::{
-    FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, TABLE_2, WRITE, figures, published, run_write_on,
-};
+use super::table2::{FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, TABLE_2, WRITE, figures, published, run_write};
 use super::{DEVICE, Run, device};
 use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};
@@ -87,7 +85,7 @@ fn run_case(
     })?;
     let issue = issued(&ran, measure, drain, policy, FILE)?;
     let model =
-        run_write_on(ext4.host, &device(), policy.model, fsync, 0, request.seed).map_err(Failure::run)?;
+        run_write(ext4.host, &device(), policy.model, fsync, 0, request.seed).map_err(Failure::run)?;
     Ok([Run { took, issue }, model])
 }
 

@@ -128,6 +128,21 @@ pub struct Run {
     pub p99_ms: f64,
 }
 
+impl Run {
+    /// Returns the part of a run that the drive counts.
+    fn of(total_s: f64, mapped_units: u64, capacity_units: u64, stats: &SsdStats) -> Self {
+        Self {
+            device_utilization_percent: 100.0 * mapped_units as f64 / capacity_units as f64,
+            total_s,
+            write_amplification: stats.write_amplification(),
+            copied_gib: Bytes::from_units(stats.nand_units.gc).0 as f64 / Bytes::gib(1).0 as f64,
+            trim_commands: stats.trim.commands,
+            trim_s: SimDuration::from_nanos(stats.busy_ns.trim).as_secs_f64(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Lets the drive rest, runs PostMark and counts its effects. `rep` decides the phase of the commit timer.
 async fn postmark_on(
     fs: &Ext4,
@@ -155,13 +170,8 @@ async fn postmark_on(
         .max()
         .unwrap_or(0);
     Ok(Run {
-        device_utilization_percent: 100.0 * mapped as f64 / capacity as f64,
-        total_s: outcome.duration().as_secs_f64(),
-        write_amplification: stats.write_amplification(),
-        copied_gib: Bytes::from_units(stats.nand_units.gc).0 as f64 / Bytes::gib(1).0 as f64,
-        trim_commands: stats.trim.commands,
-        trim_s: SimDuration::from_nanos(stats.busy_ns.trim).as_secs_f64(),
         stale_percent: 100.0 * stale_units / capacity as f64,
         p99_ms: SimDuration::from_nanos(p99_ns).as_secs_f64() * 1e3,
+        ..Run::of(outcome.duration().as_secs_f64(), mapped, capacity, &stats)
     })
 }

@@ -89,15 +89,6 @@ pub(super) fn run_of(ran: &Ran, step: usize) -> Result<Run, Failure> {
     };
     let stats = after.stats.since(&before.stats);
     let capacity = ran.port.drive().ssd().capacity_units();
-    Ok(Run {
-        device_utilization_percent: 100.0 * before.mapped_units as f64 / capacity as f64,
-        total_s,
-        write_amplification: stats.write_amplification(),
-        copied_gib: Bytes::from_units(stats.nand_units.gc).0 as f64 / Bytes::gib(1).0 as f64,
-        trim_commands: stats.trim.commands,
-        trim_s: SimDuration::from_nanos(stats.busy_ns.trim).as_secs_f64(),
-        // Neither is known of the kernel.
-        stale_percent: 0.0,
-        p99_ms: 0.0,
-    })
+    // Stale space and latencies are not known of the kernel.
+    Ok(Run::of(total_s, before.mapped_units, capacity, &stats))
 }
