@@ -321,7 +321,6 @@ impl Registry {
     }
 }
 
-/// Opens another process, to wait for it.
 fn process(pid: u32) -> Option<OwnedFd> {
     let other = (pid != std::process::id()).then_some(pid)?;
     pidfd_open(Pid::from_raw(other.try_into().ok()?)?, PidfdFlags::empty()).ok()

@@ -36,7 +36,6 @@ pub struct Consent {
     identity: Identity,
 }
 
-/// Identifies a target when it is opened later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     NoFile,

@@ -106,7 +106,6 @@ impl RealDirectory {
         Self { writes_zeros: true, ..self }
     }
 
-    /// Returns the bytes to write instead of `data`.
     fn written<'a>(&self, data: &'a [u8]) -> Cow<'a, [u8]> {
         if self.writes_zeros { Cow::Owned(vec![0; data.len()]) } else { Cow::Borrowed(data) }
     }

@@ -159,7 +159,6 @@ struct Listing {
     /// The extent that the next record may continue.
     open: Option<Span>,
     free: Vec<Span>,
-    /// True if another extent was found after the maximum count.
     is_full: bool,
 }
 

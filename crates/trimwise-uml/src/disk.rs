@@ -457,7 +457,6 @@ impl Disk {
         }
     }
 
-    /// Tells the drive of a write whose bytes are stored.
     fn write(&mut self, now: SimTime, range: SectorRange, bytes: &[u8]) -> io::Result<SimTime> {
         let class = if self.looks_at_content { classify_write(bytes) } else { ContentClass::default() };
         let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;

@@ -417,7 +417,6 @@ impl StepReport {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     pub steps: Vec<StepReport>,
-    /// Numbers of the guest's marks on each disk, in order.
     pub marks: Vec<Vec<usize>>,
     /// Words that were added to the kernel's command line and that it does not know. If there are any, no step was
     /// done.

@@ -62,7 +62,6 @@ pub trait Observer {
     /// So much of [`Town::settle`] is done.
     fn settled(&self, percent: u64);
 
-    /// An operation begins.
     fn began(&self);
 
     /// An operation that took `latency` has ended; `used_bytes` of the file system are now in use.
@@ -82,7 +81,6 @@ pub struct Town<'a, F: Files> {
     fs: &'a F,
     workload: Workload,
     draw: Xoshiro256PlusPlus,
-    /// Number and length of each file.
     present: Vec<(u64, u64)>,
     created: u64,
     used_bytes: u64,
@@ -118,7 +116,6 @@ impl<'a, F: Files> Town<'a, F> {
         self.total_bytes / 100 * percent
     }
 
-    /// Fills the file system, then deletes to the fullness.
     pub async fn settle(&mut self, fullness_percent: u64, observer: &impl Observer) -> Result<(), FileError> {
         const FILLING_PERCENT: u64 = 90;
         loop {

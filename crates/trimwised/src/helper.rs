@@ -315,7 +315,6 @@ fn refused(error: &TrimError) -> Answer {
     }
 }
 
-/// Converts spans to pairs of start and end, in bytes.
 pub(crate) fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
     spans.iter().map(|span| (span.start, span.end)).collect()
 }

@@ -30,14 +30,12 @@ use trimwise_linux::tracefs::format::Traced;
 /// Slices of XFS are split at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
 
-/// The daemon's resources that a managed file system may use.
 pub struct Means<'a> {
     pub program: &'a Path,
     pub dry_run: bool,
     pub patience: Duration,
     pub now: SimTime,
     pub room: usize,
-    /// Maximum number of spans of each kind per file system.
     pub spans_max: usize,
     pub journal: &'a mut Journal,
     pub known: &'a mut Store,
@@ -58,7 +56,6 @@ pub struct Managed {
     job: Option<Job>,
     /// A helper that was abandoned and has not yet exited.
     stuck: Option<Child>,
-    /// A decision that waits for its disk to become idle.
     held: Option<Order>,
     pub problem: Option<String>,
     /// Knowledge of trimmed space under other settings, or before the file system was resized.
@@ -415,7 +412,6 @@ impl Managed {
         self.tell_trimmed(means.history);
     }
 
-    /// Adds the slices since the last entry to the history.
     pub(crate) fn tell_trimmed(&mut self, history: &mut History) {
         if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
             let text = format!("Slices: {slices}, together {}.", Bytes(bytes));

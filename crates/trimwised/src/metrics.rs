@@ -12,9 +12,7 @@ use trimwise::live::Status;
 pub struct Seen<'a> {
     pub mount: &'a Path,
     pub device: &'a str,
-    /// Type of the file system: `ext4`, `xfs`...
     pub fs_type: &'a str,
-    /// Status of the file system, once it was examined.
     pub status: Option<Status>,
     pub has_problem: bool,
     pub trimmed_at_s: Option<u64>,

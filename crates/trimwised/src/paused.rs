@@ -32,7 +32,6 @@ pub fn read(path: &Path, boot: &str) -> Loaded<BTreeSet<PathBuf>> {
 }
 
 impl Paused {
-    /// Loads the last daemon's pauses. Those made meanwhile stay.
     pub fn load(&mut self, points: BTreeSet<PathBuf>) {
         self.points.extend(points);
         self.saving.begin();

@@ -108,7 +108,6 @@ impl Process {
         }))
     }
 
-    /// Returns the next complete line received, without its newline.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.received.iter().position(|&byte| byte == b'\n')?;
         let rest = self.received.split_off(end + 1);

@@ -46,12 +46,10 @@ impl Saving {
         is_due.then_some(self.wanted)
     }
 
-    /// Records that this version is being written.
     pub fn asked(&mut self, version: u64) {
         self.asked = Some(version);
     }
 
-    /// Records the result of writing this version.
     pub fn done(&mut self, version: u64, result: Result<(), String>) {
         self.asked = None;
         match result {
@@ -66,7 +64,6 @@ impl Saving {
         }
     }
 
-    /// Returns true if there is nothing left to write.
     pub(crate) fn is_saved(&self) -> bool {
         self.saved == self.wanted
     }
@@ -79,7 +76,6 @@ impl Saving {
         self.failed.as_ref().filter(|(failed, _)| *failed >= version).map(|(_, why)| Err(why.as_str()))
     }
 
-    /// Returns the error of the last attempt.
     pub fn problem(&self) -> Option<&str> {
         self.failed.as_ref().map(|(_, why)| why.as_str())
     }

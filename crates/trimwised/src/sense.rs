@@ -50,7 +50,6 @@ pub struct Place {
     pub key: Key,
     pub path: PathBuf,
     pub mount_id: u64,
-    /// The folders of its devices in sysfs.
     pub devices: Vec<PathBuf>,
 }
 
@@ -100,7 +99,6 @@ impl From<Sensed> for [u64; 7] {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     pub changed: Vec<(Key, Sensed)>,
-    /// File systems whose mount or device no longer exists.
     pub gone: Vec<Key>,
     /// File systems that hang, by the number of seconds.
     pub hanging: BTreeMap<u64, Vec<Key>>,
@@ -234,7 +232,6 @@ pub struct Sampler {
     seats: Vec<Taken>,
     rounds: usize,
     descriptors_short: Option<u64>,
-    /// The thread for the next round.
     runner: Option<Sender<Arc<Round>>>,
     /// Time and hash of the last comparison of the list of mounts.
     compared: Option<(Instant, u64)>,

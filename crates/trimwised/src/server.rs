@@ -115,7 +115,6 @@ impl Server {
         }
     }
 
-    /// Takes over the connections of another server.
     pub(crate) fn take_over(&mut self, other: Self) {
         self.requests = other.requests;
         self.connections = other.connections;

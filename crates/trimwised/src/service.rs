@@ -320,7 +320,6 @@ impl Service {
         self.metrics = metrics;
     }
 
-    /// Writes the files that are due.
     fn write(&mut self, now: Instant) {
         self.tell_watchdog();
         if now >= self.next_write {

@@ -30,7 +30,6 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Negotiates the export. Returns true if the client wants one.
 fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io::Result<bool> {
     const BLOCK_SIZE: u16 = 3;
     let mut hello = Vec::from(MAGIC.to_be_bytes());

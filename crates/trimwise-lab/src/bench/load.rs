@@ -22,10 +22,7 @@ const REPORT_EVERY: u64 = 1024;
 pub(crate) enum Action {
     Read,
     Write,
-    /// Either, drawn for each transfer.
-    Mixed {
-        read_percent: u8,
-    },
+    Mixed { read_percent: u8 },
     Trim,
 }
 
@@ -83,7 +80,6 @@ impl Stream {
     }
 }
 
-/// Transfers of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub operations: u64,
@@ -170,7 +166,6 @@ pub struct Done {
     pub writes: Tally,
     pub trims: Tally,
     pub elapsed: SimDuration,
-    /// Throughput over time, both directions.
     pub intervals: Intervals,
 }
 
@@ -189,7 +184,6 @@ impl Done {
     }
 }
 
-/// Reads and writes of streams that ran one after another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Total {
     pub tally: Tally,

@@ -65,7 +65,6 @@ impl Measured {
             .collect()
     }
 
-    /// Adds the minimum and maximum over parts.
     pub(super) fn spread(mut self, rates: impl Iterator<Item = f64> + Clone) -> Self {
         let least = rates.clone().fold(f64::INFINITY, f64::min);
         let most = rates.fold(f64::NEG_INFINITY, f64::max);

@@ -280,7 +280,6 @@ impl<'a> Fields<'a> {
         self.next(&expected, |text| number(text, 1, DEPTH_MAX).map(|d| d as u32))
     }
 
-    /// Checks that no field is left.
     fn end(mut self, test: Test, form: &str) -> Result<Test, TestError> {
         match self.left.next() {
             None => Ok(test),

@@ -193,7 +193,6 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// Describes the last commands on a unit so far.
     pub fn history(&self, unit: u64) -> Vec<String> {
         let name = |op: &trimwise::fs::witness::Op| {
             let what = match &op.kind {

@@ -108,7 +108,6 @@ fn scan(
     None
 }
 
-/// Builds the tree from the metadata blocks in place.
 pub fn mount<'a>(
     platter: &Platter<'_>,
     record: &'a Record,

@@ -305,7 +305,6 @@ fn precision(term: &str) -> (&str, bool, usize) {
     }
 }
 
-/// Returns the smaller value; NaN if either is.
 fn least(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
 }

@@ -64,7 +64,6 @@ pub enum Trimming {
     Never,
     /// The mount option `discard`; on btrfs `discard=sync`.
     Discard,
-    /// `discard=async`, which only btrfs has.
     DiscardAsync,
     /// FITRIM over everything at 3 o'clock on the first day: fstrim.timer.
     FstrimWeekly,
@@ -169,7 +168,6 @@ pub struct Row {
     pub write_trimming: Option<LatencySummary>,
     /// The same next to what they are compared with, by the kind of hour.
     pub rates: [OfRate; 2],
-    /// The longest time that a discard was under way.
     pub discard_max_ns: u64,
     pub write_amplification: f64,
     pub discards: Discards,

@@ -152,7 +152,6 @@ pub struct DeletionRun {
     pub deletions: Vec<Deletion>,
     pub first_fitrim: Fitrim,
     pub second_fitrim: Fitrim,
-    /// FITRIM after the deletion of one more file of [`SMALL_BYTES`].
     pub third_fitrim: Fitrim,
 }
 

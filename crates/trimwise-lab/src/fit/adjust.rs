@@ -46,7 +46,6 @@ const AS_GOOD: f64 = 0.004;
 /// Rates that differ by less than this share are the same.
 const SAME: f64 = 0.02;
 
-/// What is being fitted.
 pub(super) struct Adjusting<'a> {
     pub config: SsdConfig,
     pub fits: Vec<Fit>,

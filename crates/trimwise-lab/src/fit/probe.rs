@@ -159,7 +159,6 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         Ok(())
     }
 
-    /// Measures everything but the held-back tests.
     pub async fn samples(&mut self) -> Result<Samples, BlockError> {
         let mut found = Samples::default();
         (self.on_step)("single reads", 150);
@@ -217,7 +216,6 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         self.settle().await
     }
 
-    /// Runs tests that nothing was fitted to.
     pub async fn held_back(&mut self) -> Result<Vec<Held>, BlockError> {
         (self.on_step)("held-back tests", 900);
         if !self.plan.read_only {

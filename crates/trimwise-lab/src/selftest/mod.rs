@@ -243,7 +243,6 @@ fn carry_out(
     })
 }
 
-/// Returns the ranges that a command may have changed.
 fn touched(command: &Command) -> Vec<UnitRange> {
     match command {
         Command::Write(range, _) | Command::Read(range) | Command::InformFree(range) => vec![*range],

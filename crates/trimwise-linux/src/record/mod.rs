@@ -433,7 +433,6 @@ impl Recorder {
         ready
     }
 
-    /// Returns all remaining records after tracing was turned off.
     fn rest(&mut self, start: u64) -> Vec<Record> {
         while self.round(start) {}
         // Nothing more comes, so everything is in order.

@@ -36,7 +36,6 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In flight, with this many sectors left.
     InFlight(u64),
     Done,
     /// The driver gave it back; it will be issued again.
@@ -97,7 +96,6 @@ impl Requests {
         self.other(Record { at, device: 0, event: Event::Lost(records) });
     }
 
-    /// Gives up the latency of all requests in flight.
     pub fn give_up_all(&mut self) {
         self.in_flight.clear();
         for waiting in self.queue.iter_mut().filter(|waiting| matches!(waiting.state, State::InFlight(_))) {

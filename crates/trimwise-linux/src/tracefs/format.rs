@@ -120,7 +120,6 @@ impl Step {
 /// Time of a record, its data, if any, and the bytes that follow it.
 type Split<'a> = (Step, Option<&'a [u8]>, &'a [u8]);
 
-/// Splits off the first record; `None` at the end.
 fn first_record(data: &[u8]) -> Option<Split<'_>> {
     let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
     let head = word(0)?;

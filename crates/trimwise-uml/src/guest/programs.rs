@@ -94,7 +94,6 @@ fn collect(pipe: Option<impl Read>, name: &str) -> Result<Vec<u8>, Failed> {
     Ok(bytes)
 }
 
-/// Kills all processes but this one. Returns their number.
 pub(crate) fn kill_all() -> io::Result<u32> {
     // As kill(2) has it, the group of process 1 means every process except process 1 itself.
     match kill_process_group(Pid::INIT, Signal::KILL) {

@@ -416,7 +416,6 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Compiles the library to preload. Returns the compiler used.
     fn preload(&self, image: &Path) -> Result<String, KernelError> {
         let code = self.work.path().join("preload.c");
         fs::write(&code, PRELOAD_SOURCE).map_err(KernelError::io("write", &code))?;

@@ -201,7 +201,6 @@ fn unpack_tarball(tarball: &Path, work: &Path, runner: &Runner<'_>) -> Result<Pa
     Ok(directory)
 }
 
-/// Returns true if tar can read the whole file.
 fn is_archive(path: &Path) -> bool {
     let mut tar = Command::new("tar");
     tar.arg("-tf").arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

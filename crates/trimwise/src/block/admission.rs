@@ -5,7 +5,6 @@
 
 use crate::ssd::{LinkKind, SsdConfig};
 
-/// Commands as an interface tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Transfer,

@@ -120,7 +120,6 @@ impl WriteThrottle {
         self.wakes(self.in_flight, limit)
     }
 
-    /// The same for a TRIM.
     pub fn trim_completed(&mut self) -> bool {
         self.trims_in_flight -= 1;
         self.wakes(self.trims_in_flight, self.background())

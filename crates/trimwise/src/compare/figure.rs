@@ -30,7 +30,6 @@ pub struct Figure {
     shown: &'static [(View, &'static str)],
 }
 
-/// How several runs become one figure.
 #[derive(Debug)]
 enum Read {
     Median(fn(&Cell) -> Option<f64>),

@@ -106,7 +106,6 @@ type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Slot {
     generation: u32,
-    /// Taken out while the task runs.
     future: Option<LocalFuture>,
 }
 

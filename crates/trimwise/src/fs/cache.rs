@@ -47,7 +47,6 @@ impl ChunkTable {
     }
 }
 
-/// A page's states, as bits of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkState {
     pub present: u32,

@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hash map with [`WordHasher`].
 pub(super) type WordMap<K, V> = HashMap<K, V, BuildHasherDefault<WordHasher>>;
 
 /// Multiplies word by word, and at the end mixes the high bits into the low ones, which choose the place in the table.

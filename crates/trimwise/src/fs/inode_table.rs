@@ -34,7 +34,6 @@ impl Group {
     }
 }
 
-/// Properties that decide the place of a new inode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewInode {
     pub placement: Placement,

@@ -77,16 +77,13 @@ pub(super) struct Mballoc {
 #[derive(Clone, Debug)]
 struct Window {
     blocks: UnitRange,
-    /// Parts that the file has not yet used, in order.
     unused: Vec<UnitRange>,
 }
 
 /// Criterion that groups and extents must meet, from the most to the least selective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Criterion {
-    /// A whole buddy of the requested size or larger.
     Buddy,
-    /// A group whose extents are on average long enough.
     Average,
     /// A group whose extents are on average long enough for a shortened window.
     AverageOfLess,

@@ -159,7 +159,6 @@ struct Inner {
     unreleased: Cell<Option<(SimTime, SimTime)>>,
     /// Number of allocations with new blocks that do not yet hold their data.
     conversions: Cell<u64>,
-    /// Set when write-back was requested and has not yet started.
     flusher_called: Cell<bool>,
     /// Set at unmount, to end the background tasks.
     stopping: Cell<bool>,

@@ -40,7 +40,6 @@ enum Change {
 }
 
 impl Ext4 {
-    /// Waits until a directory can get a block.
     pub(super) async fn wait_for_space(&self, path: &str) -> Result<(), FileError> {
         let mut commits = 0;
         while commits < SPACE_COMMITS_MAX {

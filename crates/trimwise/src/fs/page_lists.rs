@@ -19,7 +19,6 @@ pub(crate) struct PageLists {
     high_max: u64,
     high: u64,
     count: u64,
-    /// The second at which their decay was last applied.
     second: u64,
 }
 

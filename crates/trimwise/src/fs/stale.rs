@@ -63,7 +63,6 @@ impl StaleTracker {
         })
     }
 
-    /// Resets maximum and mean, for a workload that begins now.
     pub fn restart(&mut self, now: SimTime) {
         self.max_units = 0;
         self.recent_max_units = 0;

@@ -27,7 +27,6 @@ struct Walk {
     freed: u64,
 }
 
-/// Sums from utilization.
 #[derive(Debug)]
 pub(super) struct Estimate {
     cut: Cut,
@@ -38,7 +37,6 @@ pub(super) struct Estimate {
     next: SimTime,
     next_forced: SimTime,
     walk: Option<Walk>,
-    /// Whether a walk has been completed since the host started.
     has_walked: bool,
 }
 

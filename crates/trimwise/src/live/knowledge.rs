@@ -27,7 +27,6 @@ pub(super) enum Look {
 pub(super) struct Moment {
     pub now: SimTime,
     pub sample: Sample,
-    /// Whether enough time has passed since the last map.
     pub may_look: bool,
     /// Whether the user or the governor wants all free space trimmed.
     pub all_is_wanted: bool,

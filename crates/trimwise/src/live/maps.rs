@@ -41,7 +41,6 @@ pub(super) struct Unseen {
     doubted: bool,
 }
 
-/// Slices of which the device counted too little.
 #[derive(Debug, Default)]
 struct Unsure {
     /// The spans of the last one and what was counted; the next map settles it.

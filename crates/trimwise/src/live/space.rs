@@ -488,7 +488,6 @@ impl FreeSpace {
             && subtract(&intersect(&self.waiting, &gap), covered).is_empty()
     }
 
-    /// All space known to be free; neighbours are merged.
     fn free(&self) -> Vec<Span> {
         union(&union(&self.waiting, &self.left), &self.trimmed)
     }

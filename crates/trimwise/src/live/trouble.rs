@@ -23,7 +23,6 @@ pub(super) struct Trouble {
     /// Why the last slice failed, until one succeeds; a successful map says nothing about it.
     pub slice_failure: Option<String>,
     pub retry_at: SimTime,
-    /// A reported discard failure of the device, not handled yet.
     pub device_failed: Option<String>,
     forget_not_before: SimTime,
     refused: Option<String>,

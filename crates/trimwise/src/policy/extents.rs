@@ -27,7 +27,6 @@ impl Run {
     }
 }
 
-/// Splits a range at chunk borders.
 fn pieces(range: UnitRange) -> impl Iterator<Item = (u64, Run)> {
     let (start, end) = (range.start.0, range.end().0);
     let chunks = if range.units == 0 { 0..0 } else { start / CHUNK_UNITS..end.div_ceil(CHUNK_UNITS) };

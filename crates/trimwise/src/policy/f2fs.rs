@@ -30,7 +30,6 @@ pub(super) const TERM: Term =
 #[derive(Clone, Copy, Debug, Default)]
 pub struct F2fs {
     awake: bool,
-    /// Whether anything was issued since the last pass ended.
     found: bool,
 }
 

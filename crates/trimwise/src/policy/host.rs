@@ -166,7 +166,6 @@ impl HostedPolicy {
         self.pending.borrow().next(from, units_min)
     }
 
-    /// Units that were dropped and not allocated since.
     pub(crate) fn untrimmed_units(&self) -> u64 {
         self.pending.borrow().untrimmed_units()
     }
@@ -177,7 +176,6 @@ impl HostedPolicy {
         pending.units() + pending.untrimmed_units()
     }
 
-    /// The extents of these units.
     pub(crate) fn untold_extents(&self) -> Vec<UnitRange> {
         let pending = self.pending.borrow();
         pending.iter().chain(pending.untrimmed()).collect()

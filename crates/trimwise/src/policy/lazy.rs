@@ -74,7 +74,6 @@ fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
 /// Issues TRIMs from a queue with a number of workers.
 #[derive(Clone, Copy, Debug)]
 struct Lazy {
-    /// At least 1.
     workers_min: u32,
     workers_max: u32,
     reuse: bool,

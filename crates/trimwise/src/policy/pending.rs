@@ -210,7 +210,6 @@ impl PendingSet {
         self.extents.len() as u64
     }
 
-    /// Units that were dropped and not allocated since.
     pub(crate) fn untrimmed_units(&self) -> u64 {
         self.untrimmed.units()
     }

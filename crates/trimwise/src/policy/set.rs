@@ -58,7 +58,6 @@ pub enum Direction {
     Steady,
 }
 
-/// Utilization over the last window.
 #[derive(Clone, Debug)]
 pub(crate) struct Trend {
     window: SimDuration,
@@ -106,7 +105,6 @@ pub struct Set {
 }
 
 impl Set {
-    /// A gate before `inner`; open until utilization closes it.
     pub fn new(config: SetConfig, inner: Box<dyn Governor>) -> Self {
         Self { config, trend: Trend::new(config.window, config.hysteresis_permille), open: true, inner }
     }

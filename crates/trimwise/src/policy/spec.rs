@@ -97,7 +97,6 @@ impl PolicySpec {
         self.governor().needs().trim
     }
 
-    /// What a stock host can do for it.
     pub(crate) fn live(self) -> LiveUse {
         self.issuer.term.live
     }

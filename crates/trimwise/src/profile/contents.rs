@@ -14,7 +14,6 @@ pub(crate) struct Contents {
     #[serde(deserialize_with = "printable")]
     pub name: String,
     pub description: String,
-    /// Settings of the device, in the same table.
     #[serde(rename = "")]
     pub config: SsdConfig,
     #[serde(default)]

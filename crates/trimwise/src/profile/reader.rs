@@ -126,7 +126,6 @@ pub(crate) struct OutOfRange<'t> {
     pub error: ProfileError,
 }
 
-/// One pass over the file.
 pub(crate) struct Reader<'t> {
     source: Source<'t>,
     root: Found<'t>,
@@ -195,7 +194,6 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// A setting or a table, to be deserialized.
 struct Node<'r, 't> {
     reader: &'r mut Reader<'t>,
     name: String,

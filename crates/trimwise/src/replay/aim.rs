@@ -28,7 +28,6 @@ pub enum DeviceChoice {
     All,
 }
 
-/// The selection of requests and the mapping of their addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     devices: DeviceChoice,

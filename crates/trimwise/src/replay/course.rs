@@ -44,7 +44,6 @@ impl Begin {
     }
 }
 
-/// Treatment of the discards in a trace without frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handling {
     Dropped,

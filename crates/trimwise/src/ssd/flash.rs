@@ -9,13 +9,11 @@ use super::stats::SsdStats;
 use super::timing::{Nand, Place, unit_time};
 use crate::units::{SimDuration, SimTime, UNIT_BYTES};
 
-/// Contents of a stripe that waits to be programmed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stripe {
     /// Host units that leave the write cache with it: those that end in it.
     pub host_units: u32,
     pub holds_host: bool,
-    /// Time at which all of it is in the controller.
     pub ready: SimTime,
 }
 

@@ -64,7 +64,6 @@ type Parsed<D> = Result<Option<(u64, D, Stage, Request, bool)>, Wrong>;
 pub(super) struct Matched<P: Parser<Item = Action>> {
     events: Sorted<P>,
     held: VecDeque<Held>,
-    /// Number of the first request in `held`.
     first: u64,
     open: HashMap<(u32, RequestKind, Lba), VecDeque<u64>>,
     /// For each device: true if its requests begin with D.

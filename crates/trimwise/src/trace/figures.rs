@@ -102,7 +102,6 @@ impl ReplayFigures {
         self.requests += u64::from(kind != RequestKind::Discard);
     }
 
-    /// Enters the latencies of the drive and those recorded.
     pub(crate) fn enter(&mut self, latencies: &Latencies, recorded: &Latencies) {
         self.latency_mean_ns = latencies.mean_ns().unwrap_or(0);
         self.recorded_latency_mean_ns = recorded.mean_ns();

@@ -103,12 +103,10 @@ pub(super) fn sectors(first: u64, count: u64) -> Result<SectorRange, Wrong> {
     }
 }
 
-/// Creates a request with only a kind and sectors.
 pub(super) fn plain(kind: RequestKind, sectors: SectorRange) -> Request {
     Request { kind, sectors, sync: kind == RequestKind::Read, fua: false, meta: false, latency: None }
 }
 
-/// The header, with the devices named so far.
 #[derive(Debug)]
 pub(super) struct Names {
     pub header: Header,

@@ -80,7 +80,6 @@ impl Session {
         Self { pacer, ..self }
     }
 
-    /// Returns the pacer that spreads the operations over days.
     pub(crate) fn pacer(&self) -> Option<&Pacer> {
         self.pacer.as_ref()
     }

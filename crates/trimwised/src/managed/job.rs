@@ -20,7 +20,6 @@ use crate::speak::warn;
 /// Size limit of a helper's answer, in bytes: the largest map, with a margin.
 const ANSWER_MAX: usize = 4 << 20;
 
-/// The current task of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Probing,
@@ -45,7 +44,6 @@ impl Job {
         self.process.waits()
     }
 
-    /// Reads the helper's output. Returns true if it is complete.
     pub(crate) fn hear(&mut self) -> bool {
         self.process.flush();
         self.process.receive(ANSWER_MAX)

@@ -35,7 +35,6 @@ impl Managed {
         Some(Present { session: self.candidate.session?, total, written: sensed.written, at_s })
     }
 
-    /// Returns the current knowledge for the next daemon.
     pub fn kept(&self) -> Option<Kept> {
         let known = self.live.as_ref()?.known()?;
         Some(Kept::new(self.candidate.mount.numbers, self.present(self.probed?.total)?, known))

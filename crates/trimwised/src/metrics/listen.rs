@@ -41,7 +41,6 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Time limit for the process that creates a unix socket; then it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An address on which metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// The setting `metrics-listen`.
@@ -51,7 +50,6 @@ pub enum Address {
 }
 
 impl Address {
-    /// Returns the path, if the address is a unix socket.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Loopback(_) => None,
@@ -95,7 +93,6 @@ pub fn main() -> io::Result<()> {
     }
 }
 
-/// An address where metrics are served, now or later.
 pub(crate) struct Endpoint {
     address: Address,
     program: PathBuf,
@@ -158,7 +155,6 @@ impl Endpoint {
         self.problem.as_deref()
     }
 
-    /// Retries a failed listen when it is due.
     pub(crate) fn try_again(&mut self, now: Instant) {
         self.hear();
         if self.stuck.as_mut().is_some_and(has_ended) {

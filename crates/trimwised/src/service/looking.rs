@@ -29,7 +29,6 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// systems itself.
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
-/// Kinds of requests to the worker that looks.
 #[derive(Debug)]
 pub enum Looked {
     Found,
@@ -75,7 +74,6 @@ impl Looking {
         (self.is_wanted, self.is_whole) = (true, true);
     }
 
-    /// Requests a look after a change of mounts.
     pub(super) fn mounts_changed(&mut self) {
         self.is_wanted = true;
     }

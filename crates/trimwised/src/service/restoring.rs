@@ -67,7 +67,6 @@ impl Service {
         }
     }
 
-    /// Handles the answers of helpers that have exited.
     pub(super) fn hear_restored(&mut self) {
         let before = std::mem::take(&mut self.restoring);
         let (begun, mut going_on) = (before.len(), Vec::new());

@@ -28,7 +28,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Time to wait for reads at start, and for writes on exit.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Kinds of requests to the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Prepare,
@@ -62,7 +61,6 @@ struct Later {
     asker: Asker,
 }
 
-/// State of the state folder.
 pub struct State {
     worker: Worker<Asked>,
     /// Writes the metrics file. A separate worker, since that file may be on another disk.
@@ -177,7 +175,6 @@ impl Service {
         PARTS.iter().all(|&part| self.saving(part).has_begun())
     }
 
-    /// Takes the next step in opening the state folder.
     fn open_state(&mut self, now: Instant) {
         let is_opening = self.state.is_asked(|one| matches!(one, Asked::Prepare | Asked::Load));
         if self.is_loaded() || is_opening || now < self.state.retry_at {
@@ -273,7 +270,6 @@ impl Service {
         Ok(())
     }
 
-    /// Loads the last daemon's state.
     fn load(&mut self, state: write::State) {
         let write::State { journal, paused, known } = state;
         let problems = [&journal.problem, &paused.problem, &known.problem];
@@ -356,7 +352,6 @@ impl Service {
         }
     }
 
-    /// Responds to requests that are done or overdue.
     fn answer_laters(&mut self, now: Instant) {
         let file = self.options.places.paused();
         for later in std::mem::take(&mut self.state.laters) {
@@ -402,7 +397,6 @@ impl Service {
         }
     }
 
-    /// Removes sockets that are no longer used.
     pub(super) fn remove(&mut self, paths: Vec<PathBuf>) {
         if !paths.is_empty() {
             // One that stays is replaced when it is used again.

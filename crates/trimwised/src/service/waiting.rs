@@ -22,7 +22,6 @@ pub struct Events {
     /// A request to reload: SIGHUP.
     pub hang_up: bool,
     pub mounts: bool,
-    /// A client of the status or control socket.
     pub clients: bool,
 }
 

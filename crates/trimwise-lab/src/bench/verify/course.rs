@@ -88,7 +88,6 @@ impl Course {
     }
 }
 
-/// Whether all are; `None` if undecided.
 pub(super) fn all(courses: &[&Course], is: impl Fn(&Course) -> Option<bool>) -> Option<bool> {
     courses.iter().try_fold(true, |all, course| is(course).map(|one| all && one))
 }

@@ -234,7 +234,6 @@ enum Reached {
     Part,
     All,
     InDoubt,
-    /// Reads with and without data cannot be told apart.
     Untold,
 }
 

@@ -31,7 +31,6 @@ enum Naming {
     Gone,
 }
 
-/// Something that happened between two marks.
 #[derive(Clone, Debug)]
 struct At<T> {
     begin: usize,

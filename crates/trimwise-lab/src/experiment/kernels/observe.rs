@@ -36,7 +36,6 @@ pub struct Discards {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// In one piece, as far as the file system allows.
     Plain,
     /// In many pieces; the space between them belongs to another file.
     GapsOccupied,
@@ -116,7 +115,6 @@ pub struct Deletion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CurvePoint {
     pub at_ns: u64,
-    /// Bytes discarded and acknowledged by then.
     pub bytes: u64,
 }
 

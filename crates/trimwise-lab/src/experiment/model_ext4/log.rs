@@ -27,7 +27,6 @@ pub enum Entry {
     Flush,
 }
 
-/// The places that are not data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     journal: Vec<UnitRange>,

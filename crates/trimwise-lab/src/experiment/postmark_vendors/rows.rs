@@ -10,9 +10,7 @@ use trimwise::numbers::change;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VendorRow {
     pub device: String,
-    /// Whether PostMark went through the C library's buffering.
     pub postmark_buffering: bool,
-    /// The metric, by the source's name.
     pub metric: String,
     pub nodiscard: f64,
     pub discard: f64,

@@ -40,7 +40,6 @@ pub(super) fn ext4(target: &KernelTarget, full: bool) -> Result<RealExt4, Failur
     RealExt4::new(target, guest_memory(full))
 }
 
-/// Adds to a finding on what size it was made.
 pub(super) fn with_size(mut result: ExperimentResult, full: bool) -> ExperimentResult {
     if !full {
         result.finding += " On a sixteenth of the drive, with a sixteenth of the files, of the transactions and of the \

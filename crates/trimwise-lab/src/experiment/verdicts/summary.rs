@@ -92,7 +92,6 @@ impl Change<'_> {
         kernel == model || (kernel * model == 0 && self.is_near())
     }
 
-    /// Whether both medians are within five points.
     pub(crate) fn is_near(&self) -> bool {
         (self.kernel.median - self.model.median).abs() <= NEAR
     }

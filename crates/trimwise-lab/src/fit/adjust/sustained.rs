@@ -13,7 +13,6 @@ impl Adjusting<'_> {
         Ok(model::run(&self.config, self.plan, Job::Sustained, self.stop)?.samples.numbers())
     }
 
-    /// What limits the sustained write.
     pub(super) fn sustained(&mut self) -> Result<(), Failure> {
         let Some(mut rate) = self.estimate(|n| n.sustained, 0.0) else { return Ok(()) };
         self.config.controller.write_bytes_per_s = None;

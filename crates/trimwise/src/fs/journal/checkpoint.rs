@@ -104,7 +104,6 @@ impl Ext4 {
         self.clean_tail().await;
     }
 
-    /// Starts writing metadata that became dirty before `limit`.
     pub(in crate::fs) async fn write_expired_metadata(&self, limit: SimTime) {
         let ids = self.0.state.borrow().journal.writable(Some(limit));
         self.write_metadata(ids).await;

@@ -23,7 +23,6 @@ pub struct PolicyError {
     pub expected: String,
 }
 
-/// A part of the text with its position.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::policy) struct Part<'a> {
     pub text: &'a str,

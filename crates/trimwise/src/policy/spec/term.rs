@@ -25,7 +25,6 @@ pub(in crate::policy) struct Term {
     /// Its name and arguments as help shows them: capitals stand for a value, brackets enclose what may be left out.
     pub form: &'static str,
     pub meaning: &'static str,
-    /// Words that modify it, with what they do.
     pub options: &'static [(&'static str, &'static str)],
     /// Complete policies with it, for help and for tests that must hold under all policies.
     pub examples: &'static [&'static str],
@@ -35,7 +34,6 @@ pub(in crate::policy) struct Term {
     pub make: fn(Issuer) -> Box<dyn Governor>,
     /// Why `set` before it makes no sense.
     pub refuses_gate: Option<&'static str>,
-    /// What a stock host can do for it.
     pub live: LiveUse,
 }
 

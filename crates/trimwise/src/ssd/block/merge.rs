@@ -16,7 +16,6 @@ impl BlockMapped {
         self.log.len() as u32 + self.streams_of_log()
     }
 
-    /// Makes sure that the log can have one superblock more.
     pub(crate) fn prepare_quota(&mut self, now: SimTime) {
         while self.log_in_use() >= self.log_max {
             self.flash.stats.gc_stalls += 1;

@@ -8,13 +8,11 @@ use crate::units::{Lpn, SimTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Clean,
-    /// Without valid units, and not yet erased.
     GivenBack,
     /// Holds a logical block, each unit at its own offset.
     Data,
     /// Will hold a logical block that still has another data block.
     Stream,
-    /// Holds units in the order of writing.
     Log,
 }
 

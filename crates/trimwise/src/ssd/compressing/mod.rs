@@ -29,7 +29,6 @@ use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 pub(super) use store::{GRANULES_MAX, UNITS_MAX};
 use store::{Held, Kind, Owner, Store};
 
-/// A device with a compressing, de-duplicating map.
 pub(super) type Compressing = Ftl<Store>;
 
 impl Compressing {

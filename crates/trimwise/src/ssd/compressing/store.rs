@@ -94,7 +94,6 @@ pub(in crate::ssd) struct Duplicate {
 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Store {
-    /// First granule of each unit's chunk, or a mark.
     pub(super) map: Table<Lpn, Ppn>,
     size_of: Table<Lpn, Size>,
     duplicates: [Duplicate; DUPLICATES as usize],

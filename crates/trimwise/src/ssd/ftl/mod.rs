@@ -50,7 +50,6 @@ pub(super) use victims::{Victims, must_have_gained};
 /// Number of units from which on the lists of victims are rebuilt after unmapping instead of being kept up to date.
 const BULK_UNITS: u64 = 65_536;
 
-/// Layout that a placement requests from the core.
 pub(super) struct Layout {
     /// Slots in a unit; a power of two.
     pub unit_slots: u32,
@@ -62,7 +61,6 @@ pub(super) struct Layout {
     pub pool_from: Superblock,
 }
 
-/// A device's flash under one placement.
 #[derive(Clone, Debug)]
 pub(super) struct Ftl<P> {
     pub flash: Flash,

@@ -18,7 +18,6 @@ pub(in crate::ssd) struct Piece<O> {
     pub owner: O,
 }
 
-/// The collector's position in its victim.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ssd) struct Cursor {
     pub piece: u32,
@@ -81,7 +80,6 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
         false
     }
 
-    /// Called before a command unmaps ranges.
     fn before_unmap(_ftl: &mut Ftl<Self>, _now: SimTime, _ranges: &[UnitRange]) {}
 
     /// Returns the time at which the parts of the map for the last unmapping were at hand; zero if the whole map is in
@@ -111,7 +109,6 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     /// Returns the piece of a superblock at or after a place. Pieces without live data can be skipped.
     fn next_piece(&self, superblock: Superblock, from: Cursor) -> Option<Piece<Self::Owner>>;
 
-    /// Notes that a piece moves to another place.
     fn moved(&mut self, owner: Self::Owner, from: Slot, to: Slot);
 
     /// Makes sure that there is a frontier with room for a piece to move to. Returns its index.

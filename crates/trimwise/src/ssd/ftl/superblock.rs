@@ -6,7 +6,6 @@ use crate::units::SimTime;
 pub(in crate::ssd) enum State {
     Free,
     Open,
-    /// Full, and a candidate for collection.
     Closed,
     /// Full, in SLC mode, and waiting to be folded.
     Slc,

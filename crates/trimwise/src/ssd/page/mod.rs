@@ -44,7 +44,6 @@ impl Dead {
     }
 }
 
-/// A device with a page map.
 pub(super) type PageMapped = Ftl<PageMap>;
 
 impl PageMapped {

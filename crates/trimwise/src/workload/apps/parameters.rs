@@ -286,7 +286,6 @@ impl std::str::FromStr for Application {
 }
 
 impl fmt::Display for Application {
-    /// Writes the values that differ from the defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
         for (i, (parameter, value)) in self.given.iter().enumerate() {

@@ -4,7 +4,6 @@
 //! Zipf and Pareto distributions use `pow` from the crate `libm`, which computes the same on every machine. fio uses
 //! that of its C library, which may differ from it in the last bit, and so now and then in an offset.
 
-/// A combined Tausworthe generator.
 #[derive(Clone, Debug)]
 pub enum Tausworthe {
     Bits32([u32; 3]),

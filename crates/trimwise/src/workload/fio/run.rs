@@ -28,7 +28,6 @@ fn path(name: &str) -> String {
     format!("{DIRECTORY}/{name}")
 }
 
-/// Creates the files, and writes those that jobs read.
 pub async fn prepare<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(), FileError> {
     for (name, bytes) in jobs.files() {
         for (end, _) in name.match_indices('/') {

@@ -59,9 +59,7 @@ impl WriteStream {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
-    /// None: the `fread` is complete.
     Done,
-    /// Read [`BUFFER_BYTES`] into the buffer.
     Fill,
     /// Read this many bytes, a multiple of the buffer size, into the caller's memory.
     Direct(u32),
@@ -98,12 +96,10 @@ impl ReadStream {
         }
     }
 
-    /// Reports that a [`ReadStep::Fill`] returned `bytes` bytes.
     pub fn filled(&mut self, bytes: u32) {
         self.held = bytes.min(BUFFER_BYTES);
     }
 
-    /// Reports that a [`ReadStep::Direct`] returned `bytes` bytes.
     pub(crate) fn read_directly(&mut self, bytes: u32) {
         self.wanted = self.wanted.saturating_sub(bytes);
     }
