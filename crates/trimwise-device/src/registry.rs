@@ -35,7 +35,6 @@ use crate::{EmulatedDrive, attachment};
 pub use error::RegistryError;
 pub use registered::Registered;
 
-/// Default place of registration.
 pub(crate) const PLACE: &str = "/run/trimwise/devices";
 /// Returns the default place of registration for this user: [`PLACE`] is for root only.
 pub fn usual_place() -> PathBuf {

@@ -52,8 +52,6 @@ pub enum ServeError {
 
 /// Number of stop requests: more than one means stop at once.
 pub type Stops = Arc<AtomicU32>;
-
-/// Interval for checking stop requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Description {

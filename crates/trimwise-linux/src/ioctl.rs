@@ -71,7 +71,6 @@ impl Fsmap {
     const LAST: u32 = 0x20;
     /// FMR_OWN_FREE: the code of free space as an owner.
     const FREE: u64 = 1;
-    /// A key above every record.
     const HIGHEST: Self = Self {
         device: u32::MAX,
         flags: u32::MAX,

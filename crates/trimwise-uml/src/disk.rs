@@ -57,7 +57,6 @@ const STATUS_UNSUPPORTED: u8 = 2;
 const SEGMENTS_MAX: u32 = 126;
 /// Longest write of zeros: 2 GiB less a unit.
 const WRITE_ZEROES_SECTORS_MAX: u32 = (1 << 22) - 8;
-/// Length of a serial number in bytes.
 const SERIAL_BYTES: usize = 20;
 /// UNMAP flag of a write of zeros.
 const FLAG_UNMAP: u32 = 1;

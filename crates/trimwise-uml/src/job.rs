@@ -24,9 +24,7 @@ use crate::machine::SEARCH_PATH;
 pub use boot::BootOptions;
 pub use run::{Guest, JobError, JobReport};
 
-/// The job's file in the run's folder.
 pub(super) const JOB_FILE: &str = "job.json";
-/// The reports' file there.
 pub(super) const REPORT_FILE: &str = "report.json";
 /// The hidden command by which the program is the guest's init.
 pub(crate) const INIT_COMMAND: &str = "guest-init";

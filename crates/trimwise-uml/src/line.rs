@@ -21,7 +21,6 @@ use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 /// The file of the line in the run's folder, until the library has opened it.
 const NAME: &str = "line";
-/// Maximum number of disks of a kernel.
 pub(crate) const DISKS_MAX: usize = 16;
 const COMPLETIONS_MAX: usize = DISKS_MAX * 256;
 
@@ -52,7 +51,6 @@ const BOARD_VERSION: u32 = 2;
 const BOARD_BYTES: u32 = 8192;
 const BOARD_CLIENTS: u16 = 2;
 const BOARD_KERNEL: u16 = 1;
-/// The capability UM_TIMETRAVEL_SCHEDSHM_CAP_TIME_SHARE.
 const BOARD_CAN_SHARE: u32 = 1;
 const KERNELS_TURN: u32 = 0;
 
@@ -82,7 +80,6 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A time that is never reached.
     pub(crate) const NEVER: SimTime = SimTime(i64::MAX as u64);
 
     /// Creates a line in the run's folder, to a kernel that may run until the time `latest`.

@@ -61,7 +61,6 @@ impl Workload {
 pub trait Observer {
     /// So much of [`Town::settle`] is done.
     fn settled(&self, percent: u64);
-
     fn began(&self);
 
     /// An operation that took `latency` has ended; `used_bytes` of the file system are now in use.

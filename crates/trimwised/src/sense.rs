@@ -37,7 +37,6 @@ const QUIET: u32 = 30;
 const QUIET_EVERY: usize = 4;
 /// Up to this many quiet file systems are sampled together, which wakes the thread less often; more take turns.
 const TOGETHER_MAX: usize = 64;
-/// Descriptors reserved for other uses.
 const DESCRIPTORS_SPARE: usize = 64;
 /// Interval between comparisons of the list of mounts: the kernel does not report changed options.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);

@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 
 use crate::process::{self, Left, Process, has_ended, line};
 
-/// Maximum number of waiting requests.
 const QUEUE_MAX: usize = 64;
 /// Size limit of a response in bytes: knowledge of all file systems, or a look at 10,000 mounts.
 const RESPONSE_MAX: usize = 64 << 20;

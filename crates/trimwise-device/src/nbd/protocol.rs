@@ -20,7 +20,6 @@ pub(crate) const NO_ZEROES: u16 = 2;
 pub const OPTION_HEAD_BYTES: usize = 16;
 /// Length of a request without its data.
 pub const REQUEST_BYTES: usize = 28;
-/// Length of a reply without its data.
 pub(crate) const REPLY_BYTES: usize = 16;
 /// Longest data of an option that is read; a name has at most 4,096 bytes.
 pub const OPTION_BYTES_MAX: u32 = 8192;

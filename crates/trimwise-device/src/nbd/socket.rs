@@ -14,7 +14,6 @@ use thiserror::Error;
 
 use super::LOOK_EVERY;
 
-/// Time limit for the negotiation.
 const NEGOTIATION_MAX: Duration = Duration::from_secs(10);
 
 /// An address that a server listens on.

@@ -12,11 +12,9 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// The smallest transfer; each following size is twice as large.
 const SMALLEST: Bytes = Bytes(512);
-/// Number of sizes: up to 8 MiB.
 const SIZES: u32 = 15;
 const DEPTH: u32 = 4;
 const STRETCH: Bytes = Bytes::mib(256);
-/// The most transfers of a size and direction.
 const TRANSFERS_MOST: u64 = 32_768;
 
 impl<D: BlockDevice> Bench<'_, D> {

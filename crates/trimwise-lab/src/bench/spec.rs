@@ -116,7 +116,6 @@ pub const TESTS: [(&str, &str); 15] = [
 ];
 
 pub const DEPTH: u32 = 32;
-/// Default percentage of reads in `mixed`.
 pub(crate) const READ_PERCENT: u8 = 70;
 const DEPTH_MAX: u64 = 65_536;
 const SECONDS_MAX: u64 = 7 * 86_400;

@@ -11,7 +11,6 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// Transfer size of a fill and of dd.
 pub(super) const LARGE: Bytes = Bytes::mib(1);
-/// Bytes that the source's dd wrote.
 const DD: Bytes = Bytes(4_096_000_000);
 const RANDOM: SimDuration = SimDuration::from_secs(30);
 /// Default duration of torture: that of the source.

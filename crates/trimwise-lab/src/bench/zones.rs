@@ -12,7 +12,6 @@ use super::spec::Passes;
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Zones of a pass.
 const ZONES: u64 = 100;
 const SAMPLE: Bytes = Bytes::mib(8);
 const TRANSFER: Bytes = Bytes::kib(64);

@@ -40,10 +40,7 @@ pub use violation::{Broken, Violation};
 
 /// Cuts per run: a run costs as much as some hundred of them.
 pub const CUTS_PER_RUN: u64 = 100;
-
-/// Number of violations kept with their details.
 const DETAILS_MAX: usize = 5;
-/// Number of broken things that a violation lists.
 const BROKEN_MAX: usize = 4;
 
 /// A crash test of one policy.

@@ -14,7 +14,6 @@ use crate::failure::Failure;
 /// Least capacity of a model that takes a probe's place on a drive: the region is an eighth or less of it, so that
 /// nothing is collected.
 const CAPACITY: Bytes = Bytes::gib(16);
-/// Superblocks beyond the capacity.
 const SPARE: u64 = 16;
 
 /// The same drive with fewer superblocks: dies, rates, caches and superblocks as they are, and space enough that a short

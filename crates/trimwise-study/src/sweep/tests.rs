@@ -87,6 +87,14 @@ fn every_figure_of_a_cell_has_a_column() {
 
 /// Each of two shards scans at its end. A cell that the other one enters meanwhile, behind the scan, must be found too.
 #[test]
+fn regression_a_sum_next_to_a_whole_number_is_rounded_to_it() {
+    use trimwise::compare::figure::Kind;
+    assert_eq!(columns::number(Kind::Nanoseconds, 2.9999999), 3);
+    assert_eq!(columns::number(Kind::Units, 3.2), 3);
+    assert_eq!(columns::number(Kind::Ratio, 2.9), 2.9);
+}
+
+#[test]
 fn cells_that_come_during_a_scan_are_scanned_again() {
     let dir = tempfile::tempdir().unwrap();
     let grid = grid(

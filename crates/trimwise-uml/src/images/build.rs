@@ -28,8 +28,6 @@ const ROOM_BYTES: u64 = 2560 << 20;
 
 /// Space for objects alone, of the variant with the most debug information.
 const ROOM_FOR_OBJECTS_BYTES: u64 = 1280 << 20;
-
-/// Interval at which a waiting build checks again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Estimated lines that `make` prints for a kernel without a known count.

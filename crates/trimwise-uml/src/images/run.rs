@@ -14,7 +14,6 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::KernelError;
 
-/// Interval at which the stop flag is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Number of the log's last lines in an error.

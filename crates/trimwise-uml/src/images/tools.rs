@@ -21,8 +21,6 @@ const TO_BUILD: [Tool; 7] = [
 
 const TO_PATCH: [Tool; 1] = [("patch", "patch", "patch")];
 const TO_DOWNLOAD: [Tool; 2] = [("apt-get", "apt", "apt"), ("dpkg-deb", "dpkg", "dpkg")];
-
-/// Path of the keys that sign Debian's packages.
 pub(super) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Package managers in search order, with their install commands.

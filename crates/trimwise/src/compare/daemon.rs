@@ -19,7 +19,6 @@ use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, Span, UNIT_BYTES, UnitRange};
 
 const SECOND: SimDuration = SimDuration::from_secs(1);
-/// What starting a helper process takes.
 const HELPER: SimDuration = SimDuration::from_millis(2);
 /// What reading a map takes for each group and each extent.
 const MAP_GROUP: SimDuration = SimDuration::from_micros(10);

@@ -17,7 +17,6 @@ pub(super) const INODES_PER_BLOCK: u64 = 16;
 const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
 /// Minimum journal size of the model, in blocks (jbd2 itself needs 1,024).
 const JOURNAL_UNITS_MIN: u64 = 256;
-/// The first inode that mke2fs leaves to files.
 pub(crate) const FIRST_INODE: u32 = 12;
 /// Inode of the root directory.
 pub const ROOT_INODE: u32 = 2;

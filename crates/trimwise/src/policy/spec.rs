@@ -165,7 +165,6 @@ impl fmt::Display for PolicySpec {
 /// A length of time in the notation of policies.
 pub(super) struct Duration(pub SimDuration);
 
-/// Units of time, from the longest.
 const TIME_UNITS: [(&str, u64); 6] = [
     ("w", 7 * 86_400_000_000_000),
     ("d", 86_400_000_000_000),

@@ -371,7 +371,6 @@ impl Default for SsdConfig {
 
 /// Maximum accepted time, one hour: sums of many such times stay far from overflow.
 const NS_MAX: u64 = 3_600_000_000_000;
-/// Maximum accepted rate, 1 TB/s.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
 impl SsdConfig {

@@ -36,7 +36,6 @@ const MAJOR: u32 = 254;
 /// First 32 bits of a binary record: the magic number and the version.
 pub(super) const MAGIC: u32 = 0x6561_7407;
 const RECORD_BYTES: usize = 48;
-/// Maximum number of requests held until they complete.
 const HELD_MAX: usize = 65_536;
 /// Maximum time for which a request is held.
 const HELD: SimDuration = SimDuration::from_secs(60);

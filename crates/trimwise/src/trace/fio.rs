@@ -16,7 +16,6 @@ use super::input::{Lines, Names, Parser, Wrong, field, malformed, nanos, plain, 
 use super::{Request, RequestKind, TraceError};
 use crate::units::{Lba, SectorRange};
 
-/// First characters of every version.
 pub(super) const MAGIC: &str = "fio version ";
 
 #[derive(Debug)]

@@ -29,7 +29,6 @@ const READING_MAX: usize = 8;
 const REQUEST_MAX: usize = 8 << 10;
 /// Time limit for a client to send a request, or to read a response.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// Maximum number of clients accepted in one turn.
 const TURN: usize = 256;
 /// Time for which a text is reused, so that clients cannot make the daemon render it again and again.
 const TEXT_MAX: Duration = Duration::from_millis(250);

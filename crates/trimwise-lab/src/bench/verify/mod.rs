@@ -47,14 +47,12 @@ pub(crate) const REGION_MIN: Bytes = Bytes::mib(256);
 const READ: Bytes = Bytes::kib(64);
 /// Places over the region that are read.
 const ZONES: u64 = 32;
-/// The most to read at each.
 const ZONE_MOST: Bytes = Bytes::mib(4);
 /// Single units read to see which of them need flash.
 const SAMPLES: u64 = 1024;
 const DEPTH: u32 = 32;
 /// Share of the region that a measurement writes: enough for collection to show, too little to wear a clean device down.
 const WRITE_PERCENT: u64 = 4;
-/// The longest that a measurement writes.
 const WRITE_TIME: SimDuration = SimDuration::from_secs(60);
 
 /// How often each stage of a real device is measured: enough for an interval of the ratio of two.

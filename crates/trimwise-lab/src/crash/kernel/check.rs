@@ -8,7 +8,6 @@ use trimwise_uml::job::FoundFile;
 use super::Broken;
 use super::history::{Change, Expected};
 
-/// Bytes of a garbled part that are described.
 const SHOWN_BYTES: usize = 8;
 
 pub(super) fn files(expected: &[Expected], found: &[FoundFile], broken: &mut Vec<Broken>) -> u64 {

@@ -23,7 +23,6 @@ use super::Broken;
 use crate::failure::Failure;
 use crate::guests;
 
-/// Lines of a checker that are kept.
 const LINES: usize = 6;
 /// Kernels that may break off before the remaining cuts of a run are given up.
 const BROKEN_OFF_MAX: usize = 3;

@@ -39,10 +39,8 @@ pub use soak::{Soak, SoakReport, SoakViolation};
 
 /// Cuts per run.
 pub const CUTS_PER_RUN: u64 = 200;
-/// Cuts that one guest examines.
 const CUTS_PER_GUEST: usize = 100;
 const OPERATIONS: u32 = 360;
-/// The smallest drive.
 const DRIVE: Bytes = Bytes::mib(64);
 /// How often a drive is doubled whose superblocks are too large.
 const DOUBLINGS_MAX: u32 = 6;

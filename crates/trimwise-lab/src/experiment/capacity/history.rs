@@ -10,13 +10,10 @@ use crate::bench::{Direction, Part, Percent, Test};
 
 /// Bytes that the source's dd wrote.
 const DD: Bytes = Bytes(4_096_000_000);
-/// Number of its runs.
 const DD_RUNS: usize = 4;
 /// The fill levels of the source's sequential writes, and of the follow-up's random ones, hundredths of a percent.
 pub(crate) const LEVELS_WRITE: [u32; 2] = [8_730, 6_290];
-/// As above.
 pub(crate) const LEVELS_RANDOM: [u32; 2] = [6_390, 8_350];
-/// Total size of sysbench's files by default.
 const SYSBENCH_FILES: Bytes = Bytes::gib(2);
 
 /// Fill levels, percent.

@@ -14,7 +14,6 @@ pub fn device(name: &str) -> Result<SsdConfig, CellError> {
     Ok(Profile::embedded(name).ok_or_else(unknown)?.config)
 }
 
-/// Factor by which [`small`] shrinks a drive.
 pub(crate) const SMALLER: u32 = 16;
 
 /// Shrinks the drive's blocks to one sixteenth of the pages. The number of superblocks, the log and the free pool stay

@@ -13,10 +13,7 @@ use crate::guests::{self, Ran};
 
 /// Memory of this computer that one run takes: guest, model and what the guest writes.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
-
-/// Where the kernel reports its dirty limits.
 const VMSTAT: &str = "/proc/vmstat";
-/// Where it reports its memory.
 const MEMINFO: &str = "/proc/meminfo";
 /// Where it reports how many transactions it has committed.
 const JOURNAL_INFO: &str = "/proc/fs/jbd2/*/info";

@@ -40,7 +40,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
 };
 
-/// The published means, as printed.
 const PUBLISHED: &str = include_str!("../../../../../experiments/postmark-vendors/published.csv");
 
 /// The six drives.

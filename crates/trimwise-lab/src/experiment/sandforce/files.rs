@@ -24,7 +24,6 @@ use super::{CellError, FILL, Figures, Image, figures_of};
 use crate::bench::{Part, Test};
 
 const CLASS: ContentClass = ContentClass::Incompressible;
-/// Size of the files.
 const FILE: Bytes = Bytes::mib(4);
 /// How full the files make the file system, in percent of what files can use: a usual level, and as much of the drive
 /// as a file system can cover.

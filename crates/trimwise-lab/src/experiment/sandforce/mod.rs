@@ -280,10 +280,7 @@ pub struct ClassRun {
     pub torture_write_amplification: f64,
 }
 
-/// The fill before a torture.
 const FILL: [Test; 1] = [Test::Fill(Percent::ALL)];
-
-/// Progress steps of each run.
 const STEPS: u32 = 6;
 
 /// The most memory that a run needs: the drive of 58.6 million units and two clones of it.

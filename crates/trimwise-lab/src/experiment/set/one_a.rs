@@ -98,7 +98,6 @@ pub fn places(utilizations: &[u64]) -> impl Iterator<Item = f64> {
 
 /// Width of the steps for comparing execution times, in percent of the drive.
 const STEP_PERCENT: f64 = 10.0;
-/// Utilization counts as low up to this.
 const LOW_PERCENT: f64 = 50.0;
 pub(super) const UTILIZATION: Axis = Axis::linear("device_utilization_percent", "device utilization", "%");
 

@@ -8,7 +8,6 @@ use super::{Aftermath, Ends, LARGE_UNITS, Probe, Samples, Trims, closed, ns, spa
 
 const TRIMS: [u64; 6] = [1, 16, 256, 2048, 8191, 32_768];
 const TRIMS_EACH: usize = 6;
-/// TRIMs at a time where overlap is measured.
 const TRIM_DEPTH: usize = 8;
 
 impl<D: BlockDevice> Probe<'_, D> {

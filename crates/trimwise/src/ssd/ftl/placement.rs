@@ -108,7 +108,6 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
 
     /// Returns the piece of a superblock at or after a place. Pieces without live data can be skipped.
     fn next_piece(&self, superblock: Superblock, from: Cursor) -> Option<Piece<Self::Owner>>;
-
     fn moved(&mut self, owner: Self::Owner, from: Slot, to: Slot);
 
     /// Makes sure that there is a frontier with room for a piece to move to. Returns its index.

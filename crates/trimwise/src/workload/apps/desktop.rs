@@ -39,7 +39,6 @@ parameters! {
 
 const DATABASES: u64 = 6;
 const DATABASE: u64 = 4 << 20;
-/// Bytes of a page of SQLite (`page_size`).
 const PAGE: u64 = 4096;
 const PAGES_CHANGED_MAX: u64 = 8;
 /// Bytes of the journal's header, and of the data around each page in it.

@@ -55,7 +55,6 @@ const IGNORED: &[&str] = &[
     "write_lat_log",
 ];
 
-/// Options that are supported, for messages.
 const SUPPORTED: &str = "rw, bs, bsrange, size, filesize, nrfiles, filename, directory, ioengine, iodepth, \
                          numjobs, direct, fsync, fdatasync, end_fsync, rate, rate_iops, thinktime, runtime, \
                          time_based, ramp_time, rwmixread, rwmixwrite, randseed, randrepeat, allrandrepeat, \
