@@ -65,15 +65,15 @@ const FLAG_UNMAP: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Traced {
-    /// A read.
+    /// A read request.
     Read,
-    /// A write.
+    /// A write request.
     Write,
     /// A discard; one entry for each of its ranges.
     Discard,
     /// A write of zeros, which the drive may carry out as a discard if that gives zeros.
     WriteZeroes,
-    /// A flush.
+    /// A flush request.
     Flush,
 }
 
@@ -93,15 +93,15 @@ impl Traced {
 /// A command as blktrace would show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEntry {
-    /// When the drive received it.
+    /// Time at which the drive received the command.
     pub at_ns: u64,
-    /// When it completes.
+    /// Time at which the command completes.
     pub done_ns: u64,
-    /// Its kind.
+    /// Kind of the command.
     pub kind: Traced,
-    /// Where it begins.
+    /// Start of the range, in bytes.
     pub offset_bytes: u64,
-    /// Its length.
+    /// Length of the range, in bytes.
     pub length_bytes: u64,
     /// Whether the drive trimmed: always for a discard, and for a write of zeros if trimmed space reads as zeros.
     #[serde(skip)]

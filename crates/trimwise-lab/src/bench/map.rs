@@ -42,7 +42,7 @@ const FREE_AFTER: u64 = 1 << 17;
 pub struct MapPlan {
     /// The units to use.
     pub region: UnitRange,
-    /// How long each point lasts.
+    /// Length of each point.
     pub point: SimDuration,
     /// The data to write.
     pub content: ContentClass,
@@ -61,30 +61,30 @@ pub struct Map {
     pub trim_bytes: u64,
     /// Reads per second alone, as fast as they go.
     pub read_most_per_s: f64,
-    /// Writes.
+    /// Writes per second alone, as fast as they go.
     pub write_most_per_s: f64,
-    /// TRIMs; `None` if the device has none.
+    /// TRIMs per second alone; `None` if the device has none.
     pub trim_most_per_s: Option<f64>,
-    /// How long each point lasts.
+    /// Length of each point.
     pub point_ns: u64,
     /// The points, by TRIM rate, then write rate, then read rate.
     pub points: Vec<MapPoint>,
-    /// Why points are missing, if some are.
+    /// Reason why points are missing, if some are.
     pub broken: Option<String>,
-    /// Whether the user stopped it.
+    /// True if the user stopped the map.
     pub interrupted: bool,
 }
 
 /// A load and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapPoint {
-    /// The reads.
+    /// Load and latency of the reads.
     pub reads: MapLoad,
-    /// The writes.
+    /// Load and latency of the writes.
     pub writes: MapLoad,
-    /// The TRIMs.
+    /// Load and latency of the TRIMs.
     pub trims: MapLoad,
-    /// Whether what was offered was completed in its time, or soon after.
+    /// True if what was offered was completed in its time, or soon after.
     pub kept_up: bool,
 }
 
@@ -93,11 +93,11 @@ pub struct MapPoint {
 pub struct MapLoad {
     /// Requests offered per second.
     pub offered_per_s: f64,
-    /// The same in bytes.
+    /// Bytes offered per second.
     pub offered_bytes_per_s: f64,
     /// Requests completed per second, in the point's time.
     pub achieved_per_s: f64,
-    /// The same in bytes.
+    /// Bytes completed per second, in the point's time.
     pub achieved_bytes_per_s: f64,
     /// Latency from the time at which each was due; `None` without requests, or if the point did not keep up.
     pub latency: Option<LatencySummary>,

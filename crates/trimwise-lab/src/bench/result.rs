@@ -27,9 +27,9 @@ pub struct Did {
 pub struct Measured {
     /// Name of the kind.
     pub what: String,
-    /// How many.
+    /// Number of transfers.
     pub operations: u64,
-    /// Their bytes.
+    /// Bytes of all transfers.
     pub bytes: u64,
     /// From the first submission to the last completion.
     pub elapsed_ns: u64,
@@ -37,11 +37,11 @@ pub struct Measured {
     pub throughput_mb_per_s: Option<f64>,
     /// The slowest part (zone, interval), if there are several.
     pub throughput_min_mb_per_s: Option<f64>,
-    /// The fastest.
+    /// The fastest part, if there are several.
     pub throughput_max_mb_per_s: Option<f64>,
     /// Transfers per second.
     pub iops: Option<f64>,
-    /// How long they took.
+    /// Latency of the transfers.
     pub latency: Option<LatencySummary>,
 }
 
@@ -98,7 +98,7 @@ pub struct Settled {
     pub range_percent: f64,
     /// Bytes written between the previous TRIM and this one.
     pub written_before_bytes: u64,
-    /// How long the TRIM took.
+    /// Duration of the TRIM.
     pub trim_ns: u64,
     /// The first time from which throughput stays within a tenth of its final level; `None` if it never does.
     pub settled_after_ns: Option<u64>,
@@ -113,22 +113,22 @@ pub struct Settled {
 pub struct TrimTime {
     /// The size of the range.
     pub range_bytes: u64,
-    /// Whether the device was under load.
+    /// True if the device was under load.
     pub loaded: bool,
-    /// Their latency.
+    /// Latency of the TRIMs.
     pub latency: LatencySummary,
 }
 
 /// Result of the search for steady state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
-    /// Whether it was reached.
+    /// True if steady state was reached.
     pub reached: bool,
     /// Number of rounds.
     pub rounds: u32,
     /// Transfers per second of each round.
     pub round_iops: Vec<f64>,
-    /// Their mean over the last window.
+    /// Mean of the transfers per second over the last window.
     pub iops: f64,
     /// Maximum less minimum over the window, in percent of its mean.
     pub excursion_percent: f64,
@@ -140,7 +140,7 @@ pub struct Steady {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Findings {
-    /// Nothing.
+    /// No further results.
     #[default]
     None,
     /// TRIM latency.
@@ -215,13 +215,13 @@ pub struct TestResult {
 pub struct Device {
     /// Its name or path.
     pub name: String,
-    /// Its size.
+    /// Size of the device.
     pub size_bytes: u64,
     /// The smallest transfer.
     pub sector_bytes: u64,
-    /// Whether it says that it supports TRIM.
+    /// True if the device claims to support TRIM.
     pub trim: bool,
-    /// Whether its time is virtual.
+    /// True if time is virtual.
     pub is_model: bool,
 }
 
@@ -242,9 +242,9 @@ impl From<&DeviceFacts> for Device {
 pub struct Broken {
     /// The last test.
     pub test: String,
-    /// Why.
+    /// Reason for the early end.
     pub why: String,
-    /// Whether the user stopped it.
+    /// True if the user stopped the test.
     pub interrupted: bool,
     /// What that test had done to the device by then.
     pub did: Did,
@@ -253,7 +253,7 @@ pub struct Broken {
 /// Results of tests, as far as they ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// The device.
+    /// The device under test.
     pub device: Device,
     /// What a reader needs to know about the device: remarks made when it was opened.
     pub notes: Vec<String>,

@@ -45,7 +45,7 @@ pub enum Test {
         direction: Direction,
         /// Amount; `None`: the default, or what follows `start` if that is less.
         size: Option<Bytes>,
-        /// Where it begins.
+        /// Start of the transfers, as a share of the region.
         start: Percent,
     },
     /// Transfers of 4 KiB at random places.
@@ -61,7 +61,7 @@ pub enum Test {
     ReadWrite(Option<Seconds>),
     /// Sequential passes over the zones of the address space, as HD Tach shows them.
     HdTach {
-        /// Which.
+        /// Passes to make.
         passes: Passes,
         /// The whole of each zone instead of a sample.
         full: bool,
@@ -126,11 +126,11 @@ const SECONDS_MAX: u64 = 7 * 86_400;
 pub struct TestError {
     /// The given text.
     pub given: String,
-    /// Where the error is, from 1, in characters.
+    /// Position of the error, from 1, in characters.
     pub column: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
-    /// What would be accepted.
+    /// Description of accepted text.
     pub expected: String,
 }
 
@@ -147,7 +147,7 @@ impl Test {
         }
     }
 
-    /// Whether it changes the device's contents.
+    /// Returns true if the test changes the device's contents.
     pub fn is_destructive(self) -> bool {
         match self {
             Self::Sequential { direction, .. } => direction == Direction::Write,

@@ -46,7 +46,7 @@ const BROKEN_MAX: usize = 4;
 /// A crash test of one policy.
 #[derive(Clone, Debug)]
 pub struct CrashTest {
-    /// The policy.
+    /// The policy under test.
     pub policy: Policy,
     /// Seed of everything drawn at random.
     pub seed: u64,

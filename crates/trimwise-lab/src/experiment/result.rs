@@ -10,7 +10,7 @@ use crate::plot::{Plot, Table};
 /// The result of a repeated experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExperimentResult {
-    /// Its name on the command line.
+    /// Name of the experiment on the command line.
     pub experiment: String,
     /// The question that it answers.
     pub question: String,
@@ -25,9 +25,9 @@ pub struct ExperimentResult {
     pub trimwise: String,
     /// The seed of all its runs.
     pub seed: u64,
-    /// Repetitions of each of its cells.
+    /// Repetitions of each cell.
     pub reps: u32,
-    /// Its figures next to the published ones.
+    /// Figures next to the published ones.
     pub rows: Rows,
     /// Tables of rows that only their experiment lays out, for a report that is made from the JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -109,13 +109,13 @@ pub struct Claim {
     pub id: String,
     /// The claim in a sentence, with its tolerance.
     pub text: String,
-    /// How the source knows.
+    /// Basis of the claim in the source.
     pub basis: Basis,
-    /// Its role here.
+    /// Role of the claim here.
     pub role: Role,
-    /// Why it is not a check.
+    /// Reason why the claim is not a check.
     pub because: Option<String>,
-    /// Whether it was met.
+    /// True if the claim was met.
     pub met: bool,
     /// The published figure, in words or a number.
     pub published: Figure,

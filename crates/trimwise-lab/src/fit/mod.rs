@@ -48,11 +48,11 @@ const WORSE_PERCENT: f64 = 1.0;
 pub struct Measured {
     /// The drive.
     pub device: String,
-    /// Its size.
+    /// Size of the drive.
     pub size_bytes: u64,
-    /// Whether it is a model, in virtual time.
+    /// True for a model, in virtual time.
     pub is_model: bool,
-    /// Whether it reports TRIM.
+    /// True if the drive reports TRIM.
     pub trim: bool,
     /// The part that was used.
     pub region_bytes: u64,
@@ -71,15 +71,15 @@ pub struct Measured {
 /// A held-back test: what was measured and what the fitted profile predicts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The test.
+    /// Name of the test.
     pub test: &'static str,
     /// Transfers per second that were measured.
     pub measured_per_s: f64,
-    /// Those of the fitted profile in the model.
+    /// Transfers per second that the fitted profile predicts in the model.
     pub predicted_per_s: f64,
     /// Predicted less measured, in percent of what was measured.
     pub error_percent: f64,
-    /// The same of the base profile, unfitted.
+    /// Error of the unfitted base profile, in percent of the measured value.
     pub base_error_percent: f64,
 }
 
@@ -88,17 +88,17 @@ pub struct Prediction {
 pub struct Fitted {
     /// The file's text.
     pub toml: String,
-    /// The same, parsed.
+    /// The profile as parsed from the text.
     pub profile: Profile,
     /// The fitted settings.
     pub fits: Vec<Fit>,
-    /// What a user should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
-    /// Why not to rely on it.
+    /// Reasons not to rely on the profile.
     pub warnings: Vec<String>,
     /// How well held-back tests are predicted.
     pub predictions: Vec<Prediction>,
-    /// Whether their errors are larger than those of the base, in most or on average.
+    /// True if the errors are larger than the base's, in most tests or on average.
     pub predicts_worse: bool,
     /// A read while TRIMs of 1 MiB follow each other takes this many times as long as one alone; `None` without TRIM.
     pub read_beside_trims: Option<f64>,
@@ -121,7 +121,7 @@ pub fn check(facts: &DeviceFacts) -> Result<UnitRange, Failure> {
 /// Writes the region once: for a model that stands for a drive in use.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub async fn fill<D: BlockDevice>(device: &D, plan: Plan) -> Result<(), BlockError> {
     Probe::new(device, Plan { read_only: false, ..plan }, &|_, _| {}).fill().await
 }
@@ -129,7 +129,7 @@ pub async fn fill<D: BlockDevice>(device: &D, plan: Plan) -> Result<(), BlockErr
 /// Measures a drive.
 ///
 /// # Errors
-/// Those of the device; an interrupt.
+/// Errors of the device; an interrupt.
 pub async fn measure<D: BlockDevice>(
     device: &D,
     plan: Plan,

@@ -55,7 +55,7 @@ pub struct Sized {
 pub struct Trims {
     /// Units of 4 KiB.
     pub units: u64,
-    /// Whether they held data.
+    /// True if the units held data.
     pub mapped: bool,
     /// One for each command.
     pub latencies_ns: Vec<f64>,
@@ -77,7 +77,7 @@ pub struct AtDepth {
 pub struct Aftermath {
     /// Units of the TRIM.
     pub units: u64,
-    /// Whether they held data.
+    /// True if the units held data.
     pub mapped: bool,
     /// For each TRIM, the reads after it: when each ended, counted from the TRIM's end, and how long it took.
     pub reads_ns: Vec<Vec<(f64, f64)>>,
@@ -121,7 +121,7 @@ pub struct Samples {
 /// Result of a held-back test, measured or predicted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
-    /// What it was.
+    /// Name of the test.
     pub test: &'static str,
     /// Transfers per second.
     pub per_s: f64,

@@ -16,9 +16,9 @@ use crate::workload::days::{Days, Pacer};
 /// The days of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaysSpec {
-    /// How the workload is spread.
+    /// Spread of the workload over the days.
     pub days: Days,
-    /// What does the trimming.
+    /// Host or policy that trims.
     pub trimmer: Trimmer,
     /// Whether space that ageing freed under a policy that sweeps, or under the daemon, is untrimmed at the start. If
     /// not, it has been trimmed, as it has been by the other policies.
@@ -32,9 +32,9 @@ pub struct DaysFigures {
     pub elapsed_ns: u64,
     /// Operations of the workload's own kind.
     pub operations: u64,
-    /// How many of them began late, since the one before had not ended.
+    /// Operations that began late, since the one before had not ended.
     pub late_operations: u64,
-    /// How late the latest began.
+    /// Largest delay of an operation.
     pub late_max_ns: u64,
     /// Sweeps of `batch`.
     pub sweeps: u64,

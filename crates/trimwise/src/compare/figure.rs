@@ -18,13 +18,13 @@ use crate::policy::Ledger;
 /// A figure of a policy on a device.
 #[derive(Debug)]
 pub struct Figure {
-    /// Its key in JSON and in data sets, with the unit, if it has one, at the end or before `_mean`, `_max`, `_end`, `_saved`.
+    /// Key in JSON and in data sets. Its unit, if any, is at the end or before `_mean`, `_max`, `_end`, `_saved`.
     pub key: &'static str,
-    /// What it means, in a sentence.
+    /// Meaning of the figure, in a sentence.
     pub meaning: &'static str,
-    /// How it is written.
+    /// Notation of its values.
     pub kind: Kind,
-    /// Whether less of it is better; `None` if neither is.
+    /// Some(true) if less is better, Some(false) if more is; `None` if neither.
     pub less_is_better: Option<bool>,
     read: Read,
     shown: &'static [(View, &'static str)],

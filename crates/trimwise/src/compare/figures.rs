@@ -44,7 +44,7 @@ pub enum Quantile {
 }
 
 impl Quantile {
-    /// All of them.
+    /// All quantiles, in ascending order.
     pub const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
 
     /// As it is written.
@@ -57,7 +57,7 @@ impl Quantile {
         }
     }
 
-    /// Its value.
+    /// Returns this quantile of a latency.
     pub fn of(self, latency: &LatencySummary) -> u64 {
         match self {
             Self::P50 => latency.p50_ns,
@@ -120,17 +120,17 @@ impl FromStr for Measure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkloadFigures {
-    /// PostMark.
+    /// Figures of PostMark.
     Postmark(PostmarkFigures),
     /// The append benchmark: a fragmented file is removed.
     Append(AppendFigures),
     /// A write on a full file system.
     FullWrite(FullWriteFigures),
-    /// A trace.
+    /// Figures of a replayed trace.
     Replay(ReplayFigures),
     /// A named application, or a fio job.
     Program(Done),
-    /// A workload of the caller's.
+    /// Figures of a workload of the caller's.
     Own(OwnFigures),
 }
 
@@ -184,7 +184,7 @@ pub struct FullWriteFigures {
 /// How the TRIMs of a removed file were issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalTrims {
-    /// Commands.
+    /// TRIM commands for the removed file.
     pub commands: u64,
     /// Time from the end of the commit until the last was acknowledged; 0 if there were none.
     pub acknowledged_ns: u64,

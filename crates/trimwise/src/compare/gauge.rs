@@ -100,11 +100,11 @@ fn block_shares(fs: &Ext4) -> BlockShares {
 /// Units that are free in the file system and hold data in the device, as far as the host can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stale {
-    /// Their maximum during the workload.
+    /// Maximum number of stale units during the workload.
     pub max: Option<u64>,
-    /// Their time-weighted mean.
+    /// Time-weighted mean of the stale units.
     pub mean: Option<f64>,
-    /// Their number at its end.
+    /// Stale units at the end of the workload.
     pub end: Option<u64>,
 }
 

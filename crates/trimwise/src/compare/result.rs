@@ -29,7 +29,7 @@ pub struct Cell {
     pub device: String,
     /// The policy; on a real directory, the mount's option (`discard`, `nodiscard`).
     pub policy: PolicyId,
-    /// Where it ran.
+    /// Host of the run: the model, a real directory, or a kernel.
     pub target: Target,
     /// Repetition, from 0.
     pub rep: u32,
@@ -62,14 +62,14 @@ pub struct Cell {
     pub latency_quantiles_ns: BTreeMap<Cow<'static, str>, Vec<u64>>,
 }
 
-/// What the verdict must know of a drive, besides its figures.
+/// Properties of the modelled drive that the verdict needs, besides the figures of its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveFacts {
     /// Bytes that the host sees.
     pub capacity_bytes: u64,
     /// Program/erase cycles that a block is rated for.
     pub endurance_cycles: u32,
-    /// Whether that number is assumed.
+    /// True if the rated number of cycles is assumed.
     pub endurance_is_assumed: bool,
     /// Blocks that are erased together.
     pub superblock_blocks: u32,
@@ -78,7 +78,7 @@ pub struct DriveFacts {
 }
 
 impl DriveFacts {
-    /// Those of a configuration.
+    /// Returns the properties of a drive with this configuration.
     pub fn of(config: &SsdConfig) -> Self {
         Self {
             capacity_bytes: config.capacity_bytes,
@@ -93,17 +93,17 @@ impl DriveFacts {
 /// The identity of a cell; see the fields of [`Cell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellId {
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// The policy.
+    /// Policy of the run.
     pub policy: PolicyId,
-    /// Where it ran.
+    /// Host of the run.
     pub target: Target,
-    /// Repetition.
+    /// Number of the repetition, from 0.
     pub rep: u32,
 }
 
-/// Where a cell ran.
+/// The host of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// In the model, in virtual time.
@@ -227,7 +227,7 @@ impl Cell {
         Self::new(id, duration, workload)
     }
 
-    /// Whether time was virtual: then repetitions differ only for named causes.
+    /// Returns true if time was virtual: then repetitions differ only for named causes.
     pub fn is_in_virtual_time(&self) -> bool {
         !matches!(self.target, Target::Directory(_))
     }
@@ -269,7 +269,7 @@ impl Cell {
     /// Chooses what policies are judged by.
     ///
     /// # Errors
-    /// Why this run does not have that figure.
+    /// A sentence that says why this run does not have that figure.
     pub fn judge_by(&mut self, measure: Measure) -> Result<(), String> {
         self.judged = None;
         let own = self.measure();
@@ -328,7 +328,7 @@ pub struct DeviceFigures {
     pub write_amplification: f64,
     /// TRIM commands received.
     pub trim_commands: u64,
-    /// Ranges in them.
+    /// Ranges in those TRIM commands.
     pub trim_ranges: u64,
     /// Units made invalid by TRIM.
     pub trimmed_units: u64,
@@ -336,7 +336,7 @@ pub struct DeviceFigures {
     pub erases: u64,
     /// Erases of the least erased superblock since the device was new.
     pub erase_count_min: u32,
-    /// Mean over all superblocks.
+    /// Mean number of erases over all superblocks.
     pub erase_count_mean: f64,
     /// Erases of the most erased superblock.
     pub erase_count_max: u32,
@@ -370,9 +370,9 @@ pub struct DeviceFigures {
 pub struct BlockMap {
     /// Superblocks of the drive; neighbours are together in a group.
     pub superblocks: u64,
-    /// When the workload began.
+    /// Contents when the workload began.
     pub before: BlockShares,
-    /// When it had ended.
+    /// Contents when the workload had ended.
     pub after: BlockShares,
 }
 
@@ -422,7 +422,7 @@ pub struct Verdict {
     /// Lower end of its confidence interval.
     #[serde(deserialize_with = "number")]
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the confidence interval of the speed-up.
     #[serde(deserialize_with = "number")]
     pub high: f64,
     /// One sentence on speed, one on life time.
@@ -436,7 +436,7 @@ pub struct Verdict {
 /// The recommended policy on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceVerdict {
-    /// The device.
+    /// Name of the device.
     pub device: String,
     /// The policy to use.
     pub policy: PolicyId,
@@ -446,10 +446,10 @@ pub struct DeviceVerdict {
     /// Lower end of its confidence interval.
     #[serde(deserialize_with = "number")]
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the confidence interval of the speed-up.
     #[serde(deserialize_with = "number")]
     pub high: f64,
-    /// Whether its speed differs measurably from the baseline's.
+    /// True if the speed differs measurably from the baseline's.
     pub significant: bool,
     /// How many times as long the flash lasts: baseline's erases over this policy's, or NAND writes where erases differ
     /// by less than three superblocks. `None` where the device does not report them.
@@ -458,6 +458,6 @@ pub struct DeviceVerdict {
     pub endurance: Option<Endurance>,
     /// One sentence on speed, one on life time.
     pub text: String,
-    /// What explains it.
+    /// Explanation of the verdict: costs and savings of TRIM, use of the device's time, endurance.
     pub why: String,
 }

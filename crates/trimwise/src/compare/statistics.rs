@@ -47,7 +47,7 @@ pub struct Sample {
 pub struct Interval {
     /// Lower end.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
     /// The confidence reached: less than [`CONFIDENCE`] where there are too few runs; 1 if exact.
     pub confidence: f64,
@@ -62,7 +62,7 @@ pub struct Comparison {
     pub interval: Interval,
     /// Two-sided p value of the U test; `None` where both sides are exact and nothing is left to chance.
     pub p: Option<f64>,
-    /// Whether they differ: p below 5 %, or simply unequal where both are exact.
+    /// True if the samples differ: p below 5 %, or simply unequal where both are exact.
     pub significant: bool,
 }
 
@@ -78,7 +78,7 @@ impl Sample {
         &self.values
     }
 
-    /// Whether all runs were identical.
+    /// Returns true if all runs were identical.
     pub fn is_exact(&self) -> bool {
         self.exact
     }

@@ -58,7 +58,7 @@ pub struct PolicySummary<'a> {
 pub struct Saved {
     /// Units that garbage collection copied less.
     pub gc_units: f64,
-    /// Time, in seconds.
+    /// Seconds less than under `off`.
     pub time_s: f64,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Summary<'a> {
         Self { baseline, measure: cells.first().map(Cell::measure).unwrap_or_default(), devices }
     }
 
-    /// Whether the workload freed nothing in any run.
+    /// Returns true if the workload freed nothing in any run.
     pub fn frees_nothing(&self) -> bool {
         let mut runs = self.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
         runs.all(|run| run.frees_nothing())
@@ -192,35 +192,35 @@ impl<'a> PolicySummary<'a> {
 /// One policy on one device, as data: medians over its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRow {
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// The policy.
+    /// Policy of the row.
     pub policy: PolicyId,
-    /// Whether it is only a bound that no host can use.
+    /// True if the policy is only a bound that no host can use.
     pub bound: bool,
-    /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
+    /// True if the policy fills its commands with several ranges, which stock Linux does on NVMe only.
     pub fills_commands: bool,
-    /// Repetitions.
+    /// Number of repetitions.
     pub reps: usize,
-    /// Whether they were the same to the last bit.
+    /// True if the repetitions were the same to the last bit.
     pub exact: bool,
-    /// What was timed: `total`, `fsync` or `write`.
+    /// The timed part of the run: `total`, `fsync` or `write`.
     pub measure: Measure,
     /// Median of that time.
     pub median_s: f64,
     /// Lower end of its interval; null after a single run.
     #[serde(deserialize_with = "super::result::number")]
     pub low_s: f64,
-    /// Upper end.
+    /// Upper end of the interval of the median; null after a single run.
     #[serde(deserialize_with = "super::result::number")]
     pub high_s: f64,
     /// Excess over the baseline, in percent; null for the baseline itself, or where it did not run.
     pub vs_baseline_percent: Option<f64>,
-    /// Whether that difference is significant.
+    /// True if the excess over the baseline is significant.
     pub vs_baseline_significant: Option<bool>,
     /// Excess over `ideal`, in percent; null for `ideal` itself, or where it did not run.
     pub vs_ideal_percent: Option<f64>,
-    /// Whether that difference is significant.
+    /// True if the excess over `ideal` is significant.
     pub vs_ideal_significant: Option<bool>,
     /// The figures of [`View::Summary`]; those of the device are null on a real directory.
     #[serde(flatten)]

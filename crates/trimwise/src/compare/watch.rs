@@ -9,7 +9,7 @@ use crate::units::{SimDuration, SimTime};
 /// How the TRIMs of a commit were issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Issue {
-    /// Commands.
+    /// TRIM commands of the commit.
     pub commands: u64,
     /// Time from the end of the commit until the last was acknowledged; zero if there were none.
     pub time: SimDuration,

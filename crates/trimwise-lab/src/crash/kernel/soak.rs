@@ -43,9 +43,9 @@ pub struct SoakReport {
     pub runs: u64,
     /// Operations carried out.
     pub operations: u64,
-    /// Those of them that failed; most name a file that is not there.
+    /// Operations that failed; most name a file that is not there.
     pub failed: u64,
-    /// Those that found no space.
+    /// Operations that found no space.
     pub no_space: u64,
     /// Remounts that took effect.
     pub remounts: u64,
@@ -57,7 +57,7 @@ pub struct SoakReport {
     pub requests: u64,
     /// Discards among them.
     pub discards: u64,
-    /// How long the guests ran, in their own time.
+    /// Running time of the guests, in virtual nanoseconds.
     pub virtual_ns: u64,
     /// Runs in which something did not hold.
     pub violations: u64,
@@ -70,9 +70,9 @@ pub struct SoakReport {
 pub struct SoakViolation {
     /// Number of the run.
     pub run: u64,
-    /// What its tasks did.
+    /// Description of the run's tasks.
     pub machine: String,
-    /// What did not hold.
+    /// Faults that were found.
     pub broken: Vec<Broken>,
     /// The last operations on the file that the first of them names.
     pub history: Vec<String>,
