@@ -6,6 +6,7 @@
 use super::Ext4;
 use crate::units::UnitRange;
 
+/// A deliberate fault of a host, for the crash checker to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// Freed blocks are trimmed before the transaction that frees them is durable.
@@ -17,8 +18,10 @@ pub enum Sabotage {
     /// The queue is checked when the TRIM is made, but its blocks can be allocated until it is sent.
     #[cfg(feature = "sabotage")]
     TrimAfterLaterWrite,
+    /// Blocks can be allocated while they are in a TRIM.
     #[cfg(feature = "sabotage")]
     ReuseDuringTrim,
+    /// Blocks can be allocated while they are in a FITRIM.
     ReuseDuringFitrim,
     /// Two tasks wake each other for ever.
     #[cfg(feature = "sabotage")]
@@ -29,6 +32,7 @@ pub enum Sabotage {
     CommitBeforeData,
     /// The log's tail moves before checkpointed metadata are durable.
     TailBeforeFlush,
+    /// Freed metadata blocks are not revoked.
     NoRevoke,
     /// `fsync` and `sync` rely on the flush of a commit that came too early for their data.
     NoFlushInFsync,

@@ -10,7 +10,7 @@ use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::job::Step;
 
