@@ -20,7 +20,9 @@ use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::days::Days;
 use trimwise::workload::own::{OwnFigures, OwnPreparation, OwnRun, OwnWorkload};
 use trimwise::workload::week::{Access, Chore, Week};
-use trimwise_lab::experiment::daemon_week::{AGED_PERCENT, CAPACITY, DEVICE};
+use trimwise_lab::experiment::{
+    WEEK_AGED_PERCENT as AGED_PERCENT, WEEK_CAPACITY as CAPACITY, WEEK_DEVICE as DEVICE,
+};
 
 /// Bytes that one call writes.
 const PIECE: usize = 1 << 20;

@@ -28,6 +28,7 @@ use trimwise_uml::cell::KernelTarget;
 use crate::failure::Failure;
 use crate::guests::{self, Bounds};
 use crate::pool;
+pub use daemon_week::{AGED_PERCENT as WEEK_AGED_PERCENT, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
 pub use grid::Grid;
 use result::ExperimentResult;
 
