@@ -189,7 +189,6 @@ impl Completions {
 }
 
 impl Drop for Completions {
-    /// Sends all replies that still wait.
     fn drop(&mut self) {
         self.shared.lock().ended = true;
         self.shared.changed.notify_one();

@@ -147,7 +147,6 @@ impl OneFile {
         attributes_of_one_file(inode, self.drive.size())
     }
 
-    /// Replies to a request without data when it is due.
     fn empty(&self, result: Result<std::time::Instant, RequestError>, reply: ReplyEmpty) {
         match result {
             Ok(due) => self.completions.at(due, move || reply.ok()),

@@ -60,7 +60,6 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Returns Linux's error number, which all fronts use.
     pub(crate) fn errno(&self) -> i32 {
         use rustix::io::Errno;
         match self {

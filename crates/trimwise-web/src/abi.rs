@@ -14,7 +14,6 @@ use std::cell::RefCell;
 use crate::scene::{Catalogue, Scene, Settings};
 use trimwise::units::SimDuration;
 
-/// Scenes side by side on the page.
 const SIDES: usize = 2;
 
 #[derive(Default)]

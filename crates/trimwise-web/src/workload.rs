@@ -44,7 +44,6 @@ impl Workload {
         (Self::Swing, "tides: small files, fullness down 30 points and back every 40 s"),
     ];
 
-    /// The fullness wanted at a time of the workload.
     fn wanted_percent(self, fullness_percent: u64, at: SimDuration) -> u64 {
         const PERIOD_NS: u64 = 40_000_000_000;
         const SWING_PERCENT: u64 = 30;

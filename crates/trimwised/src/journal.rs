@@ -121,7 +121,6 @@ impl Journal {
         }
     }
 
-    /// Drops the change: the option no longer belongs to the daemon.
     pub fn forget(&mut self, one: &Candidate) {
         if let Some(change) = self.of(one).cloned() {
             self.restored(&change);

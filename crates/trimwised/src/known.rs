@@ -180,7 +180,6 @@ impl Store {
         self.kept.insert(kept.numbers, kept);
     }
 
-    /// Schedules a write of the current knowledge, if it has changed.
     pub fn write(&mut self, mut file_systems: Vec<Kept>, boot: &str) {
         // For those that this daemon has not reached yet, what the last one knew.
         file_systems.extend(self.kept.values().cloned());

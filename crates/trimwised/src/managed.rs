@@ -54,7 +54,6 @@ pub struct Managed {
     size: Option<Bytes>,
     hangs: bool,
     job: Option<Job>,
-    /// A helper that was abandoned and has not yet exited.
     stuck: Option<Child>,
     held: Option<Order>,
     pub problem: Option<String>,
@@ -132,7 +131,6 @@ impl Managed {
         self.probe_again = SimTime::ZERO;
     }
 
-    /// Returns the state machine, once it has data.
     pub fn seen(&self) -> Option<&LiveHost> {
         self.live.as_ref().filter(|live| live.has_seen())
     }

@@ -13,7 +13,6 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// Reads the manager's address from the environment.
     pub(crate) fn from_environment() -> Self {
         let address = std::env::var("NOTIFY_SOCKET").ok().and_then(|name| match name.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name).ok(),

@@ -31,7 +31,6 @@ impl Saving {
         self.has_begun
     }
 
-    /// Records a change. Returns the new version.
     pub fn changed(&mut self) -> u64 {
         self.wanted += 1;
         self.retry_at = None; // do not wait for the next retry

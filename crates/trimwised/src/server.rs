@@ -38,13 +38,11 @@ struct Connection {
     stream: UnixStream,
     /// The user's id; `None` if the kernel does not report it.
     user: Option<u32>,
-    /// True if the connection may send commands.
     commands: bool,
     read: Vec<u8>,
     to_write: Vec<u8>,
     last: Instant,
     ended: bool,
-    /// Number of the request that will be answered later.
     awaits: Option<u64>,
 }
 

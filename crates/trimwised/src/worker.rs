@@ -85,7 +85,6 @@ impl<T> Worker<T> {
         self.asked.iter()
     }
 
-    /// Returns true if the worker was killed and has not exited.
     pub fn is_stuck(&self) -> bool {
         matches!(self.state, State::Stuck(_))
     }

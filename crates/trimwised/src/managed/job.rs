@@ -28,7 +28,6 @@ pub(crate) enum Doing {
     Toggling { on: bool },
 }
 
-/// A helper that has not yet answered.
 pub(crate) struct Job {
     pub(crate) doing: Doing,
     process: Process,
@@ -75,7 +74,6 @@ impl Job {
         left.keep(self.process.into_parts().1);
     }
 
-    /// Kills the helper. A discard in flight still completes.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
@@ -127,7 +125,6 @@ impl Managed {
         self.stuck.is_some() || self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
     }
 
-    /// Kills the helper. A discard in flight still completes.
     pub fn kill(&mut self) {
         self.held = None;
         if let Some(job) = &mut self.job {

@@ -73,7 +73,6 @@ fn on_loopback(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(listener.into())
 }
 
-/// A request to the process that creates a unix socket.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     path: PathBuf,
@@ -186,7 +185,6 @@ impl Endpoint {
         self.retry_at = Instant::now() + AGAIN;
     }
 
-    /// Takes the unix socket from the process that created it.
     fn hear(&mut self) {
         let Some((mut process, begun)) = self.creating.take() else { return };
         match process.receive_opened() {
@@ -210,7 +208,6 @@ impl Endpoint {
         listening.into_iter().chain(creating).chain(clients)
     }
 
-    /// Accepts clients, reads their requests, and responds to complete ones.
     pub fn serve(&mut self, mut text: impl FnMut() -> String) {
         let kept = &mut self.text;
         let mut text = || match kept {

@@ -24,15 +24,12 @@ struct FileSystem<'a> {
     devices: Vec<&'a str>,
     /// Status of the file system; `null` until it was first examined.
     status: Option<Status>,
-    /// Reason why the file system could not be examined.
     problem: Option<&'a str>,
     /// The mount option before the daemon changed it; `null` if the daemon did not change it.
     option_before: Option<&'a str>,
-    /// The current mount option.
     option: &'a str,
 }
 
-/// The response to `status`.
 #[derive(Debug, Serialize)]
 struct Whole<'a> {
     trimwise: &'static str,
@@ -45,29 +42,23 @@ struct Whole<'a> {
     /// Reason why the state files cannot be read or written.
     state_problem: Option<String>,
     history_problem: Option<String>,
-    /// Reason why the mounts could not be examined.
     mounts_problem: Option<&'a str>,
     /// Names the process limit that is too small for the mounted devices.
     limits_problem: Option<String>,
-    /// Reason why metrics are not written or not served.
     metrics_problem: Option<String>,
     /// Reason why frees are not seen as they happen; null if they are, or if tracepoints are off.
     tracepoints_problem: Option<&'a str>,
-    /// Log lines dropped because they were not read in time.
     log_lines_dropped: u64,
     file_systems: Vec<FileSystem<'a>>,
     skipped: &'a [Skipped],
 }
 
-/// The response to `history`.
 #[derive(Debug, Serialize)]
 struct Past<'a> {
     mount_point: &'a Path,
-    /// Entries, oldest first.
     entries: Vec<Entry>,
 }
 
-/// The response to `pause` and `resume`.
 #[derive(Debug, Serialize)]
 struct Switched {
     mount_points: Vec<PathBuf>,
@@ -81,18 +72,15 @@ struct Asked<'a> {
     mount_point: &'a Path,
     /// Bytes that wait to be trimmed, as known before the next look.
     waiting_bytes: Bytes,
-    /// True if no discards are sent.
     dry_run: bool,
 }
 
-/// The response to `reload`.
 #[derive(Debug, Serialize)]
 struct Reloaded<'a> {
     #[serde(serialize_with = "as_text")]
     config: &'a Path,
 }
 
-/// The response to `explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Explained {
     pub mount_point: PathBuf,
@@ -100,7 +88,6 @@ pub(crate) struct Explained {
     pub sentences: Vec<String>,
 }
 
-/// Creates the response to `pause` and `resume`.
 pub(super) fn switched(mount_points: Vec<PathBuf>, not_saved: Option<String>) -> Response {
     not_saved.iter().for_each(|problem| warn(problem));
     Response::done(Switched { mount_points, not_saved })

@@ -40,7 +40,6 @@ impl Service {
         }
     }
 
-    /// Responds to requests that wait for the configuration to take effect.
     pub(super) fn tell_reloaded(&mut self) {
         for request in std::mem::take(&mut self.reloading) {
             let response = self.reloaded();

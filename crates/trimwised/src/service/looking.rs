@@ -166,7 +166,6 @@ impl Service {
         }
     }
 
-    /// Waits for a look at the mounts, for a limited time.
     pub(super) fn discover_and_wait(&mut self) {
         let until = Instant::now() + WAIT_MAX.min(self.options.patience);
         // A look in progress might not report unchanged results.
@@ -250,7 +249,6 @@ impl Service {
         self.skipped = found.skipped;
     }
 
-    /// Samples all file systems, unless a round is in progress.
     pub(super) fn sample(&mut self) {
         if self.looking.sampler.asked().next().is_some() {
             return;

@@ -49,7 +49,6 @@ enum Part {
 
 const PARTS: [Part; 3] = [Part::Journal, Part::Paused, Part::Known];
 
-/// The result that a waiting request depends on.
 enum Asker {
     Pause { version: u64, points: Vec<PathBuf> },
     Past { mount: PathBuf, limit: u32 },
@@ -302,7 +301,6 @@ impl Service {
         Database { path: self.options.places.history(), max: self.config.history_max }
     }
 
-    /// Writes waiting history entries, unless a write is in progress.
     pub(super) fn write_history(&mut self) {
         if self.state.lock.is_none() {
             return;

@@ -14,7 +14,6 @@ use crate::managed::Managed;
 use crate::metrics::listen::Endpoint;
 use crate::server::Server;
 
-/// Events other than those of managed file systems and clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
     /// A request to stop: SIGTERM or SIGINT.
