@@ -49,6 +49,7 @@ pub const KERNEL: &str = "6.1";
 pub const DEVICE: &str = "sata-60gb-2011";
 /// Capacity, small enough that ageing and a week write twice its size.
 pub const CAPACITY: Bytes = Bytes::gib(4);
+/// Utilization after ageing, percent.
 pub const AGED_PERCENT: u64 = 30;
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// The most untrimmed space that the daemon's default leaves, in thousandths of the file system.
