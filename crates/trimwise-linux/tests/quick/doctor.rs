@@ -136,7 +136,7 @@ fn options_and_timers_are_those_in_effect() {
         all.map(|one| (one.name.clone(), one.policy.as_ref().map(ToString::to_string))).collect::<Vec<_>>()
     };
     let timer = ("fstrim.timer".to_owned(), None);
-    assert_eq!(names(0), [timer.clone()]);
+    assert_eq!(names(0), std::slice::from_ref(&timer));
     assert_eq!(names(1), [timer, ("fstrim-hourly@home.timer".to_owned(), Some("batch:1h".to_owned()))]);
 }
 
