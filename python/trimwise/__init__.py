@@ -29,6 +29,7 @@ __all__ = [
     "Cell",
     "Claim",
     "Comparison",
+    "Conclusion",
     "CrashTest",
     "Decision",
     "Event",
@@ -158,6 +159,24 @@ class Verdict:
     json: dict[str, Any] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Conclusion:
+    """What to do, as all commands say it."""
+
+    #: ``keep``, ``change``, ``does_not_matter`` or ``cannot_tell``.
+    decision: str
+    #: The policy to have; if nothing is to be changed, the one that is there.
+    policy: str | None
+    #: At most five lines.
+    head: list[str]
+    #: What the policy is worth, or what the next best costs: ``time_saved_percent``, ``life_times``...
+    worth: dict[str, Any] | None
+    json: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return "\n".join(self.head)
+
+
 def _picked(kind: Any, json: dict[str, Any]) -> Any:
     names = [name for name in kind.__dataclass_fields__ if name != "json"]
     return kind(**{name: json.get(name) for name in names}, json=json)
@@ -170,6 +189,7 @@ class Comparison:
     cells: list[Cell]
     summary: list[SummaryRow]
     verdict: Verdict
+    conclusion: Conclusion
     seed: int
     text: str = field(repr=False)
     json: dict[str, Any] = field(repr=False)
@@ -347,6 +367,7 @@ def compare(
         cells=[Cell._of(cell, row) for cell, row in zip(document["cells"], json.loads(rows))],
         summary=[_picked(SummaryRow, row) for row in document["summary"]],
         verdict=_picked(Verdict, document["verdict"]),
+        conclusion=_picked(Conclusion, document["conclusion"]),
         seed=document["seed"],
         text=text,
         json=document,
