@@ -19,6 +19,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
+use console::Term;
 use trimwise_lab::failure::Failure;
 
 use crate::commands::CommandLine;
@@ -33,8 +34,10 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();
+            let message = format!("error: {}\n", lines.join("\n"));
+            let message = table::fitted(&message, &Term::stderr());
             // Nobody may be reading, and that must not change the exit code.
-            let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
+            let _ = std::io::stderr().write_all(message.as_bytes());
             ExitCode::from(exit_code(&failure))
         }
     }

@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use console::Term;
 use serde::Serialize;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::give_name;
@@ -19,6 +20,7 @@ use trimwise_study::place::{check_directory, check_file, is_stdout, resolved, sp
 
 use crate::arguments::{JsonArguments, OutputArguments};
 use crate::interrupt;
+use crate::table::fitted;
 
 /// Where the user wants the results.
 #[derive(Clone, Debug)]
@@ -287,9 +289,9 @@ pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Prints text to standard output, unless `--quiet` is given.
-pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    if is_quiet() { Ok(()) } else { print_always(text) }
+/// Prints text to standard output, fitted to the terminal there, unless `--quiet` is given.
+pub fn print(text: &str) -> Result<(), Failure> {
+    if is_quiet() { Ok(()) } else { print_always(fitted(text, &Term::stdout())) }
 }
 
 /// Returns the text of a result that is no failure; prints any other, so that what was done is shown.

@@ -1,94 +1,51 @@
-//! Results as text, at most 100 columns wide, or as wide as the terminal if that is narrower.
+//! Results as text that fits the terminal, or 100 columns where there is none.
 
+mod grid;
 pub mod plot;
 
 use std::io::IsTerminal;
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use console::{Term, measure_text_width};
 use trimwise_linux::text::is_unprintable;
 
-/// No line exceeds this width.
-pub const WIDTH_MAX: u16 = 100;
-/// In a narrower terminal, figures would be cut to pieces.
-pub const WIDTH_MIN: u16 = 60;
+use grid::Grid;
 
-/// The maximum width of lines here.
-fn width_here() -> u16 {
-    let terminal = console::Term::stdout();
+/// Prose is never wider, in columns; nothing is where standard output is no terminal.
+pub const WIDTH_MAX: usize = 100;
+/// In a narrower terminal, text is laid out for this many columns.
+const WIDTH_MIN: usize = 20;
+
+/// Returns the width of a terminal in columns; `None` if it is none, or does not know.
+fn columns_of(terminal: &Term) -> Option<usize> {
     let columns = terminal.is_term().then(|| terminal.size_checked()).flatten().map(|(_, columns)| columns);
-    columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
+    columns.filter(|columns| *columns > 0).map(|columns| usize::from(columns).max(WIDTH_MIN))
 }
 
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-
-/// A table whose first column is text and whose others are figures.
-fn figures_table(header: &[impl AsRef<str>]) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).force_no_tty();
-    table.set_header(header.iter().enumerate().map(|(i, h)| aligned(i, h.as_ref())));
-    table
+/// The width for tables, in columns.
+fn width_here() -> usize {
+    columns_of(&Term::stdout()).unwrap_or(WIDTH_MAX)
 }
 
-fn aligned(column: usize, text: &str) -> Cell {
-    let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
-    Cell::new(text).set_alignment(alignment)
+/// The width for prose, in columns. Longer lines are hard to read.
+pub fn prose_width() -> usize {
+    width_here().min(WIDTH_MAX)
 }
 
-/// Renders the table without trailing blanks; folded only if it would exceed the width.
-fn finished(table: Table) -> String {
-    finished_in(table, width_here())
-}
-
-fn finished_in(mut table: Table, most: u16) -> String {
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 1)); // and one blank between columns
-    }
-    let natural: u16 = table.column_max_content_widths().iter().map(|w| w + 2).sum();
-    if natural > most + 2 {
-        // (the last column's two blanks are cut off)
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(most);
-    }
-    let mut text = String::new();
-    for line in table.lines() {
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
-}
-
-/// Lays out a table of these rows. If it would be too wide, the first column (a policy) is first broken after `+`, so
-/// that figures stay in one piece as long as possible.
+/// Lays out a table whose first column is text and whose others are figures.
+///
+/// If it is too wide, words of its cells go to further lines; if it still is, its columns go to several tables below
+/// each other; and if not even two columns fit, each row becomes a paragraph.
 pub fn laid_out(header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> String {
-    let width = |text: &str| text.chars().count();
-    let widths: Vec<usize> = (0..header.len())
-        .map(|i| rows.iter().map(|row| width(&row.as_ref()[i])).fold(width(header[i].as_ref()), usize::max))
-        .collect();
-    let others: usize = widths.iter().skip(1).map(|w| w + 2).sum();
-    let left = usize::from(width_here()).saturating_sub(others);
-    let mut table = figures_table(header);
-    for row in rows {
-        table.add_row(row.as_ref().iter().enumerate().map(|(i, text)| match i {
-            0 => aligned(i, &broken(text, left)),
-            _ => aligned(i, text),
-        }));
-    }
-    finished(table)
+    laid_out_with(header, rows, &[])
 }
 
-/// Breaks the text after some `+`, so that its lines are no longer than `width` if possible.
-fn broken(text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut line = 0;
-    for part in text.split_inclusive('+') {
-        let length = part.chars().count();
-        if line > 0 && line + length > width {
-            out.push('\n');
-            line = 0;
-        }
-        out += part;
-        line += length;
-    }
-    out
+/// Lays out a table as [`laid_out`] does, with a description below each row, which it stays with.
+pub fn laid_out_with(
+    header: &[impl AsRef<str>],
+    rows: &[impl AsRef<[String]>],
+    descriptions: &[String],
+) -> String {
+    Grid::new(header, rows, descriptions).within(width_here())
 }
 
 /// Removes what a terminal would take for a command, or would display out of order: mount points and files are named by
@@ -99,26 +56,77 @@ pub fn plain(text: &str) -> String {
 
 /// Folds prose at blanks; each line begins after `indent` blanks.
 pub fn folded(text: &str, indent: usize) -> String {
+    folded_to(text.split_whitespace(), indent, prose_width())
+}
+
+/// Puts words into lines of `width` columns, each after `indent` blanks. A longer word has a line of its own.
+fn folded_to<'a>(words: impl Iterator<Item = &'a str>, indent: usize, width: usize) -> String {
     let mut out = String::new();
-    let mut width = 0;
-    let most = usize::from(width_here());
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if width > 0 && width + 1 + length > most {
+    let mut used = 0;
+    for word in words {
+        let length = measure_text_width(word);
+        if used > 0 && used + 1 + length > width {
             out.push('\n');
-            width = 0;
+            used = 0;
         }
-        if width == 0 {
+        if used == 0 {
             out.extend(std::iter::repeat_n(' ', indent));
-            width = indent;
+            used = indent;
         } else {
             out.push(' ');
-            width += 1;
+            used += 1;
         }
         out += word;
-        width += length;
+        used += length;
     }
     out.push('\n');
+    out
+}
+
+/// Lays out words with what each means: next to them, or below them in a narrow terminal.
+pub fn described(entries: &[(impl AsRef<str>, impl AsRef<str>)], indent: usize) -> String {
+    described_in(entries, indent, prose_width())
+}
+
+fn described_in(entries: &[(impl AsRef<str>, impl AsRef<str>)], indent: usize, width: usize) -> String {
+    /// Fewer columns than these hold no phrase.
+    const MEANING_MIN: usize = 24;
+    let entries = entries.iter().map(|(word, meaning)| (word.as_ref(), meaning.as_ref()));
+    let widest = entries.clone().map(|(word, _)| measure_text_width(word)).max().unwrap_or(0);
+    let column = indent + widest + grid::BETWEEN;
+    let entry = |(word, meaning): (&str, &str)| {
+        let meaning = meaning.split_whitespace();
+        if column + MEANING_MIN > width {
+            return format!("{:indent$}{word}\n{}", "", folded_to(meaning, indent + grid::BETWEEN, width));
+        }
+        let gap = column - indent - measure_text_width(word);
+        format!("{:indent$}{word}{:gap$}{}", "", "", folded_to(meaning, column, width).trim_start())
+    };
+    entries.map(entry).collect()
+}
+
+/// Fits text to a terminal: lines that are too long for it are folded at blanks. Commands, which stand indented below a
+/// line that ends with a colon, stay in one piece, to be copied. Where there is no terminal, nothing changes.
+pub fn fitted(text: &str, terminal: &Term) -> String {
+    columns_of(terminal).map_or_else(|| text.to_owned(), |width| fitted_to(text, width))
+}
+
+fn fitted_to(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut heading = None;
+    for line in text.split_inclusive('\n') {
+        let words = line.trim_start_matches(' ');
+        let indent = line.len() - words.len();
+        heading = heading.filter(|heading| *heading < indent);
+        if heading.is_some() || measure_text_width(line.trim_end()) <= width {
+            out += line;
+        } else {
+            out += &folded_to(words.split_whitespace(), indent, width);
+        }
+        if words.trim_end().ends_with(':') {
+            heading = Some(indent);
+        }
+    }
     out
 }
 
@@ -149,20 +157,22 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_makes_its_table_too_wide_is_broken_behind_a_plus() {
-        let rows = [vec!["set:40:90+lazy+reuse".to_string(), "x".repeat(85)]];
-        let text = laid_out(&["policy", "figure"], &rows);
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[2].starts_with("set:40:90+ ") && lines[3].starts_with("lazy+reuse"), "{text}");
-        assert!(lines.iter().all(|l| l.chars().count() <= 100), "{text}");
-        assert_eq!(broken("set:40:90+lazy+reuse", 20), "set:40:90+lazy+reuse");
-        assert_eq!(broken("set:40:90+lazy", 3), "set:40:90+\nlazy");
+    fn a_meaning_is_next_to_its_word_or_below_it() {
+        let entries = [("doctor", "is TRIM on, and does it reach the drive?"), ("fit", "measures a drive")];
+        let wide =
+            "  doctor  is TRIM on, and does it\n          reach the drive?\n  fit     measures a drive\n";
+        assert_eq!(described_in(&entries, 2, 34), wide);
+        let narrow =
+            "  doctor\n    is TRIM on, and\n    does it reach\n    the drive?\n  fit\n    measures a drive\n";
+        assert_eq!(described_in(&entries, 2, 20), narrow);
     }
 
     #[test]
-    fn a_table_that_is_too_wide_is_folded() {
-        let mut table = figures_table(&["policy", "n"]);
-        table.add_row(vec!["long name ".repeat(15), "1".to_string()]);
-        assert!(finished(table).lines().all(|l| l.chars().count() <= 100));
+    fn long_lines_are_folded_and_commands_stay_in_one_piece() {
+        let text = "a heading that is too long\n  as is this\nNow:\n  mount -o remount,discard /\n  sync it all, too\n  \
+                    and another line";
+        let fitted = "a heading that\nis too long\n  as is this\nNow:\n  mount -o remount,discard /\n  sync it all, too\n  \
+                      and another line";
+        assert_eq!(fitted_to(text, 15), fitted);
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use console::Term;
 use trimwise_lab::failure::Failure;
 use trimwise_study::caller::{Caller, OnInterrupt, Progress};
 
-use crate::table::plain;
+use crate::table::{fitted, plain};
 use crate::{interrupt, output, progress};
 
 /// Whoever runs the command.
@@ -25,7 +26,7 @@ impl Caller for Terminal {
     /// Notes are text, so `--quiet` leaves them out.
     fn note(&self, text: &str) {
         if !output::is_quiet() {
-            eprintln!("note: {}", plain(text));
+            eprint!("{}", fitted(&format!("note: {}\n", plain(text)), &Term::stderr()));
         }
     }
 }

@@ -7,15 +7,9 @@ use std::path::Path;
 use trimwise::policy::PolicySpec;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
+use trimwise::spelling::Accepted;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
-
-/// Returns the name that is almost spelled like `written`, if there is one.
-fn nearest<'a>(written: &str, names: &[&'a str]) -> Option<&'a str> {
-    const EDITS_MAX: usize = 2;
-    let edits = names.iter().map(|name| (strsim::osa_distance(written, name), *name));
-    edits.filter(|(edits, _)| *edits <= EDITS_MAX).min().map(|(_, name)| name)
-}
 
 /// Rejects a block device given instead of a mounted file system.
 pub fn expect_mount(path: &Path) -> Result<(), Failure> {
@@ -33,7 +27,7 @@ pub fn expect_mount(path: &Path) -> Result<(), Failure> {
 ///
 /// Sensible input is far below a mebibyte; a device file or a disk image given by mistake is rejected instead of read
 /// to its end.
-pub fn read(argument: &str, option: &str, what: &str, names: &[&str]) -> Result<String, Failure> {
+pub fn read<'a>(argument: &'a str, option: &str, what: &str, names: &[&'a str]) -> Result<String, Failure> {
     const BYTES_MAX: u64 = 1 << 20;
 
     let fail = |reason: String| Failure::usage(format!("--{option} {argument}: {reason}"));
@@ -50,13 +44,14 @@ pub fn read(argument: &str, option: &str, what: &str, names: &[&str]) -> Result<
     let bytes = match read_input(Path::new(argument), BYTES_MAX + 1) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            let built_in = match names {
-                [] => String::new(),
-                names => format!(" ({})", names.join(", ")),
-            };
-            let meant =
-                nearest(argument, names).map_or(String::new(), |name| format!("; did you mean {name}?"));
-            return Err(fail(format!("neither a built-in name{built_in} nor a file{meant}")));
+            if names.is_empty() {
+                return Err(fail(format!("there is no such file; expected {what}")));
+            }
+            // Names of workloads may have arguments.
+            let head = |text: &'a str| text.split([':', '[']).next().unwrap_or(text);
+            let all = format!("{what}, or one of {}", names.join(", "));
+            let accepted = Accepted::instead_of(head(argument), names.iter().map(|name| head(name)), all);
+            return Err(fail(format!("neither a built-in name nor a file; {accepted}")));
         }
         Err(e) if e.kind() == ErrorKind::NotADirectory => {
             return Err(fail(
@@ -199,7 +194,10 @@ mod tests {
         };
         refused("vertex-60gb@1.6", "firmware: \"1.6\" is not accepted; expected one of 1.3, 1.4, 1.41, 1.5");
         refused("sata-small@1", "expected none, this profile has no firmware variants");
-        refused("nosuch@1", "--device nosuch: neither a built-in name (sata-small");
+        refused(
+            "nosuch@1",
+            "--device nosuch: neither a built-in name nor a file; expected a profile (TOML), or one of sata-small",
+        );
         refused("nosuch", "--device nosuch: neither a built-in name");
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use trimwise::spelling::Accepted;
 use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::experiment::{ALL, Experiment, On, Request};
 use trimwise_lab::failure::Failure;
@@ -110,8 +111,8 @@ pub fn run_of(
     let mut experiments = match &request.name {
         None => all.to_vec(),
         Some(name) => vec![*all.iter().find(|e| e.name == name).ok_or_else(|| {
-            let known = all.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
-            Failure::usage(format!("there is no experiment '{name}'; expected one of {known}"))
+            let known: Vec<&str> = all.iter().map(|e| e.name).collect();
+            Failure::usage(format!("unknown experiment '{name}'; {}", Accepted::one_of(name, &known)))
         })?],
     };
     let boots = |experiment: &Experiment| on != On::Usual || experiment.boots();

@@ -5,6 +5,7 @@ pub mod conformance;
 pub mod daemon;
 pub mod fake_host;
 pub mod loops;
+pub mod terminal;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -16,6 +16,7 @@ pub mod numbers;
 pub mod policy;
 pub mod profile;
 pub mod replay;
+pub mod spelling;
 pub mod ssd;
 pub mod trace;
 pub mod units;

@@ -15,6 +15,7 @@ use trimwise_lab::experiment;
 use trimwise_lab::failure::Failure;
 
 use super::CommandLine;
+use crate::output;
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
@@ -59,7 +60,8 @@ pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
             let shell: Shell = shell.parse().map_err(Failure::usage)?;
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut for_completion(), "trimwise", &mut script);
-            String::from_utf8(script).map_err(Failure::run)
+            // A script is no text: its lines stay as they are.
+            output::print_always(script).map(|()| String::new())
         }
     }
 }

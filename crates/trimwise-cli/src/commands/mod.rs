@@ -24,6 +24,7 @@ pub mod trim;
 pub mod verify;
 pub mod workloads;
 
+use clap::builder::Styles;
 use clap::{Parser, Subcommand};
 use trimwise_lab::failure::Failure;
 
@@ -55,6 +56,8 @@ use workloads::WorkloadsArguments;
 
 use trimwise_study::caller::Caller;
 
+use crate::table::described;
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
@@ -65,9 +68,9 @@ use trimwise_study::caller::Caller;
                   trimwise runs a workload on models of an SSD and of ext4 in virtual time, once for each TRIM \
                   policy, and says which policy to use and by how much it is better. The same workload runs on \
                   a real directory, so that the models can be checked.",
+    help_template = help_template(),
     after_long_help = "Examples:\n  \
-        trimwise compare\n  \
-        trimwise compare --workload mail.pmrc --device sata-generic --policy off commit\n  \
+        trimwise compare --workload oltp --device sata-generic --policy off commit\n  \
         trimwise reproduce postmark-vendors --report vendors/\n  \
         trimwise crashtest --policy lazy+reuse --cuts 10000\n  \
         trimwise verify dir:/home\n  \
@@ -86,38 +89,82 @@ pub struct CommandLine {
     pub command: Command,
 }
 
+/// The way in, at the top of the help.
+const FIRST: [(&str, &str); 3] = [
+    ("trimwise doctor", "Is TRIM on here, and does it reach the drive?"),
+    ("trimwise advise --here /", "Which policy should this host use?"),
+    ("trimwise compare", "What would each policy cost and gain?"),
+];
+
+/// The commands by who needs them, as the help shows them.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("This host", &["doctor", "trim", "record", "generate"]),
+    ("A question", &["advise", "compare", "sweep", "report", "policies", "workloads", "trace"]),
+    ("A drive", &["verify", "bench", "fit", "replay", "device", "devices"]),
+    ("The daemon", &["status", "explain", "history", "pause", "resume", "config", "fleet"]),
+    ("The laboratory", &["reproduce", "crashtest", "kernel", "selftest"]),
+];
+
+/// The template of the help: clap knows no groups of commands.
+fn help_template() -> String {
+    let styles = Styles::styled();
+    let (heading, literal) = (styles.get_header(), styles.get_literal());
+    // Not `CommandLine`, whose help this is.
+    let command = Command::augment_subcommands(clap::Command::new("trimwise"));
+    let about = |name: &str| {
+        command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string)
+    };
+    let longest = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
+    let group = |title: &str, entries: &[(&str, String)]| {
+        let entry = |(word, meaning): &(&str, String)| {
+            (format!("{literal}{word:longest$}{literal:#}"), meaning.clone())
+        };
+        let entries: Vec<_> = entries.iter().map(entry).collect();
+        format!("{heading}{title}:{heading:#}\n{}\n", described(&entries, 2))
+    };
+    let mut groups = group("Start here", &FIRST.map(|(line, meaning)| (line, meaning.to_owned())));
+    for (title, names) in GROUPS {
+        let entries: Vec<_> = names.iter().map(|name| (*name, about(name).unwrap_or_default())).collect();
+        groups += &group(title, &entries);
+    }
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{heading}Options:{heading:#}\n\
+         {{options}}{{after-help}}"
+    )
+}
+
 /// What trimwise can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a workload under several TRIM policies and say which one to use
     Compare(CompareArguments),
-    /// Run a grid of devices, policies, workloads, utilizations and seeds, and write one Parquet data set
+    /// Run a grid of devices, policies and workloads into one data set
     Sweep(SweepArguments),
-    /// Search policies and their settings for a workload and a drive, and say what to set and what it gains
+    /// Search for the best policy and its settings, and say what to set
     Advise(AdviseArguments),
     /// Repeat a published experiment and show its figures next to ours
     Reproduce(ReproduceArguments),
-    /// Make the HTML report of saved JSON, of one run or of two side by side
+    /// Make the HTML report of saved JSON: one run, or two side by side
     Report(ReportArguments),
-    /// Cut the power at many points of random runs and check that no TRIM policy loses data
+    /// Cut the power at many points and check that no policy loses data
     Crashtest(CrashtestArguments),
-    /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
+    /// Test a drive: fill, random writes, HD Tach, ATTO, TRIM and others
     Bench(BenchArguments),
     /// Measure a drive for half a minute and write a profile of it
     Fit(FitArguments),
-    /// Find out whether a drive honours TRIM and whether TRIM restores its speed
+    /// Find out whether a drive honours TRIM and gets its speed back
     Verify(VerifyArguments),
     /// Show what is in a block trace, or convert it
     Trace(TraceArguments),
-    /// Replay a block trace on a real file or device, and destroy what it holds
+    /// Replay a block trace on a file or device, whose data are lost
     Replay(ReplayArguments),
-    /// Trim the free space of a mounted file system in slices; --dry-run shows what would be sent
+    /// Trim a mounted file system in slices, or show what would be sent
     Trim(TrimArguments),
-    /// Record the block requests of a file system, and what it frees, allocates and commits, as a trace
+    /// Record a file system's requests, frees and commits as a trace
     Record(RecordArguments),
     /// Show what the daemon `trimwised` does on each file system
     Status(StatusArguments),
-    /// Explain why the daemon does what it does on a file system, and what would change it
+    /// Explain why the daemon does what it does, and what would change it
     Explain(ExplainArguments),
     /// Show what happened on a file system under the daemon
     History(HistoryArguments),
@@ -125,13 +172,13 @@ pub enum Command {
     Pause(PauseArguments),
     /// Resume the daemon's trimming
     Resume(PauseArguments),
-    /// Show many hosts at a glance: stale space, drives that ignore TRIM, policies that differ
+    /// Show many hosts at a glance: stale space, drives that ignore TRIM
     Fleet(FleetArguments),
     /// Check the daemon's configuration
     Config(ConfigArguments),
-    /// Check whether TRIM is on and reaches the drive; if not, name the layer that stops it and the remedy
+    /// Check that TRIM is on and reaches the drive; if not, say what to do
     Doctor(DoctorArguments),
-    /// Turn modelled drives into block devices of this host, or serve them over NBD, in real time
+    /// Attach modelled drives to this host as block devices, or serve NBD
     Device(DeviceArguments),
     /// The init process of a guest in virtual time
     #[command(hide = true)]
@@ -140,15 +187,15 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         unknown: Vec<String>,
     },
-    /// Build the Linux kernels that run as guests in virtual time; list and remove them
+    /// Build Linux kernels, and run programs on them in virtual time
     Kernel(KernelArguments),
-    /// List the built-in SSD profiles, or show one in full with the source of each number
+    /// List the built-in SSD profiles, or show one with all its sources
     Devices(DevicesArguments),
-    /// List the terms of TRIM policies, and examples of policies
+    /// List the terms of TRIM policies, with examples
     Policies(PoliciesArguments),
-    /// List the named workloads, their parameters and where the defaults come from
+    /// List the named workloads, their parameters and the shapes of a day
     Workloads(WorkloadsArguments),
-    /// Compare the device models with a flat array under random commands, and audit their accounting
+    /// Check the device models against a flat array under random commands
     Selftest(SelftestArguments),
     /// Make man pages and shell completions
     Generate(GenerateArguments),
@@ -197,6 +244,25 @@ mod tests {
 
     use super::*;
     use trimwise_study::defaults;
+
+    #[test]
+    fn the_help_has_each_command_once_in_a_line_of_80_columns() {
+        let command = CommandLine::command();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let mut shown: Vec<&str> =
+            command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name).collect();
+        (grouped.sort_unstable(), shown.sort_unstable());
+        assert_eq!(grouped, shown);
+        let help = CommandLine::command().render_long_help().to_string();
+        let (_, listed) = help.split_once("This host:").unwrap();
+        let (listed, _) = listed.split_once("Options:").unwrap();
+        assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
+        for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            let line = |line: &&str| line.split_whitespace().next() == Some(subcommand.get_name());
+            let about = subcommand.get_about().unwrap().to_string();
+            assert!(listed.lines().filter(line).all(|line| line.ends_with(&about)), "{about}: {listed}");
+        }
+    }
 
     #[test]
     fn the_help_tells_the_defaults_that_are_not_clap_s() {

@@ -3,6 +3,7 @@
 pub use trimwise_lab::plot::Table as Block;
 use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
+use super::grid::BETWEEN;
 use super::{WIDTH_MAX, bold, folded, laid_out};
 use crate::figures::{NONE, significant, thousands};
 
@@ -46,10 +47,10 @@ pub fn of_plot(plot: &Plot) -> Vec<Block> {
     }
     let left = widest(&mut names.iter().chain([&first])) + BETWEEN;
     let mut blocks: Vec<Block> = Vec::new();
-    let mut used = usize::from(WIDTH_MAX);
+    let mut used = WIDTH_MAX;
     for column in columns {
         let width = widest(&mut column.iter()) + BETWEEN;
-        if blocks.is_empty() || used + width > usize::from(WIDTH_MAX) {
+        if blocks.is_empty() || used + width > WIDTH_MAX {
             let title = format!("{}: {}", plot.title, with_unit(&plot.y.label, &plot.y.unit));
             let title = if blocks.is_empty() { title } else { format!("{title} (continued)") };
             blocks.push(Block {
@@ -70,9 +71,6 @@ pub fn of_plot(plot: &Plot) -> Vec<Block> {
     }
     blocks
 }
-
-/// Blanks between columns.
-const BETWEEN: usize = 2;
 
 /// A label with its unit, if it has one; counts and names do not.
 pub fn with_unit(label: &str, unit: &str) -> String {

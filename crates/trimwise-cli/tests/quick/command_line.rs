@@ -87,7 +87,7 @@ fn wrong_words_are_refused() {
     refused("reproduce --all --reps -1", &["--reps", "'-1'", reps]);
     refused("crashtest --cuts 0", &["--cuts", "'0'", "from 1 to 10000000"]);
     refused("crashtest --cuts 5 --run 3", &["--cuts", "--run"]);
-    refused("crashtest --policy lasy", &["lasy", "expected"]);
+    refused("crashtest --policy lasy", &["lasy", "did you mean `lazy`?"]);
     refused("compare --jobs 0", &["--jobs", "'0'", "from 1 to 1024"]);
     refused("compare --utilization 101", &["--utilization", "'101'", "from 0 to 100"]);
     refused("compare --utilization -5", &["--utilization", "'-5'", "from 0 to 100"]);
@@ -115,9 +115,9 @@ fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
 /// Each of these was accepted silently, or refused with an unhelpful message.
 #[test]
 fn regression_likely_mistakes_are_understood_or_refused_with_a_hint() {
-    refused("bench sata-smal fill", &["sata-smal: neither a built-in name", "did you mean sata-small?"]);
+    refused("bench sata-smal fill", &["sata-smal: neither a built-in name", "did you mean `sata-small`?"]);
     for line in ["compare --device sata-smal", "verify sata-smal", "devices sata-smal"] {
-        refused(line, &["did you mean sata-small?"]);
+        refused(line, &["did you mean `sata-small`?"]);
     }
     refused("compare --workload /dev/null", &["/dev/null: has no line `run`", "add one"]);
     refused("compare --policy off --report -", &["--report -: cannot be printed; expected a directory"]);
@@ -242,7 +242,11 @@ fn a_device_or_workload_that_is_neither_name_nor_file_is_refused() {
 
 #[test]
 fn an_experiment_that_does_not_exist_is_refused() {
-    refused("reproduce postmark", &["postmark"]);
+    refused(
+        "reproduce postmark",
+        &["'postmark'; did you mean `postmark-vendors`? Expected one of postmark-vendors, "],
+    );
+    refused("reproduce nosuch", &["unknown experiment 'nosuch'; expected one of postmark-vendors, "]);
 }
 
 #[test]

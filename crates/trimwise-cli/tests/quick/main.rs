@@ -17,4 +17,5 @@ mod kernel;
 mod runs;
 mod scripts;
 mod sweep;
+mod terminal;
 mod trim;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+use trimwise::spelling::Accepted;
 use trimwise::units::{Bytes, UNIT_BYTES};
 
 use super::share::{Part, Percent};
@@ -122,7 +123,7 @@ const SECONDS_MAX: u64 = 7 * 86_400;
 
 /// An invalid test.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("test '{given}', column {column}: {what}; expected {expected}")]
+#[error("test '{given}', column {column}: {what}; {expected}")]
 pub struct TestError {
     /// The given text.
     pub given: String,
@@ -131,7 +132,7 @@ pub struct TestError {
     /// Description of the error.
     pub what: String,
     /// Description of accepted text.
-    pub expected: String,
+    pub expected: Accepted,
 }
 
 impl Test {
@@ -237,7 +238,7 @@ impl<'a> Fields<'a> {
         (name, Self { given, left: fields.collect::<Vec<_>>().into_iter() })
     }
 
-    fn wrong(&self, at: usize, what: String, expected: impl Into<String>) -> TestError {
+    fn wrong(&self, at: usize, what: String, expected: impl Into<Accepted>) -> TestError {
         let column = self.given.get(..at).map_or(0, |before| before.chars().count()) + 1;
         TestError { given: self.given.to_owned(), column, what, expected: expected.into() }
     }
@@ -378,8 +379,8 @@ impl FromStr for Test {
             other => {
                 let names: Vec<&str> =
                     TESTS.iter().filter_map(|(form, _)| form.split(['[', ':']).next()).collect();
-                let what = format!("there is no test '{other}'");
-                return Err(fields.wrong(0, what, format!("one of {}", names.join(", "))));
+                let what = format!("unknown test '{other}'");
+                return Err(fields.wrong(0, what, Accepted::one_of(other, &names)));
             }
         };
         fields.end(test, form(name))
@@ -449,8 +450,9 @@ mod tests {
     #[test]
     fn what_does_not_parse_is_named_with_its_place_and_what_would_be_accepted() {
         for (text, column, what, expected) in [
-            ("", 1, "no test ''", "one of fill, seqwrite"),
-            ("größe", 1, "no test 'größe'", "trimlatency, settling, steady"),
+            ("", 1, "unknown test ''", "one of fill, seqwrite"),
+            ("fil", 1, "unknown test 'fil'", "did you mean `fill`? Expected one of fill, "),
+            ("größe", 1, "unknown test 'größe'", "trimlatency, settling, steady"),
             ("fill:", 6, "''", "up to 100"),
             ("fill:0", 6, "'0'", "above 0"),
             ("fill:101", 6, "'101'", "up to 100"),
@@ -484,7 +486,7 @@ mod tests {
         ] {
             let error = text.parse::<Test>().unwrap_err();
             assert_eq!((error.given.as_str(), error.column), (text, column), "{error}");
-            assert!(error.what.contains(what) && error.expected.contains(expected), "{error}");
+            assert!(error.what.contains(what) && error.expected.to_string().contains(expected), "{error}");
         }
     }
 }

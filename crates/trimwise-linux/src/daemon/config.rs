@@ -326,8 +326,11 @@ mod tests {
             (5, "metrics-listen: '0.0.0.0:80' is not accepted; expected a loopback address"),
             (6, "min-extent: 12 is not accepted; expected a size as text"),
             (7, "mount.\"home\": expected an absolute path"),
-            (9, "mount.\"/srv\".policy: 'ideal' cannot run on a live host"),
-            (10, "mount.\"/srv\".manage: unknown key"),
+            (
+                9,
+                "mount.\"/srv\".policy: policy 'ideal', column 1: 'ideal' cannot run on a live host; expected one of off",
+            ),
+            (10, "mount.\"/srv\".manage: unknown key of a mount; expected one of policy"),
             (11, "mount.\"srv/\": expected an absolute path"),
             (12, "mount.\"srv/\".pressure-max: 0 is not accepted"),
         ];
@@ -335,6 +338,18 @@ mod tests {
         for ((line, words), found) in expected.iter().zip(lines) {
             let start = format!("/etc/trimwise.toml:{line}: {words}");
             assert!(found.starts_with(&start), "{start} is not where it should be in:\n{said}");
+        }
+        for (text, meant) in [
+            ("slice-sm = 5\n", "slice-sm: unknown key; did you mean `slice-ms`? Expected one of policy, "),
+            ("[mounts.\"/home\"]\n", "mounts: unknown key; did you mean `mount`?"),
+            ("[mount.\"/\"]\npolcy = \"off\"\n", "polcy: unknown key of a mount; did you mean `policy`?"),
+            (
+                "policy = \"comit\"\n",
+                "unknown term 'comit'; did you mean `commit`? Expected one of off, commit, lazy[",
+            ),
+        ] {
+            let said = parse(text).unwrap_err().to_string();
+            assert!(said.contains(meant), "{said}");
         }
         let odd = parse("[mount.\"a\\nb\\u2028c\\u202e\"]\n").unwrap_err().to_string();
         assert!(odd.lines().count() == 1 && !odd.contains(['\u{2028}', '\u{202e}']), "{odd}");

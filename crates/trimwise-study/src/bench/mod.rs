@@ -264,7 +264,7 @@ mod tests {
         for (request, words) in [
             (
                 json!({"target": "sata-small", "tests": ["foo"]}),
-                "there is no test 'foo'; expected one of fill, seqwrite",
+                "unknown test 'foo'; expected one of fill, seqwrite",
             ),
             (json!({"target": "sata-small", "tests": ["fill:0"]}), "column 6: '0'; expected percent"),
             (json!({"target": "sata-smal", "tests": ["fill"]}), "sata-smal: neither a built-in name"),

@@ -169,10 +169,7 @@ impl Grid {
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
         let text = input::read(&file, "grid", "a grid (TOML)", &[]).map_err(|failure| match failure {
-            Failure::Usage(why) => {
-                let why = why.trim_start_matches("--grid ");
-                Failure::usage(why.replace("neither a built-in name nor a file", "there is no such file"))
-            }
+            Failure::Usage(why) => Failure::usage(why.trim_start_matches("--grid ")),
             other => other,
         })?;
         Self::parse(&text, &file)

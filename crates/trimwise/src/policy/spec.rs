@@ -44,9 +44,15 @@ pub struct PolicySpec {
 
 /// All terms with their arguments and meaning, for help texts.
 pub fn terms() -> Vec<(&'static str, &'static str)> {
+    terms_of(|_| true)
+}
+
+/// As [`terms`], with the policies that `is_accepted`, and what goes with any.
+fn terms_of(is_accepted: impl Fn(&Term) -> bool) -> Vec<(&'static str, &'static str)> {
     let of_policy =
         |term: &&Term| [(term.form, term.meaning)].into_iter().chain(term.options.iter().copied());
-    let mut all: Vec<_> = TERMS.iter().flat_map(of_policy).collect();
+    let mut all: Vec<_> =
+        TERMS.iter().copied().filter(|term| is_accepted(term)).flat_map(|term| of_policy(&term)).collect();
     all.extend([
         (
             "set:LOW:HIGH[:WINDOW[:CHANGE]]",

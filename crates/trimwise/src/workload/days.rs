@@ -18,6 +18,7 @@ use super::stage::lock;
 use super::week::DAY;
 use crate::content::mixed;
 use crate::files::Files;
+use crate::spelling::Accepted;
 use crate::units::{SimDuration, SimTime};
 
 const HOUR: SimDuration = SimDuration::from_secs(3_600);
@@ -100,11 +101,12 @@ impl FromStr for DayShape {
             return Ok(named.into());
         }
         if !text.contains(',') {
-            let names = NAMED.map(|named| named.name).join(", ");
-            return Err(format!(
-                "'{text}' is no shape of a day; expected {names}, or 24 weights from midnight, as in 1,1,...,5,1; for \
-                 other weights at weekends 24 more after a /"
-            ));
+            let names = NAMED.map(|named| named.name);
+            let all = format!(
+                "one of {}, or 24 weights from midnight, as in 1,1,...,5,1; for weekends 24 more after a /",
+                names.join(", ")
+            );
+            return Err(format!("unknown day '{text}'; {}", Accepted::instead_of(text, names, all)));
         }
         let weights = |part: &str| -> Result<[u32; 24], String> {
             let parse = |(hour, number): (usize, &str)| {

@@ -5,7 +5,7 @@ use trimwise::units::Bytes;
 use trimwise_study::devices::{Essentials, Setting, Slc, Trim};
 
 use crate::figures::{NONE, grouped, time};
-use crate::table::{bold, folded, laid_out};
+use crate::table::{bold, folded, laid_out, laid_out_with};
 
 const HEADER: [&str; 9] = ["device", "capacity", "link", "mapping", "OP", "cache", "SLC", "TRIM", "1 GiB"];
 
@@ -20,13 +20,8 @@ const NOTES: [&str; 4] = [
 /// Renders all: a row of figures for each, and its description.
 pub fn list(devices: &[Essentials]) -> String {
     let rows: Vec<Vec<String>> = devices.iter().map(row).collect();
-    let table = laid_out(&HEADER, &rows);
-    let mut lines = table.lines();
-    let mut text: String = lines.by_ref().take(2).map(|line| format!("{line}\n")).collect();
-    for (line, device) in lines.zip(devices) {
-        text += &format!("{line}\n");
-        text += &folded(&what(device), 4);
-    }
+    let descriptions: Vec<String> = devices.iter().map(what).collect();
+    let mut text = laid_out_with(&HEADER, &rows, &descriptions);
     text.push('\n');
     text.extend(NOTES.iter().map(|note| folded(note, 0)));
     text

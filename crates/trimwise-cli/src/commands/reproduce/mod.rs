@@ -13,7 +13,7 @@ use trimwise_study::reproduce::{self, Made, ReproduceRequest, Reproduced};
 
 use crate::commands::reproduce::arguments::ReproduceArguments;
 use crate::output::{self, Destinations};
-use crate::table::folded;
+use crate::table::described;
 
 /// Runs the command and returns what to print.
 pub fn run(arguments: &ReproduceArguments, caller: &dyn Caller) -> Result<String, Failure> {
@@ -30,7 +30,7 @@ fn run_of(
         if arguments.output.json.is_some() || arguments.output.report.is_some() {
             return Err(Failure::usage("--list runs nothing, so --json and --report do not go with it"));
         }
-        return Ok(list(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>()));
+        return Ok(described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0));
     }
     let request = arguments.request();
     let Reproduced { made, ended_by } = reproduce::run_of(all, &request, caller)?;
@@ -74,15 +74,6 @@ pub fn repeat(results: &[ExperimentResult]) -> String {
         _ => command.argument("--all"),
     }
     command.into_text()
-}
-
-/// Lays out names and their summaries in two columns; the second is folded.
-fn list(entries: &[(&str, &str)]) -> String {
-    let width = entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let row = |(name, summary): &(&str, &str)| {
-        format!("{name:width$}  {}", folded(summary, width + 2).trim_start())
-    };
-    entries.iter().map(row).collect()
 }
 
 #[cfg(test)]

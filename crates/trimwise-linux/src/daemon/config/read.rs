@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use trimwise::policy::PolicySpec;
+use trimwise::spelling::Accepted;
 use trimwise::units::{Bytes, SimDuration};
 
 use crate::text::is_unprintable;
@@ -107,14 +108,12 @@ impl Reader<'_> {
                 }
                 "metrics-file" => self.take(key, value, PATH, path, |path| config.metrics_file = path),
                 "metrics-socket" => self.take(key, value, PATH, path, |path| config.metrics_socket = path),
-                _ => self.unknown(&name.span(), key, &KEYS),
+                _ => {
+                    let all = [&KEYS[..], &["mount"]].concat();
+                    self.refuse(&name.span(), key, format!("unknown key; {}", Accepted::one_of(key, &all)));
+                }
             }
         }
-    }
-
-    fn unknown(&mut self, at: &Range<usize>, key: &str, keys: &[&str]) {
-        let message = format!("unknown key; expected one of {}", keys.join(", "));
-        self.refuse(at, key, message);
     }
 
     fn mounts(&mut self, at: &Range<usize>, value: &DeValue<'_>, config: &mut Config) {
@@ -142,7 +141,8 @@ impl Reader<'_> {
                 if KEYS[..OF_MOUNT].contains(&entry) {
                     self.treatment(entry, &full, value, &mut treatment);
                 } else {
-                    self.unknown(&name.span(), &full, &KEYS[..OF_MOUNT]);
+                    let accepted = Accepted::one_of(entry, &KEYS[..OF_MOUNT]);
+                    self.refuse(&name.span(), &full, format!("unknown key of a mount; {accepted}"));
                 }
             }
             config.mounts.insert(PathBuf::from(point), treatment);
@@ -176,12 +176,8 @@ impl Reader<'_> {
     fn policy(&mut self, key: &str, value: &Spanned<DeValue<'_>>, into: &mut PolicySpec) {
         let expected = "a policy such as \"judicious\", \"set:40:90\", \"batch:1w\", \"lazy\" or \"off\"";
         let Some(text) = value.get_ref().as_str() else { return self.not_accepted(key, value, expected) };
-        match text.parse::<PolicySpec>() {
-            Ok(policy) if policy.suits_live_host() => *into = policy,
-            Ok(_) => {
-                let message = format!("'{text}' cannot run on a live host; expected {expected}");
-                self.refuse(&value.span(), key, message);
-            }
+        match PolicySpec::parse_live(text) {
+            Ok(policy) => *into = policy,
             Err(error) => self.refuse(&value.span(), key, error.to_string()),
         }
     }

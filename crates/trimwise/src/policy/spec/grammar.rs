@@ -4,14 +4,15 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::term::{Issuer, Term, without_arguments};
-use super::{PolicySpec, TERMS, TIME_UNITS, terms};
+use super::term::{Issuer, LiveUse, Term, without_arguments};
+use super::{PolicySpec, TERMS, TIME_UNITS, terms_of};
 use crate::policy::set::SetConfig;
+use crate::spelling::Accepted;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
 /// A policy that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("policy '{given}', column {column}: {what}; expected {expected}")]
+#[error("policy '{given}', column {column}: {what}; {expected}")]
 pub struct PolicyError {
     /// The text.
     pub given: String,
@@ -20,7 +21,7 @@ pub struct PolicyError {
     /// What is wrong there.
     pub what: String,
     /// What would be accepted.
-    pub expected: String,
+    pub expected: Accepted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,13 +94,13 @@ impl<'a> Part<'a> {
 pub(in crate::policy) struct Wrong {
     at: usize,
     what: String,
-    expected: String,
+    expected: Accepted,
 }
 
 pub(in crate::policy) fn wrong<T>(
     at: usize,
     what: impl Into<String>,
-    expected: impl Into<String>,
+    expected: impl Into<Accepted>,
 ) -> Result<T, Wrong> {
     Err(Wrong { at, what: what.into(), expected: expected.into() })
 }
@@ -141,6 +142,8 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
 
 #[derive(Default)]
 struct Terms<'a> {
+    /// True if only what a stock host can follow is accepted.
+    live: bool,
     issuer: Option<(Part<'a>, Issuer)>,
     gate: Option<(Part<'a>, SetConfig)>,
     /// `catchup` and the options of `lazy`, in order.
@@ -153,6 +156,10 @@ impl<'a> Terms<'a> {
         let Some(name) = parts.next() else { return Ok(()) };
         let arguments: Vec<Part<'_>> = parts.collect();
         let issuer = match TERMS.iter().find(|term| term.name() == name.text) {
+            Some(policy) if self.live && policy.live == LiveUse::Unsuited => {
+                let what = format!("'{}' cannot run on a live host", name.text);
+                return wrong(term.at, what, format!("one of {}", self.forms().join(", ")));
+            }
             Some(policy) => Issuer::new(policy, (policy.parse)(term, &arguments)?),
             None if name.text == "set" => {
                 if let Some((earlier, _)) = self.gate {
@@ -180,8 +187,10 @@ impl<'a> Terms<'a> {
                 "" => "a term is missing".to_owned(),
                 unknown => format!("unknown term '{unknown}'"),
             };
-            let forms: Vec<&str> = terms().into_iter().map(|(form, _)| form).collect();
-            return wrong(term.at, what, format!("one of {}", forms.join(", ")));
+            let forms = self.forms();
+            let names = forms.iter().map(|form| form.split([':', '[']).next().unwrap_or(form));
+            let all = format!("one of {}", forms.join(", "));
+            return wrong(term.at, what, Accepted::instead_of(name.text, names, all));
         }
         without_arguments(term, arguments)?;
         if self.options.iter().any(|earlier| earlier.text == name.text) {
@@ -189,6 +198,12 @@ impl<'a> Terms<'a> {
         }
         self.options.push(name);
         Ok(())
+    }
+
+    /// The accepted terms, with their arguments.
+    fn forms(&self) -> Vec<&'static str> {
+        let accepted = terms_of(|term| !self.live || term.live != LiveUse::Unsuited);
+        accepted.into_iter().map(|(form, _)| form).collect()
     }
 
     fn finish(self) -> Result<PolicySpec, Wrong> {
@@ -199,7 +214,10 @@ impl<'a> Terms<'a> {
         {
             let later = if other.at > term.at { other } else { term };
             let what = format!("'{}' contradicts '{}', which {reason}", term.text, other.text);
-            let takes_gate = TERMS.iter().filter(|term| term.refuses_gate.is_none()).map(|term| term.name());
+            let takes_gate = TERMS
+                .iter()
+                .filter(|term| term.refuses_gate.is_none() && (!self.live || term.live != LiveUse::Unsuited));
+            let takes_gate = takes_gate.map(|term| term.name());
             let expected = format!("set with one of {}", takes_gate.collect::<Vec<_>>().join(", "));
             return wrong(later.at, what, expected);
         }
@@ -234,15 +252,29 @@ impl FromStr for PolicySpec {
     type Err = PolicyError;
 
     fn from_str(text: &str) -> Result<Self, PolicyError> {
-        let mut terms = Terms::default();
-        let parsed = (Part { text, at: 0 }).split('+').try_for_each(|term| terms.add(term));
-        parsed.and_then(|()| terms.finish()).map_err(|wrong| PolicyError {
-            given: text.to_owned(),
-            column: text.get(..wrong.at).map_or(0, |before| before.chars().count()) + 1,
-            what: wrong.what,
-            expected: wrong.expected,
-        })
+        parse(text, Terms::default())
     }
+}
+
+impl PolicySpec {
+    /// Parses a policy that a stock host can follow.
+    ///
+    /// # Errors
+    ///
+    /// A policy that does not parse, or that no stock host can follow. The error names only those that one can.
+    pub fn parse_live(text: &str) -> Result<Self, PolicyError> {
+        parse(text, Terms { live: true, ..Terms::default() })
+    }
+}
+
+fn parse<'a>(text: &'a str, mut terms: Terms<'a>) -> Result<PolicySpec, PolicyError> {
+    let parsed = (Part { text, at: 0 }).split('+').try_for_each(|term| terms.add(term));
+    parsed.and_then(|()| terms.finish()).map_err(|wrong| PolicyError {
+        given: text.to_owned(),
+        column: text.get(..wrong.at).map_or(0, |before| before.chars().count()) + 1,
+        what: wrong.what,
+        expected: wrong.expected,
+    })
 }
 
 #[cfg(test)]
@@ -291,6 +323,34 @@ mod tests {
             let error = text.parse::<PolicySpec>().expect_err(text);
             assert_eq!(error.column, column, "{error}");
             assert!(error.to_string().contains(word), "{error} lacks '{word}'");
+        }
+    }
+
+    #[test]
+    fn a_term_that_is_almost_written_is_named_with_all_others() {
+        let said = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
+        assert!(said("set:40:90+lasy").contains("; did you mean `lazy`? Expected one of off, commit, "));
+        assert!(said("judicous").contains("did you mean `judicious`?"));
+        assert!(said("lazy+reus").contains("did you mean `reuse`?"));
+        assert!(said("never").contains("unknown term 'never'; expected one of off, commit, "));
+    }
+
+    #[test]
+    fn only_what_a_live_host_can_follow_is_accepted_for_one_and_named() {
+        for spec in PolicySpec::examples() {
+            let text = spec.to_string();
+            let live = PolicySpec::parse_live(&text);
+            assert_eq!(live.is_ok(), spec.suits_live_host(), "{text}");
+        }
+        for text in ["never", "idael", "kernel515", "lazy+ideal", "set:40:90+off"] {
+            let error = PolicySpec::parse_live(text).unwrap_err();
+            let said = error.to_string();
+            let (_, accepted) = said.split_once("xpected ").unwrap();
+            assert!(accepted.contains("commit") && accepted.contains("lazy"), "{said}");
+            for unsuited in TERMS.iter().filter(|term| term.live == LiveUse::Unsuited) {
+                let words = accepted.split([',', ' ', '[', ':']);
+                assert_eq!(words.filter(|word| *word == unsuited.name()).count(), 0, "{said}");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::{ALL, Application, Named};
+use crate::spelling::Accepted;
 use crate::units::Bytes;
 
 /// Declares the parameters of a workload, each once: as a typed field of a struct, for the workload, and in the
@@ -201,11 +202,12 @@ impl Spec {
     }
 
     /// Parses `KEY=VALUE`. An error has the offset of the mistake in the text, what it is, and what is accepted.
-    fn parse(&self, text: &str) -> Result<(&'static str, u64), (usize, String, String)> {
+    fn parse(&self, text: &str) -> Result<(&'static str, u64), (usize, String, Accepted)> {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let Some(parameter) = self.all().find(|p| p.name == key) else {
-            let names: Vec<String> = self.all().map(|p| format!("{}=", p.name)).collect();
-            return Err((0, format!("{} has no parameter '{key}'", self.name), names.join(", ")));
+            let forms: Vec<String> = self.all().map(|p| format!("{}=", p.name)).collect();
+            let accepted = Accepted::instead_of(key, self.all().map(|p| p.name), forms.join(", "));
+            return Err((0, format!("{} has no parameter '{key}'", self.name), accepted));
         };
         let what = match parameter.parse(value) {
             None => format!("'{value}' is not a value of {key}"),
@@ -213,7 +215,7 @@ impl Spec {
             Some(parsed) if parsed > parameter.max => format!("'{value}' is too large"),
             Some(parsed) => return Ok((parameter.name, parsed)),
         };
-        Err((key.len() + 1, what, parameter.expected()))
+        Err((key.len() + 1, what, parameter.expected().into()))
     }
 }
 
@@ -229,20 +231,20 @@ pub struct WorkloadError {
 
 /// A mistake in a workload's text.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("column {column}: {what}; expected {expected}")]
+#[error("column {column}: {what}; {expected}")]
 pub struct Mistake {
     /// Column of the mistake, in characters, from 1.
     pub column: usize,
     /// Description of the mistake.
     pub what: String,
     /// Description of accepted text.
-    pub expected: String,
+    pub expected: Accepted,
 }
 
 impl Mistake {
     /// Describes a mistake in `given`, `offset` bytes from its beginning.
-    pub(crate) fn at(given: &str, offset: usize, what: String, expected: String) -> Self {
-        Self { column: given[..offset].chars().count() + 1, what, expected }
+    pub(crate) fn at(given: &str, offset: usize, what: String, expected: impl Into<Accepted>) -> Self {
+        Self { column: given[..offset].chars().count() + 1, what, expected: expected.into() }
     }
 }
 
@@ -259,7 +261,7 @@ impl std::str::FromStr for Application {
         let Some(spec) = ALL.iter().find(|spec| spec.name == name) else {
             let names: Vec<&str> = ALL.iter().map(|spec| spec.name).collect();
             let what = format!("unknown workload '{name}'");
-            return wrong(vec![Mistake::at(given, 0, what, names.join(", "))]);
+            return wrong(vec![Mistake::at(given, 0, what, Accepted::one_of(name, &names))]);
         };
         let (mut values, mut mistakes) = (BTreeMap::new(), Vec::new());
         let mut at = name.len() + 1;
@@ -267,7 +269,7 @@ impl std::str::FromStr for Application {
             let mistake = match spec.parse(field) {
                 Err(mistake) => Some(mistake),
                 Ok((key, value)) => (values.insert(key, value).is_some())
-                    .then(|| (0, format!("'{key}' is given twice"), "it once".to_owned())),
+                    .then(|| (0, format!("'{key}' is given twice"), "it once".into())),
             };
             mistakes.extend(mistake.map(|(offset, what, expected)| {
                 Mistake::at(given, (at + offset).min(given.len()), what, expected)

@@ -142,8 +142,16 @@ fn errors_name_the_column_and_what_is_accepted() {
         let error = text.parse::<Application>().unwrap_err();
         let mistake = &error.mistakes[0];
         assert_eq!(mistake.column, column, "{error}");
-        assert!(mistake.expected.starts_with(expected), "{error}");
+        assert!(mistake.expected.to_string().contains(expected), "{error}");
     }
+    for (text, meant) in
+        [("oltp:dta=1G", "`data`"), ("lsm:operations=1,raeds=5", "`reads`"), ("olpt", "`oltp`")]
+    {
+        let said = text.parse::<Application>().unwrap_err().to_string();
+        assert!(said.contains(&format!("; did you mean {meant}? Expected ")), "{said}");
+    }
+    let said = "oltp:colour=1".parse::<Application>().unwrap_err().to_string();
+    assert!(!said.contains("did you mean"), "{said}");
     let all = "lsm:writes=5,reads=101,keys=k".parse::<Application>().unwrap_err();
     assert_eq!(all.mistakes.iter().map(|mistake| mistake.column).collect::<Vec<_>>(), [5, 20, 29], "{all}");
 }
