@@ -251,7 +251,8 @@ mod tests {
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         let mut shown: Vec<&str> =
             command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name).collect();
-        (grouped.sort_unstable(), shown.sort_unstable());
+        grouped.sort_unstable();
+        shown.sort_unstable();
         assert_eq!(grouped, shown);
         let help = CommandLine::command().render_long_help().to_string();
         let (_, listed) = help.split_once("This host:").unwrap();
