@@ -350,9 +350,12 @@ def test_a_sweep_has_the_same_bytes_on_every_executor(small, tmp_path):
     expected = parts("one")
     assert expected
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
-        assert trimwise.sweep(path, "threads", executor=executor, shards=3).found_cells == 12
+        summary = trimwise.sweep(path, "threads", executor=executor, shards=3)
+        assert (summary.run_cells, summary.found_cells, summary.json["run_cells"]) == (12, 0, 12)
+        summary = trimwise.sweep(path, "threads", executor=executor, shards=3)
+        assert (summary.run_cells, summary.found_cells) == (0, 12)
     with concurrent.futures.ProcessPoolExecutor(2) as executor:
-        assert trimwise.sweep(path, "processes", executor=executor, shards=3).found_cells == 12
+        assert trimwise.sweep(path, "processes", executor=executor, shards=3).run_cells == 12
     assert parts("threads") == expected and parts("processes") == expected
     # The command itself, if it was built.
     command = os.environ.get("TRIMWISE")
@@ -367,7 +370,8 @@ def test_a_sweep_on_dask(small, tmp_path):
     trimwise.sweep(path, "one")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         with distributed.Client(cluster) as client:
-            trimwise.sweep(path, "dask", executor=client, shards=4)
+            summary = trimwise.sweep(path, "dask", executor=client, shards=4)
+    assert (summary.run_cells, summary.found_cells) == (12, 0)
     assert parts("dask") == parts("one")
 
 

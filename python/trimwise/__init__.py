@@ -546,6 +546,7 @@ def sweep(
     any executor of ``concurrent.futures``, or a ``distributed.Client``. All workers must see the same files.
     """
     grid, out = os.path.abspath(grid), os.path.abspath(out)
+    ran = broken = 0
     if executor is not None:
         count = shards or 4 * (os.cpu_count() or 1)
         # Dask would take equal calls for the same.
@@ -553,11 +554,17 @@ def sweep(
         futures = [executor.submit(_shard, grid, out, number, count, token) for number in range(1, count + 1)]
         try:
             for future in futures:
-                future.result()
+                shard = future.result()
+                ran += shard["run_cells"]
+                broken += shard["broken_cells"]
         except BaseException:
             for future in futures:
                 future.cancel()
             raise
-    written = _native.sweep(_request(grid=grid, out=out, wants_cases=True, jobs=jobs))
-    summary: SweepSummary = _picked(SweepSummary, _read(written))
+    json = _read(_native.sweep(_request(grid=grid, out=out, wants_cases=True, jobs=jobs)))
+    # The last step finds what the shards ran.
+    json["run_cells"] += ran
+    json["found_cells"] -= ran
+    json["broken_cells"] += broken
+    summary: SweepSummary = _picked(SweepSummary, json)
     return summary

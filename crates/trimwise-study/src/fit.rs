@@ -79,6 +79,9 @@ pub struct FitReport {
     pub held_back: Vec<Prediction>,
     /// Whether their errors are larger than those of the base, in most or on average.
     pub predicts_worse_than_base: bool,
+    /// The profile to use, as `--device` takes it: the base if it predicts better, or else the fitted one; null if that
+    /// is not written to a file.
+    pub recommended: Option<String>,
     /// A read while TRIMs follow each other, as a multiple of one alone.
     pub read_beside_trims: Option<f64>,
     /// Why not to rely on the profile.
@@ -129,6 +132,8 @@ pub fn run(request: &FitRequest, caller: &dyn Caller) -> Result<FitReport, Failu
     within("--seconds", request.seconds, &SECONDS)?;
     let what = target(request)?;
     let (base, chosen_by, drive) = base(request, &what)?;
+    // A base of one's own is known by its file.
+    let base_argument = request.from.clone().unwrap_or_else(|| base.name.clone());
     let stop = caller.stop(OnInterrupt::Stop)?;
     let progress = caller.progress(1, "fits");
     let on_step = |step: &'static str, thousandths: u64| {
@@ -180,6 +185,10 @@ pub fn run(request: &FitRequest, caller: &dyn Caller) -> Result<FitReport, Failu
         fitted: fitted.collect(),
         held_back: predictions,
         predicts_worse_than_base: predicts_worse,
+        recommended: match predicts_worse {
+            true => Some(base_argument),
+            false => request.out.as_ref().map(|out| out.display().to_string()),
+        },
         read_beside_trims,
         warnings,
         notes,

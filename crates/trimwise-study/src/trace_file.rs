@@ -6,7 +6,7 @@ use trimwise::compare::result::Cell;
 use trimwise::replay::{
     Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, run_cell,
 };
-use trimwise::trace::{self, Format, Source};
+use trimwise::trace::{self, Event, Format, Record, RequestKind, Source, TraceError};
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::trace_file;
@@ -88,6 +88,26 @@ impl TraceFile {
             return Ok(());
         }
         expect_recording(&mut *self.open()?).map_err(|error| self.failed(&error))
+    }
+
+    /// Whether its recording has a request of a kind; up to the first one is read.
+    pub fn has(&self, kind: RequestKind) -> Result<bool, Failure> {
+        let mut source = self.open()?;
+        let mut is_recording = !source.header().has_prelude;
+        loop {
+            match source.next() {
+                Ok(Some(Record { event: Event::Begun, .. })) => is_recording = true,
+                Ok(Some(Record { event: Event::Request(request), .. })) => {
+                    if is_recording && request.kind == kind {
+                        return Ok(true);
+                    }
+                }
+                Ok(Some(_)) => {}
+                // The end of one that was cut off is known only to its replay.
+                Ok(None) | Err(TraceError::Truncated { .. }) => return Ok(false),
+                Err(error) => return Err(self.failed(&error.into())),
+            }
+        }
     }
 
     /// Refuses a trace that cannot be read once for each run.

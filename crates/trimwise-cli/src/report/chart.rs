@@ -165,8 +165,13 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// A point: x, y, and the ends of its interval if it has one.
+/// A point: x, y, and the ends of its interval if it has one. One whose y is NaN is a gap, which no line crosses.
 pub type Point = (f64, f64, Option<(f64, f64)>);
+
+/// The point where nothing was measured.
+pub fn gap(x: f64) -> Point {
+    (x, f64::NAN, None)
+}
 
 /// An area from zero.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -295,7 +300,10 @@ impl Chart {
     pub fn is_empty(&self) -> bool {
         match &self.drawing {
             Drawing::Lines { panels, .. } => {
-                panels.iter().all(|p| p.series.iter().all(|s| s.points.is_empty()) && p.areas.is_empty())
+                let is_gap = |point: &Point| point.1.is_nan();
+                panels
+                    .iter()
+                    .all(|p| p.series.iter().all(|s| s.points.iter().all(is_gap)) && p.areas.is_empty())
             }
             Drawing::Bars { rows, .. } => rows.is_empty(),
             Drawing::Dots { rows, .. } => rows.is_empty(),
@@ -312,7 +320,7 @@ impl Chart {
             Drawing::Lines { x, y, panels } => {
                 header = vec!["".to_owned(), said(x), said(y)];
                 for (panel, s) in panels.iter().flat_map(|p| p.series.iter().map(move |s| (p, s))) {
-                    for (at, value, interval) in &s.points {
+                    for (at, value, interval) in s.points.iter().filter(|point| !point.1.is_nan()) {
                         let name = if panel.title.is_empty() { s.name.clone() } else { panel.title.clone() };
                         let interval = interval
                             .map_or(String::new(), |(l, h)| format!(" ({} to {})", shown(l, y), shown(h, y)));

@@ -20,6 +20,7 @@
     "trim": "M1.5,1.5h1.6v1.6h-1.6ZM4.5,4.5h1.6v1.6h-1.6Z", "erase": "M0,3H6M3,0V6",
     "stale": "M-1,7L7,-1M-1,1L1,-1M5,7L7,5",
   };
+  const TURNS = "12 12";
   const PAPER = 690; // px between the margins of an A4 page
   const LINE = 16;
   let count = 0, printing = false;
@@ -204,17 +205,37 @@
   // Kinds of charts ---------------------------------------------------------------------------------------------
 
   const listed = names => names.length < 2 ? names.join() : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
-  // Names of lines that lie on each other everywhere, so that only the last one is seen.
+  // A point without a value is a gap: nothing was measured there, so no line crosses it.
+  const isKnown = point => point[1] !== null;
+  // Stretches of points without a gap.
+  const stretches = points => points.reduce((all, p) => {
+    if (isKnown(p)) all[all.length - 1].push(p);
+    else all.push([]);
+    return all;
+  }, [[]]).filter(stretch => stretch.length);
+  // Sentences about lines that lie on each other; and of those that do so everywhere, by name, which of how many it is.
   const coinciding = (series, x, y, width, height) => {
+    const shown = series.map(s => ({ name: s.name, points: s.points.filter(isKnown) })).filter(s => s.points.length);
+    const groups = [], partly = [];
+    // Points of both at the same x, and those of them that cannot be told apart.
+    const shared = (a, b) => a.points.flatMap(p => b.points.filter(q => q[0] === p[0])
+      .map(q => Math.abs(y.place(p[1]) - y.place(q[1])) * height < 1.5));
     const places = s => s.points.map(p => [x.place(p[0]) * width, y.place(p[1]) * height]);
     const same = (a, b) => a.length === b.length && a.every((p, i) => Math.hypot(p[0] - b[i][0], p[1] - b[i][1]) < 1.5);
-    const groups = [];
-    for (const s of series.filter(s => s.points.length)) {
+    for (const s of shown) {
       const own = places(s), group = groups.find(g => same(g.places, own));
       if (group) group.names.push(s.name);
-      else groups.push({ places: own, names: [s.name] });
+      else groups.push({ places: own, names: [s.name], first: s });
     }
-    return groups.map(g => g.names).filter(names => names.length > 1);
+    const alike = groups.map(g => g.names).filter(names => names.length > 1).map(names =>
+      `${names.length > 2 && names.length === series.length ? "All lines" : listed(names)} coincide.`);
+    groups.forEach((a, i) => groups.slice(i + 1).forEach(b => {
+      const both = shared(a.first, b.first), hidden = both.filter(Boolean).length;
+      if (hidden > 1 && 2 * hidden >= both.length) partly.push(`${a.names[0]} and ${b.names[0]}`);
+    }));
+    if (partly.length) alike.push(`In part coincide: ${partly.slice(0, 3).join("; ")}${partly.length > 3 ? "; and others" : ""}.`);
+    const shares = new Map(groups.flatMap(g => g.names.map((name, i) => [name, [i, g.names.length]])));
+    return [alike, shares];
   };
   const lines = (data, frame) => {
     const all = data.every.flatMap(panel => panel.series);
@@ -227,8 +248,9 @@
     names.forEach(s => legendEntry(frame.legend, s.name, same ? plainSwatch : lineSwatch(s.style)));
     once(areas, a => a.name).forEach(a => legendEntry(frame.legend, a.name, fillSwatch(a.fill)));
     once(bands, b => b.name).forEach(b => legendEntry(frame.legend, b.name, fillSwatch(b.fill)));
-    const points = all.flatMap(s => s.points);
-    const x = scale(data.x, points.map(p => p[0]).concat(areas.flatMap(a => a.points.map(p => p[0]))),
+    const points = all.flatMap(s => s.points).filter(isKnown);
+    const x = scale(data.x, points.map(p => p[0]).concat(areas.flatMap(a => a.points.map(p => p[0])),
+      bands.flatMap(b => b.spans.flatMap(span => span.slice(0, 2)))),
       data.x.unit === "s" || data.x.unit === "d");
     const y = scale(data.y, points.flatMap(p => [p[1], ...(p[2] ?? [])]).concat(areas.flatMap(a => a.points.map(p => p[1]))),
       true);
@@ -247,9 +269,9 @@
         let top = 14;
         if (panel.title) top += paragraph(panel.title, 0, top, each, group, { class: "panel" });
         top += paragraph(y.name, 0, top, each, group, { class: "axis axis-y" }) - 4;
-        for (const names of coinciding(panel.series, x, y, each, height)) {
-          const whose = names.length > 2 && names.length === panel.series.length ? "All lines" : listed(names);
-          top += paragraph(`${whose} coincide.`, 0, top + 4, each, group, { class: "coinciding" });
+        const [sentences, shares] = coinciding(panel.series, x, y, each, height);
+        for (const sentence of sentences) {
+          top += paragraph(sentence, 0, top + 4, each, group, { class: "coinciding" });
         }
         const box = { left, top, width: each - left - 8, height };
         const px = v => box.left + x.place(v) * box.width, py = v => box.top + (1 - y.place(v)) * box.height;
@@ -276,17 +298,25 @@
           area.points.forEach(p => frame.mark({ x: corner + px(p[0]), y: row + py(p[1]), title: titled(area.name),
             words: [`${data.y.label} ${full(p[1], data.y)}`, `${data.x.label} ${full(p[0], data.x)}`] }));
         }
-        panel.series.forEach((s, number) => {
-          const d = s.points.map(p => `${px(p[0])},${py(p[1])}`).join("L");
-          if (panel.areas.length) make("path", { class: "halo", d: `M${d}` }, group);
-          if (s.points.length > 1) make("path", { class: "line", d: `M${d}`, "stroke-dasharray": DASHES[s.style.dash],
-            "data-name": s.name, style: coloured(s.style) }, group);
-          const every = Math.max(1, Math.ceil(s.points.length / 12));
-          s.points.forEach((p, at) => {
+        // Whole lines first: they show through the gaps of dashed ones that lie on them.
+        const series = [...panel.series].sort((a, b) => (a.style.dash > 0) - (b.style.dash > 0));
+        series.forEach((s, number) => {
+          const known = s.points.filter(isKnown);
+          const d = stretches(s.points).map(points => `M${points.map(p => `${px(p[0])},${py(p[1])}`).join("L")}`).join("");
+          if (panel.areas.length) make("path", { class: "halo", d }, group);
+          // Lines that coincide take turns with their markers, and a whole one on another shows that through gaps.
+          const [turn, of] = shares.get(s.name) ?? [0, 1];
+          const dashes = turn > 0 && s.style.dash === 0 ? TURNS : DASHES[s.style.dash];
+          if (known.length > 1) make("path", { class: "line", d, "stroke-dasharray": dashes, "data-name": s.name,
+            style: coloured(s.style) }, group);
+          const every = Math.max(1, Math.ceil(known.length / 12)) * of;
+          const alone = stretches(s.points).filter(points => points.length === 1).flat();
+          known.forEach((p, at) => {
             if (p[2]) make("path", { class: "whisker", d: `M${px(p[0])},${py(p[2][0])}V${py(p[2][1])}`,
               style: coloured(s.style) }, group);
             // Lines of many points have markers at different ones.
-            if (at % every === (every > 1 ? number * 3 % every : 0)) marker(s.style, px(p[0]), py(p[1]), group);
+            const marked = of > 1 ? turn * every / of : every > 1 ? number * 3 % every : 0;
+            if (at % every === marked || alone.includes(p)) marker(s.style, px(p[0]), py(p[1]), group);
             const range = p[2] ? [`from ${full(p[2][0], data.y)} to ${full(p[2][1], data.y)}`] : [];
             frame.mark({ x: corner + px(p[0]), y: row + py(p[1]), title: titled(s.name),
               words: [`${data.y.label} ${full(p[1], data.y)}`, ...range, `${data.x.label} ${full(p[0], data.x)}`] });
@@ -355,7 +385,7 @@
       }
       marker(row.style, px(row.value), y, frame.svg);
       const words = [`median ${full(row.value, data.x)}`];
-      if (row.interval) words.push(`95 % interval ${full(row.interval[0], data.x)} to ${full(row.interval[1], data.x)}`);
+      if (row.interval) words.push(`interval ${full(row.interval[0], data.x)} to ${full(row.interval[1], data.x)}`);
       frame.mark({ x: px(row.value), y, title: row.name, words });
       row.runs.forEach((run, i) => frame.mark({ x: px(run), y, title: row.name, words: [`run ${i + 1}: ${full(run, data.x)}`] }));
       return Math.max(end, ...row.runs.map(px)) + 4;
@@ -438,17 +468,23 @@
         const most = Math.floor((each - 44) / 4);
         const lines = Math.ceil(panel.blocks.length / most), a_row = Math.ceil(panel.blocks.length / lines);
         const size = (each - 44) / a_row;
+        // Below each row stand the places of its first and its last block.
+        const step = high + LINE + 6;
         for (let line = 0; line < lines; line++) {
-          const base = top + line * (high + 8) + high;
+          const base = top + line * step + high;
+          const count = Math.min(a_row, panel.blocks.length - line * a_row), first = line * a_row + 1;
+          make("text", { class: "tick tick-x", x: left, y: base + 13 }, frame.svg, number(first));
+          const last = number(first + count - 1);
+          if (wide(last) + wide(number(first)) + 6 < size * count) make("text", { class: "tick tick-x", x: left + size * count,
+            y: base + 13, "text-anchor": "end" }, frame.svg, last);
           ["100", "0"].forEach((text, k) => make("text", { class: "tick tick-y", x: left - 5, y: base - high * (1 - k) + (k ? 2 : 9),
             "text-anchor": "end" }, frame.svg, text));
-          make("rect", { class: "ground", x: left, y: base - high, width: size * Math.min(a_row, panel.blocks.length - line * a_row),
-            height: high }, frame.svg);
+          make("rect", { class: "ground", x: left, y: base - high, width: size * count, height: high }, frame.svg);
         }
         // One path a part: thousands of rectangles would be slow.
         const paths = data.parts.map(() => "");
         panel.blocks.forEach((shares, b) => {
-          const x = left + b % a_row * size, base = top + Math.floor(b / a_row) * (high + 8) + high;
+          const x = left + b % a_row * size, base = top + Math.floor(b / a_row) * step + high;
           let y = base;
           shares.forEach((permille, k) => {
             const tall = permille / 1000 * high;
@@ -459,12 +495,10 @@
             words: data.parts.map((part, k) => `${part.name} ${number(shares[k] / 10)} %`) });
         });
         paths.forEach((d, k) => d && make("path", { d, style: `fill:${filled(data.parts[k].fill, frame.svg)}` }, frame.svg));
-        const foot = top + lines * (high + 8) + 8;
-        make("text", { class: "tick tick-x", x: left, y: foot }, frame.svg, "1");
-        make("text", { class: "tick tick-x", x: left + size * a_row, y: foot, "text-anchor": "end" }, frame.svg, number(Math.min(a_row, panel.blocks.length)));
-        const used = paragraph(named(data.x, data.x.unit), left + (each - 44) / 2, foot + 16, each - 44, frame.svg,
+        const foot = top + lines * step + 10;
+        const used = paragraph(named(data.x, data.x.unit), left + (each - 44) / 2, foot, each - 44, frame.svg,
           { class: "axis axis-x", "text-anchor": "middle" });
-        deepest = Math.max(deepest, foot + 16 + used);
+        deepest = Math.max(deepest, foot + used);
       });
       row = deepest + 10;
     }

@@ -1,8 +1,8 @@
 //! Figures of experiments and device tests as charts: lines over a number, bars of categories.
 
-use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
+use trimwise_lab::plot::{Axis, Place, Plot, PlotKind, Point};
 
-use super::chart::{self, Bar, Chart, Drawing, Part, Series, Styles, label};
+use super::chart::{self, Bar, Chart, Drawing, Part, Series, Styles, gap, label};
 use crate::figures::significant;
 use crate::table::plot::place;
 
@@ -13,6 +13,11 @@ pub fn of(plot: &Plot, styles: &mut Styles) -> Chart {
 
 /// The chart of the same figure of several runs, each with a name that follows those of its series.
 pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
+    let is_far = runs.iter().any(|(_, plot)| is_far_from_bound(plot));
+    let far: Vec<Plot> = runs.iter().filter(|_| is_far).map(|(_, plot)| times_the_bound(plot)).collect();
+    let runs: Vec<(&str, &Plot)> =
+        runs.iter().enumerate().map(|(run, (name, plot))| (*name, far.get(run).unwrap_or(plot))).collect();
+    let runs = &runs[..];
     let Some((_, first)) = runs.first() else { return Chart::lines("", NOTHING, NOTHING, Vec::new(), "") };
     let caption = match first.kind {
         _ if !first.series.iter().flat_map(|s| &s.points).any(|p| p.range.is_some()) => "",
@@ -33,7 +38,7 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
                     series.push(Series {
                         name: label(&s.name, runs, run),
                         style: styles.in_run(&s.name, runs, run),
-                        points: s.points.iter().filter_map(|point| at(point, plot)).collect(),
+                        points: points(s, plot),
                     });
                 }
             }
@@ -78,20 +83,57 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
     Chart { title: first.title.clone(), caption: caption.to_owned(), drawing }
 }
 
-const NOTHING: trimwise_lab::plot::Axis = trimwise_lab::plot::Axis::linear("", "", "");
+const NOTHING: Axis = Axis::linear("", "", "");
+
+/// A distance to the bound above which its figure shows multiples on a logarithmic axis, in percent.
+const FAR_PERCENT: f64 = 1000.0;
+
+fn is_far_from_bound(plot: &Plot) -> bool {
+    let mut points = plot.series.iter().flat_map(|s| &s.points);
+    plot.kind == PlotKind::Lines && plot.y.key == "vs_ideal_percent" && points.any(|p| p.y > FAR_PERCENT)
+}
+
+/// The same as multiples of the bound's time, which have a logarithm also where the distance is zero.
+fn times_the_bound(plot: &Plot) -> Plot {
+    let times = |percent: f64| 1.0 + percent / 100.0;
+    let mut plot = plot.clone();
+    plot.y = Axis::log("times_ideal", "times as long as under ideal", "");
+    for point in plot.series.iter_mut().flat_map(|s| &mut s.points) {
+        point.y = times(point.y);
+        point.range = point.range.map(|(low, high)| (times(low), times(high)));
+    }
+    plot
+}
+
+/// The points of a series, with gaps where it has no value although its neighbours and the other series have.
+fn points(series: &trimwise_lab::plot::Series, plot: &Plot) -> Vec<chart::Point> {
+    let mut points: Vec<chart::Point> = series.points.iter().filter_map(|point| at(point, plot)).collect();
+    let places = plot.places();
+    // Series over places of their own, such as times, lack those of the others everywhere.
+    if plot.x.key != "time_s" && 2 * series.points.len() > places.len() {
+        let is_missing = |place: &&Place| !series.points.iter().any(|point| point.x == **place);
+        points.extend(places.into_iter().filter(is_missing).filter_map(|place| match place {
+            Place::At(x) => Some(gap(*x)),
+            Place::In(_) => None,
+        }));
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    points
+}
 
 /// A bar's name: its place, and its series if there are several.
 fn in_place(at: &Place, series: &str, count: usize) -> String {
     if count > 1 { format!("{}: {series}", place(at)) } else { place(at) }
 }
 
-/// A point that has a place on the axes: a logarithmic one has none for zero.
+/// A point on the axes, or a gap if its value has no place there: a logarithmic one has none for zero.
 fn at(point: &Point, plot: &Plot) -> Option<chart::Point> {
     let on = |value: f64, log: bool| (value.is_finite() && (!log || value > 0.0)).then_some(value);
     let Place::At(x) = point.x else { return None };
     let shown = |v: f64| on(v, plot.y.log);
     let range = point.range.and_then(|(low, high)| Some((shown(low)?, shown(high)?)));
-    Some((on(x, plot.x.log)?, shown(point.y)?, range))
+    let x = on(x, plot.x.log)?;
+    Some(shown(point.y).map_or_else(|| gap(x), |y| (x, y, range)))
 }
 
 fn valued(value: f64, plot: &Plot) -> String {
@@ -131,12 +173,48 @@ mod tests {
                 ] {
                     let chart = drawn(&plot(kind, log, points.clone()));
                     let Drawing::Lines { panels, .. } = &chart.drawing else { continue };
-                    let shown = &panels[0].series[0].points;
+                    let shown = panels[0].series[0].points.iter().filter(|point| !point.1.is_nan());
                     let expected = if points.len() == 2 { 2 - usize::from(log) } else { 0 };
-                    assert_eq!(shown.len(), expected, "{log} {points:?}");
+                    assert_eq!(shown.count(), expected, "{log} {points:?}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_place_that_a_series_lacks_is_a_gap_in_its_line() {
+        let points = |at: &[f64]| at.iter().map(|x| Point::new(*x, x + 1.0)).collect::<Vec<_>>();
+        let mut two = plot(PlotKind::Lines, false, points(&[1.0, 2.0, 3.0, 4.0]));
+        two.series.push(trimwise_lab::plot::Series { name: "b".into(), points: points(&[1.0, 2.0, 4.0]) });
+        two.series.push(trimwise_lab::plot::Series { name: "published".into(), points: points(&[1.0, 4.0]) });
+        let chart = drawn(&two);
+        let Drawing::Lines { panels, .. } = &chart.drawing else { panic!("not lines") };
+        let gaps = |series: usize| {
+            let points = panels[0].series[series].points.iter();
+            points.filter(|point| point.1.is_nan()).map(|point| point.0).collect::<Vec<_>>()
+        };
+        assert_eq!([gaps(0), gaps(1), gaps(2)], [vec![], vec![3.0], vec![]]);
+        let data = serde_json::to_string(&chart).unwrap();
+        assert!(data.contains("[2.0,3.0,null],[3.0,null,null],[4.0,5.0,null]"), "{data}");
+        assert!(chart.values().unwrap().rows.iter().flatten().all(|cell| !cell.contains("NaN")));
+    }
+
+    #[test]
+    fn a_far_distance_to_the_bound_is_drawn_as_multiples_on_a_logarithmic_axis() {
+        let near = Plot {
+            y: Axis::linear("vs_ideal_percent", "longer than under ideal", "%"),
+            ..plot(PlotKind::Lines, false, vec![Point::new(1.0, 0.0), Point::new(2.0, 900.0)])
+        };
+        let mut far = near.clone();
+        far.series[0].points.push(Point::new(3.0, 99_900.0));
+        let of = |plot: &Plot| match drawn(plot).drawing {
+            Drawing::Lines { y, panels, .. } => {
+                (y.log, panels[0].series[0].points.iter().map(|point| point.1).collect::<Vec<_>>())
+            }
+            _ => panic!("not lines"),
+        };
+        assert_eq!(of(&near), (false, vec![0.0, 900.0]));
+        assert_eq!(of(&far), (true, vec![1.0, 10.0, 1000.0]));
     }
 
     #[test]

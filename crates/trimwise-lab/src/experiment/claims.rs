@@ -189,10 +189,24 @@ pub fn summary(claims: &[Claim]) -> String {
     let counts: Vec<String> = roles.into_iter().filter_map(of_role).collect();
     let open: Vec<&str> = claims.iter().filter(|claim| !claim.met).map(|claim| claim.id.as_str()).collect();
     let counts = counts.join("; ");
+    let only: Vec<String> =
+        claims.iter().filter(|claim| claim.is_met_by_tolerance()).map(tolerated).collect();
+    let only = if only.is_empty() {
+        String::new()
+    } else {
+        format!(" Only within a tolerance: {}.", only.join(", "))
+    };
     match open.len() {
-        0 => format!("{counts}."),
-        _ => format!("{counts}. Not met: {}; the experiment's README says why.", open.join(", ")),
+        0 => format!("{counts}.{only}"),
+        _ => format!("{counts}.{only} Not met: {}; the experiment's README says why.", open.join(", ")),
     }
+}
+
+/// Names a claim that is met by its tolerance, with how far it is off.
+fn tolerated(claim: &Claim) -> String {
+    let off: Vec<String> = claim.deviations().iter().map(|off| format!("{:+.0} %", off * 100.0)).collect();
+    let off = off.join(" and ").replace('-', "\u{2212}");
+    format!("{} ({off} from the published figure)", claim.id)
 }
 
 #[derive(Debug, PartialEq)]
@@ -240,7 +254,39 @@ impl Scope<'_> {
             met,
             published: entry.published.clone().unwrap_or(Figure::Text("no figure".to_owned())),
             measured,
+            limits: self.limits(entry),
         })
+    }
+
+    /// The limits that the conditions set to the measured figure, if that is a single one: those that compare it with
+    /// a number, or its distance from the published figure.
+    fn limits(self, entry: &Entry) -> Option<[Option<f64>; 2]> {
+        let measured = entry.measured.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'))?;
+        let value = |text: &str| match self.term(text).as_deref() {
+            Ok([one]) => Some(*one),
+            _ => None,
+        };
+        value(measured)?;
+        let (mut low, mut high): (Option<f64>, Option<f64>) = (None, None);
+        for condition in &entry.holds {
+            let words: Vec<&str> = condition.split(' ').collect();
+            let is_operator = |word: &&str| ["<", "<=", ">", ">="].contains(word);
+            let parts: Vec<String> = words.split(is_operator).map(|part| part.join(" ")).collect();
+            let operators: Vec<&str> = words.iter().copied().filter(|word| is_operator(&word)).collect();
+            for (sides, operator) in parts.windows(2).zip(operators) {
+                let rises = operator.starts_with('<');
+                let distance = format!("off({measured}, published)");
+                if sides[0] == distance && rises {
+                    let (share, published) = (value(&sides[1])?, value("published")?);
+                    (low, high) = (Some(published * (1.0 - share)), Some(published * (1.0 + share)));
+                } else if sides[0] == measured {
+                    *(if rises { &mut high } else { &mut low }) = value(&sides[1]);
+                } else if sides[1] == measured {
+                    *(if rises { &mut low } else { &mut high }) = value(&sides[0]);
+                }
+            }
+        }
+        (low.is_some() || high.is_some()).then_some([low, high])
     }
 
     fn term(self, text: &str) -> Values {
@@ -488,6 +534,38 @@ mod tests {
             measured("at most {max(commit)} s, {100 * set:40:90:+.1} %, {nothing}"),
             Figure::Text(text)
         );
+    }
+
+    #[test]
+    fn limits_are_those_of_the_measured_figure_and_a_distant_one_is_met_only_by_them() {
+        let claim = |holds: &str| {
+            let entry = format!("published = 5.0\nholds = ['{holds}']\nmeasured = '{{set:40:90}}'");
+            judged(&entry).unwrap()
+        };
+        for (holds, limits) in [
+            ("set:40:90 <= 7", Some([None, Some(7.0)])),
+            ("0.2 <= set:40:90 < 7", Some([Some(0.2), Some(7.0)])),
+            ("7 > set:40:90", Some([None, Some(7.0)])),
+            ("off(set:40:90, published) <= 95%", Some([Some(0.25), Some(9.75)])),
+            ("commit > 1", None),
+        ] {
+            let claim = claim(holds);
+            let near =
+                |a: Option<f64>, b: Option<f64>| a.zip(b).map_or(a == b, |(a, b)| (a - b).abs() < 1e-9);
+            let is_same = match (claim.limits, limits) {
+                (Some(found), Some(limits)) => near(found[0], limits[0]) && near(found[1], limits[1]),
+                (found, limits) => found == limits,
+            };
+            assert!(is_same && claim.met, "{holds}: {:?}", claim.limits);
+            assert!(claim.is_met_by_tolerance(), "a tenth of the published figure");
+            let said = summary(&[claim]);
+            assert_eq!(
+                said,
+                "Checks met 1 of 1. Only within a tolerance: a (\u{2212}90 % from the published figure)."
+            );
+        }
+        let exact = judged("published = 0.51\nholds = ['set:40:90 <= 7']\nmeasured = '{set:40:90}'").unwrap();
+        assert!(!exact.is_met_by_tolerance() && !exact.deviations().is_empty());
     }
 
     #[test]

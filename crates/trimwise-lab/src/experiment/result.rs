@@ -121,6 +121,36 @@ pub struct Claim {
     pub published: Figure,
     /// The measured figure.
     pub measured: Figure,
+    /// The least and the most that the measured figure may be, null on a side without a limit; left out if the claim is
+    /// not about one figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<[Option<f64>; 2]>,
+}
+
+/// A measured figure that differs from the published one by no more than this is the same: half of its second digit.
+const SAME: f64 = 0.05;
+
+impl Claim {
+    /// By how much the measured figures differ from the published ones, as shares of these; empty if they are no
+    /// numbers.
+    pub fn deviations(&self) -> Vec<f64> {
+        let of = |measured: &[f64], published: &[f64]| {
+            let pairs = measured.iter().zip(published).filter(|(_, published)| **published != 0.0);
+            pairs.map(|(measured, published)| measured / published - 1.0).collect()
+        };
+        match (&self.measured, &self.published) {
+            (Figure::Number(measured), Figure::Number(published)) => of(&[*measured], &[*published]),
+            (Figure::Numbers(measured), Figure::Numbers(published)) if measured.len() == published.len() => {
+                of(measured, published)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it is met although the measured figure is not the published one.
+    pub fn is_met_by_tolerance(&self) -> bool {
+        self.met && self.deviations().iter().any(|deviation| deviation.abs() > SAME)
+    }
 }
 
 /// How the source of a claim knows.

@@ -199,7 +199,7 @@ pub fn fit(
     let predicts_worse = 2 * count > all || own > of_base + WORSE_PERCENT;
     if predicts_worse {
         warnings.push(format!(
-            "the fit predicts worse than {}: in {count} of {all} held-back tests; its errors are {own:.0} % on average, \
+            "keep {0}: the fit predicts worse in {count} of {all} held-back tests; its errors are {own:.0} % on average, \
              those of {0} {of_base:.0} %",
             base.name
         ));

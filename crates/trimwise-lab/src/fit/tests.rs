@@ -144,8 +144,8 @@ fn a_profile_does_not_contradict_its_measurements_and_says_where_it_is_the_worse
     let seen = seen.chain(measured.samples.numbers().sequential_read).fold(0.0, f64::max);
     assert!(link >= 0.999 * seen, "{link} and {seen}");
     assert!(fitted.predicts_worse, "the base is the truth: {:?}", fitted.predictions);
-    assert!(fitted.warnings[0].contains("predicts worse than sata-small"), "{:?}", fitted.warnings);
-    assert!(fitted.toml.contains("# Warning: the fit predicts worse"));
+    assert!(fitted.warnings[0].contains("keep sata-small: the fit predicts worse"), "{:?}", fitted.warnings);
+    assert!(fitted.toml.contains("# Warning: keep sata-small"));
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Workloads of `compare`: PostMark configurations, built in or in files, and benchmarks that time one operation.
 
 use trimwise::compare::cell;
+use trimwise::compare::result::Measure;
 use trimwise::files::FileError;
 use trimwise::profile::Profile;
+use trimwise::trace::RequestKind;
 use trimwise::units::Bytes;
 use trimwise::workload::apps;
+use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{
     LocationError, Phase, PlannedRun, PostmarkConfig, Progress, RunError, footprint,
 };
@@ -77,7 +80,46 @@ impl Workload {
                 request.workload
             )));
         }
+        request.judge.map_or(Ok(()), |measure| workload.expect_judged_by(measure))?;
         Ok(workload)
+    }
+
+    /// Rejects what its runs cannot be judged by: an operation that it never makes.
+    pub fn expect_judged_by(&self, measure: Measure) -> Result<(), Failure> {
+        let refused = |why: String| {
+            Err(Failure::usage(format!("--judge {measure}: --workload {} {why}", self.argument)))
+        };
+        if let Kind::Timed(_) = &self.kind {
+            return refused("times one operation and is judged by it; expected no --judge".to_owned());
+        }
+        let Measure::Latency(_, operation) = measure else { return Ok(()) };
+        let makes = |operation: Operation| match &self.kind {
+            Kind::Postmark(..) => Ok(!matches!(operation, Operation::Fsync | Operation::Write)),
+            Kind::Program(program, _) => Ok(program.makes(operation)),
+            Kind::Trace(file) => match operation {
+                Operation::Read => file.has(RequestKind::Read),
+                Operation::Write => file.has(RequestKind::Write),
+                // Block requests belong to no call: a flush may be of an fsync or of the journal.
+                _ => Ok(false),
+            },
+            Kind::Timed(_) | Kind::Command(_) => Ok(true),
+        };
+        if makes(operation)? {
+            return Ok(());
+        }
+        let mut others = Vec::new();
+        for other in Operation::ALL {
+            if other != operation && makes(other)? {
+                others.push(other.name());
+            }
+        }
+        let (has, what) =
+            if matches!(self.kind, Kind::Trace(_)) { ("has", "requests") } else { ("makes", "calls") };
+        let expected = match &others[..] {
+            [] => "no --judge".to_owned(),
+            others => format!("one of {}", others.join(", ")),
+        };
+        refused(format!("{has} no {} {what}; expected {expected}", operation.name()))
     }
 
     /// Finds the workload of this name, or in this file.
@@ -268,4 +310,65 @@ pub fn report_phase(report: &Report, progress: Progress) {
     };
     let of = progress.of.max(1);
     report(phase * of + progress.done.min(of), 3 * of);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_workload_never_does_is_refused_before_the_first_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        // Writes and no reads, in the format of MSR Cambridge.
+        let writes = file(
+            "w.csv",
+            "128166372003061629,hm,0,Write,0,4096,100\n128166372003071629,hm,0,Write,4096,4096,100\n",
+        );
+        let trace = format!("trace:{writes}");
+        let fio = |options: &str| {
+            let name = format!("{}.fio", options.len());
+            format!("job:{}", file(&name, &format!("[j]\nsize=1m\n{options}\n")))
+        };
+        for (workload, judge, refused) in [
+            ("default", "p99:append", None),
+            (
+                "default",
+                "p99:fsync",
+                Some("makes no fsync calls; expected one of create, read, append, unlink"),
+            ),
+            ("lsm", "p99:fsync", None),
+            ("lsm", "max:read", None),
+            ("vm", "p99:read", Some("makes no read calls")),
+            ("oltp", "p99:create", Some("makes no create calls")),
+            ("append", "p99:fsync", Some("times one operation")),
+            ("append", "total", Some("times one operation")),
+            ("oltp", "total", None),
+            (&fio("rw=randwrite\nfsync=8"), "p99:fsync", None),
+            (&fio("rw=randwrite"), "p99:fsync", Some("expected one of write")),
+            (&fio("rw=read"), "p99:write", Some("makes no write calls")),
+            (&trace, "p99:write", None),
+            (&trace, "p99:fsync", Some("has no fsync requests; expected one of write")),
+            (&trace, "p99:read", Some("has no read requests")),
+        ] {
+            let judged = Workload::named(workload).unwrap().expect_judged_by(judge.parse().unwrap());
+            match (refused, judged) {
+                (None, Ok(())) => {}
+                (Some(words), Err(Failure::Usage(why))) => {
+                    assert!(why.contains(words) && why.starts_with(&format!("--judge {judge}: ")), "{why}");
+                }
+                (_, judged) => panic!("{workload}, {judge}: {judged:?}"),
+            }
+        }
+        let request = CompareRequest {
+            workload: "default".to_owned(),
+            judge: Some("p99:fsync".parse().unwrap()),
+            ..CompareRequest::default()
+        };
+        assert!(Workload::of(&request).is_err(), "a request is refused as a whole");
+    }
 }

@@ -144,6 +144,9 @@ pub struct Case {
     pub measure: Measure,
     /// The policy to use; null if the runs cannot tell.
     pub policy: Option<PolicyId>,
+    /// The verdict in words; empty in results of older versions.
+    #[serde(default)]
+    pub verdict: String,
     /// A row for each policy, as in the JSON of `compare`: medians over seeds and repetitions.
     pub rows: Vec<SummaryRow>,
 }
@@ -347,6 +350,7 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
             utilization_percent: plan.utilization_percent,
             measure: summary.measure,
             policy: verdict.policy,
+            verdict: verdict.text,
             rows: summary.rows(),
         });
     }

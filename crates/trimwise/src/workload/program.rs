@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::apps::Application;
 use super::apps::parameters::WorkloadError;
 use super::fio::{self, FioError, JobFile};
+use super::latency::Operation;
 use super::stage::Stage;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
@@ -85,6 +86,17 @@ impl Program {
         match self {
             Self::Application(application) => application.pauses().then_some("pause"),
             Self::Fio(_, jobs) => jobs.own_pace(),
+        }
+    }
+
+    /// Returns true if the program may make such calls, so that their latencies are recorded.
+    pub fn makes(&self, operation: Operation) -> bool {
+        match (operation, self) {
+            // PostMark's operations, several calls each.
+            (Operation::Create | Operation::Append, _) => false,
+            (Operation::Read, Self::Application(application)) => application.reads(),
+            (Operation::Write | Operation::Fsync | Operation::Unlink, Self::Application(_)) => true,
+            (_, Self::Fio(_, jobs)) => jobs.make(operation),
         }
     }
 

@@ -3,12 +3,18 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise::advise::Gated;
+use trimwise::compare::summary::Summary;
+use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_study::advise::Advice;
+use trimwise_study::compare::Comparison;
 use trimwise_study::conclusion::steps::Steps;
 
 use super::text;
+use crate::commands::compare::report::{PARTIAL, UNCHECKED, mark};
+use crate::commands::compare::table;
 use crate::report::{rendered, with_code};
+use crate::table::plot::Block;
 
 /// Excess at which the colour of the heat map is full, in percent.
 const FULL_PERCENT: f64 = 30.0;
@@ -18,6 +24,10 @@ struct Page {
     title: String,
     /// The lines of the conclusion.
     head: Vec<Value>,
+    /// How far the figures were checked.
+    mark: String,
+    /// What `--here` found, and what stands in for it.
+    here: Vec<String>,
     text: Value,
     why: Value,
     notes: Vec<Value>,
@@ -27,6 +37,8 @@ struct Page {
     chosen: Option<String>,
     steps: Steps,
     surfaces: Vec<Surface>,
+    /// The compared policies in the model and on the real kernel, if they ran there.
+    checked: Option<Block>,
     other_header: [&'static str; text::OTHERS.len()],
     others: Vec<Vec<String>>,
     counts: Value,
@@ -61,10 +73,19 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
         None => Default::default(),
     };
     let why = advice.comparison.as_ref().filter(|_| advice.is_decided());
+    let comparison = advice.comparison.as_ref();
+    let here = comparison.and_then(|comparison| comparison.here.as_ref());
     let page = Page {
         title: text::title(advice),
         head: advice.conclusion.head.iter().map(|line| with_code(line)).collect(),
+        mark: format!(
+            "{}{}",
+            if advice.partial { PARTIAL } else { "" },
+            comparison.map_or(UNCHECKED.to_owned(), mark)
+        ),
+        here: here.map_or_else(Vec::new, |here| here.lines().to_vec()),
         text: with_code(why.map_or("", |comparison| &comparison.verdict.text)),
+        checked: comparison.and_then(checked),
         why: with_code(why.map_or("", |comparison| &comparison.verdict.why)),
         notes: text::notes(advice).iter().map(|note| with_code(note)).collect(),
         cost_header,
@@ -84,6 +105,15 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
         command: advice.settings.command.clone(),
     };
     rendered(include_str!("report.html"), &page)
+}
+
+/// The runs on the real kernel next to the model's, if there was a check.
+fn checked(comparison: &Comparison) -> Option<Block> {
+    let kernel = comparison.check.as_ref()?.kernel.as_ref()?;
+    let summary = Summary::of(&comparison.cells);
+    let (header, rows) = table::columns(summary.devices.first()?, comparison, summary.measure, &table::TABLE);
+    let title = format!("Checked on the {} of Linux {}", kernel.file_system, kernel.title());
+    Some(Block { title, header, rows })
 }
 
 fn surface(advice: &Advice, gated: Gated) -> Surface {
@@ -108,6 +138,9 @@ fn settings(advice: &Advice) -> Vec<(&'static str, String)> {
     if let Some(linux) = &settings.linux {
         shown.push(("modelled host", format!("Linux {} ({})", linux.version, linux.stands_for)));
     }
+    if let Some(memory) = settings.host_memory_bytes {
+        shown.push(("memory of the modelled host", Bytes(memory).to_string()));
+    }
     shown.extend([
         ("judged by", settings.judge.clone()),
         ("repetitions", settings.reps.to_string()),
@@ -115,4 +148,34 @@ fn settings(advice: &Advice) -> Vec<(&'static str, String)> {
         ("version", format!("trimwise {}", advice.trimwise)),
     ]);
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use trimwise_study::compare::here::Here;
+
+    use super::*;
+    use crate::commands::advise::tests::{advice, gated};
+
+    #[test]
+    fn the_page_says_what_stands_in_for_the_drive_what_is_missing_and_what_was_not_checked() {
+        let here = json!({
+            "mount": "/", "device": "/dev/sda1", "drive": "sda", "model": "X", "size_bytes": 1, "discard_max_bytes": 1,
+            "matched_by": "class", "profile": "sata-generic", "scale": 0.1, "kernel": "6.12", "memory_bytes": 1,
+            "file_system": "ext4", "utilization_percent": 63, "policy": "nodiscard",
+            "lines": ["The root is on sda.", "sata-generic stands in for it, guessed, at a tenth of its size."],
+        });
+        let mut advice = advice(gated);
+        let comparison = advice.comparison.as_mut().unwrap();
+        comparison.here = Some(serde_json::from_value::<Here>(here).unwrap());
+        advice.partial = true;
+        let page = html(&advice).unwrap();
+        for said in ["The root is on sda.", "guessed, at a tenth", PARTIAL.trim(), UNCHECKED] {
+            assert!(page.contains(said), "{said}: {page}");
+        }
+        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_ADVISE") {
+            std::fs::write(path, &page).unwrap();
+        }
+    }
 }

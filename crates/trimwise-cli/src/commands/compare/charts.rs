@@ -12,7 +12,7 @@ use trimwise_lab::plot::Axis;
 
 use crate::figures;
 use crate::report::chart::{
-    Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Style, Styles, label,
+    Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Style, Styles, gap, label,
 };
 
 /// A device in one or two runs, with the name of the run.
@@ -377,8 +377,8 @@ impl<'a> Charts<'a> {
         let y = Axis::log("slower_percent", "share of operations that took longer", "%");
         Chart {
             title: "Latency".to_owned(),
-            caption: "Medians of the repetitions at twelve quantiles, joined by straight lines; the last point is the \
-                      slowest operation. Further left and lower is better."
+            caption: "Medians of the repetitions at twelve quantiles; the last point is the slowest operation. Straight lines \
+                      join those that are at most ten times apart. Further left and lower is better."
                 .to_owned(),
             drawing: Drawing::Lines { x, y, panels },
         }
@@ -412,7 +412,20 @@ fn exceedance(p: &PolicySummary, operation: Operation) -> Vec<Point> {
         let values: Vec<f64> = runs.iter().filter_map(|(_, all)| all.get(q)).map(|ns| *ns as f64).collect();
         points.extend(median(&values).map(|ns| (ns.max(1.0), slower * 100.0, None)));
     }
-    points
+    broken(points)
+}
+
+/// Quantiles that are further apart than this are not joined: nothing is known of what lies between.
+const APART: f64 = 10.0;
+
+fn broken(points: Vec<Point>) -> Vec<Point> {
+    let mut all: Vec<Point> = Vec::new();
+    for point in points {
+        let last = all.last().map(|last| last.0);
+        all.extend(last.filter(|last| point.0 / last > APART).map(|last| gap((last * point.0).sqrt())));
+        all.push(point);
+    }
+    all
 }
 
 fn capitalised(text: &str) -> String {
@@ -426,6 +439,13 @@ type Row = (Vec<(String, f64)>, String);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles_that_are_far_apart_are_not_joined() {
+        let points = vec![(1.0, 100.0, None), (9.0, 50.0, None), (900.0, 1.0, None)];
+        let x: Vec<(f64, bool)> = broken(points).iter().map(|point| (point.0, point.1.is_nan())).collect();
+        assert_eq!(x, [(1.0, false), (9.0, false), (90.0, true), (900.0, false)]);
+    }
 
     #[test]
     fn regression_a_short_rest_at_the_end_is_no_interval_of_its_own() {

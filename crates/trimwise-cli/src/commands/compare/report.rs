@@ -107,7 +107,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             _ => vec![with_code(&verdict.text)],
         },
         text: with_code(&verdict.text),
-        mark: mark(comparison),
+        mark: format!("{}{}", if comparison.partial { PARTIAL } else { "" }, mark(comparison)),
         why: with_code(&verdict.why),
         steps: comparison.conclusion.as_ref().map(|conclusion| conclusion.steps.clone()).unwrap_or_default(),
         notes: table::notes(comparison, &summary),
@@ -167,8 +167,13 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     shown
 }
 
+/// What is said of runs that are missing.
+pub const PARTIAL: &str = "Partial: some runs are missing; the figures cover the finished ones. ";
+/// What is said of figures that no kernel has seen.
+pub const UNCHECKED: &str = "Figures of the model, not checked on a real kernel.";
+
 /// Says how far the figures were checked against a real kernel or drive.
-fn mark(comparison: &Comparison) -> String {
+pub fn mark(comparison: &Comparison) -> String {
     let settings = &comparison.settings;
     let checked = comparison.check.as_ref().filter(|check| check.kernel.is_some());
     match (&settings.kernel, checked) {
@@ -182,7 +187,7 @@ fn mark(comparison: &Comparison) -> String {
         (None, Some(check)) if !check.compared.is_empty() => {
             "Checked on a real kernel, which does not contradict the model.".to_owned()
         }
-        _ => "Figures of the model, not checked on a real kernel.".to_owned(),
+        _ => UNCHECKED.to_owned(),
     }
 }
 

@@ -68,21 +68,32 @@ pub fn render(report: &FitReport) -> String {
     text +=
         &folded("Over-provisioning, collection and endurance are the base's: no short bench shows them.", 0);
     report.notes.iter().for_each(|note| text += &folded(&format!("Note: {note}."), 0));
-    text += &match &report.out {
-        Some(out) => {
+    text += &match (&report.out, &report.recommended) {
+        (out, Some(device)) => {
             let known = report.directory.as_ref();
             let mut command = CommandText::new("compare");
             command.option("--here", known.map_or("PATH".into(), |directory| directory.to_string_lossy()));
-            command.option("--device", out.display());
+            command.option("--device", device);
             let path = if known.is_some() { "" } else { "PATH is a directory on the drive. " };
             let why = format!(
                 "{path}--here scales the drive down: on a whole one a short run never collects garbage, so TRIM could only \
                  cost time."
             );
-            let (out, command, why) = (out.display(), command.into_text(), folded(&why, 0));
-            format!("\nProfile: {out}; use it with:\n  {command}\n{why}")
+            let written = out.as_ref().map(|out| format!("Profile: {}", out.display()));
+            let head = match (report.predicts_worse_than_base, written) {
+                (false, written) => format!("{}; use it with:", written.unwrap_or_default()),
+                (true, written) => {
+                    let written =
+                        written.map_or(String::new(), |written| format!(" {written}, for comparison only."));
+                    format!(
+                        "Keep {}, which predicts this drive better than the fit.{written} Use it with:",
+                        report.base
+                    )
+                }
+            };
+            format!("\n{}  {}\n{}", folded(&head, 0), command.into_text(), folded(&why, 0))
         }
-        None => "\n--out FILE writes the profile\n".to_owned(),
+        (_, None) => "\n--out FILE writes the profile\n".to_owned(),
     };
     text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.command)
 }

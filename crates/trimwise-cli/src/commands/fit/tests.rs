@@ -30,7 +30,7 @@ fn the_table_shows_values_intervals_and_what_was_held_back() {
     };
     let whole = SettingValue::Whole;
     let word = |word: &str| SettingValue::Word(word.to_owned());
-    let report = FitReport {
+    let mut report = FitReport {
         trimwise: "0.0.0",
         target: "/home".to_owned(),
         base: "sata-generic".to_owned(),
@@ -65,9 +65,10 @@ fn the_table_shows_values_intervals_and_what_was_held_back() {
             error_percent: 4.3,
             base_error_percent: -2.0,
         }],
-        predicts_worse_than_base: true,
+        predicts_worse_than_base: false,
+        recommended: Some("my.toml".to_owned()),
         read_beside_trims: Some(1.9),
-        warnings: vec!["the fit predicts worse than sata-generic".to_owned()],
+        warnings: Vec::new(),
         notes: vec!["measured through a file system".to_owned()],
         profile_toml: String::new(),
         command: "trimwise fit /home --seconds 30 --seed 1".to_owned(),
@@ -77,6 +78,11 @@ fn the_table_shows_values_intervals_and_what_was_held_back() {
     let text = table::render(&report);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     insta::assert_snapshot!(text);
+    report.predicts_worse_than_base = true;
+    report.recommended = Some("sata-generic".to_owned());
+    let text = table::render(&report);
+    assert!(text.contains("Keep sata-generic") && text.contains("--device sata-generic"), "{text}");
+    assert!(!text.contains("--device my.toml"), "{text}");
 }
 
 #[test]

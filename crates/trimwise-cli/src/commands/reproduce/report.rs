@@ -3,10 +3,10 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise_lab::experiment::ALL;
-use trimwise_lab::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::result::{Claim, ExperimentResult};
 use trimwise_lab::failure::Failure;
 
-use super::table::{blocks, repetitions, words};
+use super::table::{blocks, here, limits, repetitions, words};
 use crate::report::chart::{Chart, Styles};
 use crate::report::pair::{NAMES, Page, Run, Section};
 use crate::report::{Figure, plots, rendered, with_code};
@@ -29,6 +29,7 @@ struct Experiment<'a> {
     seed: u64,
     reps: String,
     claims: Vec<ClaimLine<'a>>,
+    any_tolerated: bool,
     untried: &'a [String],
     figures: Vec<Figure>,
     host: String,
@@ -45,9 +46,11 @@ struct ClaimLine<'a> {
     role: &'static str,
     because: &'a str,
     basis: &'static str,
-    met: bool,
+    met: &'static str,
+    class: &'static str,
     published: String,
     measured: String,
+    limits: String,
 }
 
 const MISSING: &str =
@@ -82,11 +85,18 @@ fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<E
                 role: c.role.words(),
                 because: c.because.as_deref().unwrap_or_default(),
                 basis: c.basis.words(),
-                met: c.met,
+                met: met(c),
+                class: match c.met {
+                    true if c.is_met_by_tolerance() => "tolerated",
+                    true => "met",
+                    false => "not-met",
+                },
                 published: words(&c.published),
-                measured: words(&c.measured),
+                measured: here(c),
+                limits: limits(c).unwrap_or_default(),
             })
             .collect(),
+        any_tolerated: result.claims.iter().any(Claim::is_met_by_tolerance),
         untried: &result.untried,
         figures: figures.collect::<Result<_, _>>()?,
         host: host(result),
@@ -94,6 +104,15 @@ fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<E
         missing: if result.rows.are_shown() || !result.tables.is_empty() { "" } else { MISSING },
         errors: result.rows.tables().1.join(" "),
     })
+}
+
+/// Whether a claim is met, in words.
+fn met(claim: &Claim) -> &'static str {
+    match claim.met {
+        true if claim.is_met_by_tolerance() => "met, by tolerance",
+        true => "met",
+        false => "not met",
+    }
 }
 
 /// Renders two documents side by side.
@@ -105,25 +124,24 @@ pub fn pair(documents: [(&str, &[ExperimentResult]); 2]) -> Result<String, Failu
     let [(file_a, a), (file_b, b)] = documents;
     let mut styles = Styles::default();
     let (mut sections, mut changed) = (Vec::new(), Vec::new());
-    let mut met = [0, 0];
+    let mut count_met = [0, 0];
     let mut claims_of_both = 0;
     for one in a {
         let Some(other) = b.iter().find(|b| b.experiment == one.experiment) else { continue };
         let mut rows = Vec::new();
         for claim in &one.claims {
             let Some(now) = other.claims.iter().find(|now| now.id == claim.id) else { continue };
-            let said = |met: bool| if met { "met" } else { "not met" };
             claims_of_both += 1;
-            met[0] += usize::from(claim.met);
-            met[1] += usize::from(now.met);
+            count_met[0] += usize::from(claim.met);
+            count_met[1] += usize::from(now.met);
             if claim.met != now.met {
-                changed.push(format!("`{}` ({}, then {})", claim.id, said(claim.met), said(now.met)));
+                changed.push(format!("`{}` ({}, then {})", claim.id, met(claim), met(now)));
             }
             rows.push([
                 claim.id.clone(),
                 words(&claim.published),
-                format!("{} ({})", words(&claim.measured), said(claim.met)),
-                format!("{} ({})", words(&now.measured), said(now.met)),
+                format!("{}: {}", here(claim), met(claim)),
+                format!("{}: {}", here(now), met(now)),
             ]);
         }
         let pairs = one.rows.plots().iter().filter_map(|plot| {
@@ -151,8 +169,10 @@ pub fn pair(documents: [(&str, &[ExperimentResult]); 2]) -> Result<String, Failu
         [] => "none changed".to_owned(),
         changed => format!("changed: {}", changed.join(", ")),
     };
-    let verdict =
-        format!("Of {claims_of_both} claims in both, A meets {} and B {}; {changes}.", met[0], met[1]);
+    let verdict = format!(
+        "Of {claims_of_both} claims in both, A meets {} and B {}; {changes}.",
+        count_met[0], count_met[1]
+    );
     let run = |file: &str, results: &[ExperimentResult]| {
         let names: Vec<&str> = results.iter().map(|result| &*result.experiment).collect();
         let findings: Vec<&str> = match results {
@@ -192,6 +212,8 @@ fn host(result: &ExperimentResult) -> String {
 
 #[cfg(test)]
 mod tests {
+    use trimwise_lab::experiment::result::Figure;
+
     use super::*;
     use crate::commands::reproduce::tests::{experiment, plotted};
 
@@ -207,6 +229,23 @@ mod tests {
         assert!(!page.contains("<figure"), "a table is not drawn");
         if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_REPRODUCE") {
             std::fs::write(path, &page).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_claim_met_only_by_its_tolerance_says_so_with_both_figures_and_the_limit() {
+        let mut result = experiment();
+        assert!(!html(&[result.clone()], "").unwrap().contains("by tolerance"));
+        let claim = &mut result.claims[1];
+        claim.met = true;
+        claim.published = Figure::Number(0.01);
+        claim.measured = Figure::Number(0.001);
+        claim.limits = Some([None, Some(0.015)]);
+        let page = html(&[result], "").unwrap();
+        for said in
+            ["tolerated\">met, by tolerance<", ">0.010<", ">0.001 (\u{2212}90.0\u{a0}%)<", ">at most 0.015<"]
+        {
+            assert!(page.contains(said), "{said}: {page}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use trimwise_lab::experiment::result::{Claim, ExperimentResult, Figure};
 
-use crate::figures::significant;
+use crate::figures::{change, significant};
 use crate::table::plot::{Block, is_tabled, of_plot, text as text_of};
 use crate::table::{bold, folded};
 
@@ -57,11 +57,34 @@ pub fn blocks(result: &ExperimentResult) -> Vec<Block> {
 
 fn claim_text(claim: &Claim) -> String {
     let sign = if claim.met { "met    " } else { "NOT MET" };
-    let Claim { id, text, basis, role, because, published, measured, .. } = claim;
+    let Claim { id, text, basis, role, because, published, .. } = claim;
     let head = folded(&format!("{id} ({}): {text}", role.words()), 11);
-    let figures = format!("published {} ({}), here {}", words(published), basis.words(), words(measured));
+    let mut figures = format!("published {} ({}), here {}", words(published), basis.words(), here(claim));
+    if let Some(limits) = limits(claim) {
+        figures += &format!("; met if {limits}");
+    }
+    if claim.is_met_by_tolerance() {
+        figures += "; only within the tolerance";
+    }
     let why = because.iter().map(|why| folded(&format!("{}: {why}", role.words()), 11));
     format!("  {sign}  {}\n{}{}", head.trim(), folded(&figures, 11), why.collect::<String>())
+}
+
+/// Formats what was measured for a claim, and how far it is from the published figure.
+pub fn here(claim: &Claim) -> String {
+    let off: Vec<String> = claim.deviations().iter().map(|off| change(*off)).collect();
+    let off = if off.is_empty() { String::new() } else { format!(" ({})", off.join(" and ")) };
+    words(&claim.measured) + &off
+}
+
+/// The figures with which a claim is met; `None` if it is not about one figure.
+pub fn limits(claim: &Claim) -> Option<String> {
+    match claim.limits? {
+        [Some(low), Some(high)] => Some(format!("{} to {}", significant(low), significant(high))),
+        [Some(low), None] => Some(format!("at least {}", significant(low))),
+        [None, Some(high)] => Some(format!("at most {}", significant(high))),
+        [None, None] => None,
+    }
 }
 
 /// Formats a claim's figure in words.

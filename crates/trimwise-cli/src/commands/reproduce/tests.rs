@@ -150,6 +150,7 @@ pub fn experiment() -> ExperimentResult {
                 met: true,
                 published: Figure::Text("24 of 24".into()),
                 measured: Figure::Text("24 of 24".into()),
+                limits: None,
             },
             Claim {
                 id: "postmark-deletion".into(),
@@ -160,6 +161,7 @@ pub fn experiment() -> ExperimentResult {
                 met: false,
                 published: Figure::Numbers(vec![10.7, 97.6]),
                 measured: Figure::Numbers(vec![10.1, 60.25]),
+                limits: None,
             },
         ],
     }

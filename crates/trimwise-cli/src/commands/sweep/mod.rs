@@ -16,7 +16,9 @@ use arguments::SweepArguments;
 pub fn run(arguments: &SweepArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
     destinations.expect_outside("--out", &arguments.out)?;
-    let wants_cases = destinations.wants_report() || arguments.output.json.is_some();
+    // A share alone tells nothing of cases that others run.
+    let wants_cases =
+        arguments.shard.is_none() || destinations.wants_report() || arguments.output.json.is_some();
     let summary = sweep::run(&arguments.request(wants_cases), caller)?;
     let html = || report::html(&summary);
     let text = || text(&summary, arguments.dry_run);
@@ -47,6 +49,9 @@ fn text(summary: &Summary, is_dry: bool) -> String {
     }
     if summary.failures.len() > SHOWN {
         text += &format!("and {} more; column `error` has all of them\n", summary.failures.len() - SHOWN);
+    }
+    if !summary.cases.is_empty() {
+        text += &table::folded(&report::verdict(&summary.cases), 0);
     }
     match &summary.parts[..] {
         [] => {}

@@ -9,9 +9,9 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Axis;
 
 use crate::figures::{self, NONE};
-use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Style, Styles, label};
+use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Style, Styles, gap, label};
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
-use crate::report::{rendered, with_code};
+use crate::report::{Figure, rendered, with_code};
 use crate::table::plot::Block;
 use trimwise_study::sweep::{Case, Summary};
 
@@ -20,10 +20,30 @@ struct Page<'a> {
     title: &'a str,
     verdict: Value,
     notes: Vec<String>,
-    sections: Vec<Section>,
+    sections: Vec<Group>,
     product: &'a str,
     version: &'a str,
     command: String,
+}
+
+/// The cases of a device and a workload.
+#[derive(Serialize)]
+struct Group {
+    title: String,
+    figures: Vec<Figure>,
+    header: Vec<String>,
+    rows: Vec<Row>,
+    /// The verdicts of the cases in words.
+    verdicts: Vec<Value>,
+}
+
+/// A policy in a case.
+#[derive(Serialize)]
+struct Row {
+    cells: Vec<String>,
+    is_chosen: bool,
+    /// Whether it is the first of its case.
+    is_first: bool,
 }
 
 /// Renders the whole file.
@@ -36,22 +56,22 @@ pub fn html(summary: &Summary) -> Result<String, Failure> {
     }
     let mut styles = Styles::default();
     let sections = groups(&summary.cases).into_iter().map(|cases| {
-        let rows = cases.iter().flat_map(|case| case.rows.iter().map(|row| table_row(case, row)));
-        let own = ["policy", "full", "median", "interval", "vs baseline"];
+        let own = ["policy", "full", "verdict", "median", "interval", "vs baseline"];
         let header = own.into_iter().chain(View::Sweep.figures().map(|(_, heading)| heading));
-        let header = header.map(str::to_owned).collect();
-        let blocks = vec![Block {
-            title: "Medians over seeds and repetitions".to_owned(),
-            header,
-            rows: rows.collect(),
-        }];
-        Section::of(title(cases[0]), blocks, &charts(&[("", &cases)], &mut styles))
+        let charts = charts(&[("", &cases)], &mut styles);
+        Ok(Group {
+            title: title(cases[0]),
+            figures: charts.iter().map(Figure::of).collect::<Result<_, Failure>>()?,
+            header: header.map(str::to_owned).collect(),
+            rows: cases.iter().flat_map(|case| rows(case)).collect(),
+            verdicts: cases.iter().map(|case| with_code(&case_verdict(case))).collect(),
+        })
     });
     let page = Page {
         title: &summary.grid,
         verdict: with_code(&verdict(&summary.cases)),
         notes: notes(summary),
-        sections: sections.collect::<Result<_, _>>()?,
+        sections: sections.collect::<Result<_, Failure>>()?,
         product: &summary.product,
         version: &summary.trimwise,
         command: command(summary),
@@ -160,27 +180,128 @@ fn groups(cases: &[Case]) -> Vec<Vec<&Case>> {
     chunks.map(|chunk| chunk.iter().collect()).collect()
 }
 
-fn verdict(cases: &[Case]) -> String {
-    let mut policies: Vec<(&PolicyId, usize)> = Vec::new();
-    for policy in cases.iter().filter_map(|case| case.policy.as_ref()) {
-        match policies.iter_mut().find(|(known, _)| *known == policy) {
-            Some((_, count)) => *count += 1,
-            None => policies.push((policy, 1)),
+/// What the runs of a case say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing<'a> {
+    /// Use this policy: the test finds a difference in time that supports it.
+    Shown(&'a PolicyId),
+    /// This policy is the best estimate, or wears the flash less, but no difference in time is shown.
+    NotShown(&'a PolicyId),
+    /// No policy that a host can use is told apart from this one, the baseline.
+    Alike(&'a PolicyId),
+    /// There was nothing to trim.
+    NoVerdict,
+}
+
+/// Differences below this are too small to matter, in percent: as in the verdict.
+const INDIFFERENCE_PERCENT: f64 = 0.5;
+
+impl<'a> Standing<'a> {
+    fn of(case: &'a Case) -> Self {
+        let Some(policy) = &case.policy else { return Self::NoVerdict };
+        let is_shown = |row: &SummaryRow| {
+            row.vs_baseline_significant == Some(true)
+                && row.vs_baseline_percent.is_some_and(|percent| percent.abs() > INDIFFERENCE_PERCENT)
+        };
+        let is_baseline = |row: &&SummaryRow| row.vs_baseline_percent.is_none();
+        let chosen = case.rows.iter().find(|row| row.policy == *policy);
+        match chosen.filter(is_baseline) {
+            None if chosen.is_some_and(is_shown) => Self::Shown(policy),
+            None => Self::NotShown(policy),
+            // The baseline is kept because the others are worse, or because nothing differs.
+            Some(_) if case.rows.iter().any(|row| !row.bound && is_shown(row)) => Self::Shown(policy),
+            Some(_) => Self::Alike(policy),
         }
     }
-    policies.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let words: Vec<String> =
-        policies.iter().map(|(policy, count)| format!("`{policy}` in {count}")).collect();
-    let without = cases.iter().filter(|case| case.policy.is_none()).count();
-    let none = if without > 0 { format!("; {without} have no verdict") } else { String::new() };
-    let cases = figures::counted(cases.len() as u64, "case");
-    match &words[..] {
-        [] => format!("None of {cases} (device, workload, utilization) has a verdict."),
-        words => format!(
-            "Of {cases} (device, workload, utilization), the policy to use is {}{none}.",
-            words.join(", ")
-        ),
+
+    /// The cell of a policy in the column of the verdict.
+    fn mark(self, policy: &PolicyId) -> &'static str {
+        match self {
+            Self::Shown(chosen) if chosen == policy => "use",
+            Self::NotShown(chosen) if chosen == policy => "~ use",
+            Self::Alike(chosen) if chosen == policy => "none told apart",
+            _ => "",
+        }
     }
+}
+
+/// The verdict over all cases: each policy, and in which cases it is the one to use.
+pub fn verdict(cases: &[Case]) -> String {
+    let mut standings: Vec<(Standing, Vec<&Case>)> = Vec::new();
+    for case in cases {
+        let standing = Standing::of(case);
+        match standings.iter_mut().find(|(known, _)| *known == standing) {
+            Some((_, cases)) => cases.push(case),
+            None => standings.push((standing, vec![case])),
+        }
+    }
+    // Policies first, those of most cases first.
+    standings.sort_by_key(|(standing, cases)| match standing {
+        Standing::Shown(_) => (0, std::cmp::Reverse(cases.len())),
+        Standing::NotShown(_) => (1, std::cmp::Reverse(cases.len())),
+        Standing::Alike(_) => (2, std::cmp::Reverse(0)),
+        Standing::NoVerdict => (3, std::cmp::Reverse(0)),
+    });
+    let said = |(standing, of): &(Standing, Vec<&Case>)| {
+        let at = match of.len() {
+            all if all == cases.len() && all > 1 => format!("in all {all}"),
+            some => format!("in {some} ({})", places(of, cases)),
+        };
+        match standing {
+            Standing::Shown(policy) => format!("use `{policy}` {at}"),
+            Standing::NotShown(policy) => format!("`{policy}` {at}, though no difference in time is shown"),
+            Standing::Alike(baseline) => format!("no policy is told apart from `{baseline}` {at}"),
+            Standing::NoVerdict => format!("there was nothing to trim {at}"),
+        }
+    };
+    let all: Vec<String> = standings.iter().map(said).collect();
+    let count = figures::counted(cases.len() as u64, "case");
+    format!("Of {count} (device, workload, utilization): {}.", all.join("; "))
+}
+
+/// Names cases by what tells them apart from the others.
+fn places(of: &[&Case], all: &[Case]) -> String {
+    const SHOWN: usize = 4;
+    let several = |differs: fn(&Case, &Case) -> bool| all.iter().any(|case| differs(case, &all[0]));
+    let by_device = several(|a, b| a.device != b.device);
+    let by_workload = several(|a, b| a.workload != b.workload);
+    let groups: Vec<&[&Case]> =
+        of.chunk_by(|a, b| a.device == b.device && a.workload == b.workload).collect();
+    let name = |group: &&[&Case]| {
+        let own = [(by_device, &group[0].device), (by_workload, &group[0].workload)];
+        let own: Vec<&str> =
+            own.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, name)| &**name).collect();
+        let full: Vec<String> = group.iter().map(|case| case.utilization_percent.to_string()).collect();
+        let at = if own.is_empty() { "" } else { " " };
+        format!("{}{at}at {} % full", own.join(" "), listed(&full))
+    };
+    let mut names: Vec<String> = groups.iter().take(SHOWN).map(name).collect();
+    if groups.len() > SHOWN {
+        names.push(format!("{} more", groups.len() - SHOWN));
+    }
+    names.join(", ")
+}
+
+/// `50, 70 and 90`.
+fn listed(words: &[String]) -> String {
+    match words {
+        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// The verdict of a case in words.
+fn case_verdict(case: &Case) -> String {
+    let said = match (&*case.verdict, Standing::of(case)) {
+        ("", Standing::Shown(policy)) => format!("use `{policy}`."),
+        ("", Standing::NotShown(policy)) => format!("`{policy}`, though no difference in time is shown."),
+        ("", Standing::NoVerdict) => "there was nothing to trim.".to_owned(),
+        (text, Standing::Alike(baseline)) => {
+            format!("No policy that a host can use is told apart from `{baseline}`. {text}")
+        }
+        (text, _) => text.to_owned(),
+    };
+    format!("At {} % full: {}", case.utilization_percent, said.trim_end())
 }
 
 fn notes(summary: &Summary) -> Vec<String> {
@@ -194,10 +315,20 @@ fn notes(summary: &Summary) -> Vec<String> {
     notes
 }
 
-fn table_row(case: &Case, row: &SummaryRow) -> Vec<String> {
+fn rows(case: &Case) -> impl Iterator<Item = Row> {
+    let standing = Standing::of(case);
+    case.rows.iter().enumerate().map(move |(i, row)| Row {
+        is_chosen: !standing.mark(&row.policy).is_empty() && !matches!(standing, Standing::Alike(_)),
+        is_first: i == 0,
+        cells: table_row(case, row, standing),
+    })
+}
+
+fn table_row(case: &Case, row: &SummaryRow, standing: Standing) -> Vec<String> {
     let mut cells = vec![
         row.policy.to_string(),
         format!("{} %", case.utilization_percent),
+        standing.mark(&row.policy).to_owned(),
         figures::time(row.median_s),
         interval(row).map_or(NONE.to_owned(), |(low, high)| {
             format!("{} to {}", figures::time(low), figures::time(high))
@@ -228,8 +359,8 @@ fn charts(runs: Runs, styles: &mut Styles) -> Vec<Chart> {
     let is_single = runs.iter().all(|(_, cases)| cases.len() == 1);
     let time = |row: &SummaryRow| Some((row.median_s, interval(row)));
     let amplification = |row: &SummaryRow| Some((row.figures.get(&WRITE_AMPLIFICATION)?, None));
-    let caption =
-        "Medians over seeds and repetitions; thin lines are 95 % confidence intervals. Lower is better.";
+    let caption = "Medians over seeds and repetitions; thin lines are their confidence intervals: 95 %, or what so few runs can \
+         give. Lower is better.";
     let charts = if is_single {
         vec![dots("Time", y, runs, styles)]
     } else {
@@ -267,7 +398,7 @@ fn policies<'a>(runs: Runs<'a>, styles: &mut Styles) -> Vec<(String, Style, &'a 
 }
 
 /// A figure and its interval.
-type Figure = Option<(f64, Option<(f64, f64)>)>;
+type Estimate = Option<(f64, Option<(f64, f64)>)>;
 
 fn lines(
     title: &str,
@@ -275,16 +406,15 @@ fn lines(
     caption: &str,
     runs: Runs,
     styles: &mut Styles,
-    figure: &dyn Fn(&SummaryRow) -> Figure,
+    figure: &dyn Fn(&SummaryRow) -> Estimate,
 ) -> Chart {
     let line = |(name, style, policy, cases): (String, Style, &PolicyId, &[&Case])| {
         let mut points: Vec<Point> = Vec::new();
         for case in cases {
             let row = case.rows.iter().find(|row| row.policy == *policy);
-            points.extend(
-                row.and_then(figure)
-                    .map(|(value, interval)| (f64::from(case.utilization_percent), value, interval)),
-            );
+            let x = f64::from(case.utilization_percent);
+            points
+                .push(row.and_then(figure).map_or_else(|| gap(x), |(value, interval)| (x, value, interval)));
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name, style, points }
@@ -312,11 +442,86 @@ fn dots(title: &str, x: Axis, runs: Runs, styles: &mut Styles) -> Chart {
             figure: figures::time(row.median_s),
         }));
     }
-    let caption =
-        "The marker is the median, the thick line its 95 % confidence interval. Further left is better.";
+    let caption = "The marker is the median, the thick line its confidence interval: 95 %, or what so few runs can give. Further \
+         left is better.";
     Chart {
         title: title.to_owned(),
         caption: caption.to_owned(),
         drawing: Drawing::Dots { x, y: Axis::linear("policy", "", ""), rows },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use trimwise::compare::result::Measure;
+
+    use super::*;
+
+    /// A case with `off`, `commit` and the bound; `commit` differs from `off` by these percent, shown or not.
+    fn case(utilization_percent: u8, policy: Option<&str>, commit_percent: f64, is_shown: bool) -> Case {
+        let row = |policy: &str, percent: Option<f64>| {
+            let row = json!({
+                "device": "sata-small", "policy": policy, "bound": policy == "ideal", "fills_commands": false,
+                "reps": 4, "exact": false, "measure": "total", "median_s": 10.0, "low_s": 9.0, "high_s": 11.0,
+                "vs_baseline_percent": percent, "vs_baseline_significant": percent.map(|_| is_shown || policy == "ideal"),
+                "vs_ideal_percent": null, "vs_ideal_significant": null, "ledger": null,
+            });
+            serde_json::from_value::<SummaryRow>(row).unwrap()
+        };
+        Case {
+            device: "sata-small".to_owned(),
+            workload: "default".to_owned(),
+            utilization_percent,
+            measure: Measure::Total,
+            policy: policy.map(Into::into),
+            verdict: format!("Words about {utilization_percent}."),
+            rows: vec![row("off", None), row("commit", Some(commit_percent)), row("ideal", Some(-50.0))],
+        }
+    }
+
+    #[test]
+    fn the_verdict_names_the_cases_of_each_policy_and_those_where_nothing_is_told_apart() {
+        let cases = [
+            case(30, Some("off"), 20.0, true),
+            case(50, Some("off"), 0.2, true),
+            case(70, Some("commit"), -9.0, false),
+            case(80, Some("commit"), -9.0, true),
+            case(90, Some("commit"), -9.0, true),
+            case(95, None, 0.0, false),
+        ];
+        assert_eq!(
+            verdict(&cases),
+            "Of 6 cases (device, workload, utilization): use `commit` in 2 (at 80 and 90 % full); use `off` in 1 (at 30 % \
+             full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy is told apart from `off` \
+             in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
+        );
+        assert!(verdict(&cases[3..5]).contains("use `commit` in all 2"));
+        let mut two = cases.clone();
+        two[5].device = "vendor2".to_owned();
+        assert!(verdict(&two).contains("in 2 (sata-small at 80 and 90 % full)"), "{}", verdict(&two));
+    }
+
+    #[test]
+    fn the_table_marks_one_policy_a_case_and_none_where_nothing_is_told_apart() {
+        let marked = |case: &Case| -> Vec<(String, bool)> {
+            let marked = rows(case).filter(|row| !row.cells[2].is_empty());
+            marked.map(|row| (format!("{} {}", row.cells[0], row.cells[2]), row.is_chosen)).collect()
+        };
+        assert_eq!(marked(&case(80, Some("commit"), -9.0, true)), [("commit use".to_owned(), true)]);
+        assert_eq!(marked(&case(70, Some("commit"), -9.0, false)), [("commit ~ use".to_owned(), true)]);
+        assert_eq!(marked(&case(50, Some("off"), 0.2, true)), [("off none told apart".to_owned(), false)]);
+        assert_eq!(marked(&case(95, None, 0.0, false)), []);
+    }
+
+    #[test]
+    fn a_policy_without_figures_in_a_case_has_a_gap_in_its_line() {
+        let mut cases = [30, 50, 70].map(|full| case(full, Some("commit"), -9.0, true));
+        cases[1].rows.retain(|row| row.policy != "commit".into());
+        let cases: Vec<&Case> = cases.iter().collect();
+        let charts = charts(&[("", &cases)], &mut Styles::default());
+        let Drawing::Lines { panels, .. } = &charts[0].drawing else { panic!("not lines") };
+        let is_gap: Vec<bool> = panels[0].series[1].points.iter().map(|point| point.1.is_nan()).collect();
+        assert_eq!((&*panels[0].series[1].name, is_gap), ("commit", vec![false, true, false]));
     }
 }

@@ -32,6 +32,11 @@ trait Workload {
     fn day(&self) -> &'static str {
         "server"
     }
+
+    /// Returns true if the workload reads files.
+    fn reads(&self) -> bool {
+        true
+    }
 }
 
 macro_rules! registry {
@@ -136,6 +141,11 @@ impl Application {
     /// Returns the usual shape of its days.
     pub fn day(&self) -> &'static str {
         self.own.workload().day()
+    }
+
+    /// Returns true if the workload reads files.
+    pub fn reads(&self) -> bool {
+        self.own.workload().reads()
     }
 
     pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {

@@ -73,6 +73,10 @@ impl Workload for Parameters {
         let one = self.keep.0 + 2 * self.segment.0;
         Bytes((one * self.partitions * 2).min(self.total.0 + self.total.0 / 8))
     }
+
+    fn reads(&self) -> bool {
+        false
+    }
 }
 
 pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {

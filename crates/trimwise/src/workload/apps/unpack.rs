@@ -44,6 +44,10 @@ impl Workload for Parameters {
         let files = self.packages * self.files + (self.kept + 1) * self.members;
         Bytes(files * Bytes::kib(80).0 + Bytes::mib(32).0)
     }
+
+    fn reads(&self) -> bool {
+        false
+    }
 }
 
 pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {

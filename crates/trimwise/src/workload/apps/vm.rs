@@ -37,6 +37,10 @@ impl Workload for Parameters {
     fn needed(&self) -> Bytes {
         Bytes(self.image.0 * (self.images + 1))
     }
+
+    fn reads(&self) -> bool {
+        false
+    }
 }
 
 pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileError> {

@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::sequence::random_size;
 use super::{Distribution, Generator, Io, Job, JobFileSpec, Sequence};
 use crate::units::{Bytes, SimDuration};
+use crate::workload::latency::Operation;
 
 /// Maximum number of processes of all jobs together, and of operations of one in flight.
 const PROCESSES_MAX: u64 = 64;
@@ -148,6 +149,17 @@ impl JobFile {
             options.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
         };
         self.jobs.iter().find_map(of)
+    }
+
+    /// Returns true if a job makes such calls.
+    pub fn make(&self, operation: Operation) -> bool {
+        self.jobs.iter().any(|job| match operation {
+            Operation::Read => job.reads,
+            Operation::Write => job.writes,
+            Operation::Fsync => job.fsync > 0 || job.fdatasync > 0 || job.end_fsync,
+            Operation::Unlink => job.unlinks,
+            Operation::Create | Operation::Append => false,
+        })
     }
 
     pub(super) fn files(&self) -> BTreeMap<&str, u64> {
