@@ -272,7 +272,7 @@ impl Scope<'_> {
             let words: Vec<&str> = condition.split(' ').collect();
             let is_operator = |word: &&str| ["<", "<=", ">", ">="].contains(word);
             let parts: Vec<String> = words.split(is_operator).map(|part| part.join(" ")).collect();
-            let operators: Vec<&str> = words.iter().copied().filter(|word| is_operator(&word)).collect();
+            let operators: Vec<&str> = words.iter().copied().filter(|word| is_operator(word)).collect();
             for (sides, operator) in parts.windows(2).zip(operators) {
                 let rises = operator.starts_with('<');
                 let distance = format!("off({measured}, published)");
