@@ -123,9 +123,9 @@ impl Here {
     /// What the figures rest on.
     pub fn evidence(&self) -> &'static str {
         match &*self.matched_by {
-            "model" => "on a model from its drive's published figures",
+            "model" => "on a model of this drive, from published figures",
             "class" => "on a model of its drive's class",
-            _ => "on the profile of --device",
+            _ => "on a model, the profile of --device",
         }
     }
 
@@ -135,7 +135,10 @@ impl Here {
             ("model" | "class", Some(drive)) => {
                 format!("Surer: `trimwise fit /dev/{drive}` measures your drive; then --device.")
             }
-            _ => "Surer: --check kernel:6.12:ext4 runs it on a real kernel.".to_owned(),
+            _ => format!(
+                "Surer: your own work, by `trimwise record {}`; then --workload trace:FILE.",
+                self.mount
+            ),
         }
     }
 

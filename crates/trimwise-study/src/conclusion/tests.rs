@@ -246,7 +246,11 @@ fn a_difference_that_nobody_would_notice_does_not_matter() {
     assert_eq!(small.decision, Decision::DoesNotMatter, "{small:?}");
     let large = comparison(Some(&here), &times(140.0), Some(7), false).conclusion.unwrap();
     assert_eq!(large.decision, Decision::Change, "{large:?}");
-    assert!(large.head[1].starts_with("It saves 19 s of waiting a day, 93 %"), "{:?}", large.head);
+    assert!(
+        large.head[1].starts_with("It saves 19 s of waiting a day (93 % less waiting)"),
+        "{:?}",
+        large.head
+    );
     assert_eq!(large.steps.commands[0], "mount -o remount,discard /");
     let worse = comparison(Some(&here), &times(1.0), Some(7), false).conclusion.unwrap();
     assert_eq!(worse.decision, Decision::DoesNotMatter, "{worse:?}");

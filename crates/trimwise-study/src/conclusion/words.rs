@@ -1,6 +1,6 @@
 //! The words of a conclusion: at most five lines of 80 columns.
 
-use trimwise::compare::result::{Measure, Target};
+use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::doctor::Diagnosis;
 
@@ -32,6 +32,7 @@ pub(super) fn head(
 ) -> Vec<String> {
     let here = comparison.here.as_ref();
     let settings = &comparison.settings;
+    let measure = comparison.cells.first().map(Cell::measure).unwrap_or_default();
     let name = |policy: &PolicyId| if here.is_some() { way(policy) } else { format!("`{policy}`") };
     let base = today.map_or_else(|| "what it does today".to_owned(), name);
     let first = match (decision, here) {
@@ -55,10 +56,10 @@ pub(super) fn head(
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
     let second = match found {
-        Found::Shown(_, worth) if decision == Decision::Change => sentence(&gain(settings, worth)),
-        Found::Shown(other, worth) => sentence(&format!("{} would {}", name(other), loss(settings, worth))),
-        Found::Alike(worth) => sentence(&alike(settings, worth)),
-        Found::Unsure(why) => unsure(why, settings, here, &name),
+        Found::Shown(_, worth) if decision == Decision::Change => sentence(&gain(measure, worth)),
+        Found::Shown(other, worth) => sentence(&format!("{} would {}", name(other), loss(measure, worth))),
+        Found::Alike(worth) => sentence(&alike(worth)),
+        Found::Unsure(why) => unsure(why, settings, measure, here, &name),
     };
     let mut lines = vec![first, second];
     if !matches!(found, Found::Unsure(Unsure::Partial | Unsure::TodayDidNotRun | Unsure::NothingElse)) {
@@ -164,13 +165,19 @@ fn waiting(seconds: f64) -> String {
     }
 }
 
-/// What is measured: "of the time", "of p99 of fsync".
-fn measured(settings: &Settings) -> &'static str {
-    match settings.judge.parse() {
-        Ok(Measure::Total) | Err(_) => "the time",
-        Ok(Measure::Waiting) => "the waiting",
-        Ok(_) => "the latency",
+/// What is measured, in a word.
+fn measured(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Total => "time",
+        Measure::Waiting => "waiting",
+        _ => "latency",
     }
+}
+
+/// How much less or more of it: "5 % less time".
+fn shift(measure: Measure, saved_percent: f64) -> String {
+    let how = if saved_percent > 0.0 { "less" } else { "more" };
+    format!("{} {how} {}", percent(saved_percent), measured(measure))
 }
 
 fn interval(worth: &Worth) -> String {
@@ -183,23 +190,23 @@ fn interval(worth: &Worth) -> String {
     format!(" ({} to {} %)", low.1, high.1)
 }
 
-fn gain(settings: &Settings, worth: &Worth) -> String {
-    let share = format!("{}{} of {}", percent(worth.time_saved_percent), interval(worth), measured(settings));
+fn gain(measure: Measure, worth: &Worth) -> String {
+    let share = format!("{}{}", shift(measure, worth.time_saved_percent), interval(worth));
     let saved = match worth.waiting_saved_s_per_day {
-        Some(s) if s > 0.0 => format!("it saves {} of waiting a day, {share}", waiting(s)),
+        Some(s) if s > 0.0 => format!("it saves {} of waiting a day ({share})", waiting(s)),
         Some(_) => "it costs no waiting that matters".to_owned(),
-        None if worth.time_saved_percent > TIME_PERCENT => format!("it saves {share}"),
+        None if worth.time_saved_percent > TIME_PERCENT => format!("this work needs {share}"),
         None => format!("the time is the same to {TIME_PERCENT} %"),
     };
     format!("{saved}{}", life(worth))
 }
 
-fn loss(settings: &Settings, worth: &Worth) -> String {
-    let share = format!("{}{}", percent(worth.time_saved_percent), interval(worth));
-    let verb = if worth.time_saved_percent <= 0.0 { "cost" } else { "save" };
+fn loss(measure: Measure, worth: &Worth) -> String {
+    let share = format!("{}{}", shift(measure, worth.time_saved_percent), interval(worth));
     let cost = match worth.waiting_saved_s_per_day {
-        Some(s) => format!("{verb} {} of waiting a day ({share})", waiting(s)),
-        None => format!("{verb} {share} of {}", measured(settings)),
+        Some(s) if s <= 0.0 => format!("cost {} of waiting a day ({share})", waiting(s)),
+        Some(s) => format!("save {} of waiting a day ({share})", waiting(s)),
+        None => format!("need {share}"),
     };
     format!("{cost}{}", life(worth))
 }
@@ -227,14 +234,10 @@ fn life(worth: &Worth) -> String {
     }
 }
 
-fn alike(settings: &Settings, worth: &Worth) -> String {
+fn alike(worth: &Worth) -> String {
     let most = match worth.waiting_saved_s_per_day {
         Some(s) => format!("the choices differ by {} of waiting a day at most", waiting(s)),
-        None => format!(
-            "the choices differ by {} of {} at most",
-            percent(worth.time_saved_percent),
-            measured(settings)
-        ),
+        None => format!("the choices differ by {} at most", percent(worth.time_saved_percent)),
     };
     format!("{most}{}", life(worth))
 }
@@ -242,6 +245,7 @@ fn alike(settings: &Settings, worth: &Worth) -> String {
 fn unsure(
     why: &Unsure,
     settings: &Settings,
+    measure: Measure,
     here: Option<&Here>,
     name: &dyn Fn(&PolicyId) -> String,
 ) -> String {
@@ -259,18 +263,10 @@ fn unsure(
         Unsure::Wide(policy, worth) => {
             let range = match worth.time_saved_percent_interval {
                 None => "one run of each has no interval".to_owned(),
-                Some([low, high]) if low < 0.0 && high > 0.0 => format!(
-                    "between {} more and {} less of {}",
-                    percent(low),
-                    percent(high),
-                    measured(settings)
-                ),
-                Some(_) => format!(
-                    "it may save {} of {}{}",
-                    percent(worth.time_saved_percent),
-                    measured(settings),
-                    life(worth)
-                ),
+                Some([low, high]) if low < 0.0 && high > 0.0 => {
+                    format!("between {} more and {} less {}", percent(low), percent(high), measured(measure))
+                }
+                Some(_) => format!("perhaps {}{}", shift(measure, worth.time_saved_percent), life(worth)),
             };
             sentence(&format!("{}: {range}", name(policy)))
         }
