@@ -103,7 +103,7 @@ impl Today {
         };
         let periodic: Vec<String> = self.at_intervals.iter().map(periodic).collect();
         match (self.is_online(), periodic.join(" and ")) {
-            (false, none) if none.is_empty() => "nothing trims it by itself".to_owned(),
+            (false, none) if none.is_empty() => "nothing trims it today".to_owned(),
             (false, others) => format!("{others} trims it"),
             (true, none) if none.is_empty() => {
                 format!("its mount option `{}` trims what is freed", self.discard)

@@ -77,11 +77,11 @@ fn of_model(root: &HostRoot, layer: &Layer, disk: &Disk, findings: &mut Vec<Find
 fn ending(layer: &Layer) -> (String, String) {
     match &layer.kind {
         Kind::Crypt(name) => (
-            format!("dm-crypt ({name}) drops TRIM, so that the disk does not reveal which space is free"),
+            format!("dm-crypt ({name}) drops TRIM, as it does by default: TRIM shows which blocks are free, not their contents"),
             format!(
-                "if revealing it is acceptable: `cryptsetup refresh --allow-discards --persistent {name}` (LUKS2), or \
-                 the option \
-                 `discard` in /etc/crypttab; for the root file system rd.luks.options=discard"
+                "if that may be seen: on LUKS2 `cryptsetup refresh --allow-discards --persistent {name}`, for now and \
+                 each boot; on LUKS1 `discard` in /etc/crypttab, or for / rd.luks.options=discard on the kernel's \
+                 command line, and a reboot. Otherwise leave it"
             ),
         ),
         Kind::Lvm(name) => (

@@ -123,9 +123,9 @@ impl Here {
     /// What the figures rest on.
     pub fn evidence(&self) -> &'static str {
         match &*self.matched_by {
-            "model" => "on a model of this drive, from published figures",
-            "class" => "on a model of its drive's class",
-            _ => "on a model, the profile of --device",
+            "model" => "on a model of this drive",
+            "class" => "on a drive of this class",
+            _ => "on the drive of --device",
         }
     }
 
@@ -136,7 +136,7 @@ impl Here {
                 format!("Surer: `trimwise fit /dev/{drive}` measures your drive; then --device.")
             }
             _ => format!(
-                "Surer: your own work, by `trimwise record {}`; then --workload trace:FILE.",
+                "Surer: record your work (`trimwise record {}`), then --workload trace:FILE.",
                 self.mount
             ),
         }

@@ -217,12 +217,19 @@ impl Planned<'_> {
             }
             MountedBy::Unit { file } => {
                 let file = file.display();
-                self.by_hand
-                    .push(format!("For each boot: set `{option}` in Options= of {file} (systemctl edit)."));
+                self.by_hand.push(format!(
+                    "This lasts until the next mount. For each boot set `{option}` in Options= of {file}."
+                ));
             }
             MountedBy::Unknown => {
-                let how = if mount == Path::new("/") { "rootflags= of the kernel" } else { "what mounts it" };
-                self.by_hand.push(format!("For each boot: set `{option}` in {how}; fstab does not list it."));
+                let how = if mount == Path::new("/") {
+                    "rootflags= on the kernel's command line"
+                } else {
+                    "what mounts it (a script, a program)"
+                };
+                self.by_hand.push(format!(
+                    "This lasts until the next mount: /etc/fstab does not list it. Set `{option}` in {how}."
+                ));
             }
         }
     }

@@ -261,7 +261,7 @@ fn a_difference_that_nobody_would_notice_does_not_matter() {
     let keep = comparison(Some(&here), &much_worse, Some(7), false).conclusion.unwrap();
     assert_eq!(
         (keep.decision, keep.head[0].as_str()),
-        (Decision::Keep, "Keep / as it is: fstrim.timer once a week trims it.")
+        (Decision::Keep, "Keep / as it is (fstrim.timer once a week trims it).")
     );
 }
 

@@ -36,9 +36,11 @@ pub(super) fn head(
     let name = |policy: &PolicyId| if here.is_some() { way(policy) } else { format!("`{policy}`") };
     let base = today.map_or_else(|| "what it does today".to_owned(), name);
     let first = match (decision, here) {
-        (Decision::Keep, Some(here)) => format!("Keep {} as it is: {}.", here.mount(), here.today_sentence()),
+        (Decision::Keep, Some(here)) => {
+            format!("Keep {} as it is ({}).", here.mount(), here.today_sentence())
+        }
         (Decision::DoesNotMatter, Some(here)) => format!(
-            "It does not matter how {} is trimmed. Keep it as it is: {}.",
+            "It does not matter how {} is trimmed. Keep it as it is ({}).",
             here.mount(),
             here.today_sentence()
         ),
@@ -70,7 +72,9 @@ pub(super) fn head(
         (Some(here), _) if is_blocked => {
             format!("First: TRIM does not reach the drive; see `trimwise doctor {}`.", here.mount())
         }
-        (_, false) => "Commands: below. They touch nothing else; `--apply` carries them out.".to_owned(),
+        (_, false) => {
+            "The commands below touch this mount only; `advise --apply` carries them out.".to_owned()
+        }
         (_, true) => surer(comparison, decision, found),
     });
     lines
@@ -78,7 +82,7 @@ pub(super) fn head(
 
 /// The first line where nothing can be concluded.
 pub(super) fn cannot_tell(here: &Here) -> String {
-    format!("Cannot tell yet. Keep {} as it is: {}.", here.mount(), here.today_sentence())
+    format!("Cannot tell yet. Keep {} as it is ({}).", here.mount(), here.today_sentence())
 }
 
 pub(super) const FREED_NOTHING: &str =
@@ -110,9 +114,9 @@ pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
     match one.today.policy(&one.fs_type) {
         Some(policy) if policy == PolicyId::OFF => (
             Decision::CannotTell,
-            vec![format!("Cannot tell yet. Keep {point} as it is: {today}. {passes}."), try_it],
+            vec![format!("Cannot tell yet. Keep {point} as it is ({today}). {passes}."), try_it],
         ),
-        _ => (Decision::Keep, vec![format!("Keep {point} as it is: {today}. {passes}."), try_it]),
+        _ => (Decision::Keep, vec![format!("Keep {point} as it is ({today}). {passes}."), try_it]),
     }
 }
 
@@ -250,7 +254,7 @@ fn unsure(
     name: &dyn Fn(&PolicyId) -> String,
 ) -> String {
     match why {
-        Unsure::Partial => "Runs are missing, and the finished ones alone prove nothing.".to_owned(),
+        Unsure::Partial => "It was stopped or failed; the runs that finished prove nothing.".to_owned(),
         Unsure::DrivesDiffer(found) => {
             let more = if found.len() > 3 { ", ..." } else { "" };
             format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", "))
@@ -292,16 +296,15 @@ fn evidence(comparison: &Comparison) -> String {
         Some(check) if !check.compared.is_empty() => ", checked on a real kernel",
         _ => "",
     };
-    format!("Evidence: {runs} each of `{}`{over}, {place}{check}.", settings.workload)
+    let kind = if settings.target == Target::Model { "simulated" } else { "run" };
+    format!("Evidence: {kind}, {runs} each of `{}`{over}, {place}{check}.", settings.workload)
 }
 
 /// What would make it surer.
 fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
     let settings = &comparison.settings;
     match (found, &comparison.here) {
-        (Found::Unsure(Unsure::Partial), _) => {
-            "Let it finish, or ask for fewer runs (--reps, --days).".to_owned()
-        }
+        (Found::Unsure(Unsure::Partial), _) => "Run it again to the end (the command below).".to_owned(),
         (Found::Unsure(Unsure::DrivesDiffer(_)), _) => "Each drive has its own verdict below.".to_owned(),
         (Found::Unsure(Unsure::TodayDidNotRun), _) => "Leave --policy out, or add it.".to_owned(),
         (Found::Unsure(Unsure::NothingElse), _) => "Leave --policy out, or add some.".to_owned(),
@@ -309,7 +312,7 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
             format!("Surer: more runs (--reps {}), or longer ones.", settings.reps.max(1) * 3)
         }
         (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
-            "Surer: your own work (--workload; `trimwise workloads` lists some).".to_owned()
+            "Surer: your own kind of work: --workload, from the list of `trimwise workloads`.".to_owned()
         }
         (_, Some(here)) => here.surer(),
         (_, None) if decision == Decision::Change => {

@@ -178,13 +178,18 @@ pub fn columns(
 ) -> (Vec<String>, Vec<Vec<String>>) {
     let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
     let baseline = &comparison.settings.baseline;
+    let today = comparison.here.as_ref().and_then(|here| here.today(comparison.settings.days.is_some()));
+    let name = move |p: &PolicySummary| match today.as_ref() == Some(p.policy) {
+        true => format!("{} (today)", p.policy),
+        false => p.policy.to_string(),
+    };
     let column = |heading: String, shown, text: fn(&PolicySummary) -> String| Column {
         heading,
         text: Box::new(text),
         shown,
     };
     let mut columns = vec![
-        column("policy".to_owned(), Shown::Always, |p| p.policy.to_string()),
+        Column { heading: "policy".to_owned(), text: Box::new(name), shown: Shown::Always },
         column("n".to_owned(), Shown::Always, |p| figures::runs(&p.time_s)),
         column(measure.to_string(), Shown::Always, |p| figures::duration(&p.time_s)),
     ];

@@ -16,7 +16,12 @@ pub fn render(found: &DoctorReport) -> String {
     text += &findings(&report.findings);
     for (one, conclusion) in report.file_systems.iter().zip(&found.conclusions) {
         text += &file_system(one);
-        text += &conclusion::text(conclusion);
+        // A remedy stands above.
+        let is_wrong = one.findings.iter().any(|finding| finding.wrong);
+        text += &match &conclusion.head[..] {
+            [first, ..] if is_wrong => bold(folded(&plain(first), 0).trim_end()) + "\n",
+            _ => conclusion::text(conclusion),
+        };
     }
     text.push('\n');
     text += &match report.wrong() {
