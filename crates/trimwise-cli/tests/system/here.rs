@@ -28,7 +28,7 @@ fn a_loop_device_is_followed_to_the_drive_of_its_file() {
     assert_eq!(here["device"], format!("/dev/{}", disk.device));
     assert!(here["drive"].as_str().is_none_or(|drive| !drive.starts_with("loop")), "{here}");
     assert_eq!(json["settings"]["utilization_percent"], here["utilization_percent"]);
-    let text = run(&[]).stdout;
+    let text = run(&["--details"]).stdout;
     let text = String::from_utf8_lossy(&text);
     assert!(text.starts_with("Here: ") && text.contains("\nIn its place: sata-small"), "{text}");
 }
