@@ -28,7 +28,7 @@ impl Entry {
 /// Returns the entries of the host's fstab that are `wanted`. A mount point that is a symbolic link is resolved, as the
 /// kernel does.
 pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
-    let mut found = parse(&root.text("/etc/fstab").unwrap_or_default());
+    let mut found = parse(&root.whole_text("/etc/fstab").unwrap_or_default());
     found.retain(wanted);
     for entry in &mut found {
         // Avoid touching paths needlessly, or where a server or a FUSE process may not respond.

@@ -39,6 +39,11 @@ impl HostRoot {
 
     /// Reads a small text file and trims it; `None` if it does not exist. Links are resolved inside the host.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        Some(self.whole_text(path)?.trim().to_owned())
+    }
+
+    /// Reads a small text file as it is; `None` if it does not exist. Links are resolved inside the host.
+    pub fn whole_text(&self, path: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
         let mut file = match self.open_inside(path.as_ref(), OFlags::RDONLY) {
             Ok(file) => File::from(file),
@@ -47,7 +52,7 @@ impl HostRoot {
             Err(_) => return None,
         };
         file.read_to_end(&mut bytes).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Returns a path of the host with links resolved; `None` if it does not exist, or before Linux 5.6.

@@ -46,6 +46,7 @@ pub mod privilege;
 pub mod raw_device;
 mod ready;
 pub mod record;
+pub mod remount;
 mod slots;
 pub mod sparse_store;
 pub mod systemd;

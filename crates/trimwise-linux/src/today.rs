@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use trimwise::policy::{PolicyId, PolicySpec};
+use trimwise::units::SimDuration;
 
 use crate::doctor::Periodic;
 use crate::doctor::trimmers::{NO_TRIM, TRIMWISED, Trimmers};
+use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::Mount;
 use crate::systemd;
@@ -22,6 +24,8 @@ pub struct Today {
     pub not_here: Vec<String>,
     /// Where its mount options are set.
     pub mounted_by: MountedBy,
+    /// Other places at which the same file system is mounted: bind mounts, subvolumes.
+    pub also_at: Vec<PathBuf>,
 }
 
 /// Where the options of a mount are set for each boot.
@@ -40,20 +44,38 @@ pub enum MountedBy {
         /// The unit's file.
         file: PathBuf,
     },
-    /// Neither: a hand, an installer's live system, an initramfs, a container's host.
+    /// Neither, or not clear: a hand, an initramfs, a container's host, a bind mount, several lines of fstab.
     Unknown,
+}
+
+/// The interval of a policy that sweeps.
+fn interval(policy: &PolicyId) -> Option<SimDuration> {
+    Some(policy.spec()?.batch()?.every)
 }
 
 impl Today {
     pub(crate) fn of(root: &HostRoot, trimmers: &Trimmers, mount: &Mount, mounts: &[Mount]) -> Self {
         let (at_intervals, not_here) = trimmers.of(mount, mounts);
-        let entry = trimmers.fstab.iter().rfind(|entry| entry.point == mount.mount_point);
-        let mounted_by = match (entry, systemd::mount_unit(root, &mount.mount_point)) {
-            (Some(entry), _) => MountedBy::Fstab { line: entry.line, options: entry.options.clone() },
-            (None, Some(file)) if systemd::is_running(root) => MountedBy::Unit { file },
+        let unit = systemd::mount_unit(root, &mount.mount_point).filter(|_| systemd::is_running(root));
+        // A unit of the administrator wins over one that is made of fstab (systemd.unit(5)).
+        let is_own = unit
+            .as_ref()
+            .is_some_and(|file| file.starts_with("/etc") || file.starts_with("/run/systemd/system"));
+        let entries: Vec<_> =
+            trimmers.fstab.iter().filter(|entry| entry.point == mount.mount_point).collect();
+        let is_bind = |entry: &fstab::Entry| entry.has("bind") || entry.has("rbind");
+        let mounted_by = match (&entries[..], unit) {
+            (_, Some(file)) if is_own => MountedBy::Unit { file },
+            ([entry], _) if !is_bind(entry) => {
+                MountedBy::Fstab { line: entry.line, options: entry.options.clone() }
+            }
+            ([], Some(file)) => MountedBy::Unit { file },
             _ => MountedBy::Unknown,
         };
-        Self { discard: mount.discard().to_owned(), at_intervals, not_here, mounted_by }
+        let same = mounts.iter().filter(|other| other.is_same_file_system(mount));
+        let also_at = same.map(|other| other.mount_point.clone()).filter(|point| *point != mount.mount_point);
+        let also_at = also_at.collect();
+        Self { discard: mount.discard().to_owned(), at_intervals, not_here, mounted_by, also_at }
     }
 
     /// Returns true if the file system discards what it frees by itself.
@@ -80,7 +102,9 @@ impl Today {
         }
         match (self.discard.as_str(), &self.at_intervals[..]) {
             ("nodiscard", []) => Some(PolicyId::OFF),
-            ("nodiscard", [one, ..]) => one.policy.clone(),
+            ("nodiscard", several) => {
+                several.iter().filter_map(|one| one.policy.clone()).min_by_key(interval)
+            }
             ("discard", _) if fs_type == "f2fs" => Some("f2fs".into()),
             ("discard=async", _) => Some("btrfs".into()),
             _ => Some(PolicySpec::COMMIT.into()),

@@ -15,11 +15,11 @@ use trimwise::live::{Failed, SPANS_MAX};
 use trimwise::units::{Bytes, Span};
 
 use crate::process::{Process, asked, line};
-use crate::remount;
 use trimwise_linux::block_device::{BlockDeviceError, DiscardCounts};
 use trimwise_linux::free_space::Listed;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::path_error::PathError;
+use trimwise_linux::remount;
 use trimwise_linux::trim::{Settled, Target, TrimError};
 
 /// The program's argument for this role.

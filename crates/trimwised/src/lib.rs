@@ -28,7 +28,6 @@ mod notify;
 mod paused;
 mod places;
 mod process;
-mod remount;
 mod saving;
 mod sense;
 mod server;

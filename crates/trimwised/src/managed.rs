@@ -20,11 +20,11 @@ use crate::history::History;
 use crate::journal::{Journal, Noted};
 use crate::known::Store;
 use crate::process::Left;
-use crate::remount;
 use crate::sense::Sensed;
 use crate::speak::warn;
 use trimwise_linux::daemon::config::Treatment;
 use trimwise_linux::layout::Kind;
+use trimwise_linux::remount;
 use trimwise_linux::tracefs::format::Traced;
 
 /// Slices of XFS are split at multiples of this.

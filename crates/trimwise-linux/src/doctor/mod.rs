@@ -36,6 +36,9 @@ const TRIMMABLE: [&str; 13] = [
 /// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
 const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 
+/// The [`Finding::place`] of the note that a file system is mounted read-only.
+pub const READ_ONLY: &str = "ro";
+
 /// A problem or a note in the doctor's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -228,7 +231,7 @@ fn of_options(mount: &Mount, today: &Today, kernel: &str, findings: &mut Vec<Fin
         findings.push(Finding::note("/etc/fstab", "X-fstrim.notrim: neither fstrim nor trimwised trims it"));
     }
     if mount.is_read_only() {
-        findings.push(Finding::note("ro", "it is mounted read-only: there is nothing to trim"));
+        findings.push(Finding::note(READ_ONLY, "it is mounted read-only: there is nothing to trim"));
         return;
     }
     let point = mount.mount_point.display();

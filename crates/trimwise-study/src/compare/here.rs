@@ -91,18 +91,14 @@ impl Here {
         &self.mount
     }
 
-    /// What the host does today, as a policy; `None` if it is none that trimwise knows. Only over days is there a timer or
-    /// the daemon; without them, such a host counts as one without TRIM.
+    /// What the host does today, as a policy of the runs; `None` if it is none that trimwise knows.
     pub fn today(&self, is_over_days: bool) -> Option<PolicyId> {
-        let is_periodic = |policy: &PolicyId| match policy.known() {
-            Some(Trimmer::Kernel(spec)) => spec.batch().is_some(),
-            Some(Trimmer::Daemon(_)) => true,
-            None => false,
-        };
-        match &self.today {
-            Some(policy) if !is_over_days && is_periodic(policy) => Some(PolicyId::OFF),
-            today => today.clone(),
-        }
+        Some(in_runs(self.today.as_ref()?, is_over_days))
+    }
+
+    /// Whether runs without days leave out what the host does at intervals.
+    pub fn has_timer(&self) -> bool {
+        self.today.as_ref().is_some_and(|today| today.spec().is_some_and(|spec| spec.batch().is_some()))
     }
 
     /// What the host does today, in a sentence without its end.
@@ -115,6 +111,11 @@ impl Here {
         1.0
     }
 
+    /// The type of the file system.
+    pub fn file_system(&self) -> &str {
+        &self.file_system
+    }
+
     /// Whether TRIM passes down to the drive, as far as sysfs shows.
     pub fn passes(&self) -> Option<bool> {
         self.passes
@@ -123,9 +124,9 @@ impl Here {
     /// What the figures rest on.
     pub fn evidence(&self) -> &'static str {
         match &*self.matched_by {
-            "model" => "on a model of this drive",
-            "class" => "on a drive of this class",
-            _ => "on the drive of --device",
+            "model" => "a model of this drive",
+            "class" => "a drive of its class",
+            _ => "the drive of --device",
         }
     }
 
@@ -153,6 +154,15 @@ impl Here {
     /// What was found, and what stands in for it, in a sentence or two each.
     pub fn lines(&self) -> &[String; 2] {
         &self.lines
+    }
+}
+
+/// What a host's policy is in runs: without days there is no timer, and the model's policy stands for the daemon's.
+fn in_runs(policy: &PolicyId, is_over_days: bool) -> PolicyId {
+    match policy.known() {
+        Some(Trimmer::Kernel(spec)) if !is_over_days && spec.batch().is_some() => PolicyId::OFF,
+        Some(Trimmer::Daemon(spec)) if !is_over_days => spec.into(),
+        _ => policy.clone(),
     }
 }
 
@@ -246,15 +256,13 @@ impl StandIn {
             "f2fs" => "f2fs",
             _ => "commit",
         };
-        let today = found.today.policy(&found.mount.fs_type).map(|policy| policy.to_string());
         let mut policies: Vec<String> = match is_over_days {
             true => ["off", online, "batch:1d", "batch:1w", "trimwised", "ideal"].map(str::to_owned).into(),
             false => ["off", online, "judicious", "ideal"].map(str::to_owned).into(),
         };
-        let is_periodic = |policy: &str| policy.starts_with("batch") || policy.starts_with("trimwised");
-        if let Some(today) = today.filter(|today| is_over_days || !is_periodic(today))
-            && !policies.contains(&today)
-        {
+        let today =
+            found.today.policy(&found.mount.fs_type).map(|policy| in_runs(&policy, is_over_days).to_string());
+        if let Some(today) = today.filter(|today| !policies.contains(today)) {
             policies.insert(1, today);
         }
         policies
@@ -456,6 +464,7 @@ mod tests {
                 }],
                 not_here: Vec::new(),
                 mounted_by: MountedBy::Unknown,
+                also_at: Vec::new(),
             },
             passes: Some(true),
             has_systemd: true,

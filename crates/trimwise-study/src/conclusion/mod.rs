@@ -27,6 +27,7 @@ use trimwise::policy::PolicyId;
 use trimwise_linux::doctor::{self, Diagnosis};
 use trimwise_linux::host_root::HostRoot;
 
+use crate::command_text::quoted;
 use crate::compare::Comparison;
 use crate::compare::here::Here;
 use steps::Steps;
@@ -131,7 +132,8 @@ pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
 /// Concludes on the file system at a mount point of this host, without any run; `None` if the doctor knows none there.
 pub fn of_mount(run: &Path, mount: &Path) -> Option<Conclusion> {
     let report = doctor::examine(&HostRoot::default(), run, Some(mount)).ok()?;
-    report.file_systems.first().map(of_diagnosis)
+    // The last one covers the others.
+    report.file_systems.last().map(of_diagnosis)
 }
 
 /// One policy against the one of today.
@@ -148,7 +150,8 @@ enum Material {
     Better,
     Worse,
     /// It could be there, but is not shown.
-    Possible,
+    PerhapsBetter,
+    PerhapsWorse,
     /// The interval leaves no room for it.
     No,
 }
@@ -164,7 +167,11 @@ impl Compared<'_, '_> {
     }
 
     fn may_be_better(&self) -> bool {
-        !self.is_worse() && [self.time, self.life].contains(&Material::Possible)
+        !self.is_worse() && [self.time, self.life].contains(&Material::PerhapsBetter)
+    }
+
+    fn may_be_worse(&self) -> bool {
+        [self.time, self.life].contains(&Material::PerhapsWorse)
     }
 }
 
@@ -206,12 +213,14 @@ impl Frame {
             [Some(before), Some(after)] => Some(after.tbw / before.tbw),
             _ => None,
         };
-        let years = Endurance::of(today).filter(|_| self.days.is_some()).and_then(|today| today.years);
-        let life_years = years.zip(life_times).map(|(years, times)| [years, years * times]);
+        let years = Endurance::of(today).and_then(|today| today.years);
+        let years = years.zip(life_times).map(|(years, times)| [years, years * times]);
+        let life = of_life(life_times, years, self.days.is_some(), device.compare_wear(today, policy));
+        let life_years = years.filter(|_| self.days.is_some());
         Compared {
             policy,
             time: self.of_time(today_s, &test, saved(test.ratio), interval),
-            life: of_life(life_times, life_years, device.compare_wear(today, policy)),
+            life,
             worth: Worth {
                 waiting_saved_s_per_day: self.seconds_per_day(today_s, saved(test.ratio)),
                 time_saved_percent: saved(test.ratio) * 100.0,
@@ -228,23 +237,29 @@ impl Frame {
             return if saved > 0.0 { Material::Better } else { Material::Worse };
         }
         match interval {
-            Some(ends) if ends.into_iter().all(|end| end <= 0.0 || is_negligible(end)) => Material::No,
-            _ => Material::Possible,
+            Some(ends) if ends.into_iter().all(is_negligible) => Material::No,
+            Some(ends) if ends.into_iter().all(|end| end <= 0.0 || is_negligible(end)) => {
+                Material::PerhapsWorse
+            }
+            _ => Material::PerhapsBetter,
         }
     }
 }
 
-fn of_life(times: Option<f64>, years: Option<[f64; 2]>, wear: Option<Test>) -> Material {
+/// Of the flash's life: how many times as long it lasts, and for how many years at most under each. Without days the rate
+/// is unknown, and those are years without a pause: then more life alone is no reason to change.
+fn of_life(times: Option<f64>, years: Option<[f64; 2]>, is_rate_known: bool, wear: Option<Test>) -> Material {
     let Some(times) = times else { return Material::No };
-    // At an unknown rate any life may be short.
     let is_long = years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
     if is_long || (times - 1.0).abs() * 100.0 <= LIFE_PERCENT {
         return Material::No;
     }
-    match wear.is_none_or(|test| test.significant) {
-        true if times > 1.0 => Material::Better,
-        true => Material::Worse,
-        false => Material::Possible,
+    let is_shown = wear.is_none_or(|test| test.significant);
+    match (is_shown, times > 1.0) {
+        (true, true) if is_rate_known => Material::Better,
+        (true, false) if is_rate_known => Material::Worse,
+        (_, true) => Material::PerhapsBetter,
+        (_, false) => Material::PerhapsWorse,
     }
 }
 
@@ -269,6 +284,14 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     }
     if summary.frees_nothing() {
         return Conclusion::freed_nothing(here);
+    }
+    if let Some(here) = here.filter(|here| here.passes() == Some(false)) {
+        let why = "TRIM does not reach its drive, so no way of sending it can matter.".to_owned();
+        return Conclusion::cannot_tell(
+            Some(here),
+            why,
+            &format!("First: `trimwise doctor {}`.", quoted(here.mount())),
+        );
     }
     let checked =
         comparison.check.as_ref().and_then(|check| Some((check.kernel.as_ref()?, &check.contradictions[..])));
@@ -312,7 +335,7 @@ fn on_device(
         return unsure(words::Unsure::TodayDidNotRun);
     };
     let is_candidate = |p: &&PolicySummary| {
-        p.policy != base.policy && !p.bound && !p.unswept && means(p.policy) != Some(Means::Changed)
+        p.policy != base.policy && !p.bound && !p.unswept && is_there(p.policy, comparison.here.as_ref())
     };
     let others: Vec<Compared> =
         device.policies.iter().filter(is_candidate).map(|p| frame.compared(base, p, device)).collect();
@@ -329,9 +352,14 @@ fn on_device(
         let why = words::Unsure::Wide(possible.policy.policy.clone(), possible.worth);
         return of_parts(comparison, Decision::CannotTell, today.cloned(), kept, &Found::Unsure(why));
     }
-    match others.iter().find(|other| other.is_worse()) {
-        Some(worse) => of_parts(comparison, Decision::Keep, today.cloned(), kept, &shown(worse)),
-        None => {
+    let worse = others.iter().find(|other| other.is_worse());
+    match (worse, others.iter().find(|other| other.may_be_worse())) {
+        (Some(worse), _) => of_parts(comparison, Decision::Keep, today.cloned(), kept, &shown(worse)),
+        (None, Some(possible)) => {
+            let why = words::Unsure::Wide(possible.policy.policy.clone(), possible.worth);
+            of_parts(comparison, Decision::CannotTell, today.cloned(), kept, &Found::Unsure(why))
+        }
+        (None, None) => {
             let found = Found::Alike(widest(&others));
             of_parts(comparison, Decision::DoesNotMatter, today.cloned(), kept, &found)
         }
@@ -385,6 +413,19 @@ fn widest(others: &[Compared]) -> Worth {
 /// What it takes to have a policy; `None` for one of the caller's.
 fn means(policy: &PolicyId) -> Option<Means> {
     policy.known().map(Means::of)
+}
+
+/// Whether a host can have a policy: this file system's own discard, fstrim, trimwised, or one of the caller's.
+fn is_there(policy: &PolicyId, here: Option<&Here>) -> bool {
+    let own = match here.map(Here::file_system) {
+        Some("btrfs") => "btrfs",
+        Some("f2fs") => "f2fs",
+        _ => "commit",
+    };
+    match policy.to_string().as_str() {
+        "commit" | "btrfs" | "f2fs" if here.is_some() => *policy == own.into(),
+        _ => means(policy) != Some(Means::Changed),
+    }
 }
 
 fn of_parts(

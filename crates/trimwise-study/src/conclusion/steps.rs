@@ -4,18 +4,22 @@
 //! of its own beside them.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+use trimwise::advise::Means;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_lab::failure::Failure;
+use trimwise_linux::doctor::NO_TRIM;
+use trimwise_linux::files::replace;
 use trimwise_linux::here::Here as Found;
-use trimwise_linux::systemd;
+use trimwise_linux::mount::{Mount, mount_of};
 use trimwise_linux::today::MountedBy;
+use trimwise_linux::{remount, systemd};
 
 use crate::command_text::quoted;
-use trimwise_linux::files::replace;
 
 /// Folder of the units that an administrator makes.
 const UNITS: &str = "/etc/systemd/system";
@@ -34,6 +38,9 @@ pub struct Steps {
     pub by_hand: Vec<String>,
     #[serde(skip)]
     actions: Vec<Action>,
+    /// The mount as it was when the steps were made.
+    #[serde(skip)]
+    mount: Option<Mount>,
 }
 
 /// One step. [`Display`](fmt::Display) writes it as a command.
@@ -64,22 +71,21 @@ enum Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Without a source of options, mount(8) merges those of fstab.
             Self::Remount { mount, option } => {
-                write!(f, "mount -o remount,{option} {}", quoted(&mount.display().to_string()))
+                let mount = quoted(&mount.to_string_lossy());
+                write!(f, "mount --options-source=mtab -o remount,{option} {mount}")
             }
             Self::Fstab { line, from, to } => {
-                let [from, to] = [from, to].map(|text| escaped_for_sed(text));
-                write!(f, "sed -i.bak {} {FSTAB}", quoted(&format!("{line}s|{from}|{to}|")))
+                let (from, to) = (escaped(from, r".*[]^$|+?(){}\"), escaped(to, r"\&|"));
+                let edit = format!(r"{line}s|^(\s*(\S+\s+){{3}}){from}(\s.*)?$|\1{to}\3|");
+                write!(f, "sed --follow-symlinks -i.bak -E {} {FSTAB}", quoted(&edit))
             }
             Self::Write { file, text } => {
                 let lines: Vec<String> = text.lines().map(quoted).collect();
                 let folder = file.parent().unwrap_or(Path::new("/")).display();
-                write!(
-                    f,
-                    "mkdir -p {folder} && printf '%s\\n' {} > {}",
-                    lines.join(" "),
-                    quoted(&file.to_string_lossy())
-                )
+                let file = quoted(&file.to_string_lossy());
+                write!(f, "mkdir -p {folder} && printf '%s\\n' {} > {file}", lines.join(" "))
             }
             Self::Remove { file } => write!(f, "rm {}", quoted(&file.to_string_lossy())),
             Self::Systemctl(words) => {
@@ -89,9 +95,9 @@ impl fmt::Display for Action {
     }
 }
 
-fn escaped_for_sed(text: &str) -> String {
+fn escaped(text: &str, special: &str) -> String {
     text.chars().fold(String::new(), |mut escaped, c| {
-        if r"\|.*[]^$&".contains(c) {
+        if special.contains(c) {
             escaped.push('\\');
         }
         escaped.push(c);
@@ -104,24 +110,43 @@ impl Steps {
     ///
     /// There are none where TRIM does not reach the drive: no policy would change that.
     pub fn to(policy: &PolicyId, found: &Found) -> Self {
-        if found.passes == Some(false) || found.today.policy(&found.mount.fs_type).as_ref() == Some(policy) {
+        let today = found.today.policy(&found.mount.fs_type);
+        if found.passes == Some(false) || today.as_ref() == Some(policy) {
             return Self::default();
         }
         let mut plan = Planned { found, actions: Vec::new(), undo: Vec::new(), by_hand: Vec::new() };
+        // What trims from now on is made before what trims today is switched off.
         match policy.known() {
-            Some(Trimmer::Kernel(spec)) if spec == PolicySpec::COMMIT => {
-                plan.set_discard(online(&found.mount.fs_type))
-            }
             Some(Trimmer::Kernel(spec)) if spec == PolicySpec::OFF => {
                 plan.set_discard("nodiscard");
                 plan.spare();
             }
             Some(Trimmer::Kernel(spec)) if spec.batch().is_some_and(|batch| batch.units_min <= 1) => {
-                plan.set_discard("nodiscard");
-                plan.sweep(policy);
+                if plan.sweep(policy) {
+                    plan.set_discard("nodiscard");
+                }
             }
-            Some(Trimmer::Kernel(spec) | Trimmer::Daemon(spec)) => plan.daemon(spec),
+            Some(Trimmer::Kernel(spec)) if Means::of(Trimmer::Kernel(spec)) != Means::Daemon => {
+                plan.set_discard(if spec.to_string() == "btrfs" { "discard=async" } else { "discard" });
+            }
+            Some(Trimmer::Kernel(spec) | Trimmer::Daemon(spec)) => {
+                if plan.daemon(spec) && !spec.toggles_discard() {
+                    plan.set_discard("nodiscard");
+                }
+            }
             None => {}
+        }
+        if today.is_some_and(|today| today.is_daemon()) && !policy.is_daemon() {
+            plan.by_hand.push(
+                "trimwised trims it today: set `policy = \"off\"` for it there, and reload it.".to_owned(),
+            );
+        }
+        if let [other, ..] = &found.today.also_at[..]
+            && !plan.actions.is_empty()
+        {
+            let other = quoted(&other.to_string_lossy());
+            plan.by_hand
+                .push(format!("The same file system is mounted at {other}: the option holds there, too."));
         }
         let undo: Vec<Action> = plan.undo.into_iter().rev().collect();
         Self {
@@ -129,6 +154,7 @@ impl Steps {
             undo: undo.iter().map(Action::to_string).collect(),
             by_hand: plan.by_hand,
             actions: plan.actions,
+            mount: Some(found.mount.clone()),
         }
     }
 
@@ -150,21 +176,32 @@ impl Steps {
     ///
     /// # Errors
     ///
-    /// The first step that failed, and what was done before it.
+    /// Before the first step, if something else is mounted there by now, or fstab or a file is not as it was; or the
+    /// first step that failed, and how many were done before it.
     pub fn carry_out(&self, tell: &dyn Fn(&str)) -> Result<(), Failure> {
+        let not_as_it_was = |why: String| Failure::run(format!("{why}; nothing was changed"));
+        if let Some(mount) = &self.mount {
+            let now = mount_of(&mount.mount_point).map_err(|e| not_as_it_was(e.to_string()))?;
+            let of = |one: &Mount| (one.id, one.numbers, one.device.clone(), one.discard().to_owned());
+            if of(&now) != of(mount) {
+                let point = mount.mount_point.display();
+                return Err(not_as_it_was(format!(
+                    "{point}: another mount, or other options, than when it was looked at"
+                )));
+            }
+        }
+        self.actions.iter().try_for_each(Action::check).map_err(not_as_it_was)?;
         for (done, action) in self.actions.iter().enumerate() {
             action.carry_out().map_err(|why| {
-                Failure::run(format!("{action}: {why}; {done} of {} steps were done", self.actions.len()))
+                let of = self.actions.len();
+                Failure::run(format!(
+                    "{action}: {why}; {done} of {of} steps were done, see above how to take them back"
+                ))
             })?;
             tell(&action.to_string());
         }
         Ok(())
     }
-}
-
-/// The option that turns a file system's own discard on.
-fn online(fs_type: &str) -> &'static str {
-    if fs_type == "btrfs" { "discard=async" } else { "discard" }
 }
 
 struct Planned<'a> {
@@ -197,23 +234,21 @@ impl Planned<'_> {
             "discard=async" => "discard=async",
             _ => "discard",
         };
-        if before == option {
+        let is_set_otherwise = |one: &String| is_discard(one) && one != option;
+        let drifted = matches!(&today.mounted_by, MountedBy::Fstab { options, .. } if options.iter().any(is_set_otherwise));
+        if before == option && !drifted {
             return;
         }
         let mount = self.mount().to_owned();
         // XFS reads the option when it is mounted, and ignores it later (xfs(5)).
         let takes_remount = self.found.mount.fs_type != "xfs";
-        if takes_remount {
+        if takes_remount && before != option {
             let undo = Action::Remount { mount: mount.clone(), option: before };
             self.add(Action::Remount { mount: mount.clone(), option }, Some(undo));
         }
         match today.mounted_by.clone() {
             MountedBy::Fstab { line, options } => {
                 self.set_fstab(line, &options.join(","), with_discard(&options, option));
-                if !takes_remount {
-                    self.by_hand
-                        .push(format!("XFS takes `{option}` at its next mount: reboot, or mount it again."));
-                }
             }
             MountedBy::Unit { file } => {
                 let file = file.display();
@@ -222,15 +257,15 @@ impl Planned<'_> {
                 ));
             }
             MountedBy::Unknown => {
-                let how = if mount == Path::new("/") {
-                    "rootflags= on the kernel's command line"
-                } else {
-                    "what mounts it (a script, a program)"
+                let how = match mount == Path::new("/") {
+                    true => "rootflags= on the kernel's command line",
+                    false => "what mounts it (a script, a program, another line)",
                 };
-                self.by_hand.push(format!(
-                    "This lasts until the next mount: /etc/fstab does not list it. Set `{option}` in {how}."
-                ));
+                self.by_hand.push(format!("This lasts until the next mount: no line of /etc/fstab is clearly its own. Set `{option}` in {how}."));
             }
+        }
+        if !takes_remount {
+            self.by_hand.push(format!("XFS takes `{option}` at its next mount: reboot, or mount it again."));
         }
     }
 
@@ -247,9 +282,15 @@ impl Planned<'_> {
 
     /// Exempts it from trims at intervals.
     fn spare(&mut self) {
-        use trimwise_linux::doctor::NO_TRIM;
         let today = &self.found.today;
-        if today.at_intervals.is_empty() {
+        self.end_own_timers(None);
+        let others: Vec<&str> = today
+            .at_intervals
+            .iter()
+            .map(|one| one.name.as_str())
+            .filter(|name| !is_own_timer(name))
+            .collect();
+        if others.is_empty() {
             return;
         }
         if let MountedBy::Fstab { line, options } = &today.mounted_by {
@@ -261,34 +302,44 @@ impl Planned<'_> {
             };
             self.set_fstab(*line, &before, format!("{changed},{NO_TRIM}"));
         } else {
-            let names: Vec<&str> = today.at_intervals.iter().map(|one| one.name.as_str()).collect();
+            let names = others.join(", ");
             self.by_hand
-                .push(format!("fstab does not list it: {} would go on trimming it.", names.join(", ")));
+                .push(format!("No line of /etc/fstab is clearly its own: {names} would go on trimming it."));
         }
     }
 
-    /// Has fstrim trim it at intervals, by a timer of its own unless one does so already.
-    fn sweep(&mut self, policy: &PolicyId) {
+    /// Ends the timers of this mount alone, but for one.
+    fn end_own_timers(&mut self, keep: Option<&str>) {
         let today = &self.found.today;
-        if today.at_intervals.iter().any(|one| one.policy.as_ref() == Some(policy)) {
-            return;
+        let names = today.at_intervals.iter().map(|one| one.name.as_str());
+        for name in names.filter(|name| is_own_timer(name) && Some(*name) != keep) {
+            self.systemctl(&["disable", "--now", name], &["enable", "--now", name]);
+        }
+    }
+
+    /// Has fstrim trim it at intervals, by a timer of its own unless one does so already. Returns false if that is left to
+    /// a person.
+    fn sweep(&mut self, policy: &PolicyId) -> bool {
+        let today = &self.found.today;
+        if let Some(one) = today.at_intervals.iter().find(|one| one.policy.as_ref() == Some(policy)) {
+            self.end_own_timers(Some(&one.name));
+            return true;
         }
         let every =
             policy.spec().and_then(PolicySpec::batch).map(|batch| batch.every.as_nanos() / 3_600_000_000_000);
+        let mount = quoted(&self.mount().to_string_lossy());
         let word = match every {
             Some(1) => "hourly",
             Some(24) => "daily",
             Some(168) => "weekly",
             _ => {
-                let hours = every.unwrap_or(0);
-                self.by_hand.push(format!("Run `fstrim {}` every {hours} h.", self.mount().display()));
-                return;
+                self.by_hand.push(format!("Run `fstrim {mount}` every {} h.", every.unwrap_or(0)));
+                return false;
             }
         };
         if !self.found.has_systemd {
-            let mount = self.mount().display();
             self.by_hand.push(format!("Without systemd: run `fstrim {mount}` {word}, as by cron."));
-            return;
+            return false;
         }
         let unit = format!("fstrim-{word}@{}.timer", systemd::escaped_path(self.mount()));
         let service = "[Unit]\nDescription=Discard unused blocks of %f\n[Service]\nType=oneshot\nExecStart=/sbin/fstrim %f\n";
@@ -296,22 +347,34 @@ impl Planned<'_> {
             "[Unit]\nDescription=Discard unused blocks of %f {word}\n[Timer]\nOnCalendar={word}\nPersistent=true\n\
              Unit=fstrim@%i.service\n[Install]\nWantedBy=timers.target\n"
         );
-        for (name, text) in
-            [("fstrim@.service".to_owned(), service.to_owned()), (format!("fstrim-{word}@.timer"), timer)]
-        {
-            self.write(Path::new(UNITS).join(name), text);
+        // Other mounts may use these by the time that a change is taken back, so they stay.
+        let files =
+            [("fstrim@.service".to_owned(), service.to_owned()), (format!("fstrim-{word}@.timer"), timer)];
+        for (name, text) in files {
+            if !self.write(Path::new(UNITS).join(name), text, false) {
+                return false;
+            }
         }
+        self.end_own_timers(None);
         self.systemctl(&["daemon-reload"], &[]);
         self.systemctl(&["enable", "--now", &unit], &["disable", "--now", &unit]);
+        true
     }
 
-    /// Has trimwised follow a policy there, and nothing elsewhere unless it does so already.
-    fn daemon(&mut self, spec: PolicySpec) {
-        if !spec.toggles_discard() {
-            self.set_discard("nodiscard");
-        }
+    /// Has trimwised follow a policy there, and nothing elsewhere unless it does so already. Returns false if that is left
+    /// to a person.
+    fn daemon(&mut self, spec: PolicySpec) -> bool {
         if self.found.today.is_spared() {
             self.by_hand.push("Take X-fstrim.notrim out of /etc/fstab: trimwised respects it.".to_owned());
+        }
+        if !self.found.has_systemd {
+            self.by_hand
+                .push("Without systemd: start trimwised as this host starts its services.".to_owned());
+            return false;
+        }
+        if systemd::text(&self.found.root, "trimwised.service").is_none() {
+            self.by_hand.push("trimwised is not installed here: install its package first.".to_owned());
+            return false;
         }
         let is_there = self.found.today.is_daemon_there();
         // JSON's strings are strings of TOML too.
@@ -325,67 +388,80 @@ impl Planned<'_> {
             text += "toggle = true\n";
         }
         let name = systemd::escaped_path(self.mount());
-        self.write(
-            Path::new(DAEMON_FOLDER)
-                .join(format!("advice-{}.toml", if name == "-" { "root" } else { &name })),
-            text,
-        );
-        if !self.found.has_systemd {
-            self.by_hand
-                .push("Without systemd: start trimwised as this host starts its services.".to_owned());
-        } else if is_there {
+        let name = if name == "-" { "root" } else { &name };
+        let undone = self.undo.len();
+        if !self.write(Path::new(DAEMON_FOLDER).join(format!("advice-{name}.toml")), text, true) {
+            return false;
+        }
+        if is_there {
             // What takes it back reloads after the file is gone.
             let reload = Action::Systemctl(vec!["reload".to_owned(), "trimwised".to_owned()]);
-            self.undo.insert(self.undo.len().saturating_sub(1), reload.clone());
+            self.undo.insert(undone, reload.clone());
             self.add(reload, None);
         } else {
             self.systemctl(&["enable", "--now", "trimwised"], &["disable", "--now", "trimwised"]);
         }
+        true
     }
 
-    /// Makes a file, unless it is there with this text.
-    fn write(&mut self, file: PathBuf, text: String) {
+    /// Makes a file, unless it is there with this text. Returns false if it is there with another.
+    fn write(&mut self, file: PathBuf, text: String, is_undone: bool) -> bool {
         match self.found.root.text(&file) {
-            Some(there) if there == text.trim() => return,
+            Some(there) if there == text.trim() => true,
             Some(_) => {
                 self.by_hand.push(format!("{} is there already, with another text.", file.display()));
-                return;
+                false
             }
-            None => {}
+            None => {
+                let undo = is_undone.then(|| Action::Remove { file: file.clone() });
+                self.add(Action::Write { file, text }, undo);
+                true
+            }
         }
-        let undo = Action::Remove { file: file.clone() };
-        self.add(Action::Write { file, text }, Some(undo));
     }
+}
+
+/// Whether this is the timer of a single mount.
+fn is_own_timer(name: &str) -> bool {
+    name.starts_with("fstrim-") && name.contains('@')
+}
+
+fn is_discard(option: &str) -> bool {
+    option == "discard" || option == "nodiscard" || option.starts_with("discard=")
 }
 
 /// Options with this discard option in place of any other.
 fn with_discard(options: &[String], option: &str) -> String {
-    let is_other = |one: &&str| *one != "discard" && *one != "nodiscard" && !one.starts_with("discard=");
-    let others = options.iter().map(String::as_str).filter(is_other);
+    let others = options.iter().map(String::as_str).filter(|one| !is_discard(one));
     others.chain([option]).collect::<Vec<_>>().join(",")
 }
 
 impl Action {
+    /// Finds out whether it can be carried out, as far as that shows beforehand.
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Fstab { line, from, to } => changed_fstab(*line, from, to).map(|_| ()),
+            Self::Write { file, text } => match std::fs::read_to_string(file) {
+                Ok(there) if there == *text => Ok(()),
+                Ok(_) => Err(format!("{} is there by now, with another text", file.display())),
+                Err(_) => Ok(()),
+            },
+            Self::Remount { .. } | Self::Remove { .. } | Self::Systemctl(_) => Ok(()),
+        }
+    }
+
     fn carry_out(&self) -> Result<(), String> {
         match self {
-            Self::Remount { mount, option } => {
-                run(Command::new("mount").arg("-o").arg(format!("remount,{option}")).arg(mount))
-            }
+            // One option, and no other: mount(8) would merge those of fstab.
+            Self::Remount { mount, option } => std::fs::File::open(mount)
+                .and_then(|mount| remount::change(mount, option))
+                .map_err(|e| e.to_string()),
             Self::Systemctl(words) => run(Command::new("systemctl").args(words)),
             Self::Fstab { line, from, to } => {
-                let text = std::fs::read_to_string(FSTAB).map_err(|e| format!("{FSTAB}: {e}"))?;
-                let changed = with_options(&text, *line, from, to).ok_or_else(|| {
-                    format!("{FSTAB}:{line}: expected the options {from}; somebody changed it")
-                })?;
-                replace(Path::new(FSTAB), &changed, 0o644).map_err(|e| format!("{FSTAB}: {e}"))
+                let changed = changed_fstab(*line, from, to)?;
+                replaced_fstab(&changed).map_err(|e| format!("{FSTAB}: {e}"))
             }
             Self::Write { file, text } => {
-                if std::fs::read_to_string(file).is_ok_and(|there| there == *text) {
-                    return Ok(());
-                }
-                if file.exists() {
-                    return Err(format!("{} is there already, with another text", file.display()));
-                }
                 let folder = file.parent().unwrap_or(Path::new("/"));
                 std::fs::create_dir_all(folder)
                     .and_then(|()| std::fs::write(file, text))
@@ -396,6 +472,20 @@ impl Action {
             }
         }
     }
+}
+
+fn changed_fstab(line: usize, from: &str, to: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(FSTAB).map_err(|e| format!("{FSTAB}: {e}"))?;
+    with_options(&text, line, from, to)
+        .ok_or_else(|| format!("{FSTAB}:{line}: expected the options {from}; somebody changed it"))
+}
+
+/// Replaces the file that fstab names, if it is a link, with the mode and owner that it has.
+fn replaced_fstab(text: &str) -> std::io::Result<()> {
+    let file = std::fs::canonicalize(FSTAB)?;
+    let before = std::fs::metadata(&file)?;
+    replace(&file, text, before.mode() & 0o7777)?;
+    std::os::unix::fs::chown(&file, Some(before.uid()), Some(before.gid()))
 }
 
 /// Returns fstab with other options in a line; `None` if the line does not have these.

@@ -24,6 +24,7 @@ fn host(fs: &str, options: &str, drive: &str) -> Host {
     host.device(drive, "8:0", 2 * GIB).device(&format!("{drive}/p1"), "8:1", 2 * GIB);
     host.file(&format!("sys/devices/{drive}/p1/partition"), "1");
     host.file(&format!("sys/devices/{drive}/size"), &(200 * GIB / 512).to_string());
+    host.file("usr/lib/systemd/system/trimwised.service", "[Service]\n");
     host.file("usr/lib/systemd/system/fstrim.timer", "[Timer]\nOnCalendar=weekly\n");
     host.file("etc/fstab", &format!("# static\nUUID=1 / {fs} defaults{options} 0 1\n"));
     fs::create_dir_all(host.0.path().join("run/systemd/system")).unwrap();
@@ -101,7 +102,8 @@ fn the_steps_on_ten_hosts() {
 /// The daemon accepts what the steps write, follows that policy there, and leaves other mounts alone.
 #[test]
 fn the_daemon_follows_the_policy_that_the_steps_write() {
-    let found = found(&hosts()[1].1);
+    let hosts = hosts();
+    let found = found(&hosts[1].1);
     let mut written = 0;
     for policy in PolicySpec::examples() {
         if Means::of(Trimmer::Kernel(policy)) != Means::Daemon {
@@ -251,7 +253,7 @@ fn a_difference_that_nobody_would_notice_does_not_matter() {
         "{:?}",
         large.head
     );
-    assert_eq!(large.steps.commands[0], "mount -o remount,discard /");
+    assert_eq!(large.steps.commands[0], "mount --options-source=mtab -o remount,discard /");
     let worse = comparison(Some(&here), &times(1.0), Some(7), false).conclusion.unwrap();
     assert_eq!(worse.decision, Decision::DoesNotMatter, "{worse:?}");
     let much_worse: Vec<(&str, Vec<f64>)> = times(1.0)
@@ -284,10 +286,12 @@ fn wear_is_compared_for_the_same_work_and_matters_only_if_the_flash_is_short_liv
         let sample = |n: f64| trimwise::compare::statistics::Sample::new(vec![n; 6], significant).unwrap();
         Some(compare(&sample(2.0), &sample(1.0)))
     };
-    assert_eq!(of_life(Some(1.5), Some([20.0, 30.0]), wear(true)), Material::No);
-    assert_eq!(of_life(Some(1.5), Some([6.0, 9.0]), wear(true)), Material::Better);
-    assert_eq!(of_life(Some(0.7), Some([20.0, 14.0]), wear(true)), Material::Worse);
-    assert_eq!(of_life(Some(1.04), Some([6.0, 6.2]), wear(true)), Material::No);
-    assert_eq!(of_life(Some(1.5), None, wear(true)), Material::Better, "at an unknown rate");
-    assert_eq!(of_life(None, None, None), Material::No);
+    let life = |times, years, is_rate_known| of_life(Some(times), Some(years), is_rate_known, wear(true));
+    assert_eq!(life(1.5, [20.0, 30.0], true), Material::No);
+    assert_eq!(life(1.5, [6.0, 9.0], true), Material::Better);
+    assert_eq!(life(0.7, [20.0, 14.0], true), Material::Worse);
+    assert_eq!(life(1.04, [6.0, 6.2], true), Material::No);
+    assert_eq!(life(1.5, [6.0, 9.0], false), Material::PerhapsBetter, "at an unknown rate");
+    assert_eq!(life(1.5, [66.8, 47.5], false), Material::No, "it outlasts the host without a pause");
+    assert_eq!(of_life(None, None, true, None), Material::No);
 }

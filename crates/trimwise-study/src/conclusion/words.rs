@@ -2,10 +2,11 @@
 
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
-use trimwise_linux::doctor::Diagnosis;
+use trimwise_linux::doctor::{self, Diagnosis};
 
 use super::steps::Steps;
 use super::{Decision, Found, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, Worth};
+use crate::command_text::quoted;
 use crate::compare::here::Here;
 use crate::compare::{Comparison, Settings};
 use crate::defaults;
@@ -67,15 +68,12 @@ pub(super) fn head(
     if !matches!(found, Found::Unsure(Unsure::Partial | Unsure::TodayDidNotRun | Unsure::NothingElse)) {
         lines.push(evidence(comparison));
     }
-    let is_blocked = here.is_some_and(|here| here.passes() == Some(false));
-    lines.push(match (here, steps.is_empty()) {
-        (Some(here), _) if is_blocked => {
-            format!("First: TRIM does not reach the drive; see `trimwise doctor {}`.", here.mount())
-        }
-        (_, false) => {
+    lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
+        (true, false) => "What is to be done by hand stands below.".to_owned(),
+        (false, _) => {
             "The commands below touch this mount only; `advise --apply` carries them out.".to_owned()
         }
-        (_, true) => surer(comparison, decision, found),
+        (true, true) => surer(comparison, decision, found),
     });
     lines
 }
@@ -93,7 +91,8 @@ pub(super) const FREE_SOMETHING: &str =
 /// What the doctor's findings come to.
 pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
     let point = one.mount_point.display();
-    let try_it = format!("Whether another way is better: `trimwise advise --here {point}`.");
+    let quoted = quoted(&point.to_string());
+    let try_it = format!("Not compared with other ways yet: `trimwise advise --here {quoted}`.");
     let today = one.today.sentence();
     if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
         let first = match one.passes {
@@ -111,13 +110,13 @@ pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
         Some(false) => "TRIM does not pass",
         None => "Whether TRIM passes is unknown here",
     };
-    match one.today.policy(&one.fs_type) {
-        Some(policy) if policy == PolicyId::OFF => (
+    if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
+        return (
             Decision::CannotTell,
-            vec![format!("Cannot tell yet. Keep {point} as it is ({today}). {passes}."), try_it],
-        ),
-        _ => (Decision::Keep, vec![format!("Keep {point} as it is ({today}). {passes}."), try_it]),
+            vec![format!("{point} is mounted read-only: there is nothing to trim.")],
+        );
     }
+    (Decision::CannotTell, vec![format!("{point}: {today}. {passes}. Nothing to mend was found."), try_it])
 }
 
 /// Names a policy as its owner knows it.
@@ -260,7 +259,7 @@ fn unsure(
             format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", "))
         }
         Unsure::TodayDidNotRun => match here {
-            Some(here) => format!("What it does today did not run: {}.", here.today_sentence()),
+            Some(here) => format!("What it does today is not among what ran: {}.", here.today_sentence()),
             None => format!("`{}` did not run.", settings.baseline),
         },
         Unsure::NothingElse => "Nothing else ran that a host can have.".to_owned(),
@@ -280,24 +279,28 @@ fn unsure(
 /// What the conclusion rests on.
 fn evidence(comparison: &Comparison) -> String {
     let settings = &comparison.settings;
-    let over = match (settings.days, &settings.day) {
-        (Some(1), Some(day)) => format!(" over a day ({day})"),
-        (Some(days), Some(day)) => format!(" over {days} days ({day})"),
-        _ => String::new(),
+    let over = match settings.days {
+        Some(1) => " over a day".to_owned(),
+        Some(days) => format!(" over {days} days"),
+        None => String::new(),
     };
-    let runs = if settings.reps == 1 { "1 run".to_owned() } else { format!("{} runs", settings.reps) };
-    let place = match (&settings.target, &comparison.here) {
-        (Target::Directory(_), _) => "measured on this directory".to_owned(),
-        (Target::Kernel(_), _) => "a real kernel on a modelled drive".to_owned(),
-        (Target::Model, Some(here)) => here.evidence().to_owned(),
-        (Target::Model, None) => "modelled drive and ext4".to_owned(),
+    let times = match settings.reps {
+        1 => "once".to_owned(),
+        reps => format!("{reps} times"),
     };
-    let check = match &comparison.check {
+    let how = match (&settings.target, &comparison.here) {
+        (Target::Directory(_), _) => format!("run {times} on this directory"),
+        (Target::Kernel(_), _) => format!("run {times} on a real kernel and a modelled drive"),
+        (Target::Model, Some(here)) => format!("simulated {times} on {}", here.evidence()),
+        (Target::Model, None) => format!("simulated {times} on the modelled drive"),
+    };
+    let is_without_timer = settings.days.is_none() && comparison.here.as_ref().is_some_and(Here::has_timer);
+    let more = match &comparison.check {
         Some(check) if !check.compared.is_empty() => ", checked on a real kernel",
+        _ if is_without_timer => ", its timer aside",
         _ => "",
     };
-    let kind = if settings.target == Target::Model { "simulated" } else { "run" };
-    format!("Evidence: {kind}, {runs} each of `{}`{over}, {place}{check}.", settings.workload)
+    format!("Evidence: `{}`{over}, {how}{more}.", settings.workload)
 }
 
 /// What would make it surer.
@@ -306,13 +309,15 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
     match (found, &comparison.here) {
         (Found::Unsure(Unsure::Partial), _) => "Run it again to the end (the command below).".to_owned(),
         (Found::Unsure(Unsure::DrivesDiffer(_)), _) => "Each drive has its own verdict below.".to_owned(),
-        (Found::Unsure(Unsure::TodayDidNotRun), _) => "Leave --policy out, or add it.".to_owned(),
+        (Found::Unsure(Unsure::TodayDidNotRun), _) => {
+            "`trimwise compare` with its --policy would tell.".to_owned()
+        }
         (Found::Unsure(Unsure::NothingElse), _) => "Leave --policy out, or add some.".to_owned(),
         (Found::Unsure(_), _) => {
-            format!("Surer: more runs (--reps {}), or longer ones.", settings.reps.max(1) * 3)
+            format!("Surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }
         (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
-            "Surer: your own kind of work: --workload, from the list of `trimwise workloads`.".to_owned()
+            "Surer: your own kind of work (--workload; `trimwise workloads` lists them).".to_owned()
         }
         (_, Some(here)) => here.surer(),
         (_, None) if decision == Decision::Change => {

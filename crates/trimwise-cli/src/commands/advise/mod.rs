@@ -6,8 +6,6 @@ pub mod report;
 pub mod tests;
 mod text;
 
-use std::cell::RefCell;
-
 use trimwise_lab::failure::Failure;
 use trimwise_study::advise;
 use trimwise_study::caller::Caller;
@@ -21,20 +19,16 @@ pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, F
     let destinations = Destinations::check(&arguments.output)?;
     let advice = advise::run(&arguments.request(), caller)?;
     let text = || text::render(&advice, arguments.details);
-    let mut text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
-    if arguments.apply {
-        text += &applied(&advice.conclusion)?;
-    }
-    output::concluded(text, advice.ended_by)
+    let text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
+    let applied = if arguments.apply { apply(&advice.conclusion, caller) } else { Ok(()) };
+    output::concluded(text, advice.ended_by.or(applied.err()))
 }
 
 /// Carries a change out, and says what was done.
-fn applied(conclusion: &Conclusion) -> Result<String, Failure> {
+fn apply(conclusion: &Conclusion, caller: &dyn Caller) -> Result<(), Failure> {
     if conclusion.decision != Decision::Change || conclusion.steps.commands.is_empty() {
-        return Ok("--apply: there is nothing to carry out.\n".to_owned());
+        caller.note("--apply: there is nothing to carry out");
+        return Ok(());
     }
-    let done = RefCell::new(String::from("Carried out:\n"));
-    let carried_out =
-        conclusion.steps.carry_out(&|step| done.borrow_mut().push_str(&format!("    {step}\n")));
-    carried_out.map(|()| done.into_inner())
+    conclusion.steps.carry_out(&|step| caller.note(&format!("done: {step}")))
 }

@@ -7,15 +7,26 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
 
-use trimwise_linux::layout::Kind;
-use trimwise_linux::mount::mount_of_open;
+use crate::layout::Kind;
+use crate::mount::mount_of_open;
 
 /// Sets `discard`, `nodiscard` or `discard=async` on the file system with this open mount point. A path could lead
 /// elsewhere by now.
+///
+/// # Errors
+/// If this kind of file system cannot, or as [`change`].
 pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     if !matches!(kind, Kind::Ext4 | Kind::Btrfs) {
         return Err(io::Error::other("this file system cannot change it by remounting"));
     }
+    change(mount_point, option)
+}
+
+/// Sets an option on the file system with this open mount point.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn change(mount_point: impl AsFd, option: &str) -> io::Result<()> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
     let is_read_only = mount_of_open(&mount_point).map_err(io::Error::other)?.is_read_only();
     let context = fspick(mount_point.as_fd(), c"", flags)?;
@@ -32,7 +43,7 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
 
 /// Returns true if an error of [`set`] is permanent (option, kernel or permission) rather than temporary (EBUSY, EINTR,
 /// EAGAIN, ENOMEM...).
-pub(crate) fn is_for_good(error: &io::Error) -> bool {
+pub fn is_for_good(error: &io::Error) -> bool {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(errno) => matches!(errno, Errno::INVAL | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS),
         None => true, // from this module, not the kernel
