@@ -130,7 +130,7 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     your fio job\n  \
     trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
     your PostMark configuration on your device profile, 80 % full\n  \
-    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
+    trimwise compare --device sata-small sata-generic --json - | jq .conclusion\n      \
     two devices, for another program to read\n  \
     trimwise compare --days 7 --workload desktop --day office\n      \
     a week: no TRIM, discard, daily and weekly fstrim, judicious and the daemon in one table\n  \
