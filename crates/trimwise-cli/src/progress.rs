@@ -1,8 +1,11 @@
-//! A progress bar, only on a terminal and only for commands that take a while.
+//! How far a command is, if it takes a while: a bar on a terminal, elsewhere a line now and then.
+//!
+//! The time that is left is told from runs that have ended. Before the first has, it is told only of runs that report
+//! steps from their beginning on.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,6 +20,9 @@ const STEPS: u64 = 1000;
 /// How often the bar is drawn, so that it moves even while no run reports anything.
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
+/// How often a line is written where there is no terminal. The first comes as soon as the time left is known.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
 /// How far the runs of a command are.
 #[derive(Debug)]
 pub struct Progress {
@@ -27,7 +33,7 @@ pub struct Progress {
     /// What is being done now, if worth telling.
     note: Mutex<String>,
     since: Instant,
-    /// Set once the bar is removed; locked while it is drawn.
+    /// Set once the bar is removed; locked while anything is shown.
     finished: Mutex<bool>,
 }
 
@@ -37,10 +43,26 @@ struct Run {
     /// Whether it is ageing its file system, which reports no progress.
     ageing: AtomicBool,
     steps: AtomicU64,
+    /// When it began and ended, since the command's start.
+    span: Mutex<Span>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    /// Whether it began with ageing, which its steps do not count.
+    aged: bool,
+    begun: Option<Duration>,
+    ended: Option<Duration>,
+}
+
+impl Run {
+    fn span(&self) -> MutexGuard<'_, Span> {
+        self.span.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 }
 
 impl Progress {
-    /// Shows how far `runs` runs are, which are called `what`, on standard error if that is a terminal.
+    /// Shows on standard error how far `runs` runs are, which are called `what`.
     pub fn of(runs: usize, what: &'static str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
@@ -56,11 +78,13 @@ impl Progress {
             since: Instant::now(),
             finished: Mutex::new(false),
         });
-        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        if std::io::stderr().is_terminal() && !dumb && !crate::output::is_quiet() {
+        if !crate::output::is_quiet() {
+            let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+            let show =
+                if std::io::stderr().is_terminal() && !dumb { draw_while_there } else { tell_while_there };
             let weak = Arc::downgrade(&progress);
-            // If its thread cannot start, there is no bar; the runs go on.
-            drop(std::thread::Builder::new().spawn(move || draw_while_there(&weak)));
+            // If its thread cannot start, nothing is shown; the runs go on.
+            drop(std::thread::Builder::new().spawn(move || show(&weak)));
         }
         progress
     }
@@ -80,12 +104,37 @@ impl Progress {
         }
     }
 
-    /// Estimates the time left, assuming a constant rate.
+    /// Estimates the time left when `elapsed` has passed: each run takes as long as those that have ended, on average.
     fn remaining(&self, elapsed: Duration) -> Option<Duration> {
+        let spans: Vec<Span> = self.runs.iter().map(|run| *run.span()).collect();
+        let ended: Vec<Duration> =
+            spans.iter().filter_map(|span| Some(span.ended?.saturating_sub(span.begun?))).collect();
+        let Some(mean) = ended.iter().sum::<Duration>().checked_div(ended.len() as u32) else {
+            return self.remaining_by_steps(elapsed, &spans);
+        };
+        let under_way = spans.iter().filter(|span| span.ended.is_none()).filter_map(|span| span.begun);
+        let left: Vec<Duration> =
+            under_way.map(|begun| mean.saturating_sub(elapsed.saturating_sub(begun))).collect();
+        let waiting = spans.iter().filter(|span| span.begun.is_none()).count() as u32;
+        let all = left.iter().sum::<Duration>() + mean * waiting;
+        let longest = left.iter().max().copied().unwrap_or_default();
+        Some(longest.max(all / (left.len() as u32).max(1)))
+    }
+
+    /// Estimates the time left from steps, assuming a constant rate; `None` if there are runs that have aged, whose steps
+    /// leave that out.
+    fn remaining_by_steps(&self, elapsed: Duration, spans: &[Span]) -> Option<Duration> {
         let (steps, all) = (self.steps(), self.runs.len() as u64 * STEPS);
         // Below a hundredth, an estimate is worthless.
-        let known = steps * 100 >= all && steps > 0;
+        let known = steps * 100 >= all && steps > 0 && !spans.iter().any(|span| span.aged);
         known.then(|| elapsed.mul_f64((all - steps) as f64 / steps as f64))
+    }
+
+    /// A line for where no bar can be drawn.
+    fn line(&self, elapsed: Duration) -> String {
+        let left =
+            self.remaining(elapsed).map_or(String::new(), |left| format!(", about {} left", clock(left)));
+        format!("progress: {}, {} so far{left}", self.message(), clock(elapsed))
     }
 
     /// Draws the bar; returns whether it still exists.
@@ -93,10 +142,8 @@ impl Progress {
         let finished = self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !*finished {
             self.bar.set_position(self.steps());
-            let left = self.remaining(self.since.elapsed()).map_or(String::new(), |left| {
-                let seconds = left.as_secs();
-                format!(", {}:{:02}:{:02} left", seconds / 3600, seconds / 60 % 60, seconds % 60)
-            });
+            let left = self.remaining(self.since.elapsed());
+            let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
             self.bar.set_message(self.message() + &left);
             self.bar.tick();
         }
@@ -108,6 +155,7 @@ impl caller::Progress for Progress {
     fn begin_ageing(&self, run: usize) {
         if let Some(run) = self.runs.get(run) {
             run.ageing.store(true, Ordering::Relaxed);
+            *run.span() = Span { aged: true, begun: Some(self.since.elapsed()), ended: None };
         }
     }
 
@@ -115,7 +163,13 @@ impl caller::Progress for Progress {
         let Some(run) = self.runs.get(run) else { return };
         let steps = (u128::from(done) * u128::from(STEPS)).checked_div(u128::from(total)).unwrap_or(0);
         run.ageing.store(false, Ordering::Relaxed);
-        run.steps.store((steps as u64).min(STEPS), Ordering::Relaxed);
+        let steps = (steps as u64).min(STEPS);
+        let mut span = run.span();
+        span.begun.get_or_insert_with(|| self.since.elapsed());
+        if steps == STEPS {
+            span.ended.get_or_insert_with(|| self.since.elapsed());
+        }
+        run.steps.store(steps, Ordering::Relaxed);
     }
 
     fn say(&self, what: String) {
@@ -136,6 +190,33 @@ fn draw_while_there(progress: &Weak<Progress>) {
     while progress.upgrade().is_some_and(|p| p.draw()) {
         std::thread::sleep(DRAWN_EVERY);
     }
+}
+
+/// Writes a line once the time left is known and long enough to matter, and then at intervals.
+fn tell_while_there(progress: &Weak<Progress>) {
+    let mut last: Option<Duration> = None;
+    loop {
+        std::thread::sleep(DRAWN_EVERY);
+        let Some(progress) = progress.upgrade() else { return };
+        let finished = progress.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if *finished {
+            return;
+        }
+        let elapsed = progress.since.elapsed();
+        let is_due = elapsed >= last.unwrap_or_default() + LINE_EVERY;
+        let is_first =
+            last.is_none() && progress.remaining(elapsed).is_some_and(|left| left >= LINE_EVERY / 2);
+        if is_due || is_first {
+            eprintln!("{}", progress.line(elapsed));
+            last = Some(elapsed);
+        }
+    }
+}
+
+/// Hours, minutes and seconds.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 #[cfg(test)]
@@ -171,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_takes_as_long_as_what_is_done() {
+    fn without_an_ended_run_what_is_left_takes_as_long_as_what_is_done() {
         let p = Progress::of(2, "runs");
         let minute = Duration::from_secs(60);
         assert_eq!(p.remaining(minute), None);
@@ -179,9 +260,27 @@ mod tests {
         assert_eq!(p.remaining(minute), None, "too early to tell");
         p.update(0, 1, 2);
         assert_eq!(p.remaining(minute), Some(minute * 3));
-        p.done(0);
-        p.done(1);
-        assert_eq!(p.remaining(minute), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn runs_that_are_left_take_as_long_as_those_that_have_ended() {
+        let p = Progress::of(10, "runs");
+        let seconds = Duration::from_secs;
+        let span = |run: usize, begun, ended: Option<u64>| {
+            *p.runs[run].span() = Span { aged: true, begun: Some(seconds(begun)), ended: ended.map(seconds) };
+        };
+        p.begin_ageing(0);
+        p.update(0, 1, 2);
+        assert_eq!(p.remaining(seconds(60)), None, "what ageing took is unknown");
+        span(0, 0, Some(20));
+        span(1, 0, Some(40));
+        (span(2, 40, None), span(3, 40, None));
+        // Two runs under way for 10 of 30 s, six more of 30 s, two at a time.
+        assert_eq!(p.remaining(seconds(50)), Some(seconds(20 + 6 * 30 / 2)));
+        assert_eq!(p.line(seconds(50)), "progress: 0 of 10 runs, 0:00:50 so far, about 0:01:50 left");
+        (4..10).for_each(|run| span(run, 40, Some(60)));
+        // Means of 22.5 s; both are late.
+        assert_eq!(p.remaining(seconds(70)), Some(Duration::ZERO));
     }
 
     #[test]

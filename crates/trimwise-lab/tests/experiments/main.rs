@@ -6,5 +6,6 @@ mod capacity;
 mod lazy_paper;
 mod postmark_vendors;
 mod sandforce;
+mod scaled;
 mod set;
 mod verify;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::{Candidate, Job, LeftOut, Means, Observation, Place, REPS_MAX, Rounds, Search, Space};
@@ -15,14 +16,14 @@ use trimwise_lab::pool;
 
 use crate::caller::{self, Caller};
 use crate::compare::room::Room;
-use crate::compare::{CompareRequest, here, judge, on_model};
+use crate::compare::{CompareRequest, judge, on_model};
 use crate::defaults;
 
 /// Repetitions at other fullness: a hint, not a proof.
 const NEARBY_REPS: u32 = 3;
 
-/// Runs for the note on how long it may take: what a search takes on the built-in workloads.
-const RUNS_EXPECTED: usize = 160;
+/// Runs of an advice on the built-in workloads, more or less, for the note on how long it may take.
+const RUNS_EXPECTED: u32 = 160;
 
 /// The runs of an advice.
 pub(super) struct Hunt<'a> {
@@ -113,16 +114,13 @@ impl Hunt<'_> {
 
     /// Searches both kinds of candidates.
     pub fn found(&mut self) -> Result<Found, Failure> {
-        let here = self.plan.here.is_some();
-        if here {
-            let estimate = here::estimate(&self.plan.devices[0].1, RUNS_EXPECTED, self.request.jobs);
-            self.caller.note(&estimate);
-        }
         // It shows how long a run is, and whether there is anything to trim.
+        let begun = Instant::now();
         let (mut first, failure) = self.run(&[(Trimmer::Kernel(PolicySpec::OFF), 0)], "the first run");
         let Some((_, first)) = first.pop() else {
             return Err(failure.unwrap_or(Failure::Interrupted));
         };
+        self.tell_time(begun.elapsed());
         let used = self.plan.utilization_percent;
         let space = match &self.plan.days {
             Some(days) => Space::over_days(used, days.length()),
@@ -151,6 +149,26 @@ impl Hunt<'_> {
             ended_by,
             space,
         })
+    }
+
+    /// Tells how long an advice about this host may take, from the time of its first run.
+    fn tell_time(&self, first: Duration) {
+        if self.plan.here.is_some() {
+            let all = first * RUNS_EXPECTED / self.jobs() as u32;
+            self.caller.note(&format!(
+                "the first run took {:.0} s; an advice takes about {RUNS_EXPECTED}, {} at a time: some {:.0} min",
+                first.as_secs_f64().max(1.0),
+                self.jobs(),
+                (all.as_secs_f64() / 60.0).max(1.0)
+            ));
+        }
+    }
+
+    /// Runs at a time.
+    fn jobs(&self) -> usize {
+        let default =
+            || self.plan.devices.first().map_or(1, |(_, d)| pool::default_jobs(pool::memory_of_run(d)));
+        self.request.jobs.map_or_else(default, usize::from).max(1)
     }
 
     fn search(&self, search: &mut Search, candidates: &[Candidate], what: &str) -> Result<(), Failure> {
@@ -196,11 +214,9 @@ impl Hunt<'_> {
     /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
     fn run(&self, runs: &[(Trimmer, u32)], what: &str) -> (Vec<(usize, Cell)>, Option<Failure>) {
         let Some((_, device)) = self.plan.devices.first() else { return Default::default() };
-        let jobs = self.request.jobs.map(usize::from);
-        let jobs = jobs.unwrap_or_else(|| pool::default_jobs(pool::memory_of_run(device)));
         let progress = self.caller.progress(runs.len(), "runs");
         progress.say(what.to_owned());
-        let ran = pool::run_finished(jobs, runs.len(), |index| {
+        let ran = pool::run_finished(self.jobs(), runs.len(), |index| {
             if self.stop.load(Ordering::SeqCst) {
                 return Err(Failure::Interrupted);
             }

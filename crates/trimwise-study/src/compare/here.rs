@@ -1,8 +1,7 @@
 //! `compare --here PATH`: the model of this host, with a built-in profile in place of its drive.
 //!
-//! Two things are chosen here: which profile stands in, and how small the modelled drive is. A drive above
-//! [`QUICK`] is scaled down with its ratios kept, and the host's memory with it. Options that the user gives take
-//! precedence over what was found.
+//! Which profile stands in is chosen here, and by [`Scale`] how small the modelled drive is; work and memory shrink with
+//! it. Options that the user gives take precedence over what was found.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,27 +11,19 @@ use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
-use trimwise_lab::pool;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 
 use super::CompareRequest;
+use super::scale::{Scale, as_sold};
+use super::workload::Workload;
 use crate::conclusion::steps::Steps;
 use crate::daemon::DEFAULT_RUN;
 use crate::defaults;
 use crate::stand_in::profile_for;
 
-/// The largest drive that is modelled whole unless `--full-size` is given.
-const QUICK: Bytes = Bytes::gib(16);
-
 /// The least memory of a scaled-down host.
 const MEMORY_MIB_MIN: u64 = 128;
-
-/// Processor time of one run with the default workload: so much for the workload, and so much for each GiB of the drive
-/// for its ageing. Measured: 1.2 s at 16 GiB (sata-generic), 4 s at 238 GiB, 19 s at 931 GiB (nvme-generic). Other
-/// workloads take longer or shorter.
-const SECONDS_PER_RUN: f64 = 1.0;
-const SECONDS_PER_GIB: f64 = 0.02;
 
 /// How the profile was chosen if `--device` named it.
 const GIVEN: &str = "given";
@@ -58,6 +49,9 @@ pub struct Here {
     profile: String,
     /// The modelled capacity as a share of the drive's, or of the profile's if the user gave it.
     scale: f64,
+    /// The modelled work as a share of the whole.
+    #[serde(default = "whole")]
+    work_scale: f64,
     /// The host's kernel.
     kernel: String,
     /// The host's memory.
@@ -80,9 +74,17 @@ pub struct Here {
     /// What was found, and what stands in for it, in words.
     #[serde(default)]
     lines: [String; 2],
+    /// What the figures stand for, in words; empty in results of older versions.
+    #[serde(default)]
+    stands_for: String,
     /// What steps of a change depend on; `None` if this was read from a file.
     #[serde(skip)]
     found: Option<Found>,
+}
+
+/// The scale of results of older versions, which never scaled the work.
+fn whole() -> f64 {
+    1.0
 }
 
 impl Here {
@@ -106,9 +108,11 @@ impl Here {
         &self.today_text
     }
 
-    /// How many times as much work the whole host does as the modelled one.
+    /// How many times as much work the whole host does as the modelled one. Totals (times, bytes, waiting in a day) are so
+    /// many times as large there; ratios, latencies, write amplification and years of life over days are the same. Counts
+    /// of erases do not scale, since a smaller drive may have smaller blocks.
     pub fn work(&self) -> f64 {
-        1.0
+        1.0 / self.work_scale
     }
 
     /// The type of the file system.
@@ -151,9 +155,15 @@ impl Here {
         }
     }
 
-    /// What was found, and what stands in for it, in a sentence or two each.
-    pub fn lines(&self) -> &[String; 2] {
-        &self.lines
+    /// What the figures stand for, in a sentence or two.
+    pub fn stands_for(&self) -> &str {
+        &self.stands_for
+    }
+
+    /// What was found, what stands in for it, and what the figures stand for, in a sentence or two each.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        let lines = self.lines.iter().chain([&self.stands_for]);
+        lines.map(String::as_str).filter(|line| !line.is_empty())
     }
 }
 
@@ -173,10 +183,11 @@ pub struct StandIn {
     pub device: String,
     matched_by: &'static str,
     why: String,
-    /// Size of the modelled drive at most.
-    capacity_max: Bytes,
-    /// The size that the scale refers to; `None`: the profile's.
-    whole: Option<Bytes>,
+    /// How much of the drive and its work is modelled.
+    pub scale: Scale,
+    /// The whole drive, in words.
+    drive: String,
+    is_over_days: bool,
     /// The modelled host's memory.
     pub memory_mib: Option<u64>,
     /// The modelled host's Linux; `None` if the host's is unknown to the model.
@@ -185,14 +196,14 @@ pub struct StandIn {
 
 impl StandIn {
     /// Looks at the directory of `--here`; `None` without that option.
-    pub fn of(request: &CompareRequest) -> Result<Option<Self>, Failure> {
+    pub fn of(request: &CompareRequest, workload: &Workload) -> Result<Option<Self>, Failure> {
         let Some(path) = &request.here else { return Ok(None) };
         let found = Found::of(&HostRoot::default(), Path::new(DEFAULT_RUN), path);
         let found = found.map_err(|e| Failure::usage(format!("--here {}: {e}", path.display())))?;
-        Self::chosen(found, request).map(Some)
+        Self::chosen(found, request, workload).map(Some)
     }
 
-    fn chosen(found: Found, request: &CompareRequest) -> Result<Self, Failure> {
+    fn chosen(found: Found, request: &CompareRequest, workload: &Workload) -> Result<Self, Failure> {
         let refused = |why: String| {
             Failure::usage(format!(
                 "--here {}: {why}; expected a directory on an SSD, or --device to name the profile",
@@ -220,22 +231,18 @@ impl StandIn {
             }
         };
         let drive_size = found.drives.first().map(|drive| drive.size).filter(|size| size.0 > 0);
-        let whole = drive_size.filter(|_| matched_by != GIVEN);
-        let limit = if request.full_size { Bytes(u64::MAX) } else { QUICK };
-        let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
-        let mut stand_in = Self {
-            device,
-            matched_by,
-            why,
-            capacity_max: whole.map_or(limit, |whole| whole.min(limit)),
-            whole,
-            memory_mib: None,
-            linux,
-            found,
+        let own = drive_size.filter(|_| matched_by != GIVEN);
+        let (_, profile) = crate::input::device(&device)?;
+        let of_profile = Bytes(profile.config.capacity_bytes);
+        let scale = Scale::of(own.unwrap_or(of_profile), of_profile, workload, request.full_size);
+        let drive = match own {
+            Some(size) => format!("your {} drive", as_sold(size)),
+            None => format!("a {} drive", as_sold(of_profile)),
         };
-        let (_, profile) = crate::input::device(&stand_in.device)?;
-        stand_in.memory_mib = request.memory.or_else(|| stand_in.scaled_memory(&profile));
-        Ok(stand_in)
+        let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
+        let memory_mib = request.memory.or_else(|| scaled_memory(&found, scale.work));
+        let is_over_days = request.days.is_some();
+        Ok(Self { device, matched_by, why, scale, drive, is_over_days, memory_mib, linux, found })
     }
 
     /// Whether the user chose the profile.
@@ -268,30 +275,17 @@ impl StandIn {
         policies
     }
 
-    fn scale(&self, profile: &Profile) -> f64 {
-        let capacity = profile.config.capacity_bytes;
-        capacity.min(self.capacity_max.0) as f64 / self.whole.map_or(capacity, |whole| whole.0) as f64
-    }
-
-    fn scaled_memory(&self, profile: &Profile) -> Option<u64> {
-        let whole = self.found.memory?.0 >> 20;
-        let scaled = whole as f64 * self.scale(profile).min(1.0);
-        Some((scaled as u64).max(MEMORY_MIB_MIN.min(whole)).max(defaults::MEMORY_MIB_MIN))
-    }
-
     /// Scales the device down and describes it.
     pub fn stand_in(&self, (name, profile): &mut (String, Profile)) -> Result<Here, Failure> {
-        let scale = self.scale(profile);
         let own_name = name.clone();
-        let is_shrunk = profile.config.capacity_bytes > self.capacity_max.0;
-        if is_shrunk {
-            profile.config = profile.config.shrunk(self.capacity_max.0).map_err(|error| {
+        let capacity = self.scale.capacity;
+        if profile.config.capacity_bytes > capacity.0 {
+            profile.config = profile.config.scaled(capacity.0).map_err(|error| {
                 Failure::usage(format!(
-                    "{own_name} cannot be scaled to {}: {error}; expected --full-size, or another --device",
-                    self.capacity_max
+                    "{own_name} cannot be scaled to {capacity}: {error}; expected --full-size, or another --device"
                 ))
             })?;
-            profile.name = format!("{own_name} ({})", self.capacity_max);
+            profile.name = format!("{own_name} ({capacity})");
             name.clone_from(&profile.name);
         }
         let found = &self.found;
@@ -305,7 +299,8 @@ impl StandIn {
             discard_max_bytes: drive.map(|drive| drive.discard_max.0),
             matched_by: self.matched_by.into(),
             profile: own_name.clone(),
-            scale,
+            scale: self.scale.drive,
+            work_scale: self.scale.work,
             kernel: found.kernel.clone(),
             memory_bytes: found.memory.map(|memory| memory.0),
             file_system: found.mount.fs_type.clone(),
@@ -315,7 +310,12 @@ impl StandIn {
             today_text: found.today.sentence(),
             passes: found.passes,
             found: Some(found.clone()),
-            lines: [self.found_line(), self.stand_in_line(&own_name, profile, scale)],
+            lines: [self.found_line(), self.stand_in_line(&own_name, profile)],
+            stands_for: self.scale.stands_for(
+                self.memory_mib.map(Bytes::mib),
+                self.is_over_days,
+                &self.drive,
+            ),
         })
     }
 
@@ -346,22 +346,8 @@ impl StandIn {
         )
     }
 
-    fn stand_in_line(&self, name: &str, profile: &Profile, scale: f64) -> String {
-        let capacity = Bytes(profile.config.capacity_bytes);
+    fn stand_in_line(&self, name: &str, profile: &Profile) -> String {
         let mut line = format!("In its place: {name}, {}{}.", self.why, self.whether_fitted(profile));
-        if scale < 0.995 {
-            line += &format!(" Scaled to 1/{} ({capacity}", figure(1.0 / scale));
-            if let Some(memory) = self.memory_mib {
-                line += &format!(", with {} of memory", Bytes::mib(memory));
-            }
-            line += &format!(
-                "). The workload is not scaled, so it stands for one {} times as large on the whole drive.",
-                figure(1.0 / scale)
-            );
-            if self.capacity_max == QUICK {
-                line += " --full-size models the whole drive.";
-            }
-        }
         if self.found.mount.fs_type != "ext4" {
             line += " The modelled file system is ext4.";
         }
@@ -391,23 +377,11 @@ impl StandIn {
     }
 }
 
-/// Estimates how long the runs may take, in words.
-pub fn estimate(device: &Profile, runs: usize, jobs: Option<u16>) -> String {
-    let jobs = jobs.map_or_else(|| pool::default_jobs(pool::memory_of_run(device)), usize::from).max(1);
-    let gib = device.config.capacity_bytes as f64 / Bytes::gib(1).0 as f64;
-    let seconds = (SECONDS_PER_RUN + SECONDS_PER_GIB * gib) * runs.div_ceil(jobs) as f64;
-    let about = if seconds < 90.0 {
-        format!("{} s", figure(seconds))
-    } else {
-        format!("{} min", figure(seconds / 60.0))
-    };
-    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
-    format!("{runs}, {jobs} at a time: about {about} with the default workload; Ctrl-C keeps finished runs")
-}
-
-/// Two digits.
-fn figure(value: f64) -> String {
-    if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+/// Memory of the modelled host: as much smaller as the work is.
+fn scaled_memory(found: &Found, scale: f64) -> Option<u64> {
+    let whole = found.memory?.0 >> 20;
+    let scaled = (whole as f64 * scale) as u64;
+    Some(scaled.max(MEMORY_MIB_MIN.min(whole)).max(defaults::MEMORY_MIB_MIN))
 }
 
 fn described(drive: &Drive) -> String {
@@ -487,14 +461,14 @@ mod tests {
                 device => request.devices.push(device.to_owned()),
             }
         }
-        let stand_in = StandIn::chosen(found, &request)?;
+        let stand_in = StandIn::chosen(found, &request, &Workload::of(&request)?)?;
         let mut device = crate::input::device(&stand_in.device)?;
         let here = stand_in.stand_in(&mut device)?;
         Ok((stand_in, here, device.1))
     }
 
     fn words(here: &Here) -> String {
-        here.lines().join(" ")
+        here.lines().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -502,7 +476,7 @@ mod tests {
         let known = drive(Transport::Ata, "Samsung SSD 870 EVO 500GB", 512);
         let (stand_in, here, profile) = chosen(found(EXT4, vec![known.clone()]), "").unwrap();
         assert_eq!((here.profile.as_str(), &*here.matched_by), ("sata-500gb-slc", "model"));
-        assert_eq!(here.scale.to_string(), "0.03125");
+        assert_eq!((here.scale, here.work()), (0.03125, 32.0));
         assert_eq!(
             [true, false].map(|is_over_days| here.today(is_over_days)),
             [Some("batch:1w".into()), Some(PolicyId::OFF)]
@@ -514,7 +488,8 @@ mod tests {
         for expected in [
             "Here: /home (ext4 on /dev/sda1), 63 % in use, TRIM: nodiscard, fstrim.timer; sda: Samsung SSD 870 EVO",
             "In its place: sata-500gb-slc, made from published figures of this model; it was not fitted to this drive.",
-            "Scaled to 1/32 (16 GiB, with 512 MiB of memory). The workload is not scaled, so it stands for one 32 times",
+            "Modelled at 1/32: 16 GiB drive, 512 MiB memory, 1/32 of the work; times and bytes are 1/32 of those of your \
+             550 GB drive.",
         ] {
             assert!(text.contains(expected), "{text}");
         }

@@ -6,6 +6,7 @@ mod on_directory;
 pub mod on_kernel;
 pub mod on_model;
 pub(crate) mod room;
+mod scale;
 pub(crate) mod workload;
 
 use std::borrow::Cow;
@@ -44,7 +45,7 @@ pub struct CompareRequest {
     pub devices: Vec<String>,
     /// A directory whose drive, kernel, memory and fullness are taken.
     pub here: Option<PathBuf>,
-    /// Whether the whole drive that `here` finds is modelled, however large.
+    /// Whether the whole drive that `here` finds is modelled with all of its work, however large.
     pub full_size: bool,
     /// Policies; none: the default ones of the target.
     pub policies: Vec<String>,

@@ -21,7 +21,7 @@ use trimwise_lab::pool;
 
 use super::CompareRequest;
 use super::check::{self, Planned};
-use super::here::{self, Here, StandIn};
+use super::here::{Here, StandIn};
 use super::on_kernel::Runs;
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
@@ -48,6 +48,8 @@ pub struct Plan {
     pub seed: u64,
     /// What was found on this host, and what stands in for it.
     pub here: Option<Here>,
+    /// Whether a kernel checks the runs.
+    is_checked: bool,
     /// What was asked for, as the answer shows it.
     pub settings: Settings,
 }
@@ -56,12 +58,12 @@ impl Plan {
     /// Resolves the arguments, and rejects what cannot run.
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
         let target = request.check.as_deref().map(check::parse).transpose()?;
-        let found = StandIn::of(request)?;
+        let workload = Workload::of(request)?;
+        let found = StandIn::of(request, &workload)?;
         let device_arguments = match &found {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
         };
-        let workload = Workload::of(request)?;
         let days = days(request, &workload)?;
         let mut policy_arguments = match days {
             Some(_) => or(&request.policies, defaults::POLICIES_OVER_DAYS),
@@ -83,6 +85,7 @@ impl Plan {
             (_, linux, _) => linux.clone(),
         };
         let here = found.as_ref().map(|found| found.stand_in(&mut devices[0])).transpose()?;
+        let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
         if days.is_some() {
             workload.expect_no_own_pace()?;
         }
@@ -159,6 +162,7 @@ impl Plan {
             memory,
             seed,
             here,
+            is_checked: request.check.is_some(),
             settings,
         })
     }
@@ -194,8 +198,15 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
 
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
     if plan.here.is_some() {
+        let jobs = request
+            .jobs
+            .map_or_else(|| pool::default_jobs(pool::memory_of_run(&plan.devices[0].1)), usize::from);
         let runs = plan.policies.len() * request.reps as usize;
-        caller.note(&here::estimate(&plan.devices[0].1, runs, request.jobs));
+        let runs_are = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+        caller.note(&format!(
+            "{runs_are}, {} at a time; Ctrl-C keeps finished runs",
+            jobs.clamp(1, runs.max(1))
+        ));
     }
     let ran = grid.run(caller, request.jobs, pool::memory_of_run, |progress, index, pair, rep| {
         if stop.load(Ordering::SeqCst) {
@@ -349,6 +360,8 @@ impl Plan {
             host: HostConfig::of(self.linux, self.memory),
             format: FormatOptions::TODAY,
             utilization_percent: Some(self.utilization_percent.into()),
+            // A kernel that checks the model ages its file system once.
+            long_in_use: self.here.is_some() && !self.is_checked,
             rep,
             seed,
         };

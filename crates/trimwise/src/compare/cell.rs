@@ -33,6 +33,10 @@ use crate::workload::timed::Timed;
 /// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
 pub const SETTLING: SimDuration = SimDuration::from_secs(10);
 
+/// The same for a drive in long use: time enough for any drive to work off all that it does when idle. A shorter rest
+/// would leave a large drive with fewer free blocks for its size than a small one.
+const LONG_SETTLING: SimDuration = SimDuration::from_secs(600);
+
 /// What runs.
 #[derive(Clone, Debug)]
 pub enum Workload {
@@ -93,6 +97,9 @@ pub struct CellSpec {
     pub days: Option<DaysSpec>,
     /// If given, the file system is first aged: filled, then emptied to this utilization, under the policy.
     pub utilization_percent: Option<u64>,
+    /// Whether ageing goes on, at that utilization, until all flash beyond what is in use was written once more: then the
+    /// drive copies from the first write on, as one in long use. Otherwise it first uses up its spare flash.
+    pub long_in_use: bool,
     /// The repetition. It sets the phase of the commit timer at which the workload begins, and the seed of ageing and of
     /// the workload: the two causes for which repetitions differ.
     pub rep: u32,
@@ -113,6 +120,7 @@ impl CellSpec {
             host: HostConfig::of(LinuxVersion::TODAY, Bytes::gib(1)),
             format: FormatOptions::TODAY,
             utilization_percent: Some(80),
+            long_in_use: false,
             rep: 0,
             seed: 1,
         }
@@ -121,6 +129,12 @@ impl CellSpec {
     /// The seed of this repetition, for ageing and for the choice of the file to remove.
     fn draw_seed(&self) -> u64 {
         self.seed ^ (u64::from(self.rep) << 32)
+    }
+
+    /// What ageing writes after it has filled the file system once.
+    fn turned_over(&self, percent: u64) -> Result<Bytes, ConfigError> {
+        let in_use = self.ssd.capacity_bytes / 100 * percent.min(100);
+        Ok(if self.long_in_use { Bytes(self.ssd.physical_bytes()? - in_use) } else { Bytes(0) })
     }
 
     fn stalled(&self, source: Stalled) -> CellError {
@@ -236,13 +250,13 @@ async fn run_on(
     sim.sleep_until(queue.with_ssd(|ssd| ssd.worked_off_at())).await;
     let fs = volume.mount(spec.host, spec.policy.governor()).await;
     if let Some(percent) = spec.utilization_percent {
-        ageing::age(&fs, percent, spec.draw_seed()).await?;
+        ageing::age_and_turn_over(&fs, percent, spec.turned_over(percent)?, spec.draw_seed()).await?;
         // The workload must not pay for the TRIMs of ageing, and the drive gets the same idle time under every policy.
         fs.drain_discards().await;
         if let Some(days) = &spec.days {
             days::prepare(&fs, days).await?;
         }
-        sim.sleep(SETTLING).await;
+        sim.sleep(if spec.long_in_use { LONG_SETTLING } else { SETTLING }).await;
     }
     sim.sleep(commit_phase(spec.rep)).await;
 
@@ -415,6 +429,7 @@ mod tests {
             host: HostConfig { memory: Bytes::mib(16), ..HostConfig::of_the_2010s() },
             format: FormatOptions { journal: Some(Bytes::mib(4)), ..FormatOptions::default() },
             utilization_percent,
+            long_in_use: false,
             rep,
             seed: 1,
         }

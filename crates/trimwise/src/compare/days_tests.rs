@@ -41,6 +41,7 @@ fn spec(policy: &str, workload: impl Into<Workload>, days: Option<u32>) -> CellS
         host: HostConfig::of(LinuxVersion::TODAY, Bytes::mib(128)),
         format: FormatOptions { journal: Some(Bytes::mib(8)), ..FormatOptions::TODAY },
         utilization_percent: Some(50),
+        long_in_use: false,
         rep: 0,
         seed: 1,
     }

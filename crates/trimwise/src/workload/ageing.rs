@@ -3,6 +3,9 @@
 //! A [`Population`] of files of mixed sizes fills the file system completely, random files are deleted until a wanted
 //! share is in use, and new ones are created up to another share. The remains in the device depend on the policy in
 //! effect, which is the purpose of ageing: without TRIM the deleted files' blocks stay valid there.
+//!
+//! One fill leaves the drive's spare flash unwritten, so that it copies nothing until the workload has written as much.
+//! On a drive that has long been in use that flash was used up years ago; [`Population::turn_over`] brings it there.
 
 use rand_core::Rng;
 use rand_core::SeedableRng;
@@ -36,9 +39,27 @@ pub struct Aged {
 /// # Errors
 /// Errors of the file system, except that it is full.
 pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Result<Aged, FileError> {
+    age_and_turn_over(fs, utilization_percent, Bytes(0), seed).await
+}
+
+/// Does the same as [`age`], then writes `turned_over` bytes of new files in place of others.
+///
+/// # Errors
+///
+/// Errors of the file system, except that it is full.
+pub async fn age_and_turn_over<F: Files>(
+    fs: &F,
+    utilization_percent: u64,
+    turned_over: Bytes,
+    seed: u64,
+) -> Result<Aged, FileError> {
     let mut files = Population::new(fs, seed).await?;
     files.fill(fs).await?;
-    let used = files.delete_to(fs, utilization_percent).await?;
+    let mut used = files.delete_to(fs, utilization_percent).await?;
+    if turned_over > Bytes(0) {
+        files.turn_over(fs, utilization_percent, turned_over).await?;
+        used = used_and_wanted(fs, 0).await?.0;
+    }
     Ok(Aged { files_written: files.written, files_deleted: files.deleted, used })
 }
 
@@ -48,6 +69,7 @@ pub struct Population {
     rng: Xoshiro256PlusPlus,
     present: Vec<u64>,
     written: u64,
+    written_bytes: u64,
     deleted: u64,
 }
 
@@ -56,7 +78,7 @@ impl Population {
     pub async fn new<F: Files>(fs: &F, seed: u64) -> Result<Self, FileError> {
         fs.mkdir(DIRECTORY).await?;
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Ok(Self { rng, present: Vec::new(), written: 0, deleted: 0 })
+        Ok(Self { rng, present: Vec::new(), written: 0, written_bytes: 0, deleted: 0 })
     }
 
     /// Takes over the files that an earlier population left on the file system, by their numbers.
@@ -64,7 +86,7 @@ impl Population {
         // Which are deleted depends on the order.
         present.sort_unstable();
         let written = present.last().map_or(0, |last| last + 1);
-        Self { rng: Xoshiro256PlusPlus::seed_from_u64(seed), present, written, deleted: 0 }
+        Self { rng: Xoshiro256PlusPlus::seed_from_u64(seed), present, written, written_bytes: 0, deleted: 0 }
     }
 
     /// Uses `seed` from now on, so that clones of one population diverge.
@@ -89,9 +111,7 @@ impl Population {
             if used <= wanted || self.present.is_empty() {
                 break used;
             }
-            let victim = below(&mut self.rng, self.present.len() as u64) as usize;
-            fs.unlink(&path_of(self.present.swap_remove(victim))).await?;
-            self.deleted += 1;
+            self.delete_one(fs).await?;
         };
         fs.sync().await?;
         Ok(used)
@@ -122,6 +142,34 @@ impl Population {
         if used > wanted { self.delete_to(fs, percent).await } else { self.create_to(fs, percent).await }
     }
 
+    /// Removes random files and creates others at `percent` in use until `bytes` have been written, and makes that
+    /// durable.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system, except that it is full.
+    pub async fn turn_over<F: Files>(&mut self, fs: &F, percent: u64, bytes: Bytes) -> Result<(), FileError> {
+        let end = self.written_bytes.saturating_add(bytes.0);
+        while self.written_bytes < end {
+            let (used, wanted) = used_and_wanted(fs, percent).await?;
+            if used >= wanted || !self.create(fs).await? {
+                if self.present.is_empty() {
+                    break; // nothing may be in use
+                }
+                self.delete_one(fs).await?;
+            }
+        }
+        fs.sync().await
+    }
+
+    async fn delete_one<F: Files>(&mut self, fs: &F) -> Result<(), FileError> {
+        let victim = below(&mut self.rng, self.present.len() as u64) as usize;
+        fs.unlink(&path_of(self.present.swap_remove(victim))).await?;
+        self.deleted += 1;
+        Ok(())
+    }
+
+    /// Creates one file. Returns false if it did not fit.
     async fn create<F: Files>(&mut self, fs: &F) -> Result<bool, FileError> {
         let kib = FILE_KIB.0 + below(&mut self.rng, FILE_KIB.1 - FILE_KIB.0 + 1);
         let path = path_of(self.written);
@@ -129,6 +177,7 @@ impl Population {
             Ok(()) => {
                 self.present.push(self.written);
                 self.written += 1;
+                self.written_bytes += kib * 1024;
                 Ok(true)
             }
             Err(FileError::NoSpace { .. }) => {
@@ -223,6 +272,33 @@ mod tests {
                 }
                 assert!(files.present.is_empty());
                 assert_eq!(files.written, files.deleted);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn turning_files_over_uses_up_the_spare_flash_and_keeps_the_utilization() {
+        let sim = Sim::new();
+        sim.clone()
+            .run(async move {
+                let fs = mounted(&sim).await;
+                let mut files = Population::new(&fs, 1).await.unwrap();
+                files.fill(&fs).await.unwrap();
+                let before = files.delete_to(&fs, 60).await.unwrap();
+                let collected = || fs.queue().with_ssd(|ssd| ssd.stats().gc_victims);
+                assert_eq!(collected(), 0, "the spare flash is not used up");
+                let written = files.written_bytes;
+                files.turn_over(&fs, 60, Bytes::mib(400)).await.unwrap();
+                let turned_over = files.written_bytes - written;
+                assert!((Bytes::mib(400).0..Bytes::mib(405).0).contains(&turned_over), "{turned_over}");
+                let (after, _) = used_and_wanted(&fs, 60).await.unwrap();
+                assert!(after.0.abs_diff(before.0) <= 2 * FILE_KIB.1 * 1024, "{before} then {after}");
+                assert!(collected() > 0);
+                // Where everything is full, or nothing may be in use, it ends.
+                for percent in [100, 0] {
+                    files.turn_over(&fs, percent, Bytes::mib(20)).await.unwrap();
+                }
+                assert!(files.present.is_empty());
             })
             .unwrap();
     }

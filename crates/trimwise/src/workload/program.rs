@@ -108,6 +108,23 @@ impl Program {
         }
     }
 
+    /// Returns the program for a drive of `factor` times the size, from 0 to 1.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        match self {
+            Self::Application(application) => Self::Application(application.scaled(factor)),
+            Self::Fio(name, jobs) => Self::Fio(name.clone(), jobs.scaled(factor)),
+        }
+    }
+
+    /// Returns the smallest factor at which the program still shows what it shows in full; at most 1.
+    pub fn scale_min(&self) -> f64 {
+        match self {
+            Self::Application(application) => application.scale_min(),
+            Self::Fio(_, jobs) => jobs.scale_min(),
+        }
+    }
+
     pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {
         stage.mkdir(DIRECTORY).await?;
         match self {

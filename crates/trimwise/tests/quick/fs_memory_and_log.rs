@@ -165,6 +165,7 @@ fn the_same_seed_gives_the_same_run() {
         host: HostConfig { memory: Bytes::mib(64), ..HostConfig::of_the_2010s() },
         format: FormatOptions::default(),
         utilization_percent: Some(60),
+        long_in_use: false,
         rep: 1,
         seed: u64::from(seed),
     };

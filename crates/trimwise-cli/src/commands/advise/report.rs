@@ -83,7 +83,7 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
             if advice.partial { PARTIAL } else { "" },
             comparison.map_or(UNCHECKED.to_owned(), mark)
         ),
-        here: here.map_or_else(Vec::new, |here| here.lines().to_vec()),
+        here: here.map_or_else(Vec::new, |here| here.lines().map(str::to_owned).collect()),
         text: with_code(why.map_or("", |comparison| &comparison.verdict.text)),
         checked: comparison.and_then(checked),
         why: with_code(why.map_or("", |comparison| &comparison.verdict.why)),

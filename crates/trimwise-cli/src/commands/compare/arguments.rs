@@ -36,7 +36,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PATH")]
     pub here: Option<PathBuf>,
 
-    /// Model the whole drive that --here found, even if it has more than 16 GiB
+    /// Model the whole drive that --here found and all of its work, however large
     #[arg(long, requires = "here")]
     pub full_size: bool,
 

@@ -101,7 +101,10 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             },
             comparison.trimwise
         ),
-        here: comparison.here.as_ref().map_or_else(Vec::new, |here| here.lines().to_vec()),
+        here: comparison
+            .here
+            .as_ref()
+            .map_or_else(Vec::new, |here| here.lines().map(str::to_owned).collect()),
         head: match &comparison.conclusion {
             Some(conclusion) => conclusion.head.iter().map(|line| with_code(line)).collect(),
             _ => vec![with_code(&verdict.text)],

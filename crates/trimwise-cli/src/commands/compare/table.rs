@@ -114,9 +114,9 @@ pub fn modelled_host(settings: &Settings) -> String {
     folded(&said, 0)
 }
 
-/// What `--here` found, and what stands in for it.
+/// What `--here` found, what stands in for it, and what the figures stand for.
 pub fn here(here: &Here) -> String {
-    here.lines().iter().map(|line| folded(line, 0)).collect::<String>() + "\n"
+    here.lines().map(|line| folded(line, 0)).collect::<String>() + "\n"
 }
 
 /// Names a device in titles: its name, or the directory with its file system and mount point.

@@ -135,6 +135,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
         host: host(),
         format: FormatOptions::default(),
         utilization_percent: None,
+        long_in_use: false,
         rep: 0,
         seed,
     }

@@ -1,6 +1,6 @@
 //! Shrinks a drive, for tests of behaviour that need a drive full of data.
 
-use super::{ConfigError, Geometry, MappingConfig, SsdConfig};
+use super::{ConfigError, GcConfig, Geometry, MappingConfig, SsdConfig};
 use crate::units::UNIT_BYTES;
 
 /// Minimum number of superblocks of a smaller drive: with fewer, the over-provisioning leaves nothing for the
@@ -26,7 +26,9 @@ impl SsdConfig {
         let row_bytes = u64::from(geometry.superblock_planes) * u64::from(geometry.page_bytes);
         let pages = (capacity_bytes / SUPERBLOCKS / row_bytes).max(4);
         let pages = pages.min(u64::from(geometry.pages_per_block)) as u32;
-        let scaled = |value: u64, new: u64, old: u64| value * new / old.max(1);
+        let scaled = |value: u64, new: u64, old: u64| {
+            (u128::from(value) * u128::from(new) / u128::from(old.max(1))) as u64
+        };
         config.nand.t_erase_ns =
             scaled(config.nand.t_erase_ns, pages.into(), geometry.pages_per_block.into()).max(1);
         geometry.pages_per_block = pages;
@@ -71,6 +73,24 @@ impl SsdConfig {
         config.validate()?;
         Ok(config)
     }
+
+    /// Returns this drive with a capacity of at most `capacity_bytes`, as [`SsdConfig::shrunk`] does, for work that
+    /// shrinks as the capacity does: what the collector keeps free above the least shrinks too. Otherwise little work
+    /// would find a pool of free superblocks that it never uses up.
+    ///
+    /// # Errors
+    ///
+    /// If no drive of that size can resemble this one.
+    pub fn scaled(&self, capacity_bytes: u64) -> Result<Self, ConfigError> {
+        let mut config = self.shrunk(capacity_bytes)?;
+        let pool = |gc: &GcConfig| gc.idle_free_superblocks.saturating_sub(gc.free_superblocks_min);
+        let share =
+            f64::from(config.geometry()?.superblock_units) / f64::from(self.geometry()?.superblock_units);
+        let kept = f64::from(pool(&self.gc)) * capacity_bytes as f64 / self.capacity_bytes as f64 / share;
+        let kept = (kept.round() as u32).min(pool(&config.gc));
+        config.gc.idle_free_superblocks = config.gc.free_superblocks_min + kept;
+        Ok(config)
+    }
 }
 
 #[cfg(test)]
@@ -91,6 +111,24 @@ mod tests {
                 };
                 let (before, after) = (spare(&whole), spare(&small));
                 assert!((after - before).abs() < 0.02, "{name} at {capacity}: {before} and {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_scaled_drive_keeps_its_share_free_when_idle() {
+        let [whole, small] = {
+            let whole = Profile::embedded("sata-generic").unwrap().config;
+            [whole.clone(), whole.scaled(whole.capacity_bytes / 4).unwrap()]
+        };
+        let pool = |c: &super::SsdConfig| c.gc.idle_free_superblocks - c.gc.free_superblocks_min;
+        assert_eq!((pool(&whole), pool(&small)), (3, 1));
+        assert_eq!(small.geometry.pages_per_block, whole.geometry.pages_per_block);
+        for name in Profile::embedded_names() {
+            let whole = Profile::embedded(name).unwrap().config;
+            for parts in [2, 4, 8, 16] {
+                let small = whole.scaled(whole.capacity_bytes / parts);
+                assert!(small.is_ok(), "{name} at 1/{parts}: {small:?}");
             }
         }
     }

@@ -28,7 +28,7 @@ parameters! {
             Bytes::gib(64),
             "size of the browser's cache",
             "Chromium: up to 320 MiB (net/disk_cache)",
-        ),
+        ).shrinks(),
         caching: percent(70, "steps that write a cache entry", "assumed"),
         sqlite: percent(20, "steps that are a transaction of SQLite", "assumed"),
         settings: percent(9, "steps that replace a settings file; the others are updates", "assumed"),

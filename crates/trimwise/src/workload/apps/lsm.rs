@@ -42,8 +42,8 @@ parameters! {
             "puts that one fdatasync of the log makes durable",
             "assumed; RocksDB itself syncs the log only if asked to",
         ),
-        memtable: size(Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a memtable", ROCKS),
-        table: size(Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a table", ROCKS),
+        memtable: size(Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a memtable", ROCKS).shrinks(),
+        table: size(Bytes::mib(8), Bytes::kib(64), Bytes::gib(4), "size of a table", ROCKS).shrinks(),
         trigger: count(
             4,
             1,
@@ -57,7 +57,7 @@ parameters! {
             Bytes::gib(64),
             "size of level 1; each further level is ten times as large",
             "RocksDB's default is 256 MiB and a multiplier of 10; an eighth here",
-        ),
+        ).shrinks(),
         threads: count(
             2,
             1,

@@ -4,6 +4,7 @@
 //! them ([`Workload`]) and its operations (`run`). The registry below names it once.
 
 pub mod parameters;
+mod scaled;
 
 use parameters::{Common, Parameter, Spec};
 

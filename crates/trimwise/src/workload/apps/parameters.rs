@@ -84,6 +84,9 @@ pub struct Parameter {
     pub max: u64,
     /// True if `scale` multiplies the value.
     pub scales: bool,
+    /// True if the value shrinks with the drive ([`Application::scaled`]) although `scale` leaves it.
+    #[serde(skip)]
+    pub shrinks: bool,
     /// Meaning of the parameter, for the user.
     pub about: &'static str,
     /// Source of the default, or "assumed".
@@ -99,7 +102,7 @@ impl Parameter {
         about: &'static str,
         source: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Count, default, min, max, scales: false, about, source }
+        Self { name, kind: Kind::Count, default, min, max, scales: false, shrinks: false, about, source }
     }
 
     pub(super) const fn size(
@@ -111,7 +114,7 @@ impl Parameter {
         source: &'static str,
     ) -> Self {
         let (default, min, max) = (default.0, min.0, max.0);
-        Self { name, kind: Kind::Size, default, min, max, scales: false, about, source }
+        Self { name, kind: Kind::Size, default, min, max, scales: false, shrinks: false, about, source }
     }
 
     /// A count of milliseconds, as people see it; a duration for the workload.
@@ -132,11 +135,27 @@ impl Parameter {
         about: &'static str,
         source: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Percent, default, min: 0, max: 100, scales: false, about, source }
+        Self {
+            name,
+            kind: Kind::Percent,
+            default,
+            min: 0,
+            max: 100,
+            scales: false,
+            shrinks: false,
+            about,
+            source,
+        }
     }
 
     pub(super) const fn scaled(self) -> Self {
         Self { scales: true, ..self }
+    }
+
+    /// Marks a size or an interval that decides how often something happens: were it left as it is when the drive
+    /// shrinks, there would be fewer checkpoints, levels or rotations instead of smaller ones.
+    pub(super) const fn shrinks(self) -> Self {
+        Self { shrinks: true, ..self }
     }
 
     /// Formats a value as it is parsed.
@@ -280,10 +299,16 @@ impl std::str::FromStr for Application {
             return wrong(mistakes);
         }
         let value = |p: &Parameter| values.get(p.name).copied().unwrap_or(p.default);
-        let common = Common::read(&value);
+        Ok(Self::of(spec, &value))
+    }
+}
+
+impl Application {
+    pub(super) fn of(spec: &'static Spec, value: Values<'_>) -> Self {
+        let common = Common::read(value);
         let own = (spec.read)(&|p| if p.scales { value(p).saturating_mul(common.scale) } else { value(p) });
         let given = spec.all().map(|p| (p, value(p))).filter(|(p, value)| p.default != *value).collect();
-        Ok(Self { name: spec.name, given, common, own })
+        Self { name: spec.name, given, common, own }
     }
 }
 

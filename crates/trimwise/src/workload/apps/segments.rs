@@ -18,7 +18,7 @@ pub const ABOUT: &str =
 parameters! {
     pub struct Parameters {
         total: size(Bytes::gib(4), Bytes::mib(1), Bytes::gib(1024), "bytes appended", "assumed").scaled(),
-        partitions: count(8, 1, 1_000, "partitions written in turn", "assumed"),
+        partitions: count(8, 1, 1_000, "partitions written in turn", "assumed").shrinks(),
         batch: size(
             Bytes::kib(16),
             Bytes(1),

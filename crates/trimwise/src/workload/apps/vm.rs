@@ -19,7 +19,7 @@ parameters! {
         image: size(Bytes::mib(128), Bytes::mib(1), Bytes::gib(1024), "size of an image", "assumed").scaled(),
         writes: count(60_000, 1, 1_000_000_000, "writes of all guests", "assumed").scaled(),
         flush: count(64, 1, 1_000_000, "writes of a guest between two flushes", "assumed"),
-        life: count(10_000, 1, 1_000_000_000, "writes between two removals of an image", "assumed"),
+        life: count(10_000, 1, 1_000_000_000, "writes between two removals of an image", "assumed").shrinks(),
         hot: percent(80, "writes that go to the first fifth of an image", "assumed"),
     }
 }

@@ -14,6 +14,7 @@ mod map;
 mod parse;
 mod random;
 mod run;
+mod scaled;
 mod sequence;
 
 pub use parse::{FioError, JobFile};

@@ -23,6 +23,7 @@ pub mod outcome;
 pub mod report;
 pub mod rng;
 pub mod run;
+mod scaled;
 pub mod script;
 pub mod stdio;
 

@@ -1,0 +1,216 @@
+//! A drive, its memory and its work, whole and shrunk together as `compare --here` does: policies must compare in the
+//! same way, and the work must take as long for each operation.
+//!
+//! The tier compares one small drive with a smaller one. The three whole drives of docs/model.md:
+//! `SCALED=full cargo test --release -p trimwise-lab --test experiments scaled:: -- --nocapture`; `SCALED=2,4,8` shrinks
+//! them by these factors, `SCALED_CASE=0` takes one.
+
+use trimwise::compare::cell::{self, CellSpec, run_cell};
+use trimwise::compare::days::DaysSpec;
+use trimwise::compare::result::Cell;
+use trimwise::fs::host::HostConfig;
+use trimwise::policy::{LinuxVersion, Trimmer};
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise::workload::days::Days;
+use trimwise::workload::postmark::{self, PostmarkConfig};
+use trimwise::workload::program::Program;
+use trimwise_lab::pool;
+
+struct Case {
+    drive: &'static str,
+    capacity: Bytes,
+    memory: Bytes,
+    /// A named workload; `None`: the default of `compare`, as much of it as the drive has room for.
+    program: Option<&'static str>,
+    days: Option<u32>,
+    utilization_percent: u64,
+    /// Repetitions of the whole.
+    reps: usize,
+    /// How much `compare --here` shrinks it.
+    parts: f64,
+}
+
+const WHOLE: [Case; 3] = [
+    Case {
+        drive: "nvme-generic",
+        capacity: Bytes(256_060_514_304),
+        memory: Bytes::gib(16),
+        program: Some("desktop"),
+        days: Some(7),
+        utilization_percent: 70,
+        reps: 2,
+        parts: 4.0,
+    },
+    Case {
+        drive: "sata-generic",
+        capacity: Bytes(256_060_514_304),
+        memory: Bytes::gib(16),
+        program: Some("oltp"),
+        days: None,
+        utilization_percent: 70,
+        reps: 2,
+        parts: 4.0,
+    },
+    Case {
+        drive: "sata-500gb-slc",
+        capacity: Bytes(500_107_862_016),
+        memory: Bytes::gib(16),
+        program: None,
+        days: None,
+        utilization_percent: 70,
+        reps: 1,
+        parts: 29.1,
+    },
+];
+
+const SAMPLE: Case = Case {
+    drive: "sata-generic",
+    capacity: Bytes::gib(12),
+    memory: Bytes::gib(1),
+    program: Some("oltp"),
+    days: None,
+    utilization_percent: 70,
+    reps: 2,
+    parts: 4.0,
+};
+
+const POLICIES: [&str; 3] = ["off", "commit", "judicious"];
+
+/// Repetitions of the shrunk runs, which differ more and take less time.
+const SHRUNK_REPS: usize = 6;
+
+/// The most by which a shrunk run may be off.
+const TOLERANCE: f64 = 0.10;
+
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    /// Waiting time of an operation.
+    ns: f64,
+    write_amplification: f64,
+}
+
+impl Case {
+    fn run(&self, factor: f64, policy: &str, rep: u32) -> Cell {
+        let mut profile = Profile::embedded(self.drive).unwrap();
+        profile.config = profile.config.scaled(self.capacity.0).unwrap();
+        profile.config = profile.config.scaled((self.capacity.0 as f64 * factor) as u64).unwrap();
+        let trimmer: Trimmer = policy.parse().unwrap();
+        let workload: cell::Workload = match self.program {
+            Some(name) => Program::parse(name, "").unwrap().scaled(factor).into(),
+            None => self.postmark(factor).into(),
+        };
+        let shape = if self.days.is_some() { "office" } else { "flat" };
+        let spec = CellSpec {
+            host: HostConfig::of(LinuxVersion::TODAY, Bytes((self.memory.0 as f64 * factor) as u64)),
+            utilization_percent: Some(self.utilization_percent),
+            long_in_use: true,
+            days: self.days.map(|days| DaysSpec {
+                days: Days::new(days, shape.parse().unwrap()).unwrap(),
+                trimmer,
+                has_backlog: false,
+            }),
+            rep,
+            ..CellSpec::new(profile, trimmer.policy(), workload)
+        };
+        run_cell(&spec, Box::new(|_| ())).unwrap_or_else(|e| panic!("{}: {e}", self.drive))
+    }
+
+    fn postmark(&self, factor: f64) -> PostmarkConfig {
+        default_postmark().scaled(self.capacity.0 as f64 * factor / Bytes::gib(16).0 as f64)
+    }
+
+    fn operations(&self, factor: f64) -> f64 {
+        match self.program {
+            Some(name) => Program::parse(name, "").unwrap().scaled(factor).operations(1) as f64,
+            None => postmark::operations(&self.postmark(factor)) as f64,
+        }
+    }
+
+    /// Means over the repetitions, for each policy.
+    fn figures(&self, factor: f64, reps: usize) -> Vec<Figures> {
+        let mut profile = Profile::embedded(self.drive).unwrap();
+        profile.config.capacity_bytes = (self.capacity.0 as f64 * factor) as u64;
+        let jobs = pool::default_jobs(pool::memory_of_run(&profile));
+        let run = |i: usize| {
+            let begun = std::time::Instant::now();
+            let cell = self.run(factor, POLICIES[i / reps], (i % reps) as u32);
+            let stats = cell.device_stats.as_ref().unwrap();
+            eprintln!(
+                "{} {factor} {} {}: {:.1} s to run, {:.1} s, {:.2} GB, WA {:.2}, erases {}",
+                self.drive,
+                cell.policy,
+                cell.rep,
+                begun.elapsed().as_secs_f64(),
+                cell.duration_ns as f64 / 1e9,
+                stats.host_units_written as f64 * 4096e-9,
+                stats.write_amplification,
+                stats.erases
+            );
+            let written = stats.host_units_written as f64;
+            Ok::<_, ()>([cell.duration_ns as f64, written, stats.nand_units_written as f64])
+        };
+        let cells = pool::run_ordered(jobs, POLICIES.len() * reps, run).unwrap();
+        let operations = self.operations(factor);
+        let mean = |cells: &[[f64; 3]]| {
+            let [ns, host, nand] = [0, 1, 2].map(|i| cells.iter().map(|cell| cell[i]).sum::<f64>());
+            Figures { ns: ns / operations / reps as f64, write_amplification: nand / host }
+        };
+        cells.chunks(reps).map(mean).collect()
+    }
+
+    /// Prints how the shrunk runs compare with the whole, and returns the largest deviation.
+    fn compared(&self, whole: &[Figures], factor: f64) -> f64 {
+        let small = self.figures(factor, SHRUNK_REPS);
+        let mut largest: f64 = 0.0;
+        for (i, policy) in POLICIES.iter().enumerate() {
+            let pairs = [
+                (whole[i].ns / 1000.0, small[i].ns / 1000.0),
+                (whole[i].ns / whole[0].ns, small[i].ns / small[0].ns),
+                (whole[i].write_amplification, small[i].write_amplification),
+            ];
+            let shown = pairs.map(|(whole, small)| {
+                let off = small / whole - 1.0;
+                largest = largest.max(off.abs());
+                format!("{whole:.3}, {small:.3} ({:+.1} %)", off * 100.0)
+            });
+            println!("| {} 1/{:.0} | `{policy}` | {} |", self.drive, 1.0 / factor, shown.join(" | "));
+        }
+        largest
+    }
+}
+
+/// The built-in workload of `compare` on 16 GiB.
+fn default_postmark() -> PostmarkConfig {
+    PostmarkConfig {
+        number: 8_000,
+        transactions: 80_000,
+        size_low: 1_000,
+        size_high: 200_000,
+        read_block: 4096,
+        write_block: 4096,
+        buffering: false,
+        ..PostmarkConfig::default()
+    }
+}
+
+#[test]
+fn a_shrunk_drive_compares_policies_as_the_whole_does() {
+    let Ok(asked) = std::env::var("SCALED") else {
+        let off = SAMPLE.compared(&SAMPLE.figures(1.0, SAMPLE.reps), 1.0 / SAMPLE.parts);
+        assert!(off < TOLERANCE, "{off}");
+        return;
+    };
+    let asked_parts: Option<Vec<f64>> =
+        (asked != "full").then(|| asked.split(',').map(|n| n.parse().unwrap()).collect());
+    let only: Option<usize> = std::env::var("SCALED_CASE").ok().map(|n| n.parse().unwrap());
+    println!("| | policy | us an operation: whole, shrunk | compared with `off` | WA |");
+    let mut largest: f64 = 0.0;
+    for (_, case) in WHOLE.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i)) {
+        let whole = case.figures(1.0, case.reps);
+        for parts in asked_parts.clone().unwrap_or(vec![case.parts]) {
+            largest = largest.max(case.compared(&whole, 1.0 / parts));
+        }
+    }
+    assert!(asked != "full" || largest < TOLERANCE, "{largest}");
+}
