@@ -395,7 +395,8 @@ fn described(drive: &Drive) -> String {
 impl Here {
     /// What a comparison on this host has.
     pub(crate) fn of_found(found: Found) -> Self {
-        let stand_in = StandIn::chosen(found, &CompareRequest::default()).unwrap();
+        let request = CompareRequest::default();
+        let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).unwrap();
         stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap()).unwrap()
     }
 }
