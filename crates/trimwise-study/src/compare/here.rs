@@ -393,9 +393,9 @@ fn described(drive: &Drive) -> String {
 
 #[cfg(test)]
 impl Here {
-    /// What a comparison on this host has.
+    /// What a comparison of all the work on this host's whole drive has.
     pub(crate) fn of_found(found: Found) -> Self {
-        let request = CompareRequest::default();
+        let request = CompareRequest { full_size: true, ..CompareRequest::default() };
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).unwrap();
         stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap()).unwrap()
     }
