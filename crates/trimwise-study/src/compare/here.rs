@@ -234,7 +234,7 @@ impl StandIn {
         let own = drive_size.filter(|_| matched_by != GIVEN);
         let (_, profile) = crate::input::device(&device)?;
         let of_profile = Bytes(profile.config.capacity_bytes);
-        let scale = Scale::of(own.unwrap_or(of_profile), of_profile, workload, request.full_size);
+        let scale = Scale::of(own.unwrap_or(of_profile), &profile.config, workload, request.full_size);
         let drive = match own {
             Some(size) => format!("your {} drive", as_sold(size)),
             None => format!("a {} drive", as_sold(of_profile)),

@@ -1,9 +1,11 @@
 //! How drive, memory and work shrink together, so that a short run answers for the drive that a person has.
 //!
 //! A smaller drive with the same work on it would be a busier one. So the work shrinks with the drive, down to where its
-//! rare events would be too few ([`Workload::scale_min`]); then the drive shrinks less too. What cannot shrink runs on
+//! rare events would be too few ([`Workload::scale_min`]), and the drive down to where its superblocks would have to
+//! ([`SsdConfig::intact_bytes`]); what shrinks more keeps to what shrinks less. What cannot shrink runs on
 //! the whole drive, up to [`LARGEST`].
 
+use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
 use trimwise::workload::postmark::PostmarkConfig;
 
@@ -37,16 +39,18 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Chooses the scale of a drive of size `whole`, whose profile has `profile`.
-    pub fn of(whole: Bytes, profile: Bytes, workload: &Workload, is_full_size: bool) -> Self {
+    /// Chooses the scale of a drive of size `whole`, for which `profile` stands.
+    pub fn of(whole: Bytes, profile: &SsdConfig, workload: &Workload, is_full_size: bool) -> Self {
         let grows = workload.argument == defaults::WORKLOAD;
         let (least, fixed) = match workload.scale_min() {
             Ok(_) if grows => (0.0, None),
             Ok(least) => (least, None),
             Err(why) => (1.0, Some(why)),
         };
-        let most = whole.min(profile);
-        let wanted = Bytes((whole.0 as f64 * least) as u64).max(SMALLEST).min(LARGEST);
+        let most = whole.min(Bytes(profile.capacity_bytes));
+        // Work that is short next to its drive depends on the size of superblocks; the default writes half of it.
+        let smallest = if grows { SMALLEST } else { SMALLEST.max(Bytes(profile.intact_bytes())) };
+        let wanted = Bytes((whole.0 as f64 * least) as u64).max(smallest).min(LARGEST);
         let capacity = if is_full_size { most } else { most.min(wanted) };
         let drive = rounded(capacity.0 as f64 / whole.0.max(1) as f64);
         let work = rounded(drive.max(least));
@@ -162,6 +166,7 @@ pub(super) fn as_sold(size: Bytes) -> String {
 
 #[cfg(test)]
 mod tests {
+    use trimwise::profile::Profile;
     use trimwise::workload::timed::Timed;
 
     use super::*;
@@ -171,8 +176,14 @@ mod tests {
         Workload::of(&CompareRequest { workload: argument.to_owned(), ..CompareRequest::default() }).unwrap()
     }
 
+    /// With superblocks of 128 MiB.
+    fn profile(gib: u64) -> SsdConfig {
+        let config = Profile::embedded("sata-generic").unwrap().config;
+        SsdConfig { capacity_bytes: Bytes::gib(gib).0, ..config }
+    }
+
     fn scale(gb: u64, argument: &str) -> Scale {
-        Scale::of(Bytes(gb * 1_000_000_000), Bytes::gib(4096), &workload(argument), false)
+        Scale::of(Bytes(gb * 1_000_000_000), &profile(4096), &workload(argument), false)
     }
 
     #[test]
@@ -181,7 +192,8 @@ mod tests {
         for (gb, argument, capacity_gib, drive, work) in [
             (16, "maildir", 14.9, 1.0, 1.0),
             (256, "maildir", 59.6, 0.25, 0.25),
-            (256, "maildir:scale=100", 16.0, 0.0671, 0.0671),
+            (256, "maildir:scale=100", 32.0, 0.1342, 0.1342),
+            (64, "maildir", 32.0, 0.5369, 0.5369),
             (256, "default", 16.0, 0.0671, 0.0671),
             (2000, "maildir", 256.0, 0.1374, 0.25),
             (256, "append", 238.4, 1.0, 1.0),

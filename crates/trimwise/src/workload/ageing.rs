@@ -281,16 +281,22 @@ mod tests {
         let sim = Sim::new();
         sim.clone()
             .run(async move {
-                let fs = mounted(&sim).await;
+                let mut config = SsdConfig { capacity_bytes: Bytes::mib(512).0, ..SsdConfig::default() };
+                config.over_provisioning_percent = Some(30);
+                config.geometry.pages_per_block = 32;
+                let queue = BlockQueue::new(&sim, Ssd::new(&config, 1).unwrap(), QueueConfig::default());
+                let volume = Volume::format(&queue, FormatOptions::default()).await.unwrap();
+                let host = HostConfig { memory: Bytes::mib(64), ..HostConfig::of_the_2010s() };
+                let fs = volume.mount(host, PolicySpec::OFF.governor()).await;
                 let mut files = Population::new(&fs, 1).await.unwrap();
                 files.fill(&fs).await.unwrap();
                 let before = files.delete_to(&fs, 60).await.unwrap();
                 let collected = || fs.queue().with_ssd(|ssd| ssd.stats().gc_victims);
                 assert_eq!(collected(), 0, "the spare flash is not used up");
                 let written = files.written_bytes;
-                files.turn_over(&fs, 60, Bytes::mib(400)).await.unwrap();
+                files.turn_over(&fs, 60, Bytes::mib(600)).await.unwrap();
                 let turned_over = files.written_bytes - written;
-                assert!((Bytes::mib(400).0..Bytes::mib(405).0).contains(&turned_over), "{turned_over}");
+                assert!((Bytes::mib(600).0..Bytes::mib(605).0).contains(&turned_over), "{turned_over}");
                 let (after, _) = used_and_wanted(&fs, 60).await.unwrap();
                 assert!(after.0.abs_diff(before.0) <= 2 * FILE_KIB.1 * 1024, "{before} then {after}");
                 assert!(collected() > 0);

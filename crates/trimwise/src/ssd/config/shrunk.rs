@@ -74,6 +74,13 @@ impl SsdConfig {
         Ok(config)
     }
 
+    /// Returns the smallest capacity in bytes to which this drive can shrink with superblocks of their present size. Smaller
+    /// ones hold fewer files, so that more of them become free whole, and the collector copies less.
+    pub fn intact_bytes(&self) -> u64 {
+        let g = &self.geometry;
+        SUPERBLOCKS * u64::from(g.superblock_planes) * u64::from(g.page_bytes) * u64::from(g.pages_per_block)
+    }
+
     /// Returns this drive with a capacity of at most `capacity_bytes`, as [`SsdConfig::shrunk`] does, for work that
     /// shrinks as the capacity does: what the collector keeps free above the least shrinks too. Otherwise little work
     /// would find a pool of free superblocks that it never uses up.
