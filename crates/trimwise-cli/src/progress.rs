@@ -274,7 +274,8 @@ mod tests {
         assert_eq!(p.remaining(seconds(60)), None, "what ageing took is unknown");
         span(0, 0, Some(20));
         span(1, 0, Some(40));
-        (span(2, 40, None), span(3, 40, None));
+        span(2, 40, None);
+        span(3, 40, None);
         // Two runs under way for 10 of 30 s, six more of 30 s, two at a time.
         assert_eq!(p.remaining(seconds(50)), Some(seconds(20 + 6 * 30 / 2)));
         assert_eq!(p.line(seconds(50)), "progress: 0 of 10 runs, 0:00:50 so far, about 0:01:50 left");

@@ -209,7 +209,7 @@ mod tests {
                 "{gb} {argument}: {scale:?}"
             );
         }
-        let half = Scale::of(Bytes::gib(1000), Bytes::gib(500), &workload("default"), true);
+        let half = Scale::of(Bytes::gib(1000), &profile(500), &workload("default"), true);
         assert_eq!(
             (half.capacity, half.drive, half.work),
             (Bytes::gib(500), 0.5, 0.5),
