@@ -122,7 +122,8 @@ impl Steps {
                 plan.spare();
             }
             Some(Trimmer::Kernel(spec)) if spec.batch().is_some_and(|batch| batch.units_min <= 1) => {
-                if plan.sweep(policy) {
+                let is_made = plan.sweep(policy);
+                if is_made {
                     plan.set_discard("nodiscard");
                 }
             }
@@ -130,7 +131,8 @@ impl Steps {
                 plan.set_discard(if spec.to_string() == "btrfs" { "discard=async" } else { "discard" });
             }
             Some(Trimmer::Kernel(spec) | Trimmer::Daemon(spec)) => {
-                if plan.daemon(spec) && !spec.toggles_discard() {
+                let is_made = plan.daemon(spec);
+                if is_made && !spec.toggles_discard() {
                     plan.set_discard("nodiscard");
                 }
             }
