@@ -29,6 +29,7 @@ fn spec() -> CellSpec {
         host: HostConfig::of_the_2010s(),
         format: FormatOptions::default(),
         utilization_percent: None,
+        long_in_use: false,
         rep: 0,
         seed: 1,
     }
