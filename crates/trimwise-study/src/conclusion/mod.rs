@@ -182,6 +182,8 @@ struct Frame {
     days: Option<u32>,
     /// How many times as much work the host does as the runs.
     work: f64,
+    /// Whether more life alone decides: at a known rate of work, or where no command follows.
+    by_life: bool,
 }
 
 impl Frame {
@@ -215,7 +217,7 @@ impl Frame {
         };
         let years = Endurance::of(today).and_then(|today| today.years);
         let years = years.zip(life_times).map(|(years, times)| [years, years * times]);
-        let life = of_life(life_times, years, self.days.is_some(), device.compare_wear(today, policy));
+        let life = of_life(life_times, years, self.by_life, device.compare_wear(today, policy));
         let life_years = years.filter(|_| self.days.is_some());
         Compared {
             policy,
@@ -246,9 +248,9 @@ impl Frame {
     }
 }
 
-/// Of the flash's life: how many times as long it lasts, and for how many years at most under each. Without days the rate
-/// is unknown, and those are years without a pause: then more life alone is no reason to change.
-fn of_life(times: Option<f64>, years: Option<[f64; 2]>, is_rate_known: bool, wear: Option<Test>) -> Material {
+/// Of the flash's life: how many times as long it lasts, and for how many years at most under each. Without days these
+/// are years without a pause, and the rate is unknown: then more life alone is no reason to change a host (`by_life`).
+fn of_life(times: Option<f64>, years: Option<[f64; 2]>, by_life: bool, wear: Option<Test>) -> Material {
     let Some(times) = times else { return Material::No };
     let is_long = years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
     if is_long || (times - 1.0).abs() * 100.0 <= LIFE_PERCENT {
@@ -256,8 +258,8 @@ fn of_life(times: Option<f64>, years: Option<[f64; 2]>, is_rate_known: bool, wea
     }
     let is_shown = wear.is_none_or(|test| test.significant);
     match (is_shown, times > 1.0) {
-        (true, true) if is_rate_known => Material::Better,
-        (true, false) if is_rate_known => Material::Worse,
+        (true, true) if by_life => Material::Better,
+        (true, false) if by_life => Material::Worse,
         (_, true) => Material::PerhapsBetter,
         (_, false) => Material::PerhapsWorse,
     }
@@ -275,6 +277,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         measure: summary.measure,
         days: comparison.settings.days,
         work: here.map_or(1.0, Here::work),
+        by_life: here.is_none() || comparison.settings.days.is_some(),
     };
     let unsure = |why: words::Unsure| {
         of_parts(comparison, Decision::CannotTell, today.clone(), today.clone(), &Found::Unsure(why))

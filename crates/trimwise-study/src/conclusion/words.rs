@@ -199,7 +199,7 @@ fn gain(measure: Measure, worth: &Worth) -> String {
         Some(s) if s > 0.0 => format!("it saves {} of waiting a day ({share})", waiting(s)),
         Some(_) => "it costs no waiting that matters".to_owned(),
         None if worth.time_saved_percent > TIME_PERCENT => format!("this work needs {share}"),
-        None => format!("the time is the same to {TIME_PERCENT} %"),
+        None => format!("the {} is the same to {TIME_PERCENT} %", measured(measure)),
     };
     format!("{saved}{}", life(worth))
 }
