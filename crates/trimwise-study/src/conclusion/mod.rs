@@ -9,7 +9,7 @@
 //! - A difference counts if it is *shown* (the test finds it) and *material*: [`WAITED_S_PER_DAY`] and
 //!   [`TIME_PERCENT`] of the time, or [`LIFE_PERCENT`] of a flash life that ends within [`LIFE_YEARS`].
 //! - One that is materially better, and in nothing materially worse: *change*. None, but the intervals leave room for
-//!   one: *cannot tell*. No room, and something is materially worse: *keep*. Otherwise it does not matter.
+//!   one: *cannot tell*. No room, and something is or may be materially worse: *keep*. Otherwise it does not matter.
 //! - Runs that are missing or freed nothing tell nothing.
 
 pub mod steps;
@@ -45,7 +45,7 @@ pub const LIFE_YEARS: f64 = 15.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// What the host does is best, and others are materially worse.
+    /// Nothing is better than what the host does, and something is, or may be, materially worse.
     Keep,
     /// Something else is materially better.
     Change,
@@ -359,8 +359,8 @@ fn on_device(
     match (worse, others.iter().find(|other| other.may_be_worse())) {
         (Some(worse), _) => of_parts(comparison, Decision::Keep, today.cloned(), kept, &shown(worse)),
         (None, Some(possible)) => {
-            let why = words::Unsure::Wide(possible.policy.policy.clone(), possible.worth);
-            of_parts(comparison, Decision::CannotTell, today.cloned(), kept, &Found::Unsure(why))
+            let found = Found::NotBetter(possible.policy.policy.clone(), possible.worth);
+            of_parts(comparison, Decision::Keep, today.cloned(), kept, &found)
         }
         (None, None) => {
             let found = Found::Alike(widest(&others));
@@ -392,6 +392,8 @@ fn best<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, '
 enum Found {
     /// The policy that is better, or the nearest that is worse, and by how much.
     Shown(PolicyId, Worth),
+    /// One that may be worse, where none can be better.
+    NotBetter(PolicyId, Worth),
     /// Of all, the largest differences.
     Alike(Worth),
     Unsure(words::Unsure),
@@ -444,9 +446,10 @@ fn of_parts(
         _ => Steps::default(),
     };
     let worth = match found {
-        Found::Shown(_, worth) | Found::Alike(worth) | Found::Unsure(words::Unsure::Wide(_, worth)) => {
-            Some(*worth)
-        }
+        Found::Shown(_, worth)
+        | Found::NotBetter(_, worth)
+        | Found::Alike(worth)
+        | Found::Unsure(words::Unsure::Wide(_, worth)) => Some(*worth),
         Found::Unsure(_) => None,
     };
     Conclusion {

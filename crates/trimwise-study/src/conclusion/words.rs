@@ -61,6 +61,11 @@ pub(super) fn head(
     let second = match found {
         Found::Shown(_, worth) if decision == Decision::Change => sentence(&gain(measure, worth)),
         Found::Shown(other, worth) => sentence(&format!("{} would {}", name(other), loss(measure, worth))),
+        Found::NotBetter(other, worth) => {
+            let most = worth.time_saved_percent_interval.map_or(0.0, |[low, high]| low.min(high));
+            let more = shift(measure, most.min(0.0));
+            sentence(&format!("nothing else is better; {} may need {more}{}", name(other), life(worth)))
+        }
         Found::Alike(worth) => sentence(&alike(worth)),
         Found::Unsure(why) => unsure(why, settings, measure, here, &name),
     };
