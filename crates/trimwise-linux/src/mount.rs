@@ -37,11 +37,15 @@ pub struct Mount {
     pub options: Vec<String>,
 }
 
+/// Returns true for the mount options that turn online discard on: `discard`, `discard=async`.
+pub fn turns_discard_on(option: &str) -> bool {
+    option == "discard" || option.starts_with("discard=")
+}
+
 impl Mount {
     /// The discard option as the kernel shows it (`discard`, `discard=async`); `nodiscard` if it shows none.
     pub fn discard(&self) -> &str {
-        let is_discard = |option: &&String| *option == "discard" || option.starts_with("discard=");
-        self.options.iter().find(is_discard).map_or("nodiscard", String::as_str)
+        self.options.iter().find(|option| turns_discard_on(option)).map_or("nodiscard", String::as_str)
     }
 
     /// Returns true if both are mounts of the same file system.
@@ -105,14 +109,16 @@ pub fn mount_of_open(file: impl AsFd) -> Result<Mount, MountError> {
 fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountError> {
     const MOUNTINFO: &str = "/proc/self/mountinfo";
     let text = std::fs::read(MOUNTINFO).map_err(at(Path::new(MOUNTINFO)))?;
-    let mut mounts = in_effect(&HostRoot::default(), parse_mountinfo(&text));
+    let mut mounts = parse_mountinfo(&text);
     let id = told_id(found);
     let index = mounts
         .iter()
         .position(|mount| Some(mount.id) == id)
         .or_else(|| nearest(&mounts, path))
         .ok_or_else(|| MountError::Unknown { path: path.display().to_string() })?;
-    Ok(mounts.swap_remove(index))
+    let mut mount = mounts.swap_remove(index);
+    add_hidden_discard(&HostRoot::default(), &mut mount);
+    Ok(mount)
 }
 
 fn told_id(found: rustix::io::Result<Statx>) -> Option<u64> {
@@ -148,24 +154,23 @@ pub fn mountinfo(host: &HostRoot) -> PathBuf {
 /// If the list of mounts cannot be read.
 pub fn mounts(host: &HostRoot) -> Result<Vec<Mount>, PathError> {
     let path = mountinfo(host);
-    Ok(in_effect(host, parse_mountinfo(&std::fs::read(&path).map_err(at(&path))?)))
+    let mut mounts = parse_mountinfo(&std::fs::read(&path).map_err(at(&path))?);
+    mounts.iter_mut().for_each(|mount| add_hidden_discard(host, mount));
+    Ok(mounts)
 }
 
 /// Adds `discard` where the superblock of an ext4 turns it on (`tune2fs -o discard`). Mountinfo shows no option that is
 /// the default of its file system; `/proc/fs/ext4/DEV/options` shows all.
-fn in_effect(host: &HostRoot, mut mounts: Vec<Mount>) -> Vec<Mount> {
+fn add_hidden_discard(host: &HostRoot, mount: &mut Mount) {
     const DISCARD: &str = "discard";
-    for mount in mounts.iter_mut().filter(|mount| mount.fs_type == "ext4") {
-        if mount.options.iter().any(|option| option == DISCARD || option == "nodiscard") {
-            continue;
-        }
-        let device = SysBlock::of_numbers(host, mount.numbers).ok().map(|device| device.name());
-        let options = device.and_then(|name| host.text(format!("/proc/fs/ext4/{name}/options")));
-        if options.is_some_and(|options| options.lines().any(|option| option == DISCARD)) {
-            mount.options.push(DISCARD.to_owned());
-        }
+    if mount.fs_type != "ext4" || mount.options.iter().any(|one| one == DISCARD || one == "nodiscard") {
+        return;
     }
-    mounts
+    let device = SysBlock::of_numbers(host, mount.numbers).ok().map(|device| device.name());
+    let options = device.and_then(|name| host.text(format!("/proc/fs/ext4/{name}/options")));
+    if options.is_some_and(|options| options.lines().any(|option| option == DISCARD)) {
+        mount.options.push(DISCARD.to_owned());
+    }
 }
 
 /// Parses the text of `/proc/self/mountinfo`; malformed lines are skipped.

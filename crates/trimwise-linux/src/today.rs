@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use trimwise::policy::{PolicyId, PolicySpec};
+use trimwise::policy::{BatchConfig, PolicyId, PolicySpec};
 use trimwise::units::SimDuration;
 
 use crate::doctor::Periodic;
@@ -46,6 +46,15 @@ pub enum MountedBy {
     },
     /// Neither, or not clear: a hand, an initramfs, a container's host, a bind mount, several lines of fstab.
     Unknown,
+}
+
+/// Returns the policy of a file system's own discard, as its users mount it.
+pub fn own_discard(fs_type: &str) -> PolicyId {
+    match fs_type {
+        "btrfs" => "btrfs".into(),
+        "f2fs" => "f2fs".into(),
+        _ => PolicySpec::COMMIT.into(),
+    }
 }
 
 /// The interval of a policy that sweeps.
@@ -105,18 +114,18 @@ impl Today {
             ("nodiscard", several) => {
                 several.iter().filter_map(|one| one.policy.clone()).min_by_key(interval)
             }
-            ("discard", _) if fs_type == "f2fs" => Some("f2fs".into()),
-            ("discard=async", _) => Some("btrfs".into()),
-            _ => Some(PolicySpec::COMMIT.into()),
+            ("discard=async", _) => Some(own_discard("btrfs")),
+            // What btrfs does without `async`, it does as ext4.
+            _ if fs_type == "btrfs" => Some(PolicySpec::COMMIT.into()),
+            _ => Some(own_discard(fs_type)),
         }
     }
 
     /// Says in a sentence without its end what trims it: "its mount option `discard` trims what is freed".
     pub fn sentence(&self) -> String {
         let periodic = |one: &Periodic| {
-            let every =
-                one.policy.as_ref().and_then(|policy| policy.spec()?.batch()).map(|batch| batch.every);
-            let when = match every.map(|every| every.as_nanos() / 3_600_000_000_000) {
+            let sweeps = one.policy.as_ref().and_then(|policy| policy.spec()?.batch());
+            let when = match sweeps.map(BatchConfig::hours) {
                 Some(1) => "every hour ",
                 Some(24) => "once a day ",
                 Some(168) => "once a week ",

@@ -11,9 +11,6 @@ use trimwise_linux::host_root::HostRoot;
 
 use crate::conclusion;
 
-/// The folder of the daemon's sockets, unless it was told another one.
-pub const DEFAULT_RUN: &str = "/run/trimwise";
-
 /// Only a wrong request is a usage error; a daemon that cannot be reached is a failed run.
 pub fn failed(error: ClientError) -> Failure {
     match error {

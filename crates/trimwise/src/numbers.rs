@@ -27,6 +27,15 @@ pub fn significant(f: f64) -> String {
     text.replace('-', MINUS)
 }
 
+/// About two digits of the size of a number, for what is felt rather than compared: `12`, `7.1`, `7`.
+pub fn two_digits(value: f64) -> String {
+    match value.abs() {
+        a if a >= 9.95 => format!("{a:.0}"),
+        a if a >= 0.995 || a == 0.0 => format!("{a:.1}").replace(".0", ""),
+        a => format!("{a:.2}"),
+    }
+}
+
 /// A relative change with its sign: `0.163` is `+16.3 %`.
 pub fn change(ratio: f64) -> String {
     let percent = ratio * 100.0;

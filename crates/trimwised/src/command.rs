@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "/var/lib/trimwise")]
     state: PathBuf,
     /// Sockets
-    #[arg(long, value_name = "DIR", default_value = "/run/trimwise")]
+    #[arg(long, value_name = "DIR", default_value = trimwise_linux::daemon::DEFAULT_RUN)]
     run: PathBuf,
     /// Where the host's / is mounted, in a container
     #[arg(long, value_name = "DIR", default_value = "/")]

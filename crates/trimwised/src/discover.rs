@@ -218,7 +218,7 @@ pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     let host = HostRoot::new(&wanted.host);
     let all = mounts(&host).map_err(std::io::Error::other)?;
     let mounts = Mounts::new(&all);
-    let spared: HashSet<PathBuf> = fstab::entries(&host, &all, |entry| entry.has("X-fstrim.notrim"))
+    let spared: HashSet<PathBuf> = fstab::entries(&host, &all, |entry| entry.has(doctor::NO_TRIM))
         .into_iter()
         .map(|entry| entry.point)
         .collect();
@@ -292,7 +292,7 @@ fn choose(
         return skip(mount, "the configuration manages only listed file systems (`manage`)".to_owned());
     }
     if of_one.iter().any(|mount| spared.contains(&mount.mount_point)) {
-        return skip(mount, "X-fstrim.notrim in fstab".to_owned());
+        return skip(mount, format!("{} in fstab", doctor::NO_TRIM));
     }
     let session_by = |devices: &[BlockDevice]| session(Kind::of(&mount.fs_type), devices.first()?);
     // The kernel reuses numbers of mounts and devices.

@@ -24,6 +24,7 @@ use crate::sense::Sensed;
 use crate::speak::warn;
 use trimwise_linux::daemon::config::Treatment;
 use trimwise_linux::layout::Kind;
+use trimwise_linux::mount::turns_discard_on;
 use trimwise_linux::remount;
 use trimwise_linux::tracefs::format::Traced;
 
@@ -344,10 +345,7 @@ impl Managed {
                 if result.is_ok() {
                     self.set = Some(on);
                     let option = if on { remount::on(self.kind()) } else { "nodiscard" };
-                    self.candidate
-                        .mount
-                        .options
-                        .retain(|one| one != "discard" && !one.starts_with("discard="));
+                    self.candidate.mount.options.retain(|one| !turns_discard_on(one));
                     self.candidate.mount.options.extend(on.then(|| option.to_owned()));
                     let text = format!("Remounted with {option}.");
                     means.history.add(&self.candidate.mount.mount_point, "online", text, 0);

@@ -31,7 +31,7 @@ impl Default for Places {
         Self {
             config: DEFAULT_FILE.into(),
             state: "/var/lib/trimwise".into(),
-            run: "/run/trimwise".into(),
+            run: trimwise_linux::daemon::DEFAULT_RUN.into(),
             host: HostRoot::default(),
         }
     }

@@ -96,7 +96,7 @@ const FIRST: [(&str, &str); 3] = [
     ("trimwise compare", "What would each policy cost and gain?"),
 ];
 
-/// The commands by who needs them, as the help shows them.
+/// The commands grouped by user, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("This host", &["doctor", "trim", "record", "generate"]),
     ("A question", &["advise", "compare", "sweep", "report", "policies", "workloads", "trace"]),

@@ -19,7 +19,7 @@ use serde::Serialize;
 use self::trimmers::Trimmers;
 use crate::block_device::{SysBlock, devices_in_sysfs};
 use crate::host_root::HostRoot;
-use crate::mount::{Mount, mounts};
+use crate::mount::{Mount, mounts, turns_discard_on};
 use crate::path_error::PathError;
 use crate::today::{MountedBy, Today};
 pub(crate) use layer::disk_of;
@@ -228,7 +228,8 @@ fn diagnose(
 fn of_options(mount: &Mount, today: &Today, kernel: &str, findings: &mut Vec<Finding>) {
     let spared = today.is_spared();
     if spared {
-        findings.push(Finding::note("/etc/fstab", "X-fstrim.notrim: neither fstrim nor trimwised trims it"));
+        findings
+            .push(Finding::note("/etc/fstab", format!("{NO_TRIM}: neither fstrim nor trimwised trims it")));
     }
     if mount.is_read_only() {
         findings.push(Finding::note(READ_ONLY, "it is mounted read-only: there is nothing to trim"));
@@ -269,7 +270,7 @@ fn of_options(mount: &Mount, today: &Today, kernel: &str, findings: &mut Vec<Fin
         ));
     }
     if let MountedBy::Fstab { options, .. } = &today.mounted_by
-        && options.iter().any(|option| option == "discard" || option.starts_with("discard="))
+        && options.iter().any(|option| turns_discard_on(option))
         && !today.is_online()
     {
         let why = match mount.fs_type.as_str() {

@@ -55,8 +55,10 @@ pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
     let mut names = Vec::new();
     // Under another init, enabled units never run.
     let is_running = systemd::is_running(root);
+    let mut timer_every = None;
     if is_running && is_wanted(FSTRIM_TIMER, "timers.target") {
         names.push(FSTRIM_TIMER.to_owned());
+        timer_every = interval_of_timer(root);
     }
     let asked = Client::connect(&root.path(run)).and_then(|mut client| client.ask(&Request::Status));
     let is_enabled = is_running && is_wanted("trimwised.service", "multi-user.target");
@@ -74,7 +76,7 @@ pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
     let single = if is_running { single_timers(root) } else { Vec::new() };
     Trimmers {
         names,
-        timer_every: timer_every(root),
+        timer_every,
         single,
         fstab: fstab::entries(root, mounts, |_| true),
         status: asked.ok(),
@@ -142,7 +144,7 @@ fn sweep(every: SimDuration) -> PolicyId {
 }
 
 /// Reads the calendar of fstrim.timer; `None` if it is none of systemd's words.
-fn timer_every(root: &HostRoot) -> Option<SimDuration> {
+fn interval_of_timer(root: &HostRoot) -> Option<SimDuration> {
     let mut calendar = Vec::new();
     for line in systemd::text(root, FSTRIM_TIMER)?.lines() {
         match line.trim().split_once('=') {

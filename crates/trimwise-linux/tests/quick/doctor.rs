@@ -128,7 +128,7 @@ fn options_and_timers_are_those_in_effect() {
     assert_eq!(today(&host), both(Some("batch:1d")));
     host.file("etc/systemd/system/fstrim.timer.d/twice.conf", "[Timer]\nOnCalendar=*-*-1\n");
     assert_eq!(today(&host), both(None), "two calendars are no interval");
-    // A timer of one mount, beside that of all.
+    // One mount has its own timer in addition to the host's.
     host.file("etc/systemd/system/timers.target.wants/fstrim-hourly@home.timer", "");
     let names = |index: usize| {
         let report = host.examine();

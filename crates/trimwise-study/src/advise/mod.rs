@@ -88,7 +88,7 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
         return Err(Failure::usage(format!("{option} does not go with an advice: {why}")));
     }
     request.check()?;
-    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.resolved()? };
+    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
     let plan = on_model::Plan::of(&request)?;
     if let [(_, device)] = &plan.devices[..]
         && !device.config.trim.is_supported()

@@ -11,14 +11,15 @@ use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
+use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::today::own_discard;
 
 use super::CompareRequest;
 use super::scale::{Scale, as_sold};
 use super::workload::Workload;
 use crate::conclusion::steps::Steps;
-use crate::daemon::DEFAULT_RUN;
 use crate::defaults;
 use crate::stand_in::profile_for;
 
@@ -187,7 +188,6 @@ pub struct StandIn {
     pub scale: Scale,
     /// The whole drive, in words.
     drive: String,
-    is_over_days: bool,
     /// The modelled host's memory.
     pub memory_mib: Option<u64>,
     /// The modelled host's Linux; `None` if the host's is unknown to the model.
@@ -241,8 +241,7 @@ impl StandIn {
         };
         let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
         let memory_mib = request.memory.or_else(|| scaled_memory(&found, scale.work));
-        let is_over_days = request.days.is_some();
-        Ok(Self { device, matched_by, why, scale, drive, is_over_days, memory_mib, linux, found })
+        Ok(Self { device, matched_by, why, scale, drive, memory_mib, linux, found })
     }
 
     /// Whether the user chose the profile.
@@ -258,11 +257,7 @@ impl StandIn {
     /// The default policies: what the host does today, what stock Linux offers there, trimwised, and the bound.
     pub fn policies(&self, is_over_days: bool) -> Vec<String> {
         let found = &self.found;
-        let online = match found.mount.fs_type.as_str() {
-            "btrfs" => "btrfs",
-            "f2fs" => "f2fs",
-            _ => "commit",
-        };
+        let online = &*own_discard(&found.mount.fs_type).to_string();
         let mut policies: Vec<String> = match is_over_days {
             true => ["off", online, "batch:1d", "batch:1w", "trimwised", "ideal"].map(str::to_owned).into(),
             false => ["off", online, "judicious", "ideal"].map(str::to_owned).into(),
@@ -276,7 +271,11 @@ impl StandIn {
     }
 
     /// Scales the device down and describes it.
-    pub fn stand_in(&self, (name, profile): &mut (String, Profile)) -> Result<Here, Failure> {
+    pub fn stand_in(
+        &self,
+        (name, profile): &mut (String, Profile),
+        is_over_days: bool,
+    ) -> Result<Here, Failure> {
         let own_name = name.clone();
         let capacity = self.scale.capacity;
         if profile.config.capacity_bytes > capacity.0 {
@@ -311,11 +310,7 @@ impl StandIn {
             passes: found.passes,
             found: Some(found.clone()),
             lines: [self.found_line(), self.stand_in_line(&own_name, profile)],
-            stands_for: self.scale.stands_for(
-                self.memory_mib.map(Bytes::mib),
-                self.is_over_days,
-                &self.drive,
-            ),
+            stands_for: self.scale.stands_for(self.memory_mib.map(Bytes::mib), is_over_days, &self.drive),
         })
     }
 
@@ -397,7 +392,7 @@ impl Here {
     pub(crate) fn of_found(found: Found) -> Self {
         let request = CompareRequest { full_size: true, ..CompareRequest::default() };
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).unwrap();
-        stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap()).unwrap()
+        stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap(), false).unwrap()
     }
 }
 
@@ -464,7 +459,7 @@ mod tests {
         }
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request)?)?;
         let mut device = crate::input::device(&stand_in.device)?;
-        let here = stand_in.stand_in(&mut device)?;
+        let here = stand_in.stand_in(&mut device, false)?;
         Ok((stand_in, here, device.1))
     }
 

@@ -33,7 +33,6 @@ use crate::command_text::CommandText;
 use crate::conclusion::{self, Conclusion};
 use crate::defaults;
 use crate::guest_limits::GuestLimits;
-use workload::Workload;
 
 /// What to compare. Names of devices, policies and workloads are resolved when a plan is made of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,21 +107,6 @@ impl Default for CompareRequest {
 }
 
 impl CompareRequest {
-    /// The request with its defaults filled in, which depend on each other.
-    ///
-    /// # Errors
-    ///
-    /// If the workload cannot be read.
-    pub(crate) fn resolved(&self) -> Result<Self, Failure> {
-        let mut request = self.clone();
-        if self.here.is_some() && self.days.is_none() && self.check.is_none() {
-            let can_be_spread = Workload::named(&request.workload)?.expect_no_own_pace().is_ok();
-            request.days = can_be_spread.then_some(defaults::DAYS_HERE);
-        }
-        request.days = request.days.filter(|days| *days > 0);
-        Ok(request)
-    }
-
     /// Rejects numbers that are out of range, and a shape of days without days.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         within("--reps", self.reps, &REPS)?;
@@ -266,11 +250,10 @@ pub(crate) const NO_FILL: &str = "--fill is for --target dir:PATH; other targets
 /// are missing.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
     request.check()?;
-    let request = &request.resolved()?;
     let only_in_model = [
         ("--check", request.check.is_some(), "it checks the model"),
         ("--here", request.here.is_some(), "it sets up the model"),
-        ("--days", request.days.is_some(), "only the model skips idle time"),
+        ("--days", request.days.is_some_and(|days| days > 0), "only the model skips idle time"),
     ];
     if request.target != Target::Model
         && let Some((option, _, why)) = only_in_model.into_iter().find(|(_, is_given, _)| *is_given)
@@ -303,6 +286,12 @@ impl<P: Copy + Sync> Grid<'_, P> {
         devices.flat_map(|device| self.policies.iter().map(move |policy| (device, *policy)))
     }
 
+    /// How many cells run at a time: as many as asked for, or as fit if each takes this much memory.
+    fn jobs(&self, jobs: Option<u16>, memory: impl Fn(&Profile) -> Bytes) -> usize {
+        let largest = || self.devices.iter().map(|(_, device)| memory(device)).max().unwrap_or_default();
+        jobs.map_or_else(|| pool::default_jobs(largest()), usize::from)
+    }
+
     /// Runs its cells device by device, policy by policy, repetition by repetition, as many at a time as fit if each
     /// takes this much memory.
     fn run(
@@ -314,8 +303,7 @@ impl<P: Copy + Sync> Grid<'_, P> {
     ) -> Ran {
         let pairs: Vec<(&Profile, P)> = self.pairs().collect();
         let count = pairs.len() * self.reps as usize;
-        let largest = || self.devices.iter().map(|(_, device)| memory(device)).max().unwrap_or_default();
-        let jobs = jobs.map_or_else(|| pool::default_jobs(largest()), usize::from);
+        let jobs = self.jobs(jobs, memory);
         let progress = caller.progress(count, "runs");
         let ran = pool::run_finished(jobs, count, |index| {
             let (pair, rep) = (index / self.reps as usize, index % self.reps as usize);
@@ -378,6 +366,7 @@ pub(crate) fn judge(request: &CompareRequest, cells: &mut [Cell]) -> Result<(), 
 pub fn finish(
     request: &CompareRequest,
     settings: Settings,
+    here: Option<here::Here>,
     (mut cells, ended_by): Ran,
 ) -> Result<Comparison, Failure> {
     if let (true, Some(failure)) = (cells.is_empty(), &ended_by) {
@@ -399,7 +388,7 @@ pub fn finish(
         verdict,
         conclusion: None,
         check: None,
-        here: None,
+        here,
         ended_by,
     };
     comparison.conclude();

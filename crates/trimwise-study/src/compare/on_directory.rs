@@ -78,7 +78,7 @@ pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result
         command.option("--reps", request.reps);
     });
     let target = Target::Directory(path.display().to_string());
-    finish(request, Settings { target, mount: Some(mount), ..settings }, ran)
+    finish(request, Settings { target, mount: Some(mount), ..settings }, None, ran)
 }
 
 /// Describes the directory; rejects one that the workload cannot use, and, unless `may_fill`, a workload that takes all

@@ -106,7 +106,7 @@ pub fn run(
     plan.workload.tell_notes(caller);
     let ran = runs.cells(caller, &caller.stop(OnInterrupt::Stop)?);
     let kernel = Some(RealKernel::of(&image, target)?);
-    finish(request, Settings { kernel, ..plan.settings }, ran)
+    finish(request, Settings { kernel, ..plan.settings }, None, ran)
 }
 
 /// Each policy on each device, as often as requested, on one kernel.

@@ -9,6 +9,7 @@ use trimwise::compare::result::Cell;
 use trimwise::files::FileError;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
+use trimwise::numbers::counted;
 use trimwise::policy::Trimmer;
 use trimwise::policy::{Policy, PolicySpec};
 use trimwise::profile::Profile;
@@ -84,7 +85,7 @@ impl Plan {
             (Some(found), None, None) => found.linux.clone(),
             (_, linux, _) => linux.clone(),
         };
-        let here = found.as_ref().map(|found| found.stand_in(&mut devices[0])).transpose()?;
+        let here = found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some())).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
         if days.is_some() {
             workload.expect_no_own_pace()?;
@@ -198,15 +199,10 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
 
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
     if plan.here.is_some() {
-        let jobs = request
-            .jobs
-            .map_or_else(|| pool::default_jobs(pool::memory_of_run(&plan.devices[0].1)), usize::from);
         let runs = plan.policies.len() * request.reps as usize;
-        let runs_are = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
-        caller.note(&format!(
-            "{runs_are}, {} at a time; Ctrl-C keeps finished runs",
-            jobs.clamp(1, runs.max(1))
-        ));
+        let jobs = grid.jobs(request.jobs, pool::memory_of_run).clamp(1, runs.max(1));
+        caller
+            .note(&format!("{}, {jobs} at a time; Ctrl-C keeps finished runs", counted(runs as u64, "run")));
     }
     let ran = grid.run(caller, request.jobs, pool::memory_of_run, |progress, index, pair, rep| {
         if stop.load(Ordering::SeqCst) {
@@ -215,11 +211,7 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
         progress.begin_ageing(index);
         plan.run_cell(pair, rep, caller::report(progress, index))
     });
-    let mut comparison = finish(request, plan.settings.clone(), ran)?;
-    if plan.here.is_some() {
-        comparison.here.clone_from(&plan.here);
-        comparison.conclude();
-    }
+    let mut comparison = finish(request, plan.settings.clone(), plan.here.clone(), ran)?;
     let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(caller, &stop)));
     if let (Some(check), Some((mut cells, failure))) = (check, ran) {
         judge(request, &mut cells)?;
@@ -239,7 +231,6 @@ pub fn run_own(
     tick: &Report,
 ) -> Result<Comparison, Failure> {
     request.check()?;
-    let request = &request.resolved()?;
     let mut plan = Plan::of(request)?;
     if plan.days.is_some() && !own.is_empty() {
         return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
@@ -278,12 +269,19 @@ pub fn run_own(
     }
     // Half a comparison has no use for a program.
     ended_by.map_or(Ok(()), Err)?;
-    finish(request, plan.settings.clone(), (cells, None))
+    finish(request, plan.settings.clone(), None, (cells, None))
 }
 
 /// The days over which the workload is spread, if it is.
 fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
-    let Some(days) = request.days else { return Ok(None) };
+    let is_week =
+        || request.here.is_some() && request.check.is_none() && workload.expect_no_own_pace().is_ok();
+    let days = match request.days {
+        Some(0) => return Ok(None),
+        Some(days) => days,
+        None if is_week() => defaults::DAYS_HERE,
+        None => return Ok(None),
+    };
     if request.check.is_some() {
         return Err(Failure::usage(
             "--check does not go with --days: no kernel runs for days; expected one of them",

@@ -5,6 +5,7 @@
 //! ([`SsdConfig::intact_bytes`]); what shrinks more keeps to what shrinks less. What cannot shrink runs on
 //! the whole drive, up to [`LARGEST`].
 
+use trimwise::numbers::two_digits;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
 use trimwise::workload::postmark::PostmarkConfig;
@@ -78,7 +79,7 @@ impl Scale {
         if work > self.drive {
             text += &format!(
                 " For its size, the modelled drive has {} times as much to do.",
-                figure(work / self.drive)
+                two_digits(work / self.drive)
             );
         }
         text
@@ -130,17 +131,9 @@ fn rounded(share: f64) -> f64 {
     if (share - 1.0).abs() < ROUNDING { 1.0 } else { share }
 }
 
-/// Two digits.
-pub(super) fn figure(value: f64) -> String {
-    match value {
-        _ if (value - value.round()).abs() < 0.05 || value >= 10.0 => format!("{value:.0}"),
-        _ => format!("{value:.1}"),
-    }
-}
-
 /// A share as a fraction: `1/4`.
 fn one_in(share: f64) -> String {
-    if share < 1.0 { format!("1/{}", figure(1.0 / share)) } else { "full size".to_owned() }
+    if share < 1.0 { format!("1/{}", two_digits(1.0 / share)) } else { "full size".to_owned() }
 }
 
 /// A share in words, before "of".
@@ -153,7 +146,7 @@ fn part(share: f64) -> String {
         ("8", "an eighth"),
         ("16", "a sixteenth"),
     ];
-    let one_in = figure(1.0 / share);
+    let one_in = two_digits(1.0 / share);
     let word = words.iter().find(|(n, _)| *n == one_in);
     word.map_or_else(|| format!("1/{one_in}"), |(_, word)| (*word).to_owned())
 }
@@ -161,7 +154,7 @@ fn part(share: f64) -> String {
 /// A drive's size as it is sold: `256 GB`.
 pub(super) fn as_sold(size: Bytes) -> String {
     let gb = size.0 as f64 / 1e9;
-    if gb >= 1000.0 { format!("{} TB", figure(gb / 1000.0)) } else { format!("{gb:.0} GB") }
+    if gb >= 1000.0 { format!("{} TB", two_digits(gb / 1000.0)) } else { format!("{gb:.0} GB") }
 }
 
 #[cfg(test)]

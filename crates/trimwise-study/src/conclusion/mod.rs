@@ -26,6 +26,7 @@ use trimwise::compare::why::Endurance;
 use trimwise::policy::PolicyId;
 use trimwise_linux::doctor::{self, Diagnosis};
 use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::today::own_discard;
 
 use crate::command_text::quoted;
 use crate::compare::Comparison;
@@ -79,13 +80,13 @@ pub struct Conclusion {
     pub mount: Option<String>,
     /// What the host does today, as a policy; null if unknown, or without a host.
     pub today: Option<PolicyId>,
-    /// The policy to have. If nothing is to be changed, today's.
+    /// The recommended policy; without a change, today's.
     pub policy: Option<PolicyId>,
-    /// What [`policy`](Self::policy) is worth against today's, or what the next best costs if nothing is to be changed.
+    /// The gain of [`policy`](Self::policy) over today's; without a change, the cost of the nearest alternative.
     pub worth: Option<Worth>,
     /// The conclusion in at most five lines of 80 columns.
     pub head: Vec<String>,
-    /// What carries the change out, and what takes it back; empty unless something is to be changed on a host.
+    /// The commands that make the change, and those that undo it; empty unless the decision is a change on a host.
     pub steps: Steps,
 }
 
@@ -279,9 +280,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         work: here.map_or(1.0, Here::work),
         by_life: here.is_none() || comparison.settings.days.is_some(),
     };
-    let unsure = |why: words::Unsure| {
-        of_parts(comparison, Decision::CannotTell, today.clone(), today.clone(), &Found::Unsure(why))
-    };
+    let unsure = |why| unsure(comparison, today.as_ref(), why);
     if comparison.partial {
         return unsure(words::Unsure::Partial);
     }
@@ -324,6 +323,11 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     unsure(words::Unsure::DrivesDiffer(found))
 }
 
+/// Keeps what is there, since nothing can be concluded.
+fn unsure(comparison: &Comparison, today: Option<&PolicyId>, why: words::Unsure) -> Conclusion {
+    of_parts(comparison, Decision::CannotTell, today.cloned(), today.cloned(), &Found::Unsure(why))
+}
+
 /// Concludes on one drive.
 fn on_device(
     comparison: &Comparison,
@@ -331,9 +335,7 @@ fn on_device(
     today: Option<&PolicyId>,
     frame: Frame,
 ) -> Conclusion {
-    let unsure = |why: words::Unsure| {
-        of_parts(comparison, Decision::CannotTell, today.cloned(), today.cloned(), &Found::Unsure(why))
-    };
+    let unsure = |why| unsure(comparison, today, why);
     let Some(base) = today.and_then(|today| device.policy(today)) else {
         return unsure(words::Unsure::TodayDidNotRun);
     };
@@ -352,8 +354,7 @@ fn on_device(
         return of_parts(comparison, Decision::Change, today.cloned(), policy, &shown(best));
     }
     if let Some(possible) = others.iter().find(|other| other.may_be_better()) {
-        let why = words::Unsure::Wide(possible.policy.policy.clone(), possible.worth);
-        return of_parts(comparison, Decision::CannotTell, today.cloned(), kept, &Found::Unsure(why));
+        return unsure(words::Unsure::Wide(possible.policy.policy.clone(), possible.worth));
     }
     let worse = others.iter().find(|other| other.is_worse());
     match (worse, others.iter().find(|other| other.may_be_worse())) {
@@ -422,13 +423,11 @@ fn means(policy: &PolicyId) -> Option<Means> {
 
 /// Whether a host can have a policy: this file system's own discard, fstrim, trimwised, or one of the caller's.
 fn is_there(policy: &PolicyId, here: Option<&Here>) -> bool {
-    let own = match here.map(Here::file_system) {
-        Some("btrfs") => "btrfs",
-        Some("f2fs") => "f2fs",
-        _ => "commit",
-    };
-    match policy.to_string().as_str() {
-        "commit" | "btrfs" | "f2fs" if here.is_some() => *policy == own.into(),
+    let is_own_discard = |fs_type: &str| *policy == own_discard(fs_type);
+    match here {
+        Some(here) if ["ext4", "btrfs", "f2fs"].into_iter().any(is_own_discard) => {
+            is_own_discard(here.file_system())
+        }
         _ => means(policy) != Some(Means::Changed),
     }
 }

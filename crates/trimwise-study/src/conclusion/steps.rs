@@ -1,7 +1,7 @@
 //! The steps that change how one file system of this host is trimmed: as commands for root, and carried out.
 //!
-//! Each touches this mount alone. Where the host's own means reach further, such as fstrim.timer, the mount gets means
-//! of its own beside them.
+//! They affect this mount only. Where the host's own tool covers more than that, such as fstrim.timer, the mount gets a
+//! timer of its own.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,13 +10,13 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::Means;
-use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
+use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_lab::failure::Failure;
 use trimwise_linux::doctor::NO_TRIM;
 use trimwise_linux::files::replace;
 use trimwise_linux::here::Here as Found;
-use trimwise_linux::mount::{Mount, mount_of};
-use trimwise_linux::today::MountedBy;
+use trimwise_linux::mount::{Mount, mount_of, turns_discard_on};
+use trimwise_linux::today::{MountedBy, own_discard};
 use trimwise_linux::{remount, systemd};
 
 use crate::command_text::quoted;
@@ -128,7 +128,7 @@ impl Steps {
                 }
             }
             Some(Trimmer::Kernel(spec)) if Means::of(Trimmer::Kernel(spec)) != Means::Daemon => {
-                plan.set_discard(if spec.to_string() == "btrfs" { "discard=async" } else { "discard" });
+                plan.set_discard(if *policy == own_discard("btrfs") { "discard=async" } else { "discard" });
             }
             Some(Trimmer::Kernel(spec) | Trimmer::Daemon(spec)) => {
                 let is_made = plan.daemon(spec);
@@ -327,8 +327,7 @@ impl Planned<'_> {
             self.end_own_timers(Some(&one.name));
             return true;
         }
-        let every =
-            policy.spec().and_then(PolicySpec::batch).map(|batch| batch.every.as_nanos() / 3_600_000_000_000);
+        let every = policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours);
         let mount = quoted(&self.mount().to_string_lossy());
         let word = match every {
             Some(1) => "hourly",
@@ -367,7 +366,7 @@ impl Planned<'_> {
     /// to a person.
     fn daemon(&mut self, spec: PolicySpec) -> bool {
         if self.found.today.is_spared() {
-            self.by_hand.push("Take X-fstrim.notrim out of /etc/fstab: trimwised respects it.".to_owned());
+            self.by_hand.push(format!("Take {NO_TRIM} out of /etc/fstab: trimwised respects it."));
         }
         if !self.found.has_systemd {
             self.by_hand
@@ -429,7 +428,7 @@ fn is_own_timer(name: &str) -> bool {
 }
 
 fn is_discard(option: &str) -> bool {
-    option == "discard" || option == "nodiscard" || option.starts_with("discard=")
+    option == "nodiscard" || turns_discard_on(option)
 }
 
 /// Options with this discard option in place of any other.

@@ -192,10 +192,7 @@ fn comparison(
         ..Settings::of(&request, |_| ())
     };
     let failure = partial.then_some(trimwise_lab::failure::Failure::Interrupted);
-    let mut comparison = finish(&request, settings, (cells.collect(), failure)).unwrap();
-    comparison.here = here.cloned();
-    comparison.conclude();
-    comparison
+    finish(&request, settings, here.cloned(), (cells.collect(), failure)).unwrap()
 }
 
 /// No command follows runs that are missing, insignificant, immaterial or of what no host can have.

@@ -1,7 +1,8 @@
 //! The words of a conclusion: at most five lines of 80 columns.
 
 use trimwise::compare::result::{Cell, Measure, Target};
-use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
+use trimwise::numbers::two_digits;
+use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::doctor::{self, Diagnosis};
 
 use super::steps::Steps;
@@ -74,7 +75,7 @@ pub(super) fn head(
         lines.push(evidence(comparison));
     }
     lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
-        (true, false) => "What is to be done by hand stands below.".to_owned(),
+        (true, false) => "The rest is manual; see below.".to_owned(),
         (false, _) => {
             "The commands below touch this mount only; `advise --apply` carries them out.".to_owned()
         }
@@ -132,7 +133,7 @@ pub fn way(policy: &PolicyId) -> String {
         Trimmer::Kernel(spec) if spec == PolicySpec::COMMIT => "mount option `discard`".to_owned(),
         Trimmer::Daemon(spec) if spec == PolicySpec::JUDICIOUS => "trimwised".to_owned(),
         Trimmer::Daemon(spec) => format!("trimwised with `{spec}`"),
-        Trimmer::Kernel(spec) => match spec.batch().map(|batch| batch.every.as_nanos() / 3_600_000_000_000) {
+        Trimmer::Kernel(spec) => match spec.batch().map(BatchConfig::hours) {
             Some(24) => "fstrim once a day".to_owned(),
             Some(168) => "fstrim once a week".to_owned(),
             Some(hours) if hours > 0 => format!("fstrim every {hours} h"),
@@ -148,15 +149,6 @@ fn sentence(text: &str) -> String {
     letters
         .next()
         .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect::<String>() + ".")
-}
-
-/// Two digits: more would not be felt.
-fn two_digits(value: f64) -> String {
-    match value.abs() {
-        a if a >= 9.95 => format!("{a:.0}"),
-        a if a >= 0.995 || a == 0.0 => format!("{a:.1}").replace(".0", ""),
-        a => format!("{a:.2}"),
-    }
 }
 
 fn percent(percent: f64) -> String {

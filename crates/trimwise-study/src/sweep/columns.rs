@@ -79,7 +79,7 @@ fn figures(cell: &Cell) -> Value {
 }
 
 pub(super) fn number(kind: Kind, value: f64) -> Value {
-    // Whole numbers are far below 2^53; a sum or a mean may lie beside one.
+    // Whole numbers here are far below 2^53, but a sum or a mean can be off by a rounding error.
     if kind.is_whole() { Value::from(value.round() as i64) } else { Value::from(value) }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::BlockDeviceError;
+use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 
@@ -18,7 +19,6 @@ use crate::caller::{Caller, OnInterrupt};
 use crate::check::{at_most_one, within};
 use crate::command_text::CommandText;
 use crate::conclusion;
-use crate::daemon::DEFAULT_RUN;
 use crate::input::expect_mount;
 
 use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};

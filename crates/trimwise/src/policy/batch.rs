@@ -49,6 +49,11 @@ pub struct BatchConfig {
 }
 
 impl BatchConfig {
+    /// The interval in whole hours, rounded down.
+    pub fn hours(self) -> u64 {
+        self.every.as_nanos() / SimDuration::from_secs(3600).as_nanos()
+    }
+
     pub(super) fn of([every_ns, units_min]: Arguments) -> Self {
         Self { every: SimDuration::from_nanos(every_ns), units_min }
     }

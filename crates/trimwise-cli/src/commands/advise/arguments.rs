@@ -62,7 +62,7 @@ pub struct AdviseArguments {
     #[arg(long, value_name = "kernel:VERSION:ext4")]
     pub check: Option<String>,
 
-    /// If something is to be changed on --here, carry it out, and show each step as it is done
+    /// If a change is recommended for --here, make it, and print each command as it runs
     #[arg(long, requires = "here")]
     pub apply: bool,
 
@@ -92,7 +92,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trimwise advise --here /\n      \
     what to do about TRIM on /, if its use is like a desktop's\n  \
     trimwise advise --here /var/lib --workload oltp --apply\n      \
-    for a database; if something is to be changed, changes it\n  \
+    for a database; makes the recommended change, if there is one\n  \
     trimwise advise --here /var/lib --workload trace:db.trace\n      \
     for a recorded workload (`trimwise record`)\n  \
     trimwise advise --workload lsm --judge p99:fsync --device nvme-generic\n      \

@@ -10,7 +10,7 @@ use crate::arguments::{JsonArguments, whole};
 #[derive(Clone, Debug, Args)]
 pub struct RunArguments {
     /// The folder of the daemon's sockets
-    #[arg(long, value_name = "DIR", default_value = "/run/trimwise", hide_default_value = false)]
+    #[arg(long, value_name = "DIR", default_value = trimwise_linux::daemon::DEFAULT_RUN, hide_default_value = false)]
     pub run: PathBuf,
 }
 

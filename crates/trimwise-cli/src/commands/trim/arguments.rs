@@ -67,7 +67,7 @@ pub struct TrimArguments {
     pub wait: bool,
 
     /// The folder of the daemon's sockets, with --now
-    #[arg(long, value_name = "DIR", default_value = "/run/trimwise", requires = "now")]
+    #[arg(long, value_name = "DIR", default_value = trimwise_linux::daemon::DEFAULT_RUN, requires = "now")]
     pub run: PathBuf,
 
     #[command(flatten)]

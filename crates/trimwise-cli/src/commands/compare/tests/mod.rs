@@ -99,7 +99,7 @@ fn made(line: &str) -> Comparison {
     let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     let cells =
         all(&devices, &policies, arguments.reps, |device, policy, rep| modelled(device, policy, rep, false));
-    finish(&arguments.request().unwrap(), plan.settings, (cells, None)).unwrap()
+    finish(&arguments.request().unwrap(), plan.settings, None, (cells, None)).unwrap()
 }
 
 fn json_of(comparison: &Comparison) -> Value {
@@ -344,7 +344,7 @@ fn regression_what_is_finished_is_shown_and_saved_when_a_run_fails() {
         let cells =
             all(&["sata-small"], policies, 2, |device, policy, rep| modelled(device, policy, rep, false));
         let settings = on_model::Plan::of(&arguments.request().unwrap()).unwrap().settings;
-        finish(&arguments.request().unwrap(), settings, (cells, Some(full.clone())))
+        finish(&arguments.request().unwrap(), settings, None, (cells, Some(full.clone())))
     };
     let ended = deliver(&arguments, &destinations, finished(&["off", "commit"]).unwrap());
     assert_eq!(ended, Err(full.clone()));
@@ -463,7 +463,7 @@ fn a_kernel_gives_the_policies_of_its_file_system() {
         on_kernel(&arguments.target, device, policy, rep)
     });
     let settings = Settings { kernel: Some(kernel_of(&target)), ..plan.settings };
-    let json = json_of(&finish(&arguments.request().unwrap(), settings, (cells, None)).unwrap());
+    let json = json_of(&finish(&arguments.request().unwrap(), settings, None, (cells, None)).unwrap());
     let settings = &json["settings"];
     assert_eq!(settings["kernel"]["release"], "6.1.7");
     assert_eq!(settings["kernel"]["mount_options"], "noatime");
