@@ -103,7 +103,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
     if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
         let first = match one.passes {
             Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
-            _ => format!("{point} is not trimmed as it is set up; see {}.", wrong.place),
+            _ => format!("{point} is set up so that nothing trims it; see {}.", wrong.place),
         };
         let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
         return (
@@ -122,7 +122,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
             vec![format!("{point} is mounted read-only: there is nothing to trim.")],
         );
     }
-    (Decision::CannotTell, vec![format!("{point}: {today}. {passes}. Nothing to mend was found."), try_it])
+    (Decision::CannotTell, vec![format!("{point}: {today}. {passes}. No fault was found."), try_it])
 }
 
 /// Names a policy as its owner knows it.
