@@ -170,7 +170,7 @@ impl KernelPolicy {
             .map(|policy| format!("{policy} (mount option {})", policy.mount_option(target.file_system)));
         let mut forms = own.collect::<Vec<_>>().join(", ");
         if target.has_ext4_trim() {
-            forms += ", together, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
+            forms += ", combinations of these, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
         }
         forms + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals)"
     }
@@ -207,7 +207,7 @@ impl KernelPolicy {
         };
         let kind = if target.has_ext4_trim() { "the patched kernel" } else { "a real kernel" };
         Err(format!(
-            "'{text}' is not a policy that {} of {kind} has; expected {}{with}",
+            "'{text}' is not a policy of {} on {kind}; expected {}{with}",
             file_system.name(),
             Self::forms(target)
         ))
