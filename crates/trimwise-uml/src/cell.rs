@@ -581,7 +581,7 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         let make = KernelWorkload::Command { setup: words("tar x"), run: words("make all") };
         let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, ageing to 70 %, sleep, \
-                        crediting random numbers, tar, sync, sleep, make, GETFSMAP";
+                        crediting entropy, tar, sync, sleep, make, GETFSMAP";
         let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(70), 0);
         assert_eq!(names(made), (expected.to_owned(), "make".to_owned()));
         let append = KernelWorkload::Timed("append".to_owned());

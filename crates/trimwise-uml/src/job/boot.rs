@@ -97,9 +97,9 @@ mod tests {
             ["loglevel=7", "scsi_mod.use_blk_mq=1", "slub_debug"]
         );
         for (text, word) in [
-            ("quiet time-travel=inf-cpu", "'time-travel=inf-cpu' decides"),
-            ("time_travel=inf-cpu", "'time_travel=inf-cpu' decides"),
-            ("clocksource=tsc", "'clocksource=tsc' decides"),
+            ("quiet time-travel=inf-cpu", "'time-travel=inf-cpu' sets"),
+            ("time_travel=inf-cpu", "'time_travel=inf-cpu' sets"),
+            ("clocksource=tsc", "'clocksource=tsc' sets"),
             ("init=/bin/sh", "'init=/bin/sh' is set"),
             ("con0=fd:0,fd:1", "is set by trimwise"),
             ("random.trust_cpu=on", "is set by trimwise"),

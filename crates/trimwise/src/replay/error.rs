@@ -44,7 +44,7 @@ pub enum ReplayError {
     },
     /// A trace that was cut off before its recording began.
     #[error(
-        "the trace ends within its prelude (the requests that filled the drive beforehand), so it has no recording; \
+        "the recording is missing: the trace ends within its prelude, the requests that filled the drive beforehand; \
          expected a whole trace"
     )]
     OnlyPrelude,
