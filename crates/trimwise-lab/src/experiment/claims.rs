@@ -570,7 +570,7 @@ mod tests {
             let said = summary(&[claim]);
             assert_eq!(
                 said,
-                "Checks met 1 of 1. Only within a tolerance: a (\u{2212}90 % from the published figure)."
+                "Checks met 1 of 1. Met only within a tolerance: a (\u{2212}90 % from the published figure)."
             );
         }
         let exact = judged("published = 0.51\nholds = ['set:40:90 <= 7']\nmeasured = '{set:40:90}'").unwrap();

@@ -171,7 +171,7 @@ mod tests {
             assert!(error.contains(words), "{error}");
         };
         refused(b"", "is empty");
-        refused(&[0; 700], "not a multiple of the drive's sectors of 512 bytes");
+        refused(&[0; 700], "not a multiple of the drive's sector size, 512 bytes");
         refused(&image_of(FileSystem::Ext4, (1 << 20) + 512), "a larger --device or a smaller image");
         refused(&[0; 512], "holds no ext4");
         refused(

@@ -191,7 +191,7 @@ fn other_mistakes_are_named() {
     expect("volatile = true", "volatile = 1", &["cache.volatile: 1", "true or false"]);
     expect("victim = \"greedy\"", "victim = \"d_choices\"", &["gc.d_choices is missing"]);
     expect("name = ", "name : ", &["my.toml:4:"]);
-    expect("nand = ", "nadn = ", &["sources.nadn", "no setting"]);
+    expect("nand = ", "nadn = ", &["sources.nadn", "not a setting"]);
     // More logical than physical space, and both numbers at once, though they disagree.
     expect(
         "over_provisioning_percent = 7\n\n[geometry]",
