@@ -59,7 +59,7 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
             Err(error) => return Err(of(&node.display().to_string())(error.into())),
         }
     }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "no free loop device stays free"))
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "other programs took every free loop device; try again"))
 }
 
 /// Returns true if `file` is the backing file of a loop device.

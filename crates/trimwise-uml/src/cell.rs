@@ -170,7 +170,7 @@ impl KernelPolicy {
             .map(|policy| format!("{policy} (mount option {})", policy.mount_option(target.file_system)));
         let mut forms = own.collect::<Vec<_>>().join(", ");
         if target.has_ext4_trim() {
-            forms += ", together, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
+            forms += ", combinations of these, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
         }
         forms + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals)"
     }
@@ -207,7 +207,7 @@ impl KernelPolicy {
         };
         let kind = if target.has_ext4_trim() { "the patched kernel" } else { "a real kernel" };
         Err(format!(
-            "'{text}' is not a policy that {} of {kind} has; expected {}{with}",
+            "'{text}' is not a policy of {} on {kind}; expected {}{with}",
             file_system.name(),
             Self::forms(target)
         ))
@@ -581,7 +581,7 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         let make = KernelWorkload::Command { setup: words("tar x"), run: words("make all") };
         let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, ageing to 70 %, sleep, \
-                        crediting random numbers, tar, sync, sleep, make, GETFSMAP";
+                        crediting entropy, tar, sync, sleep, make, GETFSMAP";
         let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(70), 0);
         assert_eq!(names(made), (expected.to_owned(), "make".to_owned()));
         let append = KernelWorkload::Timed("append".to_owned());

@@ -109,7 +109,7 @@ fn be_an_ssd() -> Result<(), Failed> {
 
 fn carry_out() -> Result<(), Failed> {
     let folder = Path::new(FOLDER);
-    let text = fs::read(folder.join(JOB_FILE)).map_err(|e| format!("no job: {e}"))?;
+    let text = fs::read(folder.join(JOB_FILE)).map_err(|e| format!("cannot read the job: {e}"))?;
     let job: Job = serde_json::from_slice(&text).map_err(|e| format!("the job is invalid: {e}"))?;
     let boot = Instant::now();
     let now = || boot.elapsed().as_nanos() as u64;
@@ -133,7 +133,7 @@ fn carry_out() -> Result<(), Failed> {
         MARKS.lock().map_err(|e| e.to_string())?.iter().filter(|marks| !marks.is_empty()).cloned().collect();
     // Threads that mark at the same time may note their marks in another order.
     reports.marks.iter_mut().for_each(|marks| marks.sort_unstable());
-    leave(&reports, &folder.join(REPORT_FILE)).map_err(|e| format!("cannot leave the report: {e}"))?;
+    leave(&reports, &folder.join(REPORT_FILE)).map_err(|e| format!("cannot write the report: {e}"))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
     background.stop()?;
     detach_others()?;
@@ -429,7 +429,9 @@ fn population(seed: u64) -> Result<Population, Failed> {
     let number = |entry: io::Result<fs::DirEntry>| {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.parse().ok());
-        number.ok_or_else(|| Failed::from(format!("{}/{name:?} is no file of an ageing", ageing::DIRECTORY)))
+        number.ok_or_else(|| {
+            Failed::from(format!("{}/{name:?} is not a file that ageing made", ageing::DIRECTORY))
+        })
     };
     Ok(Population::of_existing(entries.map(number).collect::<Result<_, _>>()?, seed))
 }

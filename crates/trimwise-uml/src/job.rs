@@ -441,7 +441,9 @@ impl Step {
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
             Self::Postmark { .. } => "PostMark".to_owned(),
             Self::WriteZeros => "writing zeros".to_owned(),
-            Self::Adjust { utilization_percent, .. } => format!("going to {utilization_percent} % in use"),
+            Self::Adjust { utilization_percent, .. } => {
+                format!("bringing utilization to {utilization_percent} %")
+            }
             Self::Timed { spec, .. } | Self::Workload { argument: spec, .. } => format!("workload {spec}"),
             Self::Scene { name, .. } => format!("scene {name}"),
             Self::Scatter { file, .. } => format!("making {file}"),
@@ -459,7 +461,7 @@ impl Step {
             Self::Daemon { .. } | Self::StopDaemon | Self::KillDaemon => "trimwised".to_owned(),
             Self::Tagged { .. } => "random operations".to_owned(),
             Self::Examine { .. } => "examining the files".to_owned(),
-            Self::TrustRandomness => "crediting random numbers".to_owned(),
+            Self::TrustRandomness => "crediting entropy".to_owned(),
             Self::Program { command, .. } => command.first().cloned().unwrap_or_default(),
         }
     }

@@ -119,7 +119,9 @@ impl Line {
             2 => Word::Kicked(disk),
             3 => Word::Beyond(SimTime(self.load(at::NEXT)?)),
             4 => Word::Ended,
-            unknown => return Err(invalid(format!("the kernel's library said {unknown}"))),
+            unknown => {
+                return Err(invalid(format!("unexpected answer from the kernel's library: {unknown}")));
+            }
         }))
     }
 

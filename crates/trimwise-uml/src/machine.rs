@@ -120,17 +120,17 @@ pub enum MachineError {
     )]
     Unprotected { what: String, source: io::Error },
     /// The kernel broke off: it panicked, was killed by a signal, or could not start.
-    #[error("the kernel broke off{how}; its last lines:\n{console}")]
+    #[error("the kernel stopped unexpectedly{how}; its last lines:\n{console}")]
     BrokeOff {
         /// Exit status of the kernel's process in words, if it ended.
         how: String,
         console: String,
     },
-    #[error("the kernel said nothing for {} s and was ended; its last lines:\n{console}", .silence.as_secs())]
+    #[error("the kernel said nothing for {} s and was stopped; its last lines:\n{console}", .silence.as_secs())]
     Silent { silence: Duration, console: String },
-    #[error("the guest has been asleep for ever since {} ns; its last lines:\n{console}", .at.0)]
+    #[error("the guest has been asleep since {} ns, with nothing to wake it; its last lines:\n{console}", .at.0)]
     SleepsForEver { at: SimTime, console: String },
-    #[error("the run was ended after {limit}; the guest's last lines:\n{console}")]
+    #[error("the run was stopped after {limit}; the guest's last lines:\n{console}")]
     TookTooLong { limit: String, console: String },
     /// The user stopped the run.
     #[error("interrupted")]

@@ -303,7 +303,7 @@ fn variants<'t>(
     let mut variants = Vec::new();
     for (version, at, table) in entries(Found { file: Some(document), variant: None }.get("firmware").file) {
         let message = if !is_version(version) {
-            let expected = "a version of letters, digits, '.', '-', '_' and '+'";
+            let expected = "a version made of letters, digits, '.', '-', '_' and '+'";
             format!("firmware: {version:?} is not accepted; expected {expected}")
         } else if !table.get_ref().is_table() {
             format!("firmware.{version:?} is not a table; expected a table [firmware.{version:?}]")

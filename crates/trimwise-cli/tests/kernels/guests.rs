@@ -380,8 +380,8 @@ fn limits_of_a_guest_can_be_set() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && errors.contains(words), "{errors}");
     };
-    refused("--max-silence 2", "the kernel said nothing for 2 s and was ended");
-    refused("--max-wall 2", "the run was ended after 2 s");
+    refused("--max-silence 2", "the kernel said nothing for 2 s and was stopped");
+    refused("--max-wall 2", "the run was stopped after 2 s");
     fails(folder.path(), "compare --max-wall 9", 2, &["--max-wall", "--target kernel:..."]);
     fails(folder.path(), "kernel run 6.1:ext4 --max-silence 0 -- true", 2, &["from 1 to"]);
 }

@@ -252,7 +252,7 @@ fn an_experiment_that_does_not_exist_is_refused() {
 #[test]
 fn targets_that_are_none_are_refused() {
     refused("compare --target disk", &["--target disk", "dir:PATH"]);
-    refused("compare --target dir:", &["names no directory"]);
+    refused("compare --target dir:", &["no directory given"]);
     refused("compare --target dir:/no/such/directory", &["/no/such/directory"]);
 }
 

@@ -487,7 +487,7 @@ fn a_patch_that_does_not_apply_changes_nothing() {
     // Links lead out of the tree.
     std::os::unix::fs::symlink("/etc", machine.path("linux-6.6.30/out")).unwrap();
     machine.set("bad", &diff("five", "6").replace("fs/a.c", "out/passwd"));
-    refused("--with bad", "out/passwd: a part of the path is no folder");
+    refused("--with bad", "out/passwd: a part of the path is not a folder");
 }
 
 #[test]
@@ -509,9 +509,9 @@ fn an_image_that_cannot_be_the_disk_is_refused_before_anything_boots() {
     };
     refused("--image none", "--image none: No such file");
     refused("--image bin", "is a directory");
-    refused("--image /dev/null", "is no regular file");
+    refused("--image /dev/null", "is not a regular file");
     refused("--image empty", "is empty");
-    refused("--image odd", "4097 bytes, which is no multiple of the drive's sectors of 512 bytes");
+    refused("--image odd", "4097 bytes, which is not a multiple of the drive's sector size, 512 bytes");
     refused("--image large", "expected a larger --device or a smaller image");
     refused("--image blank", "holds no ext4");
     refused("--image xfs", "holds xfs and not ext4");

@@ -63,7 +63,9 @@ fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io
                 return stream.write_all(&export).map(|()| true);
             }
             OptionKind::Abort => return answer(OptionAnswer::Ack, &[]).map(|()| false),
-            OptionKind::List if !data.is_empty() => answer(OptionAnswer::Invalid, b"a list takes no data")?,
+            OptionKind::List if !data.is_empty() => {
+                answer(OptionAnswer::Invalid, b"a list request takes no data")?
+            }
             OptionKind::List => {
                 let mut name = Vec::from((shared.export.len() as u32).to_be_bytes());
                 name.extend(shared.export.as_bytes());
@@ -72,7 +74,7 @@ fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io
             }
             OptionKind::Info | OptionKind::Go => {
                 let Some(wanted) = Wanted::parse(&data) else {
-                    answer(OptionAnswer::Invalid, b"lengths that do not agree")?;
+                    answer(OptionAnswer::Invalid, b"inconsistent lengths")?;
                     continue;
                 };
                 if !shared.knows(wanted.export) {

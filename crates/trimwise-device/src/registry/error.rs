@@ -35,7 +35,7 @@ pub enum RegistryError {
 
 fn known(there: &[String]) -> String {
     match there.join(", ") {
-        none if none.is_empty() => "; there is none".to_owned(),
+        none if none.is_empty() => "; there are none".to_owned(),
         names => format!("; expected one of {names}"),
     }
 }

@@ -234,8 +234,8 @@ impl<D: BlockDevice> Mapping<'_, D> {
             (in_flight, done) = (in_flight - 1, done + 1);
             if done == FREE_AFTER && done as f64 > last.since(start).as_secs_f64() * FREE_PER_S {
                 return Err(BlockError::Unsupported(format!(
-                    "{}: {} cost next to no time, so there is no highest rate to offer shares of; expected a drive where \
-                     they do",
+                    "{}: {} take next to no time, so there is no maximum rate to offer shares of; expected a drive on \
+                     which they take time",
                     self.device.facts().name,
                     ["reads", "writes", "TRIMs"][kind]
                 )));
@@ -405,7 +405,7 @@ mod tests {
         let point = SimDuration::from_millis(100);
         let plan = MapPlan { region, point, content: ContentClass::Incompressible, seed: 1 };
         let refused = sim.run(async move { map(&device, plan, &|_, _| {}).await }).unwrap().unwrap_err();
-        assert!(refused.to_string().starts_with("free: reads cost next to no time"), "{refused}");
+        assert!(refused.to_string().starts_with("free: reads take next to no time"), "{refused}");
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub const TESTS: [(&str, &str); 15] = [
     ("fill[:LEVEL_PCT]", "write sequentially up to a level; without one, everything"),
     (
         "seqwrite[:SIZE[:START_PCT]]",
-        "time a sequential write, 1 MiB at a time, as dd does; 4.096 GB, or less if there is no more",
+        "time a sequential write, 1 MiB at a time, as dd does; 4.096 GB, or less on a smaller device",
     ),
     ("seqread[:SIZE[:START_PCT]]", "the same, reading"),
     ("randwrite[:QD[:SECONDS]]", "write 4 KiB at random places, QD at a time (32), for this long (30 s)"),
@@ -102,7 +102,7 @@ pub const TESTS: [(&str, &str); 15] = [
     ("readwrite[:SECONDS]", "a sequential reader alone, a writer alone, both together (10 s each)"),
     ("hdtach[:reads|writes|both][:full]", "sequential passes by zones, as HD Tach shows them: reads first"),
     ("atto", "transfer sizes from 0.5 KiB to 8 MiB, writes and reads, as ATTO shows them"),
-    ("torture[:SECONDS]", "write 4 KiB at random places all over, 32 at a time (20 minutes)"),
+    ("torture[:SECONDS]", "write 4 KiB at random all over the device, 32 at a time (20 minutes)"),
     ("erase", "erase the whole device"),
     ("trim[:START_PCT:LEN_PCT]", "TRIM all of it, or a part"),
     ("trimlatency", "how long TRIM takes by the size of its range, on an idle device and under load"),
@@ -283,7 +283,7 @@ impl<'a> Fields<'a> {
     fn end(mut self, test: Test, form: &str) -> Result<Test, TestError> {
         match self.left.next() {
             None => Ok(test),
-            Some((at, text)) => Err(self.wrong(at, format!("':{text}' is one too many"), form)),
+            Some((at, text)) => Err(self.wrong(at, format!("unexpected ':{text}'"), form)),
         }
     }
 }
@@ -459,7 +459,7 @@ mod tests {
             ("fill:5.", 6, "'5.'", "two decimals"),
             ("fill:5.123", 6, "'5.123'", "two decimals"),
             ("fill:+5", 6, "'+5'", "two decimals"),
-            ("fill:5:6", 8, "':6' is one too many", "fill[:LEVEL_PCT]"),
+            ("fill:5:6", 8, "unexpected ':6'", "fill[:LEVEL_PCT]"),
             ("seqwrite:1000", 10, "'1000'", "units of 4 KiB"),
             ("seqwrite::", 11, "''", "below 100"),
             ("seqwrite:", 10, "''", "units of 4 KiB"),
@@ -472,7 +472,7 @@ mod tests {
             ("hdtach:reads:writes", 14, "'writes'", "then full"),
             ("hdtach:full:reads", 13, "'reads'", "then full"),
             ("hdtach:größe:full", 8, "'größe'", "reads, writes or both"),
-            ("atto:1", 6, "':1' is one too many", "atto"),
+            ("atto:1", 6, "unexpected ':1'", "atto"),
             ("erase:now", 7, "':now'", "erase"),
             ("trim:", 6, "''", "START_PCT:LEN_PCT"),
             ("trim:50", 6, "'50'", "START_PCT:LEN_PCT"),

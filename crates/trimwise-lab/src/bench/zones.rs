@@ -38,7 +38,8 @@ impl<D: BlockDevice> Bench<'_, D> {
             series,
         });
         if passes != Passes::Reads {
-            let what = "its own writes put the drive in order as they go: what is measured after them is another drive";
+            let what =
+                "its own writes put the drive in order as they go: later measurements find a different drive";
             found.notes.push(what.to_owned());
         }
         Ok(found)

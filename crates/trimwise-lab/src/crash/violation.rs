@@ -56,7 +56,7 @@ pub enum Broken {
     Unreadable { path: String, error: String },
     #[error("'{path}' has {found_bytes} bytes, expected {}", between(*.shortest, *.longest))]
     WrongLength { path: String, found_bytes: u64, shortest: u64, longest: u64 },
-    #[error("'{path}' holds at {offset_bytes} {found}, expected {expected}")]
+    #[error("'{path}' holds {found} at byte {offset_bytes}, expected {expected}")]
     WrongBytes { path: String, offset_bytes: u64, found: String, expected: String },
     #[error("'{path}' exists, though no file had that name")]
     UnexpectedFile { path: String },

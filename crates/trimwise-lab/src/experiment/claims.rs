@@ -194,7 +194,7 @@ pub fn summary(claims: &[Claim]) -> String {
     let only = if only.is_empty() {
         String::new()
     } else {
-        format!(" Only within a tolerance: {}.", only.join(", "))
+        format!(" Met only within a tolerance: {}.", only.join(", "))
     };
     match open.len() {
         0 => format!("{counts}.{only}"),
@@ -383,7 +383,7 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&self) -> Result<(), Gap> {
-        self.words.get(self.at).map_or(Ok(()), |word| Err(Gap::Wrong(format!("'{word}' was not expected"))))
+        self.words.get(self.at).map_or(Ok(()), |word| Err(Gap::Wrong(format!("unexpected '{word}'"))))
     }
 
     fn condition(&mut self) -> Result<Vec<bool>, Gap> {
@@ -436,7 +436,10 @@ impl<'a> Reader<'a> {
         self.at += 1;
         if word == "(" {
             let inner = self.sum()?;
-            return self.next_if(&[")"]).map(|_| inner).ok_or(Gap::Wrong("a bracket is open".to_owned()));
+            return self
+                .next_if(&[")"])
+                .map(|_| inner)
+                .ok_or(Gap::Wrong("a bracket is not closed".to_owned()));
         }
         if self.next_if(&["("]).is_some() {
             let mut arguments = vec![self.sum()?];
@@ -444,7 +447,10 @@ impl<'a> Reader<'a> {
                 arguments.push(self.sum()?);
             }
             let value = Self::call(&word, &arguments)?;
-            return self.next_if(&[")"]).map(|_| value).ok_or(Gap::Wrong("a bracket is open".to_owned()));
+            return self
+                .next_if(&[")"])
+                .map(|_| value)
+                .ok_or(Gap::Wrong("a bracket is not closed".to_owned()));
         }
         let (digits, unit) = word.strip_suffix('%').map_or((word.as_str(), 1.0), |digits| (digits, 0.01));
         if let Ok(number) = digits.parse::<f64>() {
@@ -472,7 +478,10 @@ impl<'a> Reader<'a> {
             ("abs", [list]) => list.iter().map(|value| value.abs()).collect(),
             ("steps", [list]) => list.windows(2).map(|pair| pair[1] - pair[0]).collect(),
             ("off", [a, b]) => paired(a, b, |a, b| if a == b { 0.0 } else { (a / b - 1.0).abs() })?,
-            _ => return Err(Gap::Wrong(format!("'{name}' of {} is no function", arguments.len()))),
+            _ => {
+                let what = format!("unknown function '{name}' of {} arguments", arguments.len());
+                return Err(Gap::Wrong(what));
+            }
         };
         if value.is_empty() { Err(Gap::Missing) } else { Ok(value) }
     }
@@ -561,7 +570,7 @@ mod tests {
             let said = summary(&[claim]);
             assert_eq!(
                 said,
-                "Checks met 1 of 1. Only within a tolerance: a (\u{2212}90 % from the published figure)."
+                "Checks met 1 of 1. Met only within a tolerance: a (\u{2212}90 % from the published figure)."
             );
         }
         let exact = judged("published = 0.51\nholds = ['set:40:90 <= 7']\nmeasured = '{set:40:90}'").unwrap();

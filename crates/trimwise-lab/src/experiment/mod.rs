@@ -118,7 +118,7 @@ impl Experiment {
         };
         let able = ALL.iter().filter(|e| e.takes_kernel()).map(|e| e.name);
         Err(Failure::usage(format!(
-            "{} --on {named}: it uses policies or a host that no real kernel has, or boots kernels by itself; \
+            "{} --on {named}: it uses policies or a host that no real kernel has, or boots kernels itself; \
              expected --on model, or one of {} on a kernel",
             self.name,
             able.collect::<Vec<_>>().join(", ")

@@ -20,7 +20,7 @@ use crate::plot::{Axis, Plot, PlotKind};
 /// The experiment; the source does not mention repetitions, and nothing here is drawn at random.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "settling",
-    question: "How long is a drive slow after a TRIM that it works off in the background?",
+    question: "How long is a drive slow after a TRIM that it processes in the background?",
     reps: 1,
     claims: include_str!("../../../../experiments/settling/claims.toml"),
     host: Host::Model,
@@ -67,7 +67,7 @@ fn run(range: u32, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
 }
 
 /// Whether the drive was written through before the TRIM.
-const BEFORE: [&str; 2] = ["nothing written before", "the drive written through before"];
+const BEFORE: [&str; 2] = ["nothing written before", "the whole drive written before"];
 
 /// Time until it settles; NaN if it does not.
 static SETTLED: Shown<Settled> = Shown {

@@ -172,7 +172,7 @@ impl<'a> Adjusting<'a> {
                     value: SettingValue::Whole(found),
                     interval: None,
                     samples: self.samples.stream_ns.len(),
-                    how: "whether there is any, from sequential reads one at a time; ",
+                    how: "on or off, from sequential reads one at a time; ",
                 });
             }
         }
@@ -289,8 +289,11 @@ impl<'a> Adjusting<'a> {
         let samples = self.samples.random_reads.iter().map(|load| load.spacing_ns.len()).sum();
         let all = CHANNELS.len() * DIES_PER_CHANNEL.len();
         if good.len() * 2 > all {
-            self.notes
-                .push("reads at depth show no limit by dies or channels: both are the base's".to_owned());
+            self.notes.push(
+                "reads at depth show no limit by dies or channels: both counts come from the base \
+                     profile"
+                    .to_owned(),
+            );
             return Ok(());
         }
         type Of = fn(&(u32, u32)) -> u32;
@@ -342,7 +345,7 @@ impl<'a> Adjusting<'a> {
                 value: SettingValue::Whole(0),
                 interval: None,
                 samples: single.values().len(),
-                how: "single writes take as long as what is behind a cache; ",
+                how: "single writes take far longer than many at once, so no cache takes them; ",
             });
             let rest = between + link;
             let interval = single.interval();

@@ -79,7 +79,7 @@ pub(super) fn toml(
     for warning in warnings {
         let _ = writeln!(text, "# Warning: {warning}.");
     }
-    let description = format!("Fitted to {}; the rest is from {}", measured.device, base.name);
+    let description = format!("Fitted to {}; the rest comes from {}", measured.device, base.name);
     let _ = writeln!(text, "\nname = {}\ndescription = {}", quoted(name), quoted(&description));
     if let Some(model) = &measured.drive_model {
         let _ = writeln!(text, "models = [{}]", quoted(model));
@@ -142,9 +142,10 @@ fn said(fit: &Fit) -> String {
         SettingValue::Flag(value) => value.to_string(),
         SettingValue::Word(value) => value.clone(),
     };
+    let plural = if *samples == 1 { "" } else { "s" };
     match interval {
-        Some((low, high)) => format!("fitted: {how}{value} [{low}, {high}] 95 %, {samples} samples"),
-        None => format!("fitted: {how}{value}, {samples} samples"),
+        Some((low, high)) => format!("fitted: {how}{value} [{low}, {high}] 95 %, {samples} sample{plural}"),
+        None => format!("fitted: {how}{value}, {samples} sample{plural}"),
     }
 }
 

@@ -90,7 +90,9 @@ impl Workload {
             Err(Failure::usage(format!("--judge {measure}: --workload {} {why}", self.argument)))
         };
         if let Kind::Timed(_) = &self.kind {
-            return refused("times one operation and is judged by it; expected no --judge".to_owned());
+            return refused(
+                "times one operation and can be judged only by that; expected no --judge".to_owned(),
+            );
         }
         let Measure::Latency(_, operation) = measure else { return Ok(()) };
         let makes = |operation: Operation| match &self.kind {

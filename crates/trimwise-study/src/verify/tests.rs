@@ -56,7 +56,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (json!({"target": "sata-small", "fault": "late"}), "expected 0 where TRIM is not queued"),
         (
             json!({"target": "vertex-60gb@1.3", "fault": "partial"}),
-            "expected 100 where the device takes no TRIM",
+            "expected 100 where the device does not support TRIM",
         ),
         (
             json!({"target": "vertex-60gb", "fault": "broken-promise"}),

@@ -52,7 +52,7 @@ impl Image {
         // Before it is opened: a pipe would keep us waiting.
         let found = fs::metadata(path).map_err(failed)?;
         if !found.is_file() {
-            let what = if found.is_dir() { "a directory" } else { "no regular file" };
+            let what = if found.is_dir() { "a directory" } else { "not a regular file" };
             return Err(format!("is {what}; expected a file that holds an image of {name}"));
         }
         let size = Bytes(found.len());
@@ -61,7 +61,8 @@ impl Image {
         }
         if !size.0.is_multiple_of(SECTOR_BYTES) {
             return Err(format!(
-                "has {} bytes, which is no multiple of the drive's sectors of {SECTOR_BYTES} bytes; expected a whole image",
+                "has {} bytes, which is not a multiple of the drive's sector size, {SECTOR_BYTES} bytes; expected a \
+                 whole image",
                 size.0
             ));
         }
@@ -170,7 +171,7 @@ mod tests {
             assert!(error.contains(words), "{error}");
         };
         refused(b"", "is empty");
-        refused(&[0; 700], "no multiple of the drive's sectors of 512 bytes");
+        refused(&[0; 700], "not a multiple of the drive's sector size, 512 bytes");
         refused(&image_of(FileSystem::Ext4, (1 << 20) + 512), "a larger --device or a smaller image");
         refused(&[0; 512], "holds no ext4");
         refused(
@@ -182,7 +183,7 @@ mod tests {
         refused(&partitioned, "a partition table");
         let of = |path: &Path| Image::read(path, FileSystem::Ext4, Bytes::mib(1)).unwrap_err();
         assert!(of(folder.path()).contains("is a directory"));
-        assert!(of(Path::new("/dev/zero")).contains("is no regular file"));
+        assert!(of(Path::new("/dev/zero")).contains("is not a regular file"));
         assert!(of(&folder.path().join("none")).contains("No such file"));
     }
 }

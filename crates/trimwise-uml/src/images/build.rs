@@ -425,7 +425,7 @@ impl Making<'_> {
         let mut compile = gcc();
         compile.args(["-shared", "-fPIC", "-O2", "-Wall", "-o"]).arg(image.join("preload.so")).arg(&code);
         self.runner.run(
-            "the first compilation (is there a C library to develop with, libc6-dev?)",
+            "the first compilation (are the C library's headers installed, libc6-dev?)",
             &mut compile,
             |_| {},
         )?;

@@ -38,14 +38,14 @@ pub const CATALOGUE: [Series; 4] = [
     Series {
         version: "6.12",
         package: "linux-source-6.12",
-        stands_for: "as 6.1; Debian 13's kernel",
+        stands_for: "like 6.1; Debian 13's kernel",
         suites: &["debian-security bookworm-security"],
         make_lines: 1380,
     },
     Series {
         version: "7.3",
         package: "linux-source-7.3",
-        stands_for: "as 6.1; Debian 13's backports; its guests run by seccomp instead of ptrace",
+        stands_for: "like 6.1; Debian 13's backports; its guests run by seccomp instead of ptrace",
         suites: &["debian trixie-backports"],
         make_lines: 1400,
     },

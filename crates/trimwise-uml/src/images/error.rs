@@ -56,13 +56,13 @@ pub enum KernelError {
     Damaged { directory: PathBuf, what: String },
     #[error("there is no folder for kernels: expected TRIMWISE_KERNELS, XDG_CACHE_HOME or HOME to be set")]
     NoCache,
-    #[error("the folder for kernels, {}, is not a directory; TRIMWISE_KERNELS names another one", directory.display())]
+    #[error("the folder for kernels, {}, is not a directory; set TRIMWISE_KERNELS to another one", directory.display())]
     NoFolder { directory: PathBuf },
     #[error("a kernel cannot be built without {}; to install {}: {install}",
             missing.join(", "), if missing.len() == 1 { "it" } else { "them" })]
     Missing { missing: Vec<String>, install: String },
-    #[error("building a kernel needs {needed_mib} MiB in {} and {available_mib} MiB are free; TRIMWISE_KERNELS names \
-             another folder", directory.display())]
+    #[error("building a kernel needs {needed_mib} MiB in {}, but only {available_mib} MiB are free; set \
+             TRIMWISE_KERNELS to another folder", directory.display())]
     NoRoom { needed_mib: u64, available_mib: u64, directory: PathBuf },
     #[error("--source {}: {what}", path.display())]
     Source { path: PathBuf, what: String },

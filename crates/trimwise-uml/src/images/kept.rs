@@ -232,7 +232,7 @@ impl Kept {
         for part in file.components() {
             let is_folder = fs::symlink_metadata(&path).map_or(true, |metadata| metadata.is_dir());
             if !is_folder {
-                return Err(format!("{}: a part of the path is no folder of the tree", file.display()));
+                return Err(format!("{}: a part of the path is not a folder of the tree", file.display()));
             }
             path.push(part);
         }

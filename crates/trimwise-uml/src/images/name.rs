@@ -54,7 +54,7 @@ impl KernelName {
         for (i, set) in patches.iter().enumerate() {
             check_set(set)?;
             if patches[..i].contains(set) {
-                let what = "is there twice; expected each patch set once";
+                let what = "appears twice; expected each patch set once";
                 return Err(KernelError::SetName { set: set.clone(), what: what.to_owned() });
             }
         }

@@ -66,7 +66,7 @@ impl PatchSet {
             patches.push(Patch { name: line.to_owned(), diff, files });
         }
         if patches.is_empty() {
-            return Err(refuse("series: names no patch".to_owned()));
+            return Err(refuse("series: lists no patch".to_owned()));
         }
         let hash = hex(&hash.finalize()[..RECIPE_BYTES]);
         Ok(Self { as_built: BuiltSet { name, hash, folder: at }, patches })
@@ -77,7 +77,7 @@ impl PatchSet {
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let found = fs::metadata(path).map_err(|e| e.to_string())?;
     if !found.is_file() {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     if found.len() > PATCH_BYTES_MAX {
         return Err(format!("is larger than {} MiB", PATCH_BYTES_MAX >> 20));
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(hash("# both\na.patch\n\nb.patch").unwrap(), both, "comments do not count");
         assert_ne!(hash("b.patch\na.patch\n").unwrap().0, both.0);
         assert_eq!(hash("a.patch\n").unwrap().1, 1);
-        for (series, words) in [("", "names no patch"), ("../a.patch", "outside"), ("c.patch", "c.patch")] {
+        for (series, words) in [("", "lists no patch"), ("../a.patch", "outside"), ("c.patch", "c.patch")] {
             let error = hash(series).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }

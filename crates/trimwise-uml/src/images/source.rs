@@ -96,8 +96,8 @@ impl Given {
             for left in [".config", "include/config", "arch/um/include/generated"] {
                 if path.join(left).exists() {
                     return Err(refuse(format!(
-                        "it was built in (there is {left}); expected a clean tree, such as a tarball has, or as `make \
-                         mrproper ARCH=um` leaves it"
+                        "something was built in it ({left} exists); expected a clean tree, as in a tarball or after \
+                         `make mrproper ARCH=um`"
                     )));
                 }
             }
@@ -128,7 +128,7 @@ impl Given {
     pub(super) fn check_unchanged(&self, version: &str, stop: &AtomicBool) -> Result<(), KernelError> {
         let what = match Self::read(&self.given, version, stop) {
             Ok(now) if now.origin == self.origin => return Ok(()),
-            Ok(_) | Err(KernelError::Source { .. }) => "has changed while it was built; build it again",
+            Ok(_) | Err(KernelError::Source { .. }) => "changed during the build; build it again",
             Err(other) => return Err(other),
         };
         Err(KernelError::Source { path: self.given.clone(), what: what.to_owned() })
@@ -185,10 +185,8 @@ fn release(directory: &Path) -> Result<String, String> {
             let extra = value("EXTRAVERSION").unwrap_or_default();
             Ok(format!("{version}.{patchlevel}.{sublevel}{extra}"))
         }
-        _ => {
-            Err("expected a kernel's source; its Makefile names no VERSION, PATCHLEVEL and SUBLEVEL"
-                .to_owned())
-        }
+        _ => Err("expected a kernel's source; its Makefile does not define VERSION, PATCHLEVEL and SUBLEVEL"
+            .to_owned()),
     }
 }
 
@@ -278,7 +276,7 @@ mod tests {
         fs::write(&makefile, text.replace("EXTRAVERSION =", "EXTRAVERSION = -rc1")).unwrap();
         assert_eq!(release(dir.path()).unwrap(), "6.1.192-rc1");
         fs::write(&makefile, "all:\n").unwrap();
-        assert!(release(dir.path()).unwrap_err().contains("names no VERSION"));
+        assert!(release(dir.path()).unwrap_err().contains("does not define VERSION"));
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub(super) fn check(path: &OsStr, download: bool, patch: bool, keyring: &Path) -
     }
     let mut install = format!("{install} {}", packages.join(" "));
     if download && manager != "apt-get" {
-        install += ". Where Debian's packages are out of reach, --source DIR|TARBALL names a kernel's source";
+        install +=
+            ". If Debian's packages cannot be reached, give a kernel's source with --source DIR|TARBALL";
     }
     Err(KernelError::Missing { missing, install })
 }

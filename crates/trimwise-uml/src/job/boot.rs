@@ -70,11 +70,11 @@ impl FromStr for BootOptions {
             let name = word.split('=').next().unwrap_or_default().replace('-', "_");
             let name = name.as_str();
             let why = if OF_TIME.contains(&name) {
-                "decides what time is in the guest, which here is the drive's"
+                "sets the guest's clock, which here follows the drive's time"
             } else if OURS.contains(&name) || OURS_BEGIN.iter().any(|begin| name.starts_with(begin)) {
                 "is set by trimwise, which cannot run the guest otherwise"
             } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !word.is_ascii() {
-                "is no option of a kernel's command line; expected NAME or NAME=VALUE"
+                "is not a kernel command-line option; expected NAME or NAME=VALUE"
             } else {
                 continue;
             };
@@ -97,14 +97,14 @@ mod tests {
             ["loglevel=7", "scsi_mod.use_blk_mq=1", "slub_debug"]
         );
         for (text, word) in [
-            ("quiet time-travel=inf-cpu", "'time-travel=inf-cpu' decides"),
-            ("time_travel=inf-cpu", "'time_travel=inf-cpu' decides"),
-            ("clocksource=tsc", "'clocksource=tsc' decides"),
+            ("quiet time-travel=inf-cpu", "'time-travel=inf-cpu' sets"),
+            ("time_travel=inf-cpu", "'time_travel=inf-cpu' sets"),
+            ("clocksource=tsc", "'clocksource=tsc' sets"),
             ("init=/bin/sh", "'init=/bin/sh' is set"),
             ("con0=fd:0,fd:1", "is set by trimwise"),
             ("random.trust_cpu=on", "is set by trimwise"),
-            ("--help", "is no option"),
-            ("=1", "is no option"),
+            ("--help", "is not a kernel command-line option"),
+            ("=1", "is not a kernel command-line option"),
             (" ", "separated by spaces"),
         ] {
             assert!(parse(text).unwrap_err().contains(word), "{text}");

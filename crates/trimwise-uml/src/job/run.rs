@@ -72,7 +72,7 @@ pub enum JobError {
         console: String,
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
-    #[error("the guest's kernel complains, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
+    #[error("the guest's kernel reported problems, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
     Complains { complaints: Vec<String> },
     #[error("the guest left no report ({what}); its last lines:\n{console}")]
     NoReport { what: String, console: String },

@@ -232,9 +232,9 @@ impl Space {
             let Some(candidate) = candidate(&text, Means::Kernel, place) else { continue };
             let sweeps = run.as_nanos() / every.as_nanos();
             let reason = if sweeps < sweeps_min {
-                "the run is too short to contain two sweeps: --days judges them"
+                "the run is too short for two sweeps; use --days to judge longer intervals"
             } else if sweeps > SWEEPS_MAX {
-                "more than 400 sweeps in the run: longer intervals are tried"
+                "more than 400 sweeps in the run; longer intervals are tried instead"
             } else {
                 self.applicable.push(candidate);
                 continue;

@@ -138,7 +138,7 @@ pub trait BlockDevice {
     /// If it cannot be read.
     async fn stored(&self, lpn: Lpn) -> Result<Stored, BlockError> {
         let name = &self.facts().name;
-        Err(BlockError::Unsupported(format!("{name} does not tell what unit {} holds", lpn.0)))
+        Err(BlockError::Unsupported(format!("{name} cannot report what unit {} holds", lpn.0)))
     }
 
     /// Erases the whole device, as ATA SECURITY ERASE UNIT and NVMe Format do, and waits for completion.
@@ -146,7 +146,7 @@ pub trait BlockDevice {
     /// # Errors
     /// [`BlockError::Unsupported`] where only the vendor's tool can do this.
     async fn erase(&self) -> Result<(), BlockError> {
-        Err(BlockError::Unsupported(format!("{} has no erase of its own", self.facts().name)))
+        Err(BlockError::Unsupported(format!("{} cannot be erased as a whole from here", self.facts().name)))
     }
 
     /// Performs one operation and waits for it; no other may be in flight.

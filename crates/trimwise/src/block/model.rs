@@ -78,7 +78,7 @@ impl BlockDevice for ModelDevice {
         let commands: Vec<Command> = match operation {
             Operation::Flush => vec![Command::Flush],
             Operation::Trim(_) if self.facts.trim.is_none() => {
-                return Err(BlockError::Unsupported(format!("{} takes no TRIM", self.facts.name)));
+                return Err(BlockError::Unsupported(format!("{} does not support TRIM", self.facts.name)));
             }
             Operation::Trim(ranges) => self.queue.trim_commands(&ranges),
             Operation::Read(sectors) if sectors.is_whole() => {

@@ -69,7 +69,7 @@ pub enum PortError {
         size_sectors: u64,
     },
     /// A discard for a drive without TRIM.
-    #[error("the drive takes no TRIM")]
+    #[error("the drive does not support TRIM")]
     NoTrim,
 }
 

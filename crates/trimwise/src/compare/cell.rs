@@ -262,7 +262,7 @@ async fn run_on(
 
     let cell = match &workload {
         Workload::Timed(_) if spec.days.is_some() => {
-            let what = "what times one operation cannot be spread over days".to_owned();
+            let what = "a workload that times one operation cannot be spread over days".to_owned();
             return Err(CellError::Test { device: spec.device.clone(), what });
         }
         Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,

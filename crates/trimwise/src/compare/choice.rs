@@ -13,7 +13,7 @@
 //! 5. Otherwise the lowest median wins, as the best estimate available. The verdict names those that it could not tell
 //!    apart.
 //!
-//! A policy that trims at intervals, none of which fell into the runs, did the same as `off`: it is left out.
+//! A policy that trims at intervals, none of which was due during the runs, did the same as `off`: it is left out.
 //!
 //! With too few repetitions the test cannot find any difference. Then the medians alone decide, with the same two
 //! limits, and the verdict says that nothing is proven.
@@ -51,7 +51,7 @@ impl<'s, 'a> Choice<'s, 'a> {
         if !self.alike.is_empty() && self.chosen.policy != baseline {
             let (alike, chosen) = (listed(&self.alike), self.chosen.policy);
             let why = match (self.is_fastest, self.alike.len()) {
-                (false, _) => "takes the least change",
+                (false, _) => "needs the least change",
                 (true, 1) => "has the lower median",
                 (true, _) => "has the lowest median",
             };
@@ -60,7 +60,7 @@ impl<'s, 'a> Choice<'s, 'a> {
         if !self.rougher.is_empty() {
             let (is, wears) = if self.rougher.len() == 1 { ("is", "wears") } else { ("are", "wear") };
             sentences.push(format!(
-                "{} {is} as fast, as far as this can tell, but {wears} the flash more.",
+                "{} {is} as fast, as far as these runs can tell, but {wears} the flash more.",
                 listed(&self.rougher)
             ));
         }

@@ -153,5 +153,5 @@ fn who_trims_is_written_as_it_is_parsed() {
 fn what_times_one_operation_is_not_spread() {
     let timed: crate::workload::timed::Timed = "append:64KiB:1MiB".parse().unwrap();
     let error = run_cell(&spec("off", timed, Some(1)), Box::new(|_| ())).unwrap_err();
-    assert!(error.to_string().contains("what times one operation"), "{error}");
+    assert!(error.to_string().contains("a workload that times one operation"), "{error}");
 }

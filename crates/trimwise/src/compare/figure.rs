@@ -241,7 +241,7 @@ pub static FIGURES: &[&Figure] = &[
         // Spread over days, the rate is given, not found.
         Median(|c| c.postmark().filter(|_| c.days.is_none()).map(|postmark| postmark.transactions_per_s)),
         &[(View::Table, "trans./s"), (View::Summary, "")],
-        "PostMark's transactions a second; null of another workload, and over days.",
+        "PostMark's transactions per second; null for other workloads, and over days.",
     )
     .more_is_better(),
     &Figure::new(
@@ -381,14 +381,14 @@ pub static FIGURES: &[&Figure] = &[
             Some(median(|units| units.pending)? + median(|units| units.in_tokens)?)
         }),
         &[(View::Ledger, "pending")],
-        "Units that wait at the end, or are in TRIM commands then.",
+        "Units waiting at the end, or in TRIM commands then.",
     ),
     &Figure::new(
         "pending_units",
         Units,
         Median(|c| ledger(c, |units| units.pending)),
         &[(View::SummaryLedger, "")],
-        "Units that wait at the end.",
+        "Units waiting at the end.",
     ),
     &Figure::new(
         "in_flight_units",
@@ -410,7 +410,7 @@ pub static FIGURES: &[&Figure] = &[
         Percent,
         Median(|c| c.ledger.as_ref().map(|ledger| ledger.trim_busy_percent)),
         &[(View::Ledger, "TRIM time"), (View::SummaryLedger, "")],
-        "The share of the time that passed in which the device was busy with TRIM.",
+        "Share of the elapsed time in which the device was busy with TRIM.",
     )
     .less_is_better(),
     &Figure::new(
@@ -418,7 +418,8 @@ pub static FIGURES: &[&Figure] = &[
         UnitsSaved,
         Policy(|p| p.saved.map(|saved| saved.gc_units)),
         &[(View::Ledger, "GC saved"), (View::SummaryLedger, "")],
-        "Units that garbage collection copied less than under `off`: difference of the medians; null if that did not run.",
+        "How many units fewer garbage collection copied than under `off`: difference of the medians; null if `off` did \
+         not run.",
     )
     .more_is_better(),
     &Figure::new(
@@ -426,7 +427,7 @@ pub static FIGURES: &[&Figure] = &[
         SecondsSaved,
         Policy(|p| p.saved.map(|saved| saved.time_s)),
         &[(View::Ledger, "time saved"), (View::SummaryLedger, "")],
-        "Time saved over `off`: difference of the medians; null if that did not run.",
+        "Time saved compared with `off`: difference of the medians; null if `off` did not run.",
     )
     .more_is_better(),
 ];

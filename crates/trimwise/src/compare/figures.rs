@@ -111,7 +111,9 @@ impl FromStr for Measure {
         parts.ok_or_else(|| {
             let quantiles = Quantile::ALL.map(Quantile::name).join("|");
             let operations = Operation::ALL.map(Operation::name).join("|");
-            format!("'{text}' is nothing to judge by; expected total or {quantiles}:{operations}, such as p99:fsync")
+            format!(
+                "'{text}' is not a measure; expected total or {quantiles}:{operations}, such as p99:fsync"
+            )
         })
     }
 }

@@ -131,7 +131,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             _ if text == "model" => Ok(Self::Model),
-            Some(("dir", "")) => Err("names no directory; expected dir:PATH".to_owned()),
+            Some(("dir", "")) => Err("no directory given; expected dir:PATH".to_owned()),
             Some(("dir", path)) => Ok(Self::Directory(path.to_owned())),
             Some(("kernel", target)) => Ok(Self::Kernel(target.to_owned())),
             _ => Err("expected `model`, `kernel:VERSION:FS[:MOUNT_OPTIONS]` or `dir:PATH`".to_owned()),
@@ -276,7 +276,9 @@ impl Cell {
         match measure {
             Measure::Total if own == Measure::Waiting => return Ok(()),
             _ if !matches!(own, Measure::Total | Measure::Waiting) => {
-                return Err(format!("this workload times one operation and is judged by it: {own}"));
+                return Err(format!(
+                    "this workload times one operation and can be judged only by that: {own}"
+                ));
             }
             Measure::Latency(_, operation) if !self.latency.contains_key(operation.name()) => {
                 let recorded = self.latency.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");

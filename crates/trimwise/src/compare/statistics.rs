@@ -193,13 +193,13 @@ pub fn too_few_runs(sample: &Sample) -> Option<String> {
     }
     let reached = sample.interval().confidence * 100.0;
     let interval = match n {
-        1 => "one run has no interval".to_string(),
-        _ => format!("the interval of {n} runs holds the median with {reached:.1} %, not 95 %"),
+        1 => "a single run has no confidence interval".to_string(),
+        _ => format!("the confidence interval of {n} runs reaches only {reached:.1} %, not 95 %"),
     };
     Some(if n < RUNS_FOR_TEST {
         format!(
-            "{interval}, and no difference can be shown with so few; at least {RUNS_FOR_TEST}, better \
-             {RUNS_FOR_INTERVAL}, are needed"
+            "{interval}, and no difference can be shown with so few; at least {RUNS_FOR_TEST} are \
+             needed, preferably {RUNS_FOR_INTERVAL}"
         )
     } else {
         format!("{interval}; at least {RUNS_FOR_INTERVAL} are needed for that")

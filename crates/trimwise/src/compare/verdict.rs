@@ -85,8 +85,8 @@ fn unswept_sentence(device: &DeviceSummary) -> String {
         let unswept: Vec<String> = unswept.map(|p| format!("`{}`", p.policy)).collect();
         (!unswept.is_empty()).then(|| format!("No verdict on {}: {why}.", unswept.join(" and ")))
     };
-    let sweeps = of(false, "none of its sweeps fell into the run");
-    sweeps.into_iter().chain(of(true, "it trimmed nothing in the run")).collect::<Vec<_>>().join(" ")
+    let sweeps = of(false, "no sweep was due during the run");
+    sweeps.into_iter().chain(of(true, "nothing was trimmed during the run")).collect::<Vec<_>>().join(" ")
 }
 
 fn device_verdict(
@@ -199,7 +199,7 @@ fn speed_sentence(
                     evidence(c, true)
                 ),
                 _ => format!(
-                    "Use `{name}`, but not for its speed, which {} against `{baseline}` ({})",
+                    "Use `{name}`, but not for its speed: compared with `{baseline}` it {} ({})",
                     no_difference(c),
                     evidence(c, false)
                 ),
@@ -273,17 +273,17 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &Poli
     let wear = Wear::of(device, if compared.len() == 2 { &compared } else { &[] });
     let what = wear.what();
     let Some(chosen_wear) = wear.median(chosen) else {
-        return "Life time: not known, since a real directory does not tell what its device erases."
-            .to_string();
+        return "Lifetime: unknown; a real directory does not show what its device erases.".to_string();
     };
     let (Some(other), Some(base)) = (other, base) else {
-        return format!("Life time: {} {what}.", thousands(chosen_wear));
+        return format!("Lifetime: {} {what}.", thousands(chosen_wear));
     };
     let (Some(before), Some(after)) = (wear.median(base), wear.median(other)) else {
-        return format!("Life time: {} {what}.", thousands(chosen_wear));
+        return format!("Lifetime: {} {what}.", thousands(chosen_wear));
     };
     if before == 0.0 && after == 0.0 {
-        return "Life time: this run is too small to tell; nothing of it has reached the flash.".to_string();
+        return "Lifetime: this run is too small to tell; none of its writes has reached the flash."
+            .to_string();
     }
     let figures = format!(
         "{} {what} with `{}`, {} with `{baseline}`",
@@ -292,8 +292,8 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &Poli
         thousands(before)
     );
     let effect = match life_time(device, base, other) {
-        None if after < before => "it spares the flash altogether in this run".to_string(),
-        None => "only it wears the flash in this run".to_string(),
+        None if after < before => format!("`{}` does not wear the flash at all in this run", other.policy),
+        None => format!("only `{}` wears the flash in this run", other.policy),
         Some(f) if (f - 1.0).abs() <= WEAR_INDIFFERENCE => "no difference that matters".to_string(),
         Some(f) if f > 1.0 => format!(
             "{:.0} % fewer, so the flash lasts {} as long with `{}`",
@@ -308,7 +308,7 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &Poli
             other.policy
         ),
     };
-    format!("Life time: {figures}: {effect}.")
+    format!("Lifetime: {figures}: {effect}.")
 }
 
 /// The verdict over several devices; `None` if the baseline did not run on all of them.
@@ -351,9 +351,9 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
     let lives: Option<Vec<f64>> =
         devices.iter().map(|d| life_time(d, d.policy(baseline)?, d.policy(policy)?)).collect();
     let life = match lives {
-        _ if policy == baseline => "Life time: unchanged.".to_string(),
-        Some(lives) => format!("Life time: {} as long (geometric mean).", times(geometric_mean(&lives))),
-        None => "Life time: see each device.".to_string(),
+        _ if policy == baseline => "Lifetime: unchanged.".to_string(),
+        Some(lives) => format!("Lifetime: {} as long (geometric mean).", times(geometric_mean(&lives))),
+        None => "Lifetime: see each device.".to_string(),
     };
     Some(Verdict {
         policy: Some(policy.clone()),

@@ -92,7 +92,7 @@ fn the_fastest_usable_policy_wins_and_the_bound_is_only_shown() {
     assert_eq!(
         v.text,
         "Use `commit`: it is 2.00 times as fast as `off` (95 % interval 1.94 to 2.06, p = 0.002); the bound \
-         `ideal` would be 2.00 times as fast as `commit`. Life time: 100 blocks erased with `commit`, 200 with \
+         `ideal` would be 2.00 times as fast as `commit`. Lifetime: 100 blocks erased with `commit`, 200 with \
          `off`: 50 % fewer, so the flash lasts 2.00 times as long with `commit`."
     );
 }
@@ -104,7 +104,7 @@ fn a_slower_policy_leaves_the_baseline_and_says_what_it_would_cost() {
     assert_eq!((v.policy.clone(), v.speedup, v.low, v.high), (Some("off".into()), 1.0, 1.0, 1.0));
     assert_eq!(
         v.text,
-        "Keep `off`: with `commit` the run takes 12.0 times as long (exact: +1100.0 % in time). Life time: 1,250 \
+        "Keep `off`: with `commit` the run takes 12.0 times as long (exact: +1100.0 % in time). Lifetime: 1,250 \
          blocks erased with `commit`, 1,000 with `off`: 25 % more, so the flash lasts only 0.80 times as long with \
          `commit`."
     );
@@ -128,7 +128,8 @@ fn without_a_difference_in_speed_the_gentler_policy_wins_and_without_any_the_bas
         (0..6).map(|r| cell("d", "commit", r, 10.05 + 0.1 * f64::from(r), 500)).collect();
     let v = verdict(&[noisy("d", "off", 10.0, 1000), shifted].concat()).unwrap();
     assert_eq!(v.policy, Some("commit".into()));
-    assert!(v.text.contains("not for its speed, which shows no significant difference (~)"), "{}", v.text);
+    let words = "not for its speed: compared with `off` it shows no significant difference (~)";
+    assert!(v.text.contains(words), "{}", v.text);
     assert!(!v.per_device[0].significant);
 
     let v = verdict(&[exact("d", "commit", 9.999, 1000), exact("d", "off", 10.0, 1001)].concat()).unwrap();
@@ -204,7 +205,7 @@ fn wear_decides_only_where_it_is_told_apart_and_before_the_median() {
     // Twice the erases are no accident.
     let v = verdict(&[off(), wearing("lazy", 15.1, 340), wearing("judicious", 15.0, 680)].concat()).unwrap();
     assert_eq!(v.policy, Some("lazy".into()));
-    let words = "`judicious` is as fast, as far as this can tell, but wears the flash more.";
+    let words = "`judicious` is as fast, as far as these runs can tell, but wears the flash more.";
     assert!(v.text.contains(words), "{}", v.text);
 }
 
@@ -245,7 +246,7 @@ fn a_run_that_wrote_nothing_says_nothing_about_life_time() {
         c.device_stats.as_mut().unwrap().nand_units_written = 0;
     }
     let v = verdict(&cells).unwrap();
-    assert!(v.text.ends_with("nothing of it has reached the flash."), "{}", v.text);
+    assert!(v.text.ends_with("none of its writes has reached the flash."), "{}", v.text);
 }
 
 #[test]
@@ -418,7 +419,7 @@ fn a_policy_none_of_whose_sweeps_fell_into_the_run_is_not_judged() {
     trims(&mut cells[1], 0);
     let v = verdict(&cells).unwrap();
     assert_eq!(v.policy, Some("lazy".into()));
-    assert!(v.text.contains("No verdict on `batch:1w`: none of its sweeps fell into the run."), "{}", v.text);
+    assert!(v.text.contains("No verdict on `batch:1w`: no sweep was due during the run."), "{}", v.text);
     // One that fell into one of its runs is enough.
     let mut swept = cells.to_vec();
     swept.push(cell("a", "batch:1w", 1, 5.0, 5));
@@ -472,9 +473,9 @@ fn few_erases_give_way_to_units_programmed() {
         let cells = [exact("d", "off", 10.0, 100), exact("d", "commit", 5.0, erases)].concat();
         verdict(&on_a_drive(cells)).unwrap().text
     };
-    let units = "Life time: 8,700 units programmed (erases differ by less than three superblocks) with `commit`, 11,000";
+    let units = "Lifetime: 8,700 units programmed (erases differ by less than three superblocks) with `commit`, 11,000";
     assert!(wear(77).contains(units), "{}", wear(77));
-    assert!(wear(76).contains("Life time: 76 blocks erased with `commit`, 100"), "{}", wear(76));
+    assert!(wear(76).contains("Lifetime: 76 blocks erased with `commit`, 100"), "{}", wear(76));
 }
 
 #[test]
@@ -483,9 +484,9 @@ fn the_verdict_says_why_and_how() {
     let v = verdict(&on_a_drive(cells)).unwrap();
     assert_eq!(
         v.why,
-        "No cause of device time differs from `off` by more than 2 % of the run. Endurance: 667 TB written with \
-         `commit`, 667 TB written with `off` (1,000 P/E cycles, assumed); this workload without a pause takes 25.8 \
-         years and 51.6 years to write that."
+        "No use of device time differs from that with `off` by more than 2 % of the run. Endurance: 667 TB written \
+         with `commit`, 667 TB written with `off` (1,000 P/E cycles, assumed); this workload, run without a pause, takes \
+         25.8 years and 51.6 years to write that."
     );
     assert_eq!(v.per_device[0].why, v.why);
 }

@@ -22,7 +22,7 @@ const CAUSES: [(&str, &str); 10] = [
     ("controller", "the controller"),
     ("write_path", "moving writes to the flash"),
     ("read_host", "reading for the host"),
-    ("read_gc", "reading what is copied"),
+    ("read_gc", "reading data to copy"),
     ("read_map", "reading the map"),
     ("program_host", "programming what the host wrote"),
     ("program_gc", "programming copies"),
@@ -107,7 +107,7 @@ fn trims((name, causes): (&PolicyId, &Causes)) -> String {
     };
     let share = causes.trim_s / causes.trimmed_s;
     let outlast = causes.trimmed_s > causes.run_s * (1.0 + EXPLAINS);
-    let of = if outlast { "the time until the last was done" } else { "its run" };
+    let of = if outlast { "the time until the last one completed" } else { "its run" };
     let cost = match share > EXPLAINS {
         true => format!("took {} of device time, {} of {of}", seconds(causes.trim_s), percent(share)),
         false => format!("cost little: {} of device time", seconds(causes.trim_s)),
@@ -161,9 +161,9 @@ fn device_time((name, policy): (&PolicyId, &Causes), (other, baseline): (&Policy
         })
         .collect();
     if parts.is_empty() {
-        let besides = if policy.trim_s > 0.0 || baseline.trim_s > 0.0 { " besides TRIM" } else { "" };
+        let other_use = if policy.trim_s > 0.0 || baseline.trim_s > 0.0 { "other use" } else { "use" };
         return format!(
-            "No cause of device time{besides} differs from `{other}` by more than {} of the run.",
+            "No {other_use} of device time differs from that with `{other}` by more than {} of the run.",
             percent(EXPLAINS)
         );
     }
@@ -226,8 +226,8 @@ impl Endurance {
         let assumed = if self.assumed { ", assumed" } else { "" };
         text += &format!(" ({} P/E cycles{assumed})", thousands(f64::from(self.pe_cycles)));
         if let Some(years) = self.years {
-            let how = if self.is_spread { "on such days" } else { "without a pause" };
-            text += &format!("; this workload {how} takes {}", time(years));
+            let how = if self.is_spread { "spread over such days" } else { "run without a pause" };
+            text += &format!("; this workload, {how}, takes {}", time(years));
             if let Some(other) = baseline.and_then(|(_, other)| other.years) {
                 text += &format!(" and {}", time(other));
             }
@@ -287,7 +287,8 @@ mod tests {
     fn the_share_of_trims_that_outlast_the_run_is_that_of_the_ledger() {
         let late = Causes { trimmed_s: 62.5, ..better() };
         let text = explain((&"lazy".into(), &late), (&"off".into(), &baseline()));
-        let said = "The 1,234 TRIM commands of `lazy` took 5.00 s of device time, 8 % of the time until the last was done.";
+        let said = "The 1,234 TRIM commands of `lazy` took 5.00 s of device time, 8 % of the time until the last one \
+             completed.";
         assert!(text.starts_with(said), "{text}");
     }
 
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(
             explain((&"lazy".into(), &policy), (&"off".into(), &baseline())),
             "The only TRIM command of `lazy` cost little: 100.00 ms of device time. With `lazy`, folding of the SLC \
-             cache copied 976.6 MiB less (50 %). No cause of device time besides TRIM differs from `off` by more \
+             cache copied 976.6 MiB less (50 %). No other use of device time differs from that with `off` by more \
              than 2 % of the run."
         );
     }
@@ -309,7 +310,7 @@ mod tests {
         policy.gc_units += 50_000.0;
         assert_eq!(
             explain((&"lazy".into(), &policy), (&"off".into(), &baseline())),
-            "No cause of device time differs from `off` by more than 2 % of the run."
+            "No use of device time differs from that with `off` by more than 2 % of the run."
         );
     }
 
@@ -319,8 +320,8 @@ mod tests {
             Endurance { tbw: 150.0, years: Some(2.5), pe_cycles: 600, assumed: false, is_spread: false };
         assert_eq!(
             one.sentence(&"off".into(), None),
-            "Endurance: 150 TB written with `off` (600 P/E cycles); this workload without a pause takes 2.50 years to \
-             write that."
+            "Endurance: 150 TB written with `off` (600 P/E cycles); this workload, run without a pause, takes 2.50 \
+             years to write that."
         );
         let [half, none] =
             [Some(0.5), None].map(|years| Endurance { tbw: 20.0, years, assumed: true, ..one });
@@ -330,7 +331,7 @@ mod tests {
                 Some((&PolicyId::OFF, Endurance { years: Some(0.001), tbw: 5.0, ..half }))
             ),
             "Endurance: 20.0 TB written with `lazy`, 5.00 TB written with `off` (600 P/E cycles, assumed); this \
-             workload without a pause takes 183 days and 8.77 hours to write that."
+             workload, run without a pause, takes 183 days and 8.77 hours to write that."
         );
         assert_eq!(
             none.sentence(&"off".into(), None),

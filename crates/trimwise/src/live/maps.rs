@@ -316,8 +316,8 @@ impl Knowledge for Maps {
         let spans_max = self.space.spans_max();
         if !self.round.is_over {
             return format!(
-                "The file system has more free extents than the {spans_max} that are kept, so they are processed in a \
-                 round, now at {at} of the addresses; space waiting beyond that is not counted."
+                "The file system has more free extents than the {spans_max} that are kept, so they are processed in \
+                 rounds. This round has reached {at} of the addresses; space waiting beyond that is not counted."
             );
         }
         format!(

@@ -103,13 +103,13 @@ impl Reason {
             Self::Policy { change, .. } => change.clone(),
             Self::Paused => "`trimwise resume`.".to_owned(),
             Self::Trimming { .. } => "The end of the slice.".to_owned(),
-            Self::Looking => "The end of the map.".to_owned(),
+            Self::Looking => "Reaching the end of the map.".to_owned(),
             Self::Toggling { .. } => "The end of the remount.".to_owned(),
             Self::Online { fixed: true } => {
                 "Mounting without `discard`, or `toggle = true` in the configuration where remounting can change it."
                     .to_owned()
             }
-            Self::Online { fixed: false } => "Another policy, or utilization.".to_owned(),
+            Self::Online { fixed: false } => "Another policy, or a change in utilization.".to_owned(),
             Self::Pressure { .. } => {
                 "Less pressure, or more untrimmed space than the bound (`untrimmed-max`).".to_owned()
             }
@@ -147,7 +147,7 @@ impl fmt::Display for Reason {
             ),
             Self::Pressure { now_permille, max_permille } => write!(
                 f,
-                "Tasks waited for I/O in {}.{} % of the last 10 s; no slice starts at {}.{} % or above.",
+                "Tasks waited for I/O for {}.{} % of the last 10 s; no slice starts at {}.{} % or above.",
                 now_permille / 10,
                 now_permille % 10,
                 max_permille / 10,
@@ -163,7 +163,7 @@ impl fmt::Display for Reason {
             ),
             Self::PartsOnly { waiting } => write!(
                 f,
-                "{waiting} wait in free extents that are mostly trimmed already and can only be sent whole."
+                "{waiting} are waiting in free extents that are mostly trimmed already and can only be sent whole."
             ),
             Self::OverBound { untrimmed, bound } => {
                 write!(f, "{untrimmed} of free space is untrimmed, more than the bound of {bound}.")

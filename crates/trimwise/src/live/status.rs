@@ -200,10 +200,13 @@ impl LiveHost {
         match (is_unknown, self.is_left_to_kernel()) {
             (true, true) => {
                 format!(
-                    "How much of the earlier free space is untrimmed is unknown, and trimwised leaves it alone; {once}."
+                    "It is not known how much of the earlier free space is untrimmed. trimwised leaves it alone; \
+                     {once}."
                 )
             }
-            (true, false) => "How much free space is untrimmed is unknown: no map has been read.".to_owned(),
+            (true, false) => {
+                "It is not known how much free space is untrimmed: no map has been read.".to_owned()
+            }
             (false, true) if untrimmed.0 == 0 => "All free space is trimmed, as far as known.".to_owned(),
             (false, true) => format!(
                 "Untrimmed free space, from before online discard or before trimwised started: {untrimmed}, left \
@@ -264,9 +267,9 @@ impl LiveHost {
                 format!("a slice of up to {most}, as soon as none of the above prevents it.")
             }
             _ if self.knowledge.is_mapped() => {
-                "reading the map of free space, once enough was freed.".to_owned()
+                "reading the map of free space, once enough has been freed.".to_owned()
             }
-            _ => "a trim, once enough was freed.".to_owned(),
+            _ => "a trim, once enough has been freed.".to_owned(),
         }
     }
 }

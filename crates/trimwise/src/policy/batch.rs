@@ -33,7 +33,7 @@ fn parse(term: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
         [every, smallest] => Ok([every_ns(every)?, smallest.extent_units()?]),
         _ => wrong(
             term.at,
-            format!("'{}' needs an interval, and takes at most a smallest extent", term.text),
+            format!("'{}' needs an interval, which only a smallest extent may follow", term.text),
             "batch:EVERY[:SMALLEST], as in batch:1w or batch:10m:64KiB",
         ),
     }

@@ -209,6 +209,6 @@ pub trait Governor {
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>);
     /// Explains its current behaviour.
     fn explain(&self, _view: &View) -> Explanation {
-        Explanation::new("The device is told of freed space at once.", "Only another policy.")
+        Explanation::new("The device is told of freed space immediately.", "Only another policy.")
     }
 }

@@ -7,7 +7,7 @@ pub(super) const TERM: Term = Term {
     refuses_gate: Some("costs nothing, so there is nothing to decide"),
     ..Term::plain(
         "ideal",
-        "the device learns what a commit frees at once, at no cost: a bound, never recommended",
+        "the device learns immediately, at no cost, what a commit frees: a bound, never recommended",
         &["ideal"],
         |_| Box::new(Ideal),
     )

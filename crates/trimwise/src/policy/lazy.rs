@@ -61,7 +61,7 @@ fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
             Ok(workers)
         }
         [_, _, more, ..] => {
-            wrong(more.at, format!("'{}' is one too many", more.text), "lazy:MIN:MAX, as in lazy:1:8")
+            wrong(more.at, format!("unexpected '{}'", more.text), "lazy:MIN:MAX, as in lazy:1:8")
         }
         [only] => wrong(
             only.at + only.text.len(),

@@ -52,7 +52,7 @@ impl Contents {
 fn printable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     match text.chars().any(char::is_control) {
-        true => Err(D::Error::custom("a text without control characters")),
+        true => Err(D::Error::custom("text without control characters")),
         false => Ok(text),
     }
 }

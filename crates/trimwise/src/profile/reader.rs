@@ -175,7 +175,7 @@ impl<'t> Reader<'t> {
         let unknown = |key: &str| self.settings.iter().all(|setting| setting != key);
         let found = entries(self.own(self.root.get("sources"))).find(|(key, ..)| unknown(key));
         found.map_or(Ok(()), |(name, at, _)| {
-            let message = "names no setting; expected a setting or a table of this profile";
+            let message = "is not a setting; expected the name of a setting or table of this profile";
             Err(self.source.refuse(&at, format!("sources.{name} {message}")))
         })
     }
@@ -311,7 +311,7 @@ impl<'t> Deserializer<'t> for Node<'_, 't> {
 
     fn deserialize_string<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
         let not_empty = |value: &'t DeValue<'t>| value.as_str().filter(|text| !text.trim().is_empty());
-        visitor.visit_str(self.take("a text in quotes that is not empty", not_empty)?)
+        visitor.visit_str(self.take("a non-empty string in quotes", not_empty)?)
     }
 
     fn deserialize_option<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
@@ -322,7 +322,7 @@ impl<'t> Deserializer<'t> for Node<'_, 't> {
         let texts = |value: &'t DeValue<'t>| {
             value.as_array()?.iter().map(|text| text.get_ref().as_str()).collect::<Option<Vec<_>>>()
         };
-        let texts = self.take("a list of texts in quotes", texts)?;
+        let texts = self.take("a list of strings in quotes", texts)?;
         visitor.visit_seq(SeqDeserializer::new(texts.into_iter()))
     }
 

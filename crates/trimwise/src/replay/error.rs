@@ -32,8 +32,8 @@ pub enum ReplayError {
     NoSize,
     /// Requests to several devices, and none was chosen.
     #[error(
-        "record {record}: a request to {second}, after requests to {first}; expected the number of one of them, or all, \
-         to be chosen"
+        "record {record}: a request to {second}, after requests to {first}; expected a choice: the number of one of \
+         them, or all"
     )]
     SeveralDevices { record: u64, first: String, second: String },
     /// Nothing that was chosen is in the trace.
@@ -44,7 +44,7 @@ pub enum ReplayError {
     },
     /// A trace that was cut off before its recording began.
     #[error(
-        "the recording is missing: the trace ends within its prelude, the requests that filled the drive before; \
+        "the recording is missing: the trace ends within its prelude, the requests that filled the drive beforehand; \
          expected a whole trace"
     )]
     OnlyPrelude,

@@ -52,7 +52,7 @@ impl Faults {
     pub fn validate(&self, trim: &TrimConfig) -> Result<(), ConfigError> {
         count("faults.trims_percent", self.trims_percent, 0, 100)?;
         count("faults.queued_trim_late_writes", self.queued_trim_late_writes, 0, 1 << 20)?;
-        let none = "where the device takes no TRIM";
+        let none = "where the device does not support TRIM";
         let takes = trim.is_supported();
         require(takes || !self.ignores_trim, "faults.ignores_trim", true, format!("false {none}"))?;
         let (percent, shift) = (self.trims_percent, self.trim_shift_units);

@@ -288,10 +288,10 @@ fn parse_line(line: &str) -> Parsed<&str> {
     if !device.split_once(',').is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok()) {
         return Err(Wrong(format!("'{device}'"), "a device, as in 8,0, or the summary of blkparse"));
     }
-    let _: u32 = field(words.next(), "the number of a processor")?;
+    let _: u32 = field(words.next(), "a processor number")?;
     let _: u64 = field(words.next(), "a sequence number")?;
     let at = seconds(words.next().ok_or_else(|| Wrong("a line cut short".to_owned(), FIELDS))?)?;
-    let _: u64 = field(words.next(), "the number of a process")?;
+    let _: u64 = field(words.next(), "a process ID")?;
     let stage = match words.next() {
         Some("Q") => Stage::Queued,
         Some("D") => Stage::Issued,

@@ -178,7 +178,7 @@ impl<R: BufRead> Reader<R> {
                 let version = String::from_utf8_lossy(&first[MAGIC_ANY.len()..]);
                 format!("a trace of version {}", version.trim_end())
             } else {
-                "not a trace of trimwise".to_owned()
+                "not a trimwise trace".to_owned()
             };
             return Err(malformed("line 1", what, &format!("'{}'", MAGIC.trim_end())));
         }
@@ -423,7 +423,7 @@ mod tests {
         for (bytes, expected) in [
             (&b""[..], "the file is empty"),
             (b"trimwise trace 2\n{}\n", "a trace of version 2"),
-            (b"\x7fELF............", "not a trace of trimwise"),
+            (b"\x7fELF............", "not a trimwise trace"),
             (b"trimwise trace 1\n{\n", "line 2: the header"),
         ] {
             let (_, error) = read(bytes).unwrap_err();

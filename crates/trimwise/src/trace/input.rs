@@ -58,7 +58,7 @@ impl<R: BufRead> Lines<R> {
         }
         match std::str::from_utf8(&self.line) {
             Ok(text) => Ok(Some(text.trim_end())),
-            Err(_) => Err(malformed(&place, "bytes that are not text", "a line of text")),
+            Err(_) => Err(malformed(&place, "invalid UTF-8", "a line of text")),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Names {
         }
         let index = self.header.devices.len();
         if index == DEVICES_MAX {
-            return Err(Wrong(format!("one more device, '{name}'"), "at most 65,536 devices"));
+            return Err(Wrong(format!("one device too many, '{name}'"), "at most 65,536 devices"));
         }
         self.header.devices.push(TraceDevice { name: name.to_owned(), ..TraceDevice::default() });
         self.indices.insert(name.to_owned(), index as u32);

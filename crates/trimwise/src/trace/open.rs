@@ -44,9 +44,9 @@ impl Format {
         (Self::Fio, "fio", "fio's iolog, version 2 or 3"),
         (Self::Msr, "msr", "MSR Cambridge"),
         (Self::Alibaba, "alibaba", "Alibaba block traces"),
-        (Self::Tencent, "tencent", "Tencent block storage; not recognised by itself"),
-        (Self::Mqsim, "mqsim", "MQSim's ASCII format; not recognised by itself"),
-        (Self::OracleGeneral, "oraclegeneral", "libCacheSim's binary format; not recognised by itself"),
+        (Self::Tencent, "tencent", "Tencent block storage; not recognised automatically"),
+        (Self::Mqsim, "mqsim", "MQSim's ASCII format; not recognised automatically"),
+        (Self::OracleGeneral, "oraclegeneral", "libCacheSim's binary format; not recognised automatically"),
     ];
 
     fn names() -> String {
@@ -66,7 +66,7 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|(_, name, _)| *name == text).map(|(format, ..)| format);
-        found.ok_or_else(|| format!("'{text}' is no format of traces; expected one of {}", Self::names()))
+        found.ok_or_else(|| format!("unknown trace format '{text}'; expected one of {}", Self::names()))
     }
 }
 
@@ -92,7 +92,7 @@ pub fn open<'a>(
                 "one of {}; if it is one of those, put its name in front of the file's, as in msr:FILE",
                 Format::names()
             );
-            return Err(malformed("line 1", "no format that is recognised by its first line", &expected));
+            return Err(malformed("line 1", "its first line shows no known format", &expected));
         }
     };
     let input: Chain<Cursor<Vec<u8>>, _> = std::io::Read::chain(Cursor::new(head), input);

@@ -44,7 +44,7 @@ impl<R: BufRead> Parser for Oracle<R> {
                 continue;
             }
             let range = sectors(object, size.0.div_ceil(512)).map_err(|mut wrong| {
-                wrong.1 = "the number of a sector, below 2^55";
+                wrong.1 = "a sector number below 2^55";
                 wrong.at(&self.place())
             })?;
             let device = names.index("objects").map_err(|wrong| wrong.at(&self.place()))?;

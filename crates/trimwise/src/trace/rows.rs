@@ -101,7 +101,7 @@ impl Row for Msr {
         const FILE_TIME_NS: u64 = 100;
         const COLUMNS: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
         let [at, host, disk, kind_text, offset, size, response] = columns(line.split(','), COLUMNS)?;
-        let _: u32 = field(Some(disk), "the number of a disk")?;
+        let _: u32 = field(Some(disk), "a disk number")?;
         let at: u64 = field(Some(at), "a time in units of 100 ns")?;
         let kind = kind(kind_text, "Read", "Write", "Read or Write")?;
         let response: u64 = field(Some(response), "a response time in units of 100 ns")?;

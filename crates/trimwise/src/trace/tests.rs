@@ -224,18 +224,14 @@ fn published_traces_are_read() {
             .starts_with("record 2, byte 24: the trace is cut off")
     );
     let hashed = object(1, u64::MAX / 3, 4096);
-    assert!(error_of(Some(Format::OracleGeneral), &hashed).contains("the number of a sector, below 2^55"));
+    assert!(error_of(Some(Format::OracleGeneral), &hashed).contains("a sector number below 2^55"));
 }
 
 #[test]
 fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
     for (format, text, expected) in [
         (None, "", "byte 0: the trace is empty; expected a block trace"),
-        (
-            None,
-            "1,2,3,4,5\n",
-            "line 1: no format that is recognised by its first line; expected one of trimwise",
-        ),
+        (None, "1,2,3,4,5\n", "line 1: its first line shows no known format; expected one of trimwise"),
         (Some(Format::Msr), "1,usr,0,Trim,0,1,0\n", "line 1: type 'Trim'; expected Read or Write"),
         (Some(Format::Msr), "1,usr,0,Read,0\n", "line 1: 5 columns; expected Timestamp,Hostname"),
         (Some(Format::Alibaba), "0,R,0,4096,1\n0,R,x,4096,2\n", "line 2: 'x'; expected an offset in bytes"),
@@ -261,7 +257,7 @@ fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
     }
     let long = [b"fio version 2 iolog\n".as_slice(), &vec![b'x'; 10_000]].concat();
     assert!(error_of(None, &long).contains("line 2: more than 4096 bytes"));
-    assert!(error_of(Some(Format::Msr), b"\xff\xfe\n").contains("line 1: bytes that are not text"));
+    assert!(error_of(Some(Format::Msr), b"\xff\xfe\n").contains("line 1: invalid UTF-8"));
 }
 
 #[test]

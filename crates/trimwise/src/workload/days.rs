@@ -65,14 +65,14 @@ pub const NAMED: [NamedDay; 4] = [
     },
     NamedDay {
         name: "office",
-        about: "a workstation: from 8 to 18 o'clock on weekdays with a lunch break; a trickle otherwise",
+        about: "a workstation: 08:00 to 18:00 on weekdays with a lunch break; a trickle otherwise",
         source: "assumed",
         weekday: [1, 1, 1, 1, 1, 1, 2, 10, 50, 80, 80, 80, 40, 70, 80, 80, 80, 50, 15, 5, 3, 2, 1, 1],
         weekend: [1; 24],
     },
     NamedDay {
         name: "nightly",
-        about: "batch jobs: five times as much from 1 to 5 o'clock, also at weekends",
+        about: "batch jobs: five times as much from 01:00 to 05:00, also at weekends",
         source: "assumed; the factor is that of the experiment daemon-week",
         weekday: [1, 5, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
         weekend: [1, 5, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],

@@ -191,7 +191,7 @@ fn other_mistakes_are_named() {
     expect("volatile = true", "volatile = 1", &["cache.volatile: 1", "true or false"]);
     expect("victim = \"greedy\"", "victim = \"d_choices\"", &["gc.d_choices is missing"]);
     expect("name = ", "name : ", &["my.toml:4:"]);
-    expect("nand = ", "nadn = ", &["sources.nadn", "no setting"]);
+    expect("nand = ", "nadn = ", &["sources.nadn", "not a setting"]);
     // More logical than physical space, and both numbers at once, though they disagree.
     expect(
         "over_provisioning_percent = 7\n\n[geometry]",
@@ -315,7 +315,7 @@ fn a_mistake_in_a_variant_is_found_with_its_line_whichever_is_read() {
     expect(
         "[firmware.2.sources]\ngarbage = \"x\"",
         2,
-        "firmware \"2\": sources.garbage names no setting; expected a setting or a table of this profile",
+        "firmware \"2\": sources.garbage is not a setting; expected the name of a setting or table of this profile",
     );
     expect("[firmware.2.gc]\nvictim = \"d_choices\"", 1, {
         "firmware \"2\": gc.d_choices is missing; expected a whole number"
@@ -330,7 +330,7 @@ fn a_mistake_in_a_variant_is_found_with_its_line_whichever_is_read() {
     expect(
         "[firmware.\"a b\"]",
         1,
-        "firmware: \"a b\" is not accepted; expected a version of letters, digits, '.', '-', '_' and '+'",
+        "firmware: \"a b\" is not accepted; expected a version made of letters, digits, '.', '-', '_' and '+'",
     );
 }
 

@@ -109,7 +109,7 @@ impl Fault {
         match self {
             Self::IgnoresTrim => "TRIM is ignored",
             Self::TrimsInPart => "TRIM reaches only a part of its range",
-            Self::StaysSlow => "TRIM does not restore all speed",
+            Self::StaysSlow => "TRIM does not restore full speed",
             Self::WrongRange => "TRIM frees what it was not told to free",
             Self::LateTrim => "a TRIM frees what was written after it",
             Self::BreaksZerosPromise => "zeros are promised after TRIM, but reads return old data",
@@ -170,7 +170,7 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     if evidence.leaves_holes {
         reasons.push(
             "TRIM leaves holes in the file: reads of those reach no drive, and writes there wait for the file system \
-             to allocate blocks, of which the drive knows nothing"
+             to allocate blocks, which is not the drive's doing"
                 .to_owned(),
         );
     } else if worse.contains(&Some(true)) {

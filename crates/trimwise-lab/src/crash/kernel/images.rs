@@ -101,7 +101,7 @@ impl Examiner<'_> {
         }
         let given_up = || Finding {
             broken: vec![Broken::KernelComplains {
-                said: "not examined: kernels broke off before".to_owned(),
+                said: "not examined: earlier kernels stopped unexpectedly".to_owned(),
             }],
             ..Finding::default()
         };

@@ -114,10 +114,7 @@ fn least_free_sentence(measured: &Measured) -> String {
     if answers.is_empty() {
         return "Overwrites were not measured.".to_owned();
     }
-    format!(
-        "Overwrites at random that go on for long need space that is free and trimmed: {}.",
-        answers.join(", ")
-    )
+    format!("Sustained random overwrites need space that is free and trimmed: {}.", answers.join(", "))
 }
 
 /// Describes what free space is worth if the drive is not told about it.
@@ -125,8 +122,8 @@ fn full_sentence(measured: &Measured) -> String {
     let half = |trimmed| full_to(measured, PAGE, 50, trimmed);
     match (half(true), half(false)) {
         (Some(trimmed), Some(stale)) => format!(
-            "A page-mapped drive that is half full makes {trimmed:.1} MB/s if the free half is trimmed, {stale:.1} if \
-             not."
+            "A page-mapped drive that is half full reaches {trimmed:.1} MB/s if the free half is trimmed, {stale:.1} \
+             if not."
         ),
         _ => String::new(),
     }

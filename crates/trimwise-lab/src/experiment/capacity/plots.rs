@@ -42,13 +42,14 @@ fn free_space(measured: &Measured) -> Plot {
         let name = label(device);
         series.push(line(format!("{name}, free space trimmed"), measured, &LEVELS, |u| of(0, u, true)));
         let stale = LEVELS_OF_PARTITION;
-        series
-            .push(line(format!("{name}, no TRIM, all once written"), measured, &stale, |u| of(0, u, false)));
-        let filling = format!("{name}, no TRIM, no more ever written");
+        series.push(line(format!("{name}, no TRIM, everything written once"), measured, &stale, |u| {
+            of(0, u, false)
+        }));
+        let filling = format!("{name}, no TRIM, the rest never written");
         series.push(line(filling, measured, &LEVELS, |u| of(100 - u, 100, false)));
     }
     lines(
-        "Random overwrites of 4 KiB, settled, over how full the drive is",
+        "Random overwrites of 4 KiB, settled, by utilization of the drive",
         Axis::linear("utilization_percent", "utilization", "%"),
         series,
     )
@@ -93,7 +94,7 @@ fn firmwares(measured: &Measured) -> Plot {
         Series { name: (*name).to_owned(), points: FIRMWARES.iter().filter_map(point).collect() }
     });
     bars(
-        "vertex-60gb, firmware by firmware: 70 % full, all once written",
+        "vertex-60gb, by firmware: 70 % full, everything written once",
         Axis::linear("firmware", "firmware", ""),
         series.collect(),
     )

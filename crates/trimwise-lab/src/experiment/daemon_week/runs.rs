@@ -34,7 +34,7 @@ pub(super) fn choice(
             return refused(format!("expected one of {} as the file system", FILE_SYSTEMS.join(", ")));
         }
         if !target.options.is_empty() {
-            let what = "each way of trimming has its mount options; expected none";
+            let what = "each way of trimming sets its own mount options; expected none";
             return refused(format!("{what}, as in kernel:{}:{}", target.kernel, target.file_system.name()));
         }
     }
@@ -156,7 +156,7 @@ fn run_case(request: &Request, image: &KernelImage, case: Case, week: &Week) -> 
     // One mark precedes the first step and one follows each; the week adds its own at its start and at each look.
     let marks = ran.marks.get(at + 1..at + 1 + done.free_bytes.len()).unwrap_or_default();
     let [first, .., last] = marks else {
-        return Err(Failure::run("the guest did not mark the looks"));
+        return Err(Failure::run("the guest did not mark the moments at which it looked at the file system"));
     };
     Ok(Run {
         case,
@@ -188,7 +188,7 @@ mod tests {
             (
                 "6.1:xfs:nodiscard",
                 None,
-                "each way of trimming has its mount options; expected none, as in kernel:6.1:xfs",
+                "each way of trimming sets its own mount options; expected none, as in kernel:6.1:xfs",
             ),
             (
                 "6.1:xfs",

@@ -140,8 +140,8 @@ fn published(fsync: &Plot) -> Option<Series> {
 /// Makes figure 4 and its claim from the same runs.
 pub fn evaluate_figure_4(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let issue = plot(runs, &ISSUE);
-    let y = Axis::linear("over_traditional", "time over traditional's", "");
-    let share = issue.against(TRADITIONAL, "The same, over traditional's", y, |time, of| time / of);
+    let y = Axis::linear("over_traditional", "time relative to traditional's", "");
+    let share = issue.against(TRADITIONAL, "The same, relative to traditional's", y, |time, of| time / of);
     let plots: Vec<Plot> = [Some(issue), share, Some(plot(runs, &COMMANDS))].into_iter().flatten().collect();
     FIGURE_4.judge(&runs.named(ISSUE.of), &plots, runs.reps(), seed)
 }

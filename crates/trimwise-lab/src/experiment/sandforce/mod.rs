@@ -204,7 +204,7 @@ impl Image {
         match (broken, image) {
             (Some(broken), _) => Err(failed(format!("{}: {}", broken.test, broken.why))),
             (None, Some(image)) => Ok((tests, image)),
-            (None, None) => Err(failed("a command is still on its way".to_owned())),
+            (None, None) => Err(failed("a command is still in flight".to_owned())),
         }
     }
 }

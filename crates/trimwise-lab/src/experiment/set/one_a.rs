@@ -122,7 +122,7 @@ pub(super) static FURTHER: [Shown<Run>; 5] = [
     },
     Shown {
         title: "TRIM",
-        y: Axis::linear("trim_time_s", "time of the drive spent on TRIM", "s"),
+        y: Axis::linear("trim_time_s", "drive time spent on TRIM", "s"),
         of: |run| run.trim_s,
     },
     Shown {
@@ -171,8 +171,8 @@ pub fn evaluate(measured: &Grid<Run>, seed: u64) -> ExperimentResult {
         (Axis::linear("time_saved_s", "time", "s"), Axis::linear("copies_saved_gib", "copies", "GiB"));
     let compared = [
         time.distance_to_ideal(),
-        time.against("off", "Time saved against off", time_saved, less),
-        copies.against("off", "Copies saved against off", copies_saved, less),
+        time.against("off", "Time saved compared with off", time_saved, less),
+        copies.against("off", "Copies saved compared with off", copies_saved, less),
     ];
     let plots = std::iter::once(time).chain(compared.into_iter().flatten()).chain(FURTHER.iter().map(plot));
     EXPERIMENT.judge(&figures(measured), &plots.collect::<Vec<_>>(), measured.reps(), seed)

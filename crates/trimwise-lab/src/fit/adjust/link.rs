@@ -25,7 +25,10 @@ impl Adjusting<'_> {
             let fastest = test.bytes_per_s.unwrap_or(0.0);
             if fastest > self.config.link.bytes_per_s as f64 {
                 self.raise_link(fastest.ceil(), "a test that was to be held back, at least; ");
-                self.notes.push(format!("{}: faster than all else, so the link was fitted to it", test.test));
+                self.notes.push(format!(
+                    "{}: faster than everything else, so the link was fitted to it",
+                    test.test
+                ));
                 used.push(test.test);
             }
         }

@@ -20,8 +20,8 @@ impl Adjusting<'_> {
         let mut reached = predicted(self.model_sustained()?);
         if let (true, Some([(a, _), (b, _)])) = (self.is_unsteady(), self.numbers.tails) {
             self.notes.push(format!(
-                "the sustained write went from {} to {} MB/s, as when a drive begins to collect or a host is busy: the size of the \
-                 cache was not told, and the rate hardly",
+                "the sustained write went from {} to {} MB/s, as when garbage collection starts or the host is busy: \
+                 the cache size could not be fitted, and the rate is uncertain",
                 (a / 1e6).round(),
                 (b / 1e6).round()
             ));
@@ -75,7 +75,7 @@ impl Adjusting<'_> {
         let by = limit / rate.value;
         let found = Estimate { value: limit, low: rate.low * by * 0.998, high: rate.high * by * 1.002 };
         let samples = self.samples.sustained_ns.len();
-        let how = "the sustained write, below what the flash of the base would take; ";
+        let how = "the sustained write, which is slower than the base's flash; ";
         let value = self.note("controller.write_bytes_per_s", found, samples, how);
         self.config.controller.write_bytes_per_s = Some(value);
         Ok(())

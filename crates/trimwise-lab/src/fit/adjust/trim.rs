@@ -16,7 +16,7 @@ impl Adjusting<'_> {
                 value: SettingValue::Word("unsupported".to_owned()),
                 interval: None,
                 samples: 1,
-                how: "the drive reports no TRIM here; ",
+                how: "the drive reports no TRIM support here; ",
             });
             return;
         }
@@ -61,8 +61,8 @@ impl Adjusting<'_> {
                 let value = self.note("trim.slowdown_percent", found, count, "reads during TRIMs; ");
                 self.config.trim.slowdown_percent = value.min(100_000) as u32;
             }
-            let what =
-                "how long TRIM works on after its acknowledgement is too short to see: the base's costs";
+            let what = "the work of a TRIM after its acknowledgement is too short to measure: its costs come from the base \
+                 profile";
             self.notes.push(what.to_owned());
             return;
         }

@@ -135,7 +135,7 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
         };
     }
     match rest.get(2) {
-        Some(more) => wrong(more.at, format!("'{}' is one too many", more.text), form),
+        Some(more) => wrong(more.at, format!("unexpected '{}'", more.text), form),
         None => Ok(config),
     }
 }
@@ -297,11 +297,11 @@ mod tests {
             ("set:40:90:0s", 11, "window '0s'"),
             ("set:40:90:10s:0", 15, "change '0'"),
             ("set:40:90:10s:1.25", 15, "change '1.25'"),
-            ("set:40:90:10s:1:2", 17, "one too many"),
+            ("set:40:90:10s:1:2", 17, "unexpected '2'"),
             ("lazy:0:4", 6, "minimum workers '0'"),
             ("lazy:4:2", 6, "minimum workers 4 is above the maximum, 2"),
             ("lazy:4", 7, "the maximum is missing"),
-            ("lazy:1:2:3", 10, "one too many"),
+            ("lazy:1:2:3", 10, "unexpected '3'"),
             ("commit+lazy", 8, "contradicts 'commit'"),
             ("off+off", 5, "'off' appears twice"),
             ("lazy+kernel515", 6, "contradicts 'lazy'"),
@@ -312,7 +312,7 @@ mod tests {
             ("lazy+catchup", 6, "without 'set:LOW:HIGH'"),
             ("off+set:40:90", 5, "which never trims"),
             ("set:40:90+judicious", 11, "decides by utilization itself"),
-            ("off:1", 5, "takes no ':1'"),
+            ("off:1", 5, "takes no value, but ':1' follows"),
             ("batch", 1, "needs an interval"),
             ("batch:weekly", 7, "interval 'weekly'"),
             ("batch:999999999w", 7, "interval '999999999w'"),

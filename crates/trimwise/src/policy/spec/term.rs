@@ -65,9 +65,11 @@ impl Term {
 pub(super) fn without_arguments(term: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     let name = term.name();
     match arguments.first() {
-        Some(more) => {
-            wrong(more.at, format!("'{name}' takes no ':{}'", more.text), format!("'{name}' alone"))
-        }
+        Some(more) => wrong(
+            more.at,
+            format!("'{name}' takes no value, but ':{}' follows", more.text),
+            format!("'{name}' alone"),
+        ),
         None => Ok(Arguments::default()),
     }
 }

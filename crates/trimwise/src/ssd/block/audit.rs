@@ -117,7 +117,7 @@ impl BlockMapped {
             ensure!(
                 former == stream.superblock
                     || self.slots.valid.next(former, 0).is_none_or(|first| first >= next),
-                "logical block {}: its stream is at {next}, and an older unit counts still",
+                "logical block {}: its stream is at {next}, and an older unit is still valid",
                 stream.block
             );
         }

@@ -67,7 +67,7 @@ impl Compressing {
             "superblock {superblock}: {offset} granules, {} counted",
             block.written
         );
-        ensure!(!block.slc, "superblock {superblock} is in SLC mode, which this mapping has not");
+        ensure!(!block.slc, "superblock {superblock} is in SLC mode, which this mapping does not have");
         Ok(live)
     }
 }

@@ -17,7 +17,7 @@ parameters! {
         logs: count(10, 1, 10_000, "log files", "assumed"),
         burst: size(Bytes::kib(8), Bytes(1), Bytes::mib(1), "bytes appended at a time", "assumed"),
         rotate: size(Bytes::mib(16), Bytes::kib(4), Bytes::gib(64), "size of a full log", "assumed").shrinks(),
-        keep: count(5, 2, 1_000, "rotated logs that are kept", "assumed; logrotate.conf of Debian: 4"),
+        keep: count(5, 2, 1_000, "rotated logs that are kept", "assumed; Debian's logrotate.conf: 4"),
         ratio: percent(10, "size of a compressed log", "assumed"),
         sync: count(2_000, 1, 1_000_000_000, "appends between two fsyncs", "assumed"),
     }

@@ -15,7 +15,7 @@ use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
 
-pub const ABOUT: &str = "A database as PostgreSQL: pages updated in place, a write-ahead log, checkpoints, recycled \
+pub const ABOUT: &str = "A database like PostgreSQL: pages updated in place, a write-ahead log, checkpoints, recycled \
                          log segments, temporary files and rewritten tables.";
 
 parameters! {

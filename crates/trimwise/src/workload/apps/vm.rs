@@ -11,7 +11,7 @@ use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
 
 pub const ABOUT: &str =
-    "Images of virtual machines: random writes and flushes inside, images removed and copied anew.";
+    "Virtual machine images: random writes and flushes inside them, images removed and copied again.";
 
 parameters! {
     pub struct Parameters {

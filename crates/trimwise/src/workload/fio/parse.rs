@@ -125,7 +125,7 @@ impl JobFile {
             }
         }
         if jobs.is_empty() {
-            return Err(wrong(text.lines().count().max(1), "there is no job", "a section such as [job1]"));
+            return Err(wrong(text.lines().count().max(1), "no job section", "a section such as [job1]"));
         }
         Ok(Self { text: text.to_owned(), jobs, notes })
     }
@@ -206,7 +206,7 @@ fn sections(text: &str) -> Result<(Vec<Section>, Vec<String>), FioError> {
         }
         if let Some(name) = text.strip_prefix('[') {
             let Some(name) = name.strip_suffix(']').filter(|name| !name.is_empty()) else {
-                return Err(wrong(line, format!("'{text}' is not the head of a section"), "[NAME]"));
+                return Err(wrong(line, format!("'{text}' is not a section header"), "[NAME]"));
             };
             in_global = name == "global";
             if !in_global {
@@ -228,7 +228,11 @@ fn sections(text: &str) -> Result<(Vec<Section>, Vec<String>), FioError> {
             _ if in_global => &mut global,
             Some(section) => &mut section.options,
             None => {
-                return Err(wrong(line, format!("'{key}' is in no section"), "[global] or [NAME] before it"));
+                return Err(wrong(
+                    line,
+                    format!("'{key}' is outside any section"),
+                    "[global] or [NAME] before it",
+                ));
             }
         };
         if !Reader::KNOWN.contains(&key) {
@@ -483,7 +487,7 @@ fn job(section: &Section, copy: u64, thread_number: u64, group: u32) -> Result<J
         let line = reader.text("random_generator").map_or(section.line, |(_, line)| line);
         return Err(wrong(
             line,
-            "lfsr does not go with several block sizes",
+            "lfsr cannot be combined with several block sizes",
             "one block size, or tausworthe",
         ));
     }
@@ -509,7 +513,7 @@ fn job(section: &Section, copy: u64, thread_number: u64, group: u32) -> Result<J
     let time_based = reader.flag("time_based")?;
     if time_based && runtime.is_none() {
         let line = reader.text("time_based").map_or(section.line, |(_, line)| line);
-        return Err(wrong(line, "time_based has no runtime", "runtime= too"));
+        return Err(wrong(line, "time_based without runtime", "runtime= as well"));
     }
 
     let mut job = Job {
@@ -581,7 +585,7 @@ fn files(job: &mut Job, section: &Section, copy: u64, least: u64) -> Result<(), 
     if let Some(name) = names.iter().find(|name| !is_below(name)) {
         return Err(wrong(
             section.line,
-            format!("'{name}' is not a file's name"),
+            format!("'{name}' is not a file name"),
             "a job's name without '/' at its ends",
         ));
     }
@@ -662,18 +666,18 @@ mod tests {
         for (text, line, what) in [
             ("[a]\nsize=1m\nrw=randtrim", 3, "'randtrim' is not a value of rw"),
             ("[a]\nsize=1m\n\nzonemode=zbd", 4, "'zonemode' is not supported"),
-            ("size=1m", 1, "'size' is in no section"),
+            ("size=1m", 1, "'size' is outside any section"),
             ("[a]\nrw=read", 1, "the job has no size"),
             ("[a]\nsize=1m\nfilename=/dev/sda", 3, "'/dev/sda' is not a value of filename"),
             ("[a]\nsize=1m\ndirectory=../x", 3, "'../x' is not a value of directory"),
             ("[a]\nsize=50%", 2, "'50%' is not a value of size"),
-            ("[a]\nsize=1m\ntime_based", 3, "time_based has no runtime"),
+            ("[a]\nsize=1m\ntime_based", 3, "time_based without runtime"),
             ("[a]\nsize=1m\ndirect=1\nbs=512", 3, "direct=1 needs blocks of 4 KiB"),
-            ("[a]\nsize=1m\nrandom_generator=lfsr\nrw=randread\nbsrange=4k-8k", 3, "lfsr does not go"),
-            ("[a\n", 1, "'[a' is not the head of a section"),
+            ("[a]\nsize=1m\nrandom_generator=lfsr\nrw=randread\nbsrange=4k-8k", 3, "lfsr cannot be combined"),
+            ("[a\n", 1, "'[a' is not a section header"),
             ("[a]\nsize=${SIZE}", 2, "'${SIZE}' uses a variable"),
             ("[a]\nsize=1m\nnrfiles=2\nfilename=x", 3, "nrfiles and filename contradict"),
-            ("[global]\nsize=1m\n", 2, "there is no job"),
+            ("[global]\nsize=1m\n", 2, "no job section"),
         ] {
             let error = JobFile::parse(text).unwrap_err();
             assert_eq!(error.line, line, "{error}");

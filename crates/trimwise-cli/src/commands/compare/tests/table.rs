@@ -182,7 +182,7 @@ fn over_days() {
     (comparison.settings.days, comparison.settings.day) = (Some(7), Some("server".to_owned()));
     let text = render(&comparison);
     narrow(&text);
-    let unswept = "No verdict on `batch:1d`: none of its sweeps fell into the run.";
+    let unswept = "No verdict on `batch:1d`: no sweep was due during the run.";
     assert!(comparison.verdict.text.ends_with(unswept), "{}", comparison.verdict.text);
     insta::assert_snapshot!(text);
     let page = html(&comparison).unwrap();
