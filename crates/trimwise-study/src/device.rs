@@ -152,7 +152,7 @@ fn make(request: &DriveRequest) -> Result<Made, Failure> {
     let backing_made = backing.clone().filter(|path| !path.exists());
     let store = match &backing {
         None => SparseStore::in_memory(size)
-            .map_err(|e| Failure::run(format!("no memory for the data of the drive: {e}")))?,
+            .map_err(|e| Failure::run(format!("not enough memory for the data of the drive: {e}")))?,
         Some(path) => SparseStore::in_file_alone(path, size)
             .map_err(|e| Failure::usage(format!("--backing {}: {e}", path.display())))?,
     };

@@ -241,7 +241,7 @@ fn target(request: &FitRequest) -> Result<What, Failure> {
         }
         Err(_) if Profile::embedded(target).is_some() => {
             return Err(Failure::usage(format!(
-                "{target}: neither file nor device; expected model:{target}?"
+                "{target}: neither a file nor a device; did you mean model:{target}?"
             )));
         }
         // A mistyped name must not become a file.
@@ -275,7 +275,7 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
         (Some(from), ..) => (from.clone(), "given"),
         (None, What::Model(profile), _) => {
             return Err(Failure::usage(format!(
-                "{}: --from is missing: a model has no class; expected another profile than {}",
+                "{}: --from is missing: a model has no class; expected a profile other than {}",
                 request.target, profile.name
             )));
         }
@@ -350,7 +350,7 @@ fn on_real(
         let here = Here::of(&HostRoot::default(), Path::new(DEFAULT_RUN), &directory_of(path));
         if let Some(here) = here.ok().filter(Here::is_in_memory) {
             return Err(Failure::usage(format!(
-                "{}: on {}, which lies in memory; expected a file on a drive",
+                "{}: on {}, which is in memory; expected a file on a drive",
                 path.display(),
                 here.mount.fs_type
             )));
@@ -374,7 +374,7 @@ fn on_real(
     let mut notes = device.notes().to_vec();
     if matches!(real.target, Target::File(_)) {
         notes.push(
-            "measured through a file system: its time is part of what was found, and a TRIM is a punched hole"
+            "measured through a file system: the figures include its time, and a TRIM is a punched hole"
                 .to_owned(),
         );
     }

@@ -96,9 +96,9 @@ const EXAMPLES: &str = "Examples:\n  \
     trimwise advise --here /var/lib --workload trace:db.trace\n      \
     for a recorded workload (`trimwise record`)\n  \
     trimwise advise --workload lsm --judge p99:fsync --device nvme-generic\n      \
-    the policy with the shortest slow fsyncs\n  \
+    the policy whose slow fsyncs are shortest\n  \
     trimwise advise --workload oltp --check kernel:6.12:ext4\n      \
-    what a stock kernel has is checked on a real one\n\n\
+    the model's answer, checked on a real kernel\n\n\
     What is tried, and how to read the answer: docs/guide.md";
 
 impl AdviseArguments {

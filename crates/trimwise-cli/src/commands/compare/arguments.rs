@@ -21,7 +21,7 @@ pub struct CompareArguments {
     /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
     /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
     /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other); or
-    /// cmd:'[SETUP ;; ]PROGRAM ARGUMENTS', a program of this computer, with --target kernel:... or dir:PATH
+    /// cmd:'[SETUP ;; ]PROGRAM ARGUMENTS', a program on this computer, with --target kernel:... or dir:PATH
     /// [default: desktop with --here, or else default, which is PostMark]
     #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", value_parser = word)]
     pub workload: Option<String>,

@@ -162,12 +162,12 @@ fn what_is_no_document_of_these_commands_is_refused_in_words() {
     for (text, expected) in [
         ("", "a.json: is not JSON: EOF"),
         ("{\n\"a\": 1,\n}", "is not JSON: trailing comma at line 3 column 1"),
-        ("[1, 2]", "is a list, and not of experiments"),
+        ("[1, 2]", "is a list, but not of experiments"),
         ("3", "was not written by trimwise: it has no key `trimwise`"),
         ("{\"name\": \"fio\", \"jobs\": []}", "was not written by trimwise: it has no key `trimwise`"),
         ("{\"trimwise\": \"0.1.0\"}", "has no key `schema`"),
         ("{\"trimwise\": \"9.0.0\", \"schema\": 2}", "schema: 2, which trimwise"),
-        (&ours(json!({"file_systems": []})), "is a document of another command of trimwise"),
+        (&ours(json!({"file_systems": []})), "was written by another command of trimwise"),
         (&ours(json!({"cells": [], "verdict": {}})), "missing field `speedup`"),
         (
             &ours(json!({"grid": "g.toml", "product": "", "cells": -1})),
