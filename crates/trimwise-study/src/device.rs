@@ -134,7 +134,7 @@ fn drive_config(request: &DriveRequest) -> Result<(SsdConfig, trimwise::ssd::Fau
     let config = profile
         .config
         .shrunk(size.0)
-        .map_err(|e| Failure::usage(format!("--size {size}: no such drive: {e}")))?;
+        .map_err(|e| Failure::usage(format!("--size {size}: the drive cannot be scaled to that: {e}")))?;
     Ok((config, profile.faults, profile.name))
 }
 

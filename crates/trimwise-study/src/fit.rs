@@ -285,7 +285,7 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
         }
         (None, _, None) => {
             return Err(Failure::usage(format!(
-                "{}: no drive is known below it; expected --from PROFILE (see `trimwise devices`)",
+                "{}: no drive was found below it; expected --from PROFILE (see `trimwise devices`)",
                 request.target
             )));
         }

@@ -115,8 +115,10 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
             programs.found(false)?.check(&path).map_err(missing)?;
             let own = directory.join(DIRECTORY);
             if own.symlink_metadata().is_ok() {
-                let what =
-                    format!("{}: already exists, but the program needs a new directory of that name", own.display());
+                let what = format!(
+                    "{}: already exists, but the program needs a new directory of that name",
+                    own.display()
+                );
                 return Err(Failure::usage(format!("{what}; expected --target dir: with another directory")));
             }
         }

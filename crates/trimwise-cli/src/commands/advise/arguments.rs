@@ -70,12 +70,12 @@ pub struct AdviseArguments {
     #[arg(long)]
     pub details: bool,
 
-    /// Repetitions of the final comparison, which the search has not seen
+    /// Repetitions of the final comparison, with seeds that the search did not use
     #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::ADVICE_REPS,
           value_parser = whole_in(&REPS), allow_negative_numbers = true)]
     pub reps: u32,
 
-    /// Seed of the search; the final comparison has the next one [default: 1]
+    /// Seed of the search; the final comparison uses the next one [default: 1]
     #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX - 1),
           allow_negative_numbers = true)]
     pub seed: Option<u64>,

@@ -32,7 +32,7 @@ pub struct CompareArguments {
     pub devices: Vec<String>,
 
     /// Take drive, kernel, memory and fullness from the file system that contains PATH; a built-in profile stands in for
-    /// the drive. An explicit --device or --utilization or --linux or --memory wins over what was found
+    /// the drive. An explicit --device, --utilization, --linux or --memory overrides what was found
     #[arg(long, value_name = "PATH")]
     pub here: Option<PathBuf>,
 

@@ -65,9 +65,11 @@ pub fn render(report: &FitReport) -> String {
         );
         text += &folded(&blocks, 0);
     }
-    text +=
-        &folded("Over-provisioning, garbage collection and endurance come from the base profile; a short bench cannot \
-                 measure them.", 0);
+    text += &folded(
+        "Over-provisioning, garbage collection and endurance come from the base profile; a short bench cannot \
+                 measure them.",
+        0,
+    );
     report.notes.iter().for_each(|note| text += &folded(&format!("Note: {note}."), 0));
     text += &match (&report.out, &report.recommended) {
         (out, Some(device)) => {

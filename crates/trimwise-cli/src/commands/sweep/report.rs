@@ -50,7 +50,7 @@ struct Row {
 pub fn html(summary: &Summary) -> Result<String, Failure> {
     if summary.cases.is_empty() {
         return Err(Failure::usage(format!(
-            "{}: this sweep has no finished cells to show; expected one that ran some",
+            "{}: this sweep has no finished cells to show; expected a sweep that has some",
             summary.grid
         )));
     }
@@ -510,7 +510,10 @@ mod tests {
         };
         assert_eq!(marked(&case(80, Some("commit"), -9.0, true)), [("commit use".to_owned(), true)]);
         assert_eq!(marked(&case(70, Some("commit"), -9.0, false)), [("commit ~ use".to_owned(), true)]);
-        assert_eq!(marked(&case(50, Some("off"), 0.2, true)), [("off no difference shown".to_owned(), false)]);
+        assert_eq!(
+            marked(&case(50, Some("off"), 0.2, true)),
+            [("off no difference shown".to_owned(), false)]
+        );
         assert_eq!(marked(&case(95, None, 0.0, false)), []);
     }
 
