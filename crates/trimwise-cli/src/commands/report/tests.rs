@@ -73,7 +73,7 @@ fn rows_of_other_layouts_keep_their_figures_and_the_report_says_that_tables_are_
     document["rows"] = json!({"runs": [1, 2], "plots": document["rows"]});
     let page = html_of(vec![Document::parse(&document.to_string(), "a.json").unwrap()]).unwrap();
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 3);
-    assert!(page.contains("An earlier trimwise wrote this document"), "{page}");
+    assert!(page.contains("An earlier version of trimwise wrote this document"), "{page}");
 }
 
 #[test]

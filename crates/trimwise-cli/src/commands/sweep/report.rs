@@ -493,8 +493,8 @@ mod tests {
         assert_eq!(
             verdict(&cases),
             "Of 6 cases (device, workload, utilization): use `commit` in 2 (at 80 and 90 % full); use `off` in 1 (at 30 % \
-             full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy is told apart from `off` \
-             in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
+             full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy differs measurably from \
+             `off` in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
         );
         assert!(verdict(&cases[3..5]).contains("use `commit` in all 2"));
         let mut two = cases.clone();

@@ -167,7 +167,7 @@ mod tests {
             .unwrap();
         let text = run_line(&["info", &log]).unwrap();
         for expected in
-            ["2 records over 9 \u{b5}s", "Device 0: /dev/sdz, 2 requests", "Working set: 8 KiB", "Whole"]
+            ["2 records over 9 \u{b5}s", "Device 0: /dev/sdz, 2 requests", "Working set: 8 KiB", "Complete"]
         {
             assert!(text.contains(expected), "{expected}: {text}");
         }
