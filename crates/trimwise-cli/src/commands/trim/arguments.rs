@@ -48,7 +48,7 @@ pub struct TrimArguments {
     #[arg(long, value_name = "N", value_parser = whole_in(&GROUPS), allow_negative_numbers = true)]
     pub groups: Option<u64>,
 
-    /// Size of a slice, instead of --groups; rounded up to whole groups
+    /// Size of a slice instead of --groups, rounded up to whole groups
     #[arg(long, value_name = "SIZE", conflicts_with = "groups", allow_negative_numbers = true,
           value_parser = some_bytes)]
     pub slice: Option<Bytes>,
