@@ -427,7 +427,7 @@ mod tests {
             (of("model:vendor1", json!({"from": null})), "--from is missing"),
             (of("model:vendor1", json!({"size": 1 << 30})), "--size: model:vendor1 is a model"),
             (of("model:vendor1", json!({"from": "nosuch"})), "--from nosuch: neither a built-in name"),
-            (of("vendor1", json!({"from": null})), "expected model:vendor1"),
+            (of("vendor1", json!({"from": null})), "did you mean model:vendor1?"),
             (of(&full, json!({})), "--destroy"),
             (of(&full, json!({"read_only": true})), "1 MiB to measure on; expected at least 64 MiB"),
             (of(&shown, json!({"read_only": true})), "--read-only needs something to read"),

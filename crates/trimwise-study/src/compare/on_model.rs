@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(policies(&both)[2], "own:off", "it is not the built-in one of that name");
         let refused = compared(&[named("a", false), named("a", false)]).map(|_| ());
         assert!(
-            matches!(&refused, Err(Failure::Usage(why)) if why.contains("a is the name of two")),
+            matches!(&refused, Err(Failure::Usage(why)) if why.contains("two policies are named a")),
             "{refused:?}"
         );
     }
