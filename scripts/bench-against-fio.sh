@@ -102,6 +102,6 @@ for test, name in names.items():
     worst = max(worst, abs(ratio - 1))
     shown = [f"{m:,.0f} ({a:,.0f}-{b:,.0f})" for m, a, b in (rates["ours"], rates["fio"])]
     print(f"{name:<34} {shown[0]:>18} {shown[1]:>18} {ratio:>7.3f}")
-print("medians; in brackets the least and the most")
+print("medians; in brackets the minimum and the maximum")
 sys.exit(worst > 0.10)
 PYTHON

@@ -40,7 +40,7 @@ create_exception!(
     trimwise,
     PolicyError,
     RunError,
-    "A policy written in Python raised, or returned nonsense."
+    "A policy written in Python raised an exception, or returned something other than decisions."
 );
 
 /// How often a wait looks for Ctrl-C.

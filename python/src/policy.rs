@@ -134,7 +134,7 @@ impl Decision {
         let is_commit = matches!(event, PolicyEvent::Committed { .. });
         Ok(match *self {
             Self::DropFreed {} | Self::IssueInCommit { .. } if !is_commit => {
-                return refuse("answers Event.Committed only");
+                return refuse("expected only in answer to Event.Committed");
             }
             Self::DropFreed {} => policy::Decision::DropFreed,
             Self::CatchUp {} => policy::Decision::CatchUp,

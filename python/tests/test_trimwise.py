@@ -152,7 +152,7 @@ def test_a_policy_that_is_named_like_a_built_in_one_is_another(small):
         assert verdict.policy == f"own:{own.name}" and verdict.speedup > 1, verdict
         assert comparison.conclusion.policy == verdict.policy, comparison.conclusion
         assert comparison.conclusion.json["steps"]["commands"] == [], "there is no host"
-    with pytest.raises(trimwise.UsageError, match="the name of two policies"):
+    with pytest.raises(trimwise.UsageError, match="two policies are named"):
         trimwise.compare([Ideal, Ideal], devices=SMALL, reps=1, **small)
 
 

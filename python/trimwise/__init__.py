@@ -91,7 +91,7 @@ PolicyLike = Union[str, Callable[[], Policy]]
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: a device, a policy, a repetition. ``json`` has all that ``trimwise compare --json`` has of it."""
+    """One run: a device, a policy, a repetition. ``json`` has all that ``trimwise compare --json`` says about it."""
 
     device: str
     policy: str
@@ -204,7 +204,7 @@ class Comparison:
         return pandas.DataFrame([cell.to_row() for cell in self.cells])
 
     def to_arrow(self) -> Any:
-        """The same as a ``pyarrow.Table``."""
+        """A ``pyarrow.Table`` with a row for each run, and the columns of a sweep."""
         import pyarrow
 
         return pyarrow.Table.from_pylist([cell.to_row() for cell in self.cells])
@@ -212,7 +212,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Profile:
-    """A built-in profile of an SSD; its ``name`` is a device. So is the path of a file with a profile of yours."""
+    """A built-in profile of an SSD; its ``name`` is a device. The path of a profile of your own works, too."""
 
     name: str
     description: str
@@ -245,7 +245,7 @@ class Workload:
     json: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __call__(self, **parameters: Any) -> Workload:
-        """The same with these parameters."""
+        """Returns a copy with these parameters."""
         return Workload(self.name, self.about, {**self.parameters, **parameters}, self.json)
 
     def __str__(self) -> str:
@@ -260,7 +260,7 @@ class Figure:
     #: Its key, with the unit, if it has one, at the end.
     key: str
     meaning: str
-    #: None of a number of things and of a ratio.
+    #: None for counts and ratios.
     unit: str | None
     #: Whether less of it is better; None if neither is.
     less_is_better: bool | None
@@ -382,7 +382,7 @@ def _own(policy: Any) -> tuple[str, Any, str, bool]:
 def run(policy: PolicyLike, workload: Any = "default", device: Any = "sata-small", **options: Any) -> Cell:
     """Runs a workload once under one policy. Options are those of :func:`compare`, without ``reps``."""
     if "reps" in options:
-        raise UsageError("run: reps is 1; expected compare for several repetitions")
+        raise UsageError("run: makes one repetition; expected no reps, or compare for several")
     return compare([policy], workload, [device], reps=1, **options).cells[0]
 
 
@@ -452,7 +452,7 @@ def crashtest(
 ) -> list[CrashTest]:
     """Cuts the power at random moments of random runs on the model, as ``trimwise crashtest`` does.
 
-    Takes policies of trimwise, by default one of every kind. A violation is not an error: it is in the result.
+    Takes trimwise's own policies; by default, one of every kind. A violation is not an error: it is in the result.
     """
     chosen = [] if policies is None else _listed(policies)
     request = _request(policies=chosen, cuts=cuts, seed=seed, jobs=jobs)
@@ -467,7 +467,7 @@ class Claim:
     text: str
     #: How the source knows: ``measured``, ``drawn`` or ``asserted``.
     basis: str
-    #: What it is worth that the claim holds: only a ``check`` could have failed; others are ``fitted`` or ``built-in``.
+    #: What it proves that the claim holds: only a ``check`` could have failed; others are ``fitted`` or ``built-in``.
     role: str
     met: bool
     published: Any

@@ -11,7 +11,9 @@ class RunError(RuntimeError):
     """A run failed."""
 
 class PolicyError(RunError):
-    """A policy of your own raised, or returned nonsense. The cause is its exception, with the traceback."""
+    """A policy of your own raised an exception, or returned something other than decisions.
+
+    The cause is its exception, with the traceback."""
 
 class Event:
     """What happened. ``isinstance(event, Event.Committed)`` or ``match`` tell which; units are of 4 KiB."""
@@ -121,7 +123,7 @@ class Decision:
 
     @final
     class DropFreed(Decision):
-        """Do not trim what the commit freed. Answers Event.Committed only."""
+        """Do not trim what the commit freed. Only in answer to Event.Committed."""
 
         __match_args__: Final = ()
 
@@ -137,7 +139,7 @@ class Decision:
 
     @final
     class IssueInCommit(Decision):
-        """Issue all pending extents before the commit is done. Answers Event.Committed only."""
+        """Issue all pending extents before the commit is done. Only in answer to Event.Committed."""
 
         __match_args__: Final = ("together",)
 
@@ -188,7 +190,7 @@ class Decision:
 
     @final
     class WakeAt(Decision):
-        """Call again at this instant of virtual time, after the present; replaces any earlier request."""
+        """Call again at this instant of virtual time, which must be in the future; replaces any earlier request."""
 
         __match_args__: Final = ("at_ns",)
 

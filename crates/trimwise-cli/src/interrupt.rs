@@ -26,7 +26,7 @@ fn notice(how: OnInterrupt) -> &'static str {
         OnInterrupt::StopAfterStep => "stopping after this slice; press Ctrl-C again to end at once",
         OnInterrupt::StopAfterRun => "stopping; press Ctrl-C again to end at once",
         OnInterrupt::StopAndShow => "stopping with the results so far; press Ctrl-C again to end at once",
-        OnInterrupt::StopWaiting => "no longer waiting; trimwised goes on",
+        OnInterrupt::StopWaiting => "no longer waiting; trimwised continues",
     }
 }
 

@@ -26,9 +26,7 @@ pub enum FiemapError {
     #[error("its file system does not report the location of a file (FIEMAP: {0})")]
     Call(std::io::Error),
     /// FIEMAP returns an extent without an address on the device.
-    #[error(
-        "FIEMAP reports of the bytes from {logical} on: {what}; expected data at an address of their own"
-    )]
+    #[error("FIEMAP reports for the bytes from {logical} on: {what}; expected data at their own address")]
     NoAddress { logical: u64, what: &'static str },
 }
 

@@ -156,11 +156,11 @@ impl Here {
     /// Returns the reason why there is no drive below the directory.
     pub fn why_no_drive(&self) -> &'static str {
         match self.mount.fs_type.as_str() {
-            _ if self.is_in_memory() => "it lies in memory",
+            _ if self.is_in_memory() => "it is in memory",
             "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "9p" | "virtiofs" | "fuse.sshfs" => {
-                "it lies on another host"
+                "it is on another host"
             }
-            "overlay" => "it lies above other directories",
+            "overlay" => "it is an overlay of other directories",
             _ => "sysfs shows no drive below it",
         }
     }

@@ -108,8 +108,7 @@ pub enum RawDeviceError {
     Unfit { path: String, what: String, expected: &'static str },
     #[error(
         "io_uring: {source}. It needs Linux 5.6 or later, and permission to use it: `sysctl kernel.io_uring_disabled` \
-         must \
-         say 0 (1: only root and its io_uring_group may), and a container's seccomp profile must let io_uring_setup \
+         must be 0 (1: only root and its io_uring_group may), and a container's seccomp profile must let io_uring_setup \
          through (docker run --security-opt seccomp=unconfined)"
     )]
     NoRing { source: io::Error },

@@ -95,7 +95,10 @@ pub fn check_config(file: &Path) -> Checked {
     let errors = errors.iter().map(told).collect();
     let mut notes: Vec<String> = result.iter().flat_map(notes_on).collect();
     if result.is_ok() && !file.exists() {
-        notes.push(format!("{}: no such file; what its drop-ins do not set has its default", file.display()));
+        notes.push(format!(
+            "{}: no such file; whatever its drop-ins do not set has its default",
+            file.display()
+        ));
     }
     let config = result.map_err(|errors| match errors.0.len() {
         0 | 1 => Failure::usage(errors),

@@ -134,7 +134,7 @@ fn drive_config(request: &DriveRequest) -> Result<(SsdConfig, trimwise::ssd::Fau
     let config = profile
         .config
         .shrunk(size.0)
-        .map_err(|e| Failure::usage(format!("--size {size}: no such drive: {e}")))?;
+        .map_err(|e| Failure::usage(format!("--size {size}: the drive cannot be scaled to that: {e}")))?;
     Ok((config, profile.faults, profile.name))
 }
 
@@ -152,7 +152,7 @@ fn make(request: &DriveRequest) -> Result<Made, Failure> {
     let backing_made = backing.clone().filter(|path| !path.exists());
     let store = match &backing {
         None => SparseStore::in_memory(size)
-            .map_err(|e| Failure::run(format!("no memory for the data of the drive: {e}")))?,
+            .map_err(|e| Failure::run(format!("not enough memory for the data of the drive: {e}")))?,
         Some(path) => SparseStore::in_file_alone(path, size)
             .map_err(|e| Failure::usage(format!("--backing {}: {e}", path.display())))?,
     };

@@ -241,7 +241,7 @@ fn target(request: &FitRequest) -> Result<What, Failure> {
         }
         Err(_) if Profile::embedded(target).is_some() => {
             return Err(Failure::usage(format!(
-                "{target}: neither file nor device; expected model:{target}?"
+                "{target}: neither a file nor a device; did you mean model:{target}?"
             )));
         }
         // A mistyped name must not become a file.
@@ -275,7 +275,7 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
         (Some(from), ..) => (from.clone(), "given"),
         (None, What::Model(profile), _) => {
             return Err(Failure::usage(format!(
-                "{}: --from is missing: a model has no class; expected another profile than {}",
+                "{}: --from is missing: a model has no class; expected a profile other than {}",
                 request.target, profile.name
             )));
         }
@@ -285,7 +285,7 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
         }
         (None, _, None) => {
             return Err(Failure::usage(format!(
-                "{}: no drive is known below it; expected --from PROFILE (see `trimwise devices`)",
+                "{}: no drive was found below it; expected --from PROFILE (see `trimwise devices`)",
                 request.target
             )));
         }
@@ -350,7 +350,7 @@ fn on_real(
         let here = Here::of(&HostRoot::default(), Path::new(DEFAULT_RUN), &directory_of(path));
         if let Some(here) = here.ok().filter(Here::is_in_memory) {
             return Err(Failure::usage(format!(
-                "{}: on {}, which lies in memory; expected a file on a drive",
+                "{}: on {}, which is in memory; expected a file on a drive",
                 path.display(),
                 here.mount.fs_type
             )));
@@ -374,7 +374,7 @@ fn on_real(
     let mut notes = device.notes().to_vec();
     if matches!(real.target, Target::File(_)) {
         notes.push(
-            "measured through a file system: its time is part of what was found, and a TRIM is a punched hole"
+            "measured through a file system: the figures include its time, and a TRIM is a punched hole"
                 .to_owned(),
         );
     }
@@ -427,7 +427,7 @@ mod tests {
             (of("model:vendor1", json!({"from": null})), "--from is missing"),
             (of("model:vendor1", json!({"size": 1 << 30})), "--size: model:vendor1 is a model"),
             (of("model:vendor1", json!({"from": "nosuch"})), "--from nosuch: neither a built-in name"),
-            (of("vendor1", json!({"from": null})), "expected model:vendor1"),
+            (of("vendor1", json!({"from": null})), "did you mean model:vendor1?"),
             (of(&full, json!({})), "--destroy"),
             (of(&full, json!({"read_only": true})), "1 MiB to measure on; expected at least 64 MiB"),
             (of(&shown, json!({"read_only": true})), "--read-only needs something to read"),

@@ -185,7 +185,7 @@ impl Fleet {
         }
         if files.is_empty() && fleet.unusable.is_empty() {
             let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-            return Err(Failure::usage(format!("{}: no file there is called *.json", places.join(", "))));
+            return Err(Failure::usage(format!("{}: no file there is named *.json", places.join(", "))));
         }
         let mut versions = BTreeMap::new();
         let mut told = BTreeMap::new();
@@ -224,7 +224,7 @@ impl Fleet {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err("is empty; did the command on the host fail?".to_owned());
         }
-        let document: Value = serde_json::from_slice(&bytes).map_err(|e| format!("is no JSON: {e}"))?;
+        let document: Value = serde_json::from_slice(&bytes).map_err(|e| format!("is not JSON: {e}"))?;
         let (Some(version), Some(schema)) = (document["trimwise"].as_str(), document["schema"].as_u64())
         else {
             let keys =
@@ -244,7 +244,7 @@ impl Fleet {
             () if has("judgement") || has("verdict") && has("sentence") => "verify",
             () => {
                 return Err(
-                    "is JSON of another command; expected that of status, doctor or verify".to_owned()
+                    "is JSON of another command; expected JSON of status, doctor or verify".to_owned()
                 );
             }
         };
@@ -252,7 +252,7 @@ impl Fleet {
         match told.entry((host.clone(), format!("{kind} {target}"))) {
             Entry::Vacant(place) => drop(place.insert(file.to_owned())),
             Entry::Occupied(other) => {
-                return Err(format!("{host}'s {kind} is also in {}, which was taken", other.get().display()));
+                return Err(format!("{host}'s {kind} is also in {}, which was used", other.get().display()));
             }
         }
         match kind {
@@ -334,7 +334,7 @@ impl Fleet {
         let meaning = match verdict.as_str() {
             "ignored" => "TRIM is ignored",
             "harmful" => "TRIM does harm",
-            "unsupported" => "the device takes no TRIM",
+            "unsupported" => "the device does not accept TRIM",
             "in_part" => "TRIM reaches only a part",
             "restores_in_part" => "TRIM restores only a part of the speed",
             "not_sent" => "the kernel did not send the TRIM",

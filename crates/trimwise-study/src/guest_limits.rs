@@ -9,7 +9,7 @@ use trimwise_uml::machine::Limits;
 use crate::check::{GUEST_S, within};
 
 /// Error for guest limits where no guest runs.
-pub const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
+pub const GUEST_LIMITS: &str = "--max-silence and --max-wall apply only to guests";
 
 /// How long a guest may take, in this computer's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

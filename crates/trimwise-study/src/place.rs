@@ -25,7 +25,7 @@ pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             let (there, missing) = split_at_missing(directory);
             if missing.as_os_str().is_empty() {
-                return refuse("is a symbolic link to nothing; expected a directory");
+                return refuse("is a dangling symbolic link; expected a directory");
             }
             try_to_write_in(&there)
                 .or_else(|e| refuse(&format!("cannot create anything in {}: {}", there.display(), words(&e))))
@@ -55,7 +55,7 @@ pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure>
         Err(e) if e.kind() == ErrorKind::NotFound => {
             if !force && fs::symlink_metadata(path).is_ok() {
                 return Err(Failure::usage(format!(
-                    "{option} {shown}: is a link to nothing; pass --force to replace it"
+                    "{option} {shown}: is a dangling link; pass --force to replace it"
                 )));
             }
         }

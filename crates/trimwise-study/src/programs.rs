@@ -32,7 +32,7 @@ impl Programs {
         let (setup, run) = match (parts.next(), parts.next(), parts.next()) {
             (Some(run), None, _) => (Vec::new(), run),
             (Some(setup), Some(run), None) if !setup.is_empty() => (setup, run),
-            _ => return Err(fail("';;' stands once, between two programs")),
+            _ => return Err(fail("';;' may occur only once, between two programs")),
         };
         if run.is_empty() {
             return Err(fail("names no program"));
@@ -147,7 +147,7 @@ mod tests {
         for (text, expected) in [
             ("", "names no program"),
             ("a ;;", "no program"),
-            (";; a", "stands once"),
+            (";; a", "may occur only once"),
             ("a ;; b ;; c", "once"),
         ] {
             assert!(parse(text).unwrap_err().contains(expected), "{text}");

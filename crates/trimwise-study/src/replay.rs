@@ -58,8 +58,8 @@ pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failu
     let ReplayRequest { trace, target, no_discards, size, destroy } = request;
     let real = RealTarget::parse(target, *size, destroy.as_ref())?.ok_or_else(|| {
         Failure::usage(format!(
-            "{target}: no real target; expected file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for a \
-             model"
+            "{target}: not a real target; expected file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for \
+             a model"
         ))
     })?;
     let file = TraceFile::parse_workload(trace)?;

@@ -120,8 +120,8 @@ impl TraceFile {
             return self.open().map(drop);
         }
         Err(Failure::usage(format!(
-            "{}: can be read only once, and it is read for each device, policy and repetition; expected a file, which \
-             `trimwise trace convert` makes of it",
+            "{}: can be read only once, but it is read for each device, policy and repetition; expected a file \
+             (`trimwise trace convert` makes one)",
             self.path.display()
         )))
     }

@@ -66,8 +66,8 @@ use crate::table::described;
     about = "To TRIM or not to TRIM? Answered for one SSD, file system and workload, with numbers.",
     long_about = "To TRIM or not to TRIM? Answered for one SSD, file system and workload, with numbers.\n\n\
                   trimwise runs a workload on models of an SSD and of ext4 in virtual time, once for each TRIM \
-                  policy, and says which policy to use and by how much it is better. The same workload runs on \
-                  a real directory, so that the models can be checked.",
+                  policy, and says which policy to use and by how much it is better. The same workload can run on a \
+                  real directory, to check the models.",
     help_template = help_template(),
     after_long_help = "Examples:\n  \
         trimwise compare --workload oltp --device sata-generic --policy off commit\n  \
@@ -144,7 +144,7 @@ pub enum Command {
     Advise(AdviseArguments),
     /// Repeat a published experiment and show its figures next to ours
     Reproduce(ReproduceArguments),
-    /// Make the HTML report of saved JSON: one run, or two side by side
+    /// Make an HTML report from saved JSON: one run, or two side by side
     Report(ReportArguments),
     /// Cut the power at many points and check that no policy loses data
     Crashtest(CrashtestArguments),

@@ -20,7 +20,7 @@ pub struct PoliciesArguments {
 }
 
 fn text(list: &Policies) -> String {
-    let terms = "Terms, joined with `+` to a policy (capitals: a value; brackets: may be left out)";
+    let terms = "Terms; join them with `+` (capitals: a value; brackets: optional)";
     let mut text = folded(terms, 0) + "\n";
     for Term { term, meaning } in &list.terms {
         text += &format!("{term}\n{}", folded(meaning, 4));

@@ -22,10 +22,10 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
     let caption = match first.kind {
         _ if !first.series.iter().flat_map(|s| &s.points).any(|p| p.range.is_some()) => "",
         PlotKind::Lines if first.x.key == "time_s" => {
-            "Points are means of neighbouring intervals; the thin lines reach from the least to the most."
+            "Points are means of neighbouring intervals; the thin lines reach from the minimum to the maximum."
         }
         PlotKind::Lines => {
-            "Points are medians of the repetitions; the thin lines reach from the least to the most."
+            "Points are medians of the repetitions; the thin lines reach from the minimum to the maximum."
         }
         PlotKind::Bars | PlotKind::StackedBars => "Medians of the repetitions.",
     };
@@ -223,7 +223,7 @@ mod tests {
         let chart = drawn(&plot(PlotKind::Lines, false, vec![point, Point::new(2.0, 3.0)]));
         let Drawing::Lines { panels, .. } = &chart.drawing else { panic!("not lines") };
         assert_eq!(panels[0].series[0].points, [(1.0, 2.0, Some((1.0, 3.0))), (2.0, 3.0, None)]);
-        assert!(chart.caption.contains("from the least to the most"));
+        assert!(chart.caption.contains("from the minimum to the maximum"));
     }
 
     #[test]

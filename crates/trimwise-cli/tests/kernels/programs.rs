@@ -111,7 +111,7 @@ fn what_an_aged_ext4_asked_of_its_drive_is_recorded_and_replayed() {
 
     let info = run(folder.path(), "trace info t.trace.zst", &[]);
     let text = String::from_utf8_lossy(&info.stdout);
-    assert!(text.contains("Prelude: ") && text.contains("Whole"), "{text}");
+    assert!(text.contains("Prelude: ") && text.contains("Complete"), "{text}");
     let line = "compare --workload trace:t.trace.zst --utilization 50";
     let output = run(folder.path(), line, &[]);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));

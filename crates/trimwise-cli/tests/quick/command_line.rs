@@ -188,7 +188,7 @@ fn a_workload_that_does_not_parse_is_refused_with_its_column() {
 
 #[test]
 fn a_real_file_system_is_not_filled_unasked() {
-    let words = ["--workload fullwrite:64KiB:1MiB", "until nothing can write any more", "--fill"];
+    let words = ["--workload fullwrite:64KiB:1MiB", "so that nothing else can write there", "--fill"];
     refused("compare --workload fullwrite:64KiB:1MiB --target dir:.", &words);
     refused("compare --workload fullwrite --fill", &["--fill", "--target dir:PATH"]);
     refused("compare --workload append:4KiB:8KiB --target dir:. --fill", &["--fill", "fills no file system"]);

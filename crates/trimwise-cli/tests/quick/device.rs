@@ -9,7 +9,7 @@ fn wrong_words_are_refused_before_anything_is_made() {
     for (words, expected) in [
         (&["attach", "--profile", "nosuch"][..], "--profile nosuch: neither a built-in name"),
         (&["attach", "--profile", "sata-small", "--size", "1TiB"], "has only 8 GiB; expected at most that"),
-        (&["attach", "--profile", "sata-small", "--size", "4KiB"], "no such drive"),
+        (&["attach", "--profile", "sata-small", "--size", "4KiB"], "the drive cannot be scaled to that"),
         (&["attach", "--profile", "sata-small", "--name", "a/b"], "is not a device name; expected"),
         (&["serve", "--profile", "sata-small", "--nbd", "unix:/proc/x"], "unix:/proc/x: "),
         (&["detach", "nosuch"], "no emulated device here has this name or node"),

@@ -65,7 +65,7 @@ fn stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown() {
     let shown = unfolded(&output);
     for words in [
         "3 hosts with 4 managed file systems",
-        "Stale space: 46 GiB on 3 hosts. On 1 file system, mounted with `discard`, nobody knows.",
+        "Stale space: 46 GiB on 3 hosts. On 1 file system, mounted with `discard`, it is unknown.",
         "db1 /srv: slices trimmed 7 GiB, but the device counted no discard meanwhile (status).",
         "db1 sata-small: TRIM is ignored",
         "db1 /srv: The last slice failed: Input/output error (status).",
@@ -107,10 +107,10 @@ fn one_broken_file_does_not_hide_the_others() {
         "1 host with 1 managed file system",
         "web1.status.json: web1's status is also in",
         "has schema 7, of trimwise 9.0.0; this trimwise reads schema 1",
-        "is JSON of another command; expected that of status, doctor or verify",
+        "is JSON of another command; expected JSON of status, doctor or verify",
         "is not as trimwise writes it: invalid type: string \"much\", expected u64",
         "is empty; did the command on the host fail?",
-        "is no JSON: EOF while parsing a string at line 1",
+        "is not JSON: EOF while parsing a string at line 1",
     ] {
         assert!(shown.contains(words), "'{words}' is not in {shown}");
     }
@@ -128,7 +128,7 @@ fn one_broken_file_does_not_hide_the_others() {
     let nowhere = fleet.join("nowhere");
     refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["nowhere", "expected a file that"]);
     fs::create_dir(&nowhere).unwrap();
-    refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["no file there is called *.json"]);
+    refused(2, &trimwise(&["fleet", nowhere.to_str().unwrap()]), &["no file there is named *.json"]);
 }
 
 /// A folder that cannot be read, here for the length of its path, hid all hosts.

@@ -109,7 +109,7 @@ fn jobs_shards_kills_and_broken_files_change_no_byte() {
     drop(fs::remove_file(at("killed/_cells/00000/00000023")));
     symlink("/dev/zero", at("killed/_cells/00000/00000023")).unwrap();
     let kept = finished.iter().filter(|path| path.file_name().unwrap() < "00000020").count();
-    let words = format!("{} run now, {kept} finished before; not whole, and done again: 4", 24 - kept);
+    let words = format!("{} run now, {kept} finished before; damaged and run again: 4", 24 - kept);
     said(&sweep("--out killed"), &[&words]);
     assert!(contents(&at("killed")) == expected, "after a kill there are other bytes");
     assert_eq!(times(&finished[..kept]), before[..kept], "a finished cell was written again");
@@ -134,7 +134,7 @@ fn another_grid_or_version_and_a_folder_of_something_else_are_refused() {
     );
     fs::write(at("grid.toml"), ONE_CELL).unwrap();
     fs::write(at("small.pmrc"), "set number 21\nset transactions 50\nset size 1000 20000\nrun\n").unwrap();
-    refused(2, &sweep(), &["workloads: \"small.pmrc\" has other contents than it had"]);
+    refused(2, &sweep(), &["workloads: the contents of \"small.pmrc\" have changed"]);
     grid(dir.path());
     fs::write(at("grid.toml"), ONE_CELL).unwrap();
     let description = fs::read_to_string(at("r/_sweep.json")).unwrap();
@@ -186,7 +186,8 @@ fn regression_what_stands_where_results_go_is_named() {
     for foreign in ["part-00001.parquet", "part-0.parquet", "part-mine.parquet"] {
         fs::write(at("r").join(foreign), "").unwrap();
         refuses(&format!(
-            "--out r: holds {foreign}, which is no part of this sweep but would be read with its results; move it away or remove it"
+            "--out r: holds {foreign}, which is not part of this sweep but would be read with its results; move it \
+             away or remove it"
         ));
         fs::remove_file(at("r").join(foreign)).unwrap();
     }

@@ -114,7 +114,7 @@ fn the_end_of_waiting_has_its_reason() {
 
     let (output, outcome) =
         wait(&mut || (), &mut |child| drop(sh("kill", &["-s", "INT", &child.id().to_string()])));
-    refused(130, &output, &["no longer waiting; trimwised goes on"]);
+    refused(130, &output, &["no longer waiting; trimwised continues"]);
     assert_eq!(outcome, "interrupted");
     assert_eq!(daemon.status(&path)["asked"], "under-way", "the trim goes on");
 

@@ -54,7 +54,7 @@ fn a_sata_ssd_with_ext4_is_known_by_udevs_whole_model() {
     assert!(drive.is_volatile && !drive.rotates && drive.why_no_ssd().is_none());
     // Memory has no drive.
     let memory = look(&host, "/srv/x");
-    assert_eq!((names(&memory).len(), memory.why_no_drive()), (0, "it lies in memory"));
+    assert_eq!((names(&memory).len(), memory.why_no_drive()), (0, "it is in memory"));
 }
 
 #[test]

@@ -156,7 +156,7 @@ impl Hunt<'_> {
         if self.plan.here.is_some() {
             let all = first * RUNS_EXPECTED / self.jobs() as u32;
             self.caller.note(&format!(
-                "the first run took {:.0} s; an advice takes about {RUNS_EXPECTED}, {} at a time: some {:.0} min",
+                "the first run took {:.0} s; advise takes about {RUNS_EXPECTED}, {} at a time: some {:.0} min",
                 first.as_secs_f64().max(1.0),
                 self.jobs(),
                 (all.as_secs_f64() / 60.0).max(1.0)

@@ -85,7 +85,7 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
         ("--device", request.devices.len() > 1, "it is about one drive"),
     ];
     if let Some((option, _, why)) = refused.into_iter().find(|(_, is_given, _)| *is_given) {
-        return Err(Failure::usage(format!("{option} does not go with an advice: {why}")));
+        return Err(Failure::usage(format!("{option} does not go with advise: {why}")));
     }
     request.check()?;
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };

@@ -152,7 +152,7 @@ fn on_real(
     let plan = plan(request, &device)?;
     let takes_trim = device.facts().trim.is_some();
     caller.note(&format!(
-        "{} points: at least {}, and the time to write again what each trimmed; Ctrl-C keeps finished points",
+        "{} points: at least {}, plus the time to rewrite what each trimmed; Ctrl-C keeps finished points",
         map::points(takes_trim),
         trimwise::numbers::time(map::estimate(&plan, takes_trim).as_secs_f64())
     ));

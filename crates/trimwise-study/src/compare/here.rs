@@ -219,13 +219,13 @@ impl StandIn {
                 }
                 (Some(_), Some(why)) => {
                     let names: Vec<&str> = found.drives.iter().map(|drive| drive.name.as_str()).collect();
-                    return Err(refused(format!("below it is {why}: {}", names.join(", "))));
+                    return Err(refused(format!("it is on {why}: {}", names.join(", "))));
                 }
                 (Some(drive), None) => profile_for(drive),
             },
             several => {
                 return Err(Failure::usage(format!(
-                    "--here goes with one --device; {} are given",
+                    "--here takes one --device; {} were given",
                     several.len()
                 )));
             }
@@ -323,7 +323,7 @@ impl StandIn {
             [first, others @ ..] => {
                 let others: Vec<&str> = others.iter().map(|drive| drive.name.as_str()).collect();
                 format!(
-                    "{} drives, of which the first counts: {}; also {}",
+                    "{} drives; the first stands for all: {}; also {}",
                     found.drives.len(),
                     described(first),
                     others.join(", ")
@@ -348,10 +348,10 @@ impl StandIn {
         }
         let drive = self.found.drives.iter().map(|drive| drive.size.0).sum::<u64>();
         if self.found.size.0.saturating_mul(10) < drive.saturating_mul(9) {
-            line += " It takes the whole drive; the one here takes a part.";
+            line += " It fills the whole modelled drive; the one here is on a part of the drive.";
         }
         if self.found.drives.iter().any(|drive| drive.discard_max.0 == 0) {
-            line += " The drive here takes no TRIM; see `trimwise doctor`.";
+            line += " The drive here does not accept TRIM; see `trimwise doctor`.";
         }
         if self.linux.is_none() {
             line += &format!(" Linux {} is unknown to the model.", self.found.kernel);
@@ -521,8 +521,8 @@ mod tests {
         let disk = Drive { rotates: true, ..drive(Transport::Ata, "ST2000DM008", 1863) };
         let memory = found("22 1 0:5 / /srv rw - tmpfs tmpfs rw", Vec::new());
         for (found, expected) in [
-            (found(EXT4, vec![disk.clone()]), "--here /home: below it is a hard disk"),
-            (memory, "--here /srv: tmpfs: it lies in memory; expected a directory on an SSD, or --device"),
+            (found(EXT4, vec![disk.clone()]), "--here /home: it is on a hard disk"),
+            (memory, "--here /srv: tmpfs: it is in memory; expected a directory on an SSD, or --device"),
         ] {
             let refused = chosen(found.clone(), "").err().unwrap().to_string();
             assert!(refused.contains(expected), "{refused}");
@@ -572,7 +572,7 @@ mod tests {
         let (over_days, here) = policies(btrfs, "discard=async", None, true);
         assert_eq!(over_days, "off btrfs batch:1d batch:1w trimwised ideal");
         let text = words(&here);
-        assert!(text.contains("2 drives, of which the first counts: sda: A"), "{text}");
+        assert!(text.contains("2 drives; the first stands for all: sda: A"), "{text}");
         assert!(text.contains("The modelled file system is ext4."), "{text}");
         assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs judicious ideal");
         let monthly = policies(EXT4, "nodiscard", Some("batch:30d"), true).0;

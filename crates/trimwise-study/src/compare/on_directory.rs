@@ -47,8 +47,8 @@ pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
             }
             "--seed" => {
-                "what draws at random there has a fixed seed; PostMark's is set with `set seed` in the workload, \
-                 and that of a fio job with randseed="
+                "random choices there have a fixed seed; change PostMark's with `set seed` in the workload, a \
+                 fio job's with randseed="
             }
             "--jobs" => {
                 "runs on a real directory are sequential, since parallel runs would measure each other"
@@ -100,8 +100,8 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
             let space = root.check_timed(*timed).map_err(Failure::usage)?;
             if fills && !may_fill {
                 return Err(Failure::usage(format!(
-                    "--workload {argument}: on {} this writes {}, all that is free there, until nothing can write any \
-                     more, and then removes it. If nothing else uses that file system, pass --fill",
+                    "--workload {argument}: this fills the file system of {} ({} are free), so that nothing else \
+                     can write there, and then removes its file. If nothing else uses that file system, pass --fill",
                     directory.display(),
                     space.free
                 )));
@@ -115,8 +115,10 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
             programs.found(false)?.check(&path).map_err(missing)?;
             let own = directory.join(DIRECTORY);
             if own.symlink_metadata().is_ok() {
-                let what =
-                    format!("{}: exists, and the program is to run there in a new directory", own.display());
+                let what = format!(
+                    "{}: already exists, but the program needs a new directory of that name",
+                    own.display()
+                );
                 return Err(Failure::usage(format!("{what}; expected --target dir: with another directory")));
             }
         }
@@ -148,7 +150,7 @@ fn run_once(
         target: Target::Directory(directory.display().to_string()),
         rep,
     };
-    let waited = |_| Failure::run("the run on the directory waited for nothing");
+    let waited = |_| Failure::run("the run on the directory stalled: it waits, but nothing is in flight");
     let file_failed = |e| match e {
         FileError::Interrupted => Failure::Interrupted,
         other => Failure::run(format!("--workload {}: {other}", workload.argument)),

@@ -239,7 +239,7 @@ pub fn run_own(
         own.iter().enumerate().find(|(i, policy)| own[..*i].iter().any(|p| p.id() == policy.id()))
     {
         let name = twice.1;
-        return Err(Failure::usage(format!("{name} is the name of two policies; expected one for each")));
+        return Err(Failure::usage(format!("two policies are named {name}; expected different names")));
     }
     if request.policies.is_empty() && !own.is_empty() {
         plan.policies.clear();
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(policies(&both)[2], "own:off", "it is not the built-in one of that name");
         let refused = compared(&[named("a", false), named("a", false)]).map(|_| ());
         assert!(
-            matches!(&refused, Err(Failure::Usage(why)) if why.contains("a is the name of two")),
+            matches!(&refused, Err(Failure::Usage(why)) if why.contains("two policies are named a")),
             "{refused:?}"
         );
     }

@@ -101,7 +101,7 @@ pub fn run(request: &RecordRequest, caller: &dyn Caller) -> Result<RecordReport,
     if is_below(&target, &request.out) {
         target
             .notes
-            .push("the trace is on the disk that is recorded, so writing it is part of it".to_owned());
+            .push("the trace is written to the recorded disk, so it includes its own writes".to_owned());
     }
     let plan = Plan { duration: request.duration, buffer: request.buffer };
     let mut recorder = Recorder::open(target, plan).map_err(failed)?;

@@ -83,8 +83,8 @@ impl TraceFile {
         let shown = name.display();
         let file = options.open(name).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::usage(format!(
-                "--out {}: {shown} exists: another recording writes it, or was killed; what it has can be read; pass \
-                 --force to replace it",
+                "--out {}: {shown} exists: another recording is writing it, or was killed; it can be read as it \
+                 is; pass --force to replace it",
                 path.display()
             )),
             _ => Failure::run(format!("--out {}: {shown}: {error}", path.display())),

@@ -124,7 +124,7 @@ impl Folder {
             };
             let number = number.parse().ok().filter(|&number| name == part_name(number));
             let why = if number.is_none_or(|number| number >= self.parts(cells)) {
-                format!("{name}, which is no part of this sweep but would be read with its results")
+                format!("{name}, which is not part of this sweep but would be read with its results")
             } else if fs::metadata(entry.path()).is_ok_and(|found| !found.is_file()) {
                 format!("{name}, which is not a regular file; expected a part of the results")
             } else {
@@ -299,7 +299,7 @@ fn difference(there: &Description, here: &Description) -> String {
     };
     if let (Some(old), Some(new)) = (names(&there[key]), names(&here[key])) {
         if let (true, Some(at)) = (old == new, (0..old.len()).find(|&i| there[key][i] != here[key][i])) {
-            return format!("{key}: {} has other contents than it had", new[at]);
+            return format!("{key}: the contents of {} have changed", new[at]);
         }
         return format!("{key} was {}, now {}", shown(&old.into()), shown(&new.into()));
     }

@@ -124,7 +124,7 @@ pub fn wait(mount: &Path, run: &Path, caller: &dyn Caller) -> Result<Waited, Fai
         match ended {
             Some(ended) => break Ok(ended),
             None if stop.load(Ordering::SeqCst) => {
-                break Ok((Outcome::Interrupted, Some("trimwised goes on".to_owned())));
+                break Ok((Outcome::Interrupted, Some("trimwised continues".to_owned())));
             }
             None => show(&*progress, &last, &before),
         }

@@ -227,17 +227,18 @@ pub fn notes(
         (Kind::Ext4, Estimate::Extents(_)) => note(
             match trimmed {
                 TrimmedGroups::Again | TrimmedGroups::AgainSince { .. } => {
-                    "ext4 was last asked for longer extents, so it visits the groups that it trimmed then once more."
+                    "ext4 was last asked for longer extents, so it will visit the groups that it trimmed then again."
                 }
                 TrimmedGroups::Skipped => {
-                    "ext4 skips block groups that it has trimmed since the mount and that nothing was freed in since. \
-                     It does not say which they are, so it may send less than estimated, even nothing."
+                    "ext4 skips block groups that it has trimmed since the mount if nothing was freed in them since \
+                     then. It does not say which they are, so it may send less than estimated, even nothing."
                 }
                 TrimmedGroups::Unknown => {
-                    "ext4 skips block groups that it has trimmed since the mount and that nothing was freed in since, \
-                     unless it is asked for shorter extents than the last time, which this kernel does not report \
-                     (Linux 5.17 and later do). So it may send less than estimated. If --min-extent is smaller than \
-                     the last time, set --groups to the number of groups: after the first slice it skips them again."
+                    "ext4 skips block groups that it has trimmed since the mount if nothing was freed in them since \
+                     then, unless it is asked for shorter extents than the last time, which this kernel does not \
+                     report (Linux 5.17 and later do). So it may send less than estimated. If --min-extent is smaller \
+                     than the last time, set --groups to the number of groups: after the first slice it skips them \
+                     again."
                 }
             }
             .to_string(),
@@ -281,7 +282,7 @@ pub fn notes(
     }
     if target.devices.iter().any(|device| device.limits.ranges > 1) {
         note(
-            "The device takes several ranges per command; if the kernel merges, there are fewer commands."
+            "The device takes several ranges per command; if the kernel merges ranges, it sends fewer commands."
                 .into(),
         );
     }

@@ -142,7 +142,7 @@ fn failure_of(error: VerifyError) -> Failure {
     match error {
         VerifyError::Io(PathError { ref source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
             let advice = advice("only root may do that");
-            Failure::usage(format!("{error}; the disk below the file system is read: {advice}"))
+            Failure::usage(format!("{error}; this test reads the disk below the file system: {advice}"))
         }
         VerifyError::Interrupted => Failure::Interrupted,
         VerifyError::Trim(error) => trim::refused(error),

@@ -37,7 +37,7 @@ type OnThousandths = Arc<dyn Fn(u64)>;
 /// Default size of a modelled drive: every profile comes to the same verdict, in seconds.
 const MODEL_BYTES: Bytes = Bytes::gib(4);
 
-/// Random writes of the torture, in percent of the verified size.
+/// Amount of random writes in the torture phase, in percent of the verified size.
 pub const TORTURE_PERCENT: RangeInclusive<u64> = 1..=10_000;
 /// Seconds of a rest.
 pub const REST_S: RangeInclusive<u64> = 0..=86_400;
@@ -55,7 +55,7 @@ pub struct VerifyRequest {
     /// The data.
     #[serde(with = "as_text::option", default)]
     pub content: Option<ContentClass>,
-    /// Random writes of the torture, in percent of the verified size.
+    /// Amount of random writes in the torture phase, in percent of the verified size.
     pub torture_percent: Option<u64>,
     /// Rest before each measurement, in seconds.
     pub rest_s: Option<u64>,

@@ -11,7 +11,7 @@
 //! are compared in pairs, and what a repetition has in common cancels out.
 //!
 //! Whoever picks the best of many by noisy figures picks, in part, the luckiest ("winner's curse"). So the gain is not
-//! that of the search: the winner and the usual choices run again, with a seed that the search did not see, and the
+//! that of the search: the winner and the usual choices run again, with a seed that the search did not use, and the
 //! verdict on those runs is the advice.
 
 mod outcome;

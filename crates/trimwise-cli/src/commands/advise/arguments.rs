@@ -70,12 +70,12 @@ pub struct AdviseArguments {
     #[arg(long)]
     pub details: bool,
 
-    /// Repetitions of the final comparison, which the search has not seen
+    /// Repetitions of the final comparison, with seeds that the search did not use
     #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::ADVICE_REPS,
           value_parser = whole_in(&REPS), allow_negative_numbers = true)]
     pub reps: u32,
 
-    /// Seed of the search; the final comparison has the next one [default: 1]
+    /// Seed of the search; the final comparison uses the next one [default: 1]
     #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX - 1),
           allow_negative_numbers = true)]
     pub seed: Option<u64>,
@@ -96,9 +96,9 @@ const EXAMPLES: &str = "Examples:\n  \
     trimwise advise --here /var/lib --workload trace:db.trace\n      \
     for a recorded workload (`trimwise record`)\n  \
     trimwise advise --workload lsm --judge p99:fsync --device nvme-generic\n      \
-    the policy with the shortest slow fsyncs\n  \
+    the policy whose slow fsyncs are shortest\n  \
     trimwise advise --workload oltp --check kernel:6.12:ext4\n      \
-    what a stock kernel has is checked on a real one\n\n\
+    the model's answer, checked on a real kernel\n\n\
     What is tried, and how to read the answer: docs/guide.md";
 
 impl AdviseArguments {

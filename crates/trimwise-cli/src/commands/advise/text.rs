@@ -83,8 +83,8 @@ pub fn notes(advice: &Advice) -> Vec<String> {
                  and maps cost is assumed."
             ),
             Means::Daemon => format!(
-                "`{policy}` is for trimwised. In the model a policy sees every commit; trimwised looks at free space about \
-                 once a minute, so its gain can be smaller. `--days 7` runs trimwised itself."
+                "`{policy}` needs trimwised. In the model a policy sees every commit; trimwised looks at free space \
+                 about once a minute, so its gain can be smaller. `--days 7` runs trimwised itself."
             ),
             Means::Changed => String::new(),
         });
@@ -183,13 +183,14 @@ pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<
 pub fn cost_caption(advice: &Advice) -> String {
     let confidence = advice.costs.first().map_or(0.0, |cost| cost.time.confidence_percent.floor());
     if confidence == 0.0 {
-        return "Compared with the first row: how much longer, and how much more the flash wears. ~: one run of each tells no \
-                policy from another."
+        return "Compared with the first row: how much longer, and how much more the flash wears. ~: one run of each \
+                cannot tell policies apart."
             .to_owned();
     }
     format!(
         "Compared with the first row: how much longer, and how much more the flash wears, each with its {confidence} % \
-         interval. ~: cannot be told apart, or too little to matter. {} runs each, with a seed that the search did not see.",
+         interval. ~: cannot be told apart, or too little to matter. {} runs each, with a seed that the search did not \
+         use.",
         advice.settings.reps
     )
 }
@@ -301,8 +302,8 @@ pub fn counts(searched: &Searched) -> String {
     let runs = &searched.runs;
     let mut text = format!(
         "{} candidates, {} runs to search them, {} to compare the best, {} at other fullness; running each 8 times would \
-         take {}. xN: runs behind a figure, if more than one; =: its first run was the same as another candidate's, to the \
-         last bit; {NOT_RUN}: not run.",
+         take {}. xN: runs behind a figure, if more than one; =: its first run was identical to another candidate's; \
+         {NOT_RUN}: not run.",
         runs.candidates,
         figures::grouped(runs.searched.into()),
         figures::grouped(runs.compared.into()),

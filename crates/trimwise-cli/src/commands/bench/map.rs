@@ -126,7 +126,7 @@ fn text(report: &MapReport) -> String {
             text.push('\n');
         }
     }
-    text += &folded("sat.: saturated, what was offered was not completed soon after the point's time.", 0);
+    text += &folded("sat.: saturated; the drive fell behind the offered rate.", 0);
     report.notes.iter().for_each(|note| text += &folded(&format!("{note}."), 0));
     if let Some(partial) = partial(map) {
         text += &format!("\n{}\n", bold(folded(&partial, 0).trim_end()));

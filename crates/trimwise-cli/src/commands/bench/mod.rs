@@ -21,7 +21,7 @@ pub fn run(arguments: &BenchArguments, caller: &dyn Caller) -> Result<String, Fa
     }
     // clap drops what an option requires if that conflicts with the tests.
     if arguments.point.is_some() {
-        return Err(Failure::usage("--point: without --map; expected --map in place of tests"));
+        return Err(Failure::usage("--point needs --map, which takes the place of tests"));
     }
     let destinations = Destinations::check(&arguments.output())?;
     deliver(&destinations, &bench::run(&arguments.request(), caller)?)

@@ -53,7 +53,7 @@ pub fn said(report: &BenchReport) -> String {
     let mut text = format!("Data: {}; seed {}", settings.content, settings.seed);
     if settings.region_length_percent < 100.0 {
         text += &format!(
-            "; tested: {} % of the device from {} % on",
+            "; tested: {} % of the device, starting at {} %",
             settings.region_length_percent, settings.region_start_percent
         );
     }

@@ -21,7 +21,7 @@ pub struct CompareArguments {
     /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
     /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
     /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other); or
-    /// cmd:'[SETUP ;; ]PROGRAM ARGUMENTS', a program of this computer, with --target kernel:... or dir:PATH
+    /// cmd:'[SETUP ;; ]PROGRAM ARGUMENTS', a program on this computer, with --target kernel:... or dir:PATH
     /// [default: desktop with --here, or else default, which is PostMark]
     #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", value_parser = word)]
     pub workload: Option<String>,
@@ -32,7 +32,7 @@ pub struct CompareArguments {
     pub devices: Vec<String>,
 
     /// Take drive, kernel, memory and fullness from the file system that contains PATH; a built-in profile stands in for
-    /// the drive. An explicit --device or --utilization or --linux or --memory wins over what was found
+    /// the drive. An explicit --device, --utilization, --linux or --memory overrides what was found
     #[arg(long, value_name = "PATH")]
     pub here: Option<PathBuf>,
 

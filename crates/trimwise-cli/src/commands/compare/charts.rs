@@ -279,8 +279,10 @@ impl<'a> Charts<'a> {
         let panels = self.policies().into_iter().filter_map(panel).collect();
         Chart {
             title: "Writes, garbage collection and TRIM over time".to_owned(),
-            caption: "Where the drive worked on TRIMs the ground is shaded, darker the more of the time. First repetition."
-                .to_owned(),
+            caption:
+                "Shading shows when the drive worked on TRIMs: the darker, the larger the share of the time. \
+                      First repetition."
+                    .to_owned(),
             drawing: Drawing::Lines { x, y: Axis::linear("mb_per_s", "written", "MB/s"), panels },
         }
     }

@@ -206,7 +206,7 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
     let measures = [&summaries[0], &summaries[1]].map(|summary| summary.measure);
     if measures[0] != measures[1] {
         return Err(refused(format!(
-            "the first is judged by {}, the second by {}; expected two runs that are judged by the same",
+            "the first is judged by {}, the second by {}; expected two runs judged by the same measure",
             measures[0], measures[1]
         )));
     }

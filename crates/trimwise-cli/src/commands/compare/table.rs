@@ -78,7 +78,7 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
         };
         text += &folded(
             &format!(
-                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Computing takes no time.",
+                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Computing takes no virtual time.",
                 kernel.title(),
                 kernel.file_system,
                 Bytes(memory)
@@ -303,7 +303,7 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
 fn late(days: &[DaysFigures]) -> Option<String> {
     let latest = days.iter().max_by_key(|days| days.late_max_ns).filter(|days| days.late_operations > 0)?;
     Some(format!(
-        "Operations began late where the one before them had not ended: at most {} of {} in a run, the latest by {}.",
+        "Some operations began late because the one before had not ended: at most {} of {} in a run, by up to {}.",
         figures::grouped(days.iter().map(|days| days.late_operations).max().unwrap_or_default()),
         figures::grouped(latest.operations),
         figures::nanoseconds(latest.late_max_ns as f64)
@@ -322,8 +322,8 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
                 .to_owned()
         }
         Knows::Discards => format!(
-            "The trace has {} discards, and not what the file system freed: each stands for a commit. Space that the \
-             recording host never discarded is unknown.",
+            "The trace has {} discards but not what the file system freed; each discard counts as a commit. Space that \
+             the recording host never discarded is unknown.",
             figures::grouped(trace.recorded_discards)
         ),
         Knows::Nothing => {
@@ -333,7 +333,7 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
         }
     }];
     if let Some(ns) = trace.recorded_latency_mean_ns {
-        notes.push(format!("Mean latency where it was recorded: {}.", figures::nanoseconds(ns as f64)));
+        notes.push(format!("Mean latency on the recording host: {}.", figures::nanoseconds(ns as f64)));
     }
     for run in runs {
         let (WorkloadFigures::Replay(trace), Some(drive)) = (&run.workload, &run.drive) else { continue };
@@ -352,7 +352,7 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
             figures::grouped(trace.cut_requests)
         ));
     }
-    notes.extend(trace.cut_off.iter().map(|why| format!("The trace was replayed up to {why}.")));
+    notes.extend(trace.cut_off.iter().map(|why| format!("The replay ended early, at {why}.")));
     notes
 }
 

@@ -89,7 +89,7 @@ pub fn of_kernel(tests: &KernelCrashTests) -> String {
     }
     text += &verdict(report.cuts, report.violations, "it");
     if tests.interrupted {
-        text += "Interrupted: these are the runs that were complete.\n";
+        text += "Interrupted: only completed runs are shown.\n";
     }
     text += &folded(
         &format!(
@@ -134,7 +134,7 @@ pub fn of_soak(tests: &SoakTests) -> String {
         text += &format!("repeat with:\n  {again}\n\n");
     }
     if tests.interrupted {
-        text += "Interrupted: these are the runs that were complete.\n";
+        text += "Interrupted: only completed runs are shown.\n";
     }
     if !tests.remounts.is_empty() {
         let (done, refused) = (counted(report.remounts, "remount"), grouped(report.remounts_refused));

@@ -103,7 +103,7 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
         text::points(word, data)
     })?;
     match not_saved {
-        Some(why) => Err(Failure::run(format!("{word}, but only until trimwised ends: {why}"))),
+        Some(why) => Err(Failure::run(format!("{word}, but only until trimwised stops: {why}"))),
         None => Ok(text),
     }
 }

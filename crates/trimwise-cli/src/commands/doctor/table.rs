@@ -26,7 +26,7 @@ pub fn render(found: &DoctorReport) -> String {
     text.push('\n');
     text += &match report.wrong() {
         0 => folded(
-            "Nothing wrong was found. Not checked: whether blocks arrive on the disk (trimwise verify dir:PATH).",
+            "Nothing wrong was found. Not checked: whether TRIMs reach the disk (trimwise verify dir:PATH).",
             0,
         ),
         // The number of things comes after this, as the reason why the command fails.

@@ -15,8 +15,8 @@ use trimwise_study::fit::{FitRequest, SECONDS};
     mut_arg("force", |arg| arg.help("Replace the files of --out and --json if they exist")),
     after_long_help = "Measures a drive for half a minute and writes a profile of it, for `compare --here PATH \
     --device my.toml`. \
-    Each value that a short bench shows has a 95 % interval; the others are those of a built-in profile, and say so. \
-    Tests that nothing is fitted to show how well the profile predicts the drive.\n\n\
+    Each value that a short bench can measure has a 95 % interval; the others come from a built-in profile and are \
+    marked so. Tests held back from the fit show how well the profile predicts the drive.\n\n\
     Examples:\n  \
     trimwise fit /home --out my.toml\n      \
     in a new file of 1 GiB below /home, which is removed afterwards\n  \
@@ -25,7 +25,7 @@ use trimwise_study::fit::{FitRequest, SECONDS};
     trimwise fit dev:/dev/sda --read-only --out my.toml\n      \
     a drive in use, by reads alone\n  \
     trimwise fit model:vendor1 --from sata-generic\n      \
-    a built-in profile as if it were a drive: what does a fit find again?"
+    treats a built-in profile as a drive: does the fit recover its values?"
 )]
 pub struct FitArguments {
     /// A directory or file that exists (written in a new file, or in one that is empty or confirmed), a block device, or
@@ -46,7 +46,8 @@ pub struct FitArguments {
           allow_negative_numbers = true)]
     pub seconds: u64,
 
-    /// Only read, from a file that exists or a device that may be in use; what reads do not show is the base's
+    /// Only read, from a file that exists or a device that may be in use; what reads cannot measure comes from the base
+    /// profile
     #[arg(long, conflicts_with_all = ["destroy", "size"])]
     pub read_only: bool,
 

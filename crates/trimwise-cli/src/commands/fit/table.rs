@@ -60,13 +60,16 @@ pub fn render(report: &FitReport) -> String {
     }
     if let Some(times) = report.read_beside_trims {
         let blocks = format!(
-            "While TRIMs of 1 MiB follow each other, a read takes {} times as long as alone.",
+            "During back-to-back TRIMs of 1 MiB, a read takes {} times as long as alone.",
             significant(times)
         );
         text += &folded(&blocks, 0);
     }
-    text +=
-        &folded("Over-provisioning, collection and endurance are the base's: no short bench shows them.", 0);
+    text += &folded(
+        "Over-provisioning, garbage collection and endurance come from the base profile; a short bench cannot \
+                 measure them.",
+        0,
+    );
     report.notes.iter().for_each(|note| text += &folded(&format!("Note: {note}."), 0));
     text += &match (&report.out, &report.recommended) {
         (out, Some(device)) => {

@@ -21,8 +21,9 @@ use crate::output::{self, Destinations};
     ssh db1 trimwise doctor --json - >fleet/db1.doctor.json\n  \
     trimwise fleet fleet/\n  \
     trimwise fleet fleet/ --json - | jq '.file_systems | sort_by(-.stale_bytes)[0]'\n\n\
-    A file is called HOST.json or HOST.WORD.json (db1.doctor.json), or is in a folder called HOST; what it holds, it\n\
-    says itself. WORD is one of status, doctor, verify, or begins with verify- (db1.verify-sda.json).\n\n\
+    A file is called HOST.json or HOST.WORD.json (db1.doctor.json), or is in a folder called HOST. WORD is\n\
+    status, doctor, verify, or begins with verify- (db1.verify-sda.json). Which command wrote a file is read from\n\
+    its contents.\n\n\
     Exit code 1 if a file cannot be used; the other hosts are shown all the same.")]
 pub struct FleetArguments {
     /// Files that `trimwise status`, `doctor` or `verify` wrote with --json, or folders of them; one or more

@@ -23,7 +23,7 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     let online = fleet.file_systems.iter().filter(|one| one.stale_bytes.is_none()).count();
     let online = match online {
         0 => String::new(),
-        n => format!(" On {}, mounted with `discard`, nobody knows.", counted(n as u64, "file system")),
+        n => format!(" On {}, mounted with `discard`, it is unknown.", counted(n as u64, "file system")),
     };
     text += &folded(
         &format!(

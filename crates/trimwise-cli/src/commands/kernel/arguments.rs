@@ -15,7 +15,7 @@ use trimwise_study::kernel::run::{AGED_PERCENT, KernelRunRequest};
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise kernel build\n      \
-    every known kernel, from Debian's source packages; some minutes each\n  \
+    every known kernel, from Debian's source packages; a few minutes each\n  \
     trimwise kernel list\n  \
     trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n\n\
     Kernels are kept in $TRIMWISE_KERNELS, or else $XDG_CACHE_HOME/trimwise/kernels, or else\n\
@@ -33,12 +33,12 @@ pub enum KernelCommand {
     /// Build the kernels that are missing; needs no privileges and installs nothing
     #[command(disable_version_flag = true)]
     Build(KernelBuildArguments),
-    /// List the kernels that are built and those that can be
+    /// List built kernels and those that can be built
     List(KernelListArguments),
     /// Run a program on a kernel in virtual time, in a file system on a modelled drive
     #[command(disable_version_flag = true)]
     Run(KernelRunArguments),
-    /// Remove a built kernel, and the log of a build that failed
+    /// Remove a built kernel, or the log of a failed build
     #[command(disable_version_flag = true)]
     Remove(KernelRemoveArguments),
 }
@@ -53,7 +53,7 @@ pub enum KernelCommand {
     trimwise kernel build --version 6.12 --with kernel/ext4-trim --variant kasan\n      \
     makes 6.12+ext4-trim+kasan, as in kernel run 6.12+ext4-trim+kasan:ext4\n  \
     trimwise kernel build --version 6.12 --variant dm\n      \
-    makes 6.12+dm, in whose guests dmsetup(8) works\n\n\
+    makes 6.12+dm, whose guests can use dmsetup(8)\n\n\
     Exit codes: 0 done, 1 a build failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelBuildArguments {
     /// Kernel series to build; one or more [default: all that `trimwise kernel list` describes]
@@ -123,8 +123,8 @@ pub struct KernelListArguments {
     trimwise kernel run 6.12:ext4 --image root.img -- fstrim -v .\n  \
     trimwise kernel run 6.12:ext4 --disk sata-small -- sh -ec 'mkfs.xfs -q /dev/vdb\n      \
     mkdir b; mount /dev/vdb b; cp -r /etc b'\n\n\
-    The program is one of this computer, whose files the guest sees read-only. It runs in the root of\n\
-    the file system and reads standard input unless that is a terminal. Computing takes no time.\n\
+    The program comes from this computer, whose files the guest sees read-only. It runs in the root of\n\
+    the file system and reads standard input unless that is a terminal. Computing takes no virtual time.\n\
     /tmp is the guest's own.\n\n\
     Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelRunArguments {
@@ -166,8 +166,8 @@ pub struct KernelRunArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
-    /// Add these words, separated by spaces, to the kernel's command line; not those that decide about time, or that the
-    /// guest needs as they are
+    /// Add these words, separated by spaces, to the kernel's command line. Words that change how time passes, or that
+    /// the guest depends on, are rejected
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub boot: Option<BootOptions>,
 
@@ -181,7 +181,7 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace")]
     pub trace: Option<PathBuf>,
 
-    /// Write the same of the second drive
+    /// The same for the second drive
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace", requires = "disk")]
     pub disk_trace: Option<PathBuf>,
 

@@ -46,6 +46,6 @@ fn remove(arguments: &KernelRemoveArguments) -> Result<String, Failure> {
     }
     let kernel = arguments.kernel.as_deref().unwrap_or_default();
     let removed = cache.remove(kernel).map_err(failure)?;
-    let what = if removed == 0 { "the log of a build that failed" } else { "the kernel" };
+    let what = if removed == 0 { "the log of a failed build" } else { "the kernel" };
     Ok(format!("removed {what}: {kernel} in {folder}\n"))
 }

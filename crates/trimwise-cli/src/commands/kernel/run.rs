@@ -1,4 +1,4 @@
-//! `trimwise kernel run`: a program of this computer on a real kernel, in virtual time.
+//! `trimwise kernel run`: a program on this computer on a real kernel, in virtual time.
 
 use std::io::{IsTerminal, Read, Write as _};
 use std::path::{Path, PathBuf};

@@ -32,8 +32,8 @@ pub fn render(report: &KernelsReport) -> String {
     }
     if report.kernels.iter().any(|kernel| kernel.state == State::Outdated) {
         text += &folded(
-            "Outdated: built by another trimwise, with another configuration or recipe, or from patches that have \
-             changed since; not used.",
+            "Outdated: built by another version of trimwise, with another configuration or recipe, or from patches \
+             that have changed since; not used.",
             0,
         );
     }

@@ -23,7 +23,7 @@ use crate::arguments::{JsonArguments, some_time};
     SIZE is in bytes, or has a unit: KiB, MiB, GiB, TiB (or K, M, G, T) are powers of 1,024,\n\
     kB, MB, GB, TB powers of 1,000. TIME has a unit: 90s, 10min, 1h30min, 7days.\n\n\
     Exit codes: 0 also if Ctrl-C ends a recording without --for, or --max-size is reached; 130 if\n\
-    Ctrl-C comes before the end of --for, 1 if the disk is full. Each time, what was recorded is kept.")]
+    Ctrl-C comes before the end of --for, 1 if the disk is full. In every case, what was recorded is kept.")]
 pub struct RecordArguments {
     /// A mount point, or a block device; frees are recorded if its file system is mounted
     #[arg(value_name = "MOUNT|DEV")]
@@ -37,12 +37,12 @@ pub struct RecordArguments {
     #[arg(long, short = 'o', value_name = "FILE")]
     pub out: PathBuf,
 
-    /// End when the trace, which is compressed, has this size
+    /// Stop when the compressed trace reaches this size
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size_in(&MAX_SIZE),
           allow_negative_numbers = true)]
     pub max_size: Bytes,
 
-    /// Kernel memory for the events of one processor [default: 128 MiB for all together, 1 to 16 MiB for each]
+    /// Kernel memory for events, per processor [default: 128 MiB in total, 1 to 16 MiB each]
     #[arg(long, value_name = "SIZE", value_parser = size_in(&BUFFER),
           allow_negative_numbers = true)]
     pub buffer: Option<Bytes>,

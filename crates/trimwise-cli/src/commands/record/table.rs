@@ -47,7 +47,7 @@ fn lines(report: &RecordReport) -> Vec<String> {
     let size = Bytes(report.trace_bytes);
     let mut lines = vec![format!("{}: {size}, {:.1} s.", report.settings.out, report.seconds)];
     if report.ended == "max-size" {
-        lines.push(format!("It ends because of --max-size {}.", report.settings.max_size_bytes));
+        lines.push(format!("It ended at --max-size {}.", report.settings.max_size_bytes));
     }
     if counts.lost > 0 {
         lines.push(format!(

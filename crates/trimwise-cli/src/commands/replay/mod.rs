@@ -115,7 +115,7 @@ fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> Strin
         text += &folded(&format!("{} requests were cut off at the end.", grouped(figures.cut_requests)), 0);
     }
     if let Some(why) = &figures.cut_off {
-        text += &folded(&format!("The trace was replayed up to {why}."), 0);
+        text += &folded(&format!("The replay ended early, at {why}."), 0);
     }
     notes.iter().for_each(|note| text += &folded(note, 0));
     text

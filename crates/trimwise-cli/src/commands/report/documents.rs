@@ -50,7 +50,7 @@ impl Document {
         let has = |key: &str| first.get(key).is_some();
         let is_experiment = has("experiment") && has("claims");
         if value.is_array() && !is_experiment {
-            return Err(refused("is a list, and not of experiments".to_owned()));
+            return Err(refused("is a list, but not of experiments".to_owned()));
         }
         if !has("trimwise") {
             return Err(refused("was not written by trimwise: it has no key `trimwise`".to_owned()));
@@ -93,7 +93,7 @@ impl Document {
         if has("grid") && has("product") {
             return typed(text, file).map(|summary| Self::Sweep(Box::new(summary)));
         }
-        Err(refused("is a document of another command of trimwise".to_owned()))
+        Err(refused("was written by another command of trimwise".to_owned()))
     }
 
     /// The command that wrote it.

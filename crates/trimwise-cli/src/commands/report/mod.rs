@@ -21,10 +21,10 @@ use documents::Document;
     trimwise report a.json --out a.html\n  \
     trimwise compare --linux 5.10 --json b.json\n  \
     trimwise report a.json b.json --out both.html\n\n\
-    Two documents are of the same command, not `advise`, and have something in common: a policy on a device, an experiment,\n\
-    a test, a case of a grid.")]
+    Two documents must come from the same command, not `advise`, and have something in common: a\n\
+    policy on a device, an experiment, a test, or a case of a grid.")]
 pub struct ReportArguments {
-    /// Saved JSON of `compare`, `advise`, `reproduce`, `bench` or `sweep`; a second one is shown beside the first
+    /// Saved JSON of `compare`, `advise`, `reproduce`, `bench` or `sweep`; a second one is shown next to the first
     #[arg(value_name = "FILE.json", required = true, num_args = 1..=2)]
     pub documents: Vec<PathBuf>,
 

@@ -73,7 +73,7 @@ fn rows_of_other_layouts_keep_their_figures_and_the_report_says_that_tables_are_
     document["rows"] = json!({"runs": [1, 2], "plots": document["rows"]});
     let page = html_of(vec![Document::parse(&document.to_string(), "a.json").unwrap()]).unwrap();
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 3);
-    assert!(page.contains("An earlier trimwise wrote this document"), "{page}");
+    assert!(page.contains("An earlier version of trimwise wrote this document"), "{page}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn tables_that_only_the_experiment_lays_out_come_from_the_document() {
         json!([{"title": "What was discarded", "header": ["mount"], "rows": [["ext4 discard"]]}]);
     let page = html_of(vec![parsed(&document)]).unwrap();
     assert!(page.contains("What was discarded") && page.contains(">ext4 discard</td>"), "{page}");
-    assert!(!page.contains("An earlier trimwise"), "{page}");
+    assert!(!page.contains("An earlier version of trimwise"), "{page}");
 }
 
 #[test]
@@ -162,12 +162,12 @@ fn what_is_no_document_of_these_commands_is_refused_in_words() {
     for (text, expected) in [
         ("", "a.json: is not JSON: EOF"),
         ("{\n\"a\": 1,\n}", "is not JSON: trailing comma at line 3 column 1"),
-        ("[1, 2]", "is a list, and not of experiments"),
+        ("[1, 2]", "is a list, but not of experiments"),
         ("3", "was not written by trimwise: it has no key `trimwise`"),
         ("{\"name\": \"fio\", \"jobs\": []}", "was not written by trimwise: it has no key `trimwise`"),
         ("{\"trimwise\": \"0.1.0\"}", "has no key `schema`"),
         ("{\"trimwise\": \"9.0.0\", \"schema\": 2}", "schema: 2, which trimwise"),
-        (&ours(json!({"file_systems": []})), "is a document of another command of trimwise"),
+        (&ours(json!({"file_systems": []})), "was written by another command of trimwise"),
         (&ours(json!({"cells": [], "verdict": {}})), "missing field `speedup`"),
         (
             &ours(json!({"grid": "g.toml", "product": "", "cells": -1})),

@@ -41,7 +41,7 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "PART", num_args = 1.., value_parser = word, conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 
-    /// With --on kernel: the whole drive and all points of `set-1a` and `set-1b`, which are sampled otherwise
+    /// With --on kernel: the whole drive, and all points of `set-1a` and `set-1b` instead of a sample
     #[arg(long, conflicts_with = "list")]
     pub full: bool,
 

@@ -53,8 +53,8 @@ struct ClaimLine<'a> {
     limits: String,
 }
 
-const MISSING: &str =
-    "An earlier trimwise wrote this document, which has the rows of this experiment, but not their tables.";
+const MISSING: &str = "An earlier version of trimwise wrote this document: it has the rows of this experiment, but not \
+                       their tables.";
 
 /// Renders the whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {

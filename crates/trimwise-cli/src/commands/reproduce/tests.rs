@@ -73,7 +73,7 @@ fn what_ran_in_guests_names_their_program_and_only_guests_have_limits() {
     let line = "postmark-vendors --max-wall 9";
     let failure = run(&arguments(line), &Silent::default()).unwrap_err();
     assert!(
-        matches!(&failure, Failure::Usage(m) if m.contains("limits of guests; expected an experiment that boots"))
+        matches!(&failure, Failure::Usage(m) if m.contains("apply only to guests; expected an experiment that boots"))
     );
 }
 

@@ -42,7 +42,7 @@ mod tests {
         let mut arguments = arguments("--ops 10100 --seed 3");
         arguments.json.json = Some(dir.path().join("r.json"));
         let text = run(&arguments, &Silent::default()).unwrap();
-        assert!(text.contains("10,100 operations, nothing wrong."), "{text}");
+        assert!(text.contains("10,100 operations, no violation."), "{text}");
         let json = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["command"], "trimwise selftest --ops 10100 --seed 3");

@@ -35,9 +35,9 @@ pub fn render(tests: &SelfTests) -> String {
     }
     let operations = grouped(tests.devices.iter().map(|d| d.operations).sum());
     let verdict = match tests.violations.len() {
-        0 => format!("{operations} operations, nothing wrong."),
-        1 => format!("{operations} operations; one part went wrong."),
-        parts => format!("{operations} operations; {parts} parts went wrong."),
+        0 => format!("{operations} operations, no violation."),
+        1 => format!("{operations} operations; one part failed."),
+        parts => format!("{operations} operations; {parts} parts failed."),
     };
     text += &bold(&verdict);
     text += "\n";

@@ -12,7 +12,7 @@ use crate::arguments::OutputArguments;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise sweep grid.toml --out results\n      \
-    every cell of the grid; the same command goes on where an earlier one was stopped or killed\n  \
+    every cell of the grid; the same command continues where an earlier one was stopped or killed\n  \
     trimwise sweep grid.toml --out results --dry-run\n      \
     how many cells it has; nothing is run or written\n  \
     trimwise sweep grid.toml --out /shared/results --shard 3/64 --jobs 4\n      \

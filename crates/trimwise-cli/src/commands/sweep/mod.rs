@@ -37,7 +37,7 @@ fn text(summary: &Summary, is_dry: bool) -> String {
     }
     text += &format!("{} run now, {} finished before", count(summary.run_cells), count(summary.found_cells));
     if summary.broken_cells > 0 {
-        text += &format!("; not whole, and done again: {}", count(summary.broken_cells));
+        text += &format!("; damaged and run again: {}", count(summary.broken_cells));
     }
     text += "\n";
     if summary.missing_cells > 0 {

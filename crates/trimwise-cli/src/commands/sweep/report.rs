@@ -50,7 +50,7 @@ struct Row {
 pub fn html(summary: &Summary) -> Result<String, Failure> {
     if summary.cases.is_empty() {
         return Err(Failure::usage(format!(
-            "{}: this sweep has no finished cells to show; expected one that ran some",
+            "{}: this sweep has no finished cells to show; expected a sweep that has some",
             summary.grid
         )));
     }
@@ -219,7 +219,7 @@ impl<'a> Standing<'a> {
         match self {
             Self::Shown(chosen) if chosen == policy => "use",
             Self::NotShown(chosen) if chosen == policy => "~ use",
-            Self::Alike(chosen) if chosen == policy => "none told apart",
+            Self::Alike(chosen) if chosen == policy => "no difference shown",
             _ => "",
         }
     }
@@ -250,7 +250,7 @@ pub fn verdict(cases: &[Case]) -> String {
         match standing {
             Standing::Shown(policy) => format!("use `{policy}` {at}"),
             Standing::NotShown(policy) => format!("`{policy}` {at}, though no difference in time is shown"),
-            Standing::Alike(baseline) => format!("no policy is told apart from `{baseline}` {at}"),
+            Standing::Alike(baseline) => format!("no policy differs measurably from `{baseline}` {at}"),
             Standing::NoVerdict => format!("there was nothing to trim {at}"),
         }
     };
@@ -297,7 +297,7 @@ fn case_verdict(case: &Case) -> String {
         ("", Standing::NotShown(policy)) => format!("`{policy}`, though no difference in time is shown."),
         ("", Standing::NoVerdict) => "there was nothing to trim.".to_owned(),
         (text, Standing::Alike(baseline)) => {
-            format!("No policy that a host can use is told apart from `{baseline}`. {text}")
+            format!("No policy that a host can use differs measurably from `{baseline}`. {text}")
         }
         (text, _) => text.to_owned(),
     };
@@ -493,8 +493,8 @@ mod tests {
         assert_eq!(
             verdict(&cases),
             "Of 6 cases (device, workload, utilization): use `commit` in 2 (at 80 and 90 % full); use `off` in 1 (at 30 % \
-             full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy is told apart from `off` \
-             in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
+             full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy differs measurably from \
+             `off` in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
         );
         assert!(verdict(&cases[3..5]).contains("use `commit` in all 2"));
         let mut two = cases.clone();
@@ -510,7 +510,10 @@ mod tests {
         };
         assert_eq!(marked(&case(80, Some("commit"), -9.0, true)), [("commit use".to_owned(), true)]);
         assert_eq!(marked(&case(70, Some("commit"), -9.0, false)), [("commit ~ use".to_owned(), true)]);
-        assert_eq!(marked(&case(50, Some("off"), 0.2, true)), [("off none told apart".to_owned(), false)]);
+        assert_eq!(
+            marked(&case(50, Some("off"), 0.2, true)),
+            [("off no difference shown".to_owned(), false)]
+        );
         assert_eq!(marked(&case(95, None, 0.0, false)), []);
     }
 

@@ -58,7 +58,7 @@ fn trace_help() -> String {
     for (_, name, meaning) in Format::ALL {
         help += &format!("  {name:<14} {meaning}\n");
     }
-    help + "\nA format that is not recognised automatically stands in front of the file's name.\n\nExamples:\n  \
+    help + "\nFor a format that is not recognised automatically, put its name before the file's.\n\nExamples:\n  \
         trimwise trace info sda.blktrace\n  \
         trimwise trace info tencent:2018-10-01-01.csv.gz\n  \
         trimwise trace convert msr:usr_0.csv.gz usr_0.zst\n  \

@@ -29,7 +29,7 @@ pub fn run(command: &TraceCommand, caller: &dyn Caller) -> Result<String, Failur
             let request = ConvertRequest { input: input.clone(), output: output.clone(), replace: *force };
             let NewTraceInfo { records, cut_off } = trace::convert_file(&request, caller)?;
             let partial = cut_off
-                .map_or(String::new(), |why| format!("Partial, as the original is: {}.\n", plain(&why)));
+                .map_or(String::new(), |why| format!("Partial, like the original: {}.\n", plain(&why)));
             Ok(format!("{}: {} records\n{partial}", output.display(), grouped(records)))
         }
     }
@@ -111,9 +111,9 @@ fn text(Info { trace, info, .. }: &Info) -> String {
     text += &folded(
         &match (freed, info.requests.contains_key("discard")) {
             (0, false) => "Neither discards nor frees: only --policy off can be run.".to_owned(),
-            (0, true) => "Discards, and not what the file system freed.".to_owned(),
+            (0, true) => "Discards, but not what the file system freed.".to_owned(),
             _ => format!(
-                "Of the file system: {} frees, {} allocations, {} commits.",
+                "From the file system: {} frees, {} allocations, {} commits.",
                 grouped(info.freed),
                 grouped(info.allocated),
                 grouped(info.committed)
@@ -135,7 +135,7 @@ fn text(Info { trace, info, .. }: &Info) -> String {
 /// Says whether the trace was read to its end.
 fn ended(info: &TraceInfo) -> String {
     match &info.ended_early {
-        None => "Whole: it was read to its end.\n".to_owned(),
+        None => "Complete: it was read to its end.\n".to_owned(),
         Some(why) => folded(&format!("Partial: {}.", plain(why)), 0),
     }
 }
@@ -167,7 +167,7 @@ mod tests {
             .unwrap();
         let text = run_line(&["info", &log]).unwrap();
         for expected in
-            ["2 records over 9 \u{b5}s", "Device 0: /dev/sdz, 2 requests", "Working set: 8 KiB", "Whole"]
+            ["2 records over 9 \u{b5}s", "Device 0: /dev/sdz, 2 requests", "Working set: 8 KiB", "Complete"]
         {
             assert!(text.contains(expected), "{expected}: {text}");
         }

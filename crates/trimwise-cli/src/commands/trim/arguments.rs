@@ -14,7 +14,7 @@ use trimwise_study::trim::{GROUPS, PAUSE_MS, TrimRequest};
     trimwise trim /home --dry-run\n      \
     how much would be sent, in how many extents and commands\n  \
     trimwise trim /home --min-extent 64KiB --groups 1 --pause 200\n      \
-    gently: no extent below 64 KiB, one block group at a time, rests of 0.2 s\n  \
+    gently: no extent below 64 KiB, one block group at a time, pauses of 0.2 s\n  \
     trimwise trim /home --offset 100GiB --length 10GiB --json -\n      \
     a part of the file system, for another program to read\n  \
     trimwise trim /home --now --wait\n      \
@@ -48,7 +48,7 @@ pub struct TrimArguments {
     #[arg(long, value_name = "N", value_parser = whole_in(&GROUPS), allow_negative_numbers = true)]
     pub groups: Option<u64>,
 
-    /// The same as a size, rounded up to whole groups
+    /// Size of a slice instead of --groups, rounded up to whole groups
     #[arg(long, value_name = "SIZE", conflicts_with = "groups", allow_negative_numbers = true,
           value_parser = some_bytes)]
     pub slice: Option<Bytes>,

@@ -83,8 +83,8 @@ fn lines(report: &TrimReport) -> Vec<String> {
         }
     }
     let range = match settings.length_bytes {
-        Some(length) => format!("{} from {} on", length, Bytes(settings.offset_bytes)),
-        None => format!("everything from {} on", Bytes(settings.offset_bytes)),
+        Some(length) => format!("{} starting at {}", length, Bytes(settings.offset_bytes)),
+        None => format!("everything from {} to the end", Bytes(settings.offset_bytes)),
     };
     lines.push(format!("Range: {range}. Shortest extent: {}.", settings.min_extent_effective_bytes));
     lines

@@ -46,11 +46,11 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "CLASS")]
     pub content: Option<ContentClass>,
 
-    /// Random writes of the torture, in percent of the verified size [default: 150]
+    /// Amount of random writes in the torture phase, in percent of the verified size [default: 150]
     #[arg(long, value_name = "PCT", value_parser = whole_in(&TORTURE_PERCENT), allow_negative_numbers = true)]
     pub torture: Option<u64>,
 
-    /// Rest before each measurement, in seconds, so that the drive's own work is finished [default: 60]
+    /// Rest before each measurement, in seconds, for the drive to finish its background work [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = whole_in(&REST_S), allow_negative_numbers = true)]
     pub rest: Option<u64>,
 

@@ -61,7 +61,7 @@ fn said(report: &VerifyReport) -> String {
     );
     if settings.region_length_percent < 100.0 {
         text += &format!(
-            "; verified: {} % of the device from {} % on",
+            "; verified: {} % of the device, starting at {} %",
             settings.region_length_percent, settings.region_start_percent
         );
     }
@@ -74,7 +74,7 @@ fn said(report: &VerifyReport) -> String {
 fn sentence(judgement: &Judgement) -> String {
     let verdict = match judgement.verdict {
         Verdict::RestoresFully => {
-            "Restores fully: TRIM reaches everything that it is given, and restores the clean speed."
+            "Restores fully: TRIM acts on everything that it is sent, and restores the clean speed."
         }
         Verdict::RestoresInPart => "Restores in part: TRIM does only a part of its work.",
         Verdict::Ignored => "Ignored: TRIM changes nothing.",
@@ -94,7 +94,7 @@ pub fn render_directory(report: &DirectoryReport) -> String {
     let mut text = format!("{}\n", bold(&format!("{mount_point}, {file_system} on {device}")));
     text += &folded(
         &format!(
-            "A file of {} in {} was written, found on the disk and removed, and its place was trimmed \
+            "A file of {} in {} was written, found on the disk and removed, and its blocks were trimmed \
              ({}, which returned {}).",
             Bytes(report.file_bytes),
             counted(report.file_extents as u64, "extent"),
