@@ -79,10 +79,11 @@ fn in_words(text: &str) -> Value {
     safe(text.split_inclusive(char::is_whitespace).map(word).collect::<String>())
 }
 
-/// Which columns of a table hold words, which stand at the left, and no figures; their first cells say so.
+/// Which columns of a table, after the first, hold words, which stand at the left, and no figures; their first cells
+/// say so.
 fn words_of(rows: Vec<Vec<String>>, header: Vec<String>) -> Vec<bool> {
     let first = |column| rows.first()?.get(column).and_then(|cell: &String| cell.chars().next());
-    (0..header.len()).map(|column| first(column).is_some_and(char::is_alphabetic)).collect()
+    (0..header.len()).map(|column| column > 0 && first(column).is_some_and(char::is_alphabetic)).collect()
 }
 
 /// Replaces the hyphen of a negative number by a minus sign, which tables have; not that of an option, a date or a range.
