@@ -70,6 +70,22 @@ pub fn with_code(text: &str) -> Value {
     safe(markup)
 }
 
+/// Turns a command into markup in which no line ends within a word, as it would after a hyphen.
+fn in_words(text: &str) -> Value {
+    let word = |piece: &str| {
+        let word = piece.trim_end();
+        format!("<span class=\"word\">{}</span>{}", HtmlEscape(word), &piece[word.len()..])
+    };
+    safe(text.split_inclusive(char::is_whitespace).map(word).collect::<String>())
+}
+
+/// Which columns of a table, after the first, hold words, which stand at the left, and no figures; their first cells
+/// say so.
+fn words_of(rows: Vec<Vec<String>>, header: Vec<String>) -> Vec<bool> {
+    let first = |column| rows.first()?.get(column).and_then(|cell: &String| cell.chars().next());
+    (0..header.len()).map(|column| column > 0 && first(column).is_some_and(char::is_alphabetic)).collect()
+}
+
 /// Replaces the hyphen of a negative number by a minus sign, which tables have; not that of an option, a date or a range.
 fn with_minus_signs(text: &str) -> String {
     let mut signed = String::with_capacity(text.len());
@@ -92,6 +108,8 @@ pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String,
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_filter("code", |text: &str| with_code(text));
+    environment.add_filter("words", |text: &str| in_words(text));
+    environment.add_filter("words_of", words_of);
     environment.add_global("style", safe(STYLE));
     environment.add_global("script", safe(SCRIPT));
     let shared =
@@ -112,6 +130,14 @@ fn is_unprintable(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_broken_between_words_and_copied_as_it_is() {
+        let markup = in_words("compare --reps 6\nrm <a>").to_string();
+        let word = |word: &str| format!("<span class=\"word\">{word}</span>");
+        let words = [word("compare"), word("--reps"), word("6"), word("rm"), word("&lt;a&gt;")];
+        assert_eq!(markup, format!("{} {} {}\n{} {}", words[0], words[1], words[2], words[3], words[4]));
+    }
 
     #[test]
     fn only_the_hyphen_of_a_negative_number_becomes_a_minus_sign() {

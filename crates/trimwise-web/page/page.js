@@ -4,8 +4,8 @@ const $ = id => document.getElementById(id);
 const root = document.documentElement, status = $('status');
 const system = matchMedia('(prefers-color-scheme: dark)'), still = matchMedia('(prefers-reduced-motion: reduce)');
 let colours = {}, hatches = {};
-function theme() {
-  root.dataset.theme = $('theme').value || (system.matches ? 'dark' : 'light');
+function theme(name = $('theme').value || (system.matches ? 'dark' : 'light')) {
+  root.dataset.theme = name;
   const style = getComputedStyle(root);
   for (const name of ['card', 'ink', 'soft', 'rule', 'valid', 'stale', 'invalid', 'free', 'erased', 'trimmed', 'left', 'right'])
     colours[name] = style.getPropertyValue('--' + name).trim();
@@ -17,7 +17,10 @@ const decoder = new TextDecoder(), encoder = new TextEncoder();
 const output = bytes => decoder.decode(new Uint8Array(wasm.memory.buffer, wasm.trimwise_output(), bytes));
 function fail(text) { status.textContent = text; status.className = 'bad'; $('progress').hidden = true; }
 
-$('theme').onchange = theme; system.onchange = theme; theme();
+// Paper is light.
+addEventListener('beforeprint', () => { theme('light'); if (sides?.[0].last) { sides.forEach(blocks); charts(); } });
+addEventListener('afterprint', () => theme());
+$('theme').onchange = () => theme(); system.onchange = () => theme(); theme();
 
 function open(side, policy) {
   const text = encoder.encode(JSON.stringify({ ...settings, policy }));

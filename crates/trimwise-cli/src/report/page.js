@@ -18,7 +18,7 @@
   const PATTERNS = {
     "program-gc": "M-1,7L7,-1M-1,1L1,-1M5,7L7,5", "read-gc": "M-1,-1L7,7M-1,5L1,7M5,-1L7,1",
     "trim": "M1.5,1.5h1.6v1.6h-1.6ZM4.5,4.5h1.6v1.6h-1.6Z", "erase": "M0,3H6M3,0V6",
-    "stale": "M-1,7L7,-1M-1,1L1,-1M5,7L7,5",
+    "flush": "M3,0V6", "stale": "M-1,7L7,-1M-1,1L1,-1M5,7L7,5",
   };
   const TURNS = "12 12";
   const PAPER = 690; // px between the margins of an A4 page
@@ -408,8 +408,14 @@
     const columns = frame.width >= 640 ? 2 : 1, gap = 20;
     const each = (frame.width - gap * (columns - 1)) / columns;
     const left = Math.max(...data.every.flatMap(p => p.rows.map(r => wide(r[0])))) + 8;
-    // Figures in all cells or in none.
-    const widest = Math.max(0, ...known.map(v => wide(full(v, data.value))));
+    // Figures in all cells or in none; where those with their units are too wide, all in the unit of the largest.
+    const size_of = panel => (each - left) / Math.max(panel.columns.length, 1);
+    const narrowest = Math.min(...data.every.map(size_of)) - 3;
+    const fits = text => known.every(v => wide(text(v)) < narrowest);
+    const [factor, unit] = unitOf({ unit: data.value.unit }, high);
+    const short = v => Number((v / factor).toPrecision(3)).toLocaleString("en-US", { maximumFractionDigits: 6 });
+    const shown = [v => full(v, data.value), short].find(fits);
+    if (shown === short && known.length) html("li", {}, frame.legend, `figures in ${unit}`);
     let row = 0;
     for (let i = 0; i < data.panels.length; i += columns) {
       let deepest = 0;
@@ -418,19 +424,20 @@
         let top = row + 14;
         top += paragraph(panel.title, corner, top, each, frame.svg, { class: "panel" });
         top += paragraph(named(data.y, data.y.unit), corner, top, each, frame.svg, { class: "axis axis-y" }) - 8;
-        const size = (each - left) / Math.max(panel.columns.length, 1);
+        const size = size_of(panel);
         [...panel.rows].reverse().forEach(([name, cells], j) => {
           const y = top + j * 26;
           make("text", { class: "tick tick-y", x: corner + left - 6, y: y + 17, "text-anchor": "end" }, frame.svg, name);
           cells.forEach((cell, k) => {
             const x = corner + left + k * size;
             if (cell === "empty") return;
-            const text = cell === "saturated" ? "×" : full(cell.value, data.value);
+            const said = cell === "saturated" ? "saturated" : full(cell.value, data.value);
             const look = cell === "saturated" ? { class: "saturated" } : { style: `fill:${heatColour(share(cell.value))}` };
             make("rect", { x, y, width: size - 2, height: 24, ...look }, frame.svg);
-            if (cell === "saturated" || widest < size - 3) make("text", { class: "on-heat", x: x + size / 2 - 1, y: y + 16, "text-anchor": "middle" }, frame.svg, text);
+            const text = cell === "saturated" ? "×" : shown?.(cell.value);
+            if (text) make("text", { class: "on-heat", x: x + size / 2 - 1, y: y + 16, "text-anchor": "middle" }, frame.svg, text);
             frame.mark({ x: x + size / 2, y: y + 12, box: [x, y, x + size, y + 26], title: panel.title, words: [
-              `${data.value.label} ${cell === "saturated" ? "saturated" : text}`, `${data.x.label} ${panel.columns[k]}`,
+              `${data.value.label} ${said}`, `${data.x.label} ${panel.columns[k]}`,
               `${data.y.label} ${name}`] });
           });
         });

@@ -166,9 +166,11 @@ fn charts(runs: &[(&str, &Map)]) -> Vec<Chart> {
             rows: rows.collect(),
         })
     };
-    let chart = |shown: Shown| Chart {
+    let chart = |shown: Shown| {
+        Chart {
         title: shown.0.to_owned(),
-        caption: "Both rates are offered. Colours are logarithmic, the same in all panels of a figure."
+        caption: "Both rates are offered; a cell is empty where no such request was. Colours are logarithmic, the same in all \
+                  panels of a figure."
             .to_owned(),
         drawing: Drawing::Heat {
             x: Axis::linear("reads_per_s", "reads", "1/s"),
@@ -178,6 +180,7 @@ fn charts(runs: &[(&str, &Map)]) -> Vec<Chart> {
                 .flat_map(|rate| (0..runs.len()).filter_map(move |run| panel(run, rate, shown)))
                 .collect(),
         },
+    }
     };
     SHOWN.into_iter().map(chart).collect()
 }

@@ -64,16 +64,11 @@ pub fn said(report: &BenchReport) -> String {
 pub fn verdict(report: &BenchReport) -> String {
     let mut sentences = Vec::new();
     let tests = || report.results.tests.iter();
-    let mut rates: Vec<(f64, String)> = tests()
-        .flat_map(|test| test.measured.iter().map(move |m| (test, m)))
-        .filter_map(|(test, m)| Some((m.throughput_mb_per_s?, format!("`{}`: {}", test.test, m.what))))
-        .collect();
-    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let rate = |(rate, of): &(f64, String)| format!("{} MB/s ({of})", significant(*rate));
-    match &rates[..] {
-        [] => {}
-        [one] => sentences.push(format!("Throughput is {}.", rate(one))),
-        [least, .., most] => sentences.push(format!("Throughput is from {} to {}.", rate(least), rate(most))),
+    let rates =
+        tests().flat_map(|test| &test.measured).filter_map(|m| Some((m.throughput_mb_per_s?, &m.what)));
+    // Rates of several tests say nothing in one sentence: they are in the table.
+    if let [(rate, what)] = rates.collect::<Vec<_>>()[..] {
+        sentences.push(format!("Throughput is {} MB/s ({what}).", significant(rate)));
     }
     for (test, m) in tests().flat_map(|test| test.measured.iter().map(move |m| (test, m))) {
         if m.throughput_mb_per_s.is_none() {

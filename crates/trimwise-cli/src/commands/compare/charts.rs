@@ -32,8 +32,16 @@ pub fn of(runs: Runs, measure: Measure, styles: &mut Styles) -> Vec<Chart> {
     }
     all.extend([charts.latency(), charts.writes(), charts.stale(), charts.blocks()]);
     all.extend([charts.busy(), charts.write_amplification()]);
-    all.retain(|chart| !chart.is_empty());
+    all.retain(|chart| !chart.is_empty() && !is_too_short(chart));
     all
+}
+
+/// Whether this is a course of time with too few samples to be one.
+fn is_too_short(chart: &Chart) -> bool {
+    const SAMPLES: usize = 3;
+    let Drawing::Lines { x, panels, .. } = &chart.drawing else { return false };
+    let mut lines = panels.iter().flat_map(|panel| &panel.series);
+    ["at_s", "at_d"].contains(&&*x.key) && lines.all(|line| line.points.len() < SAMPLES)
 }
 
 struct Charts<'a> {
@@ -280,7 +288,7 @@ impl<'a> Charts<'a> {
         Chart {
             title: "Writes, garbage collection and TRIM over time".to_owned(),
             caption:
-                "Shading shows when the drive worked on TRIMs: the darker, the larger the share of the time. \
+                "Shading shows when the drive worked on TRIMs: the stronger, the larger the share of the time. \
                       First repetition."
                     .to_owned(),
             drawing: Drawing::Lines { x, y: Axis::linear("mb_per_s", "written", "MB/s"), panels },

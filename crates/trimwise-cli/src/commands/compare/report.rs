@@ -6,6 +6,7 @@ use trimwise::compare::figure::View;
 use trimwise::compare::result::Target;
 use trimwise::compare::statistics::compare;
 use trimwise::compare::summary::{DeviceSummary, Summary};
+use trimwise::policy::PolicyId;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 use trimwise_lab::failure::Failure;
@@ -18,6 +19,7 @@ use crate::report::{Figure, rendered, with_code};
 use crate::table::plot::Block;
 use trimwise_study::compare::{Comparison, check};
 use trimwise_study::conclusion::steps::Steps;
+use trimwise_study::conclusion::{Conclusion, Decision};
 
 #[derive(Serialize)]
 struct Page {
@@ -78,7 +80,10 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             why: own.filter(|_| several).map(|v| with_code(&v.why)),
             header,
             rows,
-            chosen: own.map(|v| v.policy.to_string()),
+            chosen: match &comparison.conclusion {
+                Some(conclusion) if !several => firm(conclusion).map(ToString::to_string),
+                _ => own.map(|v| v.policy.to_string()),
+            },
             ledger: figures::rows(View::Ledger, device).1,
             days: figures::rows(View::Days, device).1,
             figures: charts::of(&[("", device)], summary.measure, &mut styles)
@@ -264,12 +269,9 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
         let both = [(NAMES[0], *in_a), (NAMES[1], *in_b)];
         sections.push(Section::of(title, blocks, &charts::of(&both, measures[0], &mut styles))?);
     }
-    let advice = match (&a.verdict.policy, &b.verdict.policy) {
-        (Some(a), Some(b)) if a == b => format!("Both recommend `{a}`"),
-        (Some(a), Some(b)) => format!("A recommends `{a}`, B recommends `{b}`"),
-        (Some(a), None) => format!("A recommends `{a}`, B has no verdict"),
-        (None, Some(b)) => format!("A has no verdict, B recommends `{b}`"),
-        (None, None) => "Neither has a verdict".to_owned(),
+    let advice = match [a, b].map(advice) {
+        [a, b] if a == b => format!("Both: {a}"),
+        [a, b] => format!("A: {a}; B: {b}"),
     };
     if !alike.is_empty() {
         changes.push(format!("no measurable difference under {}", alike.join(" or ")));
@@ -281,7 +283,14 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
     let run = |file: &str, comparison: &Comparison, summary: &Summary| Run {
         file: file.to_owned(),
         what: format!("{}, trimwise {}", table::workload(&comparison.settings, summary), comparison.trimwise),
-        verdict: with_code(&format!("{} {}", comparison.verdict.text, mark(comparison))),
+        verdict: with_code(&format!(
+            "{} {}",
+            comparison
+                .conclusion
+                .as_ref()
+                .map_or(comparison.verdict.text.clone(), |said| said.head.join(" ")),
+            mark(comparison)
+        )),
         command: comparison.settings.command.clone(),
     };
     let runs = [run(file_a, a, &summaries[0]), run(file_b, b, &summaries[1])];
@@ -299,6 +308,23 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
         settings
     });
     PairPage::html(&verdict, runs, settings, sections, notes)
+}
+
+/// The policy that a conclusion stands for, if it stands for one.
+fn firm(conclusion: &Conclusion) -> Option<&PolicyId> {
+    conclusion.policy.as_ref().filter(|_| matches!(conclusion.decision, Decision::Keep | Decision::Change))
+}
+
+/// What a comparison concludes, in a few words.
+fn advice(comparison: &Comparison) -> String {
+    let decision = comparison.conclusion.as_ref().map(|conclusion| (conclusion.decision, firm(conclusion)));
+    match (decision, &comparison.verdict.policy) {
+        (Some((Decision::CannotTell, _)), _) => "cannot tell yet".to_owned(),
+        (Some((Decision::DoesNotMatter, _)), _) => "it does not matter".to_owned(),
+        (Some((Decision::Keep, Some(policy))), _) => format!("keep `{policy}`"),
+        (Some((_, Some(policy))), _) | (_, Some(policy)) => format!("use `{policy}`"),
+        _ => "no verdict".to_owned(),
+    }
 }
 
 /// Devices of both with a policy in common: by name, or the only one of each.

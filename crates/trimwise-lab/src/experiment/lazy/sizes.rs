@@ -134,7 +134,7 @@ fn published(fsync: &Plot) -> Option<Series> {
     let place = Place::At(64.0);
     let traditional = fsync.at(TRADITIONAL, &place)?.y;
     let points = vec![Point::new(place, SHARE * traditional)];
-    Some(Series { name: "lazy, published".to_owned(), points })
+    Some(Series { name: "lazy, published (1 % of commit)".to_owned(), points })
 }
 
 /// Makes figure 4 and its claim from the same runs.
