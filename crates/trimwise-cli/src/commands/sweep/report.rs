@@ -256,7 +256,7 @@ pub fn verdict(cases: &[Case]) -> String {
     };
     let all: Vec<String> = standings.iter().map(said).collect();
     let count = figures::counted(cases.len() as u64, "case");
-    format!("Of {count} (device, workload, utilization): {}.", all.join("; "))
+    format!("Of {count} (device, workload, utilization), judged by time alone: {}.", all.join("; "))
 }
 
 /// Names cases by what tells them apart from the others.
@@ -492,9 +492,9 @@ mod tests {
         ];
         assert_eq!(
             verdict(&cases),
-            "Of 6 cases (device, workload, utilization): use `commit` in 2 (at 80 and 90 % full); use `off` in 1 (at 30 % \
-             full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy differs measurably from \
-             `off` in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
+            "Of 6 cases (device, workload, utilization), judged by time alone: use `commit` in 2 (at 80 and 90 % full); use `off` \
+             in 1 (at 30 % full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy differs \
+             measurably from `off` in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
         );
         assert!(verdict(&cases[3..5]).contains("use `commit` in all 2"));
         let mut two = cases.clone();
