@@ -130,15 +130,13 @@ impl Here {
         let place = root.path(path);
         let place = if root.is_own() { path } else { &place };
         let space = statvfs(place).map_err(at(place))?;
-        let mut drives = Vec::new();
-        descend(root, &mounts, &mount, 0, &mut drives);
         let devices = devices_in_sysfs(root, &mount).unwrap_or_default();
         let takes_trim = |device: &SysBlock| device.queue("discard_max_bytes").is_ok_and(|bytes| bytes > 0);
         Ok(Self {
             passes: (!devices.is_empty()).then(|| devices.iter().any(takes_trim)),
             has_systemd: systemd::is_running(root),
             root: root.clone(),
-            drives,
+            drives: drives(root, &mounts, &mount),
             size: Bytes(space.f_blocks.saturating_mul(space.f_frsize)),
             utilization_percent: percent_used(space.f_blocks, space.f_bfree, space.f_bavail),
             today: Today::of(root, &trimmers(root, run, &mounts), &mount, &mounts),
@@ -171,6 +169,13 @@ impl Here {
         let trimmers = self.today.at_intervals.iter().map(|one| one.name.as_str());
         std::iter::once(&*self.today.discard).chain(trimmers).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Returns the drives below a mount; none if sysfs does not show its device.
+pub(crate) fn drives(root: &HostRoot, mounts: &[Mount], mount: &Mount) -> Vec<Drive> {
+    let mut drives = Vec::new();
+    descend(root, mounts, mount, 0, &mut drives);
+    drives
 }
 
 /// Returns the drives below a block device, or the device itself if it is a drive.

@@ -134,10 +134,15 @@ impl Today {
             };
             format!("{} {when}", one.name).trim_end().to_owned()
         };
-        let periodic: Vec<String> = self.at_intervals.iter().map(periodic).collect();
+        let mut periodic: Vec<String> = self.at_intervals.iter().map(periodic).collect();
+        if periodic.len() > 2 {
+            let more = periodic.split_off(1).len();
+            periodic.push(format!("{more} more"));
+        }
+        let verb = if periodic.len() > 1 { "trim" } else { "trims" };
         match (self.is_online(), periodic.join(" and ")) {
             (false, none) if none.is_empty() => "nothing trims it today".to_owned(),
-            (false, others) => format!("{others} trims it"),
+            (false, others) => format!("{others} {verb} it"),
             (true, none) if none.is_empty() => {
                 format!("its mount option `{}` trims what is freed", self.discard)
             }

@@ -18,13 +18,14 @@ use serde::Serialize;
 
 use self::trimmers::Trimmers;
 use crate::block_device::{SysBlock, devices_in_sysfs};
+use crate::here::{self, Drive};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, mounts, turns_discard_on};
 use crate::path_error::PathError;
 use crate::today::{MountedBy, Today};
 pub(crate) use layer::disk_of;
 pub use layer::{Disk, Kind, Layer, Transport};
-pub use trimmers::{NO_TRIM, Periodic};
+pub use trimmers::{NO_TRIM, Periodic, TRIMWISED};
 
 /// File systems that have FITRIM.
 const TRIMMABLE: [&str; 13] = [
@@ -97,6 +98,9 @@ pub struct Diagnosis {
     pub layers: Vec<LayerReport>,
     /// Problems and notes about this file system.
     pub findings: Vec<Finding>,
+    /// The drives below.
+    #[serde(skip)]
+    pub drives: Vec<Drive>,
 }
 
 /// The doctor's report on a host.
@@ -221,6 +225,7 @@ fn diagnose(
         passes,
         layers: layers.iter().map(told).collect(),
         findings,
+        drives: here::drives(root, mounts, mount),
     }
 }
 
@@ -228,16 +233,19 @@ fn diagnose(
 fn of_options(mount: &Mount, today: &Today, kernel: &str, findings: &mut Vec<Finding>) {
     let spared = today.is_spared();
     if spared {
-        findings
-            .push(Finding::note("/etc/fstab", format!("{NO_TRIM}: neither fstrim nor trimwised trims it")));
+        findings.push(Finding::note(
+            "/etc/fstab",
+            format!("{NO_TRIM}: neither fstrim.timer nor trimwised trims it"),
+        ));
     }
     if mount.is_read_only() {
         findings.push(Finding::note(READ_ONLY, "it is mounted read-only: there is nothing to trim"));
         return;
     }
     let point = mount.mount_point.display();
+    let is_wanted = today.not_here.iter().all(|why| why.ends_with(trimmers::POLICY_OFF));
     match (today.is_online(), today.at_intervals.first()) {
-        (false, None) if !spared && today.not_here.is_empty() => findings.push(Finding::note(
+        (false, None) if !spared && is_wanted => findings.push(Finding::note(
             point.to_string(),
             "nothing trims it: it is mounted without discard, and nothing trims it at intervals. Whether that costs \
              anything on this drive: `trimwise advise --here PATH`"

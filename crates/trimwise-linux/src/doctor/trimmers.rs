@@ -14,7 +14,11 @@ use crate::mount::Mount;
 use crate::systemd;
 
 pub(crate) const FSTRIM_TIMER: &str = "fstrim.timer";
+/// The name of the daemon among what trims at intervals.
 pub const TRIMWISED: &str = "trimwised";
+
+/// Why trimwised leaves alone what it was told to.
+pub(super) const POLICY_OFF: &str = "its policy there is off";
 
 /// Words for intervals, as systemd.time(7) and the folders of cron have them, in seconds.
 const INTERVALS: [(&str, u64); 4] =
@@ -198,7 +202,7 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<String> {
         let live = &managed["status"];
         return match () {
             () if status["dry_run"] == true => Some("it only looks (dry run)".to_owned()),
-            () if live["policy"] == "off" => Some("its policy there is off".to_owned()),
+            () if live["policy"] == "off" => Some(POLICY_OFF.to_owned()),
             () if live["paused"] == true => Some("it is paused there".to_owned()),
             () => None,
         };

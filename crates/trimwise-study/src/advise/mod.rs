@@ -33,7 +33,8 @@ pub struct Advice {
     pub settings: Settings,
     /// Whether the user stopped it, or a run failed: then the figures are those of the finished runs.
     pub partial: bool,
-    /// What to do.
+    /// What to do; results of older versions have none.
+    #[serde(default = "Conclusion::of_older_version")]
     pub conclusion: Conclusion,
     /// What it takes to have the policy of the conclusion.
     pub means: Option<Means>,

@@ -203,7 +203,12 @@ impl StandIn {
         Self::chosen(found, request, workload).map(Some)
     }
 
-    fn chosen(found: Found, request: &CompareRequest, workload: &Workload) -> Result<Self, Failure> {
+    /// Chooses what stands in for the host that was found.
+    ///
+    /// # Errors
+    ///
+    /// If nothing can stand in for its drive.
+    pub fn chosen(found: Found, request: &CompareRequest, workload: &Workload) -> Result<Self, Failure> {
         let refused = |why: String| {
             Failure::usage(format!(
                 "--here {}: {why}; expected a directory on an SSD, or --device to name the profile",
@@ -388,11 +393,11 @@ fn described(drive: &Drive) -> String {
 
 #[cfg(test)]
 impl Here {
-    /// What a comparison of all the work on this host's whole drive has.
-    pub(crate) fn of_found(found: Found) -> Self {
+    /// What a comparison of all the work on this host's whole drive has; `None` if nothing stands in for it.
+    pub(crate) fn of_found(found: Found) -> Option<Self> {
         let request = CompareRequest { full_size: true, ..CompareRequest::default() };
-        let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).unwrap();
-        stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap(), false).unwrap()
+        let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).ok()?;
+        Some(stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap(), false).unwrap())
     }
 }
 
@@ -446,7 +451,12 @@ mod tests {
 
     const EXT4: &str = "22 1 8:1 / /home rw - ext4 /dev/sda1 rw";
 
-    fn chosen(found: Found, options: &str) -> Result<(StandIn, Here, Profile), Failure> {
+    /// Chooses what stands in for the host that was found.
+    ///
+    /// # Errors
+    ///
+    /// If nothing can stand in for its drive.
+    pub fn chosen(found: Found, options: &str) -> Result<(StandIn, Here, Profile), Failure> {
         let mut request = CompareRequest::default();
         let mut words = options.split_whitespace();
         while let Some(word) = words.next() {

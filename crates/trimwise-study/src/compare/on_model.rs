@@ -58,9 +58,18 @@ pub struct Plan {
 impl Plan {
     /// Resolves the arguments, and rejects what cannot run.
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
-        let target = request.check.as_deref().map(check::parse).transpose()?;
         let workload = Workload::of(request)?;
         let found = StandIn::of(request, &workload)?;
+        Self::on(request, workload, found)
+    }
+
+    /// Does the same where what stands in for the host is known.
+    pub(crate) fn on(
+        request: &CompareRequest,
+        workload: Workload,
+        found: Option<StandIn>,
+    ) -> Result<Self, Failure> {
+        let target = request.check.as_deref().map(check::parse).transpose()?;
         let device_arguments = match &found {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),

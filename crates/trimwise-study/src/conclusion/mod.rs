@@ -12,6 +12,7 @@
 //!   one: *cannot tell*. No room, and something is or may be materially worse: *keep*. Otherwise it does not matter.
 //! - Runs that are missing or freed nothing tell nothing.
 
+pub mod class;
 pub mod steps;
 mod words;
 
@@ -109,22 +110,33 @@ impl Conclusion {
         }
     }
 
+    /// The one of results that were written without one.
+    pub(crate) fn of_older_version() -> Self {
+        let why = "These results are of an older version, which drew no conclusion.".to_owned();
+        Self::cannot_tell(None, why, "Run it again (the command stands with the results).")
+    }
+
     /// The one of runs in which there was nothing to trim.
     pub(crate) fn freed_nothing(here: Option<&Here>) -> Self {
         Self::cannot_tell(here, words::FREED_NOTHING.to_owned(), words::FREE_SOMETHING)
     }
 }
 
-/// Concludes from what the doctor saw on one file system, without any run.
+/// Concludes from what the doctor saw on one file system, without any run. What runs on a drive of its class said is no
+/// proof of a change here, so there is none, and no command.
 pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
     let today = one.today.policy(&one.fs_type);
-    let (decision, head) = words::of_diagnosis(one);
+    let class = class::conclusion(one);
+    let head = words::of_diagnosis(one, class.as_ref());
     Conclusion {
-        decision,
+        decision: match class.as_ref().map(|class| class.decision) {
+            Some(Decision::Change) | None => Decision::CannotTell,
+            Some(kept) => kept,
+        },
         mount: Some(one.mount_point.display().to_string()),
         policy: today.clone(),
         today,
-        worth: None,
+        worth: class.and_then(|class| class.worth),
         head,
         steps: Steps::default(),
     }
@@ -132,7 +144,11 @@ pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
 
 /// Concludes on the file system at a mount point of this host, without any run; `None` if the doctor knows none there.
 pub fn of_mount(run: &Path, mount: &Path) -> Option<Conclusion> {
-    let report = doctor::examine(&HostRoot::default(), run, Some(mount)).ok()?;
+    of_mount_in(&HostRoot::default(), run, mount)
+}
+
+fn of_mount_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Conclusion> {
+    let report = doctor::examine(root, run, Some(mount)).ok()?;
     // The last one covers the others.
     report.file_systems.last().map(of_diagnosis)
 }
@@ -287,13 +303,22 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     if summary.frees_nothing() {
         return Conclusion::freed_nothing(here);
     }
-    if let Some(here) = here.filter(|here| here.passes() == Some(false)) {
-        let why = "TRIM does not reach its drive, so no way of sending it can matter.".to_owned();
-        return Conclusion::cannot_tell(
-            Some(here),
-            why,
-            &format!("First: `trimwise doctor {}`.", quoted(here.mount())),
+    if let (Some(here), [device]) = (here.filter(|here| here.passes() == Some(false)), &summary.devices[..]) {
+        // Whatever is sent, nothing is trimmed.
+        let passed = on_device(comparison, device, Some(&PolicyId::OFF), frame);
+        let first = format!(
+            "Keep {}: TRIM does not reach its drive, however it is sent. `trimwise doctor {}` says why.",
+            here.mount(),
+            quoted(here.mount())
         );
+        let head = [first].into_iter().chain(words::if_it_passed(&passed)).collect();
+        return Conclusion {
+            decision: Decision::CannotTell,
+            head,
+            today: today.clone(),
+            policy: today,
+            ..passed
+        };
     }
     let checked =
         comparison.check.as_ref().and_then(|check| Some((check.kernel.as_ref()?, &check.contradictions[..])));

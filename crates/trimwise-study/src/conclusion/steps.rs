@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::advise::Means;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_lab::failure::Failure;
-use trimwise_linux::doctor::NO_TRIM;
+use trimwise_linux::doctor::{NO_TRIM, Periodic, TRIMWISED};
 use trimwise_linux::files::replace;
 use trimwise_linux::here::Here as Found;
 use trimwise_linux::mount::{Mount, mount_of, turns_discard_on};
@@ -57,10 +57,11 @@ enum Action {
         from: String,
         to: String,
     },
-    /// Makes a file that is not there.
+    /// Makes a file, in place of one with the text `before` if any.
     Write {
         file: PathBuf,
         text: String,
+        before: Option<String>,
     },
     Remove {
         file: PathBuf,
@@ -81,7 +82,7 @@ impl fmt::Display for Action {
                 let edit = format!(r"{line}s|^(\s*(\S+\s+){{3}}){from}(\s.*)?$|\1{to}\3|");
                 write!(f, "sed --follow-symlinks -i.bak -E {} {FSTAB}", quoted(&edit))
             }
-            Self::Write { file, text } => {
+            Self::Write { file, text, .. } => {
                 let lines: Vec<String> = text.lines().map(quoted).collect();
                 let folder = file.parent().unwrap_or(Path::new("/")).display();
                 let file = quoted(&file.to_string_lossy());
@@ -138,10 +139,9 @@ impl Steps {
             }
             None => {}
         }
-        if today.is_some_and(|today| today.is_daemon()) && !policy.is_daemon() {
-            plan.by_hand.push(
-                "trimwised trims it today: set `policy = \"off\"` for it there, and reload it.".to_owned(),
-            );
+        let is_kernels = policy.known().is_some_and(|trimmer| Means::of(trimmer) != Means::Daemon);
+        if today.is_some_and(|today| today.is_daemon()) && is_kernels {
+            plan.leave_daemon();
         }
         if let [other, ..] = &found.today.also_at[..]
             && !plan.actions.is_empty()
@@ -169,7 +169,7 @@ impl Steps {
     #[cfg(test)]
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.actions.iter().filter_map(|action| match action {
-            Action::Write { file, text } => Some((file.as_path(), text.as_str())),
+            Action::Write { file, text, .. } => Some((file.as_path(), text.as_str())),
             _ => None,
         })
     }
@@ -250,7 +250,7 @@ impl Planned<'_> {
         }
         match today.mounted_by.clone() {
             MountedBy::Fstab { line, options } => {
-                self.set_fstab(line, &options.join(","), with_discard(&options, option));
+                self.edit_fstab(line, &options, |options| with_discard(options, option));
             }
             MountedBy::Unit { file } => {
                 let file = file.display();
@@ -271,38 +271,43 @@ impl Planned<'_> {
         }
     }
 
-    /// Sets the options in its line of fstab, all at once.
-    fn set_fstab(&mut self, line: usize, before: &str, after: String) {
-        let is_other = |action: &Action| !matches!(action, Action::Fstab { .. });
-        self.actions.retain(is_other);
-        self.undo.retain(is_other);
+    /// Changes the options in its line of fstab, all in one step.
+    fn edit_fstab(&mut self, line: usize, options: &[String], change: impl Fn(&[String]) -> String) {
+        let before = options.join(",");
+        let is_fstab = |action: &Action| matches!(action, Action::Fstab { .. });
+        let so_far = match self.actions.iter().find(|action| is_fstab(action)) {
+            Some(Action::Fstab { to, .. }) => to.split(',').map(str::to_owned).collect(),
+            _ => options.to_vec(),
+        };
+        let after = change(&so_far);
+        self.actions.retain(|action| !is_fstab(action));
+        self.undo.retain(|action| !is_fstab(action));
         if before != after {
-            let undo = Action::Fstab { line, from: after.clone(), to: before.to_owned() };
-            self.add(Action::Fstab { line, from: before.to_owned(), to: after }, Some(undo));
+            let undo = Action::Fstab { line, from: after.clone(), to: before.clone() };
+            self.add(Action::Fstab { line, from: before, to: after }, Some(undo));
         }
     }
 
     /// Exempts it from trims at intervals.
     fn spare(&mut self) {
-        let today = &self.found.today;
         self.end_own_timers(None);
+        self.spare_from_all();
+    }
+
+    /// Exempts it from what trims all file systems at intervals.
+    fn spare_from_all(&mut self) {
+        let today = &self.found.today;
         let others: Vec<&str> = today
             .at_intervals
             .iter()
             .map(|one| one.name.as_str())
-            .filter(|name| !is_own_timer(name))
+            .filter(|name| !is_own_timer(name) && *name != TRIMWISED)
             .collect();
         if others.is_empty() {
             return;
         }
-        if let MountedBy::Fstab { line, options } = &today.mounted_by {
-            let is_its = |action: &&Action| matches!(action, Action::Fstab { .. });
-            let before = options.join(",");
-            let changed = match self.actions.iter().find(is_its) {
-                Some(Action::Fstab { to, .. }) => to.clone(),
-                _ => before.clone(),
-            };
-            self.set_fstab(*line, &before, format!("{changed},{NO_TRIM}"));
+        if let MountedBy::Fstab { line, options } = today.mounted_by.clone() {
+            self.edit_fstab(line, &options, |options| format!("{},{NO_TRIM}", options.join(",")));
         } else {
             let names = others.join(", ");
             self.by_hand
@@ -323,11 +328,29 @@ impl Planned<'_> {
     /// a person.
     fn sweep(&mut self, policy: &PolicyId) -> bool {
         let today = &self.found.today;
-        if let Some(one) = today.at_intervals.iter().find(|one| one.policy.as_ref() == Some(policy)) {
+        let hours = |policy: &PolicyId| policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours);
+        let every = hours(policy);
+        // Those of one mount are ended below.
+        let trims_more_often = |one: &Periodic| {
+            one.name != TRIMWISED
+                && !is_own_timer(&one.name)
+                && one
+                    .policy
+                    .as_ref()
+                    .and_then(hours)
+                    .is_none_or(|other| every.is_none_or(|every| other < every))
+        };
+        let is_too_often = today.at_intervals.iter().any(trims_more_often);
+        let does_so = |one: &&Periodic| {
+            one.policy.as_ref() == Some(policy) && (is_own_timer(&one.name) || !is_too_often)
+        };
+        if let Some(one) = today.at_intervals.iter().find(does_so) {
             self.end_own_timers(Some(&one.name));
+            if is_too_often {
+                self.spare_from_all();
+            }
             return true;
         }
-        let every = policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours);
         let mount = quoted(&self.mount().to_string_lossy());
         let word = match every {
             Some(1) => "hourly",
@@ -359,6 +382,10 @@ impl Planned<'_> {
         self.end_own_timers(None);
         self.systemctl(&["daemon-reload"], &[]);
         self.systemctl(&["enable", "--now", &unit], &["disable", "--now", &unit]);
+        // fstrim of one mount does not ask fstab.
+        if is_too_often {
+            self.spare_from_all();
+        }
         true
     }
 
@@ -378,31 +405,69 @@ impl Planned<'_> {
             return false;
         }
         let is_there = self.found.today.is_daemon_there();
-        // JSON's strings are strings of TOML too.
-        let mount = serde_json::Value::from(self.mount().to_string_lossy());
-        let mut text = String::new();
-        if !is_there {
-            text += "manage = \"listed\"\n";
-        }
-        text += &format!("[mount.{mount}]\npolicy = \"{spec}\"\n");
-        if spec.toggles_discard() {
-            text += "toggle = true\n";
-        }
-        let name = systemd::escaped_path(self.mount());
-        let name = if name == "-" { "root" } else { &name };
         let undone = self.undo.len();
-        if !self.write(Path::new(DAEMON_FOLDER).join(format!("advice-{name}.toml")), text, true) {
+        if !self.drop_in(spec, is_there) {
             return false;
         }
         if is_there {
-            // What takes it back reloads after the file is gone.
-            let reload = Action::Systemctl(vec!["reload".to_owned(), "trimwised".to_owned()]);
-            self.undo.insert(undone, reload.clone());
-            self.add(reload, None);
+            self.reload_daemon(undone);
         } else {
             self.systemctl(&["enable", "--now", "trimwised"], &["disable", "--now", "trimwised"]);
         }
         true
+    }
+
+    /// Has a running trimwised leave it alone, and nothing else.
+    fn leave_daemon(&mut self) {
+        if !self.found.has_systemd {
+            self.by_hand.push(
+                "trimwised trims it today: set `policy = \"off\"` for it there, and reload it.".to_owned(),
+            );
+            return;
+        }
+        let undone = self.undo.len();
+        if self.drop_in(PolicySpec::OFF, true) {
+            self.reload_daemon(undone);
+        }
+    }
+
+    /// Reloads trimwised after its file is written. What takes it back reloads after the file is gone.
+    fn reload_daemon(&mut self, undone: usize) {
+        let reload = Action::Systemctl(vec!["reload".to_owned(), "trimwised".to_owned()]);
+        self.undo.insert(undone, reload.clone());
+        self.add(reload, None);
+    }
+
+    /// Writes what trimwised does there, in place of what was written so before. Returns false if that is left to a person.
+    fn drop_in(&mut self, spec: PolicySpec, is_there: bool) -> bool {
+        const LISTED: &str = "manage = \"listed\"\n";
+        let name = systemd::escaped_path(self.mount());
+        let name = if name == "-" { "root" } else { &name };
+        let file = Path::new(DAEMON_FOLDER).join(format!("advice-{name}.toml"));
+        let there = self.found.root.whole_text(&file);
+        // Without it, trimwised would turn to all other mounts.
+        let is_listed = there.as_ref().map_or(!is_there, |there| there.starts_with(LISTED));
+        let listed = if is_listed { LISTED } else { "" };
+        // JSON's strings are strings of TOML too.
+        let table = format!(
+            "{listed}[mount.{}]\npolicy = \"",
+            serde_json::Value::from(self.mount().to_string_lossy())
+        );
+        let toggle = if spec.toggles_discard() { "toggle = true\n" } else { "" };
+        let text = format!("{table}{spec}\"\n{toggle}");
+        let is_own = |there: &String| {
+            let rest = there.strip_prefix(&table).and_then(|rest| rest.split_once("\"\n"));
+            rest.is_some_and(|(_, toggle)| ["", "toggle = true\n"].contains(&toggle))
+        };
+        match there.filter(is_own) {
+            Some(before) if before != text => {
+                let undo =
+                    Action::Write { file: file.clone(), text: before.clone(), before: Some(text.clone()) };
+                self.add(Action::Write { file, text, before: Some(before) }, Some(undo));
+                true
+            }
+            _ => self.write(file, text, true),
+        }
     }
 
     /// Makes a file, unless it is there with this text. Returns false if it is there with another.
@@ -415,7 +480,7 @@ impl Planned<'_> {
             }
             None => {
                 let undo = is_undone.then(|| Action::Remove { file: file.clone() });
-                self.add(Action::Write { file, text }, undo);
+                self.add(Action::Write { file, text, before: None }, undo);
                 true
             }
         }
@@ -442,8 +507,8 @@ impl Action {
     fn check(&self) -> Result<(), String> {
         match self {
             Self::Fstab { line, from, to } => changed_fstab(*line, from, to).map(|_| ()),
-            Self::Write { file, text } => match std::fs::read_to_string(file) {
-                Ok(there) if there == *text => Ok(()),
+            Self::Write { file, text, before } => match std::fs::read_to_string(file) {
+                Ok(there) if there == *text || Some(&there) == before.as_ref() => Ok(()),
                 Ok(_) => Err(format!("{} is there by now, with another text", file.display())),
                 Err(_) => Ok(()),
             },
@@ -462,7 +527,7 @@ impl Action {
                 let changed = changed_fstab(*line, from, to)?;
                 replaced_fstab(&changed).map_err(|e| format!("{FSTAB}: {e}"))
             }
-            Self::Write { file, text } => {
+            Self::Write { file, text, .. } => {
                 let folder = file.parent().unwrap_or(Path::new("/"));
                 std::fs::create_dir_all(folder)
                     .and_then(|()| std::fs::write(file, text))

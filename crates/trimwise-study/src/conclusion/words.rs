@@ -6,7 +6,7 @@ use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::doctor::{self, Diagnosis};
 
 use super::steps::Steps;
-use super::{Decision, Found, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, Worth};
+use super::{Conclusion, Decision, Found, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, Worth, class};
 use crate::command_text::quoted;
 use crate::compare::here::Here;
 use crate::compare::{Comparison, Settings};
@@ -68,7 +68,7 @@ pub(super) fn head(
             sentence(&format!("nothing else is better; {} may need {more}{}", name(other), life(worth)))
         }
         Found::Alike(worth) => sentence(&alike(worth)),
-        Found::Unsure(why) => unsure(why, settings, measure, here, &name),
+        Found::Unsure(why) => unsure(why, settings, measure, here, &base, &name),
     };
     let mut lines = vec![first, second];
     if !matches!(found, Found::Unsure(Unsure::Partial | Unsure::TodayDidNotRun | Unsure::NothingElse)) {
@@ -94,11 +94,25 @@ pub(super) const FREED_NOTHING: &str =
 pub(super) const FREE_SOMETHING: &str =
     "Choose work that removes or replaces files, or runs longer (--workload).";
 
-/// What the doctor's findings come to.
-pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
+/// What TRIM would be worth where something stops it.
+pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
+    let (second, rest) = match &passed.head[..] {
+        [_, second, rest @ ..] => (second, rest),
+        _ => return Vec::new(),
+    };
+    let what = match (passed.decision, &passed.policy) {
+        (Decision::Change, Some(policy)) => format!("If it did, {} would help.", way(policy)),
+        (Decision::DoesNotMatter | Decision::Keep, _) => "If it did, it would not help.".to_owned(),
+        _ => "Whether it would help is not shown.".to_owned(),
+    };
+    let evidence = rest.iter().find(|line| line.starts_with("Evidence: "));
+    [format!("{what} {second}")].into_iter().chain(evidence.cloned()).collect()
+}
+
+/// What the doctor's findings come to, and what the model says of the drive's class.
+pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<String> {
     let point = one.mount_point.display();
     let quoted = quoted(&point.to_string());
-    let try_it = format!("Not compared with other ways yet: `trimwise advise --here {quoted}`.");
     let today = one.today.sentence();
     if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
         let first = match one.passes {
@@ -106,23 +120,44 @@ pub(super) fn of_diagnosis(one: &Diagnosis) -> (Decision, Vec<String>) {
             _ => format!("{point} is set up so that nothing trims it; see {}.", wrong.place),
         };
         let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
-        return (
-            Decision::CannotTell,
-            [first].into_iter().chain(remedy.map(|mend| format!("Remedy: {mend}."))).collect(),
-        );
+        return [first].into_iter().chain(remedy.map(|mend| format!("Remedy: {mend}."))).collect();
     }
-    let passes = match one.passes {
-        Some(true) => "TRIM passes",
-        Some(false) => "TRIM does not pass",
-        None => "Whether TRIM passes is unknown here",
-    };
     if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
-        return (
-            Decision::CannotTell,
-            vec![format!("{point} is mounted read-only: there is nothing to trim.")],
-        );
+        return vec![format!("{point} is mounted read-only: there is nothing to trim.")];
     }
-    (Decision::CannotTell, vec![format!("{point}: {today}. {passes}. No fault was found."), try_it])
+    let Some((class, [_, found, ..])) = class.map(|class| (class, &class.head[..])) else {
+        let passes = match one.passes {
+            Some(true) => "TRIM passes",
+            Some(false) => "TRIM does not pass",
+            None => "Whether TRIM passes is unknown here",
+        };
+        return vec![
+            format!("{point}: {today}. {passes}. No fault was found."),
+            format!("Not compared with other ways yet: `trimwise advise --here {quoted}`."),
+        ];
+    };
+    let first = match (class.decision, &class.policy) {
+        (Decision::DoesNotMatter, _) => format!("It should not matter how {point} is trimmed ({today})."),
+        (Decision::Change, Some(policy)) => {
+            format!("No fault was found, but {} may be better for {point} ({today}).", way(policy))
+        }
+        (Decision::Keep, _) => format!("{point} is trimmed well, as far as is known ({today})."),
+        _ => format!("No fault was found. Whether another way is better for {point} is open ({today})."),
+    };
+    let file_system = match &*one.fs_type {
+        "ext4" => format!("ext4 of Linux {}", class::LINUX),
+        other => format!("ext4 for {other}"),
+    };
+    let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
+    let found: String = begin.chars().chain(found.chars().skip(1)).collect();
+    let full = defaults::UTILIZATION_PERCENT;
+    vec![
+        first,
+        format!(
+            "On a model of such drives, not of this one ({file_system}, {full} % full, office days), {found} Surer: \
+             `trimwise compare --here {quoted}`."
+        ),
+    ]
 }
 
 /// Names a policy as its owner knows it.
@@ -247,6 +282,7 @@ fn unsure(
     settings: &Settings,
     measure: Measure,
     here: Option<&Here>,
+    base: &str,
     name: &dyn Fn(&PolicyId) -> String,
 ) -> String {
     match why {
@@ -256,10 +292,10 @@ fn unsure(
             format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", "))
         }
         Unsure::TodayDidNotRun => match here {
-            Some(here) => format!("What it does today is not among what ran: {}.", here.today_sentence()),
+            Some(_) => "What it does today is not among what ran.".to_owned(),
             None => format!("`{}` did not run.", settings.baseline),
         },
-        Unsure::NothingElse => "Nothing else ran that a host can have.".to_owned(),
+        Unsure::NothingElse => format!("Of what ran, {base} is all that a host can have."),
         Unsure::Wide(policy, worth) => {
             let range = match worth.time_saved_percent_interval {
                 None => "one run of each has no interval".to_owned(),
@@ -309,7 +345,9 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
         (Found::Unsure(Unsure::TodayDidNotRun), _) => {
             "`trimwise compare` with its --policy would tell.".to_owned()
         }
-        (Found::Unsure(Unsure::NothingElse), _) => "Leave --policy out, or add some.".to_owned(),
+        (Found::Unsure(Unsure::NothingElse), _) => {
+            "Leave --policy out, or add what a host can have (--policy off, commit, judicious).".to_owned()
+        }
         (Found::Unsure(_), _) => {
             format!("Surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }

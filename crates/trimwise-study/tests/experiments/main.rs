@@ -1,0 +1,41 @@
+//! Figures that the model made and that are kept: it must make them again.
+
+use trimwise_lab::pool;
+use trimwise_study::conclusion::class;
+
+/// A sample. All: `CLASSES=full`; those of one class: `CLASSES=nvme-generic`; all, written to `classes.txt`:
+/// `CLASSES=write cargo test --release -p trimwise-study --test experiments`.
+#[test]
+fn the_figures_of_the_classes_are_the_models_own() {
+    let asked = std::env::var("CLASSES").unwrap_or_default();
+    let all = class::profiles()
+        .flat_map(|profile| class::POLICIES.map(|policy| (profile, policy)))
+        .flat_map(|(profile, policy)| (0..class::REPS).map(move |rep| (profile, policy, rep)));
+    let is_asked = |(profile, _, rep): &(&str, &str, u32)| match &*asked {
+        "full" | "write" => true,
+        "" => *profile == "ufs21-64gb" && *rep == 0,
+        class => class == *profile,
+    };
+    let runs: Vec<(&str, &str, u32)> = all.filter(is_asked).collect();
+    let jobs = pool::default_jobs(trimwise::units::Bytes::gib(1));
+    let made = pool::run_ordered(jobs, runs.len(), |index| {
+        let (profile, policy, rep) = runs[index];
+        class::run(profile, policy, rep).inspect(|line| eprintln!("{line}"))
+    })
+    .unwrap_or_else(|failure| panic!("{failure}"));
+    if asked == "write" {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/conclusion/classes.txt");
+        std::fs::write(file, made.join("\n") + "\n").unwrap();
+        return;
+    }
+    let known: Vec<&str> = class::RUNS.lines().collect();
+    assert!(
+        !made.is_empty() && (asked != "full" || known.len() == made.len()),
+        "{} of {}",
+        made.len(),
+        known.len()
+    );
+    for line in &made {
+        assert!(known.contains(&&**line), "{line} is not in classes.txt: make it again with CLASSES=write");
+    }
+}
