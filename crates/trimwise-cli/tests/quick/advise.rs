@@ -99,7 +99,7 @@ fn what_cannot_be_spread_over_days_is_refused() {
 fn a_workload_that_frees_nothing_gets_no_advice() {
     let dir = in_place(1);
     let text = succeeded(trimwise(dir.path(), "--utilization 10").output().unwrap());
-    assert!(text.starts_with("Cannot tell yet.\nThe work freed nothing that was committed"), "{text}");
+    assert!(text.starts_with("Cannot tell yet.\nThe workload freed no committed space"), "{text}");
 }
 
 /// From /proc: ticks of a hundredth of a second.

@@ -139,10 +139,10 @@ impl Here {
     pub fn surer(&self) -> String {
         match (&*self.matched_by, &self.drive) {
             ("model" | "class", Some(drive)) => {
-                format!("Surer: `trimwise fit /dev/{drive}` measures your drive; then --device.")
+                format!("To be surer: `trimwise fit /dev/{drive}` measures your drive; then --device.")
             }
             _ => format!(
-                "Surer: record your work (`trimwise record {}`), then --workload trace:FILE.",
+                "To be surer: record your work (`trimwise record {}`), then --workload trace:FILE.",
                 self.mount
             ),
         }

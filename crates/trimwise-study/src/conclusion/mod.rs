@@ -327,7 +327,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         return Conclusion::cannot_tell(
             here,
             why,
-            "Trust the kernel: `--target kernel:VERSION:FS` runs all of it there.",
+            "Trust the kernel: `--target kernel:VERSION:FS` runs everything on it.",
         );
     }
     let mut each = summary.devices.iter().map(|device| on_device(comparison, device, today.as_ref(), frame));

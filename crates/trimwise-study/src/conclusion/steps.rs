@@ -147,8 +147,9 @@ impl Steps {
             && !plan.actions.is_empty()
         {
             let other = quoted(&other.to_string_lossy());
-            plan.by_hand
-                .push(format!("The same file system is mounted at {other}: the option holds there, too."));
+            plan.by_hand.push(format!(
+                "The same file system is also mounted at {other}: the option applies there, too."
+            ));
         }
         let undo: Vec<Action> = plan.undo.into_iter().rev().collect();
         Self {

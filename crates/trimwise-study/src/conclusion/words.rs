@@ -50,9 +50,9 @@ pub(super) fn head(
             format!("Change {}: {} instead of {base}.", here.mount(), policy.map_or_else(String::new, name))
         }
         (Decision::CannotTell, Some(here)) => cannot_tell(here),
-        (Decision::Keep, None) => format!("Keep {base}: nothing that a host can have is better."),
+        (Decision::Keep, None) => format!("Keep {base}: nothing available on a host is better."),
         (Decision::DoesNotMatter, None) => {
-            format!("It does not matter: nothing that a host can have differs from {base}.")
+            format!("It does not matter: nothing available on a host differs materially from {base}.")
         }
         (Decision::Change, None) => {
             format!("Use {} rather than {base}.", policy.map_or_else(String::new, name))
@@ -89,10 +89,9 @@ pub(super) fn cannot_tell(here: &Here) -> String {
     format!("Cannot tell yet. Keep {} as it is ({}).", here.mount(), here.today_sentence())
 }
 
-pub(super) const FREED_NOTHING: &str =
-    "The work freed nothing that was committed: there was nothing to trim.";
+pub(super) const FREED_NOTHING: &str = "The workload freed no committed space, so there was nothing to trim.";
 pub(super) const FREE_SOMETHING: &str =
-    "Choose work that removes or replaces files, or runs longer (--workload).";
+    "Choose a workload that removes or replaces files, or runs longer (--workload).";
 
 /// What TRIM would be worth where something stops it.
 pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
@@ -133,7 +132,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         };
         return vec![
             format!("{point}: {today}. {passes}. No fault was found."),
-            format!("Not compared with other ways yet: `trimwise advise --here {quoted}`."),
+            format!("Not compared with the alternatives yet: `trimwise advise --here {quoted}`."),
         ];
     };
     let first = match (class.decision, &class.policy) {
@@ -154,7 +153,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     vec![
         first,
         format!(
-            "On a model of such drives, not of this one ({file_system}, {full} % full, office days), {found} Surer: \
+            "On a model of such drives, not of this one ({file_system}, {full} % full, office days), {found} To be surer: \
              `trimwise compare --here {quoted}`."
         ),
     ]
@@ -229,9 +228,9 @@ fn gain(measure: Measure, worth: &Worth) -> String {
     let share = format!("{}{}", shift(measure, worth.time_saved_percent), interval(worth));
     let saved = match worth.waiting_saved_s_per_day {
         Some(s) if s > 0.0 => format!("it saves {} of waiting a day ({share})", waiting(s)),
-        Some(_) => "it costs no waiting that matters".to_owned(),
+        Some(_) => "it costs no noticeable waiting".to_owned(),
         None if worth.time_saved_percent > TIME_PERCENT => format!("this work needs {share}"),
-        None => format!("the {} is the same to {TIME_PERCENT} %", measured(measure)),
+        None => format!("the {} is the same within {TIME_PERCENT} %", measured(measure)),
     };
     format!("{saved}{}", life(worth))
 }
@@ -286,7 +285,9 @@ fn unsure(
     name: &dyn Fn(&PolicyId) -> String,
 ) -> String {
     match why {
-        Unsure::Partial => "It was stopped or failed; the runs that finished prove nothing.".to_owned(),
+        Unsure::Partial => {
+            "It was stopped or failed; the runs that finished are too few to conclude from.".to_owned()
+        }
         Unsure::DrivesDiffer(found) => {
             let more = if found.len() > 3 { ", ..." } else { "" };
             format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", "))
@@ -295,10 +296,10 @@ fn unsure(
             Some(_) => "What it does today is not among what ran.".to_owned(),
             None => format!("`{}` did not run.", settings.baseline),
         },
-        Unsure::NothingElse => format!("Of what ran, {base} is all that a host can have."),
+        Unsure::NothingElse => format!("Of what ran, only {base} is available on a host."),
         Unsure::Wide(policy, worth) => {
             let range = match worth.time_saved_percent_interval {
-                None => "one run of each has no interval".to_owned(),
+                None => "one run of each gives no confidence interval".to_owned(),
                 Some([low, high]) if low < 0.0 && high > 0.0 => {
                     format!("between {} more and {} less {}", percent(low), percent(high), measured(measure))
                 }
@@ -342,17 +343,16 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
     match (found, &comparison.here) {
         (Found::Unsure(Unsure::Partial), _) => "Run it again to the end (the command below).".to_owned(),
         (Found::Unsure(Unsure::DrivesDiffer(_)), _) => "Each drive has its own verdict below.".to_owned(),
-        (Found::Unsure(Unsure::TodayDidNotRun), _) => {
-            "`trimwise compare` with its --policy would tell.".to_owned()
-        }
+        (Found::Unsure(Unsure::TodayDidNotRun), _) => "Run `trimwise compare` with that --policy.".to_owned(),
         (Found::Unsure(Unsure::NothingElse), _) => {
-            "Leave --policy out, or add what a host can have (--policy off, commit, judicious).".to_owned()
+            "Leave --policy out, or add what is available on a host (--policy off, commit, judicious)."
+                .to_owned()
         }
         (Found::Unsure(_), _) => {
-            format!("Surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
+            format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }
         (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
-            "Surer: your own kind of work (--workload; `trimwise workloads` lists them).".to_owned()
+            "To be surer: your own kind of work (--workload; `trimwise workloads` lists them).".to_owned()
         }
         (_, Some(here)) => here.surer(),
         (_, None) if decision == Decision::Change => {

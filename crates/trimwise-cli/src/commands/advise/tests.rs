@@ -152,7 +152,7 @@ fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
     assert!(advice.conclusion.steps.is_empty());
     let text = text::render(&advice, false);
     assert!(
-        text.starts_with("It does not matter: nothing that a host can have differs from `off`."),
+        text.starts_with("It does not matter: nothing available on a host differs materially from `off`."),
         "{text}"
     );
 }
@@ -192,7 +192,7 @@ fn runs_that_cannot_tell_give_no_advice() {
     assert!(wide.head[1].starts_with("`commit`: between ") && wide.steps.is_empty(), "{:?}", wide.head);
     let single = concluded(1, 0.0);
     assert_eq!(single.decision, Decision::CannotTell);
-    assert_eq!(single.head[1], "`commit`: one run of each has no interval.");
+    assert_eq!(single.head[1], "`commit`: one run of each gives no confidence interval.");
     assert_eq!(concluded(8, 0.001).decision, Decision::DoesNotMatter);
 }
 
