@@ -352,7 +352,7 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
             format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }
         (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
-            "To be surer: your own kind of work (--workload; `trimwise workloads` lists them).".to_owned()
+            "To be surer: your own workload (--workload; see `trimwise workloads`).".to_owned()
         }
         (_, Some(here)) => here.surer(),
         (_, None) if decision == Decision::Change => {
