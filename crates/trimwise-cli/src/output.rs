@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use console::Term;
 use serde::Serialize;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::files::give_name;
+use trimwise_linux::files::{give_name, open_output};
 use trimwise_study::Versioned;
 use trimwise_study::place::{check_directory, check_file, is_stdout, resolved, split_at_missing};
 
@@ -199,11 +199,7 @@ impl Destinations {
         let fail = |e: std::io::Error| Failure::run(format!("{option} {}: {e}", path.display()));
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
             // For a pipe or /dev/null there is nothing to replace.
-            return OpenOptions::new()
-                .write(true)
-                .open(path)
-                .and_then(|mut f| f.write_all(text.as_bytes()))
-                .map_err(fail);
+            return open_output(path).and_then(|mut f| f.write_all(text.as_bytes())).map_err(fail);
         }
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(format!(".{}.new", std::process::id()));

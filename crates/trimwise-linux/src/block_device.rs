@@ -138,8 +138,15 @@ impl BlockDevice {
         Self::of(SysBlock::of_numbers(&HostRoot::default(), numbers)?)
     }
 
-    pub(crate) fn is_read_only(&self) -> bool {
+    /// Returns true if the kernel refuses writes to the device.
+    pub fn is_read_only(&self) -> bool {
         self.sysfs.number("ro").is_ok_and(|n| n != 0)
+    }
+
+    /// Returns true if the driver has a request queue, so that the block layer counts every request, and reports those
+    /// that fail.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.sysfs.whole().has("mq")
     }
 
     /// Returns the smallest transfer that the disk accepts.

@@ -1,11 +1,13 @@
 //! Small files that must never be half written, too long, or replaced by a link.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use trimwise::units::Bytes;
 
 /// Returns the path of a file with `ending` appended to its name.
@@ -118,6 +120,32 @@ pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens a pipe or a device for writing. Waits a while for a pipe's reader, which may be about to start, but not for
+/// ever.
+///
+/// # Errors
+/// Errors of the operating system, or that no program reads the pipe.
+pub fn open_output(path: &Path) -> io::Result<File> {
+    const READER_WAIT: Duration = Duration::from_secs(5);
+    let until = Instant::now() + READER_WAIT;
+    let file = loop {
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+                if Instant::now() >= until {
+                    let why =
+                        format!("no program reads this pipe, not even after {} s", READER_WAIT.as_secs());
+                    return Err(io::Error::other(why));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            opened => break opened?,
+        }
+    };
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
 /// Writes a file atomically, through a temporary name.
 pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let temporary = with_ending(path, ".new");
@@ -141,11 +169,24 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
+
+    #[test]
+    fn regression_a_pipe_without_a_reader_is_refused_and_one_with_a_late_reader_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let error = open_output(&path).unwrap_err();
+        assert!(error.to_string().starts_with("no program reads this pipe"), "{error}");
+        let writing = {
+            let path = path.clone();
+            std::thread::spawn(move || open_output(&path).unwrap().write_all(&[7; 1 << 20]).unwrap())
+        };
+        assert_eq!(fs::read(&path).unwrap(), vec![7; 1 << 20]);
+        writing.join().unwrap();
+    }
 
     #[test]
     fn regression_a_pipe_without_a_writer_is_refused_and_one_with_a_writer_is_read() {

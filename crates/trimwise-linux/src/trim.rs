@@ -14,10 +14,13 @@
 //!   free extents, 200 of them of 60 KiB, fstrim(8) sent 104 (Linux 6.18). A call that ends with an allocation group
 //!   counts as one for part of it. So XFS is called once per group, however long the slice.
 //!
-//! The result is measured in two ways. The meaning of FITRIM's return value depends on the file system
+//! The result is measured in three ways. The meaning of FITRIM's return value depends on the file system
 //! ([`answer_means`]). The device's counts (the discard fields of its `stat`) mean the same everywhere, but include
-//! discards that others sent in that time.
+//! discards that others sent in that time, and failed ones. Failed requests are counted where tracefs can be used.
+//! [`Accounts::verdict`] decides between them.
 
+mod accounts;
+mod errno;
 mod error;
 mod settling;
 mod target;
@@ -29,10 +32,13 @@ use trimwise::units::Bytes;
 
 use crate::block_device::DiscardCounts;
 use crate::layout::Kind;
+use accounts::Failures;
 
+pub use accounts::{Accounts, Verdict, reports_failures};
+pub use errno::Meaning;
 pub use error::TrimError;
 pub use settling::Settled;
-pub use target::{Span, Target, TrimmedGroups};
+pub use target::{Before, Span, Target, TrimmedGroups};
 
 /// Returns the meaning of FITRIM's return value on a file system, in words.
 pub fn answer_means(kind: Kind) -> &'static str {
@@ -76,6 +82,10 @@ pub struct Outcome {
     /// The discards that the kernel counted on the devices, from any source, from before the first slice to after the
     /// last; `None` if it does not count them.
     pub counted: Option<DiscardCounts>,
+    /// Bytes that the drive took, as far as that is verified.
+    pub taken: Bytes,
+    /// True if failed discards of some slice would not have shown.
+    pub is_unverified: bool,
     /// Real time, including the pauses.
     pub elapsed: Duration,
     /// Reason why the trim ended.
@@ -95,11 +105,14 @@ pub fn run(
     let before = target.counts()?;
     let least = target.least_extent(plan.min_extent)?;
     let trimmed = target.trimmed_groups(least);
+    let mut failures = Failures::watch(&target.devices);
     let begun = Instant::now();
     let mut outcome = Outcome {
         slices_done: 0,
         answered: Bytes(0),
         counted: None,
+        taken: Bytes(0),
+        is_unverified: false,
         elapsed: Duration::ZERO,
         ended: Ended::Done,
     };
@@ -114,15 +127,9 @@ pub fn run(
         if let (TrimmedGroups::AgainSince { last }, 1..) = (trimmed, index) {
             target.restore_last_least(last);
         }
-        match target
-            .trim_slice(slice, plan.min_extent)
-            .and_then(|answered| target.settle(None).map(|_| answered))
-        {
-            Ok(answered) => outcome.answered.0 = outcome.answered.0.saturating_add(answered.0),
-            Err(error) => {
-                outcome.ended = Ended::Failed(error);
-                break;
-            }
+        if let Err(error) = run_slice(target, slice, plan.min_extent, failures.as_mut(), &mut outcome) {
+            outcome.ended = Ended::Failed(error);
+            break;
         }
         outcome.slices_done += 1;
         on_slice(outcome.slices_done);
@@ -132,6 +139,38 @@ pub fn run(
     let after = target.counts().ok().flatten();
     outcome.counted = after.zip(before).map(|(after, before)| after.since(before));
     Ok(outcome)
+}
+
+/// Trims a slice, and adds what the drive took of it.
+fn run_slice(
+    target: &Target,
+    slice: Span,
+    min_extent: Bytes,
+    mut failures: Option<&mut Failures>,
+    outcome: &mut Outcome,
+) -> Result<(), TrimError> {
+    if let Some(failures) = &mut failures {
+        failures.count(); // of others, before it
+    }
+    let before = target.before()?;
+    let answered = target.trim_slice(slice, min_extent)?;
+    outcome.answered.0 = outcome.answered.0.saturating_add(answered.0);
+    let settled = target.settle(None)?;
+    if settled.in_flight > 0 {
+        return Err(TrimError::Hanging { path: target.shown(), in_flight: settled.in_flight });
+    }
+    let accounts = target.accounts(&before, answered, failures.and_then(Failures::count))?;
+    let (taken, is_failed) = match accounts.verdict(target.kind) {
+        Verdict::Taken(taken) => (Some(taken), false),
+        Verdict::Unverified => (None, false),
+        Verdict::Failed(taken) => (taken, true),
+    };
+    outcome.taken.0 = outcome.taken.0.saturating_add(taken.unwrap_or_default().0);
+    outcome.is_unverified |= taken.is_none();
+    if is_failed {
+        return Err(TrimError::Failed { path: target.shown(), accounts });
+    }
+    Ok(())
 }
 
 fn rest(pause: Duration, stop: &AtomicBool) {

@@ -12,7 +12,7 @@ use crate::metrics::listen;
 use crate::service::{Options, PATIENCE, ServiceError, run};
 use crate::speak::{Speaking, say};
 use crate::{Places, helper, look, sense, speak, worker, write};
-use trimwise_linux::daemon::config::DEFAULT_FILE;
+use trimwise_linux::daemon::config::{Config, DEFAULT_FILE};
 use trimwise_linux::host_root::HostRoot;
 
 /// Decides when and what to trim on each mounted file system, in place of fstrim.timer and `discard`
@@ -45,6 +45,9 @@ struct Arguments {
     /// Trim everything untrimmed on each managed file system, in slices, and exit
     #[arg(long)]
     once: bool,
+    /// Check the configuration, and exit with 2 if it is invalid
+    #[arg(long)]
+    check_config: bool,
     /// Stay in the foreground, which it always does; accepted for service managers
     #[arg(long = "foreground")]
     _foreground: bool,
@@ -88,13 +91,30 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return done.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let arguments = Arguments::parse_from(arguments);
+    // Its processes run in `/`, and so does the daemon: another folder would keep its file system from being unmounted.
+    // An empty path stays as it is, and its use fails.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let places = Places {
+        config: absolute(arguments.config),
+        state: absolute(arguments.state),
+        run: absolute(arguments.run),
+        host: HostRoot::new(absolute(arguments.host_root)),
+    };
+    if let Err(error) = std::env::set_current_dir("/") {
+        say(3, &format!("error: /: {error}"));
+        return ExitCode::FAILURE;
+    }
+    if arguments.check_config {
+        return match Config::load(&places.config) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(errors) => {
+                say(3, &format!("error: {errors}"));
+                ExitCode::from(2)
+            }
+        };
+    }
     let options = Options {
-        places: Places {
-            config: arguments.config,
-            state: arguments.state,
-            run: arguments.run,
-            host: HostRoot::new(arguments.host_root),
-        },
+        places,
         dry_run: arguments.dry_run,
         once: arguments.once,
         // Not by name: the program may be replaced while it runs.

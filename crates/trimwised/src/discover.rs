@@ -20,6 +20,7 @@ use trimwise_linux::fstab;
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::{Mount, mounts};
+use trimwise_linux::trim::reports_failures;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
@@ -28,6 +29,8 @@ pub struct Candidate {
     pub path: PathBuf,
     pub devices: Vec<BlockDevice>,
     pub disks: BTreeSet<String>,
+    /// True if the kernel reports every failed request of them.
+    pub reports_failures: bool,
     /// Identifies this mounting of it: see [`session_of`].
     pub session: Option<u64>,
 }
@@ -218,10 +221,7 @@ pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     let host = HostRoot::new(&wanted.host);
     let all = mounts(&host).map_err(std::io::Error::other)?;
     let mounts = Mounts::new(&all);
-    let spared: HashSet<PathBuf> = fstab::entries(&host, &all, |entry| entry.has(doctor::NO_TRIM))
-        .into_iter()
-        .map(|entry| entry.point)
-        .collect();
+    let spared = fstab::spared(&host, &all);
     let mut found = Found::default();
     let file_systems = by_file_system(&all);
     let mut before = std::mem::take(known);
@@ -264,7 +264,7 @@ fn choose(
     wanted: &Wanted,
     of_one: &[&Mount],
     mounts: &Mounts<'_>,
-    spared: &HashSet<PathBuf>,
+    spared: &HashSet<(u32, u32)>,
     known: &Known,
     found: &mut Found,
 ) {
@@ -291,7 +291,7 @@ fn choose(
     if !wanted.all && !wanted.listed.contains(&mount.mount_point) {
         return skip(mount, "the configuration manages only listed file systems (`manage`)".to_owned());
     }
-    if of_one.iter().any(|mount| spared.contains(&mount.mount_point)) {
+    if spared.contains(&mount.numbers) {
         return skip(mount, format!("{} in fstab", doctor::NO_TRIM));
     }
     let session_by = |devices: &[BlockDevice]| session(Kind::of(&mount.fs_type), devices.first()?);
@@ -301,6 +301,9 @@ fn choose(
         Ok(devices) => devices,
         Err(error) => return skip(mount, error.to_string()),
     };
+    if let Some(device) = devices.iter().find(|device| device.is_read_only()) {
+        return skip(mount, format!("its device {} is read-only", device.name));
+    }
     if devices.iter().all(|device| device.limits.max.0 == 0) {
         let why = format!(
             "its device does not accept discards; `trimwise doctor {}` says why",
@@ -317,6 +320,7 @@ fn choose(
             || doctor::disks(&HostRoot::default(), devices.iter().map(|device| &device.sysfs)),
             |known| known.disks.clone(),
         ),
+        reports_failures: known.map_or_else(|| reports_failures(&devices), |known| known.reports_failures),
         session: session_by(&devices),
         mount: mount.clone(),
         devices,

@@ -81,11 +81,10 @@ impl Watcher {
         if self.events.is_empty() {
             return Err("this kernel has no tracepoint for frees on ext4 or XFS".to_owned());
         }
-        // Linux 5.18 and later. Only discards have a D among their letters (blk_fill_rwbs()).
+        // Linux 5.18 and later.
         self.find(Tracepoint::Error);
         if self.events.contains_key(&Tracepoint::Error) {
-            self.set(Tracepoint::Error, "filter", "rwbs ~ \"*D*\"")?;
-            self.set(Tracepoint::Error, "enable", "1")?;
+            self.instance.report_failed_discards().map_err(text)?;
         }
         self.pipes = self.instance.pipes().map_err(text)?;
         self.instance.write("trace", "").map_err(text)?; // drop old records
@@ -137,6 +136,11 @@ impl Watcher {
         Ok(())
     }
 
+    /// Returns true if failed discards are reported.
+    pub(crate) fn reports_failures(&self) -> bool {
+        self.events.contains_key(&Tracepoint::Error)
+    }
+
     pub(crate) fn is_watched(&self, device: (u32, u32)) -> bool {
         self.watched.contains_key(&device)
     }
@@ -147,7 +151,10 @@ impl Watcher {
     /// A sentence that names what was turned off.
     pub fn check(&self) -> Result<(), String> {
         self.instance.expect_on("tracing_on")?;
-        let used = |point: &&Tracepoint| self.watched.values().any(|&kind| tracepoint(kind) == Some(**point));
+        let used = |point: &&Tracepoint| {
+            **point == Tracepoint::Error
+                || self.watched.values().any(|&kind| tracepoint(kind) == Some(**point))
+        };
         let mut used = self.events.keys().filter(used);
         used.try_for_each(|&point| self.instance.expect_on(Instance::event(point, "enable")))
     }

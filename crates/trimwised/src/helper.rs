@@ -15,12 +15,12 @@ use trimwise::live::{Failed, SPANS_MAX};
 use trimwise::units::{Bytes, Span};
 
 use crate::process::{Process, asked, line};
-use trimwise_linux::block_device::{BlockDeviceError, DiscardCounts};
+use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::free_space::Listed;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::path_error::PathError;
 use trimwise_linux::remount;
-use trimwise_linux::trim::{Settled, Target, TrimError};
+use trimwise_linux::trim::{Accounts, Meaning, Settled, Target, TrimError};
 
 /// The program's argument for this role.
 pub(crate) const COMMAND: &str = "helper";
@@ -108,10 +108,8 @@ pub enum Answer {
     Trimmed {
         /// Duration of FITRIM, and on XFS of the discards after it, up to the last one counted.
         took_ns: u64,
-        /// The sum of FITRIM's return values.
-        answered: u64,
-        /// Bytes that the kernel counted on the device meanwhile, from any source.
-        counted: Option<u64>,
+        /// What is known of its discards. The daemon adds the failed requests.
+        accounts: Accounts,
     },
     /// Answer to [`Task::Toggle`].
     Toggled,
@@ -181,7 +179,7 @@ pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
 pub(crate) fn main() -> io::Result<()> {
     let request: Request = asked()?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&error));
+    let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&request.path, &error));
     out.write_all(&line(&answer)?)?;
     out.flush()
 }
@@ -192,7 +190,7 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
         return Ok(Answer::Gone);
     }
     match &request.task {
-        Task::Probe => Ok(Answer::Probed(probe(&target))),
+        Task::Probe => Ok(Answer::Probed(probe(&target)?)),
         Task::Look { min_extent, from, most } => {
             Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
@@ -202,25 +200,20 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
                 return Ok(hang);
             }
             let begun = Instant::now();
-            let before = target.counts()?;
+            let before = target.before()?;
             let least = target.least_extent(Bytes(*min_extent))?;
             let answered = trim(&target, ranges, least, *lanes)?;
             let of_fitrim = begun.elapsed();
-            let enough = before.filter(|_| *expected > 0).map(|before| Bytes(before.bytes.0 + expected));
+            let enough =
+                before.counted().filter(|_| *expected > 0).map(|counted| Bytes(counted.0 + expected));
             let settled = target.settle(enough)?;
             if let Some(hang) = hanging(settled) {
                 return Ok(hang);
             }
             let took = of_fitrim + settled.took;
-            let after = target.counts()?;
-            // A count of zero since boot means that the device does not count discards.
-            let counted = after
-                .zip(before)
-                .filter(|(after, _)| after.bytes.0 > 0)
-                .map(|(after, before): (DiscardCounts, _)| after.since(before).bytes);
-            target.check_slices(Bytes(answered), counted)?;
+            let accounts = target.accounts(&before, Bytes(answered), None)?;
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-            Ok(Answer::Trimmed { took_ns, answered, counted: counted.map(|bytes| bytes.0) })
+            Ok(Answer::Trimmed { took_ns, accounts })
         }
         Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
             Ok(()) => Answer::Toggled,
@@ -278,39 +271,43 @@ fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {
     Answer::Looked { extents: listed.free.len() as u64, from: listed.from, upto: listed.upto }
 }
 
-fn probe(target: &Target) -> Probed {
+fn probe(target: &Target) -> Result<Probed, TrimError> {
     let layout = target.layout.as_ref();
-    Probed {
+    let has_maps = matches!(target.kind, Kind::Ext4 | Kind::Xfs) && layout.is_some();
+    let maps = match target.free_spans(Bytes(0), 0, 0) {
+        _ if !has_maps => false,
+        // A file system without a map may be trimmed, a damaged one not.
+        Err(error) if error.means() == Some(Meaning::Damaged) => return Err(error),
+        listed => listed.is_ok(),
+    };
+    Ok(Probed {
         block: layout.map_or(4096, |layout| layout.block.0),
         group: layout.map_or(0, |layout| layout.group.0),
         first_group: layout.map_or(0, |layout| layout.first_group.0),
         total: layout
             .map_or_else(|| target.devices.iter().map(|device| device.size.0).sum(), |layout| layout.end.0),
-        maps: matches!(target.kind, Kind::Ext4 | Kind::Xfs)
-            && layout.is_some()
-            && target.free_spans(Bytes(0), 0, 0).is_ok(),
-    }
+        maps,
+    })
 }
 
-fn refused(error: &TrimError) -> Answer {
+fn refused(path: &Path, error: &TrimError) -> Answer {
+    // The daemon names the mount itself.
     let message = error.to_string();
+    let message = message.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&message).to_owned();
     match error {
         TrimError::Gone { .. } | TrimError::Mount(_) | TrimError::NotAMountPoint { .. } => Answer::Gone,
-        TrimError::NoDiscard { .. } | TrimError::NoFitrim { .. } | TrimError::NotPermitted { .. } => {
-            Answer::Never { message }
-        }
+        TrimError::NoDiscard { .. } => Answer::Never { message },
+        TrimError::Call { means, .. } => match means {
+            _ if means.is_for_good() => Answer::Never { message },
+            Meaning::DeviceFailed | Meaning::DeviceGone => Answer::Device { message, in_flight: false },
+            _ => Answer::Again { message },
+        },
         TrimError::Open(PathError { source, .. })
             if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) =>
         {
             Answer::Gone
         }
         TrimError::Device(BlockDeviceError::None { .. }) => Answer::Never { message },
-        TrimError::Failed { .. } => Answer::Device { message, in_flight: false },
-        TrimError::Call { call: "FITRIM", source, .. }
-            if source.raw_os_error() == Some(Errno::IO.raw_os_error()) =>
-        {
-            Answer::Device { message, in_flight: false }
-        }
         _ => Answer::Again { message },
     }
 }

@@ -1,14 +1,18 @@
 //! The history: an embedded database of bounded size.
 //!
 //! Entries are kept in memory and written together, once a minute and on exit, so that an idle host is not woken. A
-//! full disk only costs memory, which is bounded too. A database that cannot be read is moved aside, not repaired:
-//! losing history is acceptable.
+//! full disk only costs memory, which is bounded too.
+//!
+//! The database says whose it is (`application_id`) and of which version (`user_version`). One that is damaged, of a
+//! newer version, or not ours is moved aside, neither repaired nor removed, and a new one is begun: losing history is
+//! acceptable, losing what is somebody else's is not.
 
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use serde::{Deserialize, Serialize};
 use trimwise::units::Bytes;
@@ -18,6 +22,12 @@ use trimwise_linux::files::with_ending;
 /// Maximum number of entries waiting in memory; the oldest are dropped first.
 const WAITING_MAX: usize = 2_000;
 const PAGE_BYTES: u64 = 4096;
+/// `application_id` of our databases: "trmw".
+const APPLICATION: i64 = 0x7472_6d77;
+/// `user_version` of our databases.
+const VERSION: i64 = 1;
+/// Columns of the table, in order.
+const COLUMNS: &str = "id,at_ms,mount,kind,text,bytes";
 /// Maximum bytes of text in one answer; older entries are left out. The answer is held in memory.
 const ANSWER_MAX: usize = 2 << 20;
 
@@ -119,9 +129,12 @@ impl Database {
     }
 
     fn write(&self, entries: &[Entry]) -> rusqlite::Result<()> {
+        self.unless_damaged(|connection| Self::write_to(connection, entries))
+    }
+
+    fn write_to(mut connection: Connection, entries: &[Entry]) -> rusqlite::Result<()> {
         /// Maximum number of quarters to delete, which is nearly everything.
         const QUARTERS_MAX: u32 = 16;
-        let mut connection = self.open()?;
         let mut quarters = 0;
         loop {
             match insert(&mut connection, entries) {
@@ -141,22 +154,38 @@ impl Database {
 
     /// Opens the database for one operation, so that it takes no memory in between.
     fn open(&self) -> rusqlite::Result<Connection> {
-        // Opening a pipe could block forever. SQLite refuses a link as the database, but not next to it.
+        // Opening a pipe could block forever. SQLite refuses a link as the database, but follows one next to it.
         let found = |path: &Path| fs::symlink_metadata(path).ok();
         if found(&self.path).is_some_and(|found| !found.is_file() && !found.is_symlink()) {
             self.move_aside();
         }
-        for path in ["-journal", "-wal"].map(|ending| with_ending(&self.path, ending)) {
-            if found(&path).is_some_and(|found| !found.is_file()) {
-                drop(fs::rename(&path, with_ending(&path, ".corrupt")));
-            }
+        if BESIDE
+            .iter()
+            .any(|ending| found(&with_ending(&self.path, ending)).is_some_and(|found| !found.is_file()))
+        {
+            self.move_aside();
         }
-        self.open_once().or_else(|error| match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                self.move_aside();
-                self.open_once()
+        self.open_once()
+    }
+
+    /// Performs an operation on the database. If it is damaged or not ours, repeats it on a new one.
+    fn unless_damaged<T>(
+        &self,
+        operation: impl Fn(Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        self.open().and_then(&operation).or_else(|error| {
+            let is_damaged = matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt | ErrorCode::TypeMismatch)
+            );
+            // SQLite follows no link here.
+            let is_link = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_symlink());
+            if !(is_damaged || is_link || matches!(error, rusqlite::Error::InvalidQuery))
+                || !self.move_aside()
+            {
+                return Err(error);
             }
-            _ => Err(error),
+            self.open().and_then(&operation)
         })
     }
 
@@ -166,11 +195,16 @@ impl Database {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection = Connection::open_with_flags(&self.path, flags)?;
+        let Some(version) = version(&connection)? else { return Err(rusqlite::Error::InvalidQuery) };
         let pages = (self.max.0 / PAGE_BYTES).max(16);
         connection.execute_batch(&format!("PRAGMA cache_size = 32; PRAGMA max_page_count = {pages};"))?;
         let held: u64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         if held > pages {
             self.shrink(&connection, held, pages)?;
+        }
+        if version != VERSION {
+            let ours = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};");
+            connection.execute_batch(&ours)?;
         }
         connection.execute_batch(
             "CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, mount TEXT NOT NULL, \
@@ -192,9 +226,23 @@ impl Database {
         connection.execute_batch(&format!("VACUUM; PRAGMA max_page_count = {pages};"))
     }
 
-    fn move_aside(&self) {
-        drop(fs::rename(&self.path, with_ending(&self.path, ".corrupt")));
-        drop(fs::remove_file(with_ending(&self.path, "-journal")));
+    /// Moves the database and the files next to it to names that are free. Returns true if the database was moved.
+    fn move_aside(&self) -> bool {
+        let is_free = |path: &Path| fs::symlink_metadata(path).is_err();
+        let aside = |n: u32| match n {
+            0 => with_ending(&self.path, ".aside"),
+            n => with_ending(&self.path, &format!(".aside-{n}")),
+        };
+        let all_free =
+            |path: &PathBuf| is_free(path) && BESIDE.iter().all(|ending| is_free(&with_ending(path, ending)));
+        let Some(aside) = (0..ASIDE_MAX).map(aside).find(all_free) else { return false };
+        if fs::rename(&self.path, &aside).is_err() && !is_free(&self.path) {
+            return false;
+        }
+        for ending in BESIDE {
+            drop(fs::rename(with_ending(&self.path, ending), with_ending(&aside, ending)));
+        }
+        true
     }
 
     /// Returns the last entries of a mount, oldest first: at most `limit`, and together no more than 2 MiB.
@@ -206,18 +254,36 @@ impl Database {
     }
 
     fn read(&self, mount: &Path, limit: u32) -> rusqlite::Result<Vec<Entry>> {
-        let connection = self.open()?;
+        self.unless_damaged(|connection| Self::read_from(&connection, mount, limit))
+    }
+
+    fn read_from(connection: &Connection, mount: &Path, limit: u32) -> rusqlite::Result<Vec<Entry>> {
         let mut statement = connection.prepare(
             "SELECT at_ms, mount, kind, text, bytes FROM entries WHERE mount = ?1 ORDER BY id DESC LIMIT ?2",
         )?;
         let rows = statement.query_map(params![mount.display().to_string(), limit], |row| {
-            let bytes: i64 = row.get(4)?;
+            // Any column of any row can have any type.
+            let number = |column| {
+                Ok::<_, rusqlite::Error>(match row.get_ref(column)? {
+                    ValueRef::Integer(number) => number,
+                    ValueRef::Real(number) => number as i64,
+                    _ => 0,
+                })
+            };
+            let text = |column| {
+                Ok::<_, rusqlite::Error>(match row.get_ref(column)? {
+                    ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+                        String::from_utf8_lossy(bytes).into_owned()
+                    }
+                    _ => String::new(),
+                })
+            };
             Ok(Entry {
-                at_ms: row.get(0)?,
-                mount: row.get(1)?,
-                kind: row.get(2)?,
-                text: row.get(3)?,
-                bytes: bytes.unsigned_abs(),
+                at_ms: number(0)?,
+                mount: text(1)?,
+                kind: text(2)?,
+                text: text(3)?,
+                bytes: number(4)?.unsigned_abs(),
             })
         })?;
         let (mut entries, mut bytes) = (Vec::new(), 0);
@@ -232,6 +298,30 @@ impl Database {
         entries.reverse();
         Ok(entries)
     }
+}
+
+/// Endings of the files that SQLite keeps next to a database.
+const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
+/// Most databases kept aside. Beyond it, nothing is moved and the history reports a problem.
+const ASIDE_MAX: u32 = 100;
+
+/// Returns the version of the database, 0 for a new one; `None` if it is not ours, or newer than this program.
+fn version(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let number =
+        |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0));
+    let objects: i64 = connection.query_row("SELECT COUNT(*) FROM sqlite_master", [], |row| row.get(0))?;
+    let version = match (number("application_id")?, number("user_version")?) {
+        (0, 0) if objects == 0 => return Ok(Some(0)),
+        // Before version 1 neither was set.
+        (APPLICATION, VERSION) => VERSION,
+        (0, 0) => 0,
+        _ => return Ok(None),
+    };
+    let is_table = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'entries'";
+    let columns = "SELECT group_concat(name) FROM pragma_table_info('entries')";
+    let is_table = connection.query_row(is_table, [], |row| row.get::<_, i64>(0))? == 1;
+    let found: Option<String> = connection.query_row(columns, [], |row| row.get(0))?;
+    Ok((is_table && found.as_deref() == Some(COLUMNS)).then_some(version))
 }
 
 fn insert(connection: &mut Connection, entries: &[Entry]) -> rusqlite::Result<()> {
@@ -357,7 +447,103 @@ mod tests {
         one.flush();
         assert_eq!(one.problem(), None);
         assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1);
-        assert_eq!(fs::read(folder.path().join("history.db.corrupt")).unwrap(), vec![0x5a; 8192]);
+        assert_eq!(fs::read(folder.path().join("history.db.aside")).unwrap(), vec![0x5a; 8192]);
+    }
+
+    /// Whatever lies in its place, the history goes on, and nothing is lost.
+    #[test]
+    fn a_foreign_or_newer_database_is_moved_aside_and_kept() {
+        let ours = "CREATE TABLE entries (id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, mount TEXT NOT NULL, kind \
+                    TEXT NOT NULL, text TEXT NOT NULL, bytes INTEGER NOT NULL";
+        let newer = format!("{ours}); PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 2;");
+        for (what, sql) in [
+            ("foreign", "CREATE TABLE photos (b BLOB); INSERT INTO photos VALUES ('precious');"),
+            ("same name", "CREATE TABLE entries (foo TEXT); INSERT INTO entries VALUES ('precious');"),
+            ("one more column", &format!("{ours}, host TEXT NOT NULL);")),
+            (
+                "a view",
+                "CREATE VIEW entries AS SELECT 1 id, 2 at_ms, 'm' mount, 'k' kind, 't' text, 0 bytes;",
+            ),
+            ("newer", &newer),
+            ("foreign id", &format!("{ours}); PRAGMA application_id = 7;")),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("history.db");
+            let dump = |path: &Path| -> Vec<(String, String)> {
+                let connection = Connection::open(path).unwrap();
+                let mut all =
+                    connection.prepare("SELECT name, sql FROM sqlite_master ORDER BY name").unwrap();
+                let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+                rows.map(Result::unwrap).collect()
+            };
+            Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+            let before = dump(&path);
+            for n in 0..2 {
+                let mut one = history(folder.path(), Bytes::mib(1));
+                fill(&mut one, n, 1);
+                one.flush();
+                assert_eq!(one.problem(), None, "{what}");
+                assert_eq!(one.last(Path::new("/home"), 9).unwrap().len() as u64, n + 1, "{what}");
+            }
+            assert_eq!(dump(&folder.path().join("history.db.aside")), before, "{what}");
+            assert!(!folder.path().join("history.db.aside-1").exists(), "{what}: moved once");
+        }
+    }
+
+    #[test]
+    fn a_database_from_before_versions_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        let mut one = history(folder.path(), Bytes::mib(1));
+        fill(&mut one, 0, 1);
+        one.flush();
+        let unversioned = "PRAGMA application_id = 0; PRAGMA user_version = 0;";
+        Connection::open(&path).unwrap().execute_batch(unversioned).unwrap();
+        fill(&mut one, 1, 1);
+        assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 2);
+        let id = Connection::open(&path).unwrap();
+        let id: i64 = id.query_row("PRAGMA application_id", [], |row| row.get(0)).unwrap();
+        assert_eq!(id, APPLICATION);
+    }
+
+    #[test]
+    fn odd_rows_and_a_damaged_page_do_not_end_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        let mut one = history(folder.path(), Bytes::mib(1));
+        fill(&mut one, 0, 200);
+        one.flush();
+        let odd = "INSERT INTO entries VALUES (9000000, 9e18, '/home', 'k', x'fffe00', -9223372036854775808)";
+        Connection::open(&path).unwrap().execute_batch(odd).unwrap();
+        assert_eq!(one.last(Path::new("/home"), 999).unwrap().len(), 201);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[4096..].fill(0xa5);
+        fs::write(&path, &bytes).unwrap();
+        fill(&mut one, 200, 1);
+        assert_eq!(one.last(Path::new("/home"), 999).unwrap().last().unwrap().bytes, 200);
+        assert_eq!(one.problem(), None);
+        assert_eq!(fs::read(folder.path().join("history.db.aside")).unwrap(), bytes);
+    }
+
+    #[test]
+    fn a_link_a_folder_and_a_pipe_are_moved_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        let target = folder.path().join("target");
+        fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let works = |n: u64| {
+            let mut one = history(folder.path(), Bytes::mib(1));
+            fill(&mut one, n, 1);
+            assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1, "{n}: {:?}", one.problem());
+        };
+        works(0);
+        assert_eq!(fs::read(&target).unwrap(), b"precious");
+        assert_eq!(fs::read_link(folder.path().join("history.db.aside")).unwrap(), target);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        works(1);
+        assert!(folder.path().join("history.db.aside-1").is_dir());
     }
 
     #[test]
@@ -372,12 +558,6 @@ mod tests {
         fs::create_dir(folder.path().join("none")).unwrap();
         one.flush();
         assert_eq!(one.problem(), None);
-        // A link is not followed.
-        std::os::unix::fs::symlink("/nonexistent/x", folder.path().join("history.db")).unwrap();
-        let mut linked = history(folder.path(), Bytes::mib(1));
-        fill(&mut linked, 0, 1);
-        linked.flush();
-        assert!(linked.problem().is_some());
     }
 
     #[test]
@@ -388,7 +568,7 @@ mod tests {
         let mut one = history(folder.path(), Bytes::mib(1));
         fill(&mut one, 0, 1);
         assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1);
-        assert!(pipe.is_file() && folder.path().join("history.db.corrupt").exists());
+        assert!(pipe.is_file() && folder.path().join("history.db.aside").exists());
     }
 
     #[test]

@@ -195,6 +195,7 @@ mod tests {
             path: "/".into(),
             devices: Vec::new(),
             disks: [].into(),
+            reports_failures: false,
             session: Some(7),
         };
         let [on, off] = &trimwise_linux::mount::parse_mountinfo(lines)[..] else { panic!() };

@@ -7,10 +7,10 @@ mod sampling;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::PollFd;
-use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Window};
+use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Trimmed, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Job};
@@ -27,6 +27,7 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::turns_discard_on;
 use trimwise_linux::remount;
 use trimwise_linux::tracefs::format::Traced;
+use trimwise_linux::trim::{Accounts, Verdict};
 
 /// Slices of XFS are split at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
@@ -37,6 +38,8 @@ pub struct Means<'a> {
     pub patience: Duration,
     pub now: SimTime,
     pub room: usize,
+    /// True if failed discards are reported through tracepoints.
+    pub reports_failures: bool,
     pub spans_max: usize,
     pub journal: &'a mut Journal,
     pub known: &'a mut Store,
@@ -61,9 +64,12 @@ pub struct Managed {
     /// Knowledge of trimmed space under other settings, or before the file system was resized.
     carried: Option<Known>,
     paused: bool,
-    set: Option<bool>,
+    /// The option that the daemon set, and when it knew.
+    set: Option<(bool, Instant)>,
     /// True if discards of the last slice may still be in flight.
     in_flight: bool,
+    /// Failed discards during the slice in progress; `None` if they are not reported.
+    failed: Option<u64>,
     /// True while the old mount option is being written to the journal.
     is_noting: bool,
     probe_again: SimTime,
@@ -71,8 +77,8 @@ pub struct Managed {
     /// Time of the last map, in seconds since 1970.
     pub looked_at_s: Option<u64>,
     pub trimmed_at_s: Option<u64>,
-    /// Slices and bytes since the last entry of the history.
-    untold: (u64, u64),
+    /// Slices since the last entry of the history, with the bytes that the device took and those that are unverified.
+    untold: (u64, u64, u64),
 }
 
 impl Managed {
@@ -93,12 +99,13 @@ impl Managed {
             paused,
             set: None,
             in_flight: false,
+            failed: None,
             is_noting: false,
             probe_again: SimTime::ZERO,
             told: None,
             looked_at_s: None,
             trimmed_at_s: None,
-            untold: (0, 0),
+            untold: (0, 0, 0),
         }
     }
 
@@ -152,13 +159,22 @@ impl Managed {
         }
     }
 
-    /// Updates the mount as listed now. If somebody else changed the option after the daemon did, it stays: it is
-    /// neither changed again nor restored.
-    pub(crate) fn seen_as(&mut self, candidate: Candidate, journal: &mut Journal, history: &mut History) {
+    /// Updates the mount as listed by a look that began at `asked_at`. If somebody else changed the option after the
+    /// daemon did, it stays: it is neither changed again nor restored.
+    pub(crate) fn seen_as(
+        &mut self,
+        candidate: Candidate,
+        asked_at: Instant,
+        journal: &mut Journal,
+        history: &mut History,
+    ) {
+        if self.set.is_some_and(|(_, set_at)| asked_at < set_at) {
+            return; // it may show the option from before; the next look reports it as a change
+        }
         self.candidate = candidate;
         let mount = &self.candidate.mount;
         let is_on = mount.discard() != "nodiscard";
-        if self.job.is_some() || self.set.is_none_or(|on| on == is_on) {
+        if self.job.is_some() || self.set.is_none_or(|(on, _)| on == is_on) {
             return;
         }
         self.set = None;
@@ -174,12 +190,25 @@ impl Managed {
         let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.candidate.disks);
         if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))
         {
+            self.failed = self.failed.map(|failed| failed + 1);
             live.device_failed(format!("discards failed: {disk} reported errors; see the kernel's log"));
         }
     }
 
+    /// Notes that failed discards may have gone unreported.
+    pub(crate) fn failures_unseen(&mut self) {
+        self.failed = self.failed.filter(|&failed| failed > 0);
+    }
+
     pub fn waits(&self) -> Option<PollFd<'_>> {
         self.job.as_ref().map(Job::waits)
+    }
+
+    /// Reads the helper's output.
+    pub(crate) fn receive(&mut self) {
+        if let Some(job) = &mut self.job {
+            job.hear();
+        }
     }
 
     /// Returns true if a helper is at work. An abandoned one does not count.
@@ -239,12 +268,14 @@ impl Managed {
                     format!("A slice of {} (dry run).", slice.bytes),
                     bytes,
                 );
-                self.feed(means, |live, now, orders| live.trimmed(now, SimDuration::ZERO, Ok(None), orders));
+                let all = Trimmed { counted: None, taken: Some(slice.bytes) };
+                self.feed(means, |live, now, orders| live.trimmed(now, SimDuration::ZERO, Ok(all), orders));
             }
             Order::Trim(slice) => {
                 let ranges = helper::numbers(&slice.ranges);
                 // Unknown without a map.
                 let expected = if self.has_maps() { slice.bytes.0 } else { 0 };
+                self.failed = (means.reports_failures && self.candidate.reports_failures).then_some(0);
                 let task =
                     Task::Trim { ranges, min_extent, lanes: slice.lanes, expected, wait: self.in_flight };
                 self.begin(Doing::Trimming, task, means);
@@ -321,17 +352,32 @@ impl Managed {
                 };
                 self.feed(means, |live, now, orders| live.looked(now, result, orders));
             }
-            (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
+            (Doing::Trimming, Answer::Trimmed { took_ns, accounts }) => {
+                let accounts = Accounts { failed: self.failed.take(), ..*accounts };
+                let taken = match accounts.verdict(self.kind()) {
+                    Verdict::Taken(taken) => Some(taken),
+                    Verdict::Unverified => None,
+                    Verdict::Failed(_) => {
+                        let message = accounts.failed_words();
+                        let answer = Answer::Device { message, in_flight: false };
+                        return self.done(doing, elapsed, spans, &answer, means);
+                    }
+                };
                 self.in_flight = false;
                 self.trimmed_at_s = Some(now_s());
-                let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
-                self.untold.0 += 1;
+                let took = SimDuration::from_nanos(*took_ns);
+                let trimmed = Trimmed { counted: accounts.counted, taken };
                 self.told.take_if(|told| *told == "failed"); // report the next failure again
-                let before = self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes);
-                self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(counted), orders));
-                self.untold.1 += self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes) - before;
+                let totals = |one: &Self| one.live.as_ref().map(LiveHost::totals).unwrap_or_default();
+                let before = totals(self);
+                self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(trimmed), orders));
+                let after = totals(self);
+                self.untold.0 += after.slices - before.slices;
+                self.untold.1 += after.trimmed_bytes - before.trimmed_bytes;
+                self.untold.2 += after.unverified_bytes - before.unverified_bytes;
             }
             (Doing::Trimming, answer) => {
+                self.failed = None;
                 let failed = answer.failed().unwrap_or(Failed::Interrupted);
                 // Discards of an abandoned helper may be in flight too.
                 self.in_flight =
@@ -343,7 +389,7 @@ impl Managed {
             (Doing::Toggling { on }, answer) => {
                 let result = answer.failed().map_or(Ok(on), Err);
                 if result.is_ok() {
-                    self.set = Some(on);
+                    self.set = Some((on, Instant::now()));
                     let option = if on { remount::on(self.kind()) } else { "nodiscard" };
                     self.candidate.mount.options.retain(|one| !turns_discard_on(one));
                     self.candidate.mount.options.extend(on.then(|| option.to_owned()));
@@ -409,8 +455,16 @@ impl Managed {
     }
 
     pub(crate) fn tell_trimmed(&mut self, history: &mut History) {
-        if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
-            let text = format!("Slices: {slices}, together {}.", Bytes(bytes));
+        if let (slices @ 1.., bytes, unverified) = std::mem::take(&mut self.untold) {
+            let text = match unverified {
+                0 => format!("Slices: {slices}, together {}.", Bytes(bytes)),
+                _ => format!(
+                    "Slices: {slices}, together {}; {} more were sent, unverified: failed discards would not show \
+                     here.",
+                    Bytes(bytes),
+                    Bytes(unverified)
+                ),
+            };
             history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);
         }
     }

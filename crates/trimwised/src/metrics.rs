@@ -31,9 +31,16 @@ pub struct Whole {
     pub log_lines_dropped: u64,
 }
 
+const BUILD_INFO: (&str, &str) = ("build_info", "The version, as a label.");
+
+/// Returns the first line of every [`render`]ed text, by which a metrics file is known.
+pub fn first_line() -> String {
+    format!("# HELP trimwise_{} {}", BUILD_INFO.0, BUILD_INFO.1)
+}
+
 pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
     type Of = fn(&Status) -> u64;
-    let metrics: [(&str, &str, &str, Of); 18] = [
+    let metrics: [(&str, &str, &str, Of); 19] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
         ("waiting_bytes", "gauge", "Free space that waits for its trim.", |s| s.waiting_bytes.0),
@@ -46,7 +53,12 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
         ("slices_over_total", "counter", "Slices that took longer than their target.", |s| {
             s.totals.slices_over
         }),
-        ("trimmed_bytes_total", "counter", "Free space that slices trimmed.", |s| s.totals.trimmed_bytes),
+        ("trimmed_bytes_total", "counter", "Free space that the device took in slices.", |s| {
+            s.totals.trimmed_bytes
+        }),
+        ("unverified_bytes_total", "counter", "Free space sent where failed discards would not show.", |s| {
+            s.totals.unverified_bytes
+        }),
         ("counted_bytes_total", "counter", "Discards that the device counted during slices.", |s| {
             s.totals.counted_bytes
         }),
@@ -64,7 +76,7 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
     let head = |text: &mut String, name: &str, kind: &str, help: &str| {
         let _ = writeln!(text, "# HELP trimwise_{name} {help}\n# TYPE trimwise_{name} {kind}");
     };
-    head(&mut text, "build_info", "gauge", "The version, as a label.");
+    head(&mut text, BUILD_INFO.0, "gauge", BUILD_INFO.1);
     let _ = writeln!(text, "trimwise_build_info{{version=\"{}\"}} 1", label(trimwise::VERSION));
     for (name, kind, help, value) in [
         ("uptime_seconds", "gauge", "Time since the daemon began.", whole.uptime_s),
@@ -169,6 +181,7 @@ mod tests {
             log_lines_dropped: 0,
         };
         let text = render(whole, [].into_iter());
+        assert_eq!(text.lines().next(), Some(first_line().as_str()));
         let there: BTreeSet<&str> = names(&text);
         assert!(there.len() > 20, "{there:?}");
         for used in [

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +24,10 @@ const OF_ONE_MAX: usize = 4;
 /// Maximum number of connections accepted in one turn, refused ones included. Then the status socket rests, so that a
 /// flood of connections takes neither the loop nor a processor.
 const ACCEPTED_MAX: usize = 32;
+/// What a connection's turn costs at least: the loop around it does more than the connection asks for.
+const TURN_COST: Duration = Duration::from_millis(1);
+/// Time after which a turn of a user other than root ends, between two requests.
+const TURN_MAX: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(50);
 /// Idle connections are closed after this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -31,7 +35,8 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const UNREAD_MAX: usize = 8 << 20;
 /// Requests of one connection answered before others are served.
 const TURN: usize = 16;
-/// All requests of a user other than root together get at most one part in this many of a processor.
+/// All connections of a user other than root together get at most one part in this many of a processor: accepting them,
+/// reading what they send, and answering, which for the history includes the worker's time.
 const USER_SHARE: u32 = 20;
 
 struct Connection {
@@ -43,7 +48,8 @@ struct Connection {
     to_write: Vec<u8>,
     last: Instant,
     ended: bool,
-    awaits: Option<u64>,
+    /// Number of the request whose response is sent later, and the instant at which it was made.
+    awaits: Option<(u64, Instant)>,
 }
 
 /// Instants until which the next request of each user other than root must wait, because of the processor time that the
@@ -54,7 +60,7 @@ struct Shares(BTreeMap<Option<u32>, Instant>);
 impl Shares {
     fn spent(&mut self, user: Option<u32>, took: Duration, now: Instant) {
         self.0.retain(|_, until| *until > now);
-        self.0.insert(user, now + took * (USER_SHARE - 1));
+        *self.0.entry(user).or_insert(now) += took * (USER_SHARE - 1);
     }
 
     fn wait(&self, user: Option<u32>, now: Instant) -> Duration {
@@ -97,8 +103,12 @@ impl Server {
         let status =
             self.status.as_ref().filter(|_| self.has_room_for_others() && self.rests_until.is_none());
         let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
-        // Do not poll connections that await an answer: a closed one would wake the loop again and again.
-        let connections = self.connections.iter().filter(|one| one.awaits.is_none()).map(|one| {
+        // Do not poll connections that await an answer: a closed one would wake the loop again and again. Nor those
+        // of a user whose share is used up: they are not read, and what they send would do the same.
+        let now = Instant::now();
+        let polled =
+            self.connections.iter().filter(move |one| one.awaits.is_none() && self.rests(one, now).is_zero());
+        let connections = polled.map(|one| {
             PollFd::new(&one.stream, if one.to_write.is_empty() { PollFlags::IN } else { PollFlags::OUT })
         });
         listeners.map(|listener| PollFd::new(listener, PollFlags::IN)).chain(connections)
@@ -106,10 +116,15 @@ impl Server {
 
     /// Sends the response to the request of this number, if its client is still connected.
     pub(crate) fn answer_later(&mut self, request: u64, response: &Response) {
-        if let Some(one) = self.connections.iter_mut().find(|one| one.awaits == Some(request)) {
-            one.awaits = None;
+        let awaits = |one: &&mut Connection| one.awaits.is_some_and(|(number, _)| number == request);
+        if let Some(one) = self.connections.iter_mut().find(awaits) {
+            let asked_at = one.awaits.take().map(|(_, at)| at);
             one.last = Instant::now();
             one.say(response);
+            if !one.is_root() {
+                let now = Instant::now();
+                self.shares.spent(one.user, asked_at.map_or(Duration::ZERO, |at| now - at), now);
+            }
         }
     }
 
@@ -125,13 +140,17 @@ impl Server {
         self.accept();
         let mut unread = self.unread();
         for connection in &mut self.connections {
+            let begun = Instant::now();
+            if !connection.is_root() && !self.shares.wait(connection.user, begun).is_zero() {
+                continue;
+            }
             unread -= connection.to_write.len();
             connection.send();
             connection.receive();
             for _ in 0..TURN {
-                let begun = Instant::now();
-                let waits = !connection.is_root() && !self.shares.wait(connection.user, begun).is_zero();
-                if waits || (unread > UNREAD_MAX && !connection.is_root()) {
+                // The share of what it costs is known only afterwards, so one request at a time.
+                let is_over = !connection.is_root() && begun.elapsed() >= TURN_MAX;
+                if is_over || (unread > UNREAD_MAX && !connection.is_root()) {
                     break;
                 }
                 let Some(line) = connection.next_line() else { break };
@@ -145,11 +164,7 @@ impl Server {
                 };
                 match &response {
                     Some(response) => connection.say(response),
-                    None => connection.awaits = Some(self.requests),
-                }
-                if !connection.is_root() {
-                    let now = Instant::now();
-                    self.shares.spent(connection.user, now - begun, now);
+                    None => connection.awaits = Some((self.requests, Instant::now())),
                 }
             }
             if connection.read.len() > REQUEST_MAX && !connection.read.contains(&b'\n') {
@@ -158,6 +173,10 @@ impl Server {
                 connection.ended = true;
             }
             unread += connection.to_write.len();
+            if !connection.is_root() {
+                let now = Instant::now();
+                self.shares.spent(connection.user, (now - begun).max(TURN_COST), now);
+            }
         }
         self.connections.retain(|one| {
             let done = one.ended && one.to_write.is_empty() && !one.has_work();
@@ -168,11 +187,21 @@ impl Server {
     /// Returns the time until the next request can be processed, if requests or connections are left after their turn.
     pub(crate) fn work_in(&self) -> Option<Duration> {
         let (now, is_full) = (Instant::now(), self.unread() > UNREAD_MAX);
-        let working = self.connections.iter().filter(|one| one.has_work() && (one.is_root() || !is_full));
-        let wait =
-            |one: &Connection| if one.is_root() { Duration::ZERO } else { self.shares.wait(one.user, now) };
+        // One that rests is not polled, so it may have sent something.
+        let has_work = |one: &&Connection| {
+            one.awaits.is_none()
+                && (one.has_work() || !self.rests(one, now).is_zero())
+                && (one.is_root() || !is_full)
+        };
+        let working = self.connections.iter().filter(has_work);
+        let wait = |one: &Connection| self.rests(one, now);
         let rest = self.rests_until.map(|until| until.saturating_duration_since(now));
         working.map(wait).chain(rest).min()
+    }
+
+    /// Returns the time for which a connection is left alone, because its user's share is used up.
+    fn rests(&self, one: &Connection, now: Instant) -> Duration {
+        if one.is_root() { Duration::ZERO } else { self.shares.wait(one.user, now) }
     }
 
     /// Returns true if there is nothing to do until a socket is ready.
@@ -187,12 +216,14 @@ impl Server {
     fn accept(&mut self) {
         let now = Instant::now();
         self.rests_until.take_if(|until| *until <= now);
+        let mut is_busy = false;
         for accepted in 0.. {
+            // A user who connects again and again, and is refused, must not keep the loop busy either.
             if accepted == ACCEPTED_MAX {
-                self.rests_until = Some(now + REST);
+                is_busy = true;
             }
             if accepted == ACCEPTED_MAX || self.connections.len() >= CONNECTIONS_MAX {
-                return;
+                break;
             }
             let from_control = self.control.accept().map(|(stream, _)| (stream, true));
             let next = from_control.or_else(|error| match &self.status {
@@ -201,14 +232,18 @@ impl Server {
                 }
                 _ => Err(error),
             });
-            let Ok((stream, by_control)) = next else { return };
+            let Ok((stream, by_control)) = next else { break };
             let commands = by_control && self.may_command(&stream);
             let user = socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
             let is_refused = (by_control && !commands) || !self.takes(user, commands);
             if is_refused || stream.set_nonblocking(true).is_err() {
+                is_busy = true;
                 continue; // closed
             }
             self.connections.push(Connection::new(stream, user, commands));
+        }
+        if is_busy {
+            self.rests_until = Some(now + REST);
         }
     }
 
@@ -316,6 +351,20 @@ pub fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
     Bound::for_group(path, group)?.in_place()
 }
 
+/// Returns true if there is a socket at this path, not a link to one.
+pub(crate) fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Nothing but a socket is replaced.
+fn expect_socket(path: &Path) -> io::Result<()> {
+    if is_socket(path) || fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    let why = format!("{} exists and is not a socket; expected a socket, or nothing, there", path.display());
+    Err(io::Error::other(why))
+}
+
 impl Bound {
     fn for_group(place: &Path, group: Option<u32>) -> io::Result<Self> {
         let bound = Self::under_temporary_name(place, 0o600)?;
@@ -328,6 +377,8 @@ impl Bound {
 
     fn under_temporary_name(place: &Path, mode: u32) -> io::Result<Self> {
         let temporary = with_ending(place, ".new");
+        expect_socket(place)?;
+        expect_socket(&temporary)?;
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -400,7 +451,11 @@ mod tests {
         let waits = server.waits().count();
         server.serve(|_, _| None);
         assert_eq!(server.connections.len(), OF_ONE_MAX);
-        assert_eq!(server.waits().count(), waits - 1 + OF_ONE_MAX, "the status socket rests");
+        assert_eq!(
+            server.waits().count(),
+            waits - 1,
+            "the status socket rests, and the user's connections too"
+        );
         assert!(server.work_in().is_some_and(|rest| rest <= REST));
         let last = flood.last_mut().unwrap();
         last.set_nonblocking(true).unwrap();
@@ -408,6 +463,68 @@ mod tests {
         std::thread::sleep(REST);
         server.serve(|_, _| None);
         assert_eq!(last.read(&mut [0; 9]).unwrap(), 0, "refused in the next turn");
+    }
+
+    #[test]
+    fn regression_whoever_used_up_his_share_is_neither_polled_nor_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
+        let listeners = server.waits().count();
+        for sent in ["\n".repeat(16_000), "A".repeat(20_000), Request::Status.line()] {
+            server.shares = Shares::default();
+            let mut stream = UnixStream::connect(at("status")).unwrap();
+            stream.write_all(sent.as_bytes()).unwrap();
+            while server.shares.0.is_empty() {
+                server.serve(|_, _| Some(Response::done("x")));
+            }
+            // As if it had cost a second.
+            let now = Instant::now();
+            let user = server.connections.last().map_or(Some(0), |one| one.user);
+            server.shares.spent(user, Duration::from_secs(1), now);
+            stream.write_all(b"\n").unwrap_or_default();
+            assert_eq!(server.waits().count(), listeners, "only the listeners are polled");
+            let answered = server.requests;
+            server.serve(|_, _| Some(Response::done("x")));
+            assert_eq!(server.requests, answered);
+            let connected = !server.connections.is_empty();
+            assert!(!connected || server.work_in().is_some_and(|wait| wait > Duration::from_secs(10)));
+            server.connections.clear();
+        }
+    }
+
+    #[test]
+    fn regression_an_answer_that_took_long_counts_against_its_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
+        let mut stream = UnixStream::connect(at("status")).unwrap();
+        stream.write_all(Request::Status.line().as_bytes()).unwrap();
+        while server.requests == 0 {
+            server.serve(|_, _| None);
+        }
+        let second = Duration::from_secs(1);
+        let one = &mut server.connections[0];
+        one.awaits = one.awaits.map(|(number, at)| (number, at.checked_sub(second).unwrap()));
+        let user = one.user;
+        server.answer_later(server.requests, &Response::done("x"));
+        assert!(server.shares.wait(user, Instant::now()) > second * (USER_SHARE - 2));
+    }
+
+    #[test]
+    fn regression_only_a_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for name in ["file", "file.new"] {
+            let file = folder.path().join(name);
+            fs::write(&file, "precious").unwrap();
+            let why = listen(&path, None).unwrap_err().to_string();
+            assert!(why.contains("is not a socket"), "{why}");
+            assert_eq!(fs::read(&file).unwrap(), b"precious");
+            fs::remove_file(file).unwrap();
+        }
+        drop(listen(&path, None).unwrap());
+        drop(listen(&path, None).unwrap()); // left by a killed daemon
     }
 
     #[test]

@@ -20,13 +20,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use thiserror::Error;
 use trimwise::live::{LiveHost, Reason, spans_each};
-use trimwise::units::{SimDuration, SimTime};
+use trimwise::units::{Bytes, SimDuration, SimTime};
 
 use self::looking::Looking;
 use self::restoring::Restoring;
 use self::state::State;
 use self::watching::Watching;
 use crate::discover::Skipped;
+use crate::frees::Watcher;
 use crate::history::History;
 use crate::journal::{Change, Journal};
 use crate::known::Store;
@@ -239,6 +240,7 @@ impl Service {
             patience: self.options.patience,
             now,
             room: HELPERS_MAX.saturating_sub(at_work),
+            reports_failures: self.watching.watcher.as_ref().is_some_and(Watcher::reports_failures),
             spans_max: spans_each(self.managed.len()),
             journal: &mut self.journal,
             history: &mut self.history,
@@ -258,6 +260,8 @@ impl Service {
             if events.hang_up {
                 self.reload(None);
             }
+            // Answers are complete before the tracepoints are read, which then have every failed discard of theirs.
+            self.managed.values_mut().for_each(Managed::receive);
             self.hear_frees();
             self.left.reap();
             self.each(Managed::hear);
@@ -384,11 +388,15 @@ impl Service {
             }
         }
         for one in self.managed.values() {
-            let trimmed = one.live.as_ref().map(LiveHost::totals).unwrap_or_default().trimmed_bytes;
-            let bytes = trimwise::units::Bytes(trimmed);
+            let totals = one.live.as_ref().map(LiveHost::totals).unwrap_or_default();
+            let (trimmed, bytes) = (totals.trimmed_bytes, Bytes(totals.trimmed_bytes));
+            let unverified = match totals.unverified_bytes {
+                0 => String::new(),
+                sent => format!(", {} more sent but unverified", Bytes(sent)),
+            };
             let point = one.candidate.mount.mount_point.display();
             let done = if self.options.dry_run { "would be trimmed" } else { "trimmed" };
-            drop(writeln!(io::stdout(), "{point}: {bytes} ({trimmed} bytes) {done}"));
+            drop(writeln!(io::stdout(), "{point}: {bytes} ({trimmed} bytes) {done}{unverified}"));
         }
         Some(if failed.is_empty() { Ok(()) } else { Err(ServiceError::NotTrimmed(failed.join("; "))) })
     }

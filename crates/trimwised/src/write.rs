@@ -2,9 +2,10 @@
 //! gone.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,7 @@ use crate::known::{self, Kept};
 use crate::paused;
 use crate::places::{self, Places};
 use crate::saving::Loaded;
+use crate::server::is_socket;
 use trimwise_linux::files::replace;
 
 /// The program's argument for this role.
@@ -35,6 +37,12 @@ pub enum Ask {
         text: String,
         mode: u32,
     },
+    /// Replace a file that begins with this line, and no other.
+    ReplaceOurs {
+        path: PathBuf,
+        text: String,
+        first_line: String,
+    },
     Note {
         database: Database,
         entries: Vec<Entry>,
@@ -44,6 +52,7 @@ pub enum Ask {
         mount: PathBuf,
         limit: u32,
     },
+    /// Remove sockets.
     Remove {
         paths: Vec<PathBuf>,
     },
@@ -95,14 +104,67 @@ pub fn answer(ask: Ask) -> Result<Done, Failure> {
             replace(&path, &text, mode).map_err(|error| failed(error.to_string()))?;
             Ok(Done::Written)
         }
+        Ask::ReplaceOurs { path, text, first_line } => {
+            expect_ours(&path, &first_line).map_err(failed)?;
+            replace(&path, &text, 0o644).map_err(|error| failed(error.to_string()))?;
+            Ok(Done::Written)
+        }
         Ask::Note { database, entries } => {
             database.add(&entries).map_err(failed)?;
             Ok(Done::Written)
         }
         Ask::Last { database, mount, limit } => Ok(Done::Past(database.last(&mount, limit).map_err(failed)?)),
         Ask::Remove { paths } => {
-            paths.iter().for_each(|path| drop(fs::remove_file(path)));
+            paths.iter().filter(|path| is_socket(path)).for_each(|path| drop(fs::remove_file(path)));
             Ok(Done::Written)
+        }
+    }
+}
+
+/// Accepts a missing or empty file, and one that begins with this line.
+fn expect_ours(path: &Path, first_line: &str) -> Result<(), String> {
+    let wrong = |what: &str| {
+        Err(format!("{what}, and is not replaced; expected a file of trimwised's metrics, or none"))
+    };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+        Ok(found) if !found.is_file() => return wrong("is not a regular file"),
+        Ok(found) if found.len() == 0 => return Ok(()),
+        Ok(_) => {}
+    }
+    let mut begin = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(first_line.len() as u64 + 1).read_to_end(&mut begin));
+    match read {
+        Err(error) => Err(error.to_string()),
+        Ok(_) if begin == format!("{first_line}\n").as_bytes() => Ok(()),
+        Ok(_) => wrong("holds something else"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_file_is_neither_replaced_by_metrics_nor_removed_with_the_sockets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics");
+        let write = |text: &str| {
+            let (path, text) = (path.clone(), text.to_owned());
+            answer(Ask::ReplaceOurs { path, text, first_line: "# ours".to_owned() }).map(drop)
+        };
+        for text in ["# ours\nfirst", "# ours\nsecond"] {
+            assert_eq!(write(text), Ok(()));
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        for foreign in ["precious", "# ours", "# ours too\n", "\n# ours\n"] {
+            fs::write(&path, foreign).unwrap();
+            let failure = write("# ours\nthird").unwrap_err();
+            assert!(failure.why.contains("is not replaced"), "{}", failure.why);
+            answer(Ask::Remove { paths: vec![path.clone()] }).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
         }
     }
 }

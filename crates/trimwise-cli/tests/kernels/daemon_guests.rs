@@ -436,7 +436,7 @@ fn a_state_folder_that_is_full_or_broken() {
     for (name, kind) in [("broken", "trimmed"), ("begun broken", "found")] {
         assert_eq!(entries(name)[0]["kind"], kind, "{:?}", entries(name));
     }
-    assert!(done.output("files").lines().any(|file| file == "history.db.corrupt"));
+    assert!(done.output("files").lines().any(|file| file == "history.db.aside"));
     assert!(done.text("said").contains("known.json cannot be parsed"), "{}", done.text("said"));
 }
 

@@ -35,7 +35,7 @@ use crate::block_device::BlockDeviceError;
 use crate::mount::MountError;
 use crate::privilege::advice;
 use crate::tracefs::format::{EventFormat, Traced, Tracepoint, filter};
-use crate::tracefs::{Instance, InstanceError, TRACING};
+use crate::tracefs::{Instance, InstanceError, TRACING, remove_left_behind};
 
 /// Time between two readings of the buffers.
 const EVERY: Duration = Duration::from_millis(50);
@@ -254,7 +254,7 @@ impl Recorder {
     }
 
     fn open_in(tracing: &Path, mut target: Target, plan: Plan) -> Result<Self, RecordError> {
-        remove_stale(&tracing.join("instances"));
+        remove_left_behind(&tracing, NAME);
         let instance = Instance::create(tracing, &format!("{NAME}{}", std::process::id()))?;
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
@@ -505,17 +505,6 @@ impl Commits {
         self.is_committing = false;
         for (device, event) in self.held.drain(..) {
             requests.other(Record { at, device, event });
-        }
-    }
-}
-
-/// Removes the instances of processes that are gone. One that is in use cannot be removed.
-fn remove_stale(instances: &Path) {
-    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix(NAME));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            drop(fs::remove_dir(entry.path()));
         }
     }
 }

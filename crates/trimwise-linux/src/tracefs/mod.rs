@@ -92,6 +92,13 @@ impl Instance {
         if is_on { Ok(()) } else { Err(format!("{}: was turned off", path.display())) }
     }
 
+    /// Enables the tracepoint for failed requests, for discards only.
+    pub fn report_failed_discards(&self) -> Result<(), InstanceError> {
+        // Only discards have a D among their letters (blk_fill_rwbs()).
+        self.write(Self::event(Tracepoint::Error, "filter"), "rwbs ~ \"*D*\"")?;
+        self.write(Self::event(Tracepoint::Error, "enable"), "1")
+    }
+
     /// Returns the path of a tracepoint's file.
     pub fn event(point: Tracepoint, file: &str) -> PathBuf {
         Path::new("events").join(point.path()).join(file)
@@ -140,6 +147,17 @@ impl Instance {
         let texts = self.processors().unwrap_or_default();
         let texts = texts.iter().filter_map(|folder| fs::read_to_string(folder.join("stats")).ok());
         texts.map(|text| lost_in(&text)).sum()
+    }
+}
+
+/// Removes the instances named `prefix` and the number of a process that is gone. One that is in use cannot be removed.
+pub(crate) fn remove_left_behind(tracing: &Path, prefix: &str) {
+    for entry in fs::read_dir(tracing.join("instances")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(prefix));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            drop(fs::remove_dir(entry.path()));
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Errors of a trim.
 
+use rustix::io::Errno;
 use thiserror::Error;
 use trimwise::units::Bytes;
 
 use crate::block_device::BlockDeviceError;
 use crate::mount::MountError;
 use crate::path_error::PathError;
-use crate::privilege::advice;
+
+use super::{Accounts, Meaning};
 
 /// Reasons why a mount cannot be trimmed, or a trim ended early.
 #[derive(Debug, Error)]
@@ -36,21 +38,36 @@ pub enum TrimError {
     Open(#[from] PathError),
     #[error("{path}: the file system was unmounted, or another one was mounted over it")]
     Gone { path: String },
-    #[error(
-        "{path}: FITRIM is not permitted: it needs the capability CAP_SYS_ADMIN; {}, or use --dry-run",
-        advice("run it as root")
-    )]
-    NotPermitted { path: String },
-    #[error("{path}: {fs_type} does not support FITRIM here; ext4, XFS, btrfs, f2fs and vfat do")]
-    NoFitrim { path: String, fs_type: String },
+    #[error("{path}: {what} is read-only, so nothing is trimmed there")]
+    ReadOnly { path: String, what: String },
     /// Discards failed without an error from FITRIM, or another program trimmed it at the same time.
-    #[error(
-        "{path}: discards failed, or something else trims it too, such as fstrim: the device was sent {} bytes, and \
-         FITRIM counts {} as done; if they failed, the kernel's log says why",
-        sent.0, answered.0
-    )]
-    Failed { path: String, sent: Bytes, answered: Bytes },
-    /// Another error of an ioctl.
-    #[error("{path}: {call}: {source}")]
-    Call { path: String, call: &'static str, source: std::io::Error },
+    #[error("{path}: {}", accounts.failed_words())]
+    Failed { path: String, accounts: Accounts },
+    #[error("{path}: discards hang: {in_flight} writes and discards are still in flight")]
+    Hanging { path: String, in_flight: u64 },
+    /// Another error of an ioctl: see [`Meaning`].
+    #[error("{path}: {call}: {}{}", means.words(fs_type, device), errno_words(*errno))]
+    Call {
+        path: String,
+        call: &'static str,
+        means: Meaning,
+        /// `None` if the call itself reported success.
+        errno: Option<Errno>,
+        fs_type: String,
+        device: String,
+    },
+}
+
+impl TrimError {
+    /// Returns the meaning of the ioctl's error, if that is what failed.
+    pub fn means(&self) -> Option<Meaning> {
+        match self {
+            Self::Call { means, .. } => Some(*means),
+            _ => None,
+        }
+    }
+}
+
+fn errno_words(errno: Option<Errno>) -> String {
+    errno.map_or_else(String::new, |errno| format!(" ({errno})"))
 }

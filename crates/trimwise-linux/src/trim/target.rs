@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use trimwise::units::Bytes;
 pub use trimwise::units::Span;
 
-use super::TrimError;
 use super::settling::{Settled, Settling};
+use super::{Accounts, Meaning, TrimError};
 use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
 use crate::free_space::{self, Estimate, Listed};
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
@@ -50,6 +50,20 @@ pub struct Target {
     identity: (u32, u32),
 }
 
+/// Counters before a trim.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    counts: Option<DiscardCounts>,
+    errors: Option<u64>,
+}
+
+impl Before {
+    /// Returns the bytes that the devices had counted; `None` if they do not count.
+    pub fn counted(&self) -> Option<Bytes> {
+        Some(self.counts?.bytes)
+    }
+}
+
 impl Target {
     /// Examines the file system mounted on `path`.
     ///
@@ -64,6 +78,7 @@ impl Target {
         }
         let devices = devices_of(&mount)?;
         takes_discards(&shown, &devices)?;
+        writable(&shown, &mount, &devices)?;
         let file = open(&mount.mount_point)?;
         let identity = identity(&file, &mount.mount_point)?;
         let kind = Kind::of(&mount.fs_type);
@@ -71,21 +86,49 @@ impl Target {
         Ok(Self { mount, kind, devices, layout, identity })
     }
 
-    /// Checks that the device did what FITRIM reported: ext4 and XFS report success when discards fail.
-    ///
-    /// `answered` is FITRIM's return value, `counted` the discards that the kernel counted meanwhile.
+    /// Notes the counters before a trim, for [`Self::accounts`].
     ///
     /// # Errors
-    /// If the device no longer accepts discards, which the kernel records once one was refused, or if some failed. ext4
-    /// counts only those that succeeded (`ext4_try_to_trim_range`), and the device counts all of them; XFS ignores the
-    /// result (`xfs_discard_endio`).
-    pub fn check_slices(&self, answered: Bytes, counted: Option<Bytes>) -> Result<(), TrimError> {
-        takes_discards(&self.shown(), &devices_of(&self.mount)?)?;
-        let sent = counted.filter(|_| self.kind == Kind::Ext4 && self.mount.discard() == "nodiscard");
-        match sent.filter(|&sent| sent > answered) {
-            Some(sent) => Err(TrimError::Failed { path: self.shown(), sent, answered }),
-            None => Ok(()),
+    /// If the devices cannot be examined.
+    pub fn before(&self) -> Result<Before, TrimError> {
+        Ok(Before { counts: self.counts()?, errors: self.errors() })
+    }
+
+    /// Collects what is known of the discards since `before`. `answered` is FITRIM's return value, `failed` the number
+    /// of failed requests if they are reported.
+    ///
+    /// # Errors
+    /// If a device no longer accepts discards, which the kernel records once it refused one as unsupported, became
+    /// read-only, or ext4 found damage, which it may report to the log alone.
+    pub fn accounts(
+        &self,
+        before: &Before,
+        answered: Bytes,
+        failed: Option<u64>,
+    ) -> Result<Accounts, TrimError> {
+        let devices = devices_of(&self.mount)?;
+        let is_refusing = |now: &&BlockDevice| {
+            now.limits.max.0 == 0
+                && self.devices.iter().any(|was| was.numbers == now.numbers && was.limits.max.0 > 0)
+        };
+        if let Some(refusing) = devices.iter().find(is_refusing) {
+            return Err(no_discard(&self.shown(), refusing));
         }
+        writable(&self.shown(), &self.mount, &devices)?;
+        if before.errors.zip(self.errors()).is_some_and(|(before, after)| after > before) {
+            return Err(self.failed_call("FITRIM", Meaning::Damaged, None));
+        }
+        // Where requests have no queue, a count of zero since boot means that the driver does not count discards.
+        let counts =
+            |after: DiscardCounts| after.bytes.0 > 0 || self.devices.iter().all(|one| one.has_queue());
+        let after = self.counts()?.filter(|&after| counts(after));
+        let counted = after.zip(before.counts).map(|(after, before)| after.since(before).bytes);
+        Ok(Accounts { answered, counted, failed, online: self.mount.discard() != "nodiscard" })
+    }
+
+    /// Number of errors that ext4 has recorded in the superblock.
+    fn errors(&self) -> Option<u64> {
+        number_in(&Path::new("/sys/fs/ext4").join(&self.devices[0].name).join("errors_count")).ok()
     }
 
     /// Returns the whole file system, or the part of it that begins at `start` and has `length` bytes, in whole blocks.
@@ -258,17 +301,15 @@ impl Target {
     }
 
     fn call(&self, call: &'static str, errno: Errno) -> TrimError {
-        let path = self.shown();
-        match errno {
-            Errno::PERM | Errno::ACCESS => TrimError::NotPermitted { path },
-            Errno::NOTTY | Errno::OPNOTSUPP => {
-                TrimError::NoFitrim { path, fs_type: self.mount.fs_type.clone() }
-            }
-            _ => TrimError::Call { path, call, source: errno.into() },
-        }
+        self.failed_call(call, Meaning::of(errno), Some(errno))
     }
 
-    fn shown(&self) -> String {
+    fn failed_call(&self, call: &'static str, means: Meaning, errno: Option<Errno>) -> TrimError {
+        let (fs_type, device) = (self.mount.fs_type.clone(), self.devices[0].name.clone());
+        TrimError::Call { path: self.shown(), call, means, errno, fs_type, device }
+    }
+
+    pub(super) fn shown(&self) -> String {
         self.mount.mount_point.display().to_string()
     }
 }
@@ -276,11 +317,25 @@ impl Target {
 fn takes_discards(path: &str, devices: &[BlockDevice]) -> Result<(), TrimError> {
     match devices.first() {
         Some(device) if devices.iter().all(|device| device.limits.max.0 == 0) => {
-            let file = format!("{} (queue/discard_max_bytes)", device.sysfs_link().display());
-            Err(TrimError::NoDiscard { path: path.to_owned(), device: device.name.clone(), file })
+            Err(no_discard(path, device))
         }
         _ => Ok(()),
     }
+}
+
+fn no_discard(path: &str, device: &BlockDevice) -> TrimError {
+    let file = format!("{} (queue/discard_max_bytes)", device.sysfs_link().display());
+    TrimError::NoDiscard { path: path.to_owned(), device: device.name.clone(), file }
+}
+
+/// FITRIM reports success on a read-only device, and the kernel refuses every discard.
+fn writable(path: &str, mount: &Mount, devices: &[BlockDevice]) -> Result<(), TrimError> {
+    let what = match devices.iter().find(|device| device.is_read_only()) {
+        Some(device) => format!("its device {}", device.name),
+        None if mount.is_read_only() => "the file system".to_owned(),
+        None => return Ok(()),
+    };
+    Err(TrimError::ReadOnly { path: path.to_owned(), what })
 }
 
 fn open(mount_point: &Path) -> Result<File, TrimError> {

@@ -13,7 +13,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::layout::Kind;
-use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
+use trimwise_linux::trim::{self, Ended, Meaning, Outcome, Plan, Target, TrimError};
 
 use crate::caller::{Caller, OnInterrupt};
 use crate::check::{at_most_one, within};
@@ -86,7 +86,12 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
         let outcome = trim::run(&target, &plan, &stop, |done| progress.done(done - 1));
         progress.finish();
         match outcome.map_err(failed)? {
-            Outcome { slices_done: 0, ended: Ended::Failed(error), .. } => return Err(failed(error)),
+            // Nothing was sent, so there is nothing to report.
+            Outcome { answered: Bytes(0), counted, ended: Ended::Failed(error), .. }
+                if counted.is_none_or(|counted| counted.commands == 0) =>
+            {
+                return Err(failed(error));
+            }
             outcome => Some(outcome),
         }
     };
@@ -133,7 +138,7 @@ pub fn refused(error: TrimError) -> Failure {
 /// A failed trim is a failed run, unless trimming cannot work there.
 fn failed(error: TrimError) -> Failure {
     match error {
-        TrimError::NoFitrim { .. } => Failure::usage(error),
+        _ if error.means() == Some(Meaning::NoCall) => Failure::usage(error),
         _ => Failure::run(error),
     }
 }

@@ -50,6 +50,8 @@ pub struct Waited {
     pub took_ns: SimDuration,
     /// Bytes trimmed by the daemon since the request.
     pub trimmed_bytes: u64,
+    /// Bytes sent since then where failed discards would not have shown.
+    pub unverified_bytes: u64,
     /// Slices since then.
     pub slices: u64,
     /// Those that failed.
@@ -139,6 +141,7 @@ pub fn wait(mount: &Path, run: &Path, caller: &dyn Caller) -> Result<Waited, Fai
         why,
         took_ns: SimDuration::from_nanos(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)),
         trimmed_bytes: grown(&last, &before, "trimmed_bytes"),
+        unverified_bytes: grown(&last, &before, "unverified_bytes"),
         slices: grown(&last, &before, "slices"),
         slices_failed: grown(&last, &before, "slices_failed"),
         waiting_bytes: number(&last["waiting_bytes"]),
@@ -176,7 +179,8 @@ fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
 }
 
 fn show(progress: &dyn Progress, status: &Value, before: &Value) {
-    let (trimmed, waiting) = (grown(status, before, "trimmed_bytes"), number(&status["waiting_bytes"]));
+    let sent = ["trimmed_bytes", "unverified_bytes"].map(|key| grown(status, before, key));
+    let (trimmed, waiting) = (sent[0].saturating_add(sent[1]), number(&status["waiting_bytes"]));
     match status["round_permille"].as_u64() {
         // What is waiting is known for one window only.
         Some(permille) => progress.update(0, permille, 1000),

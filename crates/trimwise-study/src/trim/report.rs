@@ -125,6 +125,10 @@ pub struct TrimDone {
     pub fitrim_answer_means: &'static str,
     /// Discards that the device counted; `None` on a kernel that does not count them.
     pub device_counted: Option<Counted>,
+    /// `taken`, `unverified` (failed discards would not have shown) or `failed`.
+    pub verdict: &'static str,
+    /// Bytes that the device verifiably took; `None` if unverified.
+    pub taken_bytes: Option<Bytes>,
     /// Real time.
     pub duration_ns: u64,
     /// `done`, `interrupted` or `failed`.
@@ -206,6 +210,12 @@ impl TrimDone {
             fitrim_answered_bytes: outcome.answered,
             fitrim_answer_means: trim::answer_means(target.kind),
             device_counted: outcome.counted.map(Counted::from),
+            verdict: match (&outcome.ended, outcome.is_unverified) {
+                (Ended::Failed(_), _) => "failed",
+                (_, true) => "unverified",
+                (_, false) => "taken",
+            },
+            taken_bytes: Some(outcome.taken).filter(|_| !outcome.is_unverified),
             duration_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
             ended,
             failure,
@@ -287,7 +297,18 @@ pub fn notes(
         );
     }
     if outcome.is_some_and(|outcome| outcome.counted.is_some()) {
-        note("The device's count includes all discards in that time, whoever sent them.".to_string());
+        note(
+            "The device's count includes all discards in that time, whoever sent them, and failed ones."
+                .to_string(),
+        );
+    }
+    if outcome.is_some_and(|outcome| outcome.is_unverified && !matches!(outcome.ended, Ended::Failed(_))) {
+        note(format!(
+            "Whether the device took it is unverified: {} does not report failed discards, and the kernel's \
+             tracepoints cannot be read here, or the device's driver reports none there (tracefs, Linux 5.18 and \
+             later). `trimwise verify dir:PATH` reads the disk.",
+            target.mount.fs_type
+        ));
     }
     if outcome.is_some_and(|outcome| outcome.counted.is_none()) {
         note("This kernel does not count discards (Linux 4.18 and later do).".to_string());

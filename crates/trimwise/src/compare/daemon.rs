@@ -13,7 +13,7 @@ use crate::files::{FileError, Files as _};
 use crate::fs::Ext4;
 use crate::fs::alloc::GROUP_UNITS;
 use crate::live::{
-    Cut, Facts, Failed, Known, LiveHost, MIN_EXTENT, Order, Sample, Settings, Window, spans_each,
+    Cut, Facts, Failed, Known, LiveHost, MIN_EXTENT, Order, Sample, Settings, Trimmed, Window, spans_each,
 };
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, Span, UNIT_BYTES, UnitRange};
@@ -175,7 +175,7 @@ impl Daemon {
                     did.slice_longest = did.slice_longest.max(took);
                     did.sent.0 += sent.0;
                 });
-                self.feed(|live, orders| live.trimmed(now, took, Ok(Some(sent)), orders));
+                self.feed(|live, orders| live.trimmed(now, took, Ok(Trimmed::all(sent)), orders));
             }
         }
         inner.done.notify_all();

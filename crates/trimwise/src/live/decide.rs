@@ -177,9 +177,12 @@ impl LiveHost {
         if let Some(message) = &self.trouble.slice_failure {
             // The attempt may wait a long time for discards that hang: until it succeeds the trouble is not over.
             self.reason = Reason::Failed { message: message.clone(), again_in: SimDuration::ZERO };
+        } else if self.is_asked() {
+            // A request forgets what is trimmed, so the bound says nothing about it.
+            self.reason = Reason::Asked;
         } else if self.is_forced() {
             self.reason = Reason::OverBound { untrimmed: self.waiting(), bound: self.bound() };
-        } else if !matches!(self.reason, Reason::Asked) {
+        } else {
             self.reason = Reason::Trimming { bytes: slice.bytes };
         }
         if self.is_asked() {

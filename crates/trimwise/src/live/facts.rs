@@ -102,6 +102,22 @@ pub struct Window<'a> {
     pub free: &'a [Span],
 }
 
+/// What a device did with a slice that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Discards that the device counted meanwhile, from any source; `None` if it does not count.
+    pub counted: Option<Bytes>,
+    /// Bytes that the device verifiably took; `None` if failed discards would not have shown.
+    pub taken: Option<Bytes>,
+}
+
+impl Trimmed {
+    /// A device that took all that it counted.
+    pub fn all(counted: Bytes) -> Self {
+        Self { counted: Some(counted), taken: Some(counted) }
+    }
+}
+
 /// How a slice or a map failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {

@@ -45,7 +45,7 @@ use crate::policy::{
 };
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
-pub use facts::{Facts, Failed, Order, Sample, Settings, Window};
+pub use facts::{Facts, Failed, Order, Sample, Settings, Trimmed, Window};
 pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;

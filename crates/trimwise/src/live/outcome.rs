@@ -2,9 +2,9 @@
 
 use super::knowledge::{Pass, Seen, Settled};
 use super::pace::Done;
-use super::{Asked, Busy, Failed, LOOK_SHARE, LiveHost, Order, Slice, Window};
+use super::{Asked, Busy, Failed, LOOK_SHARE, LiveHost, Order, Slice, Trimmed, Window};
 use crate::policy::{Acknowledged, PolicyEvent};
-use crate::units::{Bytes, SimDuration, SimTime, Span};
+use crate::units::{SimDuration, SimTime, Span};
 
 impl LiveHost {
     /// Handles the requested map.
@@ -51,12 +51,12 @@ impl LiveHost {
         }
     }
 
-    /// Handles the end of a slice: its duration, and what the device counted meanwhile, if it counts.
+    /// Handles the end of a slice, and how long it took.
     pub fn trimmed(
         &mut self,
         now: SimTime,
         took: SimDuration,
-        result: Result<Option<Bytes>, Failed>,
+        result: Result<Trimmed, Failed>,
         orders: &mut Vec<Order>,
     ) {
         self.now = now;
@@ -69,7 +69,7 @@ impl LiveHost {
         self.totals.slices_over += u64::from(took > self.pace.target());
         self.totals.slice_longest_ns = self.totals.slice_longest_ns.max(took);
         match result {
-            Ok(counted) => self.slice_done(took, &slice, &covered, counted),
+            Ok(trimmed) => self.slice_done(took, &slice, &covered, trimmed),
             Err(failed) => {
                 self.totals.slices_failed += 1;
                 if !matches!(failed, Failed::Interrupted) {
@@ -84,9 +84,13 @@ impl LiveHost {
         self.decide(orders);
     }
 
-    fn slice_done(&mut self, took: SimDuration, slice: &Slice, covered: &[Span], counted: Option<Bytes>) {
+    fn slice_done(&mut self, took: SimDuration, slice: &Slice, covered: &[Span], trimmed: Trimmed) {
+        let Trimmed { counted, taken } = trimmed;
         self.totals.slices += 1;
-        self.totals.trimmed_bytes += slice.bytes.min(counted.unwrap_or(Bytes(u64::MAX))).0;
+        match taken {
+            Some(taken) => self.totals.trimmed_bytes += slice.bytes.min(taken).0,
+            None => self.totals.unverified_bytes += slice.bytes.min(counted.unwrap_or(slice.bytes)).0,
+        }
         self.totals.counted_bytes += counted.unwrap_or_default().0;
         let Settled { is_sure, paced, pass } = self.knowledge.settle(slice, covered, counted, self.now);
         if is_sure {

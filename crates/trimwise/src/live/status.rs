@@ -28,8 +28,10 @@ pub struct Totals {
     pub slices_over: u64,
     /// Duration of the longest slice.
     pub slice_longest_ns: SimDuration,
-    /// Free space that slices were meant to trim.
+    /// Free space that the device verifiably took in slices.
     pub trimmed_bytes: u64,
+    /// Free space sent in slices where failed discards would not have shown.
+    pub unverified_bytes: u64,
     /// Discards that the device counted during slices, from any source.
     pub counted_bytes: u64,
     /// Freed according to maps or utilization.
@@ -166,6 +168,13 @@ impl LiveHost {
             sentences.extend(self.knowledge.is_mapped().then(|| self.frees_words()));
         }
         sentences.extend(self.slice_words());
+        if let sent @ 1.. = self.totals.unverified_bytes {
+            sentences.push(format!(
+                "Sent but unverified: {}. If the device failed or refused discards here, nothing would say so; \
+                 tracepoints of the block layer (tracefs) would.",
+                Bytes(sent)
+            ));
+        }
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
             sentences.push(format!(
                 "A request takes {} on average, {} during slices; the rest after a slice is {} times the slice's \

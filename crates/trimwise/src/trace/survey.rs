@@ -1,6 +1,7 @@
 //! Surveys the contents of a trace.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -134,9 +135,35 @@ pub struct TraceInfo {
     pub ended_early: Option<String>,
 }
 
+/// Units that were touched in a piece.
+#[derive(Debug)]
+enum Piece {
+    All,
+    Some(Box<[u64; PIECE_UNITS as usize / 64]>),
+}
+
+impl Piece {
+    /// Touches units of it. Returns how many were not touched before.
+    fn touch(&mut self, units: Range<u64>) -> u64 {
+        let Self::Some(bits) = self else { return 0 };
+        if units == (0..PIECE_UNITS) {
+            let before: u64 = bits.iter().map(|word| u64::from(word.count_ones())).sum();
+            *self = Self::All;
+            return PIECE_UNITS - before;
+        }
+        let mut new = 0;
+        for unit in units {
+            let (word, bit) = (&mut bits[unit as usize / 64], 1 << (unit % 64));
+            new += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+        new
+    }
+}
+
 #[derive(Debug, Default)]
 struct Touched {
-    pieces: HashMap<(u32, u64), Box<[u64; PIECE_UNITS as usize / 64]>>,
+    pieces: HashMap<(u32, u64), Piece>,
     units: u64,
     is_cut: bool,
 }
@@ -152,12 +179,8 @@ impl Touched {
                 // A range of astronomic length is not worth walking through.
                 return;
             }
-            let bits = self.pieces.entry((device, piece)).or_insert_with(|| Box::new([0; _]));
-            for unit in at % PIECE_UNITS..(until - 1) % PIECE_UNITS + 1 {
-                let (word, bit) = (&mut bits[unit as usize / 64], 1 << (unit % 64));
-                self.units += u64::from(*word & bit == 0);
-                *word |= bit;
-            }
+            let touched = self.pieces.entry((device, piece)).or_insert_with(|| Piece::Some(Box::new([0; _])));
+            self.units += touched.touch(at % PIECE_UNITS..(until - 1) % PIECE_UNITS + 1);
             at = until;
         }
     }

@@ -278,6 +278,19 @@ fn records_out_of_order_are_put_in_order_within_a_second() {
 }
 
 #[test]
+fn the_working_set_counts_each_unit_once_in_whole_and_partly_touched_pieces() {
+    const PIECE: u64 = 128 << 20;
+    let survey_of = |ranges: &[(u64, u64)]| {
+        let lines: String = ranges.iter().map(|(at, bytes)| format!("0 a write {at} {bytes}\n")).collect();
+        let text = format!("fio version 3 iolog\n{lines}");
+        survey(&mut *open(text.as_bytes(), None).unwrap(), &mut |_| true).working_set_bytes
+    };
+    assert_eq!(survey_of(&[(PIECE / 2, PIECE), (0, 2 * PIECE), (PIECE, PIECE)]), 2 * PIECE);
+    assert_eq!(survey_of(&[(0, PIECE), (PIECE / 4, PIECE)]), PIECE + PIECE / 4);
+    assert_eq!(survey_of(&[(4096, 8192), (8192, 8192)]), 12_288);
+}
+
+#[test]
 fn a_survey_says_what_is_in_a_trace() {
     let text = "fio version 3 iolog\n0 a write 0 8192\n10 a write 4096 4096\n20 a read 512 512\n4000000000 a trim 0 4096\n";
     let mut source = open(text.as_bytes(), None).unwrap();

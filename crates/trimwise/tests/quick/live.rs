@@ -317,6 +317,23 @@ fn the_bound_holds_also_on_a_busy_device_under_pressure() {
     }
 }
 
+/// It forgets what is trimmed, which is no reason to speak of the bound.
+#[test]
+fn regression_a_request_to_trim_all_is_not_called_over_the_bound() {
+    let mut host = host("judicious", XFS);
+    host.pass(600);
+    assert_eq!(host.untrimmed(), 0);
+    host.live.trim_now();
+    let mut asked = 0;
+    while host.live.is_asked() {
+        host.pass(1);
+        let reason = host.live.reason();
+        assert!(!matches!(reason, Reason::OverBound { .. }), "{reason:?}");
+        asked += u32::from(*reason == Reason::Asked);
+    }
+    assert!(asked > 0);
+}
+
 #[test]
 fn a_pause_stops_everything_and_now_overrides_the_policy() {
     let mut host = host("off", EXT4);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::live_host::{EXT4, FakeHost, PIECE, XFS, host, step};
-use trimwise::live::{Cut, Order};
+use trimwise::live::{Cut, Order, Trimmed};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 fn host_that_tells(policy: &str, cut: Cut) -> FakeHost {
@@ -70,7 +70,7 @@ fn what_is_freed_again_while_it_is_trimmed_is_trimmed_once_more() {
     host.allocate(110, 10);
     host.free(110, 10);
     let mut orders = Vec::new();
-    host.live.trimmed(at, SimDuration::from_millis(10), Ok(Some(slice.bytes)), &mut orders);
+    host.live.trimmed(at, SimDuration::from_millis(10), Ok(Trimmed::all(slice.bytes)), &mut orders);
     host.take(orders);
     assert!((1..=64).contains(&sent) && host.untrimmed() >= 10, "{sent} {}", host.untrimmed());
     host.pass(900);

@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 
-use trimwise::live::{Cut, Facts, Failed, LiveHost, Order, SPANS_MAX, Sample, Settings, Slice, Window};
+use trimwise::live::{
+    Cut, Facts, Failed, LiveHost, Order, SPANS_MAX, Sample, Settings, Slice, Trimmed, Window,
+};
 use trimwise::units::{Bytes, SimDuration, SimTime, Span};
 
 /// A piece of the made-up file system.
@@ -215,7 +217,7 @@ impl FakeHost {
             Order::Trim(slice) => {
                 let result = match self.failure.clone() {
                     Some(failed) => Err(failed),
-                    None => Ok(Some(Bytes(self.fitrim(&slice)))),
+                    None => Ok(Trimmed::all(Bytes(self.fitrim(&slice)))),
                 };
                 let took = at.since(self.slices.last().unwrap().0);
                 self.live.trimmed(self.now, took, result, &mut orders);

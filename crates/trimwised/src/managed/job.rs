@@ -32,20 +32,29 @@ pub(crate) struct Job {
     pub(crate) doing: Doing,
     process: Process,
     begun: Instant,
+    /// True once its output is complete.
+    is_complete: bool,
 }
 
 impl Job {
     pub(crate) fn begin(program: &Path, doing: Doing, request: &Request) -> io::Result<Self> {
-        Ok(Self { doing, process: helper::start(program, request)?, begun: Instant::now() })
+        Ok(Self {
+            doing,
+            process: helper::start(program, request)?,
+            begun: Instant::now(),
+            is_complete: false,
+        })
     }
 
     pub(crate) fn waits(&self) -> PollFd<'_> {
         self.process.waits()
     }
 
+    /// Reads the helper's output. Returns true once it is complete.
     pub(crate) fn hear(&mut self) -> bool {
         self.process.flush();
-        self.process.receive(ANSWER_MAX)
+        self.is_complete = self.is_complete || self.process.receive(ANSWER_MAX);
+        self.is_complete
     }
 
     pub(crate) fn answer(self, left: &mut Left) -> (Vec<Span>, Answer) {
@@ -109,7 +118,7 @@ impl Managed {
         let Some(message) = self.job.as_mut().and_then(|job| job.give_up_behind(means.patience)) else {
             return;
         };
-        let Some(Job { doing, process, begun }) = self.job.take() else { return };
+        let Some(Job { doing, process, begun, .. }) = self.job.take() else { return };
         warn(&format!("{}: {message}", point.display()));
         means.history.add(&point, "stuck", message.clone(), 0);
         let stuck = format!("The helper did not end in {} s and was abandoned", means.patience.as_secs());
@@ -143,9 +152,9 @@ impl Managed {
         }
     }
 
-    /// Reads the helper's output, and handles its answer once it has exited.
+    /// Handles the helper's answer, once it has been received whole.
     pub(crate) fn hear(&mut self, means: &mut Means<'_>) {
-        if let Some(job) = self.job.take_if(Job::hear) {
+        if let Some(job) = self.job.take_if(|job| job.is_complete) {
             let (doing, elapsed) = (job.doing, job.elapsed());
             let (spans, answer) = job.answer(means.left);
             self.done(doing, elapsed, spans, &answer, means);

@@ -141,11 +141,12 @@ impl Service {
             match (looked, answer) {
                 (Looked::Found, Ok(look::Answer::Found(Ok(found)))) => {
                     let now = Instant::now();
-                    let took = self.looking.asked_at.take().map_or(BURST, |asked_at| now - asked_at);
+                    let asked_at = self.looking.asked_at.take().unwrap_or(now);
+                    let took = now - asked_at;
                     self.looking.not_before = now + BURST.max(took * LOOK_SHARE);
                     self.looking.problem = None;
                     if let Some(found) = found {
-                        self.found(found);
+                        self.found(found, asked_at);
                         self.sample();
                     }
                     self.watch();
@@ -184,7 +185,7 @@ impl Service {
     }
 
     /// Handles the result of a look: manages new file systems, and releases missing ones.
-    fn found(&mut self, found: Found) {
+    fn found(&mut self, found: Found, asked_at: Instant) {
         if self.is_ending {
             return self.restore_unmanaged(found.changed);
         }
@@ -210,7 +211,7 @@ impl Service {
             };
             match known {
                 Some(mut one) => {
-                    one.seen_as(candidate, &mut self.journal, &mut self.history);
+                    one.seen_as(candidate, asked_at, &mut self.journal, &mut self.history);
                     one.treat(treatment);
                     self.managed.insert(numbers, one);
                 }

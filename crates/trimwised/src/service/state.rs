@@ -12,6 +12,7 @@ use super::{END_MAX, Options, Service, ServiceError};
 use crate::history::Database;
 use crate::journal::boot_id;
 use crate::managed::Managed;
+use crate::metrics;
 use crate::places::hold;
 use crate::process::{Left, Process};
 use crate::saving::Saving;
@@ -389,7 +390,8 @@ impl Service {
         if self.state.metrics_worker.asked().next().is_some() {
             return;
         }
-        let ask = Ask::Replace { path, text: self.metrics_text(), mode: 0o644 };
+        let first_line = metrics::first_line();
+        let ask = Ask::ReplaceOurs { path, text: self.metrics_text(), first_line };
         if let Err(why) = self.state.metrics_worker.ask(Asked::Metrics, &ask) {
             self.metrics_written(Some(why));
         }

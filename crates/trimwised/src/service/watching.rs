@@ -21,8 +21,7 @@ pub(crate) struct Watching {
 impl Service {
     /// Starts or stops watching, as configured; retries if it was not possible before.
     pub(super) fn watch(&mut self) {
-        // A dry run changes nothing, and `once` does not need it.
-        if !self.config.tracepoints || self.options.dry_run || self.options.once {
+        if !self.config.tracepoints || self.options.dry_run {
             return self.watching = Watching::default();
         }
         if let Some(Err(problem)) = self.watching.watcher.as_ref().map(Watcher::check) {
@@ -44,6 +43,7 @@ impl Service {
             warn(&format!("frees are not seen as they happen: {problem}"));
         }
         self.watching = Watching { watcher: None, problem: Some(problem) };
+        self.managed.values_mut().for_each(Managed::failures_unseen);
     }
 
     /// Selects the file systems to watch: managed ones with maps. A file system is watched before its first map is
@@ -85,6 +85,7 @@ impl Service {
         }
         if heard.lost > 0 {
             // It is unknown whose they were.
+            self.managed.values_mut().for_each(Managed::failures_unseen);
             self.managed.values_mut().filter_map(|one: &mut Managed| one.live.as_mut()).for_each(|live| {
                 if live.are_frees_watched() {
                     live.frees_lost(heard.lost);

@@ -240,7 +240,7 @@ fn two_daemons_a_broken_configuration_and_a_corrupt_history() {
 
     let history = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 9 });
     assert!(history.to_string().contains("found"), "{history}");
-    assert_eq!(fs::read(daemon.state("history.db.corrupt")).unwrap(), vec![7; 10_000]);
+    assert_eq!(fs::read(daemon.state("history.db.aside")).unwrap(), vec![7; 10_000]);
 
     daemon.configure("policy = \"never\"\nslice-ms = 0\n");
     daemon.signal("HUP");

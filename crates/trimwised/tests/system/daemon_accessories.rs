@@ -37,7 +37,10 @@ fn regression_failing_metrics_and_history_are_reported_and_retried() {
         table(&disk.point, "")
     ));
     fs::create_dir(daemon.state("")).unwrap();
+    // It is a link, and every name to which it could be moved is taken.
     std::os::unix::fs::symlink("/nonexistent/x", daemon.state("history.db")).unwrap();
+    let aside = |n: u32| format!("history.db.aside{}", if n == 0 { String::new() } else { format!("-{n}") });
+    (0..100).for_each(|n| fs::write(daemon.state(&aside(n)), "").unwrap());
     daemon.start();
     daemon.wait_until_trimmed(&disk.point);
     let past = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 9 });

@@ -364,7 +364,34 @@ fn the_script_for_other_init_systems_starts_reloads_and_stops_it() {
     let ask =
         || Client::connect(&folder.path().join("run")).and_then(|mut client| client.ask(&Request::Status));
     assert!(ask().is_ok());
+    // A broken configuration ends no daemon that runs well.
+    fs::write(&config, "policy = \"x\"\n").unwrap();
+    let process = || fs::read_to_string(folder.path().join("state/lock")).unwrap();
+    let before = process();
+    assert_eq!((call("reload").0, call("restart").0, call("force-reload").0), (Some(1), Some(1), Some(1)));
+    assert!(ask().is_ok() && process() == before);
+    let cwd = fs::read_link(format!("/proc/{}/cwd", before.trim())).unwrap();
+    assert_eq!(cwd, Path::new("/"), "another folder could not be unmounted");
+    fs::write(&config, "manage = \"listed\"\n").unwrap();
+    assert_eq!((call("reload").0, call("restart").0), (Some(0), Some(0)));
+    assert!(ask().is_ok() && process() != before);
     assert_eq!((call("stop").0, call("status").0), (Some(0), Some(3)));
     assert!(ask().is_err());
     assert_eq!(call("stop").0, Some(0), "it has ended already");
+    assert_eq!(call("reload").0, Some(7), "not running");
+}
+
+#[test]
+fn relative_folders_lie_where_the_daemon_was_started() {
+    if !can_run(&[]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("c.toml"), "manage = \"listed\"\n").unwrap();
+    let arguments = ["--config", "c.toml", "--state", "st", "--run", "rn", "--dry-run", "--once"];
+    let mut command = std::process::Command::new(TRIMWISED);
+    let output = command.args(arguments).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(folder.path().join("st/lock").exists() && folder.path().join("rn").is_dir());
+    assert!(!Path::new("/st").exists() && !Path::new("/rn").exists());
 }

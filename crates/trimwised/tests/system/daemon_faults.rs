@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::TRIMWISED;
 use crate::faulty::Faulty;
@@ -13,8 +13,10 @@ use rustix::io::Errno;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
+use trimwise::units::Bytes;
 use trimwise_linux::daemon::control::Request;
 use trimwise_linux::tracefs::TRACING;
+use trimwise_linux::trim;
 use trimwise_testing::daemon::{Daemon, table};
 use trimwise_testing::loops::{Loop, can_run, can_trace, sh};
 use trimwise_testing::skipped;
@@ -285,9 +287,119 @@ fn regression_hanging_discards_below_xfs_do_not_count_as_trimmed() {
     daemon.ask(&Request::Trim { mount: drive.point.clone() });
     daemon.wait_until(&drive.point, "trimmed", |status| {
         status["waiting_bytes"] == 0
-            && status["totals"]["trimmed_bytes"].as_u64() > before["trimmed_bytes"].as_u64()
+            && status["totals"]["unverified_bytes"].as_u64() > before["unverified_bytes"].as_u64()
     });
     end(daemon);
+}
+
+/// Without tracepoints nothing says whether discards below XFS failed.
+#[test]
+fn discards_below_xfs_are_unverified_without_tracepoints() {
+    if !can_serve(&["mkfs.xfs"]) {
+        return;
+    }
+    let (drive, sound) = (Drive::new("xfs"), Loop::ext4(256 * MIB));
+    let daemon = settled(&drive, &sound);
+    let (before, full) = (daemon.status(&drive.point)["totals"].clone(), drive.allocated());
+    drive.discards_fail_with(Some(Errno::IO));
+    drive.remove("gone");
+    let mount = drive.point.clone();
+    daemon.ask(&Request::Trim { mount: mount.clone() });
+    let status = daemon.wait_until(&mount, "sent", |status| {
+        status["totals"]["unverified_bytes"].as_u64()
+            >= before["unverified_bytes"].as_u64().map(|n| n + FREED / 2)
+    });
+    assert_eq!(
+        (full, &status["totals"]["trimmed_bytes"]),
+        (drive.allocated(), &serde_json::json!(0)),
+        "{status:#}"
+    );
+    let explained = daemon.ask(&Request::Explain { mount: mount.clone() }).to_string();
+    assert!(explained.contains("unverified"), "{explained}");
+    daemon.ask(&Request::Pause { mount: Some(mount.clone()), all: false });
+    let history = daemon.ask(&Request::History { mount, limit: 99 }).to_string();
+    assert!(!history.contains("\"trimmed\"") || history.contains("unverified"), "{history}");
+    // ext4 leaves failed discards out of its answer.
+    assert_eq!(daemon.status(&sound.point)["totals"]["unverified_bytes"], 0);
+    end(daemon);
+}
+
+fn trimmed_by_hand(point: &Path) -> Result<trim::Outcome, trim::TrimError> {
+    let target = trim::Target::of(point)?;
+    let slices = target.slices(target.span(Bytes(0), None)?, 1);
+    let plan = trim::Plan { slices, min_extent: Bytes(0), pause: std::time::Duration::ZERO };
+    trim::run(&target, &plan, &AtomicBool::new(false), |_| ())
+}
+
+#[test]
+fn a_manual_trim_claims_nothing_that_the_drive_refused() {
+    if !can_serve(&["mkfs.ext4", "mkfs.xfs"]) || !can_trace() {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        for errno in [Errno::IO, Errno::OPNOTSUPP] {
+            let drive = Drive::new(fs_type);
+            drive.fill("gone");
+            let sound = trimmed_by_hand(&drive.point).unwrap();
+            assert!(matches!(sound.ended, trim::Ended::Done) && !sound.is_unverified, "{fs_type}: {sound:?}");
+            assert!(sound.taken.0 > 100 * MIB, "{fs_type}: {sound:?}");
+            drive.remove("gone");
+            let full = drive.allocated();
+            drive.discards_fail_with(Some(errno));
+            let refused = trimmed_by_hand(&drive.point).unwrap();
+            assert!(matches!(refused.ended, trim::Ended::Failed(_)), "{fs_type} {errno}: {refused:?}");
+            assert_eq!(
+                (refused.taken, full),
+                (Bytes(0), drive.allocated()),
+                "{fs_type} {errno}: {refused:?}"
+            );
+        }
+    }
+}
+
+/// The kernel takes FITRIM there, and fails each discard.
+#[test]
+fn a_read_only_device_is_not_trimmed() {
+    if !can_run(&["mkfs.ext4", "blockdev"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    sh("blockdev", &["--setro", disk.node().to_str().unwrap()]);
+    let before = disk.discards();
+    let said = trimmed_by_hand(&disk.point).map(|outcome| format!("{outcome:?}"));
+    sh("blockdev", &["--setrw", disk.node().to_str().unwrap()]);
+    assert!(said.unwrap_err().to_string().ends_with("is read-only, so nothing is trimmed there"));
+    assert_eq!(disk.discards(), before);
+}
+
+#[test]
+fn a_damaged_file_system_is_trimmed_no_further_and_fsck_is_advised() {
+    if !can_run(&["mkfs.ext4", "dumpe2fs", "dd"]) {
+        return;
+    }
+    let options = "-O metadata_csum,^flex_bg -E nodiscard,lazy_itable_init=0";
+    let mkfs: Vec<&str> = ["mkfs.ext4", "-q", "-F"].into_iter().chain(options.split(' ')).collect();
+    let mut disk = Loop::new(512 * MIB, &mkfs);
+    disk.unmount();
+    let dump = sh("dumpe2fs", &[disk.image.to_str().unwrap()]);
+    let of_group = dump.split("Group 2:").nth(1).unwrap();
+    let block: u64 =
+        of_group.split("Block bitmap at ").nth(1).unwrap().split([' ', ',']).next().unwrap().parse().unwrap();
+    let image = fs::File::options().write(true).open(&disk.image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&image, &[0x5a; 4096], block * 4096).unwrap();
+    disk.mount();
+    let outcome = trimmed_by_hand(&disk.point).unwrap();
+    let trim::Ended::Failed(error) = &outcome.ended else { panic!("{outcome:?}") };
+    assert_eq!(error.means(), Some(trim::Meaning::Damaged), "{error}");
+    assert!(error.to_string().contains(&format!("e2fsck -f /dev/{}", disk.device)), "{error}");
+    assert!(outcome.slices_done <= 2, "{outcome:?}");
+    disk.remount();
+    let daemon = Daemon::prepared(TRIMWISED, &table(&disk.point, ""));
+    let once = daemon.output(&["--once"]);
+    let said = String::from_utf8_lossy(&once.stderr).into_owned();
+    assert_eq!(once.status.code(), Some(1), "{said}");
+    assert!(said.contains("is damaged") && said.contains("e2fsck -f"), "{said}");
+    assert!(!said.contains(&format!("{0}: {0}", disk.point.display())), "{said}");
 }
 
 /// Counts the discards submitted to the block layer for a device, in the test's own trace instance.
@@ -343,7 +455,7 @@ fn nothing_is_sent_while_discards_hang() {
     let status = daemon.status(&mount);
     assert!(in_flight > 0 && status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "{status:#}");
     assert_eq!(sent.count(), in_flight, "{status:#}");
-    for booked in ["trimmed_bytes", "counted_bytes", "slices"] {
+    for booked in ["trimmed_bytes", "unverified_bytes", "counted_bytes", "slices"] {
         assert_eq!(status["totals"][booked], before[booked], "{status:#}");
     }
     let explained = daemon.ask(&Request::Explain { mount: mount.clone() }).to_string();
@@ -354,7 +466,10 @@ fn nothing_is_sent_while_discards_hang() {
     drive.holds(false);
     daemon.ask(&Request::Trim { mount: mount.clone() });
     let status = daemon.wait_until(&mount, "trimmed", |status| status["asked"] == "done");
-    assert!(status["totals"]["trimmed_bytes"].as_u64() > before["trimmed_bytes"].as_u64(), "{status:#}");
+    assert!(
+        status["totals"]["unverified_bytes"].as_u64() > before["unverified_bytes"].as_u64(),
+        "{status:#}"
+    );
     assert!(sent.count() > in_flight && full - drive.allocated() >= FREED * 9 / 10);
     end(daemon);
 }

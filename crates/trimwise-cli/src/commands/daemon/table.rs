@@ -151,7 +151,11 @@ fn row(group: &[&Value]) -> Vec<String> {
         word(&first["trend"]),
         estimated(|one| &one["waiting_bytes"]),
         estimated(|one| &one["left_bytes"]),
-        Bytes(sum(|one| &one["totals"]["trimmed_bytes"])).to_string(),
+        // With a question mark if some of it is unverified.
+        match sum(|one| &one["totals"]["unverified_bytes"]) {
+            0 => Bytes(sum(|one| &one["totals"]["trimmed_bytes"])).to_string(),
+            sent => format!("{}?", Bytes(sum(|one| &one["totals"]["trimmed_bytes"]).saturating_add(sent))),
+        },
         sum(|one| &one["totals"]["slices"]).to_string(),
         last.map_or(NONE.to_owned(), |ns| ago(ns / 1_000_000_000)),
     ]

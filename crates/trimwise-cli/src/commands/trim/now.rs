@@ -41,6 +41,10 @@ fn words(waited: &Waited) -> String {
         0 => String::new(),
         failed => format!(", {failed} failed"),
     };
+    let unverified = match waited.unverified_bytes {
+        0 => String::new(),
+        sent => format!(", {} more sent but unverified (failed discards would not show here)", Bytes(sent)),
+    };
     let rest = match waited.outcome {
         Outcome::Done => String::new(),
         _ => format!("; {} still waiting", Bytes(waited.waiting_bytes)),
@@ -48,7 +52,7 @@ fn words(waited: &Waited) -> String {
     let (trimmed, took) = (Bytes(waited.trimmed_bytes), figures::time(waited.took_ns.as_secs_f64()));
     folded(
         &format!(
-            "{}: {trimmed} trimmed in {took} (slices: {}{failed}){rest}",
+            "{}: {trimmed} trimmed{unverified} in {took} (slices: {}{failed}){rest}",
             waited.mount_point, waited.slices
         ),
         0,

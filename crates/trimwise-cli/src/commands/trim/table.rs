@@ -66,6 +66,10 @@ fn rows(report: &TrimReport) -> Vec<[String; 5]> {
         if let Some(counted) = &trim.device_counted {
             rows.push(row("the device counted", none(), grouped(counted.commands), size(counted.bytes)));
         }
+        rows.push(match trim.taken_bytes {
+            Some(taken) => row("the device took", none(), none(), size(taken)),
+            None => row("the device took", none(), none(), [trim.verdict.to_owned(), none()]),
+        });
     }
     rows
 }
@@ -79,6 +83,9 @@ fn lines(report: &TrimReport) -> Vec<String> {
             let seconds = trim.duration_ns as f64 / 1e9;
             let how = if trim.ended == "done" { String::new() } else { format!(" ({})", trim.ended) };
             lines.push(format!("{} of {} slices in {seconds:.2} s{how}.", trim.slices_done, trim.slices));
+            if let Some(failure) = &trim.failure {
+                lines.push(format!("Failed: {failure}."));
+            }
             lines.push(format!("FITRIM's return value: {}.", trim.fitrim_answer_means));
         }
     }

@@ -1,0 +1,191 @@
+//! Whether the drive took what a trim sent: one rule for `trimwise trim`, `verify` and the daemon.
+//!
+//! Three accounts tell of it, and none is complete. FITRIM's return value leaves out failed discards on ext4 and btrfs,
+//! and says nothing on XFS, which does not look at the result (`xfs_discard_endio`). The device's counter has every
+//! request that ended, failed ones too, and those that others sent. Failed requests are reported by a tracepoint
+//! (`block_rq_error`), where tracefs can be used and the disks have a request queue. Refusals as unsupported fail
+//! nowhere but there: the kernel hides EOPNOTSUPP (`blkdev_issue_discard`), and then lowers the device's limit to zero.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use trimwise::units::Bytes;
+
+use crate::block_device::{BlockDevice, SysBlock};
+use crate::doctor;
+use crate::host_root::HostRoot;
+use crate::layout::Kind;
+use crate::tracefs::format::{EventFormat, Tracepoint};
+use crate::tracefs::{Instance, InstanceError, TRACING, remove_left_behind};
+
+/// What is known of the discards of one trim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accounts {
+    /// FITRIM's return value.
+    pub answered: Bytes,
+    /// Discards that the kernel counted on the devices meanwhile, from any source; `None` if it does not count them.
+    pub counted: Option<Bytes>,
+    /// Failed discards on the disks below meanwhile; `None` if they are not reported.
+    pub failed: Option<u64>,
+    /// True if the file system sends discards of its own (`discard`), which the counter has too.
+    pub online: bool,
+}
+
+/// The verdict on [`Accounts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The drive took this much.
+    Taken(Bytes),
+    /// Nothing says that discards failed, but it would not show.
+    Unverified,
+    /// Discards failed. The drive took at most this much of them; `None` if that is unknown.
+    Failed(Option<Bytes>),
+}
+
+impl Accounts {
+    /// Decides between the accounts.
+    pub fn verdict(self, kind: Kind) -> Verdict {
+        let reports = matches!(kind, Kind::Ext4 | Kind::Btrfs);
+        let answered =
+            reports.then(|| self.counted.map_or(self.answered, |counted| counted.min(self.answered)));
+        match (self.failed, self.counted) {
+            (Some(1..), _) => Verdict::Failed(answered),
+            // Not even the kernel counted what FITRIM says that it sent.
+            (_, Some(counted)) if reports && counted < self.answered => Verdict::Unverified,
+            (Some(0), counted) => match (answered, counted) {
+                (Some(bytes), _) | (None, Some(bytes)) => Verdict::Taken(bytes),
+                (None, None) => Verdict::Unverified,
+            },
+            // Failed, or sent by another program at the same time.
+            (None, Some(counted)) if kind == Kind::Ext4 && !self.online && counted > self.answered => {
+                Verdict::Failed(answered)
+            }
+            (None, Some(_)) if kind == Kind::Btrfs || (kind == Kind::Ext4 && !self.online) => {
+                Verdict::Taken(self.answered)
+            }
+            (None, Some(Bytes(0))) if !self.online => Verdict::Taken(Bytes(0)),
+            (None, _) => Verdict::Unverified,
+        }
+    }
+
+    /// Describes [`Verdict::Failed`].
+    pub fn failed_words(self) -> String {
+        match self.failed {
+            Some(_) => "discards failed or were refused; the kernel's log says why".to_owned(),
+            None => format!(
+                "discards failed, or something else trims it too, such as fstrim: the device was sent {} bytes, and \
+                 FITRIM counts {} as done; if they failed, the kernel's log says why",
+                self.counted.unwrap_or_default().0,
+                self.answered.0
+            ),
+        }
+    }
+}
+
+/// Returns true if the kernel reports every failed request of these devices: only where each disk below has a request
+/// queue. Drivers without one (some NVMe multipath, zram, pmem) report none.
+pub fn reports_failures<'a>(devices: impl IntoIterator<Item = &'a BlockDevice>) -> bool {
+    let disks = doctor::disks(&HostRoot::default(), devices.into_iter().map(|device| &device.sysfs));
+    !disks.is_empty() && disks.iter().all(|disk| Path::new("/sys/class/block").join(disk).join("mq").is_dir())
+}
+
+/// Counts failed discards on some disks, through a trace instance of its own.
+pub(super) struct Failures {
+    disks: BTreeSet<(u32, u32)>,
+    format: EventFormat,
+    // Declared before the instance, which cannot be removed while they are open.
+    pipes: Vec<File>,
+    instance: Instance,
+}
+
+const BUFFER_KIB: usize = 64;
+/// Prefix of the name of a trace instance; the process's number follows.
+const NAME: &str = "trimwise-trim-";
+
+impl Failures {
+    /// Starts to count; `None` where that is not possible.
+    pub fn watch(devices: &[BlockDevice]) -> Option<Self> {
+        if !reports_failures(devices) {
+            return None;
+        }
+        let numbers = |disk: &String| SysBlock::named(&HostRoot::default(), disk).ok()?.numbers().ok();
+        let disks = doctor::disks(&HostRoot::default(), devices.iter().map(|device| &device.sysfs));
+        let disks = disks.iter().map(numbers).collect::<Option<BTreeSet<_>>>()?;
+        let tracing = Path::new(TRACING);
+        remove_left_behind(tracing, NAME);
+        let instance = Instance::create(tracing, &format!("{NAME}{}", std::process::id())).ok()?;
+        let format = instance.find(Tracepoint::Error)?;
+        let begin = || -> Result<Vec<File>, InstanceError> {
+            instance.set_buffers(0, BUFFER_KIB, BUFFER_KIB)?;
+            instance.report_failed_discards()?;
+            let pipes = instance.pipes()?;
+            instance.write("tracing_on", "1")?;
+            Ok(pipes)
+        };
+        let pipes = begin().ok()?;
+        Some(Self { disks, format, pipes, instance })
+    }
+
+    /// Returns the number of discards that failed since the last call; `None` if some reports were lost.
+    pub fn count(&mut self) -> Option<u64> {
+        let page = self.instance.page();
+        let mut buffer = vec![0; page.size];
+        let (mut failed, mut lost) = (0, 0);
+        for pipe in &mut self.pipes {
+            while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+                lost += page.records(&buffer[..n], |_, record| {
+                    let read = self.format.read(record);
+                    failed += u64::from(read.is_some_and(|read| self.disks.contains(&read.device)));
+                });
+            }
+        }
+        // With one known to have failed it does not matter how many more did.
+        (lost == 0 || failed > 0).then_some(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Bytes = Bytes::mib(80);
+
+    fn verdict(kind: Kind, answered: Bytes, counted: Option<Bytes>, failed: Option<u64>) -> Verdict {
+        Accounts { answered, counted, failed, online: false }.verdict(kind)
+    }
+
+    #[test]
+    fn failed_requests_decide() {
+        let half = Bytes::mib(40);
+        assert_eq!(verdict(Kind::Ext4, half, Some(SENT), Some(3)), Verdict::Failed(Some(half)));
+        assert_eq!(verdict(Kind::Ext4, SENT, Some(SENT), Some(3)), Verdict::Failed(Some(SENT)));
+        assert_eq!(verdict(Kind::Xfs, SENT, Some(SENT), Some(3)), Verdict::Failed(None));
+        assert_eq!(verdict(Kind::Xfs, Bytes::gib(1), Some(SENT), Some(0)), Verdict::Taken(SENT));
+        // Another program trimmed it too.
+        assert_eq!(verdict(Kind::Ext4, half, Some(SENT), Some(0)), Verdict::Taken(half));
+    }
+
+    #[test]
+    fn without_reports_a_file_system_that_hides_failures_is_not_believed() {
+        assert_eq!(verdict(Kind::Xfs, SENT, Some(SENT), None), Verdict::Unverified);
+        assert_eq!(verdict(Kind::Other, SENT, Some(SENT), None), Verdict::Unverified);
+        assert_eq!(verdict(Kind::Xfs, SENT, Some(Bytes(0)), None), Verdict::Taken(Bytes(0)));
+        assert_eq!(verdict(Kind::Ext4, SENT, Some(SENT), None), Verdict::Taken(SENT));
+        assert_eq!(verdict(Kind::Btrfs, SENT, Some(Bytes::gib(1)), None), Verdict::Taken(SENT));
+        assert_eq!(verdict(Kind::Ext4, Bytes(0), Some(SENT), None), Verdict::Failed(Some(Bytes(0))));
+        let online = Accounts { answered: Bytes(0), counted: Some(SENT), failed: None, online: true };
+        assert_eq!(online.verdict(Kind::Ext4), Verdict::Unverified);
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_count_is_not_claimed() {
+        for failed in [None, Some(0)] {
+            assert_eq!(verdict(Kind::Ext4, SENT, Some(Bytes(0)), failed), Verdict::Unverified);
+            assert_eq!(verdict(Kind::Xfs, SENT, None, failed), Verdict::Unverified);
+        }
+        assert_eq!(verdict(Kind::Ext4, SENT, None, None), Verdict::Unverified);
+    }
+}
