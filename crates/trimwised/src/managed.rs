@@ -290,8 +290,7 @@ impl Managed {
             return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
         }
         if self.candidate.session.is_none() {
-            let no =
-                Failed::Never("the kernel does not distinguish one mounting of it from another".to_owned());
+            let no = Failed::Never("this kernel cannot tell one mount of it from the next".to_owned());
             return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
         }
         // Note it only once: a failed note is not repeated by itself.

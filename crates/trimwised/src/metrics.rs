@@ -43,11 +43,15 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
     let metrics: [(&str, &str, &str, Of); 19] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
-        ("waiting_bytes", "gauge", "Free space that waits for its trim.", |s| s.waiting_bytes.0),
-        ("left_bytes", "gauge", "Untrimmed free space that the policy does not want.", |s| s.left_bytes.0),
-        ("bound_bytes", "gauge", "The most that judicious leaves untrimmed.", |s| s.bound_bytes.0),
+        ("waiting_bytes", "gauge", "Free space waiting to be trimmed, in bytes.", |s| s.waiting_bytes.0),
+        ("left_bytes", "gauge", "Untrimmed free space that the policy leaves alone, in bytes.", |s| {
+            s.left_bytes.0
+        }),
+        ("bound_bytes", "gauge", "The most untrimmed free space that judicious allows, in bytes.", |s| {
+            s.bound_bytes.0
+        }),
         ("online", "gauge", "Whether the kernel's online discard is on.", |s| u64::from(s.online)),
-        ("paused", "gauge", "Whether it is paused.", |s| u64::from(s.paused)),
+        ("paused", "gauge", "Whether trimming is paused.", |s| u64::from(s.paused)),
         ("slices_total", "counter", "Slices that ended.", |s| s.totals.slices),
         ("slices_failed_total", "counter", "Slices that failed.", |s| s.totals.slices_failed),
         ("slices_over_total", "counter", "Slices that took longer than their target.", |s| {
@@ -69,7 +73,9 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
             s.totals.told_freed_bytes
         }),
         ("frees_lost_total", "counter", "Frees that tracepoints lost.", |s| s.totals.frees_lost),
-        ("slice_max_bytes", "gauge", "The most bytes of the next slice.", |s| s.slice_bytes_max.0),
+        ("slice_max_bytes", "gauge", "The largest size of the next slice, in bytes.", |s| {
+            s.slice_bytes_max.0
+        }),
     ];
     let mut text = String::new();
     // Writing to a text cannot fail.
@@ -79,11 +85,11 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
     head(&mut text, BUILD_INFO.0, "gauge", BUILD_INFO.1);
     let _ = writeln!(text, "trimwise_build_info{{version=\"{}\"}} 1", label(trimwise::VERSION));
     for (name, kind, help, value) in [
-        ("uptime_seconds", "gauge", "Time since the daemon began.", whole.uptime_s),
+        ("uptime_seconds", "gauge", "Time since the daemon started.", whole.uptime_s),
         (
             "config_broken",
             "gauge",
-            "Whether the configuration is broken, and the last one in use.",
+            "Whether the configuration is broken, so that the last good one is in use.",
             u64::from(whole.is_config_broken),
         ),
         (
@@ -109,7 +115,12 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
         let _ = writeln!(text, "trimwise_{name} {value}");
     }
     let all: Vec<(String, Seen<'_>)> = seen.map(|one| (labels(&one), one)).collect();
-    head(&mut text, "trouble", "gauge", "Whether it fails, is stuck or refused: `trimwise status` says why.");
+    head(
+        &mut text,
+        "trouble",
+        "gauge",
+        "Whether trimming fails, is stuck or is refused: `trimwise status` says why.",
+    );
     for (labels, one) in &all {
         let trouble = one.has_problem || one.status.as_ref().is_some_and(|status| status.reason.is_trouble());
         let _ = writeln!(text, "trimwise_trouble{{{labels}}} {}", u64::from(trouble));

@@ -125,7 +125,11 @@ fn a_drive_that_begins_to_collect_does_not_tell_its_cache() {
     let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
     let limits = ["cache.bytes", "controller.write_bytes_per_s"];
     assert!(fitted.fits.iter().all(|fit| !limits.contains(&fit.setting)), "{:?}", fitted.fits);
-    assert!(fitted.notes.iter().any(|note| note.contains("cache size could not be fitted")), "{:?}", fitted.notes);
+    assert!(
+        fitted.notes.iter().any(|note| note.contains("cache size could not be fitted")),
+        "{:?}",
+        fitted.notes
+    );
 }
 
 #[test]

@@ -14,7 +14,8 @@ impl Managed {
         }
         let kept = means.known.take(self.candidate.mount.numbers)?;
         let point = &self.candidate.mount.mount_point;
-        let present = self.present(total).ok_or_else(|| "the kernel does not identify its mount".to_owned());
+        let present =
+            self.present(total).ok_or_else(|| "this kernel gives its mount no unique number".to_owned());
         match present.and_then(|present| kept.believed(present)) {
             Ok(known) => {
                 let bytes = known.trimmed.iter().map(|span| span.bytes().0).sum();

@@ -202,7 +202,7 @@ impl Service {
                 let mut sentences = match (one.seen(), &one.problem) {
                     (Some(live), _) => live.explain(),
                     (None, Some(problem)) => vec![format!("It cannot be examined: {problem}.")],
-                    (None, None) => vec!["It was only just found.".to_owned()],
+                    (None, None) => vec!["It was found only a moment ago.".to_owned()],
                 };
                 if dry_run {
                     sentences.push("Dry run: nothing described here is carried out.".to_owned());

@@ -161,7 +161,7 @@ impl Service {
                 }
                 (Looked::Configured(request), Err(why)) => self.configured(request, Err(why)),
                 (Looked::Found, Ok(_)) | (Looked::Configured(_), Ok(_)) => {
-                    warn("the worker that looks sent an unexpected answer");
+                    warn("the worker that examines mounts sent an unexpected answer");
                 }
             }
         }

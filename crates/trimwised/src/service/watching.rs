@@ -29,7 +29,7 @@ impl Service {
         }
         if self.watching.watcher.is_none() {
             let tracing = self.options.places.host.path(TRACING);
-            let no_folder = "the state folder, after which the trace instance is named, does not answer";
+            let no_folder = "the state folder, which names the trace instance, does not respond";
             let opened = self.state.folder.ok_or_else(|| no_folder.to_owned());
             match opened.and_then(|state| Watcher::open(&tracing, state)) {
                 Ok(watcher) => self.watching = Watching { watcher: Some(watcher), problem: None },

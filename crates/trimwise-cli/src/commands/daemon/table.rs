@@ -59,7 +59,7 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
     for group in &groups {
         let one = group[0];
         let why = [&one["problem"], &one["status"]["why"]].into_iter().find(|why| why.is_string());
-        let why = why.map_or_else(|| "It was only just found.".to_owned(), word);
+        let why = why.map_or_else(|| "It was found only a moment ago.".to_owned(), word);
         let next = &one["status"]["next"];
         let next = if next.is_string() { format!(" Next: {}", word(next)) } else { String::new() };
         text += &folded(&format!("{}: {why}{next}", names(group)), 0);
