@@ -254,7 +254,7 @@ impl Recorder {
     }
 
     fn open_in(tracing: &Path, mut target: Target, plan: Plan) -> Result<Self, RecordError> {
-        remove_left_behind(&tracing, NAME);
+        remove_left_behind(tracing, NAME);
         let instance = Instance::create(tracing, &format!("{NAME}{}", std::process::id()))?;
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
