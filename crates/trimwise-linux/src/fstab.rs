@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
+use crate::doctor::NO_TRIM;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest, unescaped};
 
@@ -12,8 +13,12 @@ use crate::mount::{Mount, nearest, unescaped};
 pub struct Entry {
     /// Number of the line, from 1.
     pub line: usize,
+    /// What is mounted: `/dev/sda1`, `UUID=...`, a folder.
+    pub source: String,
     /// Mount point, with escapes decoded.
     pub point: PathBuf,
+    /// Type of the file system; `swap` for swap areas.
+    pub fs_type: String,
     /// Mount options of the entry.
     pub options: Vec<String>,
 }
@@ -22,6 +27,11 @@ impl Entry {
     /// Returns true if the entry lists this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|one| one == option)
+    }
+
+    /// Returns true if the entry mounts a folder at a second place.
+    pub fn is_bind(&self) -> bool {
+        self.has("bind") || self.has("rbind")
     }
 }
 
@@ -45,16 +55,28 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     found
 }
 
-fn parse(text: &str) -> Vec<Entry> {
+/// Returns true if these entries of one file system exempt it from trims at intervals: an entry says so, and no other
+/// lists it without. The option of a bind mount concerns that mount only.
+pub fn is_spared(entries: &[&Entry]) -> bool {
+    let says_so = |entry: &&&Entry| entry.has(NO_TRIM) && !entry.is_bind();
+    entries.iter().any(|entry| says_so(&entry)) && entries.iter().all(|entry| entry.has(NO_TRIM))
+}
+
+/// Parses the text of a file in the format of fstab.
+pub(crate) fn parse(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).zip(1..).filter(|(text, _)| !text.starts_with('#'));
     lines
         .filter_map(|(text, line)| {
             let mut fields = text.split_ascii_whitespace();
-            let point = OsString::from_vec(unescaped(fields.nth(1)?.as_bytes()));
-            let options = fields.nth(1).unwrap_or("defaults");
+            let source = fields.next()?.to_owned();
+            let point = OsString::from_vec(unescaped(fields.next()?.as_bytes()));
+            let fs_type = fields.next().unwrap_or("auto").to_owned();
+            let options = fields.next().unwrap_or("defaults");
             Some(Entry {
                 line,
+                source,
                 point: point.into(),
+                fs_type,
                 options: options.split(',').map(str::to_owned).collect(),
             })
         })

@@ -128,10 +128,11 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         let passes = match one.passes {
             Some(true) => "TRIM passes",
             Some(false) => "TRIM does not pass",
-            None => "Whether TRIM passes is unknown here",
+            None => "Whether TRIM passes was not checked",
         };
+        let fault = if one.passes.is_some() { " No fault was found." } else { "" };
         return vec![
-            format!("{point}: {today}. {passes}. No fault was found."),
+            format!("{point}: {today}. {passes}.{fault}"),
             format!("Not compared with the alternatives yet: `trimwise advise --here {quoted}`."),
         ];
     };
