@@ -131,7 +131,7 @@ impl Here {
         let devices = devices_in_sysfs(root, &mount).unwrap_or_default();
         let same: Vec<&Mount> = mounts.iter().filter(|other| other.is_same_file_system(&mount)).collect();
         Ok(Self {
-            passes: Graph::of(root, &devices).passes(),
+            passes: Graph::of(root, &mounts, &devices).passes(),
             has_systemd: systemd::is_running(root),
             root: root.clone(),
             drives: drives(root, &mounts, &mount),

@@ -78,8 +78,9 @@ pub struct Scsi {
     pub file: String,
     /// Its content: `unmap`, `writesame_16`, `full` (the disk claims no thin provisioning), `disabled`.
     pub mode: String,
-    /// Whether the disk itself claims UNMAP (bit LBPU of its VPD page B2); `None` if the kernel does not show the page.
-    pub claims_unmap: Option<bool>,
+    /// The mode for what the disk itself claims to offer, by its VPD page B2; empty if it claims nothing, `None` if the
+    /// kernel does not show the page.
+    pub claims: Option<&'static str>,
 }
 
 /// Models and vendors that hypervisors and clouds give to their disks.
@@ -150,7 +151,12 @@ fn scsi(device: &SysBlock) -> Option<Scsi> {
     let mut disks = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     disks.find_map(|entry| {
         let mode = fs::read_to_string(entry.path().join("provisioning_mode")).ok()?;
-        let claims_unmap = device.bytes("device/vpd_pgb2").and_then(|page| Some(page.get(5)? & 0x80 != 0));
+        // The bits LBPU, LBPWS and LBPWS10.
+        let claims = device.bytes("device/vpd_pgb2").and_then(|page| {
+            let bits = *page.get(5)?;
+            let modes = [(0x80, "unmap"), (0x40, "writesame_16"), (0x20, "writesame_10")];
+            Some(modes.into_iter().find(|(bit, _)| bits & bit != 0).map_or("", |(_, mode)| mode))
+        });
         Some(Scsi {
             file: format!(
                 "/sys/block/{}/{place}/{}/provisioning_mode",
@@ -158,7 +164,7 @@ fn scsi(device: &SysBlock) -> Option<Scsi> {
                 entry.file_name().to_string_lossy()
             ),
             mode: mode.trim().to_owned(),
-            claims_unmap,
+            claims,
         })
     })
 }

@@ -105,12 +105,12 @@ fn of_ata(root: &HostRoot, node: &Node, disk: &Disk, model: &str) -> Finding {
 /// offers none, and what would help outside this host.
 fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'static str)) -> Finding {
     let name = &node.name;
-    let Some(Scsi { file, mode, claims_unmap }) = &disk.scsi else {
+    let Some(Scsi { file, mode, claims }) = &disk.scsi else {
         let (what, mend) = otherwise();
         return unknown_unmap(node, disk, what, mend);
     };
     let is_usb = disk.transport == Transport::Usb;
-    match (mode.as_str(), claims_unmap) {
+    match (mode.as_str(), *claims) {
         ("unmap" | "writesame_16" | "writesame_10" | "writesame_zero", _) => Finding::wrong(
             name.clone(),
             format!(
@@ -121,23 +121,27 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'stat
              the adapter or another adapter helps",
         )
         .with_commands([format!("echo {mode} > {file}")], []),
-        ("disabled", _) => Finding::wrong(
+        (_, Some(claimed)) if !claimed.is_empty() => Finding::wrong(
             name.clone(),
-            format!("{name} rejected a discard, so the kernel switched TRIM off ({file} is `disabled`)"),
-            "another way of discarding may work, if `verify` then says so; `sg_vpd --page=lbpv` shows what the disk \
-             claims",
+            format!("{name} claims to offer TRIM (`{claimed}`), but the kernel does not use it ({file} is `{mode}`)"),
+            format!(
+                "write `{claimed}` there, and add a udev rule that does so at each boot, also in the initramfs if \
+                 anything is mounted or assembled there"
+            ),
+        )
+        .with_commands([format!("echo {claimed} > {file}")], [format!("echo {mode} > {file}")]),
+        ("disabled", None) => Finding::wrong(
+            name.clone(),
+            format!(
+                "TRIM is switched off for {name} ({file} is `disabled`): by hand, or by the kernel because the disk \
+                 rejected a discard"
+            ),
+            "switch it on; if the disk rejects it again, so does the kernel",
         )
         .with_commands([format!("echo unmap > {file}")], [format!("echo disabled > {file}")]),
-        (_, Some(true)) => Finding::wrong(
-            name.clone(),
-            format!("{name} claims UNMAP (LBPU is 1), but the kernel does not use it ({file} is `{mode}`)"),
-            "write `unmap` there, and add a udev rule that does so at each boot, also in the initramfs if anything is \
-             mounted or assembled there",
-        )
-        .with_commands([format!("echo unmap > {file}")], [format!("echo {mode} > {file}")]),
-        (_, Some(false)) => {
+        (_, Some(_)) => {
             let (what, mend) = otherwise();
-            Finding::wrong(name.clone(), format!("{what} (LBPU is 0)"), mend).beyond_this_host()
+            Finding::wrong(name.clone(), format!("{what} (it claims none)"), mend).beyond_this_host()
         }
         (_, None) if is_usb => {
             let (what, mend) = otherwise();

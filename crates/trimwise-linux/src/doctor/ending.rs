@@ -36,7 +36,7 @@ pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<F
     }
     for index in stack.graph.holding_data() {
         let node = &stack.graph.nodes[index];
-        if node.discard_max.is_none_or(|max| max == 0) {
+        if node.takes_trim() != Some(true) {
             continue;
         }
         if mapping::is_thin(stack, node) && stack.graph.passes() == Some(false) {

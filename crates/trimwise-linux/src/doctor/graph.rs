@@ -1,13 +1,18 @@
 //! The devices below a file system as a graph: one disk may be reached by several ways, and each way is judged.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use super::disk::{Disk, disk_of};
 use crate::block_device::SysBlock;
 use crate::host_root::HostRoot;
+use crate::mount::{Mount, nearest};
 
 /// Devices above each other beyond which the doctor stops looking: sysfs would have to be broken.
 const DEPTH_MAX: usize = 64;
+/// File systems whose files cannot have holes. A loop device over one of them accepts TRIM all the same, and even counts
+/// it: they have fallocate(2), but without FALLOC_FL_PUNCH_HOLE.
+const WITHOUT_HOLES: [&str; 5] = ["vfat", "msdos", "exfat", "hfs", "hfsplus"];
 /// Lines of the tree that a report shows; a graph whose branches meet again and again has very many ways.
 const SHOWN_MAX: usize = 200;
 
@@ -57,8 +62,17 @@ pub struct Node {
     pub below: Vec<usize>,
     /// Devices directly below that hold something else: metadata, a cache, a snapshot's changes.
     pub beside: Vec<usize>,
+    /// True if what is trimmed ends here, although the device accepts it: a loop device over a file that cannot have holes.
+    pub is_dead_end: bool,
     /// False if sysfs does not show all that lies below: a cycle, or a device that vanished while it was read.
     pub is_whole: bool,
+}
+
+impl Node {
+    /// Returns true if the device takes TRIM and does something with it; `None` if sysfs does not say.
+    pub fn takes_trim(&self) -> Option<bool> {
+        self.discard_max.map(|max| max > 0 && !self.is_dead_end)
+    }
 }
 
 /// All devices below a file system.
@@ -81,13 +95,19 @@ enum Way {
 }
 
 impl Graph {
-    /// Reads everything below these devices.
-    pub fn of(root: &HostRoot, tops: &[SysBlock]) -> Self {
+    /// Reads everything below these devices. `mounts` tells what holds the file of a loop device.
+    pub fn of(root: &HostRoot, mounts: &[Mount], tops: &[SysBlock]) -> Self {
         let mut graph = Self::default();
         let mut known = HashMap::new();
         for top in tops {
             let index = graph.add(root, top, &mut Vec::new(), &mut known);
             graph.tops.extend(index);
+        }
+        for node in &mut graph.nodes {
+            if let Kind::Loop(file) = &node.kind {
+                let holder = nearest(mounts, Path::new(file)).map(|at| mounts[at].fs_type.as_str());
+                node.is_dead_end = holder.is_some_and(|fs_type| WITHOUT_HOLES.contains(&fs_type));
+            }
         }
         graph
     }
@@ -135,6 +155,7 @@ impl Graph {
             discards: device.stat().ok().and_then(|stat| stat.discards).map(|discards| discards.commands),
             below,
             beside,
+            is_dead_end: false,
             is_whole,
             device: device.clone(),
         });
@@ -149,9 +170,9 @@ impl Graph {
         // A device is listed after those below it.
         for (index, node) in self.nodes.iter().enumerate() {
             let below = || node.below.iter().filter_map(|&below| ways[below]);
-            ways[index] = Some(match node.discard_max {
+            ways[index] = Some(match node.takes_trim() {
                 None => Way::Unknown,
-                Some(0) => Way::Shut,
+                Some(false) => Way::Shut,
                 Some(_) if below().any(|way| way == Way::Open) => Way::Open,
                 Some(_) if !node.is_whole || below().any(|way| way == Way::Unknown) => Way::Unknown,
                 Some(_) if node.below.is_empty() => Way::Open,
@@ -168,10 +189,10 @@ impl Graph {
 
     /// Returns the devices at which TRIM stops: they accept none, though all that holds their data does.
     pub fn stops(&self) -> Vec<usize> {
-        let accepts = |index: &usize| self.nodes[*index].discard_max.is_some_and(|max| max > 0);
+        let accepts = |index: &usize| self.nodes[*index].takes_trim() == Some(true);
         let stops = |index: &usize| {
             let node = &self.nodes[*index];
-            node.discard_max == Some(0) && node.kind != Kind::Partition && node.below.iter().all(accepts)
+            node.takes_trim() == Some(false) && node.kind != Kind::Partition && node.below.iter().all(accepts)
         };
         self.holding_data().into_iter().filter(stops).collect()
     }

@@ -83,8 +83,16 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
         },
         Kind::Raid(level) => raid(stack, node, level),
         Kind::Loop(file) => wrong(
-            format!("the loop device over {file} does not accept TRIM: its file system cannot punch holes, or it is \
-                     read-only"),
+            match node.is_dead_end {
+                true => format!(
+                    "the loop device over {file} accepts TRIM, but nothing comes of it: the file system of that file \
+                     cannot punch holes"
+                ),
+                false => format!(
+                    "the loop device over {file} does not accept TRIM: its file system cannot punch holes, or it is \
+                     read-only"
+                ),
+            },
             "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
         ),
         Kind::Bcache => wrong("bcache drops TRIM".to_owned(), "newer kernels pass it on to the backing device".to_owned())

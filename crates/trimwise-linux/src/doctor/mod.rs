@@ -18,7 +18,7 @@ mod surroundings;
 pub(crate) mod trimmers;
 mod unchecked;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -157,6 +157,7 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
     let host = Surroundings { root, mounts: &mounts, kernel: &kernel, is_forbidden: forbidden.is_some() };
     let mut not_checked: Vec<Finding> = forbidden.into_iter().collect();
     let mut file_systems = Vec::new();
+    let mut pools: BTreeMap<&str, Vec<&Mount>> = BTreeMap::new();
     let mut is_there = false;
     for same in by_file_system(&mounts) {
         let listed = || {
@@ -177,6 +178,9 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
             not_checked.extend(found.1);
             file_systems.push(found.0);
             is_there = true;
+        } else if let Some(pool) = unchecked::pool_of(mount) {
+            pools.entry(pool).or_default().push(*mount);
+            is_there = true;
         } else if let Some(finding) = unchecked::of_file_system(root, mount) {
             not_checked.push(finding);
             is_there = true;
@@ -187,6 +191,7 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
         let one = one.map(|mount| shown(&mount.mount_point));
         return Err(DoctorError::NoMount { path: only.to_owned(), one });
     }
+    not_checked.extend(pools.iter().map(|(pool, mounts)| unchecked::of_pool(pool, mounts)));
     let last_fstrim = systemd::is_running(root).then(|| surroundings::last_run(root)).flatten();
     let mut findings = of_host(&trimmers, &file_systems);
     if only.is_none() {
@@ -258,7 +263,7 @@ impl Surroundings<'_> {
         trimmers: &Trimmers<'_>,
     ) -> (Diagnosis, Option<Finding>) {
         let devices = devices_in_sysfs(self.root, mount).unwrap_or_default();
-        let graph = Graph::of(self.root, &devices);
+        let graph = Graph::of(self.root, self.mounts, &devices);
         let today = Today::of(self.root, trimmers, mount, same);
         let mut findings = Vec::new();
         ending::of_graph(&Stack { root: self.root, mount, graph: &graph }, self.mounts, &mut findings);
@@ -438,7 +443,7 @@ fn told(depth: usize, node: &Node) -> LayerReport {
 /// Returns the disks below these devices, by kernel name; if the layers below are unknown, the lowest known device.
 pub fn disks<'a>(root: &HostRoot, devices: impl Iterator<Item = &'a SysBlock>) -> BTreeSet<String> {
     let devices: Vec<SysBlock> = devices.cloned().collect();
-    let graph = Graph::of(root, &devices);
+    let graph = Graph::of(root, &[], &devices);
     let lowest = graph.nodes.into_iter().filter(|node| node.below.is_empty() && node.beside.is_empty());
     lowest.map(|node| node.name).collect()
 }

@@ -16,30 +16,42 @@ const NEVER_WRITTEN: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs
 /// Says what is not known of a file system without FITRIM; `None` if there is nothing to trim below it.
 pub(super) fn of_file_system(root: &HostRoot, mount: &Mount) -> Option<Finding> {
     let fs_type = mount.fs_type.as_str();
-    let is_somewhere = mount.has_device() || ["zfs", "bcachefs"].contains(&fs_type);
+    let is_somewhere = mount.has_device() || fs_type == "bcachefs";
     if !is_somewhere || NEVER_WRITTEN.contains(&fs_type) || mount.device.starts_with("/dev/fuse") {
         return None;
     }
     let place = mount.mount_point.display().to_string();
     let on = format!("{fs_type} on {}", mount.device);
     Some(match fs_type {
-        "zfs" => {
-            let pool = quoted(mount.device.split('/').next().unwrap_or_default());
-            Finding::note(
-                place,
-                format!("{on}: ZFS has no FITRIM and trims by itself, by `autotrim` or `zpool trim`; neither was checked"),
-            )
-            .mended_by("ask ZFS whether it trims, and when it did")
-            .with_commands([format!("zpool get autotrim {pool}"), format!("zpool status -t {pool}")], [])
-        }
         "bcachefs" => bcachefs(root, mount, place, &on),
         _ if mount.is_served() => Finding::note(
             place.clone(),
             format!("{on}: a process serves it (FUSE), and only that process knows whether it passes TRIM on; not checked"),
         )
-        .mended_by(format!("ntfs-3g does since 2015: `fstrim --verbose {}` tells", quoted(&place))),
+        .mended_by(format!("`fstrim --verbose {}`; ntfs-3g takes it since 2015", quoted(&place))),
         _ => Finding::note(place, format!("{on}: it is not known whether {fs_type} has FITRIM; not checked")),
     })
+}
+
+/// Returns the pool of a ZFS; `None` for other file systems.
+pub(super) fn pool_of(mount: &Mount) -> Option<&str> {
+    (mount.fs_type == "zfs").then(|| mount.device.split('/').next()).flatten()
+}
+
+/// Says what is not known of a ZFS pool with these file systems. TRIM is a matter of the pool, which may have very many.
+pub(super) fn of_pool(pool: &str, mounts: &[&Mount]) -> Finding {
+    const SHOWN_MAX: usize = 3;
+    let points = mounts.iter().take(SHOWN_MAX).map(|mount| mount.mount_point.display().to_string());
+    let more = if mounts.len() > SHOWN_MAX { ", ..." } else { "" };
+    let pool = quoted(pool);
+    Finding::note(
+        points.collect::<Vec<_>>().join(", ") + more,
+        format!(
+            "zfs, pool {pool}: ZFS has no FITRIM and trims by itself, by `autotrim` or `zpool trim`; neither was checked"
+        ),
+    )
+    .mended_by("`zpool get autotrim` shows whether it trims, `zpool status -t` when it last did")
+    .with_commands([format!("zpool get autotrim {pool}"), format!("zpool status -t {pool}")], [])
 }
 
 fn bcachefs(root: &HostRoot, mount: &Mount, place: String, on: &str) -> Finding {
@@ -47,7 +59,7 @@ fn bcachefs(root: &HostRoot, mount: &Mount, place: String, on: &str) -> Finding 
     let told: Vec<String> = devices
         .iter()
         .map(|device| {
-            let graph = Graph::of(root, std::slice::from_ref(device));
+            let graph = Graph::of(root, &[], std::slice::from_ref(device));
             let accepts = match graph.passes() {
                 Some(true) => "accepts TRIM",
                 Some(false) => "accepts no TRIM",
@@ -64,7 +76,7 @@ fn bcachefs(root: &HostRoot, mount: &Mount, place: String, on: &str) -> Finding 
         place,
         format!("{on}: bcachefs has no FITRIM and discards by itself what it empties; {told}. Whether it did was not checked"),
     )
-    .mended_by("ask bcachefs which of its devices it discards on")
+    .mended_by("bcachefs says of each device whether it discards on it")
     .with_commands(["grep -H . /sys/fs/bcachefs/*/dev-*/discard".to_owned()], [])
 }
 
@@ -96,7 +108,7 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
             Some("file") => nearest(mounts, Path::new(&name)).and_then(|at| device_of(root, &mounts[at])),
             _ => crate::block_device::of_node(root, &name).ok().flatten(),
         };
-        let graph = Graph::of(root, device.as_slice());
+        let graph = Graph::of(root, mounts, device.as_slice());
         let is_in_memory = name.rsplit('/').next().is_some_and(|name| name.starts_with("zram"));
         if is_in_memory || graph.passes() == Some(false) {
             continue;

@@ -415,7 +415,7 @@ fn the_state_in_effect_counts() {
 fn what_was_not_checked_is_not_called_sound() {
     let zfs = "timer\nmount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
     judge(&[
-        (zfs, 0, None, &["UNCHECKED /: zfs on rpool/ROOT", "# zpool get autotrim rpool", "UNCHECKED /home"]),
+        (zfs, 0, None, &["UNCHECKED /, /home: zfs, pool rpool", "# zpool get autotrim rpool"]),
         (
             &format!(
                 "mount 22 1 8:0 / /data rw - fuseblk /dev/sda rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
@@ -577,6 +577,12 @@ fn a_remedy_fits_its_layer() {
             ],
         ),
         (
+            &disk(SAS, "device/scsi_disk/2:0:0:0/provisioning_mode disabled;device/vpd_pgb2 12345\u{40}"),
+            1,
+            Some(false),
+            &["# echo writesame_16 > /sys/block/sdc/device/scsi_disk/2:0:0:0/provisioning_mode"],
+        ),
+        (
             &disk(
                 SAS,
                 "device/vendor ATA;device/model Samsung SSD 860 EVO;device/scsi_disk/2:0:0:0/provisioning_mode full",
@@ -686,6 +692,14 @@ fn a_stack_is_a_graph() {
         ),
         (&cycle, 0, None, &["UNCHECKED /data", "lies on itself"]),
         (&vanished, 0, None, &["UNCHECKED /data", "does not show what lies below dm-0"]),
+        (
+            "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 8:0 / /below rw - vfat /dev/sda rw\n\
+             on loop0 7:0 4096\nfile sys/devices/virtual/block/loop0/loop/backing_file /below/image\n\
+             file etc/cron.weekly/fstrim",
+            1,
+            Some(false),
+            &["WRONG loop0: ", "cannot punch holes", "ext4, XFS"],
+        ),
         (&mixed, 1, Some(false), &["WRONG sdb", "!WRONG dm-0"]),
     ]);
     let lines = |host: &str| built(host).examine().file_systems[0].layers.len();

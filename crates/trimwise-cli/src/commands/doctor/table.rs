@@ -13,7 +13,7 @@ pub fn render(found: &DoctorReport) -> String {
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
     let kernel = if report.kernel.is_empty() { "of unknown version" } else { &report.kernel };
     let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", kernel);
-    text += &findings(&report.findings);
+    text += &findings(&report.findings, "remedy");
     for (one, conclusion) in report.file_systems.iter().zip(&found.conclusions) {
         text += &file_system(one);
         // A remedy stands above.
@@ -25,7 +25,7 @@ pub fn render(found: &DoctorReport) -> String {
     }
     text.push('\n');
     if !report.not_checked.is_empty() {
-        text += &format!("Not checked:\n{}\n", findings(&report.not_checked));
+        text += &format!("Not checked:\n{}\n", findings(&report.not_checked, "to find out"));
     }
     let is_whole = report.not_checked.is_empty();
     // What is wrong or was not checked comes after this, as the reason why the command fails.
@@ -62,10 +62,11 @@ fn file_system(one: &Diagnosis) -> String {
         let layer = plain(&format!("{} ({})", layer.name, layer.what.trim()));
         text += &format!("{indent}{layer}: {takes}{counted}\n");
     }
-    text + &findings(&one.findings)
+    text + &findings(&one.findings, "remedy")
 }
 
-fn findings(findings: &[Finding]) -> String {
+/// Renders findings; `mend_word` comes before what to do.
+fn findings(findings: &[Finding], mend_word: &str) -> String {
     let mut text = String::new();
     for finding in findings {
         let mark = if finding.wrong { "! " } else { "- " };
@@ -73,7 +74,7 @@ fn findings(findings: &[Finding]) -> String {
         let mend = finding.mend.as_ref().filter(|mend| !mend.is_empty());
         let remedy = match (finding.nothing_helps, mend) {
             (false, None) => None,
-            (false, Some(mend)) => Some(format!("remedy: {mend}.")),
+            (false, Some(mend)) => Some(format!("{mend_word}: {mend}.")),
             (true, None) => Some("nothing on this host helps.".to_owned()),
             (true, Some(mend)) => Some(format!("nothing on this host helps; what would: {mend}.")),
         };
