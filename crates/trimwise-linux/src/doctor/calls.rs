@@ -87,6 +87,11 @@ impl Call {
         if paths.is_empty() { all() } else { Some(Self::Paths(paths)) }
     }
 
+    /// Returns true if this call leaves out what fstab exempts.
+    pub fn heeds_fstab(&self) -> bool {
+        matches!(self, Self::Listed(files) if files.first().is_some_and(|file| file == Path::new(FSTAB)))
+    }
+
     fn listed_in(files: &str) -> Self {
         Self::Listed(files.split(':').map(PathBuf::from).collect())
     }

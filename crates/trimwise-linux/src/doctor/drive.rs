@@ -13,6 +13,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
     let name = &node.name;
     let model = if disk.model.is_empty() { name } else { &disk.model };
     let wrong = |what: String, mend: &str| Finding::wrong(name.clone(), what, mend);
+    let is_raid = disk.driver.as_ref().is_some_and(|driver| RAID_DRIVERS.contains(&driver.as_str()));
     match disk.transport {
         Transport::Network(protocol) => wrong(
             format!("{name} lies on another host ({protocol}), which offers no TRIM for it"),
@@ -44,7 +45,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
                 "another adapter (UASP, with UNMAP)",
             )
         }),
-        Transport::AtaBehindSas => of_scsi(node, disk, || {
+        Transport::AtaBehindSas if !is_raid => of_scsi(node, disk, || {
             (
                 format!(
                     "the SAS HBA{} passes no TRIM on to {model}: it translates for SATA drives, and does so only for \
@@ -55,10 +56,9 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
                  RZAT. The drive itself may well have TRIM",
             )
         }),
-        Transport::Scsi => of_scsi(node, disk, || {
-            let is_raid = disk.driver.as_ref().is_some_and(|driver| RAID_DRIVERS.contains(&driver.as_str()));
+        Transport::Scsi | Transport::AtaBehindSas => of_scsi(node, disk, || {
             let (why, mend) = match is_raid {
-                true => ("a volume of a RAID controller", "HBA mode (JBOD) of the controller passes TRIM on"),
+                true => ("a RAID controller", "HBA mode (JBOD) of the controller passes TRIM on"),
                 false => (
                     "a RAID controller, or a disk without thin provisioning",
                     "a RAID controller in HBA mode passes TRIM on; a disk without thin provisioning has none",

@@ -78,7 +78,8 @@ fn switched_off(node: &Node) -> Option<Finding> {
 
 /// Adds the commands for mappings above: each took the limits from below when its table was loaded.
 fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Finding {
-    if finding.commands.is_empty() {
+    // Where the file system is unmounted for the remedy, all above is made anew anyway.
+    if finding.commands.last().is_none_or(|last| last.starts_with("mount ")) {
         return finding;
     }
     for index in stack.graph.shut_above(stop) {

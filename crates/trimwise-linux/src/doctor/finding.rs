@@ -17,7 +17,8 @@ pub struct Finding {
     pub commands: Vec<String>,
     /// Lines that take it back; empty where that makes no sense.
     pub undo: Vec<String>,
-    /// True if nothing on this host helps; [`mend`](Self::mend) then says what would elsewhere, if anything.
+    /// True if nothing on this host helps, or nothing that keeps what it has, such as a snapshot; [`mend`](Self::mend) then
+    /// says what would help, if anything.
     pub nothing_helps: bool,
 }
 

@@ -23,40 +23,20 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
         Kind::Crypt(name, format) => crypt(node, name, format),
         Kind::Integrity(name) => wrong(
             format!("dm-integrity ({name}) drops TRIM: a sector without data has no checksum"),
-            match name.contains("_rimage_") {
-                true => "give up integrity of this LVM RAID volume (`lvconvert --raidintegrity n`), or trim; LVM RAID \
-                         without it passes TRIM on"
-                    .to_owned(),
-                false => "a device of its own can be opened with `integritysetup open --allow-discards`".to_owned(),
+            match integrity(name) {
+                Some(command) => {
+                    format!("to give up integrity of this volume (`{command}`); LVM RAID without it passes TRIM on")
+                }
+                None => "to open it with `integritysetup open --allow-discards`, if it is a device of its own".to_owned(),
             },
         )
-        .with_commands(integrity(name), []),
-        Kind::ThinPool(name) => {
-            let is_lvm = node.device.text("dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-"));
-            let pool = logical_volume(name.strip_suffix("-tpool").unwrap_or(name)).filter(|_| is_lvm);
-            wrong(
-                format!(
-                    "the thin pool {name} keeps what is trimmed: that frees room in the pool, but does not go on to the \
-                     devices below, either because of its setting (nopassdown) or because their largest discard is \
-                     smaller than the pool's blocks"
-                ),
-                "let the pool pass it on".to_owned(),
-            )
-            .with_commands(
-                pool.iter().map(|pool| format!("lvchange --discards passdown {pool}")),
-                pool.iter().map(|pool| format!("lvchange --discards nopassdown {pool}")),
-            )
-        }
+        .beyond_this_host(),
+        Kind::ThinPool(name) => thin_pool(stack, stop, name),
         Kind::Snapshot(name) => wrong(
             format!("{name} is a snapshot, or has one: neither passes TRIM on, since the other still needs the blocks"),
-            "remove the snapshot (`lvs` lists it) when it is no longer needed; snapshots of thin volumes do pass it on"
-                .to_owned(),
-        ),
-        Kind::Lvm(name) if is_thin(stack, node) => {
-            let what = format!("the thin volume {name} ignores TRIM: its pool is set to discards=ignore");
-            let mend = "deactivate the pool with its volumes, `lvchange --discards passdown VG/POOL`, activate it again";
-            wrong(what, mend.to_owned())
-        }
+            "to remove the snapshot (`lvs` lists it); thin volumes pass TRIM on, also with snapshots".to_owned(),
+        )
+        .beyond_this_host(),
         Kind::Lvm(name) if target == Some("raid") || is_lvm_raid(stack, node) => lvm_raid(stack, node, name, table.as_deref()),
         Kind::Lvm(_) | Kind::Multipath(_) => older_than_below(node).with_commands(reload(), []),
         // VeraCrypt and others map without a UUID.
@@ -168,6 +148,44 @@ fn older_than_below(node: &Node) -> Finding {
     )
 }
 
+/// A pool that stops TRIM: it passes none on, or it ignores all, and then its volumes accept none either.
+fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
+    let node = &stack.graph.nodes[stop];
+    let is_lvm = node.device.text("dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-"));
+    let pool = logical_volume(name.strip_suffix("-tpool").unwrap_or(name)).filter(|_| is_lvm);
+    let set = |value: &str| {
+        pool.iter().map(|pool| format!("lvchange --discards {value} {pool}")).collect::<Vec<_>>()
+    };
+    let volume =
+        stack.graph.nodes.iter().find(|above| above.below.contains(&stop) && above.discard_max == Some(0));
+    let Some(volume) = volume else {
+        return Finding::wrong(
+            node.name.clone(),
+            format!(
+                "the thin pool {name} keeps what is trimmed: that frees room in the pool, but does not go on to the \
+                 devices below, either because of its setting (nopassdown) or because their largest discard is smaller \
+                 than the pool's blocks"
+            ),
+            "let the pool pass it on",
+        )
+        .with_commands(set("passdown"), set("nopassdown"));
+    };
+    let between = pool.iter().zip(logical_volume(&volume.device.text("dm/name").unwrap_or_default()));
+    let between = between.flat_map(|(pool, volume)| {
+        [
+            format!("lvchange --activate n {volume} {pool}"),
+            format!("lvchange --discards passdown {pool}"),
+            format!("lvchange --activate y {volume}"),
+        ]
+    });
+    Finding::wrong(
+        node.name.clone(),
+        format!("the thin pool {name} ignores TRIM (its setting is `ignore`)"),
+        "set it to `passdown`, which needs the pool and all its volumes to be inactive",
+    )
+    .with_commands(without_mount(stack, volume, between.collect()).unwrap_or_default(), [])
+}
+
 fn integrity(name: &str) -> Option<String> {
     let (volume, _) = name.split_once("_rimage_")?;
     Some(format!("lvconvert --yes --raidintegrity n {}", logical_volume(volume)?))
@@ -191,14 +209,19 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
     let level = table.and_then(|table| table.split_whitespace().nth(3)).unwrap_or_default();
     let has_parity = ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity));
     let is_mirror = ["raid0", "raid1"].iter().any(|mirror| level.starts_with(mirror));
+    let again = logical_volume(name).and_then(|volume| {
+        let steps = ["n", "y"].map(|active| format!("lvchange --activate {active} {volume}"));
+        without_mount(stack, node, steps.to_vec())
+    });
+    let again = again.or_else(|| reload(&node.kind)).unwrap_or_default();
     if is_mirror || !level.is_empty() && !has_parity || is_on(stack, FILE) {
-        return older_than_below(node).with_commands(reload(&node.kind).into_iter().flatten(), []);
+        return older_than_below(node).with_commands(again, []);
     }
     let what = format!(
         "the RAID volume {name} accepts no TRIM though all its disks do: with parity (RAID 4, 5, 6) only if \
          dm_raid.devices_handle_discard_safely is set"
     );
-    parity(node, what, FILE, "dm_raid", reload(&node.kind).into_iter().flatten().collect())
+    parity(node, what, FILE, "dm_raid", again)
 }
 
 fn is_on(stack: &Stack<'_>, parameter: &str) -> bool {
@@ -284,47 +307,35 @@ fn too_small_for_stripe(stack: &Stack<'_>, node: &Node, level: &str) -> Option<(
     (largest < stripe).then_some((largest, stripe))
 }
 
-/// Returns the commands that assemble an array anew; `None` if they would take away `/`, or if something lies between
-/// the array and the mount.
+/// Returns the commands that assemble an array anew; `None` if it cannot be unmounted for that.
 fn reassembled(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
-    let Mountable { device, point, fs_type, options } = Mountable::of(stack, node)?;
     let array = node.device.node().display().to_string();
     let members: Vec<String> = node
         .below
         .iter()
         .map(|&below| stack.graph.nodes[below].device.node().display().to_string())
         .collect();
-    Some(vec![
-        format!("umount --all-targets {device}"),
-        format!("mdadm --stop {array}"),
-        format!("mdadm --assemble {array} {}", members.join(" ")),
-        format!("mount -t {fs_type} -o {options} {device} {point}"),
-    ])
+    let steps =
+        vec![format!("mdadm --stop {array}"), format!("mdadm --assemble {array} {}", members.join(" "))];
+    without_mount(stack, node, steps)
 }
 
-/// What mount(8) needs to mount a file system again.
-struct Mountable {
-    device: String,
-    point: String,
-    fs_type: String,
-    options: String,
-}
-
-impl Mountable {
-    fn of(stack: &Stack<'_>, array: &Node) -> Option<Self> {
-        let mount = stack.mount;
-        let [top] = stack.graph.tops[..] else { return None };
-        let top = &stack.graph.nodes[top];
-        let is_direct =
-            top.name == array.name || top.device.disk().is_some_and(|disk| disk.name() == array.name);
-        let point = mount.mount_point.to_str()?;
-        (is_direct && point != "/").then(|| Self {
-            device: quoted(&top.device.node().display().to_string()),
-            point: quoted(point),
-            fs_type: mount.fs_type.clone(),
-            options: quoted(&mount.options.join(",")),
-        })
-    }
+/// Puts commands between those that unmount the file system on a device, or on a partition of it, and mount it again;
+/// `None` if it is `/`, or if something lies between.
+fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Option<Vec<String>> {
+    let mount = stack.mount;
+    let [top] = stack.graph.tops[..] else { return None };
+    let top = &stack.graph.nodes[top];
+    let is_direct = top.name == below.name || top.device.disk().is_some_and(|disk| disk.name() == below.name);
+    let point = mount.mount_point.to_str().filter(|point| is_direct && *point != "/")?;
+    // Names of mappings stay, unlike dm-0.
+    let node = match mount.device.starts_with("/dev/mapper/") {
+        true => mount.device.clone(),
+        false => top.device.node().display().to_string(),
+    };
+    let (node, options) = (quoted(&node), quoted(&mount.options.join(",")));
+    let again = format!("mount -t {} -o {options} {node} {}", mount.fs_type, quoted(point));
+    Some([format!("umount --all-targets {node}")].into_iter().chain(commands).chain([again]).collect())
 }
 
 /// Returns a logical volume as LVM's commands name it, `VG/LV`, from its name for the device mapper, in which a hyphen

@@ -35,6 +35,10 @@ pub struct Periodic {
     pub name: String,
     /// What it does there, as a policy; `None` if unknown, such as a timer with an unusual calendar.
     pub policy: Option<PolicyId>,
+    /// True if it leaves out what fstab exempts ([`NO_TRIM`](super::NO_TRIM)). `fstrim --all` does not: it never reads
+    /// fstab.
+    #[serde(skip)]
+    pub heeds_fstab: bool,
 }
 
 /// A timer or a job of cron that trims.
@@ -110,9 +114,11 @@ impl Trimmers<'_> {
     /// Returns those that trim the file system of these mounts, and the reasons why the others do not.
     pub fn of(&self, same: &[&Mount]) -> (Vec<Periodic>, Vec<String>) {
         let (mut coming, mut others) = (Vec::new(), Vec::new());
-        let mut add = |name: &str, why_not: Option<String>, policy: Option<PolicyId>| match why_not {
-            Some(why) => others.push(format!("{name}: {why}")),
-            None => coming.push(Periodic { policy, name: name.to_owned() }),
+        let mut add = |name: &str, why_not: Option<String>, policy: Option<PolicyId>, heeds_fstab: bool| {
+            match why_not {
+                Some(why) => others.push(format!("{name}: {why}")),
+                None => coming.push(Periodic { policy, name: name.to_owned(), heeds_fstab }),
+            }
         };
         for job in &self.jobs {
             let mut why_not = job.calls.iter().map(|call| call.why_not(self.root, &self.listing, same));
@@ -122,14 +128,15 @@ impl Trimmers<'_> {
             });
             // A timer of one mount says nothing about the others.
             if why.is_none() || !job.name.contains('@') {
-                add(&job.name, why, job.every.map(sweep));
+                let heeds_fstab = job.calls.iter().all(Call::heeds_fstab);
+                add(&job.name, why, job.every.map(sweep), heeds_fstab);
             }
         }
         if self.has_daemon {
             let is_spared = fstab::is_spared(&self.listing.entries_of(same));
             let why = is_spared.then(|| format!("{} in /etc/fstab", super::NO_TRIM));
             let why = why.or_else(|| self.status.as_ref().and_then(|status| why_not_by_daemon(status, same)));
-            add(TRIMWISED, why, self.policy_of_daemon(same));
+            add(TRIMWISED, why, self.policy_of_daemon(same), true);
         }
         // As the host lists them; timers of single mounts come last.
         coming.sort_by_key(|one| self.names.iter().position(|name| *name == one.name).unwrap_or(usize::MAX));

@@ -629,15 +629,24 @@ fn a_remedy_fits_its_layer() {
 #[test]
 fn a_stack_is_a_graph() {
     let block = |name: &str| format!("virtual/block/{name}");
-    // A thin volume over a disk without TRIM, which holds the pool's metadata too.
-    let thin = format!(
-        "mount 22 1 254:4 / /data rw - xfs /dev/mapper/vg-thin rw\nfile etc/cron.weekly/fstrim\ndisk {SDA} 8:0 0\n\
-         on dm-0 254:0 0 {SDA}\ndm dm-0 vg-pool_tmeta LVM-1\non dm-1 254:1 0 {SDA}\ndm dm-1 vg-pool_tdata LVM-2\n\
-         on dm-2 254:2 {GIB} {} {}\ndm dm-2 vg-pool-tpool LVM-3-tpool\non dm-4 254:4 {GIB} {}\ndm dm-4 vg-thin LVM-4",
-        block("dm-0"),
-        block("dm-1"),
-        block("dm-2")
-    );
+    // A thin volume and its pool, whose metadata lies on the same disk; with the limits of disk, data, pool and volume.
+    let pool = |[disk, data, pool, volume]: [u64; 4]| {
+        let on = |name: &str, minor: u32, max: u64, below: &str, dm: &str| {
+            format!("on {name} 254:{minor} {max} {below}\ndm {name} {dm}\n")
+        };
+        let parts = format!("{} {}", block("dm-0"), block("dm-1"));
+        [
+            "mount 22 1 254:4 / /data rw - xfs /dev/mapper/vg-thin rw\nfile etc/cron.weekly/fstrim\n"
+                .to_owned(),
+            format!("disk {SDA} 8:0 {disk}\n"),
+            on("dm-0", 0, data, SDA, "vg-pool_tmeta LVM-1"),
+            on("dm-1", 1, data, SDA, "vg-pool_tdata LVM-2"),
+            on("dm-2", 2, pool, &parts, "vg-pool-tpool LVM-3-tpool"),
+            on("dm-4", 4, volume, &block("dm-2"), "vg-thin LVM-4"),
+        ]
+        .concat()
+    };
+    let thin = pool([0, 0, GIB, GIB]);
     // Each leg of the RAID has integrity, whose metadata lies on the same disk.
     let mut integrity = format!(
         "mount 22 1 254:9 / /data rw - xfs /dev/mapper/vg-r rw\nfile etc/cron.weekly/fstrim\n\
@@ -679,10 +688,27 @@ fn a_stack_is_a_graph() {
     judge(&[
         (&thin, 1, Some(false), &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"]),
         (
+            &pool([GIB, GIB, 0, GIB]),
+            1,
+            Some(false),
+            &["WRONG dm-2: the thin pool", "# lvchange --discards passdown vg/pool\n"],
+        ),
+        (
+            &pool([GIB, GIB, 0, 0]),
+            1,
+            Some(false),
+            &[
+                "WRONG dm-2: the thin pool vg-pool-tpool ignores TRIM",
+                "# umount --all-targets /dev/mapper/vg-thin\n  # lvchange --activate n vg/thin vg/pool\n",
+                "# mount -t xfs -o rw /dev/mapper/vg-thin /data\n",
+                "!dmsetup",
+            ],
+        ),
+        (
             &integrity,
             2,
             Some(false),
-            &["WRONG dm-3: dm-integrity", "WRONG dm-6", "lvconvert --yes --raidintegrity n vg/r"],
+            &["WRONG dm-3: dm-integrity", "WRONG dm-6", "lvconvert --yes --raidintegrity n vg/r", "!# "],
         ),
         (
             &deep,
