@@ -162,7 +162,7 @@ impl<'a> Listing<'a> {
                         || root.path(&mount.mount_point).metadata().is_ok_and(|found| !found.is_dir());
                     is_writable && self.is_at(&mount.mount_point, same) && !is_file()
                 };
-                return (!same.iter().any(|mount| is_usable(mount)))
+                return (!same.iter().any(is_usable))
                     .then(|| "each of its mounts is read-only, a file, or covered by another".to_owned());
             } else if let Some(text) = root.whole_text(file).filter(|text| !text.trim().is_empty()) {
                 let is_listed = fstab::parse(&text).iter().any(|entry| self.is_at(&entry.point, same));

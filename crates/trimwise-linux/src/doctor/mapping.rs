@@ -109,11 +109,11 @@ fn crypt(node: &Node, name: &str, format: &str) -> Finding {
     let refresh = format!("cryptsetup refresh --allow-discards {quoted}");
     let (mend, command) = match format {
         "LUKS2" => (
-            "if that may be seen, for now and each boot; otherwise leave it",
+            "let TRIM through, for now and each boot, if that may be seen; otherwise leave it",
             Some(format!("cryptsetup refresh --allow-discards --persistent {quoted}")),
         ),
         "LUKS1" | "PLAIN" | "LOOPAES" => (
-            "if that may be seen, for now; for each boot `discard` in its line of /etc/crypttab, or for / \
+            "let TRIM through, if that may be seen; for each boot `discard` in its line of /etc/crypttab does so, or for / \
              rd.luks.options=discard on the kernel's command line. Otherwise leave it",
             Some(refresh),
         ),

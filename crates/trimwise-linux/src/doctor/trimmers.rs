@@ -272,7 +272,7 @@ fn interval_of_cron(line: &str) -> Option<SimDuration> {
         return interval(if word == "midnight" { "daily" } else { word });
     }
     let is_number = |field: &&str| field.parse::<u32>().is_ok();
-    let kinds: Vec<bool> = fields.iter().map(|field| is_number(&field)).collect();
+    let kinds: Vec<bool> = fields.iter().map(is_number).collect();
     let is_any = |index: usize| fields.get(index) == Some(&"*");
     match kinds[..] {
         [true, false, false, false, false] if (1..5).all(is_any) => interval("hourly"),

@@ -119,7 +119,11 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
             _ => format!("{point} is set up so that nothing trims it; see {}.", wrong.place),
         };
         let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
-        return [first].into_iter().chain(remedy.map(|mend| format!("Remedy: {mend}."))).collect();
+        let remedy = remedy.map(|mend| match wrong.commands.is_empty() {
+            true => format!("Remedy: {mend}."),
+            false => format!("Remedy: {mend}. `trimwise doctor {quoted}` prints the commands."),
+        });
+        return [first].into_iter().chain(remedy).collect();
     }
     if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];
