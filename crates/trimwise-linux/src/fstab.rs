@@ -106,4 +106,14 @@ mod tests {
         assert_eq!(points, ["/var/home", "/with blank"]);
         assert!(found[0].has("X-fstrim.notrim") && !found[1].has("X-fstrim.notrim"));
     }
+
+    #[test]
+    fn the_option_of_a_bind_mount_spares_that_mount_only() {
+        let entries = parse(
+            "/dev/a /nix ext4 defaults\n/nix/p /srv none bind,X-fstrim.notrim\n/dev/a /x ext4 X-fstrim.notrim\n",
+        );
+        let is_spared = |lines: &[usize]| is_spared(&lines.iter().map(|&n| &entries[n]).collect::<Vec<_>>());
+        assert!(is_spared(&[2]) && is_spared(&[1, 2]));
+        assert!(!is_spared(&[0, 1]) && !is_spared(&[1]) && !is_spared(&[0, 2]) && !is_spared(&[]));
+    }
 }
