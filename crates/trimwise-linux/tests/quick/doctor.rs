@@ -647,6 +647,9 @@ fn a_stack_is_a_graph() {
         .concat()
     };
     let thin = pool([0, 0, GIB, GIB]);
+    // The metadata on a disk without TRIM: nothing of the file system lies there.
+    let beside = pool([GIB, GIB, GIB, GIB]).replace(&format!("254:0 {GIB} {SDA}"), &format!("254:0 0 {SDB}"))
+        + &format!("disk {SDB} 8:16 0");
     // Each leg of the RAID has integrity, whose metadata lies on the same disk.
     let mut integrity = format!(
         "mount 22 1 254:9 / /data rw - xfs /dev/mapper/vg-r rw\nfile etc/cron.weekly/fstrim\n\
@@ -687,6 +690,7 @@ fn a_stack_is_a_graph() {
     );
     judge(&[
         (&thin, 1, Some(false), &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"]),
+        (&beside, 0, Some(true), &["!WRONG"]),
         (
             &pool([GIB, GIB, 0, GIB]),
             1,
