@@ -49,7 +49,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(50);
 fn error(failure: Failure) -> PyErr {
     match failure {
         Failure::Usage(why) => UsageError::new_err(why),
-        Failure::Run(why) => RunError::new_err(why),
+        Failure::Run(why) | Failure::Unchecked(why) => RunError::new_err(why),
         Failure::Interrupted => PyKeyboardInterrupt::new_err(()),
     }
 }

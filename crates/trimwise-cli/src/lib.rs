@@ -47,6 +47,7 @@ fn exit_code(failure: &Failure) -> u8 {
     match failure {
         Failure::Run(_) => 1,
         Failure::Usage(_) => 2,
+        Failure::Unchecked(_) => 3,
         Failure::Interrupted => interrupt::EXIT_CODE,
     }
 }

@@ -10,6 +10,8 @@ pub enum Failure {
     Usage(String),
     /// A run, or writing its result, failed.
     Run(String),
+    /// Nothing is known to be wrong, but not everything could be checked.
+    Unchecked(String),
     /// The user asked to stop.
     Interrupted,
 }
@@ -36,7 +38,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(message) | Self::Run(message) => f.write_str(message),
+            Self::Usage(message) | Self::Run(message) | Self::Unchecked(message) => f.write_str(message),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }

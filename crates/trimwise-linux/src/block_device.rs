@@ -15,7 +15,7 @@ use trimwise::units::{Bytes, SECTOR_BYTES};
 
 use crate::host_root::HostRoot;
 use crate::mount::Mount;
-pub(crate) use sysfs::{LAYERS_MAX, devices_in_sysfs, node_numbers, number_in, numbers_of};
+pub(crate) use sysfs::{LAYERS_MAX, devices_in_sysfs, node_numbers, number_in, numbers_of, of_node};
 pub use sysfs::{SysBlock, SysfsError};
 
 /// A disk or a partition.

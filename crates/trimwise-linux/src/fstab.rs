@@ -1,6 +1,5 @@
 //! Reads mounts from fstab(5).
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
@@ -14,10 +13,12 @@ use crate::mount::{Mount, nearest, unescaped};
 pub struct Entry {
     /// Number of the line, from 1.
     pub line: usize,
+    /// What is mounted: `/dev/sda1`, `UUID=...`, a folder.
+    pub source: String,
     /// Mount point, with escapes decoded.
     pub point: PathBuf,
-    /// Source, with escapes decoded: a device, a tag such as `UUID=`, or for a bind mount a path.
-    pub source: PathBuf,
+    /// Type of the file system; `swap` for swap areas.
+    pub fs_type: String,
     /// Mount options of the entry.
     pub options: Vec<String>,
 }
@@ -54,35 +55,28 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     found
 }
 
-/// Returns the file systems that fstab exempts from trimming, by device number, as `fstrim -A` reads it: every entry
-/// stands for itself, and a bind mount, whose source is no device, exempts nothing. So a file system is exempt if
-/// some entry of it says so and no other does not.
-pub fn spared(root: &HostRoot, mounts: &[Mount]) -> HashSet<(u32, u32)> {
-    let (mut spared, mut trimmed) = (HashSet::new(), HashSet::new());
-    for entry in entries(root, mounts, |entry| !entry.is_bind()) {
-        let numbers =
-            mounts.iter().filter(|mount| mount.mount_point == entry.point).map(|mount| mount.numbers);
-        if entry.has(NO_TRIM) {
-            spared.extend(numbers)
-        } else {
-            trimmed.extend(numbers)
-        };
-    }
-    &spared - &trimmed
+/// Returns true if these entries of one file system exempt it from trims at intervals: an entry says so, and no other
+/// lists it without. The option of a bind mount concerns that mount only.
+pub fn is_spared(entries: &[&Entry]) -> bool {
+    let says_so = |entry: &&&Entry| entry.has(NO_TRIM) && !entry.is_bind();
+    entries.iter().any(|entry| says_so(&entry)) && entries.iter().all(|entry| entry.has(NO_TRIM))
 }
 
-fn parse(text: &str) -> Vec<Entry> {
+/// Parses the text of a file in the format of fstab.
+pub(crate) fn parse(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).zip(1..).filter(|(text, _)| !text.starts_with('#'));
     lines
         .filter_map(|(text, line)| {
             let mut fields = text.split_ascii_whitespace();
-            let [source, point] =
-                [fields.next()?, fields.next()?].map(|text| OsString::from_vec(unescaped(text.as_bytes())));
-            let options = fields.nth(1).unwrap_or("defaults");
+            let source = fields.next()?.to_owned();
+            let point = OsString::from_vec(unescaped(fields.next()?.as_bytes()));
+            let fs_type = fields.next().unwrap_or("auto").to_owned();
+            let options = fields.next().unwrap_or("defaults");
             Some(Entry {
                 line,
+                source,
                 point: point.into(),
-                source: source.into(),
+                fs_type,
                 options: options.split(',').map(str::to_owned).collect(),
             })
         })
@@ -95,32 +89,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    #[test]
-    fn a_bind_mount_exempts_nothing_and_an_entry_only_itself() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("etc")).unwrap();
-        let mounts = crate::mount::parse_mountinfo(
-            b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n21 20 8:2 / /nix rw - ext4 /dev/sda2 rw\n\
-            22 20 8:2 /persist/srv /srv rw - ext4 /dev/sda2 rw\n23 20 8:3 / /data rw - xfs /dev/sda3 rw\n\
-            24 20 0:40 /@ /a rw - btrfs /dev/sdb rw\n25 20 0:40 /@b /b rw - btrfs /dev/sdb rw\n",
-        );
-        let spared_by = |text: &str| {
-            fs::write(folder.path().join("etc/fstab"), text).unwrap();
-            let mut spared: Vec<_> = spared(&HostRoot::new(folder.path()), &mounts).into_iter().collect();
-            spared.sort();
-            spared
-        };
-        let bind = "/nix/persist/srv /srv none bind,X-fstrim.notrim 0 0\n";
-        assert_eq!(spared_by(&format!("/dev/sda2 /nix ext4 defaults 0 2\n{bind}")), []);
-        assert_eq!(spared_by(bind), []);
-        let data = "/dev/sda3 /data xfs X-fstrim.notrim 0 0\n";
-        assert_eq!(spared_by(&format!("{data}{bind}")), [(8, 3)]);
-        // Two subvolumes of one btrfs.
-        let [a, b] = ["/dev/sdb /a btrfs subvol=@,X-fstrim.notrim\n", "/dev/sdb /b btrfs subvol=@b\n"];
-        assert_eq!(spared_by(a), [(0, 40)]);
-        assert_eq!(spared_by(&format!("{a}{b}")), []);
-    }
 
     #[test]
     fn links_are_resolved_inside_the_host() {
@@ -137,5 +105,15 @@ mod tests {
         let points: Vec<_> = found.iter().map(|one| one.point.to_str().unwrap()).collect();
         assert_eq!(points, ["/var/home", "/with blank"]);
         assert!(found[0].has("X-fstrim.notrim") && !found[1].has("X-fstrim.notrim"));
+    }
+
+    #[test]
+    fn the_option_of_a_bind_mount_spares_that_mount_only() {
+        let entries = parse(
+            "/dev/a /nix ext4 defaults\n/nix/p /srv none bind,X-fstrim.notrim\n/dev/a /x ext4 X-fstrim.notrim\n",
+        );
+        let is_spared = |lines: &[usize]| is_spared(&lines.iter().map(|&n| &entries[n]).collect::<Vec<_>>());
+        assert!(is_spared(&[2]) && is_spared(&[1, 2]));
+        assert!(!is_spared(&[0, 1]) && !is_spared(&[1]) && !is_spared(&[0, 2]) && !is_spared(&[]));
     }
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 use trimwise::units::{Bytes, SECTOR_BYTES};
 
 use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs, numbers_of};
-use crate::doctor::{Transport, disk_of, trimmers::trimmers};
+use crate::doctor::{Graph, Transport, disk_of, is_container, trimmers::trimmers};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, MountError, mount_of, mounts, nearest};
 use crate::path_error::{PathError, at};
@@ -72,7 +72,6 @@ impl Drive {
     fn of(root: &HostRoot, device: &SysBlock) -> Self {
         let disk = disk_of(root, device);
         let name = device.name();
-        let fabric = device.text("device/transport").is_some_and(|transport| transport != "pcie");
         Self {
             model: full_model(root, device).unwrap_or(disk.model),
             size: Bytes(device.number("size").unwrap_or(0).saturating_mul(SECTOR_BYTES)),
@@ -81,8 +80,7 @@ impl Drive {
             discard_max: Bytes(device.queue("discard_max_bytes").unwrap_or(0)),
             is_volatile: device.text("queue/write_cache").is_none_or(|cache| cache == "write back"),
             borrows_memory: device.has("device/hmb"),
-            is_remote: ["nbd", "rbd", "drbd"].iter().any(|network| name.starts_with(network))
-                || disk.transport == Transport::Nvme && fabric,
+            is_remote: matches!(disk.transport, Transport::Network(_)),
             name,
         }
     }
@@ -93,7 +91,7 @@ impl Drive {
         match () {
             () if self.name.starts_with("ram") || self.name.starts_with("zram") => Some("a RAM disk"),
             () if self.is_remote => Some("a drive on the network"),
-            () if self.rotates && self.link != Transport::Virtio => {
+            () if self.rotates && !matches!(self.link, Transport::Virtio | Transport::Xen) => {
                 Some("a hard disk, as far as the kernel knows (queue/rotational is 1)")
             }
             () => None,
@@ -131,15 +129,15 @@ impl Here {
         let place = if root.is_own() { path } else { &place };
         let space = statvfs(place).map_err(at(place))?;
         let devices = devices_in_sysfs(root, &mount).unwrap_or_default();
-        let takes_trim = |device: &SysBlock| device.queue("discard_max_bytes").is_ok_and(|bytes| bytes > 0);
+        let same: Vec<&Mount> = mounts.iter().filter(|other| other.is_same_file_system(&mount)).collect();
         Ok(Self {
-            passes: (!devices.is_empty()).then(|| devices.iter().any(takes_trim)),
+            passes: Graph::of(root, &mounts, &devices).passes(),
             has_systemd: systemd::is_running(root),
             root: root.clone(),
             drives: drives(root, &mounts, &mount),
             size: Bytes(space.f_blocks.saturating_mul(space.f_frsize)),
             utilization_percent: percent_used(space.f_blocks, space.f_bfree, space.f_bavail),
-            today: Today::of(root, &trimmers(root, run, &mounts), &mount, &mounts),
+            today: Today::of(root, &trimmers(root, run, &mounts, is_container(root)), &mount, &same),
             kernel: root.text("/proc/sys/kernel/osrelease").unwrap_or_default(),
             memory: root.text("/proc/meminfo").and_then(|text| total_memory(&text)),
             mount,

@@ -65,7 +65,7 @@ pub fn below(device: &BlockDevice) -> Below {
     }
 }
 
-fn table(name: &str) -> Result<String, TableError> {
+pub(crate) fn table(name: &str) -> Result<String, TableError> {
     let output = Command::new("dmsetup").args(["table", name]).stdin(Stdio::null()).output();
     let output = output.map_err(|error| TableError::NoTable(format!("dmsetup: {error}")))?;
     if !output.status.success() {

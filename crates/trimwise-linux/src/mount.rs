@@ -48,9 +48,10 @@ impl Mount {
         self.options.iter().find(|option| turns_discard_on(option)).map_or("nodiscard", String::as_str)
     }
 
-    /// Returns true if both are mounts of the same file system.
+    /// Returns true if both are mounts of the same file system. Only numbers tell: one device has several names, such as
+    /// `/dev/root` and `/dev/sda2`.
     pub(crate) fn is_same_file_system(&self, other: &Self) -> bool {
-        self.numbers == other.numbers && self.device == other.device
+        self.numbers == other.numbers
     }
 
     /// Returns true if the file system is on a block device of this host.
@@ -153,17 +154,24 @@ pub fn mountinfo(host: &HostRoot) -> PathBuf {
 /// # Errors
 /// If the list of mounts cannot be read.
 pub fn mounts(host: &HostRoot) -> Result<Vec<Mount>, PathError> {
-    let path = mountinfo(host);
-    let mut mounts = parse_mountinfo(&std::fs::read(&path).map_err(at(&path))?);
+    let mut mounts = listed_mounts(host)?;
     mounts.iter_mut().for_each(|mount| add_hidden_discard(host, mount));
     Ok(mounts)
+}
+
+/// Reads the mounts of a host as the kernel lists them.
+pub(crate) fn listed_mounts(host: &HostRoot) -> Result<Vec<Mount>, PathError> {
+    let path = mountinfo(host);
+    Ok(parse_mountinfo(&std::fs::read(&path).map_err(at(&path))?))
 }
 
 /// Adds `discard` where the superblock of an ext4 turns it on (`tune2fs -o discard`). Mountinfo shows no option that is
 /// the default of its file system; `/proc/fs/ext4/DEV/options` shows all.
 fn add_hidden_discard(host: &HostRoot, mount: &mut Mount) {
     const DISCARD: &str = "discard";
-    if mount.fs_type != "ext4" || mount.options.iter().any(|one| one == DISCARD || one == "nodiscard") {
+    // The driver of ext4 also mounts ext2 and ext3.
+    let is_ext = ["ext2", "ext3", "ext4"].contains(&mount.fs_type.as_str());
+    if !is_ext || mount.options.iter().any(|one| one == DISCARD || one == "nodiscard") {
         return;
     }
     let device = SysBlock::of_numbers(host, mount.numbers).ok().map(|device| device.name());

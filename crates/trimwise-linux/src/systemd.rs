@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 use crate::host_root::HostRoot;
 
 /// Folders of unit files, from the one that wins (systemd.unit(5)).
-const FOLDERS: [&str; 4] =
-    ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+const FOLDERS: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
 /// Folders of units that generators made, such as that of fstab.
 const GENERATED: [&str; 3] =
     ["/run/systemd/generator.early", "/run/systemd/generator", "/run/systemd/generator.late"];
@@ -14,6 +19,44 @@ const GENERATED: [&str; 3] =
 /// Returns true if systemd runs the host: the check of sd_booted(3).
 pub fn is_running(root: &HostRoot) -> bool {
     root.has("/run/systemd/system")
+}
+
+/// Returns true if a unit is masked: a link to /dev/null, or an empty file, in the folder that wins.
+pub fn is_masked(root: &HostRoot, unit: &str) -> bool {
+    let place = FOLDERS.iter().map(|folder| format!("{folder}/{unit}")).find(|place| root.has(place));
+    place.is_some_and(|place| {
+        let path = root.path(place);
+        path.read_link().is_ok_and(|to| to == Path::new("/dev/null"))
+            || path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0)
+    })
+}
+
+/// Returns the units that are enabled for a target, in order of their names, without masked ones.
+pub fn wanted(root: &HostRoot, target: &str) -> Vec<String> {
+    let folders = FOLDERS.iter().map(|folder| root.path(format!("{folder}/{target}.wants")));
+    let entries = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+    let mut units: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|unit| !is_masked(root, unit))
+        .collect();
+    units.sort_unstable();
+    units.dedup();
+    units
+}
+
+/// Returns the values of a setting in a unit's text; an empty value clears those before it.
+pub fn values<'a>(text: &'a str, keys: &[&str]) -> Vec<&'a str> {
+    let mut values = Vec::new();
+    for line in text.lines() {
+        match line.trim().split_once('=') {
+            Some((key, value)) if keys.contains(&key.trim()) => match value.trim() {
+                "" => values.clear(),
+                value => values.push(value),
+            },
+            _ => {}
+        }
+    }
+    values
 }
 
 /// Returns the text of a unit with its drop-ins, in the order in which they count; `None` if there is no such unit.

@@ -6,9 +6,9 @@ use serde::Serialize;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec};
 use trimwise::units::SimDuration;
 
+use crate::doctor::NO_TRIM;
 use crate::doctor::Periodic;
-use crate::doctor::trimmers::{NO_TRIM, TRIMWISED, Trimmers};
-use crate::fstab;
+use crate::doctor::trimmers::{TRIMWISED, Trimmers};
 use crate::host_root::HostRoot;
 use crate::mount::Mount;
 use crate::systemd;
@@ -63,27 +63,26 @@ fn interval(policy: &PolicyId) -> Option<SimDuration> {
 }
 
 impl Today {
-    pub(crate) fn of(root: &HostRoot, trimmers: &Trimmers, mount: &Mount, mounts: &[Mount]) -> Self {
-        let (at_intervals, not_here) = trimmers.of(mount, mounts);
+    /// Finds out what trims the file system of `mount`, which is mounted at all of `same`.
+    pub(crate) fn of(root: &HostRoot, trimmers: &Trimmers<'_>, mount: &Mount, same: &[&Mount]) -> Self {
+        let (at_intervals, not_here) = trimmers.of(same);
         let unit = systemd::mount_unit(root, &mount.mount_point).filter(|_| systemd::is_running(root));
         // A unit of the administrator wins over one that is made of fstab (systemd.unit(5)).
         let is_own = unit
             .as_ref()
             .is_some_and(|file| file.starts_with("/etc") || file.starts_with("/run/systemd/system"));
         let entries: Vec<_> =
-            trimmers.fstab.iter().filter(|entry| entry.point == mount.mount_point).collect();
-        let is_bind = |entry: &fstab::Entry| entry.has("bind") || entry.has("rbind");
+            trimmers.fstab().iter().filter(|entry| entry.point == mount.mount_point).collect();
         let mounted_by = match (&entries[..], unit) {
             (_, Some(file)) if is_own => MountedBy::Unit { file },
-            ([entry], _) if !is_bind(entry) => {
+            ([entry], _) if !entry.is_bind() => {
                 MountedBy::Fstab { line: entry.line, options: entry.options.clone() }
             }
             ([], Some(file)) => MountedBy::Unit { file },
             _ => MountedBy::Unknown,
         };
-        let same = mounts.iter().filter(|other| other.is_same_file_system(mount));
-        let also_at = same.map(|other| other.mount_point.clone()).filter(|point| *point != mount.mount_point);
-        let also_at = also_at.collect();
+        let also_at = same.iter().map(|other| other.mount_point.clone());
+        let also_at = also_at.filter(|point| *point != mount.mount_point).collect();
         Self { discard: mount.discard().to_owned(), at_intervals, not_here, mounted_by, also_at }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+pub(crate) use trimwise_linux::text::quoted;
+
 /// A command line under construction; words are quoted for a POSIX shell where necessary.
 #[derive(Clone, Debug)]
 pub struct CommandText(String);
@@ -28,15 +30,6 @@ impl CommandText {
     pub fn into_text(self) -> String {
         self.0
     }
-}
-
-/// Quotes a word for a POSIX shell if necessary.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_string();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -21,13 +21,20 @@ pub fn failed(error: ClientError) -> Failure {
 
 /// Returns a mount point as the kernel writes it: absolute, without links or a trailing slash. A path that does not
 /// exist is accepted: it may be known to a daemon elsewhere or from the past.
-pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
-    let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", mount.display()));
-    let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount)).map_err(|e| refused(&e))?;
-    if absolute.to_str().is_none() {
-        return Err(refused(&"expected a mount point whose name is UTF-8"));
-    }
+pub fn absolute(mount: &Path) -> Result<PathBuf, Failure> {
+    let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount));
+    let absolute = absolute.map_err(|error| Failure::usage(format!("{}: {error}", mount.display())))?;
     Ok(absolute.components().collect())
+}
+
+/// Returns a mount point as [`absolute`] does, for a request to the daemon, which is UTF-8.
+pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
+    let absolute = absolute(mount)?;
+    if absolute.to_str().is_none() {
+        let why = "expected a mount point whose name is UTF-8";
+        return Err(Failure::usage(format!("{}: {why}", mount.display())));
+    }
+    Ok(absolute)
 }
 
 /// Asks the daemon whose sockets are in the folder `run`, and returns its answer.

@@ -8,7 +8,7 @@ use trimwise_linux::doctor::{self, DoctorError, Report};
 use trimwise_linux::host_root::HostRoot;
 
 use crate::conclusion::{self, Conclusion};
-use crate::daemon::normal;
+use crate::daemon::absolute;
 use crate::input::expect_mount;
 
 /// A host to examine.
@@ -37,9 +37,19 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// The failure that says how many things are wrong, if any are.
+    /// The failure that says how many things are wrong, if any are; otherwise the one that says what was not checked,
+    /// if anything was not.
     pub fn failure(&self) -> Option<Failure> {
+        let unchecked = &self.report.not_checked;
         let things = match self.wrong {
+            0 if !unchecked.is_empty() => {
+                let places: Vec<&str> = unchecked.iter().take(3).map(|finding| &*finding.place).collect();
+                let more = if unchecked.len() > 3 { ", ..." } else { "" };
+                return Some(Failure::Unchecked(format!("not checked: {}{more}", places.join(", "))));
+            }
+            0 if self.report.file_systems.is_empty() => {
+                return Some(Failure::Unchecked("no file system on a block device is mounted".to_owned()));
+            }
             0 => return None,
             1 => "1 thing is".to_owned(),
             wrong => format!("{wrong} things are"),
@@ -59,7 +69,7 @@ pub fn run(request: &DoctorRequest) -> Result<DoctorReport, Failure> {
     // In a container, paths are the host's.
     let only = request.mount.as_deref().map(|mount| match request.host_root {
         Some(_) => Ok(mount.to_owned()),
-        None => normal(mount),
+        None => absolute(mount),
     });
     let report = doctor::examine(&root, &request.run, only.transpose()?.as_deref());
     let report = report.map_err(|error| match error {

@@ -132,7 +132,8 @@ struct Doctor {
 #[derive(Deserialize)]
 struct Examined {
     mount_point: String,
-    passes: bool,
+    /// `None` if sysfs does not show the device.
+    passes: Option<bool>,
     findings: Vec<Told>,
 }
 
@@ -317,9 +318,10 @@ impl Fleet {
         };
         for one in doctor.file_systems {
             let wrong: Vec<&Told> = one.findings.iter().filter(|f| f.wrong).collect();
-            let list = if one.passes { &mut self.trouble } else { &mut self.not_honoured };
+            let is_stopped = one.passes == Some(false);
+            let list = if is_stopped { &mut self.not_honoured } else { &mut self.trouble };
             list.extend(wrong.iter().map(|f| finding(&one.mount_point, &f.what)));
-            if !one.passes && wrong.is_empty() {
+            if is_stopped && wrong.is_empty() {
                 self.not_honoured.push(finding(&one.mount_point, "TRIM does not reach the drive"));
             }
         }

@@ -28,11 +28,13 @@ pub fn profile_for(drive: &Drive) -> (String, &'static str, String) {
             ("ufs21-64gb", "UFS or eMMC up to 128 GB")
         }
         Transport::Ufs | Transport::Mmc => ("ufs4-256gb", "UFS or eMMC above 128 GB"),
-        Transport::Ata | Transport::Usb if drive.size.0 >= WITH_SLC_CACHE => {
+        Transport::Ata | Transport::AtaBehindSas | Transport::Usb if drive.size.0 >= WITH_SLC_CACHE => {
             ("sata-500gb-slc", "a SATA SSD of 384 GB or more")
         }
-        Transport::Ata | Transport::Usb => ("sata-generic", "a SATA SSD below 384 GB"),
-        Transport::Virtio | Transport::Scsi | Transport::Other => {
+        Transport::Ata | Transport::AtaBehindSas | Transport::Usb => {
+            ("sata-generic", "a SATA SSD below 384 GB")
+        }
+        Transport::Virtio | Transport::Xen | Transport::Network(_) | Transport::Scsi | Transport::Other => {
             ("sata-generic", "a guess, since nothing shows what flash is below this disk")
         }
     };

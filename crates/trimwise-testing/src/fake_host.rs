@@ -48,6 +48,9 @@ impl Host {
         let link = self.0.path().join(format!("sys/dev/block/{numbers}"));
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         symlink(format!("../../devices/{place}"), link).unwrap();
+        let by_name = self.0.path().join("sys/class/block").join(Path::new(place).file_name().unwrap());
+        fs::create_dir_all(by_name.parent().unwrap()).unwrap();
+        symlink(format!("../../devices/{place}"), by_name).unwrap();
         self
     }
 

@@ -221,13 +221,16 @@ pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     let host = HostRoot::new(&wanted.host);
     let all = mounts(&host).map_err(std::io::Error::other)?;
     let mounts = Mounts::new(&all);
-    let spared = fstab::spared(&host, &all);
+    let mut listed: HashMap<PathBuf, Vec<fstab::Entry>> = HashMap::new();
+    for entry in fstab::entries(&host, &all, |_| true) {
+        listed.entry(entry.point.clone()).or_default().push(entry);
+    }
     let mut found = Found::default();
     let file_systems = by_file_system(&all);
     let mut before = std::mem::take(known);
     before.mounts = file_systems.len();
     for of_one in file_systems.values() {
-        choose(&host, wanted, of_one, &mounts, &spared, &before, &mut found);
+        choose(&host, wanted, of_one, &mounts, &listed, &before, &mut found);
     }
     if file_systems.len() > MANY {
         let now = Instant::now();
@@ -264,7 +267,7 @@ fn choose(
     wanted: &Wanted,
     of_one: &[&Mount],
     mounts: &Mounts<'_>,
-    spared: &HashSet<(u32, u32)>,
+    fstab: &HashMap<PathBuf, Vec<fstab::Entry>>,
     known: &Known,
     found: &mut Found,
 ) {
@@ -291,7 +294,8 @@ fn choose(
     if !wanted.all && !wanted.listed.contains(&mount.mount_point) {
         return skip(mount, "the configuration manages only listed file systems (`manage`)".to_owned());
     }
-    if spared.contains(&mount.numbers) {
+    let entries = of_one.iter().filter_map(|mount| fstab.get(&mount.mount_point)).flatten();
+    if fstab::is_spared(&entries.collect::<Vec<_>>()) {
         return skip(mount, format!("{} in fstab", doctor::NO_TRIM));
     }
     let session_by = |devices: &[BlockDevice]| session(Kind::of(&mount.fs_type), devices.first()?);

@@ -21,7 +21,7 @@ pub(crate) const LAYERS_MAX: usize = 16;
 
 /// The directory of a disk or partition in sysfs, with symbolic links resolved. A partition's directory lies in that of
 /// its disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SysBlock(pub(crate) PathBuf);
 
@@ -99,6 +99,11 @@ impl SysBlock {
         linked(&self.0.join("slaves"))
     }
 
+    /// Returns true if every device directly below this one is still there.
+    pub(crate) fn has_all_slaves(&self) -> bool {
+        entries(&self.0.join("slaves")).len() == self.slaves().count()
+    }
+
     /// Iterates over the devices directly above this one (device mapper, MD, bcache).
     pub(crate) fn holders(&self) -> impl Iterator<Item = Self> {
         linked(&self.0.join("holders"))
@@ -159,26 +164,56 @@ impl SysBlock {
     }
 }
 
-/// Returns the devices of a file system: one, or for btrfs all of them; none if it is not on a block device.
+/// Returns the devices of a file system: one, or for btrfs and bcachefs all of them; none if it is not on a block
+/// device.
 pub(crate) fn devices_in_sysfs(host: &HostRoot, mount: &Mount) -> Result<Vec<SysBlock>, SysfsError> {
     if mount.numbers.0 != 0 {
         return Ok(vec![SysBlock::of_numbers(host, mount.numbers)?]);
     }
-    let node = host.path(&mount.device);
-    let named = match node_numbers(&node) {
-        Ok(numbers) => SysBlock::of_numbers(host, numbers)?,
-        // A container may see the host's links in /dev, such as /dev/mapper/home, without its nodes.
-        Err(_) if mount.device.starts_with("/dev/") => {
-            let node = node.canonicalize().unwrap_or(node);
-            match SysBlock::named(host, node.file_name().unwrap_or_default()) {
-                Ok(named) => named,
-                Err(_) => return Ok(Vec::new()),
-            }
-        }
-        Err(_) => return Ok(Vec::new()),
+    if mount.fs_type == "bcachefs" {
+        // `/dev/nvme0n1:/dev/sda`
+        let nodes = mount.device.split(":/").map(|node| format!("/{}", node.trim_start_matches('/')));
+        return nodes.filter_map(|node| of_node(host, &node).transpose()).collect();
+    }
+    let named = of_node(host, &mount.device)?;
+    let folder = match &named {
+        Some(named) => named.btrfs(host),
+        None if mount.fs_type == "btrfs" => btrfs_without_node(host, mount),
+        None => None,
     };
-    let Some(btrfs) = named.btrfs(host) else { return Ok(vec![named]) };
+    let Some(btrfs) = folder else { return Ok(named.into_iter().collect()) };
     entries(&btrfs.join("devices")).iter().map(|link| SysBlock::at(link)).collect()
+}
+
+/// Finds the device of a node in `/dev`; `None` if the text names none, or none that sysfs knows.
+pub(crate) fn of_node(host: &HostRoot, device: &str) -> Result<Option<SysBlock>, SysfsError> {
+    let node = host.path(device);
+    match node_numbers(&node) {
+        Ok(numbers) => SysBlock::of_numbers(host, numbers).map(Some),
+        // A container may see the host's links in /dev, such as /dev/mapper/home, without its nodes.
+        Err(_) if device.starts_with("/dev/") => {
+            let node = node.canonicalize().unwrap_or(node);
+            Ok(SysBlock::named(host, node.file_name().unwrap_or_default()).ok())
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Finds the folder in sysfs of a btrfs whose node is gone, or was never there, such as `/dev/root`: the only one that
+/// no other mount can have.
+fn btrfs_without_node(host: &HostRoot, mount: &Mount) -> Option<PathBuf> {
+    let mut folders: Vec<PathBuf> = entries(&host.path("/sys/fs/btrfs"))
+        .into_iter()
+        .filter(|folder| folder.join("devices").is_dir())
+        .collect();
+    if folders.len() > 1 {
+        let others = crate::mount::listed_mounts(host).ok()?;
+        let others = others.iter().filter(|one| one.fs_type == "btrfs" && one.numbers != mount.numbers);
+        let taken: Vec<PathBuf> =
+            others.filter_map(|other| of_node(host, &other.device).ok().flatten()?.btrfs(host)).collect();
+        folders.retain(|folder| !taken.contains(folder));
+    }
+    folders.pop().filter(|_| folders.is_empty())
 }
 
 pub(super) fn link((major, minor): (u32, u32)) -> PathBuf {

@@ -1,39 +1,103 @@
-//! Finds the layer at which TRIM stops, and how to fix it.
+//! Finds the layers at which TRIM stops, and how to fix each.
 
 use std::path::Path;
 
 use super::Finding;
-use super::layer::{Disk, Kind, Layer, Transport};
+use super::disk::{Disk, Transport};
+use super::graph::{Graph, Kind, Node};
 use super::quirks::{self, Quirk};
+use super::{drive, mapping};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
 
-/// Adds findings on the layer that stops TRIM, and on drives whose TRIM is faulty.
-pub(crate) fn of_layers(root: &HostRoot, layers: &[Layer], mounts: &[Mount], findings: &mut Vec<Finding>) {
-    for (index, layer) in layers.iter().enumerate() {
-        let below = || layers[index + 1..].iter().take_while(|below| below.depth > layer.depth);
-        let ends_here = layer.discard_max == 0
-            && layer.kind != Kind::Partition
-            && below().filter(|below| below.depth == layer.depth + 1).all(|below| below.discard_max > 0);
-        if ends_here {
-            let (what, mend) = ending(layer);
-            findings.push(Finding::wrong(layer.name.clone(), what, mend));
+/// A file system with everything below it.
+pub(crate) struct Stack<'a> {
+    pub root: &'a HostRoot,
+    pub mount: &'a Mount,
+    pub graph: &'a Graph,
+}
+
+/// Adds findings on the layers that stop TRIM, and on drives whose TRIM is faulty.
+pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<Finding>) {
+    for stop in stack.graph.stops() {
+        let node = &stack.graph.nodes[stop];
+        let finding = switched_off(node).unwrap_or_else(|| match &node.kind {
+            Kind::Disk(disk) => drive::ending(stack.root, node, disk),
+            _ => mapping::ending(stack, stop),
+        });
+        let mut finding = with_layers_above(stack, stop, finding);
+        // One command may mend several branches, such as all legs of a RAID volume.
+        let is_known = |one: &Finding| one.commands.first() == finding.commands.first();
+        if findings.iter().any(is_known) {
+            finding.commands.clear();
+            finding.undo.clear();
         }
-        if let Kind::Loop(file) = &layer.kind
-            && layer.discard_max > 0
-        {
-            findings.push(below_loop(layer, file, mounts));
+        findings.push(finding);
+    }
+    for index in stack.graph.holding_data() {
+        let node = &stack.graph.nodes[index];
+        if node.takes_trim() != Some(true) {
+            continue;
         }
-        if let Kind::Disk(disk) = &layer.kind
-            && disk.transport == Transport::Ata
-        {
-            of_model(root, layer, disk, findings);
+        if mapping::is_thin(stack, node) && stack.graph.passes() == Some(false) {
+            let what = "trimming it frees room in its pool, but goes no further down";
+            findings.push(Finding::note(node.name.clone(), what));
+        }
+        match &node.kind {
+            Kind::Loop(file) => findings.push(below_loop(node, file, mounts)),
+            Kind::Disk(disk) if disk.transport == Transport::Ata && !disk.is_virtual => {
+                findings.extend(of_model(stack.root, node, disk));
+            }
+            Kind::Disk(disk) if disk.is_virtual => findings.push(of_virtual(node)),
+            _ => {}
         }
     }
 }
 
+/// A limit that somebody set to 0 though the device could do more.
+fn switched_off(node: &Node) -> Option<Finding> {
+    let hardware = node.device.queue("discard_max_hw_bytes").ok().filter(|&bytes| bytes > 0)?;
+    // The kernel refuses anything but multiples of the granularity.
+    let granularity = node.device.queue("discard_granularity").unwrap_or(512).max(512);
+    let bytes = (hardware / granularity * granularity).max(granularity);
+    let file = format!("/sys/block/{}/queue/discard_max_bytes", node.name);
+    Some(
+        Finding::wrong(
+            node.name.clone(),
+            format!(
+                "TRIM was switched off in sysfs: {file} is 0, though the device takes up to {hardware} bytes \
+                 (discard_max_hw_bytes)"
+            ),
+            format!(
+                "write a limit into {file}, and remove what sets it to 0 at each boot: a udev rule, tmpfiles.d, a script"
+            ),
+        )
+        .with_commands([format!("echo {bytes} > {file}")], [format!("echo 0 > {file}")]),
+    )
+}
+
+/// Adds the commands for mappings above: each took the limits from below when its table was loaded.
+fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Finding {
+    // Where the file system is unmounted for the remedy, all above is made anew anyway.
+    if finding.commands.last().is_none_or(|last| last.starts_with("mount ")) {
+        return finding;
+    }
+    for index in stack.graph.shut_above(stop) {
+        let above = &stack.graph.nodes[index];
+        match mapping::reload(&above.kind) {
+            Some(commands) => finding.commands.extend(commands),
+            None if above.kind == Kind::Partition => {}
+            None => {
+                let mend = finding.mend.get_or_insert_default();
+                *mend += &format!("; {} above it must then be assembled anew", above.name);
+            }
+        }
+    }
+    finding
+}
+
 /// A loop device turns TRIM into holes in its file; trimming the file system below passes them on.
-fn below_loop(layer: &Layer, file: &str, mounts: &[Mount]) -> Finding {
+fn below_loop(node: &Node, file: &str, mounts: &[Mount]) -> Finding {
     let what = match nearest(mounts, Path::new(file)).map(|index| &mounts[index]) {
         Some(below) if !super::TRIMMABLE.contains(&below.fs_type.as_str()) => {
             format!(
@@ -50,112 +114,28 @@ fn below_loop(layer: &Layer, file: &str, mounts: &[Mount]) -> Finding {
         ),
         None => format!("TRIM makes holes in {file}, whose file system is not mounted here"),
     };
-    Finding::note(layer.name.clone(), what)
+    Finding::note(node.name.clone(), what)
 }
 
-fn of_model(root: &HostRoot, layer: &Layer, disk: &Disk, findings: &mut Vec<Finding>) {
+fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
     let forced_off = root.text("/proc/cmdline").is_some_and(|line| line.contains("noncqtrim"));
-    match quirks::of(&disk.model, &disk.firmware) {
-        Some(Quirk::NoQueuedTrim) if !forced_off => findings.push(Finding::note(
-            layer.name.clone(),
-            format!(
-                "{} loses data with queued TRIM; the kernel knows this and sends unqueued TRIMs, each of which stalls \
-                 the \
-                 drive's queue: trim in quiet hours or in small slices",
-                disk.model
-            ),
-        )),
-        Some(Quirk::NoTrim) => findings.push(Finding::note(
-            layer.name.clone(),
-            format!("{} handles TRIM wrongly; the kernel knows this and sends none", disk.model),
-        )),
-        _ => {}
-    }
+    let what = match quirks::of(&disk.model, &disk.firmware)? {
+        Quirk::NoQueuedTrim if forced_off => return None,
+        Quirk::NoQueuedTrim => format!(
+            "{} loses data with queued TRIM; the kernel knows this and sends unqueued TRIMs, each of which stalls the \
+             drive's queue: trim in quiet hours or in small slices",
+            disk.model
+        ),
+        Quirk::NoTrim => format!("{} handles TRIM wrongly; the kernel knows this and sends none", disk.model),
+    };
+    Some(Finding::note(node.name.clone(), what))
 }
 
-/// Returns the reason why TRIM stops in a layer although the layers below accept it, and the remedy.
-fn ending(layer: &Layer) -> (String, String) {
-    match &layer.kind {
-        Kind::Crypt(name) => (
-            format!("dm-crypt ({name}) drops TRIM, as it does by default: TRIM shows which blocks are free, not their contents"),
-            format!(
-                "if that may be seen: on LUKS2 `cryptsetup refresh --allow-discards --persistent {name}`, for now and \
-                 each boot; on LUKS1 `discard` in /etc/crypttab, or for / rd.luks.options=discard on the kernel's \
-                 command line, and a reboot. Otherwise leave it"
-            ),
-        ),
-        Kind::Lvm(name) => (
-            format!("the logical volume {name} does not accept TRIM though the devices below do"),
-            "a linear or striped volume passes it on; for a thin pool set `lvchange --discards passdown`; a snapshot \
-             or \
-             RAID volume does not pass it on"
-                .to_owned(),
-        ),
-        Kind::Multipath => (
-            "multipath drops TRIM".to_owned(),
-            "all paths must accept it: compare queue/discard_max_bytes of its slaves".to_owned(),
-        ),
-        Kind::Mapper(name) => (
-            format!("the device-mapper device {name} drops TRIM"),
-            "use a target that passes it on (linear, striped, crypt with allow_discards, thin)".to_owned(),
-        ),
-        Kind::Raid(level) => (
-            format!("Linux RAID ({level}) does not accept TRIM though its disks do"),
-            "for raid4/5/6, if all disks return zeros for trimmed blocks: raid456.devices_handle_discard_safely=Y on \
-             the \
-             kernel's command line"
-                .to_owned(),
-        ),
-        Kind::Loop(file) => (
-            format!("the loop device over {file} does not accept TRIM: its file system cannot punch holes, or it is \
-                     read-only"),
-            "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
-        ),
-        Kind::Partition => ("the partition does not accept TRIM".to_owned(), String::new()),
-        Kind::Disk(disk) => ending_at_disk(layer, disk),
-    }
-}
-
-fn ending_at_disk(layer: &Layer, disk: &Disk) -> (String, String) {
-    let model = if disk.model.is_empty() { layer.name.clone() } else { disk.model.clone() };
-    if disk.rotational && disk.transport != Transport::Usb {
-        return (
-            format!("{model} is a hard disk, or claims to be: it has no TRIM"),
-            "nothing to fix on a hard disk; for a virtual disk set discard=unmap (and rotation_rate=1) on the \
-             host".to_owned(),
-        );
-    }
-    if disk.transport == Transport::Ata && quirks::of(&disk.model, &disk.firmware) == Some(Quirk::NoTrim) {
-        return (
-            format!("{model}: the kernel sends no TRIM because this drive handles it wrongly"),
-            "use another drive".to_owned(),
-        );
-    }
-    match disk.transport {
-        Transport::Usb => (
-            format!("the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"),
-            format!(
-                "if `sg_vpd -p lbpv /dev/{name}` shows LBPU=1, add a udev rule that writes `unmap` into \
-                 /sys/block/{name}/device/scsi_disk/*/provisioning_mode; otherwise use another adapter (UASP, with \
-                 UNMAP)",
-                name = layer.name
-            ),
-        ),
-        Transport::Virtio => (
-            format!("the virtual disk {} does not accept TRIM", layer.name),
-            "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap)".to_owned(),
-        ),
-        Transport::Scsi => (
-            format!(
-                "{model} does not accept UNMAP (provisioning_mode {}): a RAID controller, or a disk without thin \
-                 provisioning",
-                disk.provisioning.as_deref().unwrap_or("unknown")
-            ),
-            "the controller's HBA mode passes TRIM on; for a virtual machine's disk set discard=unmap on the \
-             host".to_owned(),
-        ),
-        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Other => {
-            (format!("{model} offers no TRIM"), "update its firmware, or use another drive".to_owned())
-        }
-    }
+fn of_virtual(node: &Node) -> Finding {
+    Finding::note(
+        node.name.clone(),
+        "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen in here. \
+         QEMU's disks accept TRIM even where the host ignores it (discard=ignore, the default)",
+    )
+    .mended_by("ask on the host: discard=unmap must be set for this disk, and its image must shrink after a trim")
 }

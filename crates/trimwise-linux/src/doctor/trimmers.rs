@@ -7,6 +7,7 @@ use serde_json::Value;
 use trimwise::policy::{BatchConfig, PolicyId, Trimmer};
 use trimwise::units::SimDuration;
 
+use super::calls::{Call, Listing};
 use crate::daemon::control::{Client, ClientError, Request};
 use crate::fstab;
 use crate::host_root::HostRoot;
@@ -16,6 +17,9 @@ use crate::systemd;
 pub(crate) const FSTRIM_TIMER: &str = "fstrim.timer";
 /// The name of the daemon among what trims at intervals.
 pub const TRIMWISED: &str = "trimwised";
+/// The timer of btrfsmaintenance, and the file that says what it trims.
+const BTRFS_TIMER: &str = "btrfs-trim.timer";
+const BTRFS_CONFIG: [&str; 2] = ["/etc/sysconfig/btrfsmaintenance", "/etc/default/btrfsmaintenance"];
 
 /// Why trimwised leaves alone what it was told to.
 pub(super) const POLICY_OFF: &str = "its policy there is off";
@@ -31,110 +35,119 @@ pub struct Periodic {
     pub name: String,
     /// What it does there, as a policy; `None` if unknown, such as a timer with an unusual calendar.
     pub policy: Option<PolicyId>,
+    /// True if it leaves out what fstab exempts ([`NO_TRIM`](super::NO_TRIM)). `fstrim --all` does not: it never reads
+    /// fstab.
+    #[serde(skip)]
+    pub heeds_fstab: bool,
+}
+
+/// A timer or a job of cron that trims.
+#[derive(Debug)]
+struct Job {
+    name: String,
+    /// How often it runs; `None` if its calendar is not one of systemd's words.
+    every: Option<SimDuration>,
+    calls: Vec<Call>,
+    /// Why it never trims, although it is enabled.
+    broken: Option<String>,
 }
 
 /// Everything that trims periodically.
-pub(crate) struct Trimmers {
+pub(crate) struct Trimmers<'a> {
     pub names: Vec<String>,
-    /// How often fstrim.timer elapses, if its calendar is one of systemd's words.
-    timer_every: Option<SimDuration>,
-    /// Timers of single mounts, as `trimwise advise --apply` makes them: the mount point, and the unit.
-    single: Vec<(PathBuf, String)>,
-    /// Entries of fstab, which fstrim.timer follows.
-    pub fstab: Vec<fstab::Entry>,
+    jobs: Vec<Job>,
+    root: &'a HostRoot,
+    listing: Listing<'a>,
     /// Status reported by the daemon; `None` if none is running or it refuses this user.
     status: Option<Value>,
+    /// True if the daemon is running or enabled.
+    has_daemon: bool,
     /// True if the daemon's unit is enabled but the daemon is not running.
     pub is_daemon_missing: bool,
 }
 
-/// Finds everything that trims periodically. `run` is the host's folder of the daemon's sockets.
-pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
-    let is_wanted = |unit: &str, target: &str| {
-        let folders = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
-        let is_masked =
-            root.path(folders[0]).join(unit).read_link().is_ok_and(|to| to == Path::new("/dev/null"));
-        !is_masked && folders.iter().any(|folder| root.has(format!("{folder}/{target}.wants/{unit}")))
-    };
-    let mut names = Vec::new();
+/// Finds everything that trims periodically. `run` is the host's folder of the daemon's sockets; `is_container` is true
+/// if the host is a container.
+pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_container: bool) -> Trimmers<'a> {
     // Under another init, enabled units never run.
     let is_running = systemd::is_running(root);
-    let mut timer_every = None;
-    if is_running && is_wanted(FSTRIM_TIMER, "timers.target") {
-        names.push(FSTRIM_TIMER.to_owned());
-        timer_every = interval_of_timer(root);
-    }
+    let enabled = |target: &str| if is_running { systemd::wanted(root, target) } else { Vec::new() };
+    let timers = enabled("timers.target");
+    let mut jobs: Vec<Job> = timers.iter().filter_map(|timer| of_timer(root, timer, is_container)).collect();
+    jobs.sort_by_key(|job| job.name != FSTRIM_TIMER);
+    // Timers of single mounts are told of at their mounts.
+    let is_general = |job: &&Job| !job.name.contains('@');
+    let mut names: Vec<String> = jobs.iter().filter(is_general).map(|job| job.name.clone()).collect();
     let asked = Client::connect(&root.path(run)).and_then(|mut client| client.ask(&Request::Status));
-    let is_enabled = is_running && is_wanted("trimwised.service", "multi-user.target");
+    let is_enabled = enabled("multi-user.target").iter().any(|unit| unit == "trimwised.service");
     // A killed daemon leaves a socket that nothing listens on.
     let is_there = !matches!(asked, Err(ClientError::None { .. }));
     if is_enabled || is_there {
         names.push(TRIMWISED.to_owned());
     }
-    for (every, _) in INTERVALS {
-        let file = format!("/etc/cron.{every}/fstrim");
-        if root.has(&file) {
-            names.push(file);
-        }
-    }
-    let single = if is_running { single_timers(root) } else { Vec::new() };
+    let cron = of_cron(root);
+    names.extend(cron.iter().map(|job| job.name.clone()));
+    jobs.extend(cron);
     Trimmers {
         names,
-        timer_every,
-        single,
-        fstab: fstab::entries(root, mounts, |_| true),
+        jobs,
+        root,
+        listing: Listing::of(root, mounts),
         status: asked.ok(),
+        has_daemon: is_enabled || is_there,
         is_daemon_missing: is_enabled && !is_there && root.is_own(),
     }
 }
 
-impl Trimmers {
-    /// Returns those that trim this file system, and the reasons why the others do not.
-    pub fn of(&self, mount: &Mount, mounts: &[Mount]) -> (Vec<Periodic>, Vec<String>) {
-        let same: Vec<&Mount> = mounts.iter().filter(|other| other.is_same_file_system(mount)).collect();
-        let is_at = |point: &Path| same.iter().any(|one| one.mount_point == point);
+impl Trimmers<'_> {
+    /// Entries of fstab.
+    pub fn fstab(&self) -> &[fstab::Entry] {
+        &self.listing.fstab
+    }
+
+    /// Returns the interval of a timer, in seconds, if its calendar is one of systemd's words.
+    pub fn every_s(&self, name: &str) -> Option<u64> {
+        let job = self.jobs.iter().find(|job| job.name == name)?;
+        Some(job.every?.as_nanos() / 1_000_000_000)
+    }
+
+    /// Returns those that trim the file system of these mounts, and the reasons why the others do not.
+    pub fn of(&self, same: &[&Mount]) -> (Vec<Periodic>, Vec<String>) {
         let (mut coming, mut others) = (Vec::new(), Vec::new());
-        for name in &self.names {
-            let entries = || self.fstab.iter().filter(|entry| is_at(&entry.point));
-            let is_spared =
-                || entries().any(|entry| entry.has(NO_TRIM)).then(|| format!("{NO_TRIM} in /etc/fstab"));
-            let why_not = match name.as_str() {
-                // `fstrim --listed-in /etc/fstab:/proc/self/mountinfo` uses the first of these files that is not empty
-                // (util-linux 2.33), and takes each file system once, wherever else it is mounted.
-                FSTRIM_TIMER if !self.fstab.is_empty() && entries().next().is_none() => {
-                    Some("it follows /etc/fstab, which does not list it".to_owned())
-                }
-                TRIMWISED => is_spared()
-                    .or_else(|| self.status.as_ref().and_then(|status| why_not_by_daemon(status, &same))),
-                _ => is_spared(),
-            };
+        let mut add = |name: &str, why_not: Option<String>, policy: Option<PolicyId>, heeds_fstab: bool| {
             match why_not {
                 Some(why) => others.push(format!("{name}: {why}")),
-                None => coming.push(Periodic { policy: self.policy_of(name, &same), name: name.clone() }),
+                None => coming.push(Periodic { policy, name: name.to_owned(), heeds_fstab }),
+            }
+        };
+        for job in &self.jobs {
+            let mut why_not = job.calls.iter().map(|call| call.why_not(self.root, &self.listing, same));
+            let why = job.broken.clone().or_else(|| {
+                let first = why_not.next()??;
+                why_not.all(|why| why.is_some()).then_some(first)
+            });
+            // A timer of one mount says nothing about the others.
+            if why.is_none() || !job.name.contains('@') {
+                let heeds_fstab = job.calls.iter().all(Call::heeds_fstab);
+                add(&job.name, why, job.every.map(sweep), heeds_fstab);
             }
         }
-        let single = self.single.iter().filter(|(point, _)| is_at(point));
-        coming.extend(single.map(|(_, unit)| Periodic {
-            name: unit.clone(),
-            policy: unit.split(['-', '@']).find_map(interval).map(sweep),
-        }));
+        if self.has_daemon {
+            let is_spared = fstab::is_spared(&self.listing.entries_of(same));
+            let why = is_spared.then(|| format!("{} in /etc/fstab", super::NO_TRIM));
+            let why = why.or_else(|| self.status.as_ref().and_then(|status| why_not_by_daemon(status, same)));
+            add(TRIMWISED, why, self.policy_of_daemon(same), true);
+        }
+        // As the host lists them; timers of single mounts come last.
+        coming.sort_by_key(|one| self.names.iter().position(|name| *name == one.name).unwrap_or(usize::MAX));
         (coming, others)
     }
 
-    fn policy_of(&self, name: &str, mounts: &[&Mount]) -> Option<PolicyId> {
-        match name {
-            TRIMWISED => {
-                let live = &managed(self.status.as_ref()?, mounts)?["status"];
-                Some(Trimmer::Daemon(live["policy"].as_str()?.parse().ok()?).into())
-            }
-            FSTRIM_TIMER => self.timer_every.map(sweep),
-            cron => cron.split(['.', '/']).find_map(interval).map(sweep),
-        }
+    fn policy_of_daemon(&self, mounts: &[&Mount]) -> Option<PolicyId> {
+        let live = &managed(self.status.as_ref()?, mounts)?["status"];
+        Some(Trimmer::Daemon(live["policy"].as_str()?.parse().ok()?).into())
     }
 }
-
-/// The option of fstab(5) that exempts a file system from `fstrim --all` and `--listed-in`.
-pub const NO_TRIM: &str = "X-fstrim.notrim";
 
 fn interval(word: &str) -> Option<SimDuration> {
     INTERVALS
@@ -147,40 +160,130 @@ fn sweep(every: SimDuration) -> PolicyId {
     Trimmer::Kernel(BatchConfig { every, units_min: 1 }.into()).into()
 }
 
-/// Reads the calendar of fstrim.timer; `None` if it is none of systemd's words.
-fn interval_of_timer(root: &HostRoot) -> Option<SimDuration> {
-    let mut calendar = Vec::new();
-    for line in systemd::text(root, FSTRIM_TIMER)?.lines() {
-        match line.trim().split_once('=') {
-            Some(("OnCalendar", "")) => calendar.clear(),
-            Some(("OnCalendar", when)) => calendar.push(when.trim().to_owned()),
-            Some(("OnUnitActiveSec" | "OnUnitInactiveSec" | "OnActiveSec" | "OnBootSec", when))
-                if !when.is_empty() =>
-            {
-                calendar.push(when.to_owned());
-            }
-            _ => {}
-        }
+/// Returns what an enabled timer trims; `None` if it trims nothing.
+fn of_timer(root: &HostRoot, timer: &str, is_container: bool) -> Option<Job> {
+    let stem = timer.strip_suffix(".timer")?;
+    // A timer of a single mount, as `trimwise advise --apply` makes them: `fstrim-weekly@home.timer`.
+    if let Some((unit, mount)) = stem.strip_prefix("fstrim-").and_then(|rest| rest.split_once('@')) {
+        let calls = vec![Call::Paths(vec![systemd::unescaped_path(mount)?])];
+        return Some(Job { name: timer.to_owned(), every: interval(unit), calls, broken: None });
     }
-    match &calendar[..] {
-        [one] => interval(one),
+    let text = systemd::text(root, timer).unwrap_or_default();
+    let service =
+        systemd::values(&text, &["Unit"]).last().map_or(format!("{stem}.service"), |unit| (*unit).to_owned());
+    let calls = match (timer, systemd::text(root, &service)) {
+        (BTRFS_TIMER, _) => vec![Call::Btrfs(btrfs_points(root))],
+        (FSTRIM_TIMER, None) => vec![Call::of_service()],
+        (_, None) => Vec::new(),
+        (_, Some(text)) => {
+            let text = text.replace("\\\n", " ");
+            let commands = systemd::values(&text, &["ExecStart"]);
+            commands.iter().flat_map(|command| calls_of(root, command)).collect()
+        }
+    };
+    let broken = match () {
+        () if calls.is_empty() && timer != FSTRIM_TIMER => return None,
+        () if calls.is_empty() => Some(format!("{service} runs no fstrim")),
+        () if systemd::is_masked(root, &service) => Some(format!("{service} is masked")),
+        () if is_container && timer == FSTRIM_TIMER => Some("it does not start in a container".to_owned()),
+        () => None,
+    };
+    Some(Job { name: timer.to_owned(), every: interval_of(&text), calls, broken })
+}
+
+/// Finds the calls of fstrim in a unit's command, or in the script that it runs.
+fn calls_of(root: &HostRoot, command: &str) -> Vec<Call> {
+    let calls = Call::all_in(command);
+    if !calls.is_empty() {
+        return calls;
+    }
+    let words = command.split_whitespace().map(|word| word.trim_start_matches(['-', '@', '+', '!', ':']));
+    let scripts = words.filter(|word| word.starts_with('/')).filter_map(|file| script(root, file));
+    scripts.flat_map(|text| Call::all_in(&text)).collect()
+}
+
+fn script(root: &HostRoot, file: &str) -> Option<String> {
+    const BYTES_MAX: u64 = 64 << 10;
+    let is_short =
+        std::fs::metadata(root.path(file)).is_ok_and(|found| found.is_file() && found.len() <= BYTES_MAX);
+    root.whole_text(file).filter(|text| is_short && text.starts_with("#!"))
+}
+
+/// Reads where btrfsmaintenance trims; empty for everywhere.
+fn btrfs_points(root: &HostRoot) -> Vec<PathBuf> {
+    let text = BTRFS_CONFIG.iter().find_map(|file| root.text(file)).unwrap_or_default();
+    let value = systemd::values(&text, &["BTRFS_TRIM_MOUNTPOINTS"]).last().copied().unwrap_or("auto");
+    let points = value.trim_matches(['"', '\'']).split(':').filter(|point| *point != "auto");
+    points.map(PathBuf::from).collect()
+}
+
+/// Reads the calendar of a timer; `None` if it is none of systemd's words.
+fn interval_of(timer: &str) -> Option<SimDuration> {
+    // An empty calendar clears the others, an empty span of time only those of its kind.
+    let calendar = systemd::values(timer, &["OnCalendar"]);
+    let spans = systemd::values(timer, &["OnUnitActiveSec", "OnUnitInactiveSec", "OnActiveSec", "OnBootSec"]);
+    match (&calendar[..], &spans[..]) {
+        ([one], []) => interval(one),
         _ => None,
     }
 }
 
-/// Finds enabled timers of single mounts: `fstrim-weekly@home.timer`.
-fn single_timers(root: &HostRoot) -> Vec<(PathBuf, String)> {
-    let wanted = std::fs::read_dir(root.path("/etc/systemd/system/timers.target.wants"));
-    let names =
-        wanted.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut found: Vec<(PathBuf, String)> = names
-        .filter_map(|unit| {
-            let (_, mount) = unit.strip_prefix("fstrim-")?.strip_suffix(".timer")?.split_once('@')?;
-            Some((systemd::unescaped_path(mount)?, unit.clone()))
-        })
-        .collect();
-    found.sort_unstable();
-    found
+/// Finds the jobs of cron that trim.
+fn of_cron(root: &HostRoot) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    let job = |name: String, every, calls| Job { name, every, calls, broken: None };
+    for (word, _) in INTERVALS {
+        let folder = format!("/etc/cron.{word}");
+        for name in files(root, &folder) {
+            let file = format!("{folder}/{name}");
+            let mut calls = Call::all_in(&root.whole_text(&file).unwrap_or_default());
+            if calls.is_empty() && name == "fstrim" {
+                calls = Call::all_in("fstrim --all");
+            }
+            if !calls.is_empty() {
+                jobs.push(job(file, interval(word), calls));
+            }
+        }
+    }
+    let tables = files(root, "/etc/cron.d").into_iter().map(|name| format!("/etc/cron.d/{name}"));
+    let others = ["/etc/crontab", "/var/spool/cron/crontabs/root", "/var/spool/cron/root"];
+    for file in tables.chain(others.map(str::to_owned)) {
+        for line in root.whole_text(&file).unwrap_or_default().lines() {
+            let calls = Call::all_in(line);
+            if !calls.is_empty() {
+                jobs.push(job(file.clone(), interval_of_cron(line), calls));
+            }
+        }
+    }
+    jobs
+}
+
+fn files(root: &HostRoot, folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root.path(folder)).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Reads the schedule at the head of a crontab's line: `@weekly`, or minute, hour, day, month and day of the week.
+fn interval_of_cron(line: &str) -> Option<SimDuration> {
+    let fields: Vec<&str> = line.split_whitespace().take(5).collect();
+    if let Some(word) = fields.first()?.strip_prefix('@') {
+        return interval(if word == "midnight" { "daily" } else { word });
+    }
+    let is_number = |field: &&str| field.parse::<u32>().is_ok();
+    let kinds: Vec<bool> = fields.iter().map(is_number).collect();
+    let is_any = |index: usize| fields.get(index) == Some(&"*");
+    match kinds[..] {
+        [true, false, false, false, false] if (1..5).all(is_any) => interval("hourly"),
+        [true, true, false, false, false] if (2..5).all(is_any) => interval("daily"),
+        // Days of the week may be words: `sun`.
+        [true, true, false, false, _] if is_any(2) && is_any(3) && !fields[4].contains([',', '-', '/']) => {
+            interval("weekly")
+        }
+        [true, true, true, false, false] if is_any(3) && is_any(4) => interval("monthly"),
+        _ => None,
+    }
 }
 
 /// Returns what a daemon's status says of the file system of these mounts, if it manages it.

@@ -1,10 +1,11 @@
 //! The doctor on fake hosts: sysfs, procfs and fstab in a folder.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use trimwise_linux::doctor::{DoctorError, Report, examine};
+use trimwise_linux::doctor::{DoctorError, Finding, Report, examine};
 use trimwise_linux::host_root::HostRoot;
 
 use trimwise_testing::fake_host::{GIB, Host, SDA};
@@ -24,10 +25,13 @@ const USB: &str = "pci0000:00/usb2/2-1/host6/target6:0:0/6:0:0:0/block/sdb";
 /// All findings and their fixes, in one text.
 fn said(report: &Report) -> String {
     let all = report.file_systems.iter().flat_map(|one| &one.findings).chain(&report.findings);
-    all.map(|f| {
-        format!("{} {}: {} -> {:?}\n", if f.wrong { "WRONG" } else { "note" }, f.place, f.what, f.mend)
-    })
-    .collect()
+    let told = |mark: &str, f: &Finding| {
+        let helps = if f.nothing_helps { "NOTHING HELPS " } else { "" };
+        let commands = f.commands.iter().map(|command| format!("  # {command}\n")).collect::<String>();
+        format!("{mark} {}: {} -> {helps}{:?}\n{commands}", f.place, f.what, f.mend)
+    };
+    let findings = all.map(|f| told(if f.wrong { "WRONG" } else { "note" }, f));
+    findings.chain(report.not_checked.iter().map(|f| told("UNCHECKED", f))).collect()
 }
 
 #[track_caller]
@@ -57,7 +61,7 @@ fn a_sound_host_is_sound() {
     assert!(one.passes == Some(true) && one.today.discard == "nodiscard");
     let layers: Vec<_> = one.layers.iter().map(|layer| (layer.name.as_str(), layer.what.as_str())).collect();
     assert_eq!(layers, [("sda1", "partition"), ("sda", "SATA INTEL SSDSC2BB48")]);
-    assert_eq!((one.layers[1].discard_max_bytes, one.layers[1].discards), (2 * GIB, Some(12)));
+    assert_eq!((one.layers[1].discard_max_bytes, one.layers[1].discards), (Some(2 * GIB), Some(12)));
     assert_eq!(report.trimmers, ["fstrim.timer"]);
 }
 
@@ -80,6 +84,10 @@ fn nothing_trims_or_two_things_do() {
     // The timer follows fstab unless it is empty; a socket without a listener does not count as a daemon.
     let unlisted = sound("");
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\n").file("run/trimwise/control.sock", "");
+    // fstrim finds / by the kernel's command line.
+    unlisted.file("proc/cmdline", "quiet root=UUID=1 ro\n");
+    expect(&unlisted.examine(), 0, &[]);
+    unlisted.file("proc/cmdline", "quiet\n");
     let words = ["WRONG /: nothing trims it", "fstrim.timer: it follows /etc/fstab, which does not list it"];
     expect(&unlisted.examine(), 1, &words);
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\nUUID=1 / xfs defaults 0 1\n");
@@ -247,4 +255,525 @@ fn this_machine_can_be_examined() {
     for one in &report.file_systems {
         assert!(one.findings.iter().all(|finding| !finding.what.is_empty()), "{one:?}");
     }
+}
+
+const SDB: &str = "pci0000:00/ata2/host1/target1:0:0/1:0:0:0/block/sdb";
+const SAS: &str = "pci0000:00/0000:03:00.0/host2/port-2:0/end_device-2:0/target2:0:0/2:0:0:0/block/sdc";
+const NVME: &str = "pci0000:00/0000:04:00.0/nvme/nvme0/nvme0n1";
+
+/// A host as a table writes it: one thing a line.
+///
+/// ```text
+/// timer                                  fstrim.timer is on
+/// mount MOUNTINFO                        a line of mountinfo
+/// disk PLACE NUMBERS MAX                 a device, in bytes
+/// on NAME NUMBERS MAX BELOW...           a virtual device over others
+/// dm NAME MAPPING UUID                   makes it a mapping
+/// file PATH TEXT                         \n stands for a new line
+/// link PATH TARGET
+/// ```
+fn built(lines: &str) -> Host {
+    let host = Host::new("");
+    let mut mounts = String::new();
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let rest = |n: usize| line.splitn(n + 1, ' ').nth(n).unwrap_or_default().replace("\\n", "\n");
+        match words[0] {
+            "timer" => {
+                fs::create_dir_all(host.0.path().join("run/systemd/system")).unwrap();
+                host.file("etc/systemd/system/timers.target.wants/fstrim.timer", "");
+            }
+            "mount" => mounts += &(rest(1) + "\n"),
+            "disk" => {
+                host.device(words[1], words[2], words[3].parse().unwrap());
+            }
+            "part" => {
+                host.device(words[1], words[2], 0).file(&format!("sys/devices/{}/partition", words[1]), "1");
+            }
+            "on" => {
+                let place = format!("virtual/block/{}", words[1]);
+                host.device(&place, words[2], words[3].parse().unwrap());
+                for below in &words[4..] {
+                    host.slave(&place, below);
+                }
+            }
+            "dm" => {
+                let at = format!("sys/devices/virtual/block/{}/dm", words[1]);
+                host.file(&format!("{at}/name"), words[2]).file(&format!("{at}/uuid"), &rest(3));
+            }
+            "file" => {
+                host.file(words[1], &rest(2));
+            }
+            "link" => {
+                let link = host.0.path().join(words[1]);
+                fs::create_dir_all(link.parent().unwrap()).unwrap();
+                symlink(words[2], link).unwrap();
+            }
+            word => panic!("{word}"),
+        }
+    }
+    host.file("proc/1/mountinfo", &mounts);
+    host
+}
+
+/// What a host is, how many things are wrong there, whether TRIM passes on the first file system, what the doctor says,
+/// and what it must not say (after a `!`).
+type Case<'a> = (&'a str, usize, Option<bool>, &'a [&'a str]);
+
+#[track_caller]
+fn judge(cases: &[Case<'_>]) {
+    for (lines, wrong, passes, words) in cases {
+        let report = built(lines).examine();
+        let said = said(&report);
+        assert_eq!(report.wrong(), *wrong, "{lines}\n{said}");
+        assert_eq!(report.file_systems.first().and_then(|one| one.passes), *passes, "{lines}\n{said}");
+        for word in *words {
+            let (word, expected) = word.strip_prefix('!').map_or((*word, true), |word| (word, false));
+            assert_eq!(said.contains(word), expected, "'{word}' in\n{lines}\n{said}");
+        }
+        serde_json::to_string(&report).unwrap();
+    }
+}
+
+const EXT4_ON_SDA: &str = "timer\nmount 22 1 8:0 / / rw - ext4 /dev/sda rw\n";
+
+#[test]
+fn the_state_in_effect_counts() {
+    let plain = |rest: &str| {
+        format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile etc/fstab UUID=1 / ext4 defaults 0 1\n{rest}")
+    };
+    let with_cron = format!(
+        "mount 22 1 8:0 / / rw - ext4 /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n\
+         file etc/cron.d/trim 5 3 * * 0 root /sbin/fstrim -a || true"
+    );
+    let notrim = format!(
+        "timer\nmount 22 1 8:0 /persist/srv /srv rw - ext4 /dev/sda rw\nmount 23 1 8:0 / /nix rw - ext4 /dev/sda rw\n\
+         disk {SDA} 8:0 {GIB}\n\
+         file etc/fstab UUID=1 /nix ext4 defaults 0 2\\n/nix/persist/srv /srv none bind,X-fstrim.notrim 0 0"
+    );
+    let sysroot = |rest: &str| {
+        format!(
+            "timer\nmount 22 1 0:30 / / ro - overlay composefs ro\nmount 30 22 259:3 / /sysroot ro - xfs /dev/p3 rw\n\
+             mount 32 22 259:3 /var /var rw - xfs /dev/p3 rw\ndisk {NVME} 259:3 {GIB}\n\
+             file etc/fstab UUID=0 / xfs defaults 0 0\nfile proc/cmdline root=UUID=0\n{rest}"
+        )
+    };
+    judge(&[
+        // One device under two names is one file system.
+        (&plain("mount 23 22 8:0 /srv /srv/ftp rw - ext4 /dev/root rw"), 0, Some(true), &["mounted 2 times"]),
+        (&with_cron, 0, Some(true), &["!nothing trims it"]),
+        (&notrim, 0, Some(true), &["!nothing trims it", "!X-fstrim.notrim"]),
+        (
+            &sysroot(""),
+            1,
+            Some(true),
+            &["WRONG /sysroot: nothing trims it", "--listed-in /proc/self/mountinfo"],
+        ),
+        (
+            &sysroot(
+                "file usr/lib/systemd/system/fstrim.service [Service]\\nExecStart=/sbin/fstrim --fstab\n\
+                 file run/systemd/system/fstrim.service.d/all.conf [Service]\\nExecStart=\\nExecStart=-/sbin/fstrim -av",
+            ),
+            0,
+            Some(true),
+            &["!nothing trims it"],
+        ),
+        (
+            &plain(
+                "mount 23 22 0:50 / /home rw - tmpfs t rw\n\
+                 file usr/lib/systemd/system/fstrim.service [Service]\\nExecStart=/sbin/fstrim /home",
+            ),
+            1,
+            Some(true),
+            &["fstrim.timer: it trims only /home"],
+        ),
+        // btrfs without a node, trimmed by btrfsmaintenance and by fstrim.
+        (
+            &format!(
+                "timer\nmount 22 1 0:40 /@ / rw - btrfs /dev/root rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+                 file etc/systemd/system/timers.target.wants/btrfs-trim.timer\n\
+                 file etc/sysconfig/btrfsmaintenance BTRFS_TRIM_MOUNTPOINTS=\"/:/srv\"\n\
+                 link sys/fs/btrfs/1-2/devices/sda ../../../../devices/{SDA}"
+            ),
+            0,
+            Some(true),
+            &["fstrim.timer, btrfs-trim.timer: more than one"],
+        ),
+        (
+            &format!(
+                "timer\nmount 22 1 8:0 / / rw - f2fs /dev/sda rw,discard\ndisk {SDA} 8:0 {GIB}\n\
+                 file etc/fstab UUID=1 / f2fs defaults 0 1"
+            ),
+            0,
+            Some(true),
+            &["f2fs does so by default; `nodiscard` turns it off"],
+        ),
+    ]);
+}
+
+#[test]
+fn what_was_not_checked_is_not_called_sound() {
+    let zfs = "timer\nmount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
+    judge(&[
+        (zfs, 0, None, &["UNCHECKED /, /home: zfs, pool rpool", "# zpool get autotrim rpool"]),
+        (
+            &format!(
+                "mount 22 1 8:0 / /data rw - fuseblk /dev/sda rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+                 file proc/swaps Filename Type\\n/dev/sdb partition 8 0 -2\n\
+                 file etc/fstab /dev/sdb none swap sw 0 0\nmount 23 1 7:1 / /snap ro - squashfs /dev/loop1 ro"
+            ),
+            0,
+            None,
+            &[
+                "UNCHECKED /data: fuseblk",
+                "note swap on /dev/sdb: line 1 of /etc/fstab says no `discard`",
+                "swapon --discard=once /dev/sdb",
+                "!squashfs",
+            ],
+        ),
+        (
+            &format!(
+                "mount 22 1 0:25 / / rw - bcachefs /dev/nvme0n1:/dev/sda rw\ndisk {NVME} 259:0 {GIB}\ndisk {SDA} 8:0 0\n\
+                 file sys/fs/bcachefs/1/dev-0/discard 1"
+            ),
+            0,
+            None,
+            &["nvme0n1 accepts TRIM; sda accepts no TRIM", "bcachefs has no FITRIM"],
+        ),
+        // A device that sysfs does not show.
+        (
+            "mount 22 1 8:0 / / rw - ext4 /dev/sda rw",
+            0,
+            None,
+            &["UNCHECKED /: /dev/sda: sysfs does not show"],
+        ),
+        // A container: its host trims, and no unit would start here.
+        (
+            &format!(
+                "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/uid_map 0 100000 65536\nfile etc/fstab x /x ext4"
+            ),
+            0,
+            Some(true),
+            &["UNCHECKED container: nothing here may trim", "!systemctl", "!WRONG"],
+        ),
+        (
+            &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/status CapBnd:\t00000000a80425fb"),
+            0,
+            Some(true),
+            &["CAP_SYS_ADMIN"],
+        ),
+    ]);
+    let root = built(zfs);
+    let at = |path: &str| {
+        examine(&HostRoot::new(root.0.path()), Path::new("/run/trimwise"), Some(Path::new(path)))
+    };
+    assert_eq!(at("/home").unwrap().not_checked.len(), 1);
+    let refused = at("/proc").unwrap_err().to_string();
+    assert!(refused.ends_with("this host has none"), "{refused}");
+}
+
+#[test]
+fn a_remedy_fits_its_layer() {
+    let md = |level: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 9:0 / /data rw,noatime - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level {level}\n{rest}"
+        )
+    };
+    let disk = |place: &str, rest: &str| {
+        let name = place.rsplit('/').next().unwrap();
+        let attributes: String = rest
+            .split(';')
+            .filter(|one| !one.is_empty())
+            .map(|one| format!("file sys/devices/{place}/{}\n", one.trim()))
+            .collect();
+        format!("timer\nmount 22 1 8:0 / / rw - ext4 /dev/{name} rw\ndisk {place} 8:0 0\n{attributes}")
+    };
+    let dm = |numbers: &str, name: &str, uuid: &str, below: &str| {
+        format!(
+            "timer\nmount 22 1 {numbers} / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             {below}\non dm-9 {numbers} 0 {SDA}\ndm dm-9 {name} {uuid}"
+        )
+    };
+    judge(&[
+        (
+            &md("raid1", ""),
+            1,
+            Some(false),
+            &["assembled while they had none", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb", "!raid456"],
+        ),
+        (
+            &md("raid0", "file sys/module/raid0/parameters/devices_discard_performance N"),
+            1,
+            Some(false),
+            &["# echo Y > /sys/module/raid0/parameters/devices_discard_performance", "!raid456"],
+        ),
+        (
+            &md("raid5", "file sys/module/raid456/parameters/devices_handle_discard_safely N"),
+            1,
+            Some(false),
+            &[
+                "# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely",
+                "# mdadm --stop /dev/md0",
+            ],
+        ),
+        (
+            &md("raid6", "file sys/module/raid456/parameters/devices_handle_discard_safely Y"),
+            1,
+            Some(false),
+            &["assembled while they had none", "!echo Y"],
+        ),
+        (
+            &md(
+                "raid5",
+                "file sys/module/raid456/parameters/devices_handle_discard_safely Y\n\
+                 file sys/devices/virtual/block/md0/md/raid_disks 3\n\
+                 file sys/devices/virtual/block/md0/md/chunk_size 1073741824",
+            ),
+            1,
+            Some(false),
+            &["whole stripes of 2147483648 bytes", "NOTHING HELPS"],
+        ),
+        (
+            &dm("254:9", "vg-home--x", "LVM-1", ""),
+            1,
+            Some(false),
+            &["its limits are from then", "# dmsetup resume vg-home--x"],
+        ),
+        (&dm("254:9", "mpatha", "mpath-360", ""), 1, Some(false), &["# multipath -r mpatha"]),
+        (
+            &dm("254:9", "veracrypt1", "", ""),
+            1,
+            Some(false),
+            &["WRONG dm-9: the dm-crypt mapping veracrypt1"],
+        ),
+        (
+            &dm("254:9", "c", "CRYPT-LUKS1-1-c", ""),
+            1,
+            Some(false),
+            &["# cryptsetup refresh --allow-discards c\n"],
+        ),
+        (&dm("254:9", "c", "CRYPT-TCRYPT-c", ""), 1, Some(false), &["open it with --allow-discards", "!# "]),
+        // Switched off by hand; the kernel takes only multiples of the granularity.
+        (
+            &disk(SDA, "queue/discard_max_hw_bytes 4294966784;queue/discard_granularity 4096"),
+            1,
+            Some(false),
+            &["switched off in sysfs", "# echo 4294963200 > /sys/block/sda/queue/discard_max_bytes"],
+        ),
+        (
+            &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode unmap"),
+            1,
+            Some(false),
+            &["is `unmap` already", "!udev rule"],
+        ),
+        (
+            &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode full"),
+            1,
+            Some(false),
+            &[
+                "the USB adapter",
+                "grep -q 'LBPU): 1' && echo unmap > /sys/block/sdb/device/scsi_disk/6:0:0:0/",
+            ],
+        ),
+        (
+            &disk(SAS, "device/scsi_disk/2:0:0:0/provisioning_mode disabled;device/vpd_pgb2 12345\u{40}"),
+            1,
+            Some(false),
+            &["# echo writesame_16 > /sys/block/sdc/device/scsi_disk/2:0:0:0/provisioning_mode"],
+        ),
+        (
+            &disk(
+                SAS,
+                "device/vendor ATA;device/model Samsung SSD 860 EVO;device/scsi_disk/2:0:0:0/provisioning_mode full",
+            ),
+            1,
+            Some(false),
+            &["the SAS HBA passes no TRIM on to Samsung SSD 860 EVO", "SATA port", "!queued"],
+        ),
+        (
+            &disk("vbd-768/block/xvda", ""),
+            1,
+            Some(false),
+            &["the virtual disk xvda", "NOTHING HELPS", "!firmware"],
+        ),
+        (
+            &disk("virtual/block/nbd0", ""),
+            1,
+            Some(false),
+            &["another host (NBD)", "NOTHING HELPS", "!firmware"],
+        ),
+        (
+            &disk("platform/host3/session1/target3:0:0/3:0:0:0/block/sdd", ""),
+            1,
+            Some(false),
+            &["another host (iSCSI)", "!firmware"],
+        ),
+        (
+            &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile sys/devices/{SDA}/device/model QEMU HARDDISK"),
+            0,
+            Some(true),
+            &["note sda: a virtual disk", "discard=unmap"],
+        ),
+        (
+            &format!(
+                "{EXT4_ON_SDA}disk {SDA} 8:0 0\nfile proc/cmdline root=/dev/sda libata.force=1.00:notrim"
+            ),
+            1,
+            Some(false),
+            &["forbids TRIM"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_stack_is_a_graph() {
+    let block = |name: &str| format!("virtual/block/{name}");
+    // A thin volume and its pool, whose metadata lies on the same disk; with the limits of disk, data, pool and volume.
+    let pool = |[disk, data, pool, volume]: [u64; 4]| {
+        let on = |name: &str, minor: u32, max: u64, below: &str, dm: &str| {
+            format!("on {name} 254:{minor} {max} {below}\ndm {name} {dm}\n")
+        };
+        let parts = format!("{} {}", block("dm-0"), block("dm-1"));
+        [
+            "mount 22 1 254:4 / /data rw - xfs /dev/mapper/vg-thin rw\nfile etc/cron.weekly/fstrim\n"
+                .to_owned(),
+            format!("disk {SDA} 8:0 {disk}\n"),
+            on("dm-0", 0, data, SDA, "vg-pool_tmeta LVM-1"),
+            on("dm-1", 1, data, SDA, "vg-pool_tdata LVM-2"),
+            on("dm-2", 2, pool, &parts, "vg-pool-tpool LVM-3-tpool"),
+            on("dm-4", 4, volume, &block("dm-2"), "vg-thin LVM-4"),
+        ]
+        .concat()
+    };
+    let thin = pool([0, 0, GIB, GIB]);
+    // The metadata on a disk without TRIM: nothing of the file system lies there.
+    let beside = pool([GIB, GIB, GIB, GIB]).replace(&format!("254:0 {GIB} {SDA}"), &format!("254:0 0 {SDB}"))
+        + &format!("disk {SDB} 8:16 0");
+    // Each leg of the RAID has integrity, whose metadata lies on the same disk.
+    let mut integrity = format!(
+        "mount 22 1 254:9 / /data rw - xfs /dev/mapper/vg-r rw\nfile etc/cron.weekly/fstrim\n\
+         disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n"
+    );
+    for (leg, disk) in [(0, SDA), (1, SDB)] {
+        let [orig, meta, image] = [1, 2, 3].map(|n| n + 3 * leg);
+        integrity += &format!(
+            "on dm-{orig} 254:{orig} {GIB} {disk}\ndm dm-{orig} vg-r_rimage_{leg}_iorig LVM-1\n\
+             on dm-{meta} 254:{meta} {GIB} {disk}\ndm dm-{meta} vg-r_rimage_{leg}_imeta LVM-1\n\
+             on dm-{image} 254:{image} 0 {} {}\ndm dm-{image} vg-r_rimage_{leg} LVM-1\n",
+            block(&format!("dm-{orig}")),
+            block(&format!("dm-{meta}"))
+        );
+    }
+    integrity += &format!("on dm-9 254:9 0 {} {}\ndm dm-9 vg-r LVM-1", block("dm-3"), block("dm-6"));
+    // dm-crypt under nine linear volumes: each takes its limits from below.
+    let mut deep = format!(
+        "mount 22 1 254:9 / /data rw - xfs /dev/mapper/v9 rw\nfile etc/cron.weekly/fstrim\ndisk {SDA} 8:0 {GIB}\n\
+         on dm-0 254:0 0 {SDA}\ndm dm-0 c CRYPT-LUKS2-1-c\n"
+    );
+    for n in 1..10 {
+        deep += &format!("on dm-{n} 254:{n} 0 {}\ndm dm-{n} v{n} LVM-1\n", block(&format!("dm-{}", n - 1)));
+    }
+    let cycle = format!(
+        "mount 22 1 254:1 / /data rw - xfs /dev/mapper/a rw\non dm-0 254:0 {GIB} {}\ndm dm-0 a LVM-1\n\
+         on dm-1 254:1 {GIB} {}\ndm dm-1 b LVM-2",
+        block("dm-1"),
+        block("dm-0")
+    );
+    let vanished = format!(
+        "mount 22 1 254:0 / /data rw - xfs /dev/mapper/a rw\non dm-0 254:0 {GIB} {SDA}\ndm dm-0 a LVM-1"
+    );
+    // One disk takes TRIM, the other does not: the volume cannot.
+    let mixed = format!(
+        "mount 22 1 254:0 / /data rw - xfs /dev/mapper/a rw\nfile etc/cron.weekly/fstrim\n\
+         disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 0\non dm-0 254:0 0 {SDA} {SDB}\ndm dm-0 a LVM-1"
+    );
+    judge(&[
+        (&thin, 1, Some(false), &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"]),
+        (&beside, 0, Some(true), &["!WRONG"]),
+        (
+            &pool([GIB, GIB, 0, GIB]),
+            1,
+            Some(false),
+            &["WRONG dm-2: the thin pool", "# lvchange --discards passdown vg/pool\n"],
+        ),
+        (
+            &pool([GIB, GIB, 0, 0]),
+            1,
+            Some(false),
+            &[
+                "WRONG dm-2: the thin pool vg-pool-tpool ignores TRIM",
+                "# umount --all-targets /dev/mapper/vg-thin\n  # lvchange --activate n vg/thin vg/pool\n",
+                "# mount -t xfs -o rw /dev/mapper/vg-thin /data\n",
+                "!dmsetup",
+            ],
+        ),
+        (
+            &integrity,
+            2,
+            Some(false),
+            &["WRONG dm-3: dm-integrity", "WRONG dm-6", "lvconvert --yes --raidintegrity n vg/r", "!# "],
+        ),
+        (
+            &deep,
+            1,
+            Some(false),
+            &["WRONG dm-0: dm-crypt", "--persistent c\n  # dmsetup table v1", "# dmsetup resume v9\n"],
+        ),
+        (&cycle, 0, None, &["UNCHECKED /data", "lies on itself"]),
+        (&vanished, 0, None, &["UNCHECKED /data", "does not show what lies below dm-0"]),
+        (
+            "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 8:0 / /below rw - vfat /dev/sda rw\n\
+             on loop0 7:0 4096\nfile sys/devices/virtual/block/loop0/loop/backing_file /below/image\n\
+             file etc/cron.weekly/fstrim",
+            1,
+            Some(false),
+            &["WRONG loop0: ", "cannot punch holes", "ext4, XFS"],
+        ),
+        (&mixed, 1, Some(false), &["WRONG sdb", "!WRONG dm-0"]),
+    ]);
+    let lines = |host: &str| built(host).examine().file_systems[0].layers.len();
+    assert_eq!((lines(&thin), lines(&deep)), (6, 11), "a disk under two branches is listed twice");
+}
+
+#[test]
+fn odd_names_and_very_many_mounts_are_no_obstacle() {
+    let host = built(&format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}"));
+    let mut mounts = b"22 1 8:0 / /bad\\012line\xff rw - ext4 /dev/sda rw\n".to_vec();
+    (0..2000).for_each(|n| {
+        mounts.extend(format!("{} 22 8:0 /{n} /m/{n} rw - ext4 /dev/sda rw\n", n + 30).bytes())
+    });
+    (0..2000)
+        .for_each(|n| mounts.extend(format!("{} 22 0:{n} / /t/{n} rw - tmpfs t rw\n", n + 4030).bytes()));
+    fs::write(host.0.path().join("proc/1/mountinfo"), &mounts).unwrap();
+    let report = host.examine();
+    assert_eq!((report.file_systems.len(), report.file_systems[0].today.also_at.len()), (1, 2000));
+    let json = serde_json::to_string(&report).unwrap();
+    assert!(json.contains("/bad\\nline\u{fffd}"), "{}", &json[..300]);
+    let odd = std::ffi::OsStr::from_bytes(b"/bad\nline\xff");
+    let root = HostRoot::new(host.0.path());
+    let one = examine(&root, Path::new("/run/trimwise"), Some(Path::new(odd))).unwrap();
+    assert_eq!(one.file_systems[0].mount_point, Path::new(odd));
+    let refused = examine(&root, Path::new("/run/trimwise"), Some(Path::new("/a\nb\x1b[31m"))).unwrap_err();
+    assert!(!refused.to_string().contains(char::is_control), "{refused:?}");
+}
+
+#[test]
+fn the_last_run_of_the_timer_is_told() {
+    let host = built(&format!(
+        "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile usr/lib/systemd/system/fstrim.timer [Timer]\\nOnCalendar=weekly\n\
+         file var/lib/systemd/timers/stamp-fstrim.timer"
+    ));
+    expect(&host.examine(), 0, &["note fstrim.timer: it last elapsed less than an hour ago"]);
+    let stamp = fs::File::options()
+        .write(true)
+        .open(host.0.path().join("var/lib/systemd/timers/stamp-fstrim.timer"))
+        .unwrap();
+    let days_ago =
+        |days: u64| std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400 + 60);
+    stamp.set_modified(days_ago(3)).unwrap();
+    expect(&host.examine(), 0, &["it last elapsed 3 days ago"]);
+    stamp.set_modified(days_ago(20)).unwrap();
+    expect(&host.examine(), 0, &["it last elapsed 20 days ago, which is more than twice its interval"]);
+    assert!(host.examine().last_fstrim.unwrap().ago_s > 19 * 86_400);
 }

@@ -436,6 +436,7 @@ mod tests {
                 at_intervals: vec![Periodic {
                     name: "fstrim.timer".to_owned(),
                     policy: Some("batch:1w".into()),
+                    heeds_fstab: true,
                 }],
                 not_here: Vec::new(),
                 mounted_by: MountedBy::Unknown,
@@ -572,8 +573,11 @@ mod tests {
             let mut found =
                 found(mount, vec![drive(Transport::Ata, "A", 100), drive(Transport::Ata, "B", 100)]);
             discard.clone_into(&mut found.today.discard);
-            let periodic =
-                periodic.map(|policy| Periodic { name: "x".to_owned(), policy: Some(policy.into()) });
+            let periodic = periodic.map(|policy| Periodic {
+                name: "x".to_owned(),
+                policy: Some(policy.into()),
+                heeds_fstab: true,
+            });
             found.today.at_intervals = periodic.into_iter().collect();
             let (stand_in, here, _) = chosen(found, "").unwrap();
             (stand_in.policies(is_over_days).join(" "), here)

@@ -298,19 +298,22 @@ impl Planned<'_> {
     /// Exempts it from what trims all file systems at intervals.
     fn spare_from_all(&mut self) {
         let today = &self.found.today;
-        let others: Vec<&str> = today
-            .at_intervals
-            .iter()
-            .map(|one| one.name.as_str())
-            .filter(|name| !is_own_timer(name) && *name != TRIMWISED)
-            .collect();
-        if others.is_empty() {
+        let is_other = |one: &&Periodic| !is_own_timer(&one.name) && one.name != TRIMWISED;
+        let all = today.at_intervals.iter().filter(is_other);
+        let (heeding, heedless): (Vec<&Periodic>, Vec<_>) = all.partition(|one| one.heeds_fstab);
+        let names = |of: &[&Periodic]| of.iter().map(|one| one.name.clone()).collect::<Vec<_>>().join(", ");
+        if !heedless.is_empty() {
+            let names = names(&heedless);
+            self.by_hand
+                .push(format!("{names}: change it by hand, since it does not heed {NO_TRIM} in /etc/fstab."));
+        }
+        if heeding.is_empty() {
             return;
         }
         if let MountedBy::Fstab { line, options } = today.mounted_by.clone() {
             self.edit_fstab(line, &options, |options| format!("{},{NO_TRIM}", options.join(",")));
         } else {
-            let names = others.join(", ");
+            let names = names(&heeding);
             self.by_hand
                 .push(format!("No line of /etc/fstab is clearly its own: {names} would go on trimming it."));
         }

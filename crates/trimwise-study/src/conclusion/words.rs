@@ -119,7 +119,11 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
             _ => format!("{point} is set up so that nothing trims it; see {}.", wrong.place),
         };
         let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
-        return [first].into_iter().chain(remedy.map(|mend| format!("Remedy: {mend}."))).collect();
+        let remedy = remedy.map(|mend| match wrong.commands.is_empty() {
+            true => format!("Remedy: {mend}."),
+            false => format!("Remedy: {mend}. `trimwise doctor {quoted}` prints the commands."),
+        });
+        return [first].into_iter().chain(remedy).collect();
     }
     if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];
@@ -128,10 +132,11 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         let passes = match one.passes {
             Some(true) => "TRIM passes",
             Some(false) => "TRIM does not pass",
-            None => "Whether TRIM passes is unknown here",
+            None => "Whether TRIM passes was not checked",
         };
+        let fault = if one.passes.is_some() { " No fault was found." } else { "" };
         return vec![
-            format!("{point}: {today}. {passes}. No fault was found."),
+            format!("{point}: {today}. {passes}.{fault}"),
             format!("Not compared with the alternatives yet: `trimwise advise --here {quoted}`."),
         ];
     };

@@ -259,7 +259,7 @@ fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
             Outcome::Result(Box::new(cell))
         }
         Ok(Err(Failure::Interrupted)) => return Err(Failure::Interrupted),
-        Ok(Err(Failure::Usage(why) | Failure::Run(why))) => Outcome::Error(why),
+        Ok(Err(Failure::Usage(why) | Failure::Run(why) | Failure::Unchecked(why))) => Outcome::Error(why),
         Err(panic) => Outcome::Error(Failure::defect(&*panic).to_string()),
     })
 }

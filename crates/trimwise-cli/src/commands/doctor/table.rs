@@ -13,7 +13,7 @@ pub fn render(found: &DoctorReport) -> String {
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
     let kernel = if report.kernel.is_empty() { "of unknown version" } else { &report.kernel };
     let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", kernel);
-    text += &findings(&report.findings);
+    text += &findings(&report.findings, "remedy");
     for (one, conclusion) in report.file_systems.iter().zip(&found.conclusions) {
         text += &file_system(one);
         // A remedy stands above.
@@ -24,15 +24,22 @@ pub fn render(found: &DoctorReport) -> String {
         };
     }
     text.push('\n');
-    text += &match report.wrong() {
-        0 => folded(
-            "Nothing wrong was found. Not checked: whether TRIMs reach the disk (trimwise verify dir:PATH).",
-            0,
-        ),
-        // The number of things comes after this, as the reason why the command fails.
-        _ => folded("What is wrong is marked with !.", 0),
-    };
-    text
+    if !report.not_checked.is_empty() {
+        text += &format!("Not checked:\n{}\n", findings(&report.not_checked, "to find out"));
+    }
+    let is_whole = report.not_checked.is_empty();
+    // What is wrong or was not checked comes after this, as the reason why the command fails.
+    text + &folded(
+        match report.wrong() {
+            0 if report.file_systems.is_empty() => "Nothing was checked.",
+            0 if is_whole => {
+                "Nothing wrong was found. Not checked: whether TRIMs reach the disk (trimwise verify dir:PATH)."
+            }
+            0 => "Nothing wrong was found in what was checked.",
+            _ => "What is wrong is marked with !.",
+        },
+        0,
+    )
 }
 
 fn file_system(one: &Diagnosis) -> String {
@@ -46,24 +53,38 @@ fn file_system(one: &Diagnosis) -> String {
     let mut text = format!("\n{}: {passes}\n", bold(&plain(&title)));
     for layer in &one.layers {
         let takes = match layer.discard_max_bytes {
-            0 => "does not support TRIM".to_owned(),
-            bytes => format!("TRIM up to {}", Bytes(bytes)),
+            Some(0) => "does not support TRIM".to_owned(),
+            Some(bytes) => format!("TRIM up to {}", Bytes(bytes)),
+            None => "unknown whether it supports TRIM".to_owned(),
         };
         let counted = layer.discards.map_or(String::new(), |n| format!(", {n} since boot"));
         let indent = "  ".repeat(layer.depth + 1);
         let layer = plain(&format!("{} ({})", layer.name, layer.what.trim()));
         text += &format!("{indent}{layer}: {takes}{counted}\n");
     }
-    text + &findings(&one.findings)
+    text + &findings(&one.findings, "remedy")
 }
 
-fn findings(findings: &[Finding]) -> String {
+/// Renders findings; `mend_word` comes before what to do.
+fn findings(findings: &[Finding], mend_word: &str) -> String {
     let mut text = String::new();
     for finding in findings {
         let mark = if finding.wrong { "! " } else { "- " };
         text += &folded(&plain(&format!("{mark}{}: {}.", finding.place, finding.what)), 2);
-        if let Some(mend) = finding.mend.as_ref().filter(|mend| !mend.is_empty()) {
-            text += &folded(&plain(&format!("remedy: {mend}")), 6);
+        let mend = finding.mend.as_ref().filter(|mend| !mend.is_empty());
+        let remedy = match (finding.nothing_helps, mend) {
+            (false, None) => None,
+            (false, Some(mend)) => Some(format!("{mend_word}: {mend}.")),
+            (true, None) => Some("nothing on this host helps.".to_owned()),
+            (true, Some(mend)) => Some(format!("nothing on this host helps; what would: {mend}.")),
+        };
+        text += &remedy.map_or_else(String::new, |remedy| folded(&plain(&remedy), 6));
+        // Whole, to be copied.
+        for (heading, commands) in [("as root:", &finding.commands), ("to take it back:", &finding.undo)] {
+            if !commands.is_empty() {
+                text += &format!("      {heading}\n");
+                commands.iter().for_each(|command| text += &format!("          {}\n", plain(command)));
+            }
         }
     }
     text

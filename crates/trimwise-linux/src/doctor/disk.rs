@@ -1,0 +1,180 @@
+//! Reads what a disk is, and what connects it to the host.
+
+use std::fs;
+use std::path::Path;
+
+use crate::block_device::SysBlock;
+use crate::host_root::HostRoot;
+
+/// Connection of a disk to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// USB, usually an adapter for a SATA drive.
+    Usb,
+    /// SATA or PATA, on a port that libata drives.
+    Ata,
+    /// A SATA drive behind a SAS HBA, which translates its commands; libata has no part in it.
+    AtaBehindSas,
+    /// NVMe: the kernel names it `nvme*`.
+    Nvme,
+    /// A disk of a virtual machine.
+    Virtio,
+    /// A disk of a Xen guest.
+    Xen,
+    /// A disk on another host, with the protocol: `iSCSI`, `NBD`.
+    Network(&'static str),
+    /// eMMC or an SD card.
+    Mmc,
+    /// UFS, which Linux drives as SCSI.
+    Ufs,
+    /// SCSI: SAS, a RAID controller, a disk of a virtual machine.
+    Scsi,
+    /// A connection that is not known here.
+    Other,
+}
+
+impl Transport {
+    /// Returns the name for users; `None` if the connection is unknown.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Usb => "USB",
+            Self::Ata => "SATA",
+            Self::AtaBehindSas => "SATA behind a SAS HBA",
+            Self::Nvme => "NVMe",
+            Self::Virtio => "virtio",
+            Self::Xen => "Xen",
+            Self::Network(protocol) => protocol,
+            Self::Mmc => "MMC",
+            Self::Ufs => "UFS",
+            Self::Scsi => "SCSI",
+            Self::Other => return None,
+        })
+    }
+}
+
+/// A disk, the lowest layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// The model that it reports.
+    pub model: String,
+    /// Firmware version of the disk.
+    pub firmware: String,
+    /// Connection of the disk to the host.
+    pub transport: Transport,
+    /// True if the kernel treats the disk as rotational.
+    pub rotational: bool,
+    /// True if a hypervisor provides the disk.
+    pub is_virtual: bool,
+    /// How Linux discards on a SCSI disk.
+    pub scsi: Option<Scsi>,
+    /// Driver of the SCSI host that the disk is on: `mpt3sas`, `megaraid_sas`.
+    pub driver: Option<String>,
+}
+
+/// How Linux discards on a SCSI disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scsi {
+    /// The file that says so, as a path of the host.
+    pub file: String,
+    /// Its content: `unmap`, `writesame_16`, `full` (the disk claims no thin provisioning), `disabled`.
+    pub mode: String,
+    /// The mode for what the disk itself claims to offer, by its VPD page B2; empty if it claims nothing, `None` if the
+    /// kernel does not show the page.
+    pub claims: Option<&'static str>,
+}
+
+/// Models and vendors that hypervisors and clouds give to their disks.
+const VIRTUAL: [&str; 10] = [
+    "QEMU",
+    "VBOX",
+    "VMware",
+    "Msft",
+    "Virtual disk",
+    "Virtual HD",
+    "Amazon Elastic Block Store",
+    "nvme_card-pd",
+    "PersistentDisk",
+    "Red Hat",
+];
+
+/// Reads the properties of a disk from sysfs.
+pub(crate) fn disk_of(root: &HostRoot, device: &SysBlock) -> Disk {
+    let first = |files: [&str; 2]| files.iter().find_map(|file| device.text(file)).unwrap_or_default();
+    let transport = transport(root, device);
+    let model = first(["device/model", "device/name"]);
+    let vendor = device.text("device/vendor").unwrap_or_default();
+    let is_named_virtual = VIRTUAL.iter().any(|name| model.starts_with(name) || vendor.starts_with(name));
+    Disk {
+        firmware: first(["device/rev", "device/firmware_rev"]),
+        rotational: device.number("queue/rotational").is_ok_and(|n| n == 1),
+        is_virtual: is_named_virtual || matches!(transport, Transport::Virtio | Transport::Xen),
+        scsi: scsi(device),
+        driver: driver(device),
+        transport,
+        model,
+    }
+}
+
+fn transport(root: &HostRoot, device: &SysBlock) -> Transport {
+    let (name, path) = (device.name(), device.path());
+    let below = path.strip_prefix(root.path("/sys").canonicalize().unwrap_or_default()).unwrap_or(path);
+    let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+    let has = |start: &str| parts.iter().any(|part| part.starts_with(start));
+    let numbered = |start: &str| {
+        let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+        parts.iter().any(|part| part.strip_prefix(start).is_some_and(is_number))
+    };
+    let fabric = device.text("device/transport").filter(|transport| transport != "pcie");
+    match () {
+        () if name.starts_with("nbd") => Transport::Network("NBD"),
+        () if name.starts_with("rbd") => Transport::Network("RBD"),
+        () if name.starts_with("drbd") => Transport::Network("DRBD"),
+        () if name.starts_with("nvme") && fabric.is_some() => Transport::Network("NVMe over fabrics"),
+        () if name.starts_with("nvme") => Transport::Nvme,
+        () if name.starts_with("xvd") || has("vbd-") => Transport::Xen,
+        () if has("usb") => Transport::Usb,
+        () if parts.iter().any(|part| part.contains("ufshc")) => Transport::Ufs,
+        () if numbered("session") => Transport::Network("iSCSI"),
+        () if has("rport-") => Transport::Network("Fibre Channel"),
+        () if numbered("ata") => Transport::Ata,
+        () if name.starts_with("vd") || numbered("virtio") => Transport::Virtio,
+        () if name.starts_with("mmc") => Transport::Mmc,
+        () if device.text("device/vendor").is_some_and(|vendor| vendor == "ATA") => Transport::AtaBehindSas,
+        () if name.starts_with("sd") => Transport::Scsi,
+        () => Transport::Other,
+    }
+}
+
+fn scsi(device: &SysBlock) -> Option<Scsi> {
+    let place = "device/scsi_disk";
+    let folders = [device.path().join(place), device.path().join("../../scsi_disk")];
+    let mut disks = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    disks.find_map(|entry| {
+        let mode = fs::read_to_string(entry.path().join("provisioning_mode")).ok()?;
+        // The bits LBPU, LBPWS and LBPWS10.
+        let claims = device.bytes("device/vpd_pgb2").and_then(|page| {
+            let bits = *page.get(5)?;
+            let modes = [(0x80, "unmap"), (0x40, "writesame_16"), (0x20, "writesame_10")];
+            Some(modes.into_iter().find(|(bit, _)| bits & bit != 0).map_or("", |(_, mode)| mode))
+        });
+        Some(Scsi {
+            file: format!(
+                "/sys/block/{}/{place}/{}/provisioning_mode",
+                device.name(),
+                entry.file_name().to_string_lossy()
+            ),
+            mode: mode.trim().to_owned(),
+            claims,
+        })
+    })
+}
+
+fn driver(device: &SysBlock) -> Option<String> {
+    let host = device.path().ancestors().find(|at| {
+        let name = at.file_name().unwrap_or_default().to_string_lossy();
+        name.strip_prefix("host").is_some_and(|n| n.parse::<u32>().is_ok())
+    })?;
+    let folder = Path::new("scsi_host").join(host.file_name()?).join("proc_name");
+    let name = fs::read_to_string(host.join(folder)).ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}

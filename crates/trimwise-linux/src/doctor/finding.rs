@@ -1,0 +1,62 @@
+//! What the doctor reports, and what mends it.
+
+use serde::Serialize;
+
+/// A problem or a note in the doctor's report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// True if this is a problem, false if it is only a note.
+    pub wrong: bool,
+    /// The device, file or option concerned.
+    pub place: String,
+    /// Description of the finding.
+    pub what: String,
+    /// Remedy for the problem.
+    pub mend: Option<String>,
+    /// Lines for root's shell that carry out the remedy, in this order; empty if no commands do.
+    pub commands: Vec<String>,
+    /// Lines that take it back; empty where that makes no sense.
+    pub undo: Vec<String>,
+    /// True if nothing on this host helps, or nothing that keeps what it has, such as a snapshot; [`mend`](Self::mend) then
+    /// says what would help, if anything.
+    pub nothing_helps: bool,
+}
+
+impl Finding {
+    pub(crate) fn wrong(place: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            wrong: true,
+            place: place.into(),
+            what: what.into(),
+            mend: Some(mend.into()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn note(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: place.into(), what: what.into(), ..Self::default() }
+    }
+
+    /// Adds a remedy to a note.
+    pub(crate) fn mended_by(mut self, mend: impl Into<String>) -> Self {
+        self.mend = Some(mend.into());
+        self
+    }
+
+    /// Adds the lines that carry out the remedy, and those that take it back.
+    pub(crate) fn with_commands(
+        mut self,
+        commands: impl IntoIterator<Item = String>,
+        undo: impl IntoIterator<Item = String>,
+    ) -> Self {
+        self.commands.extend(commands);
+        self.undo.extend(undo);
+        self
+    }
+
+    /// Says that nothing on this host helps.
+    pub(crate) fn beyond_this_host(mut self) -> Self {
+        self.nothing_helps = true;
+        self
+    }
+}

@@ -1,0 +1,298 @@
+//! The devices below a file system as a graph: one disk may be reached by several ways, and each way is judged.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::disk::{Disk, disk_of};
+use crate::block_device::SysBlock;
+use crate::host_root::HostRoot;
+use crate::mount::{Mount, nearest};
+
+/// Devices above each other beyond which the doctor stops looking: sysfs would have to be broken.
+const DEPTH_MAX: usize = 64;
+/// File systems whose files cannot have holes. A loop device over one of them accepts TRIM all the same, and even counts
+/// it: they have fallocate(2), but without FALLOC_FL_PUNCH_HOLE.
+const WITHOUT_HOLES: [&str; 5] = ["vfat", "msdos", "exfat", "hfs", "hfsplus"];
+/// Lines of the tree that a report shows; a graph whose branches meet again and again has very many ways.
+const SHOWN_MAX: usize = 200;
+
+/// Kind of a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A partition of the disk below.
+    Partition,
+    /// dm-crypt, with the name of its mapping and the format: `LUKS1`, `LUKS2`, `PLAIN`, `TCRYPT`.
+    Crypt(String, String),
+    /// An LVM logical volume, with its name.
+    Lvm(String),
+    /// A pool of thin volumes, with its name.
+    ThinPool(String),
+    /// An LVM snapshot, or a volume that has one, with its name.
+    Snapshot(String),
+    /// dm-integrity, with its name.
+    Integrity(String),
+    /// Device-mapper multipath, with its name: several paths to one disk.
+    Multipath(String),
+    /// Another device-mapper device, with its name.
+    Mapper(String),
+    /// Linux RAID, with its level, such as `raid5`.
+    Raid(String),
+    /// bcache: a cache in front of a disk.
+    Bcache,
+    /// A loop device, with its backing file.
+    Loop(String),
+    /// A disk, the lowest layer.
+    Disk(Disk),
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The device in sysfs.
+    pub device: SysBlock,
+    /// Kernel name of the device.
+    pub name: String,
+    /// Kind of the layer.
+    pub kind: Kind,
+    /// The largest discard that the device accepts, in bytes; 0 if none, `None` if sysfs does not say.
+    pub discard_max: Option<u64>,
+    /// Discards counted on the device since boot; `None` if the kernel does not count them.
+    pub discards: Option<u64>,
+    /// Devices directly below that hold the data, as indices of [`Graph::nodes`].
+    pub below: Vec<usize>,
+    /// Devices directly below that hold something else: metadata, a cache, a snapshot's changes.
+    pub beside: Vec<usize>,
+    /// True if what is trimmed ends here, although the device accepts it: a loop device over a file that cannot have holes.
+    pub is_dead_end: bool,
+    /// False if sysfs does not show all that lies below: a cycle, or a device that vanished while it was read.
+    pub is_whole: bool,
+}
+
+impl Node {
+    /// Returns true if the device takes TRIM and does something with it; `None` if sysfs does not say.
+    pub fn takes_trim(&self) -> Option<bool> {
+        self.discard_max.map(|max| max > 0 && !self.is_dead_end)
+    }
+}
+
+/// All devices below a file system.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// The devices, each once.
+    pub nodes: Vec<Node>,
+    /// The devices that are mounted, as indices.
+    pub tops: Vec<usize>,
+    /// What sysfs does not show, if anything.
+    pub gap: Option<String>,
+}
+
+/// How TRIM fares on the way down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Open,
+    Shut,
+    Unknown,
+}
+
+impl Graph {
+    /// Reads everything below these devices. `mounts` tells what holds the file of a loop device.
+    pub fn of(root: &HostRoot, mounts: &[Mount], tops: &[SysBlock]) -> Self {
+        let mut graph = Self::default();
+        let mut known = HashMap::new();
+        for top in tops {
+            let index = graph.add(root, top, &mut Vec::new(), &mut known);
+            graph.tops.extend(index);
+        }
+        for node in &mut graph.nodes {
+            if let Kind::Loop(file) = &node.kind {
+                let holder = nearest(mounts, Path::new(file)).map(|at| mounts[at].fs_type.as_str());
+                node.is_dead_end = holder.is_some_and(|fs_type| WITHOUT_HOLES.contains(&fs_type));
+            }
+        }
+        graph
+    }
+
+    fn add(
+        &mut self,
+        root: &HostRoot,
+        device: &SysBlock,
+        above: &mut Vec<SysBlock>,
+        known: &mut HashMap<SysBlock, usize>,
+    ) -> Option<usize> {
+        if above.contains(device) || above.len() >= DEPTH_MAX {
+            self.gap = Some(format!("{} lies on itself, according to sysfs", device.name()));
+            return None;
+        }
+        if let Some(&index) = known.get(device) {
+            return Some(index);
+        }
+        let disk = device.disk();
+        let slaves: Vec<SysBlock> = disk.iter().cloned().chain(device.slaves()).collect();
+        let kind = if disk.is_some() { Kind::Partition } else { kind_of(root, device, &slaves) };
+        let discard_max = device.queue("discard_max_bytes").ok();
+        if discard_max.is_none() {
+            self.gap = Some(format!("sysfs does not say whether {} accepts TRIM", device.name()));
+        }
+        let is_mapped = !matches!(kind, Kind::Partition | Kind::Loop(_) | Kind::Disk(_));
+        let mut is_whole = device.has_all_slaves() && !(is_mapped && slaves.is_empty());
+        if !is_whole {
+            self.gap = Some(format!("sysfs does not show what lies below {}", device.name()));
+        }
+        above.push(device.clone());
+        let (mut below, mut beside) = (Vec::new(), Vec::new());
+        let holds_data = data_among(device, &slaves);
+        for (slave, holds_data) in slaves.iter().zip(holds_data) {
+            let index = self.add(root, slave, above, known);
+            is_whole &= index.is_some();
+            if holds_data { &mut below } else { &mut beside }.extend(index);
+        }
+        above.pop();
+        let index = self.nodes.len();
+        self.nodes.push(Node {
+            name: device.name(),
+            kind,
+            discard_max,
+            discards: device.stat().ok().and_then(|stat| stat.discards).map(|discards| discards.commands),
+            below,
+            beside,
+            is_dead_end: false,
+            is_whole,
+            device: device.clone(),
+        });
+        known.insert(device.clone(), index);
+        Some(index)
+    }
+
+    /// Returns true if TRIM passes from a mounted device down to a disk that accepts it, according to the kernel; `None`
+    /// if sysfs does not tell.
+    pub fn passes(&self) -> Option<bool> {
+        let mut ways = vec![None; self.nodes.len()];
+        // A device is listed after those below it.
+        for (index, node) in self.nodes.iter().enumerate() {
+            let below = || node.below.iter().filter_map(|&below| ways[below]);
+            ways[index] = Some(match node.takes_trim() {
+                None => Way::Unknown,
+                Some(false) => Way::Shut,
+                Some(_) if below().any(|way| way == Way::Open) => Way::Open,
+                Some(_) if !node.is_whole || below().any(|way| way == Way::Unknown) => Way::Unknown,
+                Some(_) if node.below.is_empty() => Way::Open,
+                Some(_) => Way::Shut,
+            });
+        }
+        let of_tops: Vec<Way> = self.tops.iter().filter_map(|&top| ways[top]).collect();
+        match () {
+            () if of_tops.contains(&Way::Open) => Some(true),
+            () if of_tops.is_empty() || of_tops.contains(&Way::Unknown) => None,
+            () => Some(false),
+        }
+    }
+
+    /// Returns the devices at which TRIM stops: they accept none, though all that holds their data does.
+    pub fn stops(&self) -> Vec<usize> {
+        let accepts = |index: &usize| self.nodes[*index].takes_trim() == Some(true);
+        let stops = |index: &usize| {
+            let node = &self.nodes[*index];
+            node.takes_trim() == Some(false) && node.kind != Kind::Partition && node.below.iter().all(accepts)
+        };
+        self.holding_data().into_iter().filter(stops).collect()
+    }
+
+    /// Returns the devices on the way of the data, from the top down.
+    pub fn holding_data(&self) -> Vec<usize> {
+        let mut way = self.tops.clone();
+        let mut next = 0;
+        while let Some(&index) = way.get(next) {
+            for below in &self.nodes[index].below {
+                if !way.contains(below) {
+                    way.push(*below);
+                }
+            }
+            next += 1;
+        }
+        way
+    }
+
+    /// Returns the devices above one that accept no TRIM either, from the bottom up.
+    pub fn shut_above(&self, stop: usize) -> Vec<usize> {
+        let mut shut = vec![stop];
+        // A device is listed after those below it.
+        for (index, node) in self.nodes.iter().enumerate().skip(stop + 1) {
+            if node.discard_max == Some(0) && node.below.iter().any(|below| shut.contains(below)) {
+                shut.push(index);
+            }
+        }
+        shut.split_off(1)
+    }
+
+    /// Returns the tree as it is shown: each device with its depth, below every device that it lies under.
+    pub fn tree(&self) -> Vec<(usize, &Node)> {
+        let mut lines = Vec::new();
+        let mut next: Vec<(usize, usize)> = self.tops.iter().rev().map(|&top| (0, top)).collect();
+        let mut is_known = vec![false; self.nodes.len()];
+        while let Some((depth, index)) = next.pop()
+            && lines.len() < SHOWN_MAX
+        {
+            let node = &self.nodes[index];
+            lines.push((depth, node));
+            // What lies below is shown the first time only.
+            if !std::mem::replace(&mut is_known[index], true) {
+                let mut below: Vec<usize> = node.below.iter().chain(&node.beside).copied().collect();
+                below.sort_by_key(|&index| std::cmp::Reverse(self.nodes[index].name.clone()));
+                next.extend(below.into_iter().map(|below| (depth + 1, below)));
+            }
+        }
+        lines
+    }
+}
+
+/// Returns for each device below `device` whether it holds the data, by the names that LVM, Stratis and bcache give.
+/// Where no name tells, all of them do.
+fn data_among(device: &SysBlock, slaves: &[SysBlock]) -> Vec<bool> {
+    const METADATA: [&str; 7] = ["tmeta", "cmeta", "cdata", "cvol", "imeta", "cow", "thinmeta"];
+    let backing = device.path().join("bcache").canonicalize().ok();
+    let holds = slaves.iter().map(|slave| {
+        if let Some(backing) = &backing
+            && device.name().starts_with("bcache")
+        {
+            return backing.parent() == Some(slave.path());
+        }
+        let name = slave.text("dm/name").unwrap_or_default();
+        let last = name.rsplit(['_', '-']).find(|part| !part.bytes().all(|byte| byte.is_ascii_digit()));
+        !last.is_some_and(|last| METADATA.contains(&last) || last == "rmeta")
+    });
+    let holds: Vec<bool> = holds.collect();
+    if holds.contains(&true) { holds } else { vec![true; slaves.len()] }
+}
+
+fn kind_of(root: &HostRoot, device: &SysBlock, slaves: &[SysBlock]) -> Kind {
+    if let Some(mapping) = device.text("dm/name") {
+        let uuid = device.text("dm/uuid").unwrap_or_default();
+        let below: Vec<String> = slaves.iter().filter_map(|slave| slave.text("dm/name")).collect();
+        let is_above = |end: &str| below.iter().any(|name| name.ends_with(end));
+        let mut parts = uuid.split('-');
+        return match (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) {
+            ("CRYPT", "INTEGRITY") => Kind::Integrity(mapping),
+            ("CRYPT", format) => Kind::Crypt(mapping, format.to_owned()),
+            ("INTEGRITY", _) => Kind::Integrity(mapping),
+            _ if is_above("_iorig") => Kind::Integrity(mapping),
+            _ if is_above("_tdata") || is_above("-thindata") || uuid.ends_with("-tpool") => {
+                Kind::ThinPool(mapping)
+            }
+            ("LVM", _) if is_above("-real") || is_above("-cow") => Kind::Snapshot(mapping),
+            ("LVM", _) => Kind::Lvm(mapping),
+            ("mpath", _) => Kind::Multipath(mapping),
+            (part, _) if part.starts_with("part") => Kind::Partition,
+            _ => Kind::Mapper(mapping),
+        };
+    }
+    if let Some(level) = device.text("md/level") {
+        return Kind::Raid(level);
+    }
+    if let Some(file) = device.backing_file() {
+        return Kind::Loop(file.display().to_string());
+    }
+    if device.name().starts_with("bcache") {
+        return Kind::Bcache;
+    }
+    Kind::Disk(disk_of(root, device))
+}

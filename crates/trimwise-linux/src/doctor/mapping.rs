@@ -1,0 +1,347 @@
+//! Why a mapping (device mapper, RAID, loop device) accepts no TRIM though all below it does, and what helps.
+
+use super::Finding;
+use super::ending::Stack;
+use super::graph::{Kind, Node};
+use crate::text::quoted;
+
+pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
+    let node = &stack.graph.nodes[stop];
+    let table = table(stack, node);
+    let target = table.as_deref().and_then(|table| table.split_whitespace().nth(2));
+    let is_crypt = |name: &str| name.starts_with("veracrypt") || name.starts_with("truecrypt");
+    let wrong = |what: String, mend: String| Finding::wrong(node.name.clone(), what, mend);
+    let reload = || reload(&node.kind).into_iter().flatten();
+    match &node.kind {
+        Kind::Crypt(name, _) if table.as_deref().is_some_and(|table| table.contains("allow_discards")) => {
+            let what = format!(
+                "dm-crypt ({name}) passes TRIM on, but was opened before the devices below accepted any, and its limit \
+                 is from then"
+            );
+            wrong(what, "load its table anew".to_owned()).with_commands(reload(), [])
+        }
+        Kind::Crypt(name, format) => crypt(node, name, format),
+        Kind::Integrity(name) => wrong(
+            format!("dm-integrity ({name}) drops TRIM: a sector without data has no checksum"),
+            match integrity(name) {
+                Some(command) => {
+                    format!("to give up integrity of this volume (`{command}`); LVM RAID without it passes TRIM on")
+                }
+                None => "to open it with `integritysetup open --allow-discards`, if it is a device of its own".to_owned(),
+            },
+        )
+        .beyond_this_host(),
+        Kind::ThinPool(name) => thin_pool(stack, stop, name),
+        Kind::Snapshot(name) => wrong(
+            format!("{name} is a snapshot, or has one: neither passes TRIM on, since the other still needs the blocks"),
+            "to remove the snapshot (`lvs` lists it); thin volumes pass TRIM on, also with snapshots".to_owned(),
+        )
+        .beyond_this_host(),
+        Kind::Lvm(name) if target == Some("raid") || is_lvm_raid(stack, node) => lvm_raid(stack, node, name, table.as_deref()),
+        Kind::Lvm(_) | Kind::Multipath(_) => older_than_below(node).with_commands(reload(), []),
+        // VeraCrypt and others map without a UUID.
+        Kind::Mapper(name) => match target.unwrap_or(if is_crypt(name) { "crypt" } else { "" }) {
+            "linear" | "striped" => older_than_below(node).with_commands(reload(), []),
+            "" => wrong(
+                format!("the device-mapper mapping {name} drops TRIM, or is older than the TRIM of the devices below"),
+                format!(
+                    "`dmsetup table {}` shows its kind: linear and striped pass TRIM on, crypt only with \
+                     allow_discards, for which the program that opened it has an option",
+                    quoted(name)
+                ),
+            ),
+            "crypt" => wrong(
+                format!("the dm-crypt mapping {name} drops TRIM, as dm-crypt does by default"),
+                "open it with allow_discards, for which the program that opened it has an option, if others may see \
+                 which blocks are free"
+                    .to_owned(),
+            ),
+            target => wrong(
+                format!("the device-mapper mapping {name} ({target}) drops TRIM"),
+                "use a kind that passes it on: linear, striped, thin, crypt with allow_discards".to_owned(),
+            ),
+        },
+        Kind::Raid(level) => raid(stack, node, level),
+        Kind::Loop(file) => wrong(
+            match node.is_dead_end {
+                true => format!(
+                    "the loop device over {file} accepts TRIM, but nothing comes of it: the file system of that file \
+                     cannot punch holes"
+                ),
+                false => format!(
+                    "the loop device over {file} does not accept TRIM: its file system cannot punch holes, or it is \
+                     read-only"
+                ),
+            },
+            "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
+        ),
+        Kind::Bcache => wrong("bcache drops TRIM".to_owned(), "newer kernels pass it on to the backing device".to_owned())
+            .beyond_this_host(),
+        Kind::Partition | Kind::Disk(_) => wrong(format!("{} does not accept TRIM", node.name), String::new()),
+    }
+}
+
+/// Returns the commands that load the table of a device-mapper device anew, so that it takes its limits from below
+/// again; `None` for other devices. LVM's own refresh leaves a table as it is that has not changed.
+pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
+    let by_dmsetup = |name: &str| {
+        let name = quoted(name);
+        vec![format!("dmsetup table {name} | dmsetup reload {name}"), format!("dmsetup resume {name}")]
+    };
+    Some(match kind {
+        // The table of a mapping whose key is in the kernel's keyring cannot be loaded by hand.
+        Kind::Crypt(name, _) => vec![format!("cryptsetup refresh --allow-discards {}", quoted(name))],
+        Kind::Multipath(name) => vec![format!("multipath -r {}", quoted(name))],
+        Kind::Lvm(name) | Kind::ThinPool(name) | Kind::Mapper(name) | Kind::Snapshot(name) => {
+            by_dmsetup(name)
+        }
+        _ => return None,
+    })
+}
+
+fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
+    let name = node.device.text("dm/name").filter(|_| stack.root.is_own())?;
+    crate::layers::table(&name).ok()
+}
+
+fn crypt(node: &Node, name: &str, format: &str) -> Finding {
+    let quoted = quoted(name);
+    let refresh = format!("cryptsetup refresh --allow-discards {quoted}");
+    let (mend, command) = match format {
+        "LUKS2" => (
+            "let TRIM through, for now and each boot, if that may be seen; otherwise leave it",
+            Some(format!("cryptsetup refresh --allow-discards --persistent {quoted}")),
+        ),
+        "LUKS1" | "PLAIN" | "LOOPAES" => (
+            "let TRIM through, if that may be seen; for each boot `discard` in its line of /etc/crypttab does so, or for / \
+             rd.luks.options=discard on the kernel's command line. Otherwise leave it",
+            Some(refresh),
+        ),
+        "" => ("if that may be seen, open it with --allow-discards; otherwise leave it", Some(refresh)),
+        _ => ("if that may be seen, close it and open it with --allow-discards; otherwise leave it", None),
+    };
+    let what = format!(
+        "dm-crypt ({name}) drops TRIM, as it does by default: TRIM shows which blocks are free, not their contents"
+    );
+    let undo = command.iter().map(|command| command.replace(" --allow-discards", "")).collect::<Vec<_>>();
+    Finding::wrong(node.name.clone(), what, mend).with_commands(command, undo)
+}
+
+/// A mapping of a kind that passes TRIM on, over devices that accept it.
+fn older_than_below(node: &Node) -> Finding {
+    let (what, mend) = match &node.kind {
+        Kind::Multipath(name) => (format!("the multipath map {name}"), "reload the map (`multipath -r`)"),
+        Kind::Lvm(name) => (
+            format!("the logical volume {name}"),
+            "load its table anew, or deactivate and activate it; `lvchange --refresh` leaves an unchanged table as it is",
+        ),
+        Kind::Mapper(name) => (format!("the mapping {name}"), "load its table anew"),
+        _ => (node.name.clone(), "assemble it anew"),
+    };
+    Finding::wrong(
+        node.name.clone(),
+        format!(
+            "{what} accepts no TRIM though everything below does: its table was loaded before that, and its limits are \
+             from then"
+        ),
+        format!("{mend}. If a udev rule sets the mode of the disk below, it must be in the initramfs too"),
+    )
+}
+
+/// A pool that stops TRIM: it passes none on, or it ignores all, and then its volumes accept none either.
+fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
+    let node = &stack.graph.nodes[stop];
+    let is_lvm = node.device.text("dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-"));
+    let pool = logical_volume(name.strip_suffix("-tpool").unwrap_or(name)).filter(|_| is_lvm);
+    let set = |value: &str| {
+        pool.iter().map(|pool| format!("lvchange --discards {value} {pool}")).collect::<Vec<_>>()
+    };
+    let volume =
+        stack.graph.nodes.iter().find(|above| above.below.contains(&stop) && above.discard_max == Some(0));
+    let Some(volume) = volume else {
+        return Finding::wrong(
+            node.name.clone(),
+            format!(
+                "the thin pool {name} keeps what is trimmed: that frees room in the pool, but does not go on to the \
+                 devices below, either because of its setting (nopassdown) or because their largest discard is smaller \
+                 than the pool's blocks"
+            ),
+            "let the pool pass it on",
+        )
+        .with_commands(set("passdown"), set("nopassdown"));
+    };
+    let between = pool.iter().zip(logical_volume(&volume.device.text("dm/name").unwrap_or_default()));
+    let between = between.flat_map(|(pool, volume)| {
+        [
+            format!("lvchange --activate n {volume} {pool}"),
+            format!("lvchange --discards passdown {pool}"),
+            format!("lvchange --activate y {volume}"),
+        ]
+    });
+    Finding::wrong(
+        node.name.clone(),
+        format!("the thin pool {name} ignores TRIM (its setting is `ignore`)"),
+        "set it to `passdown`, which needs the pool and all its volumes to be inactive",
+    )
+    .with_commands(without_mount(stack, volume, between.collect()).unwrap_or_default(), [])
+}
+
+fn integrity(name: &str) -> Option<String> {
+    let (volume, _) = name.split_once("_rimage_")?;
+    Some(format!("lvconvert --yes --raidintegrity n {}", logical_volume(volume)?))
+}
+
+fn names_below<'a>(stack: &'a Stack<'_>, node: &'a Node) -> impl Iterator<Item = String> + 'a {
+    let below = node.below.iter().chain(&node.beside);
+    below.filter_map(|&below| stack.graph.nodes[below].device.text("dm/name"))
+}
+
+pub(super) fn is_thin(stack: &Stack<'_>, node: &Node) -> bool {
+    node.below.iter().any(|&below| matches!(stack.graph.nodes[below].kind, Kind::ThinPool(_)))
+}
+
+fn is_lvm_raid(stack: &Stack<'_>, node: &Node) -> bool {
+    names_below(stack, node).any(|name| name.contains("_rimage_"))
+}
+
+fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> Finding {
+    const FILE: &str = "/sys/module/dm_raid/parameters/devices_handle_discard_safely";
+    let level = table.and_then(|table| table.split_whitespace().nth(3)).unwrap_or_default();
+    let has_parity = ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity));
+    let is_mirror = ["raid0", "raid1"].iter().any(|mirror| level.starts_with(mirror));
+    let again = logical_volume(name).and_then(|volume| {
+        let steps = ["n", "y"].map(|active| format!("lvchange --activate {active} {volume}"));
+        without_mount(stack, node, steps.to_vec())
+    });
+    let again = again.or_else(|| reload(&node.kind)).unwrap_or_default();
+    if is_mirror || !level.is_empty() && !has_parity || is_on(stack, FILE) {
+        return older_than_below(node).with_commands(again, []);
+    }
+    let what = format!(
+        "the RAID volume {name} accepts no TRIM though all its disks do: with parity (RAID 4, 5, 6) only if \
+         dm_raid.devices_handle_discard_safely is set"
+    );
+    parity(node, what, FILE, "dm_raid", again)
+}
+
+fn is_on(stack: &Stack<'_>, parameter: &str) -> bool {
+    stack.root.text(parameter).is_some_and(|value| ["Y", "1"].contains(&value.as_str()))
+}
+
+fn parity(node: &Node, what: String, file: &str, module: &str, then: Vec<String>) -> Finding {
+    let conf = format!("/etc/modprobe.d/{module}-discard.conf");
+    Finding::wrong(
+        node.name.clone(),
+        what,
+        format!(
+            "only if all disks return zeros for trimmed blocks: set the parameter, also for each boot \
+             ({module}.devices_handle_discard_safely=Y on the kernel's command line where the array holds /), and {}",
+            if then.is_empty() { "assemble the array anew: boot" } else { "load it anew" }
+        ),
+    )
+    .with_commands(
+        [
+            format!("echo Y > {file}"),
+            format!("echo 'options {module} devices_handle_discard_safely=Y' > {conf}"),
+        ]
+        .into_iter()
+        .chain(then),
+        [format!("echo N > {file}"), format!("rm {conf}")],
+    )
+}
+
+fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
+    let again = reassembled(stack, node).unwrap_or_default();
+    let assemble = if again.is_empty() { "boot, so that it is assembled anew" } else { "assemble it anew" };
+    let performance = format!("/sys/module/{level}/parameters/devices_discard_performance");
+    if stack.root.has(&performance) && !is_on(stack, &performance) {
+        return Finding::wrong(
+            node.name.clone(),
+            format!("Linux RAID ({level}) accepts no TRIM because this kernel switches it off: {performance} is N"),
+            format!("set it, also for each boot ({level}.devices_discard_performance=Y on the kernel's command line), and {assemble}"),
+        )
+        .with_commands([format!("echo Y > {performance}")].into_iter().chain(again), [format!("echo N > {performance}")]);
+    }
+    if ["raid4", "raid5", "raid6"].contains(&level) {
+        const FILE: &str = "/sys/module/raid456/parameters/devices_handle_discard_safely";
+        if !is_on(stack, FILE) {
+            let what = format!(
+                "Linux RAID ({level}) accepts no TRIM though its disks do: with parity only if \
+                 raid456.devices_handle_discard_safely is set"
+            );
+            return parity(node, what, FILE, "raid456", again);
+        }
+        if let Some((largest, stripe)) = too_small_for_stripe(stack, node, level) {
+            return Finding::wrong(
+                node.name.clone(),
+                format!(
+                    "Linux RAID ({level}) accepts no TRIM because it trims whole stripes of {stripe} bytes, and a disk \
+                     below takes at most {largest} bytes at once"
+                ),
+                "an array with smaller chunks",
+            )
+            .beyond_this_host();
+        }
+    }
+    Finding::wrong(
+        node.name.clone(),
+        format!(
+            "Linux RAID ({level}) accepts no TRIM though all its disks do: it was assembled while they had none, and \
+             its limits are from then"
+        ),
+        format!(
+            "{assemble}. If a udev rule switches TRIM on for the disks, put it into the initramfs (update-initramfs -u, \
+             dracut -f), so that it runs before the array is assembled"
+        ),
+    )
+    .with_commands(again, [])
+}
+
+/// RAID with parity refuses TRIM below a stripe: `raid5_run` in Linux's drivers/md/raid5.c.
+fn too_small_for_stripe(stack: &Stack<'_>, node: &Node, level: &str) -> Option<(u64, u64)> {
+    let disks = node.device.number("md/raid_disks").ok()?;
+    let chunk = node.device.number("md/chunk_size").ok()?;
+    let parity = if level == "raid6" { 2 } else { 1 };
+    let stripe = chunk.checked_mul(disks.checked_sub(parity)?)?.checked_next_power_of_two()?;
+    let largest = node.below.iter().filter_map(|&below| stack.graph.nodes[below].discard_max).min()?;
+    (largest < stripe).then_some((largest, stripe))
+}
+
+/// Returns the commands that assemble an array anew; `None` if it cannot be unmounted for that.
+fn reassembled(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
+    let array = node.device.node().display().to_string();
+    let members: Vec<String> = node
+        .below
+        .iter()
+        .map(|&below| stack.graph.nodes[below].device.node().display().to_string())
+        .collect();
+    let steps =
+        vec![format!("mdadm --stop {array}"), format!("mdadm --assemble {array} {}", members.join(" "))];
+    without_mount(stack, node, steps)
+}
+
+/// Puts commands between those that unmount the file system on a device, or on a partition of it, and mount it again;
+/// `None` if it is `/`, or if something lies between.
+fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Option<Vec<String>> {
+    let mount = stack.mount;
+    let [top] = stack.graph.tops[..] else { return None };
+    let top = &stack.graph.nodes[top];
+    let is_direct = top.name == below.name || top.device.disk().is_some_and(|disk| disk.name() == below.name);
+    let point = mount.mount_point.to_str().filter(|point| is_direct && *point != "/")?;
+    // Names of mappings stay, unlike dm-0.
+    let node = match mount.device.starts_with("/dev/mapper/") {
+        true => mount.device.clone(),
+        false => top.device.node().display().to_string(),
+    };
+    let (node, options) = (quoted(&node), quoted(&mount.options.join(",")));
+    let again = format!("mount -t {} -o {options} {node} {}", mount.fs_type, quoted(point));
+    Some([format!("umount --all-targets {node}")].into_iter().chain(commands).chain([again]).collect())
+}
+
+/// Returns a logical volume as LVM's commands name it, `VG/LV`, from its name for the device mapper, in which a hyphen
+/// is doubled.
+fn logical_volume(name: &str) -> Option<String> {
+    let single = name.replace("--", "\0");
+    let (group, volume) = single.split_once('-')?;
+    Some(quoted(&format!("{group}/{volume}").replace('\0', "-")))
+}

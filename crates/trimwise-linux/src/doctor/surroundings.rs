@@ -1,0 +1,120 @@
+//! What surrounds the file systems: a container that may not trim, and how fstrim's last run ended.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::Finding;
+use super::trimmers::FSTRIM_TIMER;
+use crate::host_root::HostRoot;
+use crate::systemd;
+
+/// Bit of CAP_SYS_ADMIN in the masks of /proc/PID/status.
+const SYS_ADMIN: u32 = 21;
+const STAMP: &str = "/var/lib/systemd/timers/stamp-fstrim.timer";
+
+/// Returns true if the host is a container, by the marks that container managers leave.
+pub(crate) fn is_container(root: &HostRoot) -> bool {
+    let marks = ["/run/systemd/container", "/run/.containerenv", "/.dockerenv"];
+    marks.iter().any(|mark| root.has(mark)) || has_own_users(root)
+}
+
+/// Returns true if root of the host is not root of the machine: a user namespace.
+fn has_own_users(root: &HostRoot) -> bool {
+    let map = root.text(process(root, "uid_map")).unwrap_or_default();
+    let fields: Vec<&str> = map.split_whitespace().collect();
+    !fields.is_empty() && fields != ["0", "0", "4294967295"]
+}
+
+fn process(root: &HostRoot, file: &str) -> String {
+    format!("/proc/{}/{file}", if root.is_own() { "self" } else { "1" })
+}
+
+/// Says that nothing here may trim: FITRIM needs CAP_SYS_ADMIN of the machine, which no process of most containers can
+/// have. `None` if it may.
+pub(super) fn why_forbidden(root: &HostRoot) -> Option<Finding> {
+    let status = root.text(process(root, "status")).unwrap_or_default();
+    let bounding = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    let bounding = bounding.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let why = match () {
+        () if has_own_users(root) => "its root is another user outside (a user namespace)",
+        () if bounding.is_some_and(|mask| mask >> SYS_ADMIN & 1 == 0) => {
+            "no process here can have CAP_SYS_ADMIN"
+        }
+        () => return None,
+    };
+    Some(
+        Finding::note(
+            "container",
+            format!("nothing here may trim: {why}; what its host does was not checked"),
+        )
+        .mended_by("trim on the host of this container, and run `trimwise doctor` there")
+        .beyond_this_host(),
+    )
+}
+
+/// The last run of fstrim.timer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastRun {
+    /// When the timer last elapsed, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// How many seconds ago that was.
+    pub ago_s: u64,
+    /// How fstrim.service ended since boot, in systemd's words: `success`, `exit-code`; `None` if it has not run, or
+    /// systemd cannot be asked.
+    pub result: Option<String>,
+}
+
+/// Reads when fstrim.timer last elapsed, from the stamp that systemd keeps of a persistent timer.
+pub(super) fn last_run(root: &HostRoot) -> Option<LastRun> {
+    let at = root.path(STAMP).metadata().and_then(|found| found.modified()).ok()?;
+    let ago = SystemTime::now().duration_since(at).unwrap_or(Duration::ZERO);
+    Some(LastRun {
+        at_unix_s: at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        ago_s: ago.as_secs(),
+        result: (root.is_own() && systemd::is_running(root)).then(result).flatten(),
+    })
+}
+
+/// Asks systemd; unlike the journal, it answers at once, but knows only of this boot.
+fn result() -> Option<String> {
+    let asked = Command::new("systemctl")
+        .args(["show", "fstrim.service", "--property=Result,ExecMainExitTimestampMonotonic"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+    let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key));
+    value("ExecMainExitTimestampMonotonic=").filter(|at| !["", "0"].contains(at))?;
+    Some(value("Result=")?.to_owned())
+}
+
+/// Tells of the last run.
+pub(super) fn of_last_run(last: &LastRun, every_s: Option<u64>) -> Finding {
+    let days = last.ago_s / 86_400;
+    let ago = match (last.ago_s / 3600, days) {
+        (0, _) => "less than an hour ago".to_owned(),
+        (1, _) => "an hour ago".to_owned(),
+        (hours, 0 | 1) => format!("{hours} hours ago"),
+        (_, days) => format!("{days} days ago"),
+    };
+    match &last.result {
+        Some(result) if result != "success" => Finding::wrong(
+            "fstrim.service",
+            format!("its last run, {ago}, failed ({result})"),
+            "`journalctl --unit fstrim.service` says why",
+        ),
+        // The timer spreads its runs, and makes up for one that was missed.
+        _ if every_s.is_some_and(|every| last.ago_s > 2 * every) => Finding::note(
+            FSTRIM_TIMER,
+            format!("it last elapsed {ago}, which is more than twice its interval: was the host off?"),
+        ),
+        Some(_) => Finding::note(FSTRIM_TIMER, format!("it last elapsed {ago}, and fstrim succeeded")),
+        None => Finding::note(
+            FSTRIM_TIMER,
+            format!("it last elapsed {ago}; how fstrim ended: `journalctl --unit fstrim.service`"),
+        ),
+    }
+}

@@ -1,0 +1,162 @@
+//! What the doctor cannot check, and how to ask: file systems that trim by themselves or behind a process, and swap.
+
+use std::path::Path;
+
+use super::Finding;
+use super::graph::Graph;
+use crate::block_device::{SysBlock, devices_in_sysfs};
+use crate::fstab;
+use crate::host_root::HostRoot;
+use crate::mount::{Mount, nearest, turns_discard_on, unescaped};
+use crate::text::quoted;
+
+/// File systems on a block device that are never written.
+const NEVER_WRITTEN: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
+
+/// Says what is not known of a file system without FITRIM; `None` if there is nothing to trim below it.
+pub(super) fn of_file_system(root: &HostRoot, mount: &Mount) -> Option<Finding> {
+    let fs_type = mount.fs_type.as_str();
+    let is_somewhere = mount.has_device() || fs_type == "bcachefs";
+    if !is_somewhere || NEVER_WRITTEN.contains(&fs_type) || mount.device.starts_with("/dev/fuse") {
+        return None;
+    }
+    let place = mount.mount_point.display().to_string();
+    let on = format!("{fs_type} on {}", mount.device);
+    Some(match fs_type {
+        "bcachefs" => bcachefs(root, mount, place, &on),
+        _ if mount.is_served() => Finding::note(
+            place.clone(),
+            format!("{on}: a process serves it (FUSE), and only that process knows whether it passes TRIM on; not checked"),
+        )
+        .mended_by(format!("`fstrim --verbose {}`; ntfs-3g takes it since 2015", quoted(&place))),
+        _ => Finding::note(place, format!("{on}: it is not known whether {fs_type} has FITRIM; not checked")),
+    })
+}
+
+/// Returns the pool of a ZFS; `None` for other file systems.
+pub(super) fn pool_of(mount: &Mount) -> Option<&str> {
+    (mount.fs_type == "zfs").then(|| mount.device.split('/').next()).flatten()
+}
+
+/// Says what is not known of a ZFS pool with these file systems. TRIM is a matter of the pool, which may have very many.
+pub(super) fn of_pool(pool: &str, mounts: &[&Mount]) -> Finding {
+    const SHOWN_MAX: usize = 3;
+    let points = mounts.iter().take(SHOWN_MAX).map(|mount| mount.mount_point.display().to_string());
+    let more = if mounts.len() > SHOWN_MAX { ", ..." } else { "" };
+    let pool = quoted(pool);
+    Finding::note(
+        points.collect::<Vec<_>>().join(", ") + more,
+        format!(
+            "zfs, pool {pool}: ZFS has no FITRIM and trims by itself, by `autotrim` or `zpool trim`; neither was checked"
+        ),
+    )
+    .mended_by("`zpool get autotrim` shows whether it trims, `zpool status -t` when it last did")
+    .with_commands([format!("zpool get autotrim {pool}"), format!("zpool status -t {pool}")], [])
+}
+
+fn bcachefs(root: &HostRoot, mount: &Mount, place: String, on: &str) -> Finding {
+    let devices = devices_in_sysfs(root, mount).unwrap_or_default();
+    let told: Vec<String> = devices
+        .iter()
+        .map(|device| {
+            let graph = Graph::of(root, &[], std::slice::from_ref(device));
+            let accepts = match graph.passes() {
+                Some(true) => "accepts TRIM",
+                Some(false) => "accepts no TRIM",
+                None => "unknown whether it accepts TRIM",
+            };
+            let option = discard_of_bcachefs(root, device).map_or("", |is_on| {
+                if is_on { ", and bcachefs discards on it" } else { ", and bcachefs does not discard on it" }
+            });
+            format!("{} {accepts}{option}", device.name())
+        })
+        .collect();
+    let told = if told.is_empty() { "sysfs does not show its devices".to_owned() } else { told.join("; ") };
+    Finding::note(
+        place,
+        format!("{on}: bcachefs has no FITRIM and discards by itself what it empties; {told}. Whether it did was not checked"),
+    )
+    .mended_by("bcachefs says of each device whether it discards on it")
+    .with_commands(["grep -H . /sys/fs/bcachefs/*/dev-*/discard".to_owned()], [])
+}
+
+/// Returns whether bcachefs discards on a device, as its folder in sysfs says.
+fn discard_of_bcachefs(root: &HostRoot, device: &SysBlock) -> Option<bool> {
+    let folders = std::fs::read_dir(root.path("/sys/fs/bcachefs")).ok()?.flatten();
+    let mut members =
+        folders.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
+    let of_it = members.find(|member| {
+        member.path().join("block").canonicalize().is_ok_and(|block| block == device.path())
+    })?;
+    let value = std::fs::read_to_string(of_it.path().join("discard")).ok()?;
+    Some(value.trim() == "1")
+}
+
+/// Tells of each swap area whether it is discarded, as far as fstab says. `/proc/swaps` does not show it.
+pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
+    let swaps = root.whole_text("/proc/swaps").unwrap_or_default();
+    let lines: Vec<_> = fstab::parse(&root.whole_text("/etc/fstab").unwrap_or_default())
+        .into_iter()
+        .filter(|entry| entry.fs_type == "swap")
+        .collect();
+    let mut findings = Vec::new();
+    for line in swaps.lines().skip(1) {
+        let mut fields = line.split_whitespace();
+        let (Some(name), kind) = (fields.next(), fields.next()) else { continue };
+        let name = String::from_utf8_lossy(&unescaped(name.as_bytes())).into_owned();
+        let device = match kind {
+            Some("file") => nearest(mounts, Path::new(&name)).and_then(|at| device_of(root, &mounts[at])),
+            _ => crate::block_device::of_node(root, &name).ok().flatten(),
+        };
+        let graph = Graph::of(root, mounts, device.as_slice());
+        let is_in_memory = name.rsplit('/').next().is_some_and(|name| name.starts_with("zram"));
+        if is_in_memory || graph.passes() == Some(false) {
+            continue;
+        }
+        let by = |entry: &&fstab::Entry| {
+            entry.source == name || is_same_device(root, &entry.source, device.as_ref())
+        };
+        let entry = lines.iter().find(by).or(lines.first().filter(|_| lines.len() == 1));
+        let option = entry.and_then(|entry| entry.options.iter().find(|option| turns_discard_on(option)));
+        let place = format!("swap on {name}");
+        let finding = match (option, entry) {
+            (Some(option), Some(entry)) => Finding::note(
+                place,
+                format!(
+                    "line {} of /etc/fstab says `{option}`, so swapon discards it; whether it did, /proc/swaps does not show",
+                    entry.line
+                ),
+            ),
+            _ => {
+                let from = entry.map_or("no line of /etc/fstab says `discard`".to_owned(), |entry| {
+                    format!("line {} of /etc/fstab says no `discard`", entry.line)
+                });
+                Finding::note(place, format!("{from}, so swapon does not discard it: the drive keeps what was ever swapped out"))
+                    .mended_by(
+                        "`discard=once` discards the whole area at each swapon and costs nothing afterwards; worth it \
+                         where swap is large and rarely used. Write it into its line of /etc/fstab, too",
+                    )
+                    .with_commands(
+                        [format!("swapoff {0} && swapon --discard=once {0}", quoted(&name))],
+                        [format!("swapoff {0} && swapon {0}", quoted(&name))],
+                    )
+            }
+        };
+        findings.push(finding);
+    }
+    findings
+}
+
+fn device_of(root: &HostRoot, mount: &Mount) -> Option<SysBlock> {
+    devices_in_sysfs(root, mount).ok()?.into_iter().next()
+}
+
+fn is_same_device(root: &HostRoot, source: &str, device: Option<&SysBlock>) -> bool {
+    let tags =
+        [("UUID=", "uuid"), ("LABEL=", "label"), ("PARTUUID=", "partuuid"), ("PARTLABEL=", "partlabel")];
+    let node = tags.iter().find_map(|(tag, folder)| {
+        Some(format!("/dev/disk/by-{folder}/{}", source.strip_prefix(tag)?.trim_matches('"')))
+    });
+    let found = crate::block_device::of_node(root, node.as_deref().unwrap_or(source)).ok().flatten();
+    found.is_some() && found.as_ref() == device
+}
