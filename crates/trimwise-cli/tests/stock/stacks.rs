@@ -278,7 +278,7 @@ pub fn differences(stack: &Stack, measured: &[&Measured]) -> Vec<String> {
     }
 }
 
-/// Which of the disks gave back at least half of what the file had taken; `None` if no disk took any of it.
+/// Which of the disks gave back at least half of what the file had taken; `None` if it was not measured.
 fn reach(sizes: &[(String, Vec<u64>)], what: &str) -> Option<Reach> {
     let at = |phase: &str| sizes.iter().find(|(name, _)| name == phase).map(|(_, sizes)| sizes);
     let (start, written, trimmed) =
@@ -291,9 +291,9 @@ fn reach(sizes: &[(String, Vec<u64>)], what: &str) -> Option<Reach> {
         })
         .collect();
     Some(match (of_disks.contains(&true), of_disks.contains(&false)) {
-        (false, false) => return None,
         (true, false) => Reach::All,
-        (false, true) => Reach::None,
+        // Neither happens where everything was allocated before.
+        (false, _) => Reach::None,
         (true, true) => Reach::Some,
     })
 }
