@@ -17,8 +17,10 @@ use crate::stacks::{Doctor, Measured, Stack};
 const GUESTS_MAX: usize = 2;
 static GUESTS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
-/// Size of a disk. XFS asks for 300 MiB, and SD cards for a power of two.
-const DISK_BYTES: u64 = 512 << 20;
+/// Size of a disk: XFS asks for 300 MiB. SD cards need a power of two; erasing one is slow, as it is filled with ones.
+fn disk_bytes(kind: &str) -> u64 {
+    if kind == "sd" { 64 << 20 } else { 512 << 20 }
+}
 
 /// A guest gives up on one stack after less than this (`guest-init`), and boots in a tenth of it.
 const SILENT_FOR: Duration = Duration::from_secs(200);
@@ -46,8 +48,12 @@ impl Guest {
         fs::write(share.join("disks"), disks.to_string()).unwrap();
         let program = share.join("trimwise");
         // Debug information is nine tenths of it.
-        let stripped =
-            Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_trimwise")).status().unwrap();
+        let stripped = Command::new("strip")
+            .arg("-o")
+            .arg(&program)
+            .arg(env!("CARGO_BIN_EXE_trimwise"))
+            .status()
+            .unwrap();
         assert!(stripped.success(), "strip");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         for stack in stacks {
@@ -70,7 +76,7 @@ impl Guest {
                     continue;
                 }
                 let image = File::create(guest.image(&stack.name, number)).unwrap();
-                image.set_len(DISK_BYTES).unwrap();
+                image.set_len(disk_bytes(kind)).unwrap();
                 image.write_all_at(format!("stock:{} {number}\n", stack.name).as_bytes(), 0).unwrap();
             }
         }
@@ -127,7 +133,10 @@ impl Guest {
         words.add("-kernel", self.kernel.display());
         words.add("-initrd", self.initrd.display());
         // The check of the timer panics on a busy host. A panic ends the guest at once. Measures against attacks cost a third of an emulated processor.
-        words.add("-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off raid=noautodetect no_timer_check");
+        words.add(
+            "-append",
+            "console=ttyS0 loglevel=5 panic=-1 mitigations=off raid=noautodetect no_timer_check",
+        );
         words.add("-serial", format!("file:{}", self.console().display()));
         words.add("-serial", "stdio");
         let (share, root) = (self.share(), &self.root);
@@ -154,7 +163,7 @@ fn is_path(kind: &str) -> bool {
 fn written(image: &Path) -> u64 {
     let file = File::open(image).unwrap();
     let (mut block, mut bytes) = ([0; 4096], 0);
-    for at in (0..DISK_BYTES).step_by(block.len()) {
+    for at in (0..file.metadata().unwrap().len()).step_by(block.len()) {
         file.read_exact_at(&mut block, at).unwrap();
         let is_filled = block[0] == 0 || block[0] == 0xff;
         if !is_filled || block.iter().any(|byte| *byte != block[0]) {
@@ -193,10 +202,14 @@ impl Words {
 
     /// Adds a disk. A kind may be followed by properties of its device: `scsi,rotation_rate=0`.
     fn disk(&mut self, id: &str, kind: &str, image: &Path) {
-        let (bus, properties) = kind.split_once(',').map_or((kind, String::new()), |(bus, rest)| (bus, format!(",{rest}")));
+        let (bus, properties) =
+            kind.split_once(',').map_or((kind, String::new()), |(bus, rest)| (bus, format!(",{rest}")));
         self.add(
             "-drive",
-            format!("file={},format=raw,if=none,id={id},discard=unmap,file.locking=off,cache=unsafe", image.display()),
+            format!(
+                "file={},format=raw,if=none,id={id},discard=unmap,file.locking=off,cache=unsafe",
+                image.display()
+            ),
         );
         let scsi = |bus: &str, place: usize| {
             // A disk that does not say how fast it turns is a hard disk for Linux.
@@ -277,7 +290,12 @@ impl Machine {
     }
 
     fn answer(&mut self) -> Result<(), String> {
-        self.child.stdin.as_mut().unwrap().write_all(b"ok\n").map_err(|error| format!("the guest's port: {error}"))
+        self.child
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(b"ok\n")
+            .map_err(|error| format!("the guest's port: {error}"))
     }
 
     /// Listens until the guest has taken all its stacks. Appends what was measured.
@@ -316,7 +334,8 @@ impl Machine {
                     }
                 }
                 (["end", name, status], Some(done)) if *name == done.name => {
-                    measured.push(Measured::read(guest.name, &guest.share().join(name), status, &sizes));
+                    let folder = guest.share().join(name);
+                    measured.push(Measured::read(name, guest.name, &folder, status, &sizes));
                     sizes.clear();
                     stack = stacks.next();
                 }

@@ -18,6 +18,9 @@ pub struct Stack {
     pub stack: String,
     pub disks: Vec<String>,
     pub setup: String,
+    /// Empty if it exists on all.
+    #[serde(default)]
+    pub kernels: Vec<String>,
     #[serde(default)]
     pub mount: Option<String>,
     #[serde(default)]
@@ -79,12 +82,18 @@ pub fn read(text: &str) -> Result<Vec<Stack>, toml::de::Error> {
 }
 
 impl Stack {
+    pub fn is_on(&self, kernel: &str) -> bool {
+        self.kernels.is_empty() || self.kernels.iter().any(|one| one == kernel)
+    }
+
     /// What differs between stacks, as functions for `guest-job`.
     pub fn functions(&self) -> String {
         let mount = self.mount.as_deref().unwrap_or("$M");
         let blame = self.blame.as_deref().unwrap_or("");
         let beneath = self.beneath.as_deref().unwrap_or(":");
-        format!("mount_point() {{ echo {mount}; }}\nblame() {{ echo {blame}; }}\nbeneath() {{\n{beneath}\n}}\n")
+        format!(
+            "mount_point() {{ echo {mount}; }}\nblame() {{ echo {blame}; }}\nbeneath() {{\n{beneath}\n}}\n"
+        )
     }
 }
 
@@ -131,6 +140,7 @@ impl Doctor {
 /// What was measured of a stack on one kernel.
 #[derive(Clone, Debug)]
 pub struct Measured {
+    pub name: String,
     pub kernel: &'static str,
     /// Why there is nothing more.
     pub failure: Option<String>,
@@ -155,8 +165,9 @@ pub struct Remedy {
 }
 
 impl Measured {
-    pub fn failed(kernel: &'static str, why: String) -> Self {
+    pub fn failed(name: &str, kernel: &'static str, why: String) -> Self {
         Self {
+            name: name.to_owned(),
             kernel,
             failure: Some(why),
             fstrim: None,
@@ -169,17 +180,24 @@ impl Measured {
     }
 
     /// Reads what a stack left in its folder; `sizes` are those of its disks at each phase.
-    pub fn read(kernel: &'static str, folder: &Path, status: &str, sizes: &[(String, Vec<u64>)]) -> Self {
+    pub fn read(
+        name: &str,
+        kernel: &'static str,
+        folder: &Path,
+        status: &str,
+        sizes: &[(String, Vec<u64>)],
+    ) -> Self {
         if status != "0" {
             let log = fs::read(folder.join("log")).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
             let lines: Vec<&str> = log.lines().collect();
             let end = lines[lines.len().saturating_sub(15)..].join("\n    ");
-            return Self::failed(kernel, format!("its script ended with {status}:\n    {end}"));
+            return Self::failed(name, kernel, format!("its script ended with {status}:\n    {end}"));
         }
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default().trim().to_owned();
         let is_remedied = folder.join("remedy.rc").exists();
         Self {
+            name: name.to_owned(),
             kernel,
             failure: None,
             fstrim: reach(sizes, "fstrim"),
@@ -263,12 +281,19 @@ impl Measured {
     }
 }
 
+/// Finds what was measured of a stack, on each kernel.
+pub fn of<'a>(stack: &Stack, measured: &'a [Measured]) -> Vec<&'a Measured> {
+    measured.iter().filter(|one| one.name == stack.name).collect()
+}
+
 /// What is not as expected of a stack on these kernels. What is known to be wrong today is not listed, unless it is not
 /// wrong any more.
 pub fn differences(stack: &Stack, measured: &[&Measured]) -> Vec<String> {
     let mut found = Vec::new();
     for one in measured {
-        found.extend(one.differences(stack).iter().map(|what| format!("{} on {}: {what}", stack.name, one.kernel)));
+        found.extend(
+            one.differences(stack).iter().map(|what| format!("{} on {}: {what}", stack.name, one.kernel)),
+        );
     }
     let is_whole = measured.iter().all(|one| one.failure.is_none());
     match (&stack.today, found.is_empty()) {

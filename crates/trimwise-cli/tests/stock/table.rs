@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use crate::stacks::{self, Measured, Stack};
 
-/// Writes the page: `measured` has, for each kernel, one entry for each stack.
-pub fn page(stacks: &[Stack], measured: &[Vec<Measured>]) -> String {
+/// Writes the page.
+pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
     let mut page = String::from(HEAD);
     let mut today = String::new();
-    for (index, stack) in stacks.iter().enumerate() {
-        let on_each: Vec<&Measured> = measured.iter().map(|kernel| &kernel[index]).collect();
+    for stack in stacks {
+        let on_each = stacks::of(stack, measured);
         let each = |text: &dyn Fn(&Measured) -> String| {
             let mut texts: Vec<String> = on_each.iter().map(|one| text(one)).collect();
             texts.dedup();
@@ -38,7 +38,9 @@ pub fn page(stacks: &[Stack], measured: &[Vec<Measured>]) -> String {
         });
         let mark = if stack.today.is_some() { " ✗" } else { "" };
         let stops = stack.stops.as_deref().unwrap_or("");
-        writeln!(page, "| {} | {reaches} | {stops} | {doctor}{mark} | {remedy} |", stack.stack).unwrap();
+        let only = if on_each.len() == 1 { format!(" ({} only)", on_each[0].kernel) } else { String::new() };
+        writeln!(page, "| {}{only} | {reaches} | {stops} | {doctor}{mark} | {remedy} |", stack.stack)
+            .unwrap();
         if let Some(wrong) = &stack.today {
             writeln!(today, "- {}: {wrong}", stack.stack).unwrap();
         }
