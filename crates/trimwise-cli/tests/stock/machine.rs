@@ -363,6 +363,8 @@ fn told(guest: &Guest, why: &str) -> String {
     let console = fs::read(guest.console()).unwrap_or_default();
     let console = String::from_utf8_lossy(&console);
     let lines: Vec<&str> = console.lines().collect();
-    let _ = write!(text, "\nqemu said: {}\nthe console's end:\n", String::from_utf8_lossy(&qemu));
+    // A panic is followed by its stack, which is longer than what is shown.
+    let panic = lines.iter().find(|line| line.contains("Kernel panic")).map_or("", |line| *line);
+    let _ = write!(text, "\nqemu said: {}\n{panic}\nthe console's end:\n", String::from_utf8_lossy(&qemu));
     text + &lines[lines.len().saturating_sub(25)..].join("\n")
 }

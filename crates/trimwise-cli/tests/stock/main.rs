@@ -113,7 +113,11 @@ fn guests_that_hang_or_die_say_why() {
     let Some(made) = guest() else { return };
     for (init, why, console) in [
         ("echo it will hang >/dev/ttyS0; sleep 100000", "no word from the guest", "it will hang"),
-        ("echo c >/proc/sysrq-trigger", "the guest ended", "sysrq triggered crash"),
+        (
+            "echo c >/proc/sysrq-trigger",
+            "the guest ended",
+            "kernel panic - not syncing: sysrq triggered crash",
+        ),
         ("exit 0", "the guest ended", "stock-init: ends"),
     ] {
         let folder = scratch();

@@ -303,16 +303,19 @@ pub fn differences(stack: &Stack, measured: &[&Measured]) -> Vec<String> {
     }
 }
 
-/// Which of the disks gave back at least half of what the file had taken; `None` if it was not measured.
+/// Which of the disks that hold some of the file gave back at least half of what it took; `None` if it was not measured.
 fn reach(sizes: &[(String, Vec<u64>)], what: &str) -> Option<Reach> {
-    let at = |phase: &str| sizes.iter().find(|(name, _)| name == phase).map(|(_, sizes)| sizes);
-    let (start, written, trimmed) =
-        (at("start")?, at(&format!("{what}-written"))?, at(&format!("{what}-trimmed"))?);
-    let of_disks: Vec<bool> = (0..start.len())
+    let place = |phase: &str| sizes.iter().position(|(name, _)| name == phase);
+    let written = place(&format!("{what}-written"))?;
+    let of = |place: usize, disk: usize| sizes[place].1[disk];
+    let (start, trimmed) = (place("start")?, place(&format!("{what}-trimmed"))?);
+    let of_disks: Vec<bool> = (0..sizes[start].1.len())
         .filter_map(|disk| {
-            let grown = written[disk].saturating_sub(start[disk]);
-            let given_back = written[disk].saturating_sub(trimmed[disk]);
-            (grown.max(given_back) >= NOISE_BYTES).then_some(given_back >= NOISE_BYTES.max(grown / 2))
+            let given_back = of(written, disk).saturating_sub(of(trimmed, disk));
+            // What was never trimmed is written over, and the disk does not grow again.
+            let held = of(written, disk).saturating_sub(of(start, disk)).max(given_back);
+            let grown = of(written, disk).saturating_sub(of(written - 1, disk));
+            (held >= NOISE_BYTES).then_some(given_back >= NOISE_BYTES.max(grown / 2))
         })
         .collect();
     Some(match (of_disks.contains(&true), of_disks.contains(&false)) {
