@@ -29,6 +29,14 @@ system *ARGUMENTS:
 kernels *ARGUMENTS:
     scripts/test-tier kernels {{ARGUMENTS}}
 
+# tier stock: Debian's kernels in qemu; needs root, qemu-system-x86, mmdebstrap, busybox-static, cpio, binutils
+stock *ARGUMENTS:
+    scripts/test-tier stock {{ARGUMENTS}}
+
+# make docs/stacks.md again from what the tier stock measures
+stacks:
+    STACKS=write scripts/test-tier stock
+
 # everything that the tiers only sample: needs all of the above, a device mapper, Linux 5.10, 6.12 and 7.3; hours
 full:
     scripts/test-full

@@ -1,0 +1,67 @@
+//! The page docs/stacks.md.
+
+use std::fmt::Write as _;
+
+use crate::stacks::{self, Measured, Stack};
+
+/// Writes the page.
+pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
+    let mut page = String::from(HEAD);
+    let mut today = String::new();
+    for stack in stacks {
+        let on_each = stacks::of(stack, measured);
+        let each = |text: &dyn Fn(&Measured) -> String| {
+            let mut texts: Vec<String> = on_each.iter().map(|one| text(one)).collect();
+            texts.dedup();
+            texts.join(" / ")
+        };
+        let reaches = each(&|one| one.fstrim.map_or("?", stacks::Reach::word).to_owned());
+        let doctor = each(&|one| {
+            match (one.doctor.passes, one.doctor.wrong.is_empty()) {
+                (Some(true), true) => "passes",
+                (Some(true), false) => "passes, but",
+                (Some(false), false) => "stops",
+                (Some(false), true) => "stops, no cause",
+                (None, _) => "unknown",
+            }
+            .to_owned()
+        });
+        let remedy = each(&|one| {
+            match &one.remedy {
+                _ if one.fstrim == Some(stacks::Reach::All) => "",
+                Some(remedy) if remedy.fstrim == Some(stacks::Reach::All) => "carried out: passes",
+                Some(_) => "carried out: does not help",
+                None if stack.remedy => "not as commands",
+                None => "nothing helps",
+            }
+            .to_owned()
+        });
+        let mark = if stack.today.is_some() { " ✗" } else { "" };
+        let stops = stack.stops.as_deref().unwrap_or("");
+        let only = if on_each.len() == 1 { format!(" ({} only)", on_each[0].kernel) } else { String::new() };
+        writeln!(page, "| {}{only} | {reaches} | {stops} | {doctor}{mark} | {remedy} |", stack.stack)
+            .unwrap();
+        if let Some(wrong) = &stack.today {
+            writeln!(today, "- {}: {wrong}", stack.stack).unwrap();
+        }
+    }
+    if !today.is_empty() {
+        write!(page, "\n## What is still wrong (✗)\n\n{today}").unwrap();
+    }
+    page
+}
+
+const HEAD: &str = "\
+# Does TRIM arrive? Stacks on Debian's kernels
+
+<!-- Made by STACKS=write scripts/test-tier stock; do not edit. -->
+
+Each stack below is built on Debian's stock kernels 6.1 and 6.12, on emulated disks whose images lie on another host. A
+file of 16 MiB is written and removed, then `fstrim` trims. *Reaches* tells how many of the disks that held the file gave
+its space back, as measured from outside; two words mean 6.1 and 6.12. *Doctor* is the verdict of `trimwise doctor` on
+that stack, and *remedy* what happened after its commands were carried out as printed. `trimwise trim` is held to the
+same measure: it must reach what fstrim reaches, and fail where nothing arrives.
+
+| stack | reaches | stops at | doctor | remedy |
+|---|---|---|---|---|
+";
