@@ -74,6 +74,13 @@ impl Mount {
             .rfind(|option| words.contains(&option.as_str()))
             .is_some_and(|option| option == "ro")
     }
+
+    /// Returns true if ext4 ended all writes after an error (`emergency_ro`, from 6.15 on, where it was `ro`) or was
+    /// shut down. What it calls free may include what its last durable transaction still refers to, and FITRIM works
+    /// all the same: such a trim would destroy files that the next mount finds again.
+    pub fn has_failed(&self) -> bool {
+        self.options.iter().any(|option| ["emergency_ro", "shutdown"].contains(&option.as_str()))
+    }
 }
 
 /// Reasons why the mount of a path is unknown.

@@ -155,6 +155,8 @@ impl<'a> Mounts<'a> {
     fn why_unusable(&self, mount: &Mount, wanted: &Wanted) -> Option<&'static str> {
         if mount.is_read_only() {
             Some("mounted read-only")
+        } else if mount.has_failed() {
+            Some("it failed (`emergency_ro` or `shutdown` in its mount options): unmount it and check it")
         } else if self.is_covered(mount) {
             Some("another mount covers it")
         } else if mount.mount_point.to_str().is_none() {

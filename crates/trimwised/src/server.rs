@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 
 use crate::process::{read_ready, write_ready};
@@ -343,12 +344,27 @@ struct Bound {
     place: PathBuf,
 }
 
-/// Listens on a socket for root and a group, replacing an existing one.
+/// Listens on a socket for root and a group, replacing one that nobody listens on any more; with `is_ours`, the daemon's
+/// own.
 ///
 /// # Errors
-/// If the socket cannot be created; nothing has changed then.
-pub fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
+/// If another process listens there, or the socket cannot be created; nothing has changed then.
+pub fn listen(path: &Path, group: Option<u32>, is_ours: bool) -> io::Result<UnixListener> {
+    if !is_ours && is_socket(path) && is_listening(path) {
+        return Err(io::Error::other(format!("another process listens on {}", path.display())));
+    }
     Bound::for_group(path, group)?.in_place()
+}
+
+/// Returns true if a process listens on this socket.
+fn is_listening(path: &Path) -> bool {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(address) = SocketAddrUnix::new(path) else { return false };
+    let asked = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .and_then(|socket| connect(&socket, &address));
+    // EAGAIN: its queue of connections is full. EPROTOTYPE: it is a socket of datagrams.
+    matches!(asked, Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE))
 }
 
 /// Returns true if there is a socket at this path, not a link to one.
@@ -518,13 +534,16 @@ mod tests {
         for name in ["file", "file.new"] {
             let file = folder.path().join(name);
             fs::write(&file, "precious").unwrap();
-            let why = listen(&path, None).unwrap_err().to_string();
+            let why = listen(&path, None, false).unwrap_err().to_string();
             assert!(why.contains("is not a socket"), "{why}");
             assert_eq!(fs::read(&file).unwrap(), b"precious");
             fs::remove_file(file).unwrap();
         }
-        drop(listen(&path, None).unwrap());
-        drop(listen(&path, None).unwrap()); // left by a killed daemon
+        drop(listen(&path, None, false).unwrap());
+        let left_by_a_killed_daemon = listen(&path, None, false);
+        let why = listen(&path, None, false).unwrap_err().to_string();
+        assert!(why.contains("another process listens"), "{why}");
+        drop((left_by_a_killed_daemon.unwrap(), listen(&path, None, true).unwrap()));
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Service {
         let hang_up = signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?;
         let end = signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
         let group = config.group.as_ref().and_then(|name| group_number(&places.host, name));
-        let open = |address| Endpoint::open(address, &options.program);
+        let open = |address| Endpoint::open(address, &options.program, false);
         let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(open).collect();
         metrics.iter().filter_map(Endpoint::problem).for_each(warn);
         let mut service = Self {

@@ -16,7 +16,7 @@ use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
 use crate::free_space::{self, Estimate, Listed};
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
 use crate::layout::{Kind, Layout};
-use crate::mount::{Mount, mount_of};
+use crate::mount::{Mount, mount_of, mount_of_open};
 use crate::path_error::at;
 
 /// Effect of earlier trims on the next one.
@@ -280,6 +280,15 @@ impl Target {
     /// Runs FITRIM over a slice. Returns the sum of its return values.
     pub fn trim_slice(&self, slice: Span, min_extent: Bytes) -> Result<Bytes, TrimError> {
         let file = self.open()?;
+        let now = mount_of_open(&file)?;
+        writable(&self.shown(), &now, &[])?;
+        if now.has_failed() {
+            return Err(self.failed_call(
+                "its mount options (emergency_ro or shutdown)",
+                Meaning::Damaged,
+                None,
+            ));
+        }
         // See the head of `trim.rs`.
         let calls = if self.kind == Kind::Xfs { self.slices(slice, 1) } else { vec![slice] };
         let mut answered = Bytes(0);

@@ -316,3 +316,26 @@ fn what_cannot_be_trimmed_is_refused_by_name() {
     let message = Target::of(&disk.point).unwrap_err().to_string();
     assert!(message.contains(&disk.device) && message.contains("discard_max_bytes"), "{message}");
 }
+
+/// After an error, ext4 calls free what its last durable transaction still refers to.
+#[test]
+fn regression_a_failed_ext4_is_not_trimmed_and_loses_no_file() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(300 * MIB);
+    let (point, device) = (disk.point.display(), &disk.device);
+    let name = device.trim_start_matches("/dev/");
+    sh("sh", &["-c", &format!("mount -o remount,errors=remount-ro {point}")]);
+    let target = Target::of(&disk.point).unwrap();
+    let file = disk.point.join("file");
+    let content: Vec<u8> = (0..40 * MIB).map(|at| (at / 509) as u8).collect();
+    std::fs::write(&file, &content).unwrap();
+    sh("sh", &["-c", "sync"]);
+    std::fs::remove_file(&file).unwrap();
+    sh("sh", &["-c", &format!("echo 1 > /sys/fs/ext4/{name}/trigger_fs_error")]);
+    let outcome = trim::run(&target, &plan(&target, 1, Bytes(0)), &AtomicBool::new(false), |_| ());
+    sh("sh", &["-c", &format!("umount {point} && mount {device} {point}")]);
+    assert!(std::fs::read(&file).is_ok_and(|read| read == content), "the file was trimmed: {outcome:?}");
+    assert!(!matches!(outcome, Ok(Outcome { ended: Ended::Done, .. })), "{outcome:?}");
+}

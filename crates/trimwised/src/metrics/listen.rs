@@ -77,6 +77,8 @@ fn on_loopback(address: SocketAddr) -> io::Result<OwnedFd> {
 struct Request {
     path: PathBuf,
     group: Option<u32>,
+    /// True if the daemon itself listens there already, for another group.
+    is_ours: bool,
 }
 
 /// Runs the process that creates a unix socket.
@@ -84,8 +86,8 @@ struct Request {
 /// # Errors
 /// If there is no task, or the socket cannot be passed on.
 pub fn main() -> io::Result<()> {
-    let Request { path, group } = asked()?;
-    match server::listen(&path, group) {
+    let Request { path, group, is_ours } = asked()?;
+    match server::listen(&path, group, is_ours) {
         Ok(listener) => send_opened(Ok(listener.as_fd())),
         Err(error) => send_opened(Err(error.to_string())),
     }
@@ -94,6 +96,8 @@ pub fn main() -> io::Result<()> {
 pub(crate) struct Endpoint {
     address: Address,
     program: PathBuf,
+    /// True if an endpoint before this one listens on the same socket.
+    is_ours: bool,
     listening: Option<OwnedFd>,
     /// Process that creates the socket, and the instant of its start.
     creating: Option<(Process, Instant)>,
@@ -108,8 +112,8 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Starts to listen, now or later: see [`Self::problem`].
-    pub fn open(address: Address, program: &Path) -> Self {
-        let mut endpoint = Self::new(address, program);
+    pub fn open(address: Address, program: &Path, is_ours: bool) -> Self {
+        let mut endpoint = Self { is_ours, ..Self::new(address, program) };
         endpoint.listen();
         let until = Instant::now() + WAIT_MAX;
         while endpoint.creating.is_some() && Instant::now() < until {
@@ -126,6 +130,7 @@ impl Endpoint {
         Self {
             address,
             program: program.to_owned(),
+            is_ours: false,
             listening: None,
             creating: None,
             stuck: None,
@@ -171,7 +176,7 @@ impl Endpoint {
                 Err(error) => self.failed(&error.to_string()),
             },
             Address::Socket(path, group) => {
-                let request = Request { path: path.clone(), group: *group };
+                let request = Request { path: path.clone(), group: *group, is_ours: self.is_ours };
                 match Process::ask(&self.program, COMMAND, &request) {
                     Ok(process) => self.creating = Some((process, Instant::now())),
                     Err(error) => self.failed(&format!("its process cannot be started: {error}")),
@@ -335,7 +340,7 @@ mod tests {
 
     fn listening(path: &Path) -> Endpoint {
         let mut endpoint = Endpoint::new(Address::Socket(path.to_owned(), None), Path::new("/proc/self/exe"));
-        endpoint.listening = Some(server::listen(path, None).unwrap().into());
+        endpoint.listening = Some(server::listen(path, None, false).unwrap().into());
         endpoint
     }
 

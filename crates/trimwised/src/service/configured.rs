@@ -59,7 +59,10 @@ impl Service {
         let words = |error: ServiceError| error.to_string();
         let wanted = addresses(&config, group);
         let is_new = |address: &&Address| !self.metrics.iter().any(|one| one.address() == *address);
-        let open = |address| Endpoint::open(address, &self.options.program);
+        let open = |address: Address| {
+            let is_ours = self.metrics.iter().any(|one| one.address().path() == address.path());
+            Endpoint::open(address, &self.options.program, is_ours)
+        };
         let new: Vec<Endpoint> = wanted.iter().filter(is_new).cloned().map(open).collect();
         if let Some(why) = new.iter().find_map(Endpoint::problem).map(str::to_owned) {
             new.into_iter().for_each(|one| one.end(&mut self.left));
