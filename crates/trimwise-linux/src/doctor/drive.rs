@@ -18,12 +18,11 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
     let driver = disk.driver.as_deref().unwrap_or_default();
     let is_raid = RAID_DRIVERS.contains(&driver);
     let is_ata = disk.transport == Transport::Ata
-        || disk.transport == Transport::AtaBehindSas && LIBSAS_DRIVERS.iter().any(|one| driver.starts_with(one));
+        || disk.transport == Transport::AtaBehindSas
+            && LIBSAS_DRIVERS.iter().any(|one| driver.starts_with(one));
     match disk.transport {
-        // libata makes up the page in which a disk claims UNMAP, and claims it for all.
-        _ if is_ata && !disk.is_virtual => of_ata(root, node, disk, model),
-        // What the disk itself claims counts more than what it is called: hypervisors' disks, too, often carry out what
-        // they do not announce.
+        // What a disk claims counts more than its name: hypervisors' disks, too, may carry out what they do not announce.
+        // But libata makes up the page with the claim, the same for all.
         _ if !is_ata && disk.claims_unmap() => {
             of_scsi(node, disk, || (format!("{model} does not accept UNMAP"), "another disk"))
         }
@@ -50,6 +49,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         _ if ["pmem", "ram", "zram"].iter().any(|memory| name.starts_with(memory)) => {
             Finding::note(name.clone(), format!("{name} lies in memory, which needs no TRIM")).beyond_this_host()
         }
+        _ if is_ata => of_ata(root, node, disk, model),
         Transport::Usb => of_scsi(node, disk, || {
             (
                 format!("the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"),
@@ -77,8 +77,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             };
             (format!("{model} does not accept UNMAP: {why}{}", of_driver(disk)), mend)
         }),
-        Transport::Ata => of_ata(root, node, disk, model),
-        Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen | Transport::Other => {
+        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen | Transport::Other => {
             wrong(format!("{model} offers no TRIM"), "another drive; for some, newer firmware").beyond_this_host()
         }
     }

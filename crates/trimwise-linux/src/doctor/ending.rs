@@ -73,7 +73,10 @@ fn switched_off(node: &Node) -> Option<Finding> {
     let Some(largest) = hardware.min(u32::MAX.into()).checked_div(granularity) else {
         return Some(match mapping::reload(&node.kind) {
             Some(commands) => wrong("load its table anew, and remove".to_owned()).with_commands(commands, []),
-            None => wrong("this kernel refuses any other limit until the device is found anew: boot, without".to_owned()),
+            None => wrong(
+                "this kernel refuses any other limit until the device is found anew: boot, without"
+                    .to_owned(),
+            ),
         });
     };
     let bytes = (largest * granularity).max(granularity);
@@ -143,7 +146,9 @@ fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
              drive's queue: trim in quiet hours or in small slices",
             disk.model
         ),
-        Quirk::NoTrim => format!("{} handles TRIM wrongly; the kernel knows this and sends it none", disk.model),
+        Quirk::NoTrim => {
+            format!("{} handles TRIM wrongly; the kernel knows this and sends it none", disk.model)
+        }
     };
     Some(Finding::note(node.name.clone(), what))
 }

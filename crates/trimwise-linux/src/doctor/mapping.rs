@@ -154,7 +154,8 @@ fn crypt(node: &Node, name: &str, format: &str) -> Finding {
     };
     let (mut commands, mut undo) = opened_to_trim(name, format).unwrap_or_default();
     if format == "LUKS2" {
-        commands.iter_mut().chain(&mut undo).for_each(|one| *one = one.replace("refresh", "refresh --persistent"));
+        commands.iter_mut().for_each(|one| *one = one.replace("-discards", "-discards --persistent"));
+        undo.iter_mut().for_each(|one| *one = one.replace("refresh", "refresh --persistent"));
     }
     let what = format!(
         "dm-crypt ({name}) drops TRIM, as it does by default: TRIM shows which blocks are free, not their contents"

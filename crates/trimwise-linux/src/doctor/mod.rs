@@ -215,7 +215,15 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
         findings.extend(unchecked::of_swap(root, &mounts));
     }
     is_unchecked |= !is_any_checked && (!not_checked.is_empty() || file_systems.is_empty());
-    Ok(Report { kernel, trimmers: trimmers.names, file_systems, findings, not_checked, last_fstrim, is_unchecked })
+    Ok(Report {
+        kernel,
+        trimmers: trimmers.names,
+        file_systems,
+        findings,
+        not_checked,
+        last_fstrim,
+        is_unchecked,
+    })
 }
 
 /// Returns true for a file system that holds too little to tell of a host.
@@ -389,8 +397,9 @@ impl Surroundings<'_> {
             "add it to /etc/fstab, which fstrim.timer follows, or let the timer follow all mounts instead, or let trimwised \
              manage it (`trimwise status` says why it does not)",
         );
-        let is_by_timer =
-            |why: &String| why.starts_with(trimmers::FSTRIM_TIMER) && why.contains("does not list this file system");
+        let is_by_timer = |why: &String| {
+            why.starts_with(trimmers::FSTRIM_TIMER) && why.contains("does not list this file system")
+        };
         if !today.not_here.iter().any(is_by_timer) {
             return finding;
         }
@@ -432,7 +441,10 @@ impl Surroundings<'_> {
 
 /// `ntfs_discard` in Linux's fs/ntfs3/super.c refuses FITRIM, too, unless the mount has the option.
 fn refuses_fitrim(mount: &Mount, graph: &Graph) -> Option<Finding> {
-    if mount.fs_type != "ntfs3" || mount.is_read_only() || mount.options.iter().any(|option| turns_discard_on(option)) {
+    if mount.fs_type != "ntfs3"
+        || mount.is_read_only()
+        || mount.options.iter().any(|option| turns_discard_on(option))
+    {
         return None;
     }
     let point = quoted(&mount.mount_point.display().to_string());

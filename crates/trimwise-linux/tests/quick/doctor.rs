@@ -88,7 +88,10 @@ fn nothing_trims_or_two_things_do() {
     unlisted.file("proc/cmdline", "quiet root=UUID=1 ro\n");
     expect(&unlisted.examine(), 0, &[]);
     unlisted.file("proc/cmdline", "quiet\n");
-    let words = ["WRONG /: nothing trims it", "fstrim.timer: it follows /etc/fstab, which does not list this file system"];
+    let words = [
+        "WRONG /: nothing trims it",
+        "fstrim.timer: it follows /etc/fstab, which does not list this file system",
+    ];
     expect(&unlisted.examine(), 1, &words);
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\nUUID=1 / xfs defaults 0 1\n");
     expect(&unlisted.examine(), 0, &[]);
@@ -558,17 +561,26 @@ fn a_remedy_fits_its_layer() {
             &dm("254:9", "c", "CRYPT-LUKS2-1-c", ""),
             1,
             Some(false),
-            &["# cryptsetup refresh --persistent --allow-discards c\n", "asks for the passphrase"],
+            &["# cryptsetup refresh --allow-discards --persistent c\n", "asks for the passphrase"],
         ),
         // cryptsetup would have to be told cipher and key again.
         (
             &dm("254:9", "c", "CRYPT-PLAIN-c", ""),
             1,
             Some(false),
-            &["# dmsetup table --showkeys c | awk ", "| dmsetup reload c\n  # dmsetup resume c\n", "!cryptsetup"],
+            &[
+                "# dmsetup table --showkeys c | awk ",
+                "| dmsetup reload c\n  # dmsetup resume c\n",
+                "!cryptsetup",
+            ],
         ),
         // TRIM would destroy a volume that is hidden in what is free of another.
-        (&dm("254:9", "c", "CRYPT-TCRYPT-c", ""), 1, Some(false), &["unless it hides a second volume", "!# "]),
+        (
+            &dm("254:9", "c", "CRYPT-TCRYPT-c", ""),
+            1,
+            Some(false),
+            &["unless it hides a second volume", "!# "],
+        ),
         // Switched off by hand; the kernel takes only multiples of the granularity.
         (
             &disk(SDA, "queue/discard_max_hw_bytes 4294966784;queue/discard_granularity 4096"),
@@ -629,7 +641,11 @@ fn a_remedy_fits_its_layer() {
             ),
             1,
             Some(false),
-            &["# echo writesame_16 > /sys/block/sdd/device/scsi_disk/0:0:3:0/provisioning_mode", "!virtual", "!hard"],
+            &[
+                "# echo writesame_16 > /sys/block/sdd/device/scsi_disk/0:0:3:0/provisioning_mode",
+                "!virtual",
+                "!hard",
+            ],
         ),
         (
             &disk(VIRTIO_SCSI, "device/vendor QEMU;device/scsi_disk/0:0:3:0/provisioning_mode full"),
@@ -725,7 +741,8 @@ fn only_local_data_that_was_not_checked_counts() {
     let odd = "mount 51 22 8:49 / /odd rw - reiserfs /dev/sdd1 rw\n";
     assert_eq!(is_unchecked(&(ext4.clone() + stick + odd)), (false, 2));
     let zfs = "mount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
-    let sda_at = |point: &str| format!("mount 24 22 8:0 / {point} rw - vfat /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n");
+    let sda_at =
+        |point: &str| format!("mount 24 22 8:0 / {point} rw - vfat /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n");
     // What holds / matters, whatever else there is, and a boot partition says nothing of the rest.
     assert_eq!(is_unchecked(&format!("timer\n{zfs}{}", sda_at("/srv"))), (true, 1));
     let home = zfs.lines().nth(1).unwrap();
