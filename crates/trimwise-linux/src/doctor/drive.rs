@@ -182,7 +182,7 @@ fn unknown_unmap(node: &Node, disk: &Disk, what: String, mend: &str) -> Finding 
     );
     match &disk.scsi {
         Some(scsi) => finding.with_commands(
-            [format!("sg_vpd --page=lbpv /dev/{name} | grep -q 'LBPU): 1' && echo unmap > {file}")],
+            [format!("sg_vpd --page=lbpv /dev/{name} | grep -q 'LBPU[^0-9]*1' && echo unmap > {file}")],
             [format!("echo {} > {file}", scsi.mode)],
         ),
         None => finding,

@@ -614,7 +614,7 @@ fn a_remedy_fits_its_layer() {
             Some(false),
             &[
                 "the USB adapter",
-                "grep -q 'LBPU): 1' && echo unmap > /sys/block/sdb/device/scsi_disk/6:0:0:0/",
+                "grep -q 'LBPU[^0-9]*1' && echo unmap > /sys/block/sdb/device/scsi_disk/6:0:0:0/",
             ],
         ),
         (
