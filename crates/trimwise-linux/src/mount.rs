@@ -277,6 +277,15 @@ mod tests {
     }
 
     #[test]
+    fn numbers_tell_whether_two_mounts_are_of_one_file_system() {
+        let text = b"22 1 8:2 / / rw - ext4 /dev/root rw\n30 22 8:2 /srv /srv rw - ext4 /dev/sda2 rw\n\
+            31 22 0:40 / /a rw - overlay overlay rw\n32 22 0:41 / /b rw - overlay overlay rw\n";
+        let mounts = parse_mountinfo(text);
+        let is_same = |one: usize, other: usize| mounts[one].is_same_file_system(&mounts[other]);
+        assert!(is_same(0, 1) && !is_same(2, 3) && !is_same(0, 2));
+    }
+
+    #[test]
     fn the_nearest_mount_is_the_longest_and_the_last() {
         let mounts = parse_mountinfo(TEXT);
         let id = |path: &str| nearest(&mounts, Path::new(path)).map(|index| mounts[index].id);

@@ -38,19 +38,18 @@ pub struct DoctorReport {
 
 impl DoctorReport {
     /// The failure that says how many things are wrong, if any are; otherwise the one that says what was not checked,
-    /// if anything was not.
+    /// if that is what matters ([`Report::is_unchecked`]). A sound host on which one mount cannot be checked, such as
+    /// a stick with NTFS, is no failure.
     pub fn failure(&self) -> Option<Failure> {
         let unchecked = &self.report.not_checked;
         let things = match self.wrong {
+            0 if !self.report.is_unchecked => return None,
             0 if !unchecked.is_empty() => {
                 let places: Vec<&str> = unchecked.iter().take(3).map(|finding| &*finding.place).collect();
                 let more = if unchecked.len() > 3 { ", ..." } else { "" };
                 return Some(Failure::Unchecked(format!("not checked: {}{more}", places.join(", "))));
             }
-            0 if self.report.file_systems.is_empty() => {
-                return Some(Failure::Unchecked("no file system on a block device is mounted".to_owned()));
-            }
-            0 => return None,
+            0 => return Some(Failure::Unchecked("no file system on a block device is mounted".to_owned())),
             1 => "1 thing is".to_owned(),
             wrong => format!("{wrong} things are"),
         };

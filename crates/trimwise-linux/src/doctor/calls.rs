@@ -167,7 +167,7 @@ impl<'a> Listing<'a> {
             } else if let Some(text) = root.whole_text(file).filter(|text| !text.trim().is_empty()) {
                 let is_listed = fstab::parse(&text).iter().any(|entry| self.is_at(&entry.point, same));
                 return (!is_listed)
-                    .then(|| format!("it follows {}, which does not list it", file.display()));
+                    .then(|| format!("it follows {}, which does not list this file system", file.display()));
             }
         }
         Some("the files that it follows are empty".to_owned())
@@ -182,7 +182,7 @@ impl<'a> Listing<'a> {
                 Some(format!("{NO_TRIM} in /etc/fstab"))
             }
             () if is_root && !self.fstab.iter().any(|entry| entry.point == Path::new("/")) => None,
-            () => Some("it follows /etc/fstab, which does not list it".to_owned()),
+            () => Some("it follows /etc/fstab, which does not list this file system".to_owned()),
         }
     }
 }

@@ -83,6 +83,13 @@ pub struct Scsi {
     pub claims: Option<&'static str>,
 }
 
+impl Disk {
+    /// Returns true if the disk claims to carry out UNMAP or WRITE SAME with UNMAP.
+    pub(crate) fn claims_unmap(&self) -> bool {
+        self.scsi.as_ref().and_then(|scsi| scsi.claims).is_some_and(|claims| !claims.is_empty())
+    }
+}
+
 /// Models and vendors that hypervisors and clouds give to their disks.
 const VIRTUAL: [&str; 10] = [
     "QEMU",
@@ -107,7 +114,9 @@ pub(crate) fn disk_of(root: &HostRoot, device: &SysBlock) -> Disk {
     Disk {
         firmware: first(["device/rev", "device/firmware_rev"]),
         rotational: device.number("queue/rotational").is_ok_and(|n| n == 1),
-        is_virtual: is_named_virtual || matches!(transport, Transport::Virtio | Transport::Xen),
+        // A USB disk that a hypervisor emulates has the adapter's limits.
+        is_virtual: is_named_virtual && transport != Transport::Usb
+            || matches!(transport, Transport::Virtio | Transport::Xen),
         scsi: scsi(device),
         driver: driver(device),
         transport,

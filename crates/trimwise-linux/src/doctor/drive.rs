@@ -8,13 +8,24 @@ use crate::host_root::HostRoot;
 
 /// Drivers of RAID controllers, which hide the drives behind volumes of their own.
 const RAID_DRIVERS: [&str; 6] = ["megaraid_sas", "hpsa", "aacraid", "smartpqi", "3w-9xxx", "arcmsr"];
+/// Drivers of SAS HBAs that leave SATA drives to libata (the kernel's libsas).
+const LIBSAS_DRIVERS: [&str; 5] = ["mvsas", "isci", "pm80xx", "aic94xx", "hisi_sas"];
 
 pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
     let name = &node.name;
     let model = if disk.model.is_empty() { name } else { &disk.model };
     let wrong = |what: String, mend: &str| Finding::wrong(name.clone(), what, mend);
-    let is_raid = disk.driver.as_ref().is_some_and(|driver| RAID_DRIVERS.contains(&driver.as_str()));
+    let driver = disk.driver.as_deref().unwrap_or_default();
+    let is_raid = RAID_DRIVERS.contains(&driver);
+    let is_ata = disk.transport == Transport::Ata
+        || disk.transport == Transport::AtaBehindSas
+            && LIBSAS_DRIVERS.iter().any(|one| driver.starts_with(one));
     match disk.transport {
+        // What a disk claims counts more than its name: hypervisors' disks, too, may carry out what they do not announce.
+        // But libata makes up the page with the claim, the same for all.
+        _ if !is_ata && disk.claims_unmap() => {
+            of_scsi(node, disk, || (format!("{model} does not accept UNMAP"), "another disk"))
+        }
         Transport::Network(protocol) => wrong(
             format!("{name} lies on another host ({protocol}), which offers no TRIM for it"),
             "on the host that serves it: let it announce UNMAP or TRIM (thin provisioning), then connect anew",
@@ -38,7 +49,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         _ if ["pmem", "ram", "zram"].iter().any(|memory| name.starts_with(memory)) => {
             Finding::note(name.clone(), format!("{name} lies in memory, which needs no TRIM")).beyond_this_host()
         }
-        Transport::Ata => of_ata(root, node, disk, model),
+        _ if is_ata => of_ata(root, node, disk, model),
         Transport::Usb => of_scsi(node, disk, || {
             (
                 format!("the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"),
@@ -66,7 +77,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             };
             (format!("{model} does not accept UNMAP: {why}{}", of_driver(disk)), mend)
         }),
-        Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen | Transport::Other => {
+        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen | Transport::Other => {
             wrong(format!("{model} offers no TRIM"), "another drive; for some, newer firmware").beyond_this_host()
         }
     }
@@ -171,7 +182,7 @@ fn unknown_unmap(node: &Node, disk: &Disk, what: String, mend: &str) -> Finding 
     );
     match &disk.scsi {
         Some(scsi) => finding.with_commands(
-            [format!("sg_vpd --page=lbpv /dev/{name} | grep -q 'LBPU): 1' && echo unmap > {file}")],
+            [format!("sg_vpd --page=lbpv /dev/{name} | grep -q 'LBPU[^0-9]*1' && echo unmap > {file}")],
             [format!("echo {} > {file}", scsi.mode)],
         ),
         None => finding,

@@ -57,22 +57,32 @@ pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<F
 /// A limit that somebody set to 0 though the device could do more.
 fn switched_off(node: &Node) -> Option<Finding> {
     let hardware = node.device.queue("discard_max_hw_bytes").ok().filter(|&bytes| bytes > 0)?;
-    // The kernel refuses anything but multiples of the granularity.
-    let granularity = node.device.queue("discard_granularity").unwrap_or(512).max(512);
-    let bytes = (hardware / granularity * granularity).max(granularity);
+    let granularity = node.device.queue("discard_granularity").unwrap_or(512);
     let file = format!("/sys/block/{}/queue/discard_max_bytes", node.name);
+    let what = format!(
+        "TRIM was switched off in sysfs: {file} is 0, though the device takes up to {hardware} bytes \
+         (discard_max_hw_bytes)"
+    );
+    let wrong = |mend: String| {
+        let mend = format!("{mend} what sets it to 0 at each boot: a udev rule, tmpfiles.d, a script");
+        Finding::wrong(node.name.clone(), what.clone(), mend)
+    };
+    // `queue_discard_max_store` in Linux's block/blk-sysfs.c takes a 32-bit number, and only multiples of the
+    // granularity. With the limit, newer kernels set the granularity to 0 (since 6.17, and stable ones such as 6.12.42):
+    // no number but 0 is a multiple of that, minus one, in 32 bits.
+    let Some(largest) = hardware.min(u32::MAX.into()).checked_div(granularity) else {
+        return Some(match mapping::reload(&node.kind) {
+            Some(commands) => wrong("load its table anew, and remove".to_owned()).with_commands(commands, []),
+            None => wrong(
+                "this kernel refuses any other limit until the device is found anew: boot, without"
+                    .to_owned(),
+            ),
+        });
+    };
+    let bytes = (largest * granularity).max(granularity);
     Some(
-        Finding::wrong(
-            node.name.clone(),
-            format!(
-                "TRIM was switched off in sysfs: {file} is 0, though the device takes up to {hardware} bytes \
-                 (discard_max_hw_bytes)"
-            ),
-            format!(
-                "write a limit into {file}, and remove what sets it to 0 at each boot: a udev rule, tmpfiles.d, a script"
-            ),
-        )
-        .with_commands([format!("echo {bytes} > {file}")], [format!("echo 0 > {file}")]),
+        wrong(format!("write a limit into {file}, and remove"))
+            .with_commands([format!("echo {bytes} > {file}")], [format!("echo 0 > {file}")]),
     )
 }
 
@@ -85,7 +95,17 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
     for index in stack.graph.shut_above(stop) {
         let above = &stack.graph.nodes[index];
         match mapping::reload(&above.kind) {
-            Some(commands) => finding.commands.extend(commands),
+            Some(commands) => {
+                if commands.iter().any(|command| command.starts_with("cryptsetup")) {
+                    let mend = finding.mend.get_or_insert_default();
+                    *mend += &format!(
+                        "; {} above it, which is encrypted, is then opened to TRIM too, and cryptsetup asks for its \
+                         passphrase",
+                        above.name
+                    );
+                }
+                finding.commands.extend(commands);
+            }
             None if above.kind == Kind::Partition => {}
             None => {
                 let mend = finding.mend.get_or_insert_default();
@@ -101,18 +121,18 @@ fn below_loop(node: &Node, file: &str, mounts: &[Mount]) -> Finding {
     let what = match nearest(mounts, Path::new(file)).map(|index| &mounts[index]) {
         Some(below) if !super::TRIMMABLE.contains(&below.fs_type.as_str()) => {
             format!(
-                "TRIM makes holes in {file}, so trimmed space no longer takes up room on {}",
+                "TRIM punches holes in {file}, so trimmed space no longer takes up room on {}",
                 below.fs_type
             )
         }
         Some(below) => format!(
-            "TRIM makes holes in {file}, which become free space of {}, {} on {}: trimming that passes it on, see \
-             `trimwise doctor {0}`",
+            "TRIM punches holes in {file}; they become free space of {}, {} on {}. Only trimming that file system \
+             passes it on; see `trimwise doctor {0}`",
             below.mount_point.display(),
             below.fs_type,
             below.device
         ),
-        None => format!("TRIM makes holes in {file}, whose file system is not mounted here"),
+        None => format!("TRIM punches holes in {file}, whose file system is not mounted here"),
     };
     Finding::note(node.name.clone(), what)
 }
@@ -126,7 +146,9 @@ fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
              drive's queue: trim in quiet hours or in small slices",
             disk.model
         ),
-        Quirk::NoTrim => format!("{} handles TRIM wrongly; the kernel knows this and sends none", disk.model),
+        Quirk::NoTrim => {
+            format!("{} handles TRIM wrongly; the kernel knows this and sends it none", disk.model)
+        }
     };
     Some(Finding::note(node.name.clone(), what))
 }

@@ -212,12 +212,14 @@ impl Graph {
         way
     }
 
-    /// Returns the devices above one that accept no TRIM either, from the bottom up.
+    /// Returns the devices above one that hold the data, too, and accept no TRIM either, from the bottom up.
     pub fn shut_above(&self, stop: usize) -> Vec<usize> {
+        let holding_data = self.holding_data();
         let mut shut = vec![stop];
         // A device is listed after those below it.
         for (index, node) in self.nodes.iter().enumerate().skip(stop + 1) {
-            if node.discard_max == Some(0) && node.below.iter().any(|below| shut.contains(below)) {
+            let is_shut = node.discard_max == Some(0) && holding_data.contains(&index);
+            if is_shut && node.below.iter().any(|below| shut.contains(below)) {
                 shut.push(index);
             }
         }

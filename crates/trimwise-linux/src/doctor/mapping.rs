@@ -18,19 +18,29 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
                 "dm-crypt ({name}) passes TRIM on, but was opened before the devices below accepted any, and its limit \
                  is from then"
             );
-            wrong(what, "load its table anew".to_owned()).with_commands(reload(), [])
+            wrong(what, "load its table anew (cryptsetup asks for the passphrase)".to_owned()).with_commands(reload(), [])
         }
         Kind::Crypt(name, format) => crypt(node, name, format),
-        Kind::Integrity(name) => wrong(
-            format!("dm-integrity ({name}) drops TRIM: a sector without data has no checksum"),
-            match integrity(name) {
-                Some(command) => {
-                    format!("to give up integrity of this volume (`{command}`); LVM RAID without it passes TRIM on")
+        Kind::Integrity(name) => {
+            let what = format!("dm-integrity ({name}) drops TRIM: a sector without data has no checksum");
+            match raid_with_integrity(name) {
+                Some(volume) => {
+                    let convert = |is_on: &str| [format!("lvconvert --yes --raidintegrity {is_on} {volume}")];
+                    wrong(
+                        what,
+                        "choose between TRIM and checksums: LVM RAID without integrity passes TRIM on, but no longer \
+                         notices data that the disk corrupts. Taking it back writes all checksums anew"
+                            .to_owned(),
+                    )
+                    .with_commands(convert("n"), convert("y"))
                 }
-                None => "to open it with `integritysetup open --allow-discards`, if it is a device of its own".to_owned(),
-            },
-        )
-        .beyond_this_host(),
+                None => wrong(
+                    what,
+                    "to open it with `integritysetup open --allow-discards`, if it is a device of its own".to_owned(),
+                )
+                .beyond_this_host(),
+            }
+        }
         Kind::ThinPool(name) => thin_pool(stack, stop, name),
         Kind::Snapshot(name) => wrong(
             format!("{name} is a snapshot, or has one: neither passes TRIM on, since the other still needs the blocks"),
@@ -53,7 +63,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             "crypt" => wrong(
                 format!("the dm-crypt mapping {name} drops TRIM, as dm-crypt does by default"),
                 "open it with allow_discards, for which the program that opened it has an option, if others may see \
-                 which blocks are free"
+                 which blocks are free, and if it hides no second volume, whose data TRIM would destroy"
                     .to_owned(),
             ),
             target => wrong(
@@ -89,8 +99,7 @@ pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
         vec![format!("dmsetup table {name} | dmsetup reload {name}"), format!("dmsetup resume {name}")]
     };
     Some(match kind {
-        // The table of a mapping whose key is in the kernel's keyring cannot be loaded by hand.
-        Kind::Crypt(name, _) => vec![format!("cryptsetup refresh --allow-discards {}", quoted(name))],
+        Kind::Crypt(name, format) => opened_to_trim(name, format)?.0,
         Kind::Multipath(name) => vec![format!("multipath -r {}", quoted(name))],
         Kind::Lvm(name) | Kind::ThinPool(name) | Kind::Mapper(name) | Kind::Snapshot(name) => {
             by_dmsetup(name)
@@ -104,27 +113,55 @@ fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
     crate::layers::table(&name).ok()
 }
 
+/// Returns the commands that make dm-crypt pass TRIM on while it is in use, and those that take it back; `None` for a
+/// format that may hide a second volume in what is free of the first (TrueCrypt, VeraCrypt), or is not known here.
+fn opened_to_trim(name: &str, format: &str) -> Option<(Vec<String>, Vec<String>)> {
+    let name = quoted(name);
+    match format {
+        // cryptsetup would have to be told the cipher and the key again. The ninth field of the table counts its options.
+        "PLAIN" | "LOOPAES" => {
+            let load = |change: &str| {
+                let table = format!("dmsetup table --showkeys {name} | awk '{change}'");
+                vec![format!("{table} | dmsetup reload {name}"), format!("dmsetup resume {name}")]
+            };
+            Some((
+                load(r#"!/allow_discards/ {$9 += 1; $(NF + 1) = "allow_discards"} {print}"#),
+                load(r#"sub(/ allow_discards/, "") {$9 -= 1; if ($9 < 1) $9 = ""} {print}"#),
+            ))
+        }
+        // The key may be in the kernel's keyring, so that its table cannot be loaded by hand.
+        "LUKS1" | "LUKS2" | "" => Some((
+            vec![format!("cryptsetup refresh --allow-discards {name}")],
+            vec![format!("cryptsetup refresh {name}")],
+        )),
+        _ => None,
+    }
+}
+
 fn crypt(node: &Node, name: &str, format: &str) -> Finding {
-    let quoted = quoted(name);
-    let refresh = format!("cryptsetup refresh --allow-discards {quoted}");
-    let (mend, command) = match format {
-        "LUKS2" => (
-            "let TRIM through, for now and each boot, if that may be seen; otherwise leave it",
-            Some(format!("cryptsetup refresh --allow-discards --persistent {quoted}")),
-        ),
-        "LUKS1" | "PLAIN" | "LOOPAES" => (
-            "let TRIM through, if that may be seen; for each boot `discard` in its line of /etc/crypttab does so, or for / \
-             rd.luks.options=discard on the kernel's command line. Otherwise leave it",
-            Some(refresh),
-        ),
-        "" => ("if that may be seen, open it with --allow-discards; otherwise leave it", Some(refresh)),
-        _ => ("if that may be seen, close it and open it with --allow-discards; otherwise leave it", None),
+    let mend = match format {
+        "LUKS2" => "for now and each boot (it asks for the passphrase)",
+        "LUKS1" => {
+            "for now (it asks for the passphrase); for each boot put `discard` into its line of /etc/crypttab, or for / \
+             rd.luks.options=discard on the kernel's command line"
+        }
+        "PLAIN" | "LOOPAES" => "for now; for each boot put `discard` into its line of /etc/crypttab",
+        "TCRYPT" => {
+            "by closing it and opening it with --allow-discards, unless it hides a second volume, whose data TRIM would \
+             destroy"
+        }
+        _ => "by opening it with --allow-discards",
     };
+    let (mut commands, mut undo) = opened_to_trim(name, format).unwrap_or_default();
+    if format == "LUKS2" {
+        commands.iter_mut().for_each(|one| *one = one.replace("-discards", "-discards --persistent"));
+        undo.iter_mut().for_each(|one| *one = one.replace("refresh", "refresh --persistent"));
+    }
     let what = format!(
         "dm-crypt ({name}) drops TRIM, as it does by default: TRIM shows which blocks are free, not their contents"
     );
-    let undo = command.iter().map(|command| command.replace(" --allow-discards", "")).collect::<Vec<_>>();
-    Finding::wrong(node.name.clone(), what, mend).with_commands(command, undo)
+    let mend = format!("if you accept that, let TRIM through {mend}. Otherwise leave it as it is");
+    Finding::wrong(node.name.clone(), what, mend).with_commands(commands, undo)
 }
 
 /// A mapping of a kind that passes TRIM on, over devices that accept it.
@@ -186,9 +223,9 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
     .with_commands(without_mount(stack, volume, between.collect()).unwrap_or_default(), [])
 }
 
-fn integrity(name: &str) -> Option<String> {
-    let (volume, _) = name.split_once("_rimage_")?;
-    Some(format!("lvconvert --yes --raidintegrity n {}", logical_volume(volume)?))
+/// Returns the RAID volume of LVM to which this leg with integrity belongs.
+fn raid_with_integrity(name: &str) -> Option<String> {
+    logical_volume(name.split_once("_rimage_")?.0)
 }
 
 fn names_below<'a>(stack: &'a Stack<'_>, node: &'a Node) -> impl Iterator<Item = String> + 'a {

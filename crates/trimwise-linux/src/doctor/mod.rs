@@ -110,6 +110,10 @@ pub struct Report {
     pub not_checked: Vec<Finding>,
     /// When fstrim.timer last elapsed; `None` if it never did, or another init runs the host.
     pub last_fstrim: Option<LastRun>,
+    /// True if what matters most was not checked: the file system asked for, that of `/`, or all but boot partitions, or
+    /// if nothing here may trim.
+    #[serde(skip)]
+    pub is_unchecked: bool,
 }
 
 impl Report {
@@ -155,10 +159,12 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
     let trimmers = trimmers::trimmers(root, run, &mounts, is_container(root));
     let forbidden = surroundings::why_forbidden(root);
     let host = Surroundings { root, mounts: &mounts, kernel: &kernel, is_forbidden: forbidden.is_some() };
-    let mut not_checked: Vec<Finding> = forbidden.into_iter().collect();
     let mut file_systems = Vec::new();
     let mut pools: BTreeMap<&str, Vec<&Mount>> = BTreeMap::new();
     let mut is_there = false;
+    let mut is_unchecked = forbidden.is_some();
+    let mut not_checked: Vec<Finding> = forbidden.into_iter().collect();
+    let mut is_any_checked = false;
     for same in by_file_system(&mounts) {
         let listed = || {
             let is_own = |mount: &&&Mount| {
@@ -173,18 +179,24 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
             None => listed().or(same.first()),
         };
         let Some(mount) = mount else { continue };
-        if TRIMMABLE.contains(&mount.fs_type.as_str()) {
+        let is_checked = if TRIMMABLE.contains(&mount.fs_type.as_str()) {
             let found = host.diagnose(mount, &same, &trimmers);
             not_checked.extend(found.1);
+            let is_checked = found.0.passes.is_some();
             file_systems.push(found.0);
-            is_there = true;
+            is_checked
         } else if let Some(pool) = unchecked::pool_of(mount) {
             pools.entry(pool).or_default().push(*mount);
-            is_there = true;
+            false
         } else if let Some(finding) = unchecked::of_file_system(root, mount) {
             not_checked.push(finding);
-            is_there = true;
-        }
+            false
+        } else {
+            continue;
+        };
+        is_there = true;
+        is_any_checked |= is_checked && (only.is_some() || !is_boot_partition(mount));
+        is_unchecked |= !is_checked && same.iter().any(|mount| mount.mount_point == Path::new("/"));
     }
     if let (Some(only), false) = (only, is_there) {
         let one = mounts.iter().find(|mount| TRIMMABLE.contains(&mount.fs_type.as_str()));
@@ -202,7 +214,21 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
         );
         findings.extend(unchecked::of_swap(root, &mounts));
     }
-    Ok(Report { kernel, trimmers: trimmers.names, file_systems, findings, not_checked, last_fstrim })
+    is_unchecked |= !is_any_checked && (!not_checked.is_empty() || file_systems.is_empty());
+    Ok(Report {
+        kernel,
+        trimmers: trimmers.names,
+        file_systems,
+        findings,
+        not_checked,
+        last_fstrim,
+        is_unchecked,
+    })
+}
+
+/// Returns true for a file system that holds too little to tell of a host.
+fn is_boot_partition(mount: &Mount) -> bool {
+    ["/boot", "/efi"].iter().any(|folder| mount.mount_point.starts_with(folder))
 }
 
 /// Groups the mounts by file system, in the order of their first mounts.
@@ -228,7 +254,7 @@ fn of_host(trimmers: &Trimmers<'_>, file_systems: &[Diagnosis]) -> Vec<Finding> 
     {
         findings.push(Finding::note(
             several.join(", "),
-            "more than one of them trims the same free space: one is enough",
+            "more than one of them trims the same free space; one is enough",
         ));
     }
     if trimmers.is_daemon_missing {
@@ -268,18 +294,21 @@ impl Surroundings<'_> {
         let mut findings = Vec::new();
         ending::of_graph(&Stack { root: self.root, mount, graph: &graph }, self.mounts, &mut findings);
         let passes = graph.passes();
+        let why_unknown = passes.is_none().then(|| graph.gap.clone());
+        let refuses = refuses_fitrim(mount, &graph);
+        let passes = if refuses.is_some() { Some(false) } else { passes };
+        findings.extend(refuses);
         if passes != Some(false) {
             self.of_options(mount, &today, &mut findings);
         }
         if same.len() > 1 {
             let what = format!(
-                "this file system is mounted {0} times (bind mounts); it needs one trim, not {0}",
+                "this file system is mounted {0} times (bind mounts); it needs to be trimmed once, not {0} times",
                 same.len()
             );
             findings.push(Finding::note(mount.device.clone(), what));
         }
-        let not_checked = passes.is_none().then(|| {
-            let why = graph.gap.clone();
+        let not_checked = why_unknown.map(|why| {
             let why = why
                 .unwrap_or_else(|| "sysfs does not show this device here, as in some containers".to_owned());
             Finding::note(mount.mount_point.display().to_string(), format!("{}: {why}", mount.device))
@@ -329,7 +358,7 @@ impl Surroundings<'_> {
                 };
                 findings.push(Finding::note(
                     today.discard.clone(),
-                    format!("it discards what is freed by itself{why}; {} finds little left", one.name),
+                    format!("it already discards what is freed{why}; {} finds little left to trim", one.name),
                 ));
             }
             _ => {}
@@ -352,7 +381,7 @@ impl Surroundings<'_> {
         {
             let why = match mount.fs_type.as_str() {
                 "xfs" => {
-                    "it lists discard, but the file system is mounted without it: XFS takes it only when it is mounted"
+                    "it lists discard, but the file system is mounted without it: XFS applies it only at mount time, not on remount"
                 }
                 _ => "it lists discard, but the file system is mounted without it",
             };
@@ -365,11 +394,12 @@ impl Surroundings<'_> {
         let finding = Finding::wrong(
             point,
             format!("nothing trims it: it is mounted without discard; {}", today.not_here.join("; ")),
-            "list it in /etc/fstab for fstrim.timer, or let that follow all mounts instead of fstab, or let trimwised \
+            "add it to /etc/fstab, which fstrim.timer follows, or let the timer follow all mounts instead, or let trimwised \
              manage it (`trimwise status` says why it does not)",
         );
-        let is_by_timer =
-            |why: &String| why.starts_with(trimmers::FSTRIM_TIMER) && why.contains("does not list it");
+        let is_by_timer = |why: &String| {
+            why.starts_with(trimmers::FSTRIM_TIMER) && why.contains("does not list this file system")
+        };
         if !today.not_here.iter().any(is_by_timer) {
             return finding;
         }
@@ -380,9 +410,10 @@ impl Surroundings<'_> {
         let reload = || "systemctl daemon-reload".to_owned();
         finding.with_commands(
             [
+                format!("mkdir -p {folder}"),
                 format!(
-                    "mkdir -p {folder} && printf '%s\\n' '[Service]' ExecStart= 'ExecStart={program} --listed-in \
-                     /proc/self/mountinfo --verbose --quiet-unsupported' > {file}"
+                    "printf '%s\\n' '[Service]' ExecStart= 'ExecStart={program} --listed-in /proc/self/mountinfo \
+                     --verbose --quiet-unsupported' > {file}"
                 ),
                 reload(),
             ],
@@ -406,6 +437,24 @@ impl Surroundings<'_> {
             _ => "",
         }
     }
+}
+
+/// `ntfs_discard` in Linux's fs/ntfs3/super.c refuses FITRIM, too, unless the mount has the option.
+fn refuses_fitrim(mount: &Mount, graph: &Graph) -> Option<Finding> {
+    if mount.fs_type != "ntfs3"
+        || mount.is_read_only()
+        || mount.options.iter().any(|option| turns_discard_on(option))
+    {
+        return None;
+    }
+    let point = quoted(&mount.mount_point.display().to_string());
+    let remount = |option: &str| [format!("mount -o remount,{option} {point}")];
+    let finding = Finding::wrong(
+        graph.tops.first().map_or(&mount.device, |&top| &graph.nodes[top].name),
+        "ntfs3 refuses all TRIM, also fstrim's, unless it is mounted with discard",
+        "mount it with discard, also in its line of /etc/fstab",
+    );
+    Some(finding.with_commands(remount("discard"), remount("nodiscard")))
 }
 
 fn version(kernel: &str) -> Option<(u32, u32)> {

@@ -304,12 +304,12 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<String> {
     if let Some(managed) = managed(status, mounts) {
         let live = &managed["status"];
         return match () {
-            () if status["dry_run"] == true => Some("it only looks (dry run)".to_owned()),
+            () if status["dry_run"] == true => Some("it is in dry-run mode".to_owned()),
             () if live["policy"] == "off" => Some(POLICY_OFF.to_owned()),
             () if live["paused"] == true => Some("it is paused there".to_owned()),
             () => None,
         };
     }
     let skipped = listed(status, "skipped", mounts).and_then(|one| one["why"].as_str());
-    Some(skipped.unwrap_or("it does not manage it").to_owned())
+    Some(skipped.unwrap_or("it does not manage this file system").to_owned())
 }

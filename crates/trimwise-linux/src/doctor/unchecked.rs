@@ -10,14 +10,16 @@ use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest, turns_discard_on, unescaped};
 use crate::text::quoted;
 
-/// File systems on a block device that are never written.
-const NEVER_WRITTEN: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
+/// File systems on a block device that never have anything to trim: they are never written, or lie on raw flash.
+const NOTHING_TO_TRIM: [&str; 7] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs", "jffs2"];
 
 /// Says what is not known of a file system without FITRIM; `None` if there is nothing to trim below it.
 pub(super) fn of_file_system(root: &HostRoot, mount: &Mount) -> Option<Finding> {
     let fs_type = mount.fs_type.as_str();
-    let is_somewhere = mount.has_device() || fs_type == "bcachefs";
-    if !is_somewhere || NEVER_WRITTEN.contains(&fs_type) || mount.device.starts_with("/dev/fuse") {
+    // A source may be any word, such as /dev/root for 9p and virtiofs, or /dev/fuse.
+    let is_named = || mount.is_served() && mount.device.starts_with("/dev/") && mount.device != "/dev/fuse";
+    let is_somewhere = mount.numbers.0 != 0 || fs_type == "bcachefs" || is_named();
+    if !is_somewhere || NOTHING_TO_TRIM.contains(&fs_type) {
         return None;
     }
     let place = mount.mount_point.display().to_string();
@@ -137,8 +139,8 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
                          where swap is large and rarely used. Write it into its line of /etc/fstab, too",
                     )
                     .with_commands(
-                        [format!("swapoff {0} && swapon --discard=once {0}", quoted(&name))],
-                        [format!("swapoff {0} && swapon {0}", quoted(&name))],
+                        ["swapoff", "swapon --discard=once"].map(|command| format!("{command} {}", quoted(&name))),
+                        ["swapoff", "swapon"].map(|command| format!("{command} {}", quoted(&name))),
                     )
             }
         };

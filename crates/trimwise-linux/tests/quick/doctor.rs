@@ -76,7 +76,7 @@ fn nothing_trims_or_two_things_do() {
     expect(
         &sound(",discard").examine(),
         0,
-        &["note discard: it discards what is freed by itself", "fstrim.timer finds little left"],
+        &["note discard: it already discards what is freed", "fstrim.timer finds little left to trim"],
     );
     let both = sound("");
     both.file("etc/systemd/system/multi-user.target.wants/trimwised.service", "");
@@ -88,7 +88,10 @@ fn nothing_trims_or_two_things_do() {
     unlisted.file("proc/cmdline", "quiet root=UUID=1 ro\n");
     expect(&unlisted.examine(), 0, &[]);
     unlisted.file("proc/cmdline", "quiet\n");
-    let words = ["WRONG /: nothing trims it", "fstrim.timer: it follows /etc/fstab, which does not list it"];
+    let words = [
+        "WRONG /: nothing trims it",
+        "fstrim.timer: it follows /etc/fstab, which does not list this file system",
+    ];
     expect(&unlisted.examine(), 1, &words);
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\nUUID=1 / xfs defaults 0 1\n");
     expect(&unlisted.examine(), 0, &[]);
@@ -210,7 +213,7 @@ fn a_loop_device_refers_to_the_file_system_of_its_file() {
     let said_of = |host: &Host| said(&host.examine());
     let on_xfs = said_of(&host);
     let words =
-        "note loop0: TRIM makes holes in /srv/disk.img, which become free space of /, xfs on /dev/sda";
+        "note loop0: TRIM punches holes in /srv/disk.img; they become free space of /, xfs on /dev/sda";
     assert!(on_xfs.contains(words) && on_xfs.contains("see `trimwise doctor /`"), "{on_xfs}");
     host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/img/disk.img\n");
     let in_memory = said_of(&host);
@@ -259,6 +262,7 @@ fn this_machine_can_be_examined() {
 
 const SDB: &str = "pci0000:00/ata2/host1/target1:0:0/1:0:0:0/block/sdb";
 const SAS: &str = "pci0000:00/0000:03:00.0/host2/port-2:0/end_device-2:0/target2:0:0/2:0:0:0/block/sdc";
+const VIRTIO_SCSI: &str = "pci0000:00/0000:00:03.0/virtio0/host0/target0:0:3/0:0:3:0/block/sdd";
 const NVME: &str = "pci0000:00/0000:04:00.0/nvme/nvme0/nvme0n1";
 
 /// A host as a table writes it: one thing a line.
@@ -553,13 +557,50 @@ fn a_remedy_fits_its_layer() {
             Some(false),
             &["# cryptsetup refresh --allow-discards c\n"],
         ),
-        (&dm("254:9", "c", "CRYPT-TCRYPT-c", ""), 1, Some(false), &["open it with --allow-discards", "!# "]),
+        (
+            &dm("254:9", "c", "CRYPT-LUKS2-1-c", ""),
+            1,
+            Some(false),
+            &["# cryptsetup refresh --allow-discards --persistent c\n", "asks for the passphrase"],
+        ),
+        // cryptsetup would have to be told cipher and key again.
+        (
+            &dm("254:9", "c", "CRYPT-PLAIN-c", ""),
+            1,
+            Some(false),
+            &[
+                "# dmsetup table --showkeys c | awk ",
+                "| dmsetup reload c\n  # dmsetup resume c\n",
+                "!cryptsetup",
+            ],
+        ),
+        // TRIM would destroy a volume that is hidden in what is free of another.
+        (
+            &dm("254:9", "c", "CRYPT-TCRYPT-c", ""),
+            1,
+            Some(false),
+            &["unless it hides a second volume", "!# "],
+        ),
         // Switched off by hand; the kernel takes only multiples of the granularity.
         (
             &disk(SDA, "queue/discard_max_hw_bytes 4294966784;queue/discard_granularity 4096"),
             1,
             Some(false),
             &["switched off in sysfs", "# echo 4294963200 > /sys/block/sda/queue/discard_max_bytes"],
+        ),
+        // It takes no number of more than 32 bits; NVMe's limit is larger.
+        (
+            &disk(NVME, "queue/discard_max_hw_bytes 2199023255040;queue/discard_granularity 512"),
+            1,
+            Some(false),
+            &["# echo 4294966784 > /sys/block/nvme0n1/queue/discard_max_bytes"],
+        ),
+        // Linux 6.12.42 sets the granularity to 0 then, and so refuses every other limit.
+        (
+            &disk(NVME, "queue/discard_max_hw_bytes 2199023255040;queue/discard_granularity 0"),
+            1,
+            Some(false),
+            &["switched off in sysfs", "boot, without what sets it to 0", "!# "],
         ),
         (
             &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode unmap"),
@@ -573,7 +614,7 @@ fn a_remedy_fits_its_layer() {
             Some(false),
             &[
                 "the USB adapter",
-                "grep -q 'LBPU): 1' && echo unmap > /sys/block/sdb/device/scsi_disk/6:0:0:0/",
+                "grep -q 'LBPU[^0-9]*1' && echo unmap > /sys/block/sdb/device/scsi_disk/6:0:0:0/",
             ],
         ),
         (
@@ -590,6 +631,41 @@ fn a_remedy_fits_its_layer() {
             1,
             Some(false),
             &["the SAS HBA passes no TRIM on to Samsung SSD 860 EVO", "SATA port", "!queued"],
+        ),
+        // A hypervisor's disk that claims UNMAP carries it out, whatever its mode is.
+        (
+            &disk(
+                VIRTIO_SCSI,
+                "device/vendor QEMU;queue/rotational 1;device/scsi_disk/0:0:3:0/provisioning_mode full;\
+                 device/vpd_pgb2 12345\u{7f}",
+            ),
+            1,
+            Some(false),
+            &[
+                "# echo writesame_16 > /sys/block/sdd/device/scsi_disk/0:0:3:0/provisioning_mode",
+                "!virtual",
+                "!hard",
+            ],
+        ),
+        (
+            &disk(VIRTIO_SCSI, "device/vendor QEMU;device/scsi_disk/0:0:3:0/provisioning_mode full"),
+            1,
+            Some(false),
+            &["the virtual disk sdd", "NOTHING HELPS"],
+        ),
+        // QEMU's usb-storage: its adapter shows no page B2.
+        (
+            &disk(USB, "device/vendor QEMU;device/scsi_disk/6:0:0:0/provisioning_mode full"),
+            1,
+            Some(false),
+            &["the USB adapter", "LBPU", "!virtual"],
+        ),
+        // libata claims WRITE SAME for every disk.
+        (
+            &disk(SDA, "device/scsi_disk/0:0:0:0/provisioning_mode full;device/vpd_pgb2 12345\u{40}"),
+            1,
+            Some(false),
+            &["offers no TRIM", "NOTHING HELPS", "!# "],
         ),
         (
             &disk("vbd-768/block/xvda", ""),
@@ -624,6 +700,60 @@ fn a_remedy_fits_its_layer() {
             &["forbids TRIM"],
         ),
     ]);
+}
+
+#[test]
+fn ntfs3_trims_only_if_it_is_mounted_with_discard() {
+    let ntfs3 = |options: &str| {
+        format!("timer\nmount 22 1 8:0 / /my\\040data rw - ntfs3 /dev/sda {options}\ndisk {SDA} 8:0 {GIB}")
+    };
+    let refuses = ["WRONG sda: ntfs3 refuses", "# mount -o remount,discard '/my data'", "!finds little left"];
+    judge(&[
+        (&ntfs3("rw,uid=0"), 1, Some(false), &refuses),
+        (&ntfs3("rw,discard"), 0, Some(true), &["!WRONG", "finds little left"]),
+        (&ntfs3("ro"), 0, Some(true), &["!WRONG"]),
+    ]);
+}
+
+#[test]
+fn only_local_data_that_was_not_checked_counts() {
+    let ext4 = format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\n");
+    let is_unchecked = |host: &str| {
+        let report = built(host).examine();
+        assert_eq!(report.wrong(), 0, "{}", said(&report));
+        (report.is_unchecked, report.not_checked.len())
+    };
+    let desktop = ext4.clone()
+        + "mount 30 22 0:60 / /run/user/1000/doc rw - fuse.portal portal rw\n\
+           mount 31 22 0:61 / /run/user/1000/gvfs rw - fuse.gvfsd-fuse gvfsd-fuse rw\n\
+           mount 32 22 0:62 / /mnt/far rw - fuse.sshfs me@far:/ rw\n\
+           mount 33 22 0:63 / /mnt/vault rw - fuse /dev/fuse rw\n\
+           mount 34 22 7:1 / /snap/core/1 ro - squashfs /dev/loop1 ro\n\
+           mount 35 22 0:64 / /tmp rw - tmpfs /dev/shm rw\n\
+           mount 36 22 0:65 / /var/lib/docker/1 rw - overlay overlay rw\n\
+           mount 37 22 0:66 / /net rw - nfs4 far:/x rw\n\
+           mount 38 22 0:67 / /share rw - 9p /dev/root rw\n\
+           mount 39 22 0:68 / /misc rw - autofs /etc/auto.misc rw\n\
+           mount 40 22 0:69 / /sys/firmware/efi/efivars rw - efivarfs efivarfs rw\n\
+           mount 41 22 11:0 / /media/cd ro - iso9660 /dev/sr0 ro\n";
+    assert_eq!(is_unchecked(&desktop), (false, 0));
+    let stick = "mount 50 22 8:33 / /media/stick rw - fuseblk /dev/sdc1 rw\n";
+    let odd = "mount 51 22 8:49 / /odd rw - reiserfs /dev/sdd1 rw\n";
+    assert_eq!(is_unchecked(&(ext4.clone() + stick + odd)), (false, 2));
+    let zfs = "mount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
+    let sda_at =
+        |point: &str| format!("mount 24 22 8:0 / {point} rw - vfat /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n");
+    // What holds / matters, whatever else there is, and a boot partition says nothing of the rest.
+    assert_eq!(is_unchecked(&format!("timer\n{zfs}{}", sda_at("/srv"))), (true, 1));
+    let home = zfs.lines().nth(1).unwrap();
+    assert_eq!(is_unchecked(&format!("timer\n{home}\n{}", sda_at("/boot/efi"))), (true, 1));
+    assert_eq!(is_unchecked(&format!("timer\n{}", sda_at("/boot/efi"))), (false, 0));
+    assert_eq!(is_unchecked("timer"), (true, 0));
+    let host = built(&(ext4 + stick));
+    let asked = |path: &str| {
+        examine(&HostRoot::new(host.0.path()), Path::new("/run/trimwise"), Some(Path::new(path))).unwrap()
+    };
+    assert_eq!((asked("/media/stick").is_unchecked, asked("/").is_unchecked), (true, false));
 }
 
 #[test]
@@ -691,6 +821,22 @@ fn a_stack_is_a_graph() {
     judge(&[
         (&thin, 1, Some(false), &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"]),
         (&beside, 0, Some(true), &["!WRONG"]),
+        // A disk that can be switched on, below everything: each table above has its limits from then.
+        (
+            &format!(
+                "{}\nfile sys/devices/{VIRTIO_SCSI}/device/scsi_disk/0:0:3:0/provisioning_mode full\n\
+                 file sys/devices/{VIRTIO_SCSI}/device/vpd_pgb2 12345\u{60}",
+                pool([0, 0, 0, GIB]).replace(SDA, VIRTIO_SCSI)
+            ),
+            1,
+            Some(false),
+            &[
+                "WRONG sdd",
+                "# echo writesame_16 > /sys/block/sdd/device/scsi_disk/0:0:3:0/provisioning_mode\n  # dmsetup table \
+                 vg-pool_tdata ",
+                "# dmsetup resume vg-pool_tdata\n  # dmsetup table vg-pool-tpool ",
+            ],
+        ),
         (
             &pool([GIB, GIB, 0, GIB]),
             1,
@@ -712,7 +858,12 @@ fn a_stack_is_a_graph() {
             &integrity,
             2,
             Some(false),
-            &["WRONG dm-3: dm-integrity", "WRONG dm-6", "lvconvert --yes --raidintegrity n vg/r", "!# "],
+            &[
+                "WRONG dm-3: dm-integrity",
+                "WRONG dm-6",
+                "# lvconvert --yes --raidintegrity n vg/r\n  # dmsetup table vg-r | dmsetup reload vg-r",
+                "checksums",
+            ],
         ),
         (
             &deep,
