@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use crate::stacks::{Doctor, Measured, Stack};
+use crate::stacks::{self, Doctor, Measured, Stack};
 
 /// Guests at the same time: each keeps one processor busy.
 const GUESTS_MAX: usize = 2;
@@ -22,8 +22,11 @@ fn disk_bytes(kind: &str) -> u64 {
     if kind == "sd" { 64 << 20 } else { 512 << 20 }
 }
 
-/// A guest gives up on one stack after less than this (`guest-init`), and boots in a tenth of it.
+/// A guest gives up on one stack after less than this (`guest-init`).
 const SILENT_FOR: Duration = Duration::from_secs(200);
+
+/// Enough to boot and find a hundred disks on a busy machine: thirty times what it takes on an idle one.
+const BOOTS_FOR: Duration = Duration::from_secs(600);
 
 /// What a guest is started with: a folder that it shares, and the images of its disks.
 pub struct Guest {
@@ -306,14 +309,16 @@ impl Machine {
         let mut sizes: Vec<(String, Vec<u64>)> = Vec::new();
         let mut stacks = guest.stacks.iter();
         let mut stack = stacks.next();
+        let mut limit = BOOTS_FOR;
         loop {
-            let line = match self.lines.recv_timeout(self.silent_for) {
+            let line = match self.lines.recv_timeout(limit) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(told(guest, &format!("no word from the guest for {:?}", self.silent_for)));
+                    return Err(told(guest, &format!("no word from the guest for {limit:?}")));
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(told(guest, "the guest ended")),
             };
+            limit = self.silent_for;
             let words: Vec<&str> = line.split(' ').collect();
             match (&words[..], stack) {
                 (["ready", disks, ..], _) => {
@@ -335,7 +340,11 @@ impl Machine {
                 }
                 (["end", name, status], Some(done)) if *name == done.name => {
                     let folder = guest.share().join(name);
-                    measured.push(Measured::read(name, guest.name, &folder, status, &sizes));
+                    let read = Measured::read(name, guest.name, &folder, status, &sizes);
+                    // Shown with `--nocapture`, in a run of minutes.
+                    let told = stacks::differences(done, &[&read]).join("\n  ");
+                    eprintln!("{} {name}: {}", guest.name, if told.is_empty() { "as expected" } else { &told });
+                    measured.push(read);
                     sizes.clear();
                     stack = stacks.next();
                 }
