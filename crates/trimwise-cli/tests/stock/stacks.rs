@@ -25,13 +25,13 @@ pub struct Stack {
     pub mount: Option<String>,
     #[serde(default)]
     pub beneath: Option<String>,
-    pub reach: Expected,
+    pub reach: Expected<Reach>,
     #[serde(default)]
     pub stops: Option<String>,
     #[serde(default)]
     pub blame: Option<String>,
     #[serde(default)]
-    pub remedy: bool,
+    pub remedy: Expected<bool>,
     #[serde(default)]
     pub today: Option<String>,
 }
@@ -55,19 +55,26 @@ impl Reach {
     }
 }
 
+/// The same on every kernel, or named for each.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub enum Expected {
-    Everywhere(Reach),
-    ByKernel(BTreeMap<String, Reach>),
+pub enum Expected<T> {
+    Everywhere(T),
+    ByKernel(BTreeMap<String, T>),
 }
 
-impl Expected {
-    pub fn on(&self, kernel: &str) -> Reach {
+impl<T: Copy> Expected<T> {
+    pub fn on(&self, kernel: &str) -> T {
         match self {
-            Self::Everywhere(reach) => *reach,
+            Self::Everywhere(value) => *value,
             Self::ByKernel(by_kernel) => by_kernel[kernel],
         }
+    }
+}
+
+impl<T: Default> Default for Expected<T> {
+    fn default() -> Self {
+        Self::Everywhere(T::default())
     }
 }
 
@@ -256,9 +263,9 @@ impl Measured {
         if places != self.blamed.iter().collect::<Vec<_>>() {
             found.push(format!("doctor blames {places:?}, not {:?}: {told}", self.blamed));
         }
-        match (&self.remedy, stack.remedy) {
+        match (&self.remedy, stack.remedy.on(self.kernel)) {
             (None, true) => found.push(format!("doctor prints no commands: {told}")),
-            (Some(_), false) => found.push(format!("nothing helps, but doctor: {:?}", doctor.commands())),
+            (Some(_), false) => found.push(format!("no command helps, but doctor: {:?}", doctor.commands())),
             (None, false) => {}
             (Some(remedy), true) => {
                 let is_right = remedy.code == "0"

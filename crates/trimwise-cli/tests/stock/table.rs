@@ -31,8 +31,8 @@ pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
                 _ if one.fstrim == Some(stacks::Reach::All) => "",
                 Some(remedy) if remedy.fstrim == Some(stacks::Reach::All) => "carried out: passes",
                 Some(_) => "carried out: does not help",
-                None if stack.remedy => "not as commands",
-                None => "nothing helps",
+                None if stack.remedy.on(one.kernel) => "not as commands",
+                None => "no command helps",
             }
             .to_owned()
         });
