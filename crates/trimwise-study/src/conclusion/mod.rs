@@ -148,9 +148,17 @@ pub fn of_mount(run: &Path, mount: &Path) -> Option<Conclusion> {
 }
 
 fn of_mount_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Conclusion> {
-    let report = doctor::examine(root, run, Some(mount)).ok()?;
+    diagnosis_in(root, run, mount).as_ref().map(of_diagnosis)
+}
+
+/// What the doctor says of a mount of this host, if it can be asked; `run` holds the daemon's sockets.
+pub(crate) fn diagnosis(run: &Path, mount: &Path) -> Option<Diagnosis> {
+    diagnosis_in(&HostRoot::default(), run, mount)
+}
+
+fn diagnosis_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Diagnosis> {
     // The last one covers the others.
-    report.file_systems.last().map(of_diagnosis)
+    doctor::examine(root, run, Some(mount)).ok()?.file_systems.pop()
 }
 
 /// One policy against the one of today.

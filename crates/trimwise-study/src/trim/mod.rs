@@ -105,17 +105,28 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
         pause_ms: request.pause_ms.unwrap_or(0),
         command: command(request),
     };
+    // FITRIM succeeds, and devices count discards, also above a layer that passes none on.
+    let diagnosis = conclusion::diagnosis(Path::new(DEFAULT_RUN), &target.mount.mount_point);
+    let stops = diagnosis.as_ref().filter(|one| one.passes == Some(false)).and_then(|one| {
+        let wrong = one.findings.iter().find(|finding| finding.wrong)?;
+        Some(format!("it does not reach the drive; it stops at {}", wrong.place))
+    });
+    let trim = outcome.as_ref().map(|outcome| TrimDone::of(&target, outcome, slices.len(), stops.as_deref()));
     Ok(TrimReport {
         trimwise: trimwise::VERSION,
         settings,
         file_system: FileSystem::of(&target),
         devices: target.devices.iter().map(Device::from).collect(),
         estimate: (&estimate).into(),
-        conclusion: conclusion::of_mount(Path::new(DEFAULT_RUN), &target.mount.mount_point),
+        conclusion: diagnosis.as_ref().map(conclusion::of_diagnosis),
         notes: report::notes(&target, span, trimmed, &estimate, outcome.as_ref()),
-        trim: outcome.as_ref().map(|outcome| TrimDone::of(&target, outcome, slices.len())),
+        trim,
         failure: match outcome.map(|outcome| outcome.ended) {
-            None | Some(Ended::Done) => None,
+            None => None,
+            Some(Ended::Done) => {
+                let point = target.mount.mount_point.display();
+                stops.map(|why| Failure::run(format!("{point}: TRIM was sent, but {why}")))
+            }
             Some(Ended::Stopped) => Some(Failure::Interrupted),
             Some(Ended::Failed(error)) => Some(failed(error)),
         },

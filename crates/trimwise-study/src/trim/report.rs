@@ -197,10 +197,10 @@ impl From<&Estimate> for EstimateReport {
 }
 
 impl TrimDone {
-    /// Summarises a trim of `slices` slices.
-    pub fn of(target: &Target, outcome: &Outcome, slices: usize) -> Self {
+    /// Summarises a trim of `slices` slices. `stops` says why nothing of it reaches the drive, if that is known.
+    pub fn of(target: &Target, outcome: &Outcome, slices: usize, stops: Option<&str>) -> Self {
         let (ended, failure) = match &outcome.ended {
-            Ended::Done => ("done", None),
+            Ended::Done => ("done", stops.map(str::to_owned)),
             Ended::Stopped => ("interrupted", None),
             Ended::Failed(error) => ("failed", Some(error.to_string())),
         };
@@ -212,10 +212,14 @@ impl TrimDone {
             device_counted: outcome.counted.map(Counted::from),
             verdict: match (&outcome.ended, outcome.is_unverified) {
                 (Ended::Failed(_), _) => "failed",
+                _ if stops.is_some() => "failed",
                 (_, true) => "unverified",
                 (_, false) => "taken",
             },
-            taken_bytes: Some(outcome.taken).filter(|_| !outcome.is_unverified),
+            taken_bytes: match stops {
+                Some(_) => Some(Bytes(0)),
+                None => Some(outcome.taken).filter(|_| !outcome.is_unverified),
+            },
             duration_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
             ended,
             failure,
