@@ -342,8 +342,11 @@ impl Machine {
                     let folder = guest.share().join(name);
                     let read = Measured::read(name, guest.name, &folder, status, &sizes);
                     // Shown with `--nocapture`, in a run of minutes.
-                    let told = stacks::differences(done, &[&read]).join("\n  ");
-                    eprintln!("{} {name}: {}", guest.name, if told.is_empty() { "as expected" } else { &told });
+                    let told = stacks::differences(done, &[&read]);
+                    match told.is_empty() {
+                        true => eprintln!("{} {name}: as expected", guest.name),
+                        false => eprintln!("{} {name}: {}\n  {sizes:?}", guest.name, told.join("\n  ")),
+                    }
                     measured.push(read);
                     sizes.clear();
                     stack = stacks.next();
