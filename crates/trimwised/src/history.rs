@@ -159,11 +159,15 @@ impl Database {
         if found(&self.path).is_some_and(|found| !found.is_file() && !found.is_symlink()) {
             self.move_aside();
         }
-        if BESIDE
-            .iter()
-            .any(|ending| found(&with_ending(&self.path, ending)).is_some_and(|found| !found.is_file()))
-        {
-            self.move_aside();
+        // These are not SQLite's, and the database is whole without them.
+        for ending in BESIDE {
+            let path = with_ending(&self.path, ending);
+            let to = || self.asides().map(|aside| with_ending(&aside, ending)).find(|to| is_free(to));
+            if found(&path).is_some_and(|found| !found.is_file())
+                && let Some(to) = to()
+            {
+                drop(fs::rename(path, to));
+            }
         }
         self.open_once()
     }
@@ -226,16 +230,17 @@ impl Database {
         connection.execute_batch(&format!("VACUUM; PRAGMA max_page_count = {pages};"))
     }
 
+    /// Returns the names of databases kept aside, in the order in which they are used.
+    fn asides(&self) -> impl Iterator<Item = PathBuf> {
+        let ending = |n: u32| if n == 0 { ".aside".to_owned() } else { format!(".aside-{n}") };
+        (0..ASIDE_MAX).map(move |n| with_ending(&self.path, &ending(n)))
+    }
+
     /// Moves the database and the files next to it to names that are free. Returns true if the database was moved.
     fn move_aside(&self) -> bool {
-        let is_free = |path: &Path| fs::symlink_metadata(path).is_err();
-        let aside = |n: u32| match n {
-            0 => with_ending(&self.path, ".aside"),
-            n => with_ending(&self.path, &format!(".aside-{n}")),
-        };
         let all_free =
             |path: &PathBuf| is_free(path) && BESIDE.iter().all(|ending| is_free(&with_ending(path, ending)));
-        let Some(aside) = (0..ASIDE_MAX).map(aside).find(all_free) else { return false };
+        let Some(aside) = self.asides().find(all_free) else { return false };
         if fs::rename(&self.path, &aside).is_err() && !is_free(&self.path) {
             return false;
         }
@@ -298,6 +303,10 @@ impl Database {
         entries.reverse();
         Ok(entries)
     }
+}
+
+fn is_free(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err()
 }
 
 /// Endings of the files that SQLite keeps next to a database.

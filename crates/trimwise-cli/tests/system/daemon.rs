@@ -76,7 +76,9 @@ fn waiting_ends_with_the_trim(daemon: &Daemon, disk: &Loop, data_of: &dyn Fn(&[&
     let waited = data_of(&["trim", point, "--now", "--wait"]);
     let figure = |name: &str| waited[name].as_u64().unwrap();
     assert_eq!((&waited["outcome"], &waited["mount_point"]), (&"done".into(), &point.into()), "{waited}");
-    assert!(figure("trimmed_bytes") > 200 * MIB && figure("slices") > 0, "{waited}");
+    // Without the tracepoint of failed requests, nothing that XFS sends can be verified.
+    let sent_bytes = figure("trimmed_bytes") + figure("unverified_bytes");
+    assert!(sent_bytes > 200 * MIB && figure("slices") > 0, "{waited}");
     assert_eq!((figure("slices_failed"), figure("waiting_bytes")), (0, 0), "{waited}");
     assert!(disk.discards().1 - sent > 200 * MIB, "{waited}");
     assert_eq!(daemon.status(&disk.point)["asked"], "done");

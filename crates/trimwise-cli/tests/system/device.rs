@@ -44,7 +44,7 @@ fn a_drive_is_attached_listed_and_detached() {
     assert_eq!(place.ok(&["list"]), "no emulated device\n");
     place.is_clean();
     let said = place.refused(2, &["detach", &node]);
-    assert!(said.contains("no emulated device here has this name or node; there is none"), "{said}");
+    assert!(said.contains("no emulated device here has this name or node; there are none"), "{said}");
 }
 
 /// Puts a file system on the drive: files come and go with `-o discard` and fstrim, nothing is lost, and its checker

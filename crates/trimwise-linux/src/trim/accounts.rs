@@ -30,7 +30,8 @@ pub struct Accounts {
     pub counted: Option<Bytes>,
     /// Failed discards on the disks below meanwhile; `None` if they are not reported.
     pub failed: Option<u64>,
-    /// True if the file system sends discards of its own (`discard`), which the counter has too.
+    /// True if the counter may have more than this trim sent: the file system sends discards of its own (`discard`), or a
+    /// mapping counts one more than once.
     pub online: bool,
 }
 
