@@ -76,6 +76,7 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
     let (mut disks, mut notes) = open_disks(&stack, &shown)?;
     // Refuses a device without discards before writing anything.
     let target = Target::of(&mount.mount_point)?;
+    target.expect_writable()?;
 
     let units = bytes.units_floor().max(1);
     let root = File::open(directory).map_err(at(directory))?;

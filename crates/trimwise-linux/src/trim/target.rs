@@ -78,12 +78,20 @@ impl Target {
         }
         let devices = devices_of(&mount)?;
         takes_discards(&shown, &devices)?;
-        writable(&shown, &mount, &devices)?;
         let file = open(&mount.mount_point)?;
         let identity = identity(&file, &mount.mount_point)?;
         let kind = Kind::of(&mount.fs_type);
         let layout = Layout::of(kind, file.as_fd(), &devices[0]);
         Ok(Self { mount, kind, devices, layout, identity })
+    }
+
+    /// Expects that the file system and its devices can be written. A read-only one cannot be trimmed, but its options
+    /// can be restored.
+    ///
+    /// # Errors
+    /// If one of them is read-only.
+    pub fn expect_writable(&self) -> Result<(), TrimError> {
+        writable(&self.shown(), &self.mount, &self.devices)
     }
 
     /// Notes the counters before a trim, for [`Self::accounts`].
@@ -285,7 +293,7 @@ impl Target {
     pub fn trim_slice(&self, slice: Span, min_extent: Bytes) -> Result<Bytes, TrimError> {
         let file = self.open()?;
         let now = mount_of_open(&file)?;
-        writable(&self.shown(), &now, &[])?;
+        writable(&self.shown(), &now, &self.devices)?;
         if now.has_failed() {
             return Err(self.failed_call(
                 "its mount options (emergency_ro or shutdown)",

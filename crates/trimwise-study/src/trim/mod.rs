@@ -68,6 +68,7 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
     }
     expect_mount(&request.mount)?;
     let target = Target::of(&request.mount).map_err(refused)?;
+    target.expect_writable().map_err(refused)?;
     let span = target.span(request.offset.unwrap_or_default(), request.length).map_err(refused)?;
     let min_extent = request.min_extent.unwrap_or_default();
     let least = target.least_extent(min_extent).map_err(refused)?;
