@@ -14,11 +14,13 @@ use crate::mount::{Mount, nearest};
 pub(crate) struct Stack<'a> {
     pub root: &'a HostRoot,
     pub mount: &'a Mount,
+    /// All mounts of the host.
+    pub mounts: &'a [Mount],
     pub graph: &'a Graph,
 }
 
 /// Adds findings on the layers that stop TRIM, and on drives whose TRIM is faulty.
-pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<Finding>) {
+pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
     for stop in stack.graph.stops() {
         let node = &stack.graph.nodes[stop];
         let finding = switched_off(node).unwrap_or_else(|| match &node.kind {
@@ -44,7 +46,9 @@ pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<F
             findings.push(Finding::note(node.name.clone(), what));
         }
         match &node.kind {
-            Kind::Loop(file) => findings.push(below_loop(node, file, mounts)),
+            Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
+                findings.push(below_loop(node, file, stack.mounts));
+            }
             Kind::Disk(disk) if disk.transport == Transport::Ata && !disk.is_virtual => {
                 findings.extend(of_model(stack.root, node, disk));
             }
@@ -57,6 +61,8 @@ pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<F
 /// A limit that somebody set to 0 though the device could do more.
 fn switched_off(node: &Node) -> Option<Finding> {
     let hardware = node.device.queue("discard_max_hw_bytes").ok().filter(|&bytes| bytes > 0)?;
+    // A loop device over a file without holes stops TRIM, though it accepts it.
+    node.discard_max.filter(|&max| max == 0)?;
     let granularity = node.device.queue("discard_granularity").unwrap_or(512);
     let file = format!("/sys/block/{}/queue/discard_max_bytes", node.name);
     let what = format!(

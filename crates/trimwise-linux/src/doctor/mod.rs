@@ -292,7 +292,8 @@ impl Surroundings<'_> {
         let graph = Graph::of(self.root, self.mounts, &devices);
         let today = Today::of(self.root, trimmers, mount, same);
         let mut findings = Vec::new();
-        ending::of_graph(&Stack { root: self.root, mount, graph: &graph }, self.mounts, &mut findings);
+        let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph };
+        ending::of_graph(&stack, &mut findings);
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = refuses_fitrim(mount, &graph);

@@ -928,3 +928,94 @@ fn the_last_run_of_the_timer_is_told() {
     expect(&host.examine(), 0, &["it last elapsed 20 days ago, which is more than twice its interval"]);
     assert!(host.examine().last_fstrim.unwrap().ago_s > 19 * 86_400);
 }
+
+#[test]
+fn no_remedy_does_harm() {
+    let raid = |mounts: &str, rest: &str| {
+        format!(
+            "mount 22 1 9:0 / {mounts} rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level raid1\n{rest}"
+        )
+    };
+    let md = "file sys/devices/virtual/block/md0";
+    let anew = ["WRONG md0", "# umount --all-targets", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb"];
+    let only_words = ["WRONG md0", "!# umount", "!# mdadm"];
+    let lvm = format!(
+        "mount 22 1 252:0 / /srv rw - xfs /dev/mapper/vg-x rw\ndisk {SDA} 8:0 {GIB}\non dm-1 252:1 {GIB} {SDA}\n\
+         dm dm-1 vg-x_rimage_0 LVM-b\non dm-0 252:0 0 virtual/block/dm-1\ndm dm-0 vg-x LVM-a"
+    );
+    let thin = format!(
+        "mount 22 1 252:0 / /srv rw - xfs /dev/mapper/v rw\ndisk {SDA} 8:0 {GIB}\non dm-1 252:1 {GIB} {SDA}\n\
+         dm dm-1 pool-thindata x\non dm-2 252:2 0 virtual/block/dm-1\ndm dm-2 pool x\n\
+         on dm-0 252:0 0 virtual/block/dm-2\ndm dm-0 v x"
+    );
+    judge(&[
+        (&raid("/srv", ""), 1, Some(false), &anew),
+        (&raid("/srv", &format!("{md}/md/raid_disks 2")), 1, Some(false), &anew),
+        // A member that is missing, that sysfs no longer shows, or that a container holds.
+        (&raid("/srv", &format!("{md}/md/raid_disks 3")), 1, Some(false), &only_words),
+        (&raid("/srv", &format!("{md}/md/degraded 1")), 1, Some(false), &only_words),
+        (
+            &raid("/srv", "link sys/devices/virtual/block/md0/slaves/sdz ../../gone"),
+            1,
+            Some(false),
+            &only_words,
+        ),
+        (&raid("/srv", &format!("{md}/md/metadata_version external:/md127/0")), 1, Some(false), &only_words),
+        // More than one mount would have to go.
+        (&raid("/srv", "mount 23 1 8:99 / /srv/sub rw - ext2 /dev/x rw"), 1, Some(false), &only_words),
+        (&raid("/srv", "mount 23 1 9:0 /a /home rw - xfs /dev/md0 rw"), 1, Some(false), &only_words),
+        (&raid("/srv", &format!("{md}/md0p2/partition 2")), 1, Some(false), &only_words),
+        // A name that no line of a shell can show.
+        (&raid("/n\\012w", ""), 1, Some(false), &only_words),
+        // Its level is not known without dmsetup: no parameter that destroys data.
+        (&lvm, 1, Some(false), &["WRONG dm-0: the RAID volume vg-x", "!echo Y"]),
+        (&thin, 1, Some(false), &["ignores TRIM", "!# umount"]),
+        // No parameter helps where the disks take less than a stripe.
+        (
+            &raid("/srv", &format!("{md}/md/chunk_size 524288\n{md}/md/raid_disks 3"))
+                .replace("raid1", "raid5")
+                .replace(&format!("8:16 {GIB}"), "8:16 65536"),
+            1,
+            Some(false),
+            &["whole stripes of 1048576 bytes", "!echo Y"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_loop_device_is_followed_as_far_as_it_can_be() {
+    let over = |file: &str, holder: &str, max: u64| {
+        format!(
+            "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 0:77 / /net rw - {holder} x rw\n\
+             disk virtual/block/loop0 7:0 {max}\nfile sys/devices/virtual/block/loop0/loop/backing_file {file}\n\
+             file sys/devices/virtual/block/loop0/queue/discard_max_hw_bytes 4294966784\ndisk {SDA} 8:0 0"
+        )
+    };
+    let shared: &[&str] = &["UNCHECKED /data: /dev/loop0: /net/x.img lies on"];
+    judge(&[
+        (
+            &over("/net/x.img", "vfat", 4_294_966_784),
+            1,
+            Some(false),
+            &["cannot punch holes", "!switched off"],
+        ),
+        (
+            &over("/net/x.img", "exfat", 4_294_966_784),
+            1,
+            Some(false),
+            &["cannot punch holes", "!switched off"],
+        ),
+        (&over("/net/x.img", "xfs", 0), 1, Some(false), &["switched off"]),
+        (&over("/net/x.img", "nfs4", GIB), 0, None, shared),
+        (&over("/net/x.img", "cifs", GIB), 0, None, shared),
+        (&over("/net/x.img", "fuse.sshfs", GIB), 0, None, shared),
+        (&over("/dev/sda", "xfs", GIB), 1, Some(false), &["WRONG sda", "!punches holes"]),
+        (
+            &over("/net/gone", "devtmpfs", GIB),
+            0,
+            None,
+            &["UNCHECKED /data: /dev/loop0: sysfs does not show /net/gone"],
+        ),
+    ]);
+}
