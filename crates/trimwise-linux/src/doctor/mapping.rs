@@ -6,6 +6,9 @@ use super::graph::{Kind, Node};
 use crate::mount::Mount;
 use crate::text::quoted;
 
+const PARITY: &str = "/sys/module/raid456/parameters/devices_handle_discard_safely";
+const LVM_PARITY: &str = "/sys/module/dm_raid/parameters/devices_handle_discard_safely";
+
 pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
     let node = &stack.graph.nodes[stop];
     let table = table(stack, node);
@@ -118,6 +121,38 @@ pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
         }
         _ => return None,
     })
+}
+
+/// Returns true if this mapping drops TRIM by its kind or a setting, so that loading its table anew does not help; so it
+/// does as far as is known if its table cannot be read.
+pub(super) fn drops_by_itself(stack: &Stack<'_>, node: &Node) -> bool {
+    let table = table(stack, node);
+    let target = || table.as_deref().and_then(|table| table.split_whitespace().nth(2));
+    match &node.kind {
+        Kind::Crypt(..) => !table.as_deref().is_some_and(|table| table.contains("allow_discards")),
+        Kind::Integrity(_) | Kind::Snapshot(_) | Kind::Bcache => true,
+        Kind::Raid(level) => needs_parameter(stack, level),
+        Kind::Lvm(_) => {
+            let level = table.as_deref().and_then(|table| table.split_whitespace().nth(3));
+            target() == Some("raid") && level.is_some_and(has_parity) && !is_on(stack, LVM_PARITY)
+        }
+        Kind::Mapper(_) => target().is_some_and(|target| !["linear", "striped"].contains(&target)),
+        _ => false,
+    }
+}
+
+/// Returns true if Linux RAID of this level accepts no TRIM before one of its parameters is set.
+fn needs_parameter(stack: &Stack<'_>, level: &str) -> bool {
+    let performance = performance_of(level);
+    stack.root.has(&performance) && !is_on(stack, &performance) || has_parity(level) && !is_on(stack, PARITY)
+}
+
+fn performance_of(level: &str) -> String {
+    format!("/sys/module/{level}/parameters/devices_discard_performance")
+}
+
+fn has_parity(level: &str) -> bool {
+    ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity))
 }
 
 fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
@@ -258,16 +293,14 @@ fn is_lvm_raid(stack: &Stack<'_>, node: &Node) -> bool {
 }
 
 fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> Finding {
-    const FILE: &str = "/sys/module/dm_raid/parameters/devices_handle_discard_safely";
     let level = table.and_then(|table| table.split_whitespace().nth(3)).unwrap_or_default();
-    let has_parity = ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity));
     let is_mirror = ["raid0", "raid1"].iter().any(|mirror| level.starts_with(mirror));
     let again = logical_volume(name).and_then(|volume| {
         let steps = ["n", "y"].map(|active| format!("lvchange --activate {active} {volume}"));
         without_mount(stack, node, steps.to_vec())
     });
     let again = again.or_else(|| reload(&node.kind)).unwrap_or_default();
-    if is_mirror || !level.is_empty() && !has_parity || is_on(stack, FILE) {
+    if is_mirror || !level.is_empty() && !has_parity(level) || is_on(stack, LVM_PARITY) {
         return older_than_below(node).with_commands(again, []);
     }
     if level.is_empty() {
@@ -286,7 +319,7 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
         "the RAID volume {name} accepts no TRIM though all its disks do: with parity (RAID 4, 5, 6) only if \
          dm_raid.devices_handle_discard_safely is set"
     );
-    parity(node, what, FILE, "dm_raid", again)
+    parity(node, what, LVM_PARITY, "dm_raid", again)
 }
 
 fn is_on(stack: &Stack<'_>, parameter: &str) -> bool {
@@ -318,7 +351,7 @@ fn parity(node: &Node, what: String, file: &str, module: &str, then: Vec<String>
 fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
     let again = reassembled(stack, node).unwrap_or_default();
     let assemble = if again.is_empty() { "boot, so that it is assembled anew" } else { "assemble it anew" };
-    let performance = format!("/sys/module/{level}/parameters/devices_discard_performance");
+    let performance = performance_of(level);
     if stack.root.has(&performance) && !is_on(stack, &performance) {
         return Finding::wrong(
             node.name.clone(),
@@ -327,8 +360,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
         )
         .with_commands([format!("echo Y > {performance}")].into_iter().chain(again), [format!("echo N > {performance}")]);
     }
-    if ["raid4", "raid5", "raid6"].contains(&level) {
-        const FILE: &str = "/sys/module/raid456/parameters/devices_handle_discard_safely";
+    if has_parity(level) {
         if let Some((largest, stripe)) = too_small_for_stripe(stack, node, level) {
             return Finding::wrong(
                 node.name.clone(),
@@ -340,12 +372,12 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
             )
             .beyond_this_host();
         }
-        if !is_on(stack, FILE) {
+        if !is_on(stack, PARITY) {
             let what = format!(
                 "Linux RAID ({level}) accepts no TRIM though its disks do: with parity only if \
                  raid456.devices_handle_discard_safely is set"
             );
-            return parity(node, what, FILE, "raid456", again);
+            return parity(node, what, PARITY, "raid456", again);
         }
     }
     Finding::wrong(

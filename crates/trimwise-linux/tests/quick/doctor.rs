@@ -200,7 +200,8 @@ fn the_layer_at_which_trim_stops_is_named() {
 
     let disk = Host::new("22 1 8:0 / / rw - xfs /dev/sda rw\n");
     disk.device(SDA, "8:0", 0).file(&format!("sys/devices/{SDA}/queue/rotational"), "1");
-    expect(&disk.examine(), 1, &["is a hard disk"]);
+    // It needs none.
+    expect(&disk.examine(), 0, &["note sda: sda is a hard disk"]);
 }
 
 #[test]
@@ -1016,6 +1017,84 @@ fn a_loop_device_is_followed_as_far_as_it_can_be() {
             0,
             None,
             &["UNCHECKED /data: /dev/loop0: sysfs does not show /net/gone"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_layer_above_is_judged_by_its_own_kind() {
+    let under = |kind: &str, rest: &str| {
+        format!(
+            "mount 22 1 252:0 / / rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 0\n\
+             file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non dm-0 252:0 0 {SDA}\ndm dm-0 x {kind}\n{rest}"
+        )
+    };
+    let crypt = ["which blocks are free", "# cryptsetup refresh --allow-discards --persistent x"];
+    let raid = format!(
+        "mount 22 1 9:0 / / rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 0\n\
+         file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non md0 9:0 0 {SDA}\n\
+         file sys/devices/virtual/block/md0/md/level raid5"
+    );
+    judge(&[
+        (&under("CRYPT-LUKS2-1-x", ""), 1, Some(false), &crypt),
+        (&under("CRYPT-TCRYPT-1-x", ""), 1, Some(false), &["hides a second volume", "!cryptsetup refresh"]),
+        (&under("CRYPT-INTEGRITY-x", ""), 1, Some(false), &["WRONG sda", "dm-integrity (x) drops TRIM"]),
+        (
+            &under(
+                "LVM-1",
+                "on dm-1 252:1 0\ndm dm-1 x-cow LVM-2\nlink sys/devices/virtual/block/dm-0/slaves/dm-1 ../../dm-1",
+            ),
+            1,
+            Some(false),
+            &["x is a snapshot, or has one", "!dmsetup"],
+        ),
+        (&under("LVM-1", ""), 1, Some(false), &["# dmsetup resume x"]),
+        (&raid, 1, Some(false), &["# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely"]),
+    ]);
+}
+
+#[test]
+fn what_needs_no_trim_or_must_not_have_it_is_told() {
+    let on_sda = |options: &str, max: u64, rest: &str| {
+        format!("{EXT4_ON_SDA}disk {SDA} 8:0 {max}\n{rest}")
+            .replace("/dev/sda rw", &format!("/dev/sda {options}"))
+    };
+    let dead = ["the file system failed", "check it with `fsck /dev/sda`"];
+    let fstab = "file etc/fstab /dev/sda / ext4 defaults 0 1\n";
+    judge(&[
+        (&on_sda("rw,emergency_ro", GIB, ""), 1, Some(true), &dead),
+        (&on_sda("rw,shutdown", GIB, ""), 1, Some(true), &dead),
+        (
+            &on_sda("rw", 0, &format!("file sys/devices/{SDA}/queue/rotational 1")),
+            0,
+            Some(false),
+            &["is a hard disk"],
+        ),
+        (&on_sda("ro", 0, ""), 0, Some(false), &["note sda: sda offers no TRIM", "nothing to trim"]),
+        (
+            &on_sda("rw", GIB, &format!("{fstab}link etc/systemd/system/fstrim.service /dev/null")),
+            1,
+            Some(true),
+            &["# systemctl unmask fstrim.service", "!printf"],
+        ),
+        (
+            &on_sda(
+                "rw",
+                GIB,
+                &format!("{fstab}file etc/systemd/system/fstrim.service [Service]\\nExecStart=/bin/true"),
+            ),
+            1,
+            Some(true),
+            &["systemctl cat fstrim.service", "!printf"],
+        ),
+        (
+            &format!(
+                "mount 22 1 252:0 / / ro - ext4 /dev/mapper/root ro\ndisk {SDA} 8:0 {GIB}\non dm-0 252:0 0 {SDA}\n\
+                 dm dm-0 root CRYPT-VERITY-1-root"
+            ),
+            0,
+            Some(false),
+            &["!dm-crypt (", "nothing to trim"],
         ),
     ]);
 }
