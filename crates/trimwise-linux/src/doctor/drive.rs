@@ -44,7 +44,8 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         .beyond_this_host(),
         _ if disk.rotational && disk.transport != Transport::Usb => {
             let what = format!("{model} is a hard disk, or claims to be: it has no TRIM");
-            Finding { wrong: true, ..Finding::note(name.clone(), what) }.beyond_this_host()
+            // A controller's volume of SSDs claims to be one, too.
+            Finding { wrong: is_raid, ..Finding::note(name.clone(), what) }.beyond_this_host()
         }
         _ if ["pmem", "ram", "zram"].iter().any(|memory| name.starts_with(memory)) => {
             Finding::note(name.clone(), format!("{name} lies in memory, which needs no TRIM")).beyond_this_host()

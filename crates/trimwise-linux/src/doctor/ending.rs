@@ -14,11 +14,13 @@ use crate::mount::{Mount, nearest};
 pub(crate) struct Stack<'a> {
     pub root: &'a HostRoot,
     pub mount: &'a Mount,
+    /// All mounts of the host.
+    pub mounts: &'a [Mount],
     pub graph: &'a Graph,
 }
 
 /// Adds findings on the layers that stop TRIM, and on drives whose TRIM is faulty.
-pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<Finding>) {
+pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
     for stop in stack.graph.stops() {
         let node = &stack.graph.nodes[stop];
         let finding = switched_off(node).unwrap_or_else(|| match &node.kind {
@@ -44,7 +46,9 @@ pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<F
             findings.push(Finding::note(node.name.clone(), what));
         }
         match &node.kind {
-            Kind::Loop(file) => findings.push(below_loop(node, file, mounts)),
+            Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
+                findings.push(below_loop(node, file, stack.mounts));
+            }
             Kind::Disk(disk) if disk.transport == Transport::Ata && !disk.is_virtual => {
                 findings.extend(of_model(stack.root, node, disk));
             }
@@ -57,6 +61,8 @@ pub(crate) fn of_graph(stack: &Stack<'_>, mounts: &[Mount], findings: &mut Vec<F
 /// A limit that somebody set to 0 though the device could do more.
 fn switched_off(node: &Node) -> Option<Finding> {
     let hardware = node.device.queue("discard_max_hw_bytes").ok().filter(|&bytes| bytes > 0)?;
+    // A loop device over a file without holes stops TRIM, though it accepts it.
+    node.discard_max.filter(|&max| max == 0)?;
     let granularity = node.device.queue("discard_granularity").unwrap_or(512);
     let file = format!("/sys/block/{}/queue/discard_max_bytes", node.name);
     let what = format!(
@@ -86,31 +92,36 @@ fn switched_off(node: &Node) -> Option<Finding> {
     )
 }
 
-/// Adds the commands for mappings above: each took the limits from below when its table was loaded.
+/// Adds what mappings above need: each took the limits from below when its table was loaded, and some drop TRIM by
+/// themselves, whatever lies below.
 fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Finding {
+    let is_mounted_again =
+        |finding: &Finding| finding.commands.last().is_some_and(|last| last.starts_with("mount "));
     // Where the file system is unmounted for the remedy, all above is made anew anyway.
-    if finding.commands.last().is_none_or(|last| last.starts_with("mount ")) {
+    if finding.commands.is_empty() || is_mounted_again(&finding) {
         return finding;
     }
-    for index in stack.graph.shut_above(stop) {
-        let above = &stack.graph.nodes[index];
-        match mapping::reload(&above.kind) {
-            Some(commands) => {
-                if commands.iter().any(|command| command.starts_with("cryptsetup")) {
-                    let mend = finding.mend.get_or_insert_default();
-                    *mend += &format!(
-                        "; {} above it, which is encrypted, is then opened to TRIM too, and cryptsetup asks for its \
-                         passphrase",
-                        above.name
-                    );
+    let above = stack.graph.shut_above(stop).into_iter().map(|index| {
+        let node = &stack.graph.nodes[index];
+        (node, mapping::drops_by_itself(stack, node).then(|| mapping::ending(stack, index)))
+    });
+    let above: Vec<(&Node, Option<Finding>)> = above.collect();
+    let is_in_vain = above.iter().flat_map(|(_, its)| its).any(|its| its.nothing_helps);
+    for (node, its) in above {
+        let mend = finding.mend.get_or_insert_default();
+        match (its, mapping::reload(&node.kind)) {
+            (Some(its), _) => {
+                *mend += &format!("; {} above it drops TRIM, too: {}", node.name, its.what);
+                if !its.nothing_helps {
+                    its.mend.iter().for_each(|its| *mend += &format!("; {its}"));
                 }
-                finding.commands.extend(commands);
+                if !is_in_vain && !is_mounted_again(&finding) {
+                    finding = finding.with_commands(its.commands, its.undo);
+                }
             }
-            None if above.kind == Kind::Partition => {}
-            None => {
-                let mend = finding.mend.get_or_insert_default();
-                *mend += &format!("; {} above it must then be assembled anew", above.name);
-            }
+            _ if is_in_vain || node.kind == Kind::Partition => {}
+            (None, Some(commands)) => finding = finding.with_commands(commands, []),
+            (None, None) => *mend += &format!("; {} above it must then be assembled anew", node.name),
         }
     }
     finding

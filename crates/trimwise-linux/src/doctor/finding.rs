@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::text::is_unprintable;
+
 /// A problem or a note in the doctor's report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -43,7 +45,8 @@ impl Finding {
         self
     }
 
-    /// Adds the lines that carry out the remedy, and those that take it back.
+    /// Adds the lines that carry out the remedy, and those that take it back. There are none if a name in them cannot be
+    /// printed: half a remedy may leave a file system unmounted.
     pub(crate) fn with_commands(
         mut self,
         commands: impl IntoIterator<Item = String>,
@@ -51,6 +54,11 @@ impl Finding {
     ) -> Self {
         self.commands.extend(commands);
         self.undo.extend(undo);
+        let is_lost = |c: char| is_unprintable(c) || c == char::REPLACEMENT_CHARACTER;
+        if self.commands.iter().chain(&self.undo).any(|line| line.contains(is_lost)) {
+            self.commands.clear();
+            self.undo.clear();
+        }
         self
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::disk::{Disk, disk_of};
-use crate::block_device::SysBlock;
+use crate::block_device::{SysBlock, of_node};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
 
@@ -13,6 +13,8 @@ const DEPTH_MAX: usize = 64;
 /// File systems whose files cannot have holes. A loop device over one of them accepts TRIM all the same, and even counts
 /// it: they have fallocate(2), but without FALLOC_FL_PUNCH_HOLE.
 const WITHOUT_HOLES: [&str; 5] = ["vfat", "msdos", "exfat", "hfs", "hfsplus"];
+/// File systems of other hosts: what a hole in their files is worth depends on the server.
+const SERVED: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs"];
 /// Lines of the tree that a report shows; a graph whose branches meet again and again has very many ways.
 const SHOWN_MAX: usize = 200;
 
@@ -39,7 +41,7 @@ pub enum Kind {
     Raid(String),
     /// bcache: a cache in front of a disk.
     Bcache,
-    /// A loop device, with its backing file.
+    /// A loop device, with its backing file, which may be a block device.
     Loop(String),
     /// A disk, the lowest layer.
     Disk(Disk),
@@ -107,6 +109,18 @@ impl Graph {
             if let Kind::Loop(file) = &node.kind {
                 let holder = nearest(mounts, Path::new(file)).map(|at| mounts[at].fs_type.as_str());
                 node.is_dead_end = holder.is_some_and(|fs_type| WITHOUT_HOLES.contains(&fs_type));
+                let is_served = |fs_type: &&str| SERVED.contains(fs_type) || fs_type.starts_with("fuse");
+                let gap = match holder {
+                    _ if !node.below.is_empty() => None,
+                    Some("devtmpfs") => {
+                        Some(format!("sysfs does not show {file}, which lies below {}", node.name))
+                    }
+                    _ => holder.filter(is_served).map(|fs_type| {
+                        format!("{file} lies on {fs_type}; only its server knows what holes in it free there")
+                    }),
+                };
+                node.is_whole &= gap.is_none();
+                graph.gap = graph.gap.take().or(gap);
             }
         }
         graph
@@ -127,7 +141,10 @@ impl Graph {
             return Some(index);
         }
         let disk = device.disk();
-        let slaves: Vec<SysBlock> = disk.iter().cloned().chain(device.slaves()).collect();
+        // A loop device over a block device has no link to it.
+        let looped = device.backing_file().filter(|file| file.starts_with("/dev"));
+        let looped = looped.and_then(|file| of_node(root, &file.to_string_lossy()).ok().flatten());
+        let slaves: Vec<SysBlock> = disk.iter().cloned().chain(device.slaves()).chain(looped).collect();
         let kind = if disk.is_some() { Kind::Partition } else { kind_of(root, device, &slaves) };
         let discard_max = device.queue("discard_max_bytes").ok();
         if discard_max.is_none() {
@@ -273,6 +290,8 @@ fn kind_of(root: &HostRoot, device: &SysBlock, slaves: &[SysBlock]) -> Kind {
         let is_above = |end: &str| below.iter().any(|name| name.ends_with(end));
         let mut parts = uuid.split('-');
         return match (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) {
+            // It is read-only, and knows no discards.
+            ("CRYPT", "VERITY") => Kind::Mapper(mapping),
             ("CRYPT", "INTEGRITY") => Kind::Integrity(mapping),
             ("CRYPT", format) => Kind::Crypt(mapping, format.to_owned()),
             ("INTEGRITY", _) => Kind::Integrity(mapping),

@@ -3,7 +3,11 @@
 use super::Finding;
 use super::ending::Stack;
 use super::graph::{Kind, Node};
+use crate::mount::Mount;
 use crate::text::quoted;
+
+const PARITY: &str = "/sys/module/raid456/parameters/devices_handle_discard_safely";
+const LVM_PARITY: &str = "/sys/module/dm_raid/parameters/devices_handle_discard_safely";
 
 pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
     let node = &stack.graph.nodes[stop];
@@ -13,6 +17,10 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
     let wrong = |what: String, mend: String| Finding::wrong(node.name.clone(), what, mend);
     let reload = || reload(&node.kind).into_iter().flatten();
     match &node.kind {
+        Kind::Raid(_) | Kind::Lvm(_) | Kind::Multipath(_) if !node.is_whole => wrong(
+            format!("{} accepts no TRIM; why is not known, since sysfs does not show all that lies below it", node.name),
+            format!("see what is missing: `lsblk --inverse {}`", node.device.node().display()),
+        ),
         Kind::Crypt(name, _) if table.as_deref().is_some_and(|table| table.contains("allow_discards")) => {
             let what = format!(
                 "dm-crypt ({name}) passes TRIM on, but was opened before the devices below accepted any, and its limit \
@@ -78,12 +86,19 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
                     "the loop device over {file} accepts TRIM, but nothing comes of it: the file system of that file \
                      cannot punch holes"
                 ),
+                false if !node.below.is_empty() => format!(
+                    "the loop device over {file} accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} has \
+                     not, or it is read-only"
+                ),
                 false => format!(
                     "the loop device over {file} does not accept TRIM: its file system cannot punch holes, or it is \
                      read-only"
                 ),
             },
-            "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
+            match node.below.is_empty() {
+                true => "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
+                false => format!("mount {file} without the loop device"),
+            },
         ),
         Kind::Bcache => wrong("bcache drops TRIM".to_owned(), "newer kernels pass it on to the backing device".to_owned())
             .beyond_this_host(),
@@ -106,6 +121,38 @@ pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
         }
         _ => return None,
     })
+}
+
+/// Returns true if this mapping drops TRIM by its kind or a setting, so that loading its table anew does not help; so it
+/// does as far as is known if its table cannot be read.
+pub(super) fn drops_by_itself(stack: &Stack<'_>, node: &Node) -> bool {
+    let table = table(stack, node);
+    let target = || table.as_deref().and_then(|table| table.split_whitespace().nth(2));
+    match &node.kind {
+        Kind::Crypt(..) => !table.as_deref().is_some_and(|table| table.contains("allow_discards")),
+        Kind::Integrity(_) | Kind::Snapshot(_) | Kind::Bcache => true,
+        Kind::Raid(level) => needs_parameter(stack, level),
+        Kind::Lvm(_) => {
+            let level = table.as_deref().and_then(|table| table.split_whitespace().nth(3));
+            target() == Some("raid") && level.is_some_and(has_parity) && !is_on(stack, LVM_PARITY)
+        }
+        Kind::Mapper(_) => target().is_some_and(|target| !["linear", "striped"].contains(&target)),
+        _ => false,
+    }
+}
+
+/// Returns true if Linux RAID of this level accepts no TRIM before one of its parameters is set.
+fn needs_parameter(stack: &Stack<'_>, level: &str) -> bool {
+    let performance = performance_of(level);
+    stack.root.has(&performance) && !is_on(stack, &performance) || has_parity(level) && !is_on(stack, PARITY)
+}
+
+fn performance_of(level: &str) -> String {
+    format!("/sys/module/{level}/parameters/devices_discard_performance")
+}
+
+fn has_parity(level: &str) -> bool {
+    ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity))
 }
 
 fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
@@ -215,12 +262,16 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
             format!("lvchange --activate y {volume}"),
         ]
     });
+    // Other volumes of the pool keep it active.
+    let holders = std::fs::read_dir(node.device.path().join("holders")).map_or(0, Iterator::count);
+    let commands = Some(between.collect()).filter(|steps: &Vec<_>| !steps.is_empty() && holders <= 1);
+    let commands = commands.and_then(|steps| without_mount(stack, volume, steps));
     Finding::wrong(
         node.name.clone(),
         format!("the thin pool {name} ignores TRIM (its setting is `ignore`)"),
         "set it to `passdown`, which needs the pool and all its volumes to be inactive",
     )
-    .with_commands(without_mount(stack, volume, between.collect()).unwrap_or_default(), [])
+    .with_commands(commands.unwrap_or_default(), [])
 }
 
 /// Returns the RAID volume of LVM to which this leg with integrity belongs.
@@ -242,23 +293,33 @@ fn is_lvm_raid(stack: &Stack<'_>, node: &Node) -> bool {
 }
 
 fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> Finding {
-    const FILE: &str = "/sys/module/dm_raid/parameters/devices_handle_discard_safely";
     let level = table.and_then(|table| table.split_whitespace().nth(3)).unwrap_or_default();
-    let has_parity = ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity));
     let is_mirror = ["raid0", "raid1"].iter().any(|mirror| level.starts_with(mirror));
     let again = logical_volume(name).and_then(|volume| {
         let steps = ["n", "y"].map(|active| format!("lvchange --activate {active} {volume}"));
         without_mount(stack, node, steps.to_vec())
     });
     let again = again.or_else(|| reload(&node.kind)).unwrap_or_default();
-    if is_mirror || !level.is_empty() && !has_parity || is_on(stack, FILE) {
+    if is_mirror || !level.is_empty() && !has_parity(level) || is_on(stack, LVM_PARITY) {
         return older_than_below(node).with_commands(again, []);
+    }
+    if level.is_empty() {
+        return Finding::wrong(
+            node.name.clone(),
+            format!(
+                "the RAID volume {name} accepts no TRIM though all its disks do; its level is not known here: a mirror \
+                 has its limits from a time when they had none, and one with parity (RAID 4, 5, 6) accepts TRIM only if \
+                 dm_raid.devices_handle_discard_safely is set"
+            ),
+            "`lvs -o lv_name,segtype` shows the level. Activate a mirror anew; set the parameter only for parity, and \
+             only if all disks return zeros for trimmed blocks",
+        );
     }
     let what = format!(
         "the RAID volume {name} accepts no TRIM though all its disks do: with parity (RAID 4, 5, 6) only if \
          dm_raid.devices_handle_discard_safely is set"
     );
-    parity(node, what, FILE, "dm_raid", again)
+    parity(node, what, LVM_PARITY, "dm_raid", again)
 }
 
 fn is_on(stack: &Stack<'_>, parameter: &str) -> bool {
@@ -290,7 +351,7 @@ fn parity(node: &Node, what: String, file: &str, module: &str, then: Vec<String>
 fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
     let again = reassembled(stack, node).unwrap_or_default();
     let assemble = if again.is_empty() { "boot, so that it is assembled anew" } else { "assemble it anew" };
-    let performance = format!("/sys/module/{level}/parameters/devices_discard_performance");
+    let performance = performance_of(level);
     if stack.root.has(&performance) && !is_on(stack, &performance) {
         return Finding::wrong(
             node.name.clone(),
@@ -299,15 +360,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
         )
         .with_commands([format!("echo Y > {performance}")].into_iter().chain(again), [format!("echo N > {performance}")]);
     }
-    if ["raid4", "raid5", "raid6"].contains(&level) {
-        const FILE: &str = "/sys/module/raid456/parameters/devices_handle_discard_safely";
-        if !is_on(stack, FILE) {
-            let what = format!(
-                "Linux RAID ({level}) accepts no TRIM though its disks do: with parity only if \
-                 raid456.devices_handle_discard_safely is set"
-            );
-            return parity(node, what, FILE, "raid456", again);
-        }
+    if has_parity(level) {
         if let Some((largest, stripe)) = too_small_for_stripe(stack, node, level) {
             return Finding::wrong(
                 node.name.clone(),
@@ -318,6 +371,13 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
                 "an array with smaller chunks",
             )
             .beyond_this_host();
+        }
+        if !is_on(stack, PARITY) {
+            let what = format!(
+                "Linux RAID ({level}) accepts no TRIM though its disks do: with parity only if \
+                 raid456.devices_handle_discard_safely is set"
+            );
+            return parity(node, what, PARITY, "raid456", again);
         }
     }
     Finding::wrong(
@@ -344,8 +404,16 @@ fn too_small_for_stripe(stack: &Stack<'_>, node: &Node, level: &str) -> Option<(
     (largest < stripe).then_some((largest, stripe))
 }
 
-/// Returns the commands that assemble an array anew; `None` if it cannot be unmounted for that.
+/// Returns the commands that assemble an array anew; `None` if it cannot be unmounted for that, if a member is missing
+/// (it would start degraded), or if its members belong to a container (metadata of Intel's or DDF's kind).
 fn reassembled(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
+    let number = |file: &str| node.device.number(file).unwrap_or(0);
+    let is_external =
+        node.device.text("md/metadata_version").is_some_and(|kind| kind.starts_with("external"));
+    let has_all = node.below.len() as u64 >= number("md/raid_disks") && number("md/degraded") == 0;
+    if is_external || !has_all {
+        return None;
+    }
     let array = node.device.node().display().to_string();
     let members: Vec<String> = node
         .below
@@ -358,13 +426,23 @@ fn reassembled(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
 }
 
 /// Puts commands between those that unmount the file system on a device, or on a partition of it, and mount it again;
-/// `None` if it is `/`, or if something lies between.
+/// `None` if it is `/`, or if something lies between, or if more than this one mount would have to go.
 fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Option<Vec<String>> {
     let mount = stack.mount;
     let [top] = stack.graph.tops[..] else { return None };
     let top = &stack.graph.nodes[top];
     let is_direct = top.name == below.name || top.device.disk().is_some_and(|disk| disk.name() == below.name);
     let point = mount.mount_point.to_str().filter(|point| is_direct && *point != "/")?;
+    let is_in_the_way = |other: &Mount| {
+        other.id != mount.id
+            && (other.is_same_file_system(mount) || other.mount_point.starts_with(&mount.mount_point))
+    };
+    let is_other_part =
+        |entry: std::fs::DirEntry| entry.file_name() != *top.name && entry.path().join("partition").exists();
+    let mut entries = std::fs::read_dir(below.device.path()).into_iter().flatten().flatten();
+    if stack.mounts.iter().any(is_in_the_way) || entries.any(is_other_part) {
+        return None;
+    }
     // Names of mappings stay, unlike dm-0.
     let node = match mount.device.starts_with("/dev/mapper/") {
         true => mount.device.clone(),

@@ -55,6 +55,9 @@ const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 /// The [`Finding::place`] of the note that a file system is mounted read-only.
 pub const READ_ONLY: &str = "ro";
 
+/// The [`Finding::place`] of the finding that a file system failed: the option that shows it.
+pub const FAILED: [&str; 2] = ["emergency_ro", "shutdown"];
+
 /// A device on the path down, as reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerReport {
@@ -292,14 +295,25 @@ impl Surroundings<'_> {
         let graph = Graph::of(self.root, self.mounts, &devices);
         let today = Today::of(self.root, trimmers, mount, same);
         let mut findings = Vec::new();
-        ending::of_graph(&Stack { root: self.root, mount, graph: &graph }, self.mounts, &mut findings);
+        let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph };
+        ending::of_graph(&stack, &mut findings);
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = refuses_fitrim(mount, &graph);
         let passes = if refuses.is_some() { Some(false) } else { passes };
         findings.extend(refuses);
-        if passes != Some(false) {
-            self.of_options(mount, &today, &mut findings);
+        match passes {
+            _ if mount.has_failed() => findings.insert(0, failed(mount)),
+            Some(false) if mount.is_read_only() => findings.push(read_only()),
+            Some(false) => {}
+            _ => self.of_options(mount, &today, &mut findings),
+        }
+        if mount.is_read_only() && !mount.has_failed() {
+            for finding in &mut findings {
+                (finding.wrong, finding.mend) = (false, None);
+                finding.commands.clear();
+                finding.undo.clear();
+            }
         }
         if same.len() > 1 {
             let what = format!(
@@ -336,7 +350,7 @@ impl Surroundings<'_> {
             ));
         }
         if mount.is_read_only() {
-            findings.push(Finding::note(READ_ONLY, "it is mounted read-only: there is nothing to trim"));
+            findings.push(read_only());
             return;
         }
         let point = mount.mount_point.display().to_string();
@@ -397,6 +411,18 @@ impl Surroundings<'_> {
             "add it to /etc/fstab, which fstrim.timer follows, or let the timer follow all mounts instead, or let trimwised \
              manage it (`trimwise status` says why it does not)",
         );
+        let service =
+            |state: &str| today.not_here.iter().any(|why| why.ends_with(&format!("fstrim.service {state}")));
+        if service(trimmers::MASKED) {
+            let set = |verb: &str| [format!("systemctl {verb} fstrim.service")];
+            let finding = Finding { mend: Some("unmask fstrim.service".to_owned()), ..finding };
+            return finding.with_commands(set("unmask"), set("mask"));
+        }
+        if service(trimmers::RUNS_NOTHING) {
+            let mend = "remove the file that replaces its command; `systemctl cat fstrim.service` shows which, and \
+                `systemctl revert fstrim.service` removes those in /etc";
+            return Finding { mend: Some(mend.to_owned()), ..finding };
+        }
         let is_by_timer = |why: &String| {
             why.starts_with(trimmers::FSTRIM_TIMER) && why.contains("does not list this file system")
         };
@@ -437,6 +463,24 @@ impl Surroundings<'_> {
             _ => "",
         }
     }
+}
+
+fn read_only() -> Finding {
+    Finding::note(READ_ONLY, "it is mounted read-only: there is nothing to trim")
+}
+
+/// See [`Mount::has_failed`].
+fn failed(mount: &Mount) -> Finding {
+    let option = FAILED.into_iter().find(|failed| mount.options.iter().any(|option| option == failed));
+    Finding::wrong(
+        option.unwrap_or_default(),
+        "the file system failed and ended all writes: what it calls free may hold files that the next mount finds again, \
+         so nothing may trim it now, not even fstrim",
+        format!(
+            "find the cause in the kernel's log, unmount it, and check it with `fsck {}` before it is mounted again",
+            quoted(&mount.device)
+        ),
+    )
 }
 
 /// `ntfs_discard` in Linux's fs/ntfs3/super.c refuses FITRIM, too, unless the mount has the option.

@@ -24,6 +24,9 @@ const BTRFS_CONFIG: [&str; 2] = ["/etc/sysconfig/btrfsmaintenance", "/etc/defaul
 /// Why trimwised leaves alone what it was told to.
 pub(super) const POLICY_OFF: &str = "its policy there is off";
 
+pub(super) const MASKED: &str = "is masked";
+pub(super) const RUNS_NOTHING: &str = "runs no fstrim";
+
 /// Words for intervals, as systemd.time(7) and the folders of cron have them, in seconds.
 const INTERVALS: [(&str, u64); 4] =
     [("hourly", 3600), ("daily", 86_400), ("weekly", 7 * 86_400), ("monthly", 30 * 86_400)];
@@ -183,8 +186,8 @@ fn of_timer(root: &HostRoot, timer: &str, is_container: bool) -> Option<Job> {
     };
     let broken = match () {
         () if calls.is_empty() && timer != FSTRIM_TIMER => return None,
-        () if calls.is_empty() => Some(format!("{service} runs no fstrim")),
-        () if systemd::is_masked(root, &service) => Some(format!("{service} is masked")),
+        () if systemd::is_masked(root, &service) => Some(format!("{service} {MASKED}")),
+        () if calls.is_empty() => Some(format!("{service} {RUNS_NOTHING}")),
         () if is_container && timer == FSTRIM_TIMER => Some("it does not start in a container".to_owned()),
         () => None,
     };

@@ -200,7 +200,8 @@ fn the_layer_at_which_trim_stops_is_named() {
 
     let disk = Host::new("22 1 8:0 / / rw - xfs /dev/sda rw\n");
     disk.device(SDA, "8:0", 0).file(&format!("sys/devices/{SDA}/queue/rotational"), "1");
-    expect(&disk.examine(), 1, &["is a hard disk"]);
+    // It needs none.
+    expect(&disk.examine(), 0, &["note sda: sda is a hard disk"]);
 }
 
 #[test]
@@ -927,4 +928,173 @@ fn the_last_run_of_the_timer_is_told() {
     stamp.set_modified(days_ago(20)).unwrap();
     expect(&host.examine(), 0, &["it last elapsed 20 days ago, which is more than twice its interval"]);
     assert!(host.examine().last_fstrim.unwrap().ago_s > 19 * 86_400);
+}
+
+#[test]
+fn no_remedy_does_harm() {
+    let raid = |mounts: &str, rest: &str| {
+        format!(
+            "mount 22 1 9:0 / {mounts} rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level raid1\n{rest}"
+        )
+    };
+    let md = "file sys/devices/virtual/block/md0";
+    let anew = ["WRONG md0", "# umount --all-targets", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb"];
+    let only_words = ["WRONG md0", "!# umount", "!# mdadm"];
+    let lvm = format!(
+        "mount 22 1 252:0 / /srv rw - xfs /dev/mapper/vg-x rw\ndisk {SDA} 8:0 {GIB}\non dm-1 252:1 {GIB} {SDA}\n\
+         dm dm-1 vg-x_rimage_0 LVM-b\non dm-0 252:0 0 virtual/block/dm-1\ndm dm-0 vg-x LVM-a"
+    );
+    let thin = format!(
+        "mount 22 1 252:0 / /srv rw - xfs /dev/mapper/v rw\ndisk {SDA} 8:0 {GIB}\non dm-1 252:1 {GIB} {SDA}\n\
+         dm dm-1 pool-thindata x\non dm-2 252:2 0 virtual/block/dm-1\ndm dm-2 pool x\n\
+         on dm-0 252:0 0 virtual/block/dm-2\ndm dm-0 v x"
+    );
+    judge(&[
+        (&raid("/srv", ""), 1, Some(false), &anew),
+        (&raid("/srv", &format!("{md}/md/raid_disks 2")), 1, Some(false), &anew),
+        // A member that is missing, that sysfs no longer shows, or that a container holds.
+        (&raid("/srv", &format!("{md}/md/raid_disks 3")), 1, Some(false), &only_words),
+        (&raid("/srv", &format!("{md}/md/degraded 1")), 1, Some(false), &only_words),
+        (
+            &raid("/srv", "link sys/devices/virtual/block/md0/slaves/sdz ../../gone"),
+            1,
+            Some(false),
+            &only_words,
+        ),
+        (&raid("/srv", &format!("{md}/md/metadata_version external:/md127/0")), 1, Some(false), &only_words),
+        // More than one mount would have to go.
+        (&raid("/srv", "mount 23 1 8:99 / /srv/sub rw - ext2 /dev/x rw"), 1, Some(false), &only_words),
+        (&raid("/srv", "mount 23 1 9:0 /a /home rw - xfs /dev/md0 rw"), 1, Some(false), &only_words),
+        (&raid("/srv", &format!("{md}/md0p2/partition 2")), 1, Some(false), &only_words),
+        // A name that no line of a shell can show.
+        (&raid("/n\\012w", ""), 1, Some(false), &only_words),
+        // Its level is not known without dmsetup: no parameter that destroys data.
+        (&lvm, 1, Some(false), &["WRONG dm-0: the RAID volume vg-x", "!echo Y"]),
+        (&thin, 1, Some(false), &["ignores TRIM", "!# umount"]),
+        // No parameter helps where the disks take less than a stripe.
+        (
+            &raid("/srv", &format!("{md}/md/chunk_size 524288\n{md}/md/raid_disks 3"))
+                .replace("raid1", "raid5")
+                .replace(&format!("8:16 {GIB}"), "8:16 65536"),
+            1,
+            Some(false),
+            &["whole stripes of 1048576 bytes", "!echo Y"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_loop_device_is_followed_as_far_as_it_can_be() {
+    let over = |file: &str, holder: &str, max: u64| {
+        format!(
+            "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 0:77 / /net rw - {holder} x rw\n\
+             disk virtual/block/loop0 7:0 {max}\nfile sys/devices/virtual/block/loop0/loop/backing_file {file}\n\
+             file sys/devices/virtual/block/loop0/queue/discard_max_hw_bytes 4294966784\ndisk {SDA} 8:0 0"
+        )
+    };
+    let shared: &[&str] = &["UNCHECKED /data: /dev/loop0: /net/x.img lies on"];
+    judge(&[
+        (
+            &over("/net/x.img", "vfat", 4_294_966_784),
+            1,
+            Some(false),
+            &["cannot punch holes", "!switched off"],
+        ),
+        (
+            &over("/net/x.img", "exfat", 4_294_966_784),
+            1,
+            Some(false),
+            &["cannot punch holes", "!switched off"],
+        ),
+        (&over("/net/x.img", "xfs", 0), 1, Some(false), &["switched off"]),
+        (&over("/net/x.img", "nfs4", GIB), 0, None, shared),
+        (&over("/net/x.img", "cifs", GIB), 0, None, shared),
+        (&over("/net/x.img", "fuse.sshfs", GIB), 0, None, shared),
+        (&over("/dev/sda", "xfs", GIB), 1, Some(false), &["WRONG sda", "!punches holes"]),
+        (
+            &over("/net/gone", "devtmpfs", GIB),
+            0,
+            None,
+            &["UNCHECKED /data: /dev/loop0: sysfs does not show /net/gone"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_layer_above_is_judged_by_its_own_kind() {
+    let under = |kind: &str, rest: &str| {
+        format!(
+            "mount 22 1 252:0 / / rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 0\n\
+             file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non dm-0 252:0 0 {SDA}\ndm dm-0 x {kind}\n{rest}"
+        )
+    };
+    let crypt = ["which blocks are free", "# cryptsetup refresh --allow-discards --persistent x"];
+    let raid = format!(
+        "mount 22 1 9:0 / / rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 0\n\
+         file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non md0 9:0 0 {SDA}\n\
+         file sys/devices/virtual/block/md0/md/level raid5"
+    );
+    judge(&[
+        (&under("CRYPT-LUKS2-1-x", ""), 1, Some(false), &crypt),
+        (&under("CRYPT-TCRYPT-1-x", ""), 1, Some(false), &["hides a second volume", "!cryptsetup refresh"]),
+        (&under("CRYPT-INTEGRITY-x", ""), 1, Some(false), &["WRONG sda", "dm-integrity (x) drops TRIM"]),
+        (
+            &under(
+                "LVM-1",
+                "on dm-1 252:1 0\ndm dm-1 x-cow LVM-2\nlink sys/devices/virtual/block/dm-0/slaves/dm-1 ../../dm-1",
+            ),
+            1,
+            Some(false),
+            &["x is a snapshot, or has one", "!dmsetup"],
+        ),
+        (&under("LVM-1", ""), 1, Some(false), &["# dmsetup resume x"]),
+        (&raid, 1, Some(false), &["# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely"]),
+    ]);
+}
+
+#[test]
+fn what_needs_no_trim_or_must_not_have_it_is_told() {
+    let on_sda = |options: &str, max: u64, rest: &str| {
+        format!("{EXT4_ON_SDA}disk {SDA} 8:0 {max}\n{rest}")
+            .replace("/dev/sda rw", &format!("/dev/sda {options}"))
+    };
+    let dead = ["the file system failed", "check it with `fsck /dev/sda`"];
+    let fstab = "file etc/fstab /dev/sda / ext4 defaults 0 1\n";
+    judge(&[
+        (&on_sda("rw,emergency_ro", GIB, ""), 1, Some(true), &dead),
+        (&on_sda("rw,shutdown", GIB, ""), 1, Some(true), &dead),
+        (
+            &on_sda("rw", 0, &format!("file sys/devices/{SDA}/queue/rotational 1")),
+            0,
+            Some(false),
+            &["is a hard disk"],
+        ),
+        (&on_sda("ro", 0, ""), 0, Some(false), &["note sda: sda offers no TRIM", "nothing to trim"]),
+        (
+            &on_sda("rw", GIB, &format!("{fstab}link etc/systemd/system/fstrim.service /dev/null")),
+            1,
+            Some(true),
+            &["# systemctl unmask fstrim.service", "!printf"],
+        ),
+        (
+            &on_sda(
+                "rw",
+                GIB,
+                &format!("{fstab}file etc/systemd/system/fstrim.service [Service]\\nExecStart=/bin/true"),
+            ),
+            1,
+            Some(true),
+            &["systemctl cat fstrim.service", "!printf"],
+        ),
+        (
+            &format!(
+                "mount 22 1 252:0 / / ro - ext4 /dev/mapper/root ro\ndisk {SDA} 8:0 {GIB}\non dm-0 252:0 0 {SDA}\n\
+                 dm dm-0 root CRYPT-VERITY-1-root"
+            ),
+            0,
+            Some(false),
+            &["!dm-crypt (", "nothing to trim"],
+        ),
+    ]);
 }

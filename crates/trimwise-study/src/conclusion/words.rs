@@ -115,7 +115,13 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     let today = one.today.sentence();
     if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
         let first = match one.passes {
+            _ if doctor::FAILED.contains(&wrong.place.as_str()) => {
+                format!("{point} failed (`{}`): trim nothing before it was checked.", wrong.place)
+            }
             Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
+            Some(true) if one.today.is_online() || !one.today.at_intervals.is_empty() => {
+                format!("TRIM of {point} does not reach all of its drives; see {}.", wrong.place)
+            }
             _ => format!("{point} is set up so that nothing trims it; see {}.", wrong.place),
         };
         let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
@@ -127,6 +133,10 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     }
     if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];
+    }
+    if let (Some(false), Some(stop)) = (one.passes, one.findings.iter().find(|finding| finding.nothing_helps))
+    {
+        return vec![format!("TRIM of {point} stops at {}: {}.", stop.place, stop.what)];
     }
     let Some((class, [_, found, ..])) = class.map(|class| (class, &class.head[..])) else {
         let passes = match one.passes {
