@@ -37,6 +37,11 @@ stock *ARGUMENTS:
 stacks:
     STACKS=write scripts/test-tier stock
 
+# the Debian package on a whole Debian in qemu: reboot, kill, upgrade, downgrade, purge; needs root, qemu-system-x86, mmdebstrap
+debian:
+    scripts/build-deb test
+    scripts/test-debian
+
 # everything that the tiers only sample: needs all of the above, a device mapper, Linux 5.10, 6.12 and 7.3; hours
 full:
     scripts/test-full
