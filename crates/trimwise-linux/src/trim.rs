@@ -102,6 +102,7 @@ pub fn run(
     stop: &AtomicBool,
     mut on_slice: impl FnMut(usize),
 ) -> Result<Outcome, TrimError> {
+    target.expect_writable()?;
     let before = target.counts()?;
     let least = target.least_extent(plan.min_extent)?;
     let trimmed = target.trimmed_groups(least);
