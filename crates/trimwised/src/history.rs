@@ -162,9 +162,9 @@ impl Database {
         // These are not SQLite's, and the database is whole without them.
         for ending in BESIDE {
             let path = with_ending(&self.path, ending);
-            let to = || self.asides().map(|aside| with_ending(&aside, ending)).find(|to| is_free(to));
+            let mut asides = self.asides().map(|aside| with_ending(&aside, ending));
             if found(&path).is_some_and(|found| !found.is_file())
-                && let Some(to) = to()
+                && let Some(to) = asides.find(|to| is_free(to))
             {
                 drop(fs::rename(path, to));
             }

@@ -260,7 +260,7 @@ impl Service {
             if events.hang_up {
                 self.reload(None);
             }
-            // Answers are complete before the tracepoints are read, which then have every failed discard of theirs.
+            // Answers are received whole before the tracepoints are read: by then, each of their failed discards is there.
             self.managed.values_mut().for_each(Managed::receive);
             self.hear_frees();
             self.left.reap();

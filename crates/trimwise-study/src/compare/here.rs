@@ -409,19 +409,10 @@ mod tests {
     use trimwise_linux::today::{MountedBy, Today};
 
     use super::*;
+    use crate::conclusion::class::usual_drive;
 
     fn drive(link: Transport, model: &str, gib: u64) -> Drive {
-        Drive {
-            name: "sda".to_owned(),
-            model: model.to_owned(),
-            size: Bytes::gib(gib),
-            link,
-            rotates: false,
-            discard_max: Bytes::gib(2),
-            is_volatile: true,
-            borrows_memory: false,
-            is_remote: false,
-        }
+        usual_drive(link, model, Bytes::gib(gib))
     }
 
     fn found(mount: &str, drives: Vec<Drive>) -> Found {

@@ -103,17 +103,22 @@ pub(super) fn stands_for(profile: &str) -> Option<String> {
 /// A drive of a class.
 fn drive(profile: &str) -> Option<Drive> {
     let (_, gb, link, model) = DRIVES.into_iter().find(|(name, ..)| *name == profile)?;
-    Some(Drive {
+    Some(usual_drive(link, model, Bytes(gb * 1_000_000_000)))
+}
+
+/// A drive of flash that takes TRIM, has a volatile cache, and is this host's.
+pub(crate) fn usual_drive(link: Transport, model: &str, size: Bytes) -> Drive {
+    Drive {
         name: "sda".to_owned(),
         model: model.to_owned(),
-        size: Bytes(gb * 1_000_000_000),
+        size,
         link,
         rotates: false,
         discard_max: Bytes::gib(2),
         is_volatile: true,
         borrows_memory: false,
         is_remote: false,
-    })
+    }
 }
 
 /// What stands in for a host of this class; `None` if nothing is known of the class.
