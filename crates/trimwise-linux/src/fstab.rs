@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use crate::doctor::NO_TRIM;
 use crate::host_root::HostRoot;
-use crate::mount::{Mount, nearest, unescaped};
+use crate::mount::{Mount, nearest, text_of, unescaped};
 
 /// A line of fstab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Number of the line, from 1.
     pub line: usize,
-    /// What is mounted: `/dev/sda1`, `UUID=...`, a folder.
+    /// What is mounted, with escapes decoded: `/dev/sda1`, `UUID=...`, a folder.
     pub source: String,
     /// Mount point, with escapes decoded.
     pub point: PathBuf,
@@ -68,7 +68,7 @@ pub(crate) fn parse(text: &str) -> Vec<Entry> {
     lines
         .filter_map(|(text, line)| {
             let mut fields = text.split_ascii_whitespace();
-            let source = fields.next()?.to_owned();
+            let source = text_of(fields.next()?.as_bytes());
             let point = OsString::from_vec(unescaped(fields.next()?.as_bytes()));
             let fs_type = fields.next().unwrap_or("auto").to_owned();
             let options = fields.next().unwrap_or("defaults");

@@ -80,7 +80,7 @@ impl Drive {
             discard_max: Bytes(device.queue("discard_max_bytes").unwrap_or(0)),
             is_volatile: device.text("queue/write_cache").is_none_or(|cache| cache == "write back"),
             borrows_memory: device.has("device/hmb"),
-            is_remote: matches!(disk.transport, Transport::Network(_)),
+            is_remote: matches!(disk.transport, Transport::Network(_) | Transport::Drbd),
             name,
         }
     }
@@ -90,6 +90,7 @@ impl Drive {
     pub fn why_no_ssd(&self) -> Option<&'static str> {
         match () {
             () if self.name.starts_with("ram") || self.name.starts_with("zram") => Some("a RAM disk"),
+            () if self.link == Transport::Zvol => Some("a volume of a ZFS pool"),
             () if self.is_remote => Some("a drive on the network"),
             () if self.rotates && !matches!(self.link, Transport::Virtio | Transport::Xen) => {
                 Some("a hard disk, as far as the kernel knows (queue/rotational is 1)")

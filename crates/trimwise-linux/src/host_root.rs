@@ -45,17 +45,38 @@ impl HostRoot {
     /// Reads a small text file as it is; `None` if it does not exist. Links are resolved inside the host.
     pub fn whole_text(&self, path: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
-        let mut file = match self.open_inside(path.as_ref(), OFlags::RDONLY) {
-            Ok(file) => File::from(file),
-            // openat2 needs Linux 5.6, and older seccomp filters refuse it.
-            Err(Errno::NOSYS | Errno::PERM) => File::open(self.path(path)).ok()?,
-            Err(_) => return None,
-        };
-        file.read_to_end(&mut bytes).ok()?;
+        File::from(self.open_inside(path.as_ref(), OFlags::RDONLY).ok()?).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Returns a path of the host with links resolved; `None` if it does not exist, or before Linux 5.6.
+    /// Returns the names in a folder, sorted, without those that are not UTF-8; none if there is no such folder. Links
+    /// are resolved inside the host.
+    pub(crate) fn names(&self, folder: impl AsRef<Path>) -> Vec<String> {
+        let folder = self.resolved(folder).map(|folder| self.path(folder));
+        let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Returns what is known of a file. Links are resolved inside the host.
+    pub(crate) fn metadata(&self, path: impl AsRef<Path>) -> Option<fs::Metadata> {
+        File::from(self.open_inside(path.as_ref(), OFlags::PATH).ok()?).metadata().ok()
+    }
+
+    /// Returns what a symbolic link refers to; `None` if it is none. Links on the way to it are resolved inside the host.
+    pub(crate) fn link(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        fs::read_link(self.place(path.as_ref())?).ok()
+    }
+
+    /// Returns where a path of the host is, with all links resolved but the last.
+    fn place(&self, path: &Path) -> Option<PathBuf> {
+        let Some((folder, name)) = path.parent().zip(path.file_name()) else { return Some(self.path(path)) };
+        Some(self.path(self.resolved(folder)?).join(name))
+    }
+
+    /// Returns a path of the host with links resolved; `None` if it does not exist.
     pub(crate) fn resolved(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let place = self.open_inside(path.as_ref(), OFlags::PATH).ok()?;
         let named = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
@@ -67,15 +88,17 @@ impl HostRoot {
         let root = open(&self.0, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let once = || openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT);
         // The kernel returns EAGAIN if something is mounted or renamed meanwhile.
-        (0..10)
-            .map(|_| once())
-            .find(|opened| !matches!(opened, Err(Errno::AGAIN)))
-            .unwrap_or(Err(Errno::AGAIN))
+        let opened = (0..10).map(|_| once()).find(|opened| !matches!(opened, Err(Errno::AGAIN)));
+        match opened.unwrap_or(Err(Errno::AGAIN)) {
+            // openat2 needs Linux 5.6, and older seccomp filters refuse it.
+            Err(Errno::NOSYS | Errno::PERM) => open(self.path(path), flags | OFlags::CLOEXEC, Mode::empty()),
+            opened => opened,
+        }
     }
 
     /// Returns true if a file, folder or link exists at `path`; a link may dangle.
     pub fn has(&self, path: impl AsRef<Path>) -> bool {
-        fs::symlink_metadata(self.path(path)).is_ok()
+        self.place(path.as_ref()).is_some_and(|place| fs::symlink_metadata(place).is_ok())
     }
 
     /// Returns true if this is the process's own root.

@@ -35,6 +35,10 @@ pub struct Mount {
     pub fs_type: String,
     /// The options of the mount, then those of the file system, without duplicates.
     pub options: Vec<String>,
+    /// True if `discard` is a default of the file system, kept in its superblock (`tune2fs -o discard`): mountinfo shows
+    /// no option that is.
+    #[serde(default)]
+    pub discards_by_default: bool,
 }
 
 /// Returns true for the mount options that turn online discard on: `discard`, `discard=async`.
@@ -42,10 +46,16 @@ pub fn turns_discard_on(option: &str) -> bool {
     option == "discard" || option.starts_with("discard=")
 }
 
+/// Returns the mount option that turns online discard on; `None` if there is none, or a later one turns it off.
+pub fn discard_in(options: &[String]) -> Option<&str> {
+    let last = options.iter().rfind(|option| turns_discard_on(option) || *option == "nodiscard")?;
+    turns_discard_on(last).then_some(last)
+}
+
 impl Mount {
     /// The discard option as the kernel shows it (`discard`, `discard=async`); `nodiscard` if it shows none.
     pub fn discard(&self) -> &str {
-        self.options.iter().find(|option| turns_discard_on(option)).map_or("nodiscard", String::as_str)
+        discard_in(&self.options).unwrap_or("nodiscard")
     }
 
     /// Returns true if both are mounts of the same file system. Only numbers tell: one device has several names, such as
@@ -185,6 +195,7 @@ fn add_hidden_discard(host: &HostRoot, mount: &mut Mount) {
     let options = device.and_then(|name| host.text(format!("/proc/fs/ext4/{name}/options")));
     if options.is_some_and(|options| options.lines().any(|option| option == DISCARD)) {
         mount.options.push(DISCARD.to_owned());
+        mount.discards_by_default = true;
     }
 }
 
@@ -213,10 +224,11 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
             options.push(option.to_owned());
         }
     }
-    Some(Mount { id, parent, numbers, mount_point, device, fs_type, options })
+    Some(Mount { id, parent, numbers, mount_point, device, fs_type, options, discards_by_default: false })
 }
 
-fn text_of(field: &[u8]) -> String {
+/// Decodes a field that a person or the kernel wrote, lossily as text.
+pub(crate) fn text_of(field: &[u8]) -> String {
     std::ffi::OsString::from_vec(unescaped(field)).to_string_lossy().into_owned()
 }
 

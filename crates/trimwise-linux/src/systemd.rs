@@ -24,20 +24,26 @@ pub fn is_running(root: &HostRoot) -> bool {
 /// Returns true if a unit is masked: a link to /dev/null, or an empty file, in the folder that wins.
 pub fn is_masked(root: &HostRoot, unit: &str) -> bool {
     let place = FOLDERS.iter().map(|folder| format!("{folder}/{unit}")).find(|place| root.has(place));
-    place.is_some_and(|place| {
-        let path = root.path(place);
-        path.read_link().is_ok_and(|to| to == Path::new("/dev/null"))
-            || path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0)
+    place.is_some_and(|place| match root.link(&place) {
+        Some(to) => to == Path::new("/dev/null"),
+        None => root.metadata(&place).is_some_and(|found| found.is_file() && found.len() == 0),
     })
 }
 
-/// Returns the units that are enabled for a target, in order of their names, without masked ones.
+/// Returns the units that are enabled for a target, in order of their names, without those that are masked or gone.
 pub fn wanted(root: &HostRoot, target: &str) -> Vec<String> {
-    let folders = FOLDERS.iter().map(|folder| root.path(format!("{folder}/{target}.wants")));
-    let entries = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
-    let mut units: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|unit| !is_masked(root, unit))
+    let folders = FOLDERS.iter().map(|folder| format!("{folder}/{target}.wants"));
+    // What counts is the name, so a link may dangle as long as there is such a unit.
+    let is_there = |folder: &str, unit: &str| {
+        root.resolved(format!("{folder}/{unit}")).is_some()
+            || FOLDERS.iter().any(|folder| root.resolved(format!("{folder}/{unit}")).is_some())
+    };
+    let mut units: Vec<String> = folders
+        .flat_map(|folder| {
+            let mut units = root.names(&folder);
+            units.retain(|unit| is_there(&folder, unit) && !is_masked(root, unit));
+            units
+        })
         .collect();
     units.sort_unstable();
     units.dedup();
@@ -64,10 +70,10 @@ pub fn text(root: &HostRoot, unit: &str) -> Option<String> {
     let mut text = FOLDERS.iter().find_map(|folder| root.text(format!("{folder}/{unit}")))?;
     let mut drop_ins: Vec<(String, &str)> = Vec::new();
     for folder in FOLDERS {
-        let entries =
-            std::fs::read_dir(root.path(format!("{folder}/{unit}.d"))).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        for name in names.filter(|name| name.ends_with(".conf")) {
+        for name in root.names(format!("{folder}/{unit}.d")) {
+            if !name.ends_with(".conf") {
+                continue;
+            }
             // A name in a folder that wins replaces the same name elsewhere.
             if !drop_ins.iter().any(|(known, _)| *known == name) {
                 drop_ins.push((name, folder));

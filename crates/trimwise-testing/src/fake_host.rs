@@ -1,7 +1,7 @@
 //! A fake host: sysfs, procfs and fstab in a folder.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 /// A fake host for tests.
@@ -30,6 +30,16 @@ impl Host {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+        self
+    }
+
+    /// Makes a file that may be executed.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn script(&self, path: &str, text: &str) -> &Self {
+        self.file(path, text);
+        fs::set_permissions(self.0.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
         self
     }
 

@@ -12,11 +12,15 @@ pub const NO_TRIM: &str = "X-fstrim.notrim";
 const FSTAB: &str = "/etc/fstab";
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
+/// Why `fstrim --fstab` leaves out a file system that is listed.
+pub(super) const RO_IN_FSTAB: &str = "its line in /etc/fstab says `ro`";
+
 /// What one call trims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// The file systems in the first of these files that is not empty (`--listed-in`, `--fstab`, `--all`).
-    Listed(Vec<PathBuf>),
+    /// The file systems in the first of these files that is not empty (`--listed-in`, `--fstab`, `--all`), of these types
+    /// (`--types`, as mount -t takes them) or of all.
+    Listed(Vec<PathBuf>, Option<String>),
     /// The file systems that contain these paths.
     Paths(Vec<PathBuf>),
     /// btrfs at these mount points; all btrfs if there are none (btrfsmaintenance).
@@ -39,15 +43,36 @@ pub(crate) struct Listing<'a> {
 impl Call {
     /// What fstrim.service of util-linux does.
     pub fn of_service() -> Self {
-        Self::Listed(vec![FSTAB.into(), MOUNTINFO.into()])
+        Self::Listed(vec![FSTAB.into(), MOUNTINFO.into()], None)
     }
 
-    /// Finds the calls of fstrim in the lines of a script, a crontab or a unit's command.
-    pub fn all_in(text: &str) -> Vec<Self> {
+    /// Finds the calls of fstrim in the lines of a script, a crontab or a unit's command. A script for several inits asks
+    /// for systemd first; calls that it does not reach under this one are left out.
+    pub fn all_in(text: &str, is_systemd: bool) -> Vec<Self> {
         let joined = text.replace("\\\n", " ");
-        let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-        let commands = lines.flat_map(|line| line.split([';', '|', '&']));
-        commands.filter_map(Self::in_command).collect()
+        let lines: Vec<&str> = joined.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
+        let calls = |lines: &[&str]| -> Vec<Self> {
+            let commands = lines.iter().flat_map(|line| line.split([';', '|', '&']));
+            commands.filter_map(Self::in_command).collect()
+        };
+        let Some(guard) = lines.iter().position(|line| line.contains("/run/systemd/system")) else {
+            return calls(&lines);
+        };
+        let (before, after) = lines.split_at(guard);
+        // What the guard decides on: the rest of its line, or the lines up to `fi`.
+        let is_block = after[0].starts_with("if ") && !after[0].ends_with("fi");
+        let end = after.iter().position(|line| *line == "fi").filter(|_| is_block).unwrap_or(0);
+        let (block, after) = after.split_at(end + 1);
+        let is_run = (is_systemd != block[0].contains('!')) != block[0].contains("||");
+        let ends = block.iter().flat_map(|line| line.split([';', '|', '&', ' '])).any(|word| word == "exit");
+        let mut found = calls(before);
+        if is_run {
+            found.extend(calls(block));
+        }
+        if !(is_run && ends) {
+            found.extend(calls(after));
+        }
+        found
     }
 
     fn in_command(command: &str) -> Option<Self> {
@@ -57,49 +82,54 @@ impl Call {
             program.filter(|name| ["fstrim", "fstrim-all"].contains(name)).map(str::to_owned)
         };
         let program = words.find_map(is_fstrim)?;
-        let all = || Some(Self::Listed(vec![MOUNTINFO.into()]));
-        if program == "fstrim-all" {
-            return all();
-        }
+        let mut listed = (program == "fstrim-all").then(|| vec![MOUNTINFO.into()]);
+        let mut types = None;
         let mut paths = Vec::new();
         let mut words = words.take_while(|word| !word.starts_with(['>', '<', '#']));
         while let Some(word) = words.next() {
             let is_short = |letter| word.starts_with('-') && !word.starts_with("--") && word.contains(letter);
             match word {
                 "--help" | "-h" | "--version" | "-V" | "--dry-run" | "-n" => return None,
-                "--all" => return all(),
-                "--fstab" => return Some(Self::Listed(vec![FSTAB.into()])),
-                "--listed-in" | "-I" => return Some(Self::listed_in(words.next()?)),
-                "--offset" | "-o" | "--length" | "-l" | "--minimum" | "-m" | "--types" | "-t" => {
+                "--all" => listed = Some(vec![MOUNTINFO.into()]),
+                "--fstab" => listed = Some(vec![FSTAB.into()]),
+                "--listed-in" | "-I" => listed = Some(files(words.next()?)),
+                "--types" | "-t" => types = words.next().map(str::to_owned),
+                "--offset" | "-o" | "--length" | "-l" | "--minimum" | "-m" => {
                     words.next();
                 }
-                _ if word.starts_with("-I") => return Some(Self::listed_in(&word[2..])),
-                _ if word.starts_with("--listed-in=") => {
-                    return Some(Self::listed_in(&word["--listed-in=".len()..]));
-                }
-                _ if is_short('a') => return all(),
-                _ if is_short('A') => return Some(Self::Listed(vec![FSTAB.into()])),
+                _ if word.starts_with("-I") => listed = Some(files(&word[2..])),
+                _ if word.starts_with("-t") => types = Some(word[2..].to_owned()),
+                _ if word.starts_with("--") => match word.split_once('=') {
+                    Some(("--listed-in", value)) => listed = Some(files(value)),
+                    Some(("--types", value)) => types = Some(value.to_owned()),
+                    _ => {}
+                },
+                _ if is_short('a') => listed = Some(vec![MOUNTINFO.into()]),
+                _ if is_short('A') => listed = Some(vec![FSTAB.into()]),
                 _ if word.starts_with('/') => paths.push(PathBuf::from(word)),
                 _ => {}
             }
         }
-        // A variable of a script, such as "$mount", may be any of them.
-        if paths.is_empty() { all() } else { Some(Self::Paths(paths)) }
+        Some(match listed {
+            // A variable of a script, such as "$mount", may be any of them.
+            None if paths.is_empty() => Self::Listed(vec![MOUNTINFO.into()], None),
+            None => Self::Paths(paths),
+            Some(files) => Self::Listed(files, types),
+        })
     }
 
     /// Returns true if this call leaves out what fstab exempts.
     pub fn heeds_fstab(&self) -> bool {
-        matches!(self, Self::Listed(files) if files.first().is_some_and(|file| file == Path::new(FSTAB)))
-    }
-
-    fn listed_in(files: &str) -> Self {
-        Self::Listed(files.split(':').map(PathBuf::from).collect())
+        matches!(self, Self::Listed(files, _) if files.first().is_some_and(|file| file == Path::new(FSTAB)))
     }
 
     /// Returns the reason why this call leaves out the file system of these mounts; `None` if it trims it.
     pub fn why_not(&self, root: &HostRoot, listing: &Listing<'_>, same: &[&Mount]) -> Option<String> {
         match self {
-            Self::Listed(files) => listing.why_not_listed(root, files, same),
+            Self::Listed(_, Some(types)) if !same.iter().any(|mount| has_type(types, &mount.fs_type)) => {
+                Some(format!("it trims only the types `{types}`"))
+            }
+            Self::Listed(files, _) => listing.why_not_listed(root, files, same),
             Self::Paths(paths) => {
                 let is_in = |path: &PathBuf| {
                     nearest(listing.mounts, path).is_some_and(|at| is_one_of(&listing.mounts[at], same))
@@ -181,10 +211,25 @@ impl<'a> Listing<'a> {
             () if entries.iter().any(|entry| entry.has(NO_TRIM)) && fstab::is_spared(&entries) => {
                 Some(format!("{NO_TRIM} in /etc/fstab"))
             }
+            () if !entries.is_empty() => Some(format!("{RO_IN_FSTAB}, and it leaves out such a file system")),
             () if is_root && !self.fstab.iter().any(|entry| entry.point == Path::new("/")) => None,
             () => Some("it follows /etc/fstab, which does not list this file system".to_owned()),
         }
     }
+}
+
+fn files(list: &str) -> Vec<PathBuf> {
+    list.split(':').map(PathBuf::from).collect()
+}
+
+/// Returns true if this list of types, as mount -t takes them, has a type: libmount's `mnt_match_fstype`.
+fn has_type(types: &str, fs_type: &str) -> bool {
+    let (is_negated, types) = types.strip_prefix("no").map_or((false, types), |types| (true, types));
+    let mut found = types.split(',').filter_map(|one| match one.strip_prefix("no") {
+        Some(one) if one == fs_type => Some(false),
+        _ => (one == fs_type).then_some(!is_negated),
+    });
+    found.next().unwrap_or(is_negated)
 }
 
 fn is_one_of(mount: &Mount, same: &[&Mount]) -> bool {
@@ -208,7 +253,10 @@ mod tests {
 
     #[test]
     fn calls_are_read_from_command_lines() {
-        let listed = |files: &[&str]| vec![Call::Listed(files.iter().map(PathBuf::from).collect())];
+        let of_types = |files: &[&str], types: Option<&str>| {
+            vec![Call::Listed(files.iter().map(PathBuf::from).collect(), types.map(str::to_owned))]
+        };
+        let listed = |files: &[&str]| of_types(files, None);
         let paths = |paths: &[&str]| vec![Call::Paths(paths.iter().map(PathBuf::from).collect())];
         for (text, expected) in [
             ("-/usr/sbin/fstrim --listed-in /etc/fstab:/proc/self/mountinfo -v", vec![Call::of_service()]),
@@ -224,8 +272,39 @@ mod tests {
             ("for m in / /home; do fstrim \"$m\"; done", listed(&[MOUNTINFO])),
             ("fstrim --dry-run -a", vec![]),
             ("echo fstrimmed", vec![]),
+            ("fstrim -a -t xfs,btrfs", of_types(&[MOUNTINFO], Some("xfs,btrfs"))),
+            ("fstrim --types=noext4 --fstab", of_types(&[FSTAB], Some("noext4"))),
         ] {
-            assert_eq!(Call::all_in(text), expected, "{text}");
+            assert_eq!(Call::all_in(text, true), expected, "{text}");
+        }
+        for (types, fs_type, expected) in [
+            ("xfs", "ext4", false),
+            ("xfs,ext4", "ext4", true),
+            ("noxfs,btrfs", "xfs", false),
+            ("noxfs,btrfs", "btrfs", false),
+            ("noxfs", "ext4", true),
+            ("ext4,noxfs", "xfs", false),
+        ] {
+            assert_eq!(has_type(types, fs_type), expected, "{types} {fs_type}");
+        }
+    }
+
+    #[test]
+    fn a_script_may_ask_for_systemd_first() {
+        // Whether fstrim runs under systemd, and under another init.
+        for (script, expected) in [
+            ("[ -d /run/systemd/system ] && exit 0\nfstrim -a", [false, true]),
+            ("test -d /run/systemd/system || exit 0\nfstrim -a", [true, false]),
+            ("[ ! -e /run/systemd/system ] || exit\nfstrim -a", [false, true]),
+            ("if [ -d /run/systemd/system ]; then\n  exit 0\nfi\nfstrim -a", [false, true]),
+            ("if [ -d /run/systemd/system ]; then exit 0; fi\nfstrim -a", [false, true]),
+            ("if [ ! -d /run/systemd/system ]; then\n  fstrim -a\nfi", [false, true]),
+            ("if [ -d /run/systemd/system ]; then\n  echo timer\nfi\nfstrim -a", [true, true]),
+            ("0 3 * * 0 root test -e /run/systemd/system || fstrim -a", [false, true]),
+            ("fstrim -a\n[ -d /run/systemd/system ] && exit 0", [true, true]),
+        ] {
+            let runs = [true, false].map(|is_systemd| !Call::all_in(script, is_systemd).is_empty());
+            assert_eq!(runs, expected, "{script}");
         }
     }
 

@@ -23,6 +23,10 @@ pub enum Transport {
     Xen,
     /// A disk on another host, with the protocol: `iSCSI`, `NBD`.
     Network(&'static str),
+    /// DRBD: a disk of this host and its copies on others.
+    Drbd,
+    /// A volume of a ZFS pool.
+    Zvol,
     /// eMMC or an SD card.
     Mmc,
     /// UFS, which Linux drives as SCSI.
@@ -44,6 +48,8 @@ impl Transport {
             Self::Virtio => "virtio",
             Self::Xen => "Xen",
             Self::Network(protocol) => protocol,
+            Self::Drbd => "DRBD",
+            Self::Zvol => "ZFS volume",
             Self::Mmc => "MMC",
             Self::Ufs => "UFS",
             Self::Scsi => "SCSI",
@@ -63,12 +69,31 @@ pub struct Disk {
     pub transport: Transport,
     /// True if the kernel treats the disk as rotational.
     pub rotational: bool,
-    /// True if a hypervisor provides the disk.
-    pub is_virtual: bool,
+    /// The hypervisor that provides the disk, if one does.
+    pub hypervisor: Option<Hypervisor>,
     /// How Linux discards on a SCSI disk.
     pub scsi: Option<Scsi>,
     /// Driver of the SCSI host that the disk is on: `mpt3sas`, `megaraid_sas`.
     pub driver: Option<String>,
+}
+
+/// What provides the disks of a virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hypervisor {
+    /// QEMU, or another with virtio.
+    Qemu,
+    /// VirtualBox.
+    VirtualBox,
+    /// VMware.
+    VMware,
+    /// Hyper-V and Azure.
+    HyperV,
+    /// Xen.
+    Xen,
+    /// Amazon EC2: a volume of EBS.
+    Ebs,
+    /// Google Compute Engine.
+    Google,
 }
 
 /// How Linux discards on a SCSI disk.
@@ -83,40 +108,40 @@ pub struct Scsi {
     pub claims: Option<&'static str>,
 }
 
-impl Disk {
-    /// Returns true if the disk claims to carry out UNMAP or WRITE SAME with UNMAP.
-    pub(crate) fn claims_unmap(&self) -> bool {
-        self.scsi.as_ref().and_then(|scsi| scsi.claims).is_some_and(|claims| !claims.is_empty())
-    }
-}
-
 /// Models and vendors that hypervisors and clouds give to their disks.
-const VIRTUAL: [&str; 10] = [
-    "QEMU",
-    "VBOX",
-    "VMware",
-    "Msft",
-    "Virtual disk",
-    "Virtual HD",
-    "Amazon Elastic Block Store",
-    "nvme_card-pd",
-    "PersistentDisk",
-    "Red Hat",
+const VIRTUAL: [(&str, Hypervisor); 10] = [
+    ("QEMU", Hypervisor::Qemu),
+    ("Red Hat", Hypervisor::Qemu),
+    ("VBOX", Hypervisor::VirtualBox),
+    ("VMware", Hypervisor::VMware),
+    ("Virtual disk", Hypervisor::VMware),
+    ("Msft", Hypervisor::HyperV),
+    ("Virtual HD", Hypervisor::HyperV),
+    ("Amazon Elastic Block Store", Hypervisor::Ebs),
+    ("nvme_card-pd", Hypervisor::Google),
+    ("PersistentDisk", Hypervisor::Google),
 ];
+/// Characters of a model that are shown; SCSI has 16, NVMe 40.
+const MODEL_MAX: usize = 64;
 
 /// Reads the properties of a disk from sysfs.
 pub(crate) fn disk_of(root: &HostRoot, device: &SysBlock) -> Disk {
     let first = |files: [&str; 2]| files.iter().find_map(|file| device.text(file)).unwrap_or_default();
     let transport = transport(root, device);
-    let model = first(["device/model", "device/name"]);
+    let model: String = first(["device/model", "device/name"]).chars().take(MODEL_MAX).collect();
     let vendor = device.text("device/vendor").unwrap_or_default();
-    let is_named_virtual = VIRTUAL.iter().any(|name| model.starts_with(name) || vendor.starts_with(name));
+    let named = VIRTUAL.iter().find(|(name, _)| model.starts_with(name) || vendor.starts_with(name));
     Disk {
         firmware: first(["device/rev", "device/firmware_rev"]),
         rotational: device.number("queue/rotational").is_ok_and(|n| n == 1),
-        // A USB disk that a hypervisor emulates has the adapter's limits.
-        is_virtual: is_named_virtual && transport != Transport::Usb
-            || matches!(transport, Transport::Virtio | Transport::Xen),
+        hypervisor: match (transport, named) {
+            // A USB disk that a hypervisor emulates has the adapter's limits.
+            (Transport::Usb, _) => None,
+            (Transport::Xen, _) => Some(Hypervisor::Xen),
+            (_, Some((_, named))) => Some(*named),
+            (Transport::Virtio, None) => Some(Hypervisor::Qemu),
+            (_, None) => None,
+        },
         scsi: scsi(device),
         driver: driver(device),
         transport,
@@ -129,15 +154,18 @@ fn transport(root: &HostRoot, device: &SysBlock) -> Transport {
     let below = path.strip_prefix(root.path("/sys").canonicalize().unwrap_or_default()).unwrap_or(path);
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
     let has = |start: &str| parts.iter().any(|part| part.starts_with(start));
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
     let numbered = |start: &str| {
-        let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
         parts.iter().any(|part| part.strip_prefix(start).is_some_and(is_number))
     };
     let fabric = device.text("device/transport").filter(|transport| transport != "pcie");
     match () {
         () if name.starts_with("nbd") => Transport::Network("NBD"),
         () if name.starts_with("rbd") => Transport::Network("RBD"),
-        () if name.starts_with("drbd") => Transport::Network("DRBD"),
+        () if name.starts_with("rnbd") => Transport::Network("RNBD"),
+        () if name.starts_with("etherd!") => Transport::Network("AoE"),
+        () if name.starts_with("drbd") => Transport::Drbd,
+        () if name.strip_prefix("zd").is_some_and(is_number) => Transport::Zvol,
         () if name.starts_with("nvme") && fabric.is_some() => Transport::Network("NVMe over fabrics"),
         () if name.starts_with("nvme") => Transport::Nvme,
         () if name.starts_with("xvd") || has("vbd-") => Transport::Xen,

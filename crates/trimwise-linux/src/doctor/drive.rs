@@ -1,7 +1,7 @@
 //! Why a disk accepts no TRIM, and what helps: that depends on what connects it.
 
 use super::Finding;
-use super::disk::{Disk, Scsi, Transport};
+use super::disk::{Disk, Hypervisor, Scsi, Transport};
 use super::graph::Node;
 use super::quirks::{self, Quirk};
 use crate::host_root::HostRoot;
@@ -21,27 +21,28 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         || disk.transport == Transport::AtaBehindSas
             && LIBSAS_DRIVERS.iter().any(|one| driver.starts_with(one));
     match disk.transport {
-        // What a disk claims counts more than its name: hypervisors' disks, too, may carry out what they do not announce.
-        // But libata makes up the page with the claim, the same for all.
-        _ if !is_ata && disk.claims_unmap() => {
+        // The kernel's mode for a disk, and what the disk claims, count more than its name and connection: hypervisors'
+        // disks, too, may carry out what they do not announce.
+        _ if has_unused_trim(disk, is_ata) => {
             of_scsi(node, disk, || (format!("{model} does not accept UNMAP"), "another disk"))
         }
+        Transport::Drbd => wrong(
+            format!("{name} accepts no TRIM: DRBD takes the least of what its disk here and its peers accept"),
+            "see which of them accepts none (`lsblk --discard` shows the disk here), mend that, and connect anew",
+        ),
+        Transport::Zvol => wrong(
+            format!("{name}, a volume of ZFS, accepts no TRIM"),
+            "if /sys/module/zfs/parameters/zvol_max_discard_blocks is 0, set it, and import the pool anew",
+        ),
         Transport::Network(protocol) => wrong(
             format!("{name} lies on another host ({protocol}), which offers no TRIM for it"),
             "on the host that serves it: let it announce UNMAP or TRIM (thin provisioning), then connect anew",
         )
         .beyond_this_host(),
-        _ if disk.is_virtual => wrong(
-            format!("the virtual disk {name} does not accept TRIM"),
-            match disk.transport {
-                Transport::Xen => {
-                    "on the Xen host: storage that supports discard (such as a thin file-based repository), and \
-                     discard allowed for this disk"
-                }
-                _ => "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap)",
-            },
-        )
-        .beyond_this_host(),
+        _ if let Some(hypervisor) = disk.hypervisor => {
+            wrong(format!("the virtual disk {name} does not accept TRIM"), on_host_of(hypervisor))
+                .beyond_this_host()
+        }
         _ if disk.rotational && disk.transport != Transport::Usb => {
             let what = format!("{model} is a hard disk, or claims to be: it has no TRIM");
             // A controller's volume of SSDs claims to be one, too.
@@ -51,12 +52,27 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             Finding::note(name.clone(), format!("{name} lies in memory, which needs no TRIM")).beyond_this_host()
         }
         _ if is_ata => of_ata(root, node, disk, model),
-        Transport::Usb => of_scsi(node, disk, || {
-            (
-                format!("the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"),
-                "another adapter (UASP, with UNMAP)",
-            )
-        }),
+        Transport::Usb => {
+            let found = of_scsi(node, disk, || {
+                (
+                    format!("the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"),
+                    "another adapter (UASP, with UNMAP)",
+                )
+            });
+            let Finding { what, mend, .. } = &found;
+            match disk.rotational {
+                true => Finding {
+                    wrong: false,
+                    what: format!(
+                        "{model} claims to be a hard disk, which needs no TRIM. USB adapters claim so of SSDs, too: then \
+                         {what}"
+                    ),
+                    mend: mend.as_ref().map(|mend| format!("for an SSD: {mend}")),
+                    ..found
+                },
+                false => found,
+            }
+        }
         Transport::AtaBehindSas if !is_raid => of_scsi(node, disk, || {
             (
                 format!(
@@ -78,10 +94,42 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             };
             (format!("{model} does not accept UNMAP: {why}{}", of_driver(disk)), mend)
         }),
-        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen | Transport::Other => {
+        Transport::Other => {
+            wrong(format!("{model} accepts no TRIM; what drives it is not known here"), "").beyond_this_host()
+        }
+        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen => {
             wrong(format!("{model} offers no TRIM"), "another drive; for some, newer firmware").beyond_this_host()
         }
     }
+}
+
+/// What lets a hypervisor's disk take TRIM.
+pub(super) fn on_host_of(hypervisor: Hypervisor) -> &'static str {
+    match hypervisor {
+        Hypervisor::Qemu => "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap)",
+        Hypervisor::VirtualBox => "on the host: a VDI that grows, attached with `VBoxManage storageattach ... --discard on`",
+        Hypervisor::VMware => "on the host: a thin disk, on VMFS 6 or vSAN, and virtual hardware of version 11 or later",
+        Hypervisor::HyperV => "on the host: a VHDX that grows, on a SCSI controller",
+        Hypervisor::Xen => {
+            "on the Xen host: storage that supports discard (such as a thin file-based repository), and discard allowed \
+             for this disk"
+        }
+        Hypervisor::Ebs => "a disk of the instance's own: volumes of EBS have no TRIM, and are charged by their size",
+        Hypervisor::Google => "a disk of another type: the cloud decides which of them take TRIM",
+    }
+}
+
+/// Returns true if a SCSI disk may well carry out TRIM though the kernel sends none: its mode says so, was switched off, or
+/// the disk claims to. But libata makes up the page with the claim, the same for all.
+fn has_unused_trim(disk: &Disk, is_ata: bool) -> bool {
+    disk.scsi.as_ref().is_some_and(|scsi| {
+        let claims = |is_claimed: bool| scsi.claims.is_some_and(|claims| claims.is_empty() != is_claimed);
+        match scsi.mode.as_str() {
+            "full" => !is_ata && claims(true),
+            "disabled" => !claims(false),
+            _ => true,
+        }
+    })
 }
 
 fn of_driver(disk: &Disk) -> String {
@@ -89,8 +137,7 @@ fn of_driver(disk: &Disk) -> String {
 }
 
 fn of_ata(root: &HostRoot, node: &Node, disk: &Disk, model: &str) -> Finding {
-    let cmdline = root.text("/proc/cmdline").unwrap_or_default();
-    if cmdline.split_whitespace().any(|word| word.starts_with("libata.force=") && word.contains("notrim")) {
+    if is_forced(root, node, ["notrim", "trim"]) {
         return Finding::wrong(
             node.name.clone(),
             format!("the kernel's command line forbids TRIM to {model} (libata.force=...notrim)"),
@@ -113,10 +160,39 @@ fn of_ata(root: &HostRoot, node: &Node, disk: &Disk, model: &str) -> Finding {
     .beyond_this_host()
 }
 
+/// Returns true if the kernel's command line forces the first of two opposite values on an ATA drive (`libata.force=`, in
+/// Linux's kernel-parameters.txt).
+pub(super) fn is_forced(root: &HostRoot, node: &Node, [value, opposite]: [&str; 2]) -> bool {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let parts = || node.device.path().iter().filter_map(|part| part.to_str());
+    let port = parts().find_map(|part| number(part.strip_prefix("ata")?));
+    // HOST:CHANNEL:TARGET:LUN: the channel behind a port multiplier, the target on a cable of two.
+    let device = parts().find_map(|part| match part.split(':').map(number).collect::<Option<Vec<_>>>()?[..] {
+        [_, channel, target, _] => Some(channel + target),
+        _ => None,
+    });
+    let line = root.text("/proc/cmdline").unwrap_or_default();
+    let forced = line.split_whitespace().rev().find_map(|word| word.strip_prefix("libata.force="));
+    let (mut is_this, mut is_forced) = (true, false);
+    for one in forced.unwrap_or_default().split(',') {
+        // Without an address, the one before counts.
+        let (address, forced) = one.split_once(':').map_or((None, one), |(at, forced)| (Some(at), forced));
+        if let Some(address) = address {
+            let (at_port, at_device) = address.split_once('.').unwrap_or((address, ""));
+            is_this = number(at_port) == port && (number(at_device).is_none() || number(at_device) == device);
+        }
+        if is_this && [value, opposite].contains(&forced) {
+            is_forced = forced == value;
+        }
+    }
+    is_forced
+}
+
 /// Judges a disk that Linux drives as SCSI by its provisioning mode. `otherwise` names what stops TRIM if the disk
 /// offers none, and what would help outside this host.
 fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'static str)) -> Finding {
     let name = &node.name;
+    let is_ata = disk.transport == Transport::Ata;
     let Some(Scsi { file, mode, claims }) = &disk.scsi else {
         let (what, mend) = otherwise();
         return unknown_unmap(node, disk, what, mend);
@@ -130,10 +206,10 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'stat
                  no TRIM"
             ),
             "set the mode once more: the kernel then works out the limit again. If it stays 0, only other firmware of \
-             the adapter or another adapter helps",
+             the disk or its adapter, or another adapter, helps",
         )
         .with_commands([format!("echo {mode} > {file}")], []),
-        (_, Some(claimed)) if !claimed.is_empty() => Finding::wrong(
+        (mode, Some(claimed)) if !claimed.is_empty() && mode != "disabled" => Finding::wrong(
             name.clone(),
             format!("{name} claims to offer TRIM (`{claimed}`), but the kernel does not use it ({file} is `{mode}`)"),
             format!(
@@ -142,15 +218,20 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'stat
             ),
         )
         .with_commands([format!("echo {claimed} > {file}")], [format!("echo {mode} > {file}")]),
-        ("disabled", None) => Finding::wrong(
+        ("disabled", claims) if claims != Some("") => Finding::wrong(
             name.clone(),
             format!(
                 "TRIM is switched off for {name} ({file} is `disabled`): by hand, or by the kernel because the disk \
                  rejected a discard"
             ),
-            "switch it on; if the disk rejects it again, so does the kernel",
+            "switch it on; if the disk rejects it again, the kernel switches it off again, and nothing helps. If \
+             something does so at each boot (a udev rule, a script), remove that",
         )
-        .with_commands([format!("echo unmap > {file}")], [format!("echo disabled > {file}")]),
+        .with_commands(
+            // libata turns WRITE SAME into TRIM, but knows no UNMAP.
+            [format!("echo {} > {file}", claims.unwrap_or(if is_ata { "writesame_16" } else { "unmap" }))],
+            [format!("echo disabled > {file}")],
+        ),
         (_, Some(_)) => {
             let (what, mend) = otherwise();
             Finding::wrong(name.clone(), format!("{what} (it claims none)"), mend).beyond_this_host()

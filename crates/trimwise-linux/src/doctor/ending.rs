@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Finding;
-use super::disk::{Disk, Transport};
+use super::disk::{Disk, Hypervisor, Transport};
 use super::graph::{Graph, Kind, Node};
 use super::quirks::{self, Quirk};
 use super::{drive, mapping};
@@ -49,10 +49,10 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
                 findings.push(below_loop(node, file, stack.mounts));
             }
-            Kind::Disk(disk) if disk.transport == Transport::Ata && !disk.is_virtual => {
+            Kind::Disk(Disk { hypervisor: Some(hypervisor), .. }) => findings.push(of_virtual(node, *hypervisor)),
+            Kind::Disk(disk) if disk.transport == Transport::Ata => {
                 findings.extend(of_model(stack.root, node, disk));
             }
-            Kind::Disk(disk) if disk.is_virtual => findings.push(of_virtual(node)),
             _ => {}
         }
     }
@@ -112,9 +112,7 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
         match (its, mapping::reload(&node.kind)) {
             (Some(its), _) => {
                 *mend += &format!("; {} above it drops TRIM, too: {}", node.name, its.what);
-                if !its.nothing_helps {
-                    its.mend.iter().for_each(|its| *mend += &format!("; {its}"));
-                }
+                its.mend.iter().for_each(|its| *mend += &format!("; {its}"));
                 if !is_in_vain && !is_mounted_again(&finding) {
                     finding = finding.with_commands(its.commands, its.undo);
                 }
@@ -123,6 +121,11 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
             (None, Some(commands)) => finding = finding.with_commands(commands, []),
             (None, None) => *mend += &format!("; {} above it must then be assembled anew", node.name),
         }
+    }
+    if is_in_vain {
+        finding.commands.clear();
+        finding.undo.clear();
+        finding.nothing_helps = true;
     }
     finding
 }
@@ -149,7 +152,7 @@ fn below_loop(node: &Node, file: &str, mounts: &[Mount]) -> Finding {
 }
 
 fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
-    let forced_off = root.text("/proc/cmdline").is_some_and(|line| line.contains("noncqtrim"));
+    let forced_off = drive::is_forced(root, node, ["noncqtrim", "ncqtrim"]);
     let what = match quirks::of(&disk.model, &disk.firmware)? {
         Quirk::NoQueuedTrim if forced_off => return None,
         Quirk::NoQueuedTrim => format!(
@@ -164,11 +167,14 @@ fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
     Some(Finding::note(node.name.clone(), what))
 }
 
-fn of_virtual(node: &Node) -> Finding {
-    Finding::note(
-        node.name.clone(),
-        "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen in here. \
-         QEMU's disks accept TRIM even where the host ignores it (discard=ignore, the default)",
-    )
-    .mended_by("ask on the host: discard=unmap must be set for this disk, and its image must shrink after a trim")
+fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
+    let what = "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen in here";
+    let (more, mend) = match hypervisor {
+        Hypervisor::Qemu => (
+            ". QEMU's disks accept TRIM even where the host ignores it (discard=ignore, the default)",
+            "ask on the host: discard=unmap must be set for this disk, and its image must shrink after a trim".to_owned(),
+        ),
+        other => ("", format!("ask {}; its image must shrink after a trim", drive::on_host_of(other))),
+    };
+    Finding::note(node.name.clone(), format!("{what}{more}")).mended_by(mend)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::disk::{Disk, disk_of};
+use super::disk::{Disk, Transport, disk_of};
 use crate::block_device::{SysBlock, of_node};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
@@ -13,8 +13,9 @@ const DEPTH_MAX: usize = 64;
 /// File systems whose files cannot have holes. A loop device over one of them accepts TRIM all the same, and even counts
 /// it: they have fallocate(2), but without FALLOC_FL_PUNCH_HOLE.
 const WITHOUT_HOLES: [&str; 5] = ["vfat", "msdos", "exfat", "hfs", "hfsplus"];
-/// File systems of other hosts: what a hole in their files is worth depends on the server.
-const SERVED: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs"];
+/// File systems of other hosts, which decide what a hole in their files is worth, and those that trim by themselves.
+const SERVED: [&str; 10] =
+    ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs", "zfs", "bcachefs"];
 /// Lines of the tree that a report shows; a graph whose branches meet again and again has very many ways.
 const SHOWN_MAX: usize = 200;
 
@@ -115,8 +116,9 @@ impl Graph {
                     Some("devtmpfs") => {
                         Some(format!("sysfs does not show {file}, which lies below {}", node.name))
                     }
+                    None if !mounts.is_empty() => Some(format!("the file system of {file} is not mounted here")),
                     _ => holder.filter(is_served).map(|fs_type| {
-                        format!("{file} lies on {fs_type}; only its server knows what holes in it free there")
+                        format!("{file} lies on {fs_type}, and what holes in it free there was not checked")
                     }),
                 };
                 node.is_whole &= gap.is_none();
@@ -150,10 +152,18 @@ impl Graph {
         if discard_max.is_none() {
             self.gap = Some(format!("sysfs does not say whether {} accepts TRIM", device.name()));
         }
+        let is_pooled = matches!(&kind, Kind::Disk(disk) if disk.transport == Transport::Zvol);
         let is_mapped = !matches!(kind, Kind::Partition | Kind::Loop(_) | Kind::Disk(_));
         let mut is_whole = device.has_all_slaves() && !(is_mapped && slaves.is_empty());
         if !is_whole {
             self.gap = Some(format!("sysfs does not show what lies below {}", device.name()));
+        }
+        if is_pooled {
+            is_whole = false;
+            self.gap = Some(format!(
+                "{} is a volume of ZFS, whose pool trims by itself (`zpool get autotrim`); not checked",
+                device.name()
+            ));
         }
         above.push(device.clone());
         let (mut below, mut beside) = (Vec::new(), Vec::new());
@@ -286,8 +296,11 @@ fn data_among(device: &SysBlock, slaves: &[SysBlock]) -> Vec<bool> {
 fn kind_of(root: &HostRoot, device: &SysBlock, slaves: &[SysBlock]) -> Kind {
     if let Some(mapping) = device.text("dm/name") {
         let uuid = device.text("dm/uuid").unwrap_or_default();
-        let below: Vec<String> = slaves.iter().filter_map(|slave| slave.text("dm/name")).collect();
-        let is_above = |end: &str| below.iter().any(|name| name.ends_with(end));
+        let texts = |file| slaves.iter().filter_map(|slave| slave.text(file)).collect::<Vec<String>>();
+        let (names, uuids) = (texts("dm/name"), texts("dm/uuid"));
+        let is_above = |end: &str| names.iter().any(|name| name.ends_with(end));
+        // Users may call a volume `real` or `cow`, too.
+        let is_above_layer = |end: &str| is_above(end) && uuids.iter().any(|uuid| uuid.ends_with(end));
         let mut parts = uuid.split('-');
         return match (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) {
             // It is read-only, and knows no discards.
@@ -299,7 +312,7 @@ fn kind_of(root: &HostRoot, device: &SysBlock, slaves: &[SysBlock]) -> Kind {
             _ if is_above("_tdata") || is_above("-thindata") || uuid.ends_with("-tpool") => {
                 Kind::ThinPool(mapping)
             }
-            ("LVM", _) if is_above("-real") || is_above("-cow") => Kind::Snapshot(mapping),
+            ("LVM", _) if is_above_layer("-real") || is_above_layer("-cow") => Kind::Snapshot(mapping),
             ("LVM", _) => Kind::Lvm(mapping),
             ("mpath", _) => Kind::Multipath(mapping),
             (part, _) if part.starts_with("part") => Kind::Partition,

@@ -1,9 +1,12 @@
 //! Why a mapping (device mapper, RAID, loop device) accepts no TRIM though all below it does, and what helps.
 
+use std::path::Path;
+
 use super::Finding;
 use super::ending::Stack;
 use super::graph::{Kind, Node};
-use crate::mount::Mount;
+use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
+use crate::mount::{Mount, nearest};
 use crate::text::quoted;
 
 const PARITY: &str = "/sys/module/raid456/parameters/devices_handle_discard_safely";
@@ -28,7 +31,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             );
             wrong(what, "load its table anew (cryptsetup asks for the passphrase)".to_owned()).with_commands(reload(), [])
         }
-        Kind::Crypt(name, format) => crypt(node, name, format),
+        Kind::Crypt(name, format) => crypt(stack, node, name, format),
         Kind::Integrity(name) => {
             let what = format!("dm-integrity ({name}) drops TRIM: a sector without data has no checksum");
             match raid_with_integrity(name) {
@@ -80,26 +83,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             ),
         },
         Kind::Raid(level) => raid(stack, node, level),
-        Kind::Loop(file) => wrong(
-            match node.is_dead_end {
-                true => format!(
-                    "the loop device over {file} accepts TRIM, but nothing comes of it: the file system of that file \
-                     cannot punch holes"
-                ),
-                false if !node.below.is_empty() => format!(
-                    "the loop device over {file} accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} has \
-                     not, or it is read-only"
-                ),
-                false => format!(
-                    "the loop device over {file} does not accept TRIM: its file system cannot punch holes, or it is \
-                     read-only"
-                ),
-            },
-            match node.below.is_empty() {
-                true => "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
-                false => format!("mount {file} without the loop device"),
-            },
-        ),
+        Kind::Loop(file) => of_loop(stack, node, file),
         Kind::Bcache => wrong("bcache drops TRIM".to_owned(), "newer kernels pass it on to the backing device".to_owned())
             .beyond_this_host(),
         Kind::Partition | Kind::Disk(_) => wrong(format!("{} does not accept TRIM", node.name), String::new()),
@@ -185,8 +169,56 @@ fn opened_to_trim(name: &str, format: &str) -> Option<(Vec<String>, Vec<String>)
     }
 }
 
-fn crypt(node: &Node, name: &str, format: &str) -> Finding {
+/// A loop device that accepts no TRIM, or over a file that cannot have holes.
+fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
+    let holder = nearest(stack.mounts, Path::new(file)).map(|at| stack.mounts[at].fs_type.as_str());
+    let punches = holder.filter(|fs_type| ["ext4", "xfs", "btrfs", "tmpfs", "f2fs"].contains(fs_type));
+    let (why, mend) = match punches {
+        _ if !node.below.is_empty() => (
+            format!("accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} has not, or it is read-only"),
+            format!("mount {file} without the loop device"),
+        ),
+        Some(fs_type) => (
+            format!("accepts no TRIM, though {fs_type} can punch holes: it is read-only, or was attached by an old kernel"),
+            "attach it anew, to be written".to_owned(),
+        ),
+        None => (
+            match node.is_dead_end && node.discard_max != Some(0) {
+                true => "accepts TRIM, but nothing comes of it: the file system of that file cannot punch holes",
+                false => "accepts no TRIM: its file system cannot punch holes, or it is read-only",
+            }
+            .to_owned(),
+            "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
+        ),
+    };
+    Finding::wrong(node.name.clone(), format!("the loop device over {file} {why}"), mend)
+}
+
+/// Returns where it is written that a mapping of dm-crypt passes TRIM on from the next boot on, if anywhere.
+fn asks_for_discard(stack: &Stack<'_>, name: &str) -> Option<&'static str> {
+    let line = stack.root.text("/proc/cmdline").unwrap_or_default();
+    let is_in_line = line.split_whitespace().any(|word| {
+        let is_option = ["rd.luks.options=", "luks.options=", "cryptdevice="].iter().any(|key| word.starts_with(key));
+        let options = || word.split([',', ':', '=']);
+        word.starts_with("rd.luks.allow-discards")
+            || is_option && options().any(|one| ["discard", "allow-discards"].contains(&one))
+    });
+    let table = stack.root.whole_text("/etc/crypttab").unwrap_or_default();
+    let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let has_discard = |options: &str| options.split(',').any(|one| one == "discard" || one == "allow-discards");
+    match lines.any(|fields| matches!(fields[..], [of, _, _, options, ..] if of == name && has_discard(options))) {
+        true => Some("/etc/crypttab"),
+        false => is_in_line.then_some("the kernel's command line"),
+    }
+}
+
+fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
+    let asked = asks_for_discard(stack, name);
     let mend = match format {
+        "LUKS1" | "LUKS2" if asked.is_some() => {
+            "for now (it asks for the passphrase); for each boot make the initramfs anew (update-initramfs -u, dracut -f, \
+             mkinitcpio -P), which has its own copy of /etc/crypttab"
+        }
         "LUKS2" => "for now and each boot (it asks for the passphrase)",
         "LUKS1" => {
             "for now (it asks for the passphrase); for each boot put `discard` into its line of /etc/crypttab, or for / \
@@ -200,15 +232,20 @@ fn crypt(node: &Node, name: &str, format: &str) -> Finding {
         _ => "by opening it with --allow-discards",
     };
     let (mut commands, mut undo) = opened_to_trim(name, format).unwrap_or_default();
-    if format == "LUKS2" {
+    if format == "LUKS2" && asked.is_none() {
         commands.iter_mut().for_each(|one| *one = one.replace("-discards", "-discards --persistent"));
         undo.iter_mut().for_each(|one| *one = one.replace("refresh", "refresh --persistent"));
     }
-    let what = format!(
-        "dm-crypt ({name}) drops TRIM, as it does by default: TRIM shows which blocks are free, not their contents"
-    );
-    let mend = format!("if you accept that, let TRIM through {mend}. Otherwise leave it as it is");
-    Finding::wrong(node.name.clone(), what, mend).with_commands(commands, undo)
+    let why = match asked {
+        Some(place) => format!("though {place} asks for discard: it was opened before that, or by an older initramfs"),
+        None => "as it does by default: TRIM shows which blocks are free, not their contents".to_owned(),
+    };
+    let mend = match asked {
+        Some(_) => format!("let TRIM through {mend}"),
+        None => format!("if you accept that, let TRIM through {mend}. Otherwise leave it as it is"),
+    };
+    Finding::wrong(node.name.clone(), format!("dm-crypt ({name}) drops TRIM, {why}"), mend)
+        .with_commands(commands, undo)
 }
 
 /// A mapping of a kind that passes TRIM on, over devices that accept it.
@@ -301,7 +338,11 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
     });
     let again = again.or_else(|| reload(&node.kind)).unwrap_or_default();
     if is_mirror || !level.is_empty() && !has_parity(level) || is_on(stack, LVM_PARITY) {
-        return older_than_below(node).with_commands(again, []);
+        let mut finding = older_than_below(node).with_commands(again, []);
+        if has_parity(level) {
+            finding.what += ", or from before dm_raid.devices_handle_discard_safely was set";
+        }
+        return finding;
     }
     if level.is_empty() {
         return Finding::wrong(
@@ -319,46 +360,47 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
         "the RAID volume {name} accepts no TRIM though all its disks do: with parity (RAID 4, 5, 6) only if \
          dm_raid.devices_handle_discard_safely is set"
     );
-    parity(node, what, LVM_PARITY, "dm_raid", again)
+    set(node, what, LVM_PARITY, again)
 }
 
 fn is_on(stack: &Stack<'_>, parameter: &str) -> bool {
     stack.root.text(parameter).is_some_and(|value| ["Y", "1"].contains(&value.as_str()))
 }
 
-fn parity(node: &Node, what: String, file: &str, module: &str, then: Vec<String>) -> Finding {
+/// Splits the file of a parameter in /sys/module into its module and its name.
+fn parameter(file: &str) -> (&str, &str) {
+    let mut parts = file.split('/').skip(3);
+    (parts.next().unwrap_or_default(), parts.last().unwrap_or_default())
+}
+
+/// A parameter of a module that must be set, now and for each boot, before the array is assembled anew.
+fn set(node: &Node, what: String, file: &str, then: Vec<String>) -> Finding {
+    let (module, name) = parameter(file);
     let conf = format!("/etc/modprobe.d/{module}-discard.conf");
-    Finding::wrong(
-        node.name.clone(),
-        what,
-        format!(
-            "only if all disks return zeros for trimmed blocks: set the parameter, also for each boot \
-             ({module}.devices_handle_discard_safely=Y on the kernel's command line where the array holds /), and {}",
-            if then.is_empty() { "assemble the array anew: boot" } else { "load it anew" }
-        ),
-    )
-    .with_commands(
-        [
-            format!("echo Y > {file}"),
-            format!("echo 'options {module} devices_handle_discard_safely=Y' > {conf}"),
-        ]
-        .into_iter()
-        .chain(then),
-        [format!("echo N > {file}"), format!("rm {conf}")],
-    )
+    let mend = format!(
+        "{}set the parameter, also for each boot ({module}.{name}=Y on the kernel's command line where the array holds /), \
+         and {}",
+        if has_no_risk(file) { "" } else { "only if all disks return zeros for trimmed blocks: " },
+        if then.is_empty() { "assemble the array anew: boot" } else { "load it anew" }
+    );
+    let commands =
+        [format!("echo Y > {file}"), format!("echo 'options {module} {name}=Y' > {conf}")].into_iter().chain(then);
+    Finding::wrong(node.name.clone(), what, mend)
+        .with_commands(commands, [format!("echo N > {file}"), format!("rm {conf}")])
+}
+
+/// Returns true unless this parameter says that trimmed blocks read as zeros, which parity relies on.
+fn has_no_risk(file: &str) -> bool {
+    ![PARITY, LVM_PARITY].contains(&file)
 }
 
 fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
     let again = reassembled(stack, node).unwrap_or_default();
-    let assemble = if again.is_empty() { "boot, so that it is assembled anew" } else { "assemble it anew" };
     let performance = performance_of(level);
     if stack.root.has(&performance) && !is_on(stack, &performance) {
-        return Finding::wrong(
-            node.name.clone(),
-            format!("Linux RAID ({level}) accepts no TRIM because this kernel switches it off: {performance} is N"),
-            format!("set it, also for each boot ({level}.devices_discard_performance=Y on the kernel's command line), and {assemble}"),
-        )
-        .with_commands([format!("echo Y > {performance}")].into_iter().chain(again), [format!("echo N > {performance}")]);
+        let what =
+            format!("Linux RAID ({level}) accepts no TRIM because this kernel switches it off: {performance} is N");
+        return set(node, what, &performance, again);
     }
     if has_parity(level) {
         if let Some((largest, stripe)) = too_small_for_stripe(stack, node, level) {
@@ -377,18 +419,31 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
                 "Linux RAID ({level}) accepts no TRIM though its disks do: with parity only if \
                  raid456.devices_handle_discard_safely is set"
             );
-            return parity(node, what, PARITY, "raid456", again);
+            return set(node, what, PARITY, again);
         }
     }
+    let needed = if has_parity(level) { PARITY } else { &performance };
+    let (module, name) = parameter(needed);
+    let (before, lasting) = match stack.root.has(needed) {
+        true => (
+            format!(", or before {module}.{name} was set"),
+            format!(
+                ", and see that the parameter is set at each boot ({module}.{name}=Y on the kernel's command line, or \
+                 /etc/modprobe.d and a new initramfs)"
+            ),
+        ),
+        false => (String::new(), String::new()),
+    };
+    let assemble = if again.is_empty() { "boot, so that it is assembled anew" } else { "assemble it anew" };
     Finding::wrong(
         node.name.clone(),
         format!(
-            "Linux RAID ({level}) accepts no TRIM though all its disks do: it was assembled while they had none, and \
-             its limits are from then"
+            "Linux RAID ({level}) accepts no TRIM though all its disks do: it was assembled while they had none{before}, \
+             and its limits are from then"
         ),
         format!(
-            "{assemble}. If a udev rule switches TRIM on for the disks, put it into the initramfs (update-initramfs -u, \
-             dracut -f), so that it runs before the array is assembled"
+            "{assemble}{lasting}. If a udev rule switches TRIM on for the disks, put it into the initramfs \
+             (update-initramfs -u, dracut -f), so that it runs before the array is assembled"
         ),
     )
     .with_commands(again, [])
@@ -400,7 +455,9 @@ fn too_small_for_stripe(stack: &Stack<'_>, node: &Node, level: &str) -> Option<(
     let chunk = node.device.number("md/chunk_size").ok()?;
     let parity = if level == "raid6" { 2 } else { 1 };
     let stripe = chunk.checked_mul(disks.checked_sub(parity)?)?.checked_next_power_of_two()?;
-    let largest = node.below.iter().filter_map(|&below| stack.graph.nodes[below].discard_max).min()?;
+    // What a disk takes that takes none today is not known.
+    let limits = node.below.iter().filter_map(|&below| stack.graph.nodes[below].discard_max);
+    let largest = limits.filter(|&max| max > 0).min()?;
     (largest < stripe).then_some((largest, stripe))
 }
 
@@ -426,7 +483,8 @@ fn reassembled(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
 }
 
 /// Puts commands between those that unmount the file system on a device, or on a partition of it, and mount it again;
-/// `None` if it is `/`, or if something lies between, or if more than this one mount would have to go.
+/// `None` if it is `/`, or if something lies between, or if more than this one mount would have to go: another mount of
+/// it or below it, or another partition that is in use.
 fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Option<Vec<String>> {
     let mount = stack.mount;
     let [top] = stack.graph.tops[..] else { return None };
@@ -437,10 +495,8 @@ fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Opti
         other.id != mount.id
             && (other.is_same_file_system(mount) || other.mount_point.starts_with(&mount.mount_point))
     };
-    let is_other_part =
-        |entry: std::fs::DirEntry| entry.file_name() != *top.name && entry.path().join("partition").exists();
-    let mut entries = std::fs::read_dir(below.device.path()).into_iter().flatten().flatten();
-    if stack.mounts.iter().any(is_in_the_way) || entries.any(is_other_part) {
+    let others = || below.device.partitions().filter(|part| *part != top.device);
+    if stack.mounts.iter().any(is_in_the_way) || others().any(|part| is_in_use(stack, &part)) {
         return None;
     }
     // Names of mappings stay, unlike dm-0.
@@ -451,6 +507,18 @@ fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Opti
     let (node, options) = (quoted(&node), quoted(&mount.options.join(",")));
     let again = format!("mount -t {} -o {options} {node} {}", mount.fs_type, quoted(point));
     Some([format!("umount --all-targets {node}")].into_iter().chain(commands).chain([again]).collect())
+}
+
+/// Returns true if something lies on a partition, or it is mounted, or it is swap.
+fn is_in_use(stack: &Stack<'_>, part: &SysBlock) -> bool {
+    let holds = |mount: &Mount| {
+        mount.has_device() && devices_in_sysfs(stack.root, mount).is_ok_and(|devices| devices.contains(part))
+    };
+    let swaps = stack.root.whole_text("/proc/swaps").unwrap_or_default();
+    let mut swaps = swaps.lines().filter_map(|line| line.split_whitespace().next());
+    part.holders().next().is_some()
+        || stack.mounts.iter().any(holds)
+        || swaps.any(|node| of_node(stack.root, node).is_ok_and(|found| found.as_ref() == Some(part)))
 }
 
 /// Returns a logical volume as LVM's commands name it, `VG/LV`, from its name for the device mapper, in which a hyphen

@@ -25,10 +25,10 @@ use serde::Serialize;
 
 use self::ending::Stack;
 use self::trimmers::Trimmers;
-use crate::block_device::{SysBlock, devices_in_sysfs};
+use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
 use crate::here::{self, Drive};
 use crate::host_root::HostRoot;
-use crate::mount::{Mount, mounts, turns_discard_on};
+use crate::mount::{Mount, discard_in, mounts};
 use crate::path_error::PathError;
 use crate::systemd;
 use crate::text::{is_unprintable, quoted};
@@ -47,6 +47,13 @@ const TRIMMABLE: [&str; 13] = [
     "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "vfat",
     "xfs",
 ];
+
+/// The first kernel on which a file system has FITRIM, where that is later than the file system itself: Linux's commits
+/// f663b5b38fff (fat), 654762df2ec7 (exfat), 4b2fecc84655 (f2fs).
+const FITRIM_SINCE: [(&str, (u32, u32)); 3] = [("vfat", (4, 19)), ("exfat", (5, 13)), ("f2fs", (3, 18))];
+
+/// The first kernel on which FITRIM of XFS covers a real-time device.
+const XFS_TRIMS_REALTIME_SINCE: (u32, u32) = (6, 11);
 
 /// The first kernel on which ext4's online discard was measured to send far more than was freed: 256 MiB freed, 128,866
 /// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
@@ -96,6 +103,9 @@ pub struct Diagnosis {
     /// The drives below.
     #[serde(skip)]
     pub drives: Vec<Drive>,
+    /// True if nothing on this host may trim it: a container. What its host does is not known.
+    #[serde(skip)]
+    pub is_host_s: bool,
 }
 
 /// The doctor's report on a host.
@@ -291,7 +301,9 @@ impl Surroundings<'_> {
         same: &[&Mount],
         trimmers: &Trimmers<'_>,
     ) -> (Diagnosis, Option<Finding>) {
-        let devices = devices_in_sysfs(self.root, mount).unwrap_or_default();
+        let mut devices = devices_in_sysfs(self.root, mount).unwrap_or_default();
+        let realtime = self.realtime_device(mount).filter(|_| !devices.is_empty());
+        devices.extend(realtime.clone());
         let graph = Graph::of(self.root, self.mounts, &devices);
         let today = Today::of(self.root, trimmers, mount, same);
         let mut findings = Vec::new();
@@ -299,9 +311,15 @@ impl Surroundings<'_> {
         ending::of_graph(&stack, &mut findings);
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
-        let refuses = refuses_fitrim(mount, &graph);
+        let refuses = self.refuses_fitrim(mount, &today, &graph);
         let passes = if refuses.is_some() { Some(false) } else { passes };
         findings.extend(refuses);
+        if let Some(device) = realtime
+            && version(self.kernel).is_some_and(|found| found < XFS_TRIMS_REALTIME_SINCE)
+        {
+            let what = "the real-time device of this XFS: Linux trims it since 6.11 only";
+            findings.push(Finding::note(device.name(), what));
+        }
         match passes {
             _ if mount.has_failed() => findings.insert(0, failed(mount)),
             Some(false) if mount.is_read_only() => findings.push(read_only()),
@@ -336,6 +354,7 @@ impl Surroundings<'_> {
             layers: graph.tree().into_iter().map(|(depth, node)| told(depth, node)).collect(),
             findings,
             drives: here::drives(self.root, self.mounts, mount),
+            is_host_s: self.is_forbidden,
         };
         (diagnosis, not_checked)
     }
@@ -390,7 +409,7 @@ impl Surroundings<'_> {
             ));
         }
         if let MountedBy::Fstab { options, .. } = &today.mounted_by
-            && options.iter().any(|option| turns_discard_on(option))
+            && discard_in(options).is_some()
             && !today.is_online()
         {
             let why = match mount.fs_type.as_str() {
@@ -423,6 +442,10 @@ impl Surroundings<'_> {
                 `systemctl revert fstrim.service` removes those in /etc";
             return Finding { mend: Some(mend.to_owned()), ..finding };
         }
+        if today.not_here.iter().any(|why| why.contains(calls::RO_IN_FSTAB)) {
+            let mend = "take `ro` off its line in /etc/fstab, or let fstrim.timer follow all mounts";
+            return Finding { mend: Some(mend.to_owned()), ..finding };
+        }
         let is_by_timer = |why: &String| {
             why.starts_with(trimmers::FSTRIM_TIMER) && why.contains("does not list this file system")
         };
@@ -447,19 +470,52 @@ impl Surroundings<'_> {
         )
     }
 
+    /// Returns the real-time device of an XFS, which holds data, too.
+    fn realtime_device(&self, mount: &Mount) -> Option<SysBlock> {
+        let named = mount.options.iter().find_map(|option| option.strip_prefix("rtdev="));
+        of_node(self.root, named.filter(|_| mount.fs_type == "xfs")?).ok().flatten()
+    }
+
+    /// Says why fstrim is refused whatever the devices accept, unless the mount option discard lets it through or makes up
+    /// for it: a kernel before [`FITRIM_SINCE`]; and `ntfs_discard` in Linux's fs/ntfs3/super.c, which needs the option.
+    fn refuses_fitrim(&self, mount: &Mount, today: &Today, graph: &Graph) -> Option<Finding> {
+        if mount.is_read_only() || today.is_online() {
+            return None;
+        }
+        let fs_type = mount.fs_type.as_str();
+        let since = FITRIM_SINCE.into_iter().find(|(name, _)| *name == fs_type).map(|(_, since)| since);
+        let since = since.filter(|&since| version(self.kernel).is_some_and(|found| found < since));
+        let (what, commands, undo) = match since {
+            Some((major, minor)) => {
+                (format!("fstrim cannot trim {fs_type} before Linux {major}.{minor}"), None, None)
+            }
+            None if fs_type == "ntfs3" => {
+                let point = quoted(&mount.mount_point.display().to_string());
+                let remount = |option: &str| Some(format!("mount -o remount,{option} {point}"));
+                let what = "ntfs3 refuses all TRIM, also fstrim's, unless it is mounted with discard";
+                (what.to_owned(), remount("discard"), remount("nodiscard"))
+            }
+            None => return None,
+        };
+        let place = graph.tops.first().map_or(&mount.device, |&top| &graph.nodes[top].name);
+        let finding = Finding::wrong(place, what, "mount it with discard, also in its line of /etc/fstab");
+        let finding = finding.with_commands(commands, undo);
+        // There is little to trim on it.
+        Some(Finding { wrong: !is_boot_partition(mount), ..finding })
+    }
+
     /// Says who turned `discard` on where nobody wrote it into fstab, and how to turn it off; empty if somebody did.
     fn who_turned_discard_on(&self, mount: &Mount, today: &Today) -> &'static str {
-        let is_written = match &today.mounted_by {
-            MountedBy::Fstab { options, .. } => options.iter().any(|option| turns_discard_on(option)),
-            MountedBy::Unit { .. } | MountedBy::Unknown => false,
+        let fstab = match &today.mounted_by {
+            MountedBy::Fstab { options, .. } => Some(options),
+            MountedBy::Unit { .. } | MountedBy::Unknown => None,
         };
         match mount.fs_type.as_str() {
-            _ if is_written => "",
+            _ if fstab.is_some_and(|options| discard_in(options).is_some()) => "",
             "f2fs" => "f2fs does so by default; `nodiscard` turns it off",
             "btrfs" => "btrfs does so by default since Linux 6.2; `nodiscard` turns it off",
-            "ext4" if !matches!(today.mounted_by, MountedBy::Unknown) => {
-                "its superblock says so; `tune2fs -o ^discard` turns it off"
-            }
+            _ if mount.discards_by_default => "its superblock says so; `tune2fs -o ^discard` turns it off",
+            _ if fstab.is_some() => "not by /etc/fstab, but by rootflags= or a remount; `nodiscard` turns it off",
             _ => "",
         }
     }
@@ -481,24 +537,6 @@ fn failed(mount: &Mount) -> Finding {
             quoted(&mount.device)
         ),
     )
-}
-
-/// `ntfs_discard` in Linux's fs/ntfs3/super.c refuses FITRIM, too, unless the mount has the option.
-fn refuses_fitrim(mount: &Mount, graph: &Graph) -> Option<Finding> {
-    if mount.fs_type != "ntfs3"
-        || mount.is_read_only()
-        || mount.options.iter().any(|option| turns_discard_on(option))
-    {
-        return None;
-    }
-    let point = quoted(&mount.mount_point.display().to_string());
-    let remount = |option: &str| [format!("mount -o remount,{option} {point}")];
-    let finding = Finding::wrong(
-        graph.tops.first().map_or(&mount.device, |&top| &graph.nodes[top].name),
-        "ntfs3 refuses all TRIM, also fstrim's, unless it is mounted with discard",
-        "mount it with discard, also in its line of /etc/fstab",
-    );
-    Some(finding.with_commands(remount("discard"), remount("nodiscard")))
 }
 
 fn version(kernel: &str) -> Option<(u32, u32)> {

@@ -1,5 +1,6 @@
 //! Finds everything that trims periodically: systemd units, a running `trimwised`, cron.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -20,6 +21,17 @@ pub const TRIMWISED: &str = "trimwised";
 /// The timer of btrfsmaintenance, and the file that says what it trims.
 const BTRFS_TIMER: &str = "btrfs-trim.timer";
 const BTRFS_CONFIG: [&str; 2] = ["/etc/sysconfig/btrfsmaintenance", "/etc/default/btrfsmaintenance"];
+
+/// Crontabs of root: of the host, of busybox (Alpine), of Debian's cron, of cronie, of openSUSE.
+const CRONTABS: [&str; 5] = [
+    "/etc/crontab",
+    "/etc/crontabs/root",
+    "/var/spool/cron/crontabs/root",
+    "/var/spool/cron/root",
+    "/var/spool/cron/tabs/root",
+];
+/// Ends of names that cronie's run-parts leaves out.
+const LEFTOVERS: [&str; 5] = [".cfsaved", ".rpmsave", ".rpmorig", ".rpmnew", ".swp"];
 
 /// Why trimwised leaves alone what it was told to.
 pub(super) const POLICY_OFF: &str = "its policy there is off";
@@ -88,7 +100,7 @@ pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_cont
     if is_enabled || is_there {
         names.push(TRIMWISED.to_owned());
     }
-    let cron = of_cron(root);
+    let cron = of_cron(root, is_running);
     names.extend(cron.iter().map(|job| job.name.clone()));
     jobs.extend(cron);
     Trimmers {
@@ -196,20 +208,22 @@ fn of_timer(root: &HostRoot, timer: &str, is_container: bool) -> Option<Job> {
 
 /// Finds the calls of fstrim in a unit's command, or in the script that it runs.
 fn calls_of(root: &HostRoot, command: &str) -> Vec<Call> {
-    let calls = Call::all_in(command);
+    let calls = Call::all_in(command, true);
     if !calls.is_empty() {
         return calls;
     }
     let words = command.split_whitespace().map(|word| word.trim_start_matches(['-', '@', '+', '!', ':']));
     let scripts = words.filter(|word| word.starts_with('/')).filter_map(|file| script(root, file));
-    scripts.flat_map(|text| Call::all_in(&text)).collect()
+    scripts.flat_map(|text| Call::all_in(&text, true)).collect()
 }
 
+/// Reads a script, as empty if that is forbidden; `None` if it is none, or nobody may execute it.
 fn script(root: &HostRoot, file: &str) -> Option<String> {
     const BYTES_MAX: u64 = 64 << 10;
-    let is_short =
-        std::fs::metadata(root.path(file)).is_ok_and(|found| found.is_file() && found.len() <= BYTES_MAX);
-    root.whole_text(file).filter(|text| is_short && text.starts_with("#!"))
+    let found = root.metadata(file)?;
+    let can_run = found.is_file() && found.len() <= BYTES_MAX && found.mode() & 0o111 != 0;
+    let text = root.whole_text(file).unwrap_or_default();
+    (can_run && (text.starts_with("#!") || text.is_empty())).then_some(text)
 }
 
 /// Reads where btrfsmaintenance trims; empty for everywhere.
@@ -231,41 +245,48 @@ fn interval_of(timer: &str) -> Option<SimDuration> {
     }
 }
 
-/// Finds the jobs of cron that trim.
-fn of_cron(root: &HostRoot) -> Vec<Job> {
+/// Finds the jobs of cron that trim: files that run-parts runs (`/etc/periodic` of Alpine too), and lines of crontabs.
+fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
     let mut jobs = Vec::new();
     let job = |name: String, every, calls| Job { name, every, calls, broken: None };
-    for (word, _) in INTERVALS {
-        let folder = format!("/etc/cron.{word}");
-        for name in files(root, &folder) {
+    let places = INTERVALS.into_iter().flat_map(|(word, _)| {
+        [format!("/etc/cron.{word}"), format!("/etc/periodic/{word}")].map(|folder| (folder, word))
+    });
+    // The run-parts of cronie is a script, and takes names with a dot.
+    let takes_dots = root.whole_text("/usr/bin/run-parts").is_some_and(|text| text.starts_with("#!"));
+    let takes = |name: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c) || takes_dots && c == '.';
+        name.chars().all(is_plain) && !LEFTOVERS.iter().any(|end| name.ends_with(end))
+    };
+    for (folder, word) in places {
+        for name in root.names(&folder).into_iter().filter(|name| takes(name)) {
             let file = format!("{folder}/{name}");
-            let mut calls = Call::all_in(&root.whole_text(&file).unwrap_or_default());
-            if calls.is_empty() && name == "fstrim" {
-                calls = Call::all_in("fstrim --all");
-            }
+            let Some(text) = script(root, &file) else { continue };
+            // What cannot be read is told by its name.
+            let text = if text.is_empty() && name == "fstrim" { "fstrim --all".to_owned() } else { text };
+            let calls = Call::all_in(&text, is_systemd);
             if !calls.is_empty() {
                 jobs.push(job(file, interval(word), calls));
             }
         }
     }
-    let tables = files(root, "/etc/cron.d").into_iter().map(|name| format!("/etc/cron.d/{name}"));
-    let others = ["/etc/crontab", "/var/spool/cron/crontabs/root", "/var/spool/cron/root"];
-    for file in tables.chain(others.map(str::to_owned)) {
+    let tables = root.names("/etc/cron.d").into_iter().map(|name| format!("/etc/cron.d/{name}"));
+    let mut known = Vec::new();
+    for file in tables.chain(CRONTABS.map(str::to_owned)) {
+        // One of these folders may be a link to another.
+        let place = root.resolved(&file);
+        if place.is_none() || known.contains(&place) {
+            continue;
+        }
+        known.push(place);
         for line in root.whole_text(&file).unwrap_or_default().lines() {
-            let calls = Call::all_in(line);
+            let calls = Call::all_in(line, is_systemd);
             if !calls.is_empty() {
                 jobs.push(job(file.clone(), interval_of_cron(line), calls));
             }
         }
     }
     jobs
-}
-
-fn files(root: &HostRoot, folder: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(root.path(folder)).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    names
 }
 
 /// Reads the schedule at the head of a crontab's line: `@weekly`, or minute, hour, day, month and day of the week.

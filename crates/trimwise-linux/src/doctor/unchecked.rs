@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::Finding;
-use super::graph::Graph;
+use super::graph::{Graph, Kind};
 use crate::block_device::{SysBlock, devices_in_sysfs};
 use crate::fstab;
 use crate::host_root::HostRoot;
-use crate::mount::{Mount, nearest, turns_discard_on, unescaped};
+use crate::mount::{Mount, discard_in, nearest, text_of};
 use crate::text::quoted;
 
 /// File systems on a block device that never have anything to trim: they are never written, or lie on raw flash.
@@ -105,23 +105,38 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
     for line in swaps.lines().skip(1) {
         let mut fields = line.split_whitespace();
         let (Some(name), kind) = (fields.next(), fields.next()) else { continue };
-        let name = String::from_utf8_lossy(&unescaped(name.as_bytes())).into_owned();
+        let name = text_of(name.as_bytes());
         let device = match kind {
             Some("file") => nearest(mounts, Path::new(&name)).and_then(|at| device_of(root, &mounts[at])),
             _ => crate::block_device::of_node(root, &name).ok().flatten(),
         };
         let graph = Graph::of(root, mounts, device.as_slice());
         let is_in_memory = name.rsplit('/').next().is_some_and(|name| name.starts_with("zram"));
-        if is_in_memory || graph.passes() == Some(false) {
+        if is_in_memory {
             continue;
         }
+        let is_file = kind == Some("file");
         let by = |entry: &&fstab::Entry| {
-            entry.source == name || is_same_device(root, &entry.source, device.as_ref())
+            entry.source == name || !is_file && is_same_device(root, &entry.source, device.as_ref())
         };
-        let entry = lines.iter().find(by).or(lines.first().filter(|_| lines.len() == 1));
-        let option = entry.and_then(|entry| entry.options.iter().find(|option| turns_discard_on(option)));
+        // Where there is one of each, the line may name the device in a way that is not known here.
+        let only = || lines.first().filter(|_| !is_file && lines.len() == 1 && swaps.lines().count() == 2);
+        let entry = lines.iter().find(by).or_else(only);
+        let option = entry.and_then(|entry| discard_in(&entry.options));
         let place = format!("swap on {name}");
+        let stop = graph.stops().first().map(|&stop| &graph.nodes[stop]);
         let finding = match (option, entry) {
+            (Some(option), Some(entry)) if let (Some(false), Some(stop)) = (graph.passes(), stop) => {
+                let what = format!(
+                    "line {} of /etc/fstab says `{option}`, but {} accepts no TRIM, so swapon discards nothing",
+                    entry.line, stop.name
+                );
+                match stop.kind {
+                    Kind::Crypt(..) => Finding::note(place, what).mended_by("`discard` in its line of /etc/crypttab, too"),
+                    _ => Finding::note(place, what),
+                }
+            }
+            _ if graph.passes() == Some(false) => continue,
             (Some(option), Some(entry)) => Finding::note(
                 place,
                 format!(

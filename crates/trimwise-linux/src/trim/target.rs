@@ -89,7 +89,7 @@ impl Target {
     /// can be restored.
     ///
     /// # Errors
-    /// If one of them is read-only.
+    /// If one of them is read-only, or the file system failed.
     pub fn expect_writable(&self) -> Result<(), TrimError> {
         writable(&self.shown(), &self.mount, &self.devices)
     }
@@ -294,13 +294,6 @@ impl Target {
         let file = self.open()?;
         let now = mount_of_open(&file)?;
         writable(&self.shown(), &now, &self.devices)?;
-        if now.has_failed() {
-            return Err(self.failed_call(
-                "its mount options (emergency_ro or shutdown)",
-                Meaning::Damaged,
-                None,
-            ));
-        }
         // See the head of `trim.rs`.
         let calls = if self.kind == Kind::Xfs { self.slices(slice, 1) } else { vec![slice] };
         let mut answered = Bytes(0);
@@ -349,8 +342,19 @@ fn no_discard(path: &str, device: &BlockDevice) -> TrimError {
     TrimError::NoDiscard { path: path.to_owned(), device: device.name.clone(), file }
 }
 
-/// FITRIM reports success on a read-only device, and the kernel refuses every discard.
+/// FITRIM reports success on a read-only device, and the kernel refuses every discard; and it destroys files on one that
+/// [failed](Mount::has_failed).
 fn writable(path: &str, mount: &Mount, devices: &[BlockDevice]) -> Result<(), TrimError> {
+    if mount.has_failed() {
+        return Err(TrimError::Call {
+            path: path.to_owned(),
+            call: "its mount options (emergency_ro or shutdown)",
+            means: Meaning::Damaged,
+            errno: None,
+            fs_type: mount.fs_type.clone(),
+            device: devices.first().map_or_else(String::new, |device| device.name.clone()),
+        });
+    }
     let what = match devices.iter().find(|device| device.is_read_only()) {
         Some(device) => format!("its device {}", device.name),
         None if mount.is_read_only() => "the file system".to_owned(),

@@ -73,6 +73,7 @@ pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
         device: "/dev/sda1".to_owned(),
         fs_type: "ext4".to_owned(),
         options: Vec::new(),
+        discards_by_default: false,
     };
     let today = Today {
         discard: "nodiscard".to_owned(),
@@ -153,7 +154,7 @@ fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass,
 /// known of the class or of what the host does.
 pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
     let drive = one.drives.first().filter(|drive| drive.why_no_ssd().is_none())?;
-    if one.passes != Some(true) || one.findings.iter().any(|finding| finding.wrong) {
+    if one.is_host_s || one.passes != Some(true) || one.findings.iter().any(|finding| finding.wrong) {
         return None;
     }
     let mount = Mount {
@@ -164,6 +165,7 @@ pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
         device: one.device.clone(),
         fs_type: one.fs_type.clone(),
         options: Vec::new(),
+        discards_by_default: false,
     };
     let (profile, ..) = profile_for(drive);
     let (request, _, stand_in) = of_class(&profile, mount, one.today.clone())?.ok()?;

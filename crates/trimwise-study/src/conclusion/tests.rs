@@ -98,7 +98,7 @@ fn hosts() -> Vec<(&'static str, Host)> {
         start_daemon(host);
     }
     two.file("usr/lib/systemd/system/fstrim.timer", "[Timer]\nOnCalendar=daily\n");
-    two.file("etc/cron.weekly/fstrim", "")
+    two.script("etc/cron.weekly/fstrim", "")
         .file("etc/systemd/system/timers.target.wants/fstrim-weekly@-.timer", "");
     two.file(
         "etc/trimwise.toml.d/advice-root.toml",

@@ -119,10 +119,10 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
                 format!("{point} failed (`{}`): trim nothing before it was checked.", wrong.place)
             }
             Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
-            Some(true) if one.today.is_online() || !one.today.at_intervals.is_empty() => {
+            Some(true) if one.layers.iter().any(|layer| layer.name == wrong.place) => {
                 format!("TRIM of {point} does not reach all of its drives; see {}.", wrong.place)
             }
-            _ => format!("{point} is set up so that nothing trims it; see {}.", wrong.place),
+            _ => format!("{point} is set up so that nothing trims it."),
         };
         let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
         let remedy = remedy.map(|mend| match wrong.commands.is_empty() {
@@ -130,6 +130,9 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
             false => format!("Remedy: {mend}. `trimwise doctor {quoted}` prints the commands."),
         });
         return [first].into_iter().chain(remedy).collect();
+    }
+    if one.is_host_s {
+        return vec![format!("What trims {point} is a matter of this container's host, and was not checked.")];
     }
     if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];

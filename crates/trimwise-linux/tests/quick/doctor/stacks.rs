@@ -1,0 +1,557 @@
+//! Where TRIM stops in a stack of devices, why, and what helps.
+
+use super::*;
+
+#[test]
+fn the_layer_at_which_trim_stops_is_named() {
+    let crypt = Host::new("22 1 253:0 / / rw - xfs /dev/mapper/root rw\n");
+    crypt.script("etc/cron.weekly/fstrim", "");
+    crypt.device(SDA, "8:0", GIB).device("virtual/block/dm-0", "253:0", 0).slave("virtual/block/dm-0", SDA);
+    crypt.file("sys/devices/virtual/block/dm-0/dm/name", "root\n");
+    crypt.file("sys/devices/virtual/block/dm-0/dm/uuid", "CRYPT-LUKS2-1234-root\n");
+    expect(
+        &crypt.examine(),
+        1,
+        &["WRONG dm-0: dm-crypt (root) drops TRIM", "--allow-discards --persistent root"],
+    );
+    assert_eq!(crypt.examine().file_systems[0].passes, Some(false));
+
+    // A logical volume above it is not the cause.
+    crypt.device("virtual/block/dm-1", "253:1", 0).slave("virtual/block/dm-1", "virtual/block/dm-0");
+    crypt.file("sys/devices/virtual/block/dm-1/dm/name", "vg-home");
+    crypt.file("sys/devices/virtual/block/dm-1/dm/uuid", "LVM-abc");
+    crypt.file("proc/1/mountinfo", "22 1 253:1 / /home rw - xfs /dev/mapper/vg-home rw\n");
+    let report = crypt.examine();
+    expect(&report, 1, &["WRONG dm-0"]);
+    let depths: Vec<_> = report.file_systems[0].layers.iter().map(|l| (l.what.as_str(), l.depth)).collect();
+    assert_eq!(depths, [("LVM vg-home", 0), ("dm-crypt root", 1), ("SATA", 2)]);
+
+    let usb = Host::new("22 1 8:16 / /media rw - ext4 /dev/sdb rw\n");
+    usb.device(USB, "8:16", 0).file(&format!("sys/devices/{USB}/device/model"), "ASMT105x");
+    expect(
+        &usb.examine(),
+        1,
+        &["the USB adapter of ASMT105x", "/sys/block/sdb/device/scsi_disk/*/provisioning_mode"],
+    );
+
+    let raid = Host::new("22 1 9:0 / / rw - xfs /dev/md0 rw\n");
+    raid.device(SDA, "8:0", GIB).device("virtual/block/md0", "9:0", 0).slave("virtual/block/md0", SDA);
+    raid.file("sys/devices/virtual/block/md0/md/level", "raid5\n");
+    expect(&raid.examine(), 1, &["Linux RAID (raid5)", "devices_handle_discard_safely"]);
+
+    let disk = Host::new("22 1 8:0 / / rw - xfs /dev/sda rw\n");
+    disk.device(SDA, "8:0", 0).file(&format!("sys/devices/{SDA}/queue/rotational"), "1");
+    // It needs none.
+    expect(&disk.examine(), 0, &["note sda: sda is a hard disk"]);
+}
+
+#[test]
+fn a_loop_device_refers_to_the_file_system_of_its_file() {
+    let loops = "22 1 7:0 / /data rw - ext4 /dev/loop0 rw,discard\n";
+    let host =
+        Host::new(&format!("{loops}23 1 8:0 / / rw - xfs /dev/sda rw\n24 1 0:5 / /img rw - tmpfs none rw\n"));
+    host.device("virtual/block/loop0", "7:0", 4 * GIB).device(SDA, "8:0", 4 * GIB);
+    host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/disk.img\n");
+    let said_of = |host: &Host| said(&host.examine());
+    let on_xfs = said_of(&host);
+    let words =
+        "note loop0: TRIM punches holes in /srv/disk.img; they become free space of /, xfs on /dev/sda";
+    assert!(on_xfs.contains(words) && on_xfs.contains("see `trimwise doctor /`"), "{on_xfs}");
+    host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/img/disk.img\n");
+    let in_memory = said_of(&host);
+    assert!(
+        in_memory.contains("holes in /img/disk.img, so trimmed space no longer takes up room on tmpfs"),
+        "{in_memory}"
+    );
+}
+
+#[test]
+fn a_drive_with_a_known_fault_is_named() {
+    let host = sound("");
+    host.file(&format!("sys/devices/{SDA}/device/model"), "Samsung SSD 860 EVO 1TB");
+    expect(&host.examine(), 0, &["note sda: Samsung SSD 860 EVO 1TB loses data with queued TRIM"]);
+}
+
+#[test]
+fn a_remedy_fits_its_layer() {
+    let md = |level: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 9:0 / /data rw,noatime - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level {level}\n{rest}"
+        )
+    };
+    let disk = |place: &str, rest: &str| {
+        let name = place.rsplit('/').next().unwrap();
+        let attributes: String = rest
+            .split(';')
+            .filter(|one| !one.is_empty())
+            .map(|one| format!("file sys/devices/{place}/{}\n", one.trim()))
+            .collect();
+        format!("timer\nmount 22 1 8:0 / / rw - ext4 /dev/{name} rw\ndisk {place} 8:0 0\n{attributes}")
+    };
+    let dm = |numbers: &str, name: &str, uuid: &str, below: &str| {
+        format!(
+            "timer\nmount 22 1 {numbers} / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             {below}\non dm-9 {numbers} 0 {SDA}\ndm dm-9 {name} {uuid}"
+        )
+    };
+    judge(&[
+        (
+            &md("raid1", ""),
+            1,
+            Some(false),
+            &["assembled while they had none", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb", "!raid456"],
+        ),
+        (
+            &md("raid0", "file sys/module/raid0/parameters/devices_discard_performance N"),
+            1,
+            Some(false),
+            &["# echo Y > /sys/module/raid0/parameters/devices_discard_performance", "!raid456"],
+        ),
+        (
+            &md("raid5", "file sys/module/raid456/parameters/devices_handle_discard_safely N"),
+            1,
+            Some(false),
+            &[
+                "# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely",
+                "# mdadm --stop /dev/md0",
+            ],
+        ),
+        (
+            &md("raid6", "file sys/module/raid456/parameters/devices_handle_discard_safely Y"),
+            1,
+            Some(false),
+            &["assembled while they had none", "!echo Y"],
+        ),
+        (
+            &md(
+                "raid5",
+                "file sys/module/raid456/parameters/devices_handle_discard_safely Y\n\
+                 file sys/devices/virtual/block/md0/md/raid_disks 3\n\
+                 file sys/devices/virtual/block/md0/md/chunk_size 1073741824",
+            ),
+            1,
+            Some(false),
+            &["whole stripes of 2147483648 bytes", "NOTHING HELPS"],
+        ),
+        (
+            &dm("254:9", "vg-home--x", "LVM-1", ""),
+            1,
+            Some(false),
+            &["its limits are from then", "# dmsetup resume vg-home--x"],
+        ),
+        (&dm("254:9", "mpatha", "mpath-360", ""), 1, Some(false), &["# multipath -r mpatha"]),
+        (
+            &dm("254:9", "veracrypt1", "", ""),
+            1,
+            Some(false),
+            &["WRONG dm-9: the dm-crypt mapping veracrypt1"],
+        ),
+        (
+            &dm("254:9", "c", "CRYPT-LUKS1-1-c", ""),
+            1,
+            Some(false),
+            &["# cryptsetup refresh --allow-discards c\n"],
+        ),
+        (
+            &dm("254:9", "c", "CRYPT-LUKS2-1-c", ""),
+            1,
+            Some(false),
+            &["# cryptsetup refresh --allow-discards --persistent c\n", "asks for the passphrase"],
+        ),
+        // cryptsetup would have to be told cipher and key again.
+        (
+            &dm("254:9", "c", "CRYPT-PLAIN-c", ""),
+            1,
+            Some(false),
+            &[
+                "# dmsetup table --showkeys c | awk ",
+                "| dmsetup reload c\n  # dmsetup resume c\n",
+                "!cryptsetup",
+            ],
+        ),
+        // TRIM would destroy a volume that is hidden in what is free of another.
+        (
+            &dm("254:9", "c", "CRYPT-TCRYPT-c", ""),
+            1,
+            Some(false),
+            &["unless it hides a second volume", "!# "],
+        ),
+        // Switched off by hand; the kernel takes only multiples of the granularity.
+        (
+            &disk(SDA, "queue/discard_max_hw_bytes 4294966784;queue/discard_granularity 4096"),
+            1,
+            Some(false),
+            &["switched off in sysfs", "# echo 4294963200 > /sys/block/sda/queue/discard_max_bytes"],
+        ),
+        // It takes no number of more than 32 bits; NVMe's limit is larger.
+        (
+            &disk(NVME, "queue/discard_max_hw_bytes 2199023255040;queue/discard_granularity 512"),
+            1,
+            Some(false),
+            &["# echo 4294966784 > /sys/block/nvme0n1/queue/discard_max_bytes"],
+        ),
+        // Linux 6.12.42 sets the granularity to 0 then, and so refuses every other limit.
+        (
+            &disk(NVME, "queue/discard_max_hw_bytes 2199023255040;queue/discard_granularity 0"),
+            1,
+            Some(false),
+            &["switched off in sysfs", "boot, without what sets it to 0", "!# "],
+        ),
+        (
+            &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode unmap"),
+            1,
+            Some(false),
+            &["is `unmap` already", "!udev rule"],
+        ),
+        (
+            &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode full"),
+            1,
+            Some(false),
+            &[
+                "the USB adapter",
+                "grep -q 'LBPU[^0-9]*1' && echo unmap > /sys/block/sdb/device/scsi_disk/6:0:0:0/",
+            ],
+        ),
+        (
+            &disk(SAS, "device/scsi_disk/2:0:0:0/provisioning_mode disabled;device/vpd_pgb2 12345\u{40}"),
+            1,
+            Some(false),
+            &["# echo writesame_16 > /sys/block/sdc/device/scsi_disk/2:0:0:0/provisioning_mode"],
+        ),
+        (
+            &disk(
+                SAS,
+                "device/vendor ATA;device/model Samsung SSD 860 EVO;device/scsi_disk/2:0:0:0/provisioning_mode full",
+            ),
+            1,
+            Some(false),
+            &["the SAS HBA passes no TRIM on to Samsung SSD 860 EVO", "SATA port", "!queued"],
+        ),
+        // A hypervisor's disk that claims UNMAP carries it out, whatever its mode is.
+        (
+            &disk(
+                VIRTIO_SCSI,
+                "device/vendor QEMU;queue/rotational 1;device/scsi_disk/0:0:3:0/provisioning_mode full;\
+                 device/vpd_pgb2 12345\u{7f}",
+            ),
+            1,
+            Some(false),
+            &[
+                "# echo writesame_16 > /sys/block/sdd/device/scsi_disk/0:0:3:0/provisioning_mode",
+                "!virtual",
+                "!hard",
+            ],
+        ),
+        (
+            &disk(VIRTIO_SCSI, "device/vendor QEMU;device/scsi_disk/0:0:3:0/provisioning_mode full"),
+            1,
+            Some(false),
+            &["the virtual disk sdd", "NOTHING HELPS"],
+        ),
+        // QEMU's usb-storage: its adapter shows no page B2.
+        (
+            &disk(USB, "device/vendor QEMU;device/scsi_disk/6:0:0:0/provisioning_mode full"),
+            1,
+            Some(false),
+            &["the USB adapter", "LBPU", "!virtual"],
+        ),
+        // libata claims WRITE SAME for every disk.
+        (
+            &disk(SDA, "device/scsi_disk/0:0:0:0/provisioning_mode full;device/vpd_pgb2 12345\u{40}"),
+            1,
+            Some(false),
+            &["offers no TRIM", "NOTHING HELPS", "!# "],
+        ),
+        (
+            &disk("vbd-768/block/xvda", ""),
+            1,
+            Some(false),
+            &["the virtual disk xvda", "NOTHING HELPS", "!firmware"],
+        ),
+        (
+            &disk("virtual/block/nbd0", ""),
+            1,
+            Some(false),
+            &["another host (NBD)", "NOTHING HELPS", "!firmware"],
+        ),
+        (
+            &disk("platform/host3/session1/target3:0:0/3:0:0:0/block/sdd", ""),
+            1,
+            Some(false),
+            &["another host (iSCSI)", "!firmware"],
+        ),
+        (
+            &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile sys/devices/{SDA}/device/model QEMU HARDDISK"),
+            0,
+            Some(true),
+            &["note sda: a virtual disk", "discard=unmap"],
+        ),
+        (
+            &format!(
+                "{EXT4_ON_SDA}disk {SDA} 8:0 0\nfile proc/cmdline root=/dev/sda libata.force=1.00:notrim"
+            ),
+            1,
+            Some(false),
+            &["forbids TRIM"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_stack_is_a_graph() {
+    let block = |name: &str| format!("virtual/block/{name}");
+    // A thin volume and its pool, whose metadata lies on the same disk; with the limits of disk, data, pool and volume.
+    let pool = |[disk, data, pool, volume]: [u64; 4]| {
+        let on = |name: &str, minor: u32, max: u64, below: &str, dm: &str| {
+            format!("on {name} 254:{minor} {max} {below}\ndm {name} {dm}\n")
+        };
+        let parts = format!("{} {}", block("dm-0"), block("dm-1"));
+        [
+            "mount 22 1 254:4 / /data rw - xfs /dev/mapper/vg-thin rw\nscript etc/cron.weekly/fstrim\n"
+                .to_owned(),
+            format!("disk {SDA} 8:0 {disk}\n"),
+            on("dm-0", 0, data, SDA, "vg-pool_tmeta LVM-1"),
+            on("dm-1", 1, data, SDA, "vg-pool_tdata LVM-2"),
+            on("dm-2", 2, pool, &parts, "vg-pool-tpool LVM-3-tpool"),
+            on("dm-4", 4, volume, &block("dm-2"), "vg-thin LVM-4"),
+        ]
+        .concat()
+    };
+    let thin = pool([0, 0, GIB, GIB]);
+    // The metadata on a disk without TRIM: nothing of the file system lies there.
+    let beside = pool([GIB, GIB, GIB, GIB]).replace(&format!("254:0 {GIB} {SDA}"), &format!("254:0 0 {SDB}"))
+        + &format!("disk {SDB} 8:16 0");
+    // Each leg of the RAID has integrity, whose metadata lies on the same disk.
+    let mut integrity = format!(
+        "mount 22 1 254:9 / /data rw - xfs /dev/mapper/vg-r rw\nscript etc/cron.weekly/fstrim\n\
+         disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n"
+    );
+    for (leg, disk) in [(0, SDA), (1, SDB)] {
+        let [orig, meta, image] = [1, 2, 3].map(|n| n + 3 * leg);
+        integrity += &format!(
+            "on dm-{orig} 254:{orig} {GIB} {disk}\ndm dm-{orig} vg-r_rimage_{leg}_iorig LVM-1\n\
+             on dm-{meta} 254:{meta} {GIB} {disk}\ndm dm-{meta} vg-r_rimage_{leg}_imeta LVM-1\n\
+             on dm-{image} 254:{image} 0 {} {}\ndm dm-{image} vg-r_rimage_{leg} LVM-1\n",
+            block(&format!("dm-{orig}")),
+            block(&format!("dm-{meta}"))
+        );
+    }
+    integrity += &format!("on dm-9 254:9 0 {} {}\ndm dm-9 vg-r LVM-1", block("dm-3"), block("dm-6"));
+    // dm-crypt under nine linear volumes: each takes its limits from below.
+    let mut deep = format!(
+        "mount 22 1 254:9 / /data rw - xfs /dev/mapper/v9 rw\nscript etc/cron.weekly/fstrim\ndisk {SDA} 8:0 {GIB}\n\
+         on dm-0 254:0 0 {SDA}\ndm dm-0 c CRYPT-LUKS2-1-c\n"
+    );
+    for n in 1..10 {
+        deep += &format!("on dm-{n} 254:{n} 0 {}\ndm dm-{n} v{n} LVM-1\n", block(&format!("dm-{}", n - 1)));
+    }
+    let cycle = format!(
+        "mount 22 1 254:1 / /data rw - xfs /dev/mapper/a rw\non dm-0 254:0 {GIB} {}\ndm dm-0 a LVM-1\n\
+         on dm-1 254:1 {GIB} {}\ndm dm-1 b LVM-2",
+        block("dm-1"),
+        block("dm-0")
+    );
+    let vanished = format!(
+        "mount 22 1 254:0 / /data rw - xfs /dev/mapper/a rw\non dm-0 254:0 {GIB} {SDA}\ndm dm-0 a LVM-1"
+    );
+    // One disk takes TRIM, the other does not: the volume cannot.
+    let mixed = format!(
+        "mount 22 1 254:0 / /data rw - xfs /dev/mapper/a rw\nscript etc/cron.weekly/fstrim\n\
+         disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 0\non dm-0 254:0 0 {SDA} {SDB}\ndm dm-0 a LVM-1"
+    );
+    judge(&[
+        (&thin, 1, Some(false), &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"]),
+        (&beside, 0, Some(true), &["!WRONG"]),
+        // A disk that can be switched on, below everything: each table above has its limits from then.
+        (
+            &format!(
+                "{}\nfile sys/devices/{VIRTIO_SCSI}/device/scsi_disk/0:0:3:0/provisioning_mode full\n\
+                 file sys/devices/{VIRTIO_SCSI}/device/vpd_pgb2 12345\u{60}",
+                pool([0, 0, 0, GIB]).replace(SDA, VIRTIO_SCSI)
+            ),
+            1,
+            Some(false),
+            &[
+                "WRONG sdd",
+                "# echo writesame_16 > /sys/block/sdd/device/scsi_disk/0:0:3:0/provisioning_mode\n  # dmsetup table \
+                 vg-pool_tdata ",
+                "# dmsetup resume vg-pool_tdata\n  # dmsetup table vg-pool-tpool ",
+            ],
+        ),
+        (
+            &pool([GIB, GIB, 0, GIB]),
+            1,
+            Some(false),
+            &["WRONG dm-2: the thin pool", "# lvchange --discards passdown vg/pool\n"],
+        ),
+        (
+            &pool([GIB, GIB, 0, 0]),
+            1,
+            Some(false),
+            &[
+                "WRONG dm-2: the thin pool vg-pool-tpool ignores TRIM",
+                "# umount --all-targets /dev/mapper/vg-thin\n  # lvchange --activate n vg/thin vg/pool\n",
+                "# mount -t xfs -o rw /dev/mapper/vg-thin /data\n",
+                "!dmsetup",
+            ],
+        ),
+        (
+            &integrity,
+            2,
+            Some(false),
+            &[
+                "WRONG dm-3: dm-integrity",
+                "WRONG dm-6",
+                "# lvconvert --yes --raidintegrity n vg/r\n  # dmsetup table vg-r | dmsetup reload vg-r",
+                "checksums",
+            ],
+        ),
+        (
+            &deep,
+            1,
+            Some(false),
+            &["WRONG dm-0: dm-crypt", "--persistent c\n  # dmsetup table v1", "# dmsetup resume v9\n"],
+        ),
+        (&cycle, 0, None, &["UNCHECKED /data", "lies on itself"]),
+        (&vanished, 0, None, &["UNCHECKED /data", "does not show what lies below dm-0"]),
+        (
+            "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 8:0 / /below rw - vfat /dev/sda rw\n\
+             on loop0 7:0 4096\nfile sys/devices/virtual/block/loop0/loop/backing_file /below/image\n\
+             script etc/cron.weekly/fstrim",
+            1,
+            Some(false),
+            &["WRONG loop0: ", "cannot punch holes", "ext4, XFS"],
+        ),
+        (&mixed, 1, Some(false), &["WRONG sdb", "!WRONG dm-0"]),
+    ]);
+    let lines = |host: &str| built(host).examine().file_systems[0].layers.len();
+    assert_eq!((lines(&thin), lines(&deep)), (6, 11), "a disk under two branches is listed twice");
+}
+
+#[test]
+fn no_remedy_does_harm() {
+    let raid = |mounts: &str, rest: &str| {
+        format!(
+            "mount 22 1 9:0 / {mounts} rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level raid1\n{rest}"
+        )
+    };
+    let md = "file sys/devices/virtual/block/md0";
+    let partition = |rest: &str| raid("/srv", &format!("part virtual/block/md0/md0p2 259:2\n{rest}"));
+    let anew = ["WRONG md0", "# umount --all-targets", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb"];
+    let only_words = ["WRONG md0", "!# umount", "!# mdadm"];
+    let lvm = format!(
+        "mount 22 1 252:0 / /srv rw - xfs /dev/mapper/vg-x rw\ndisk {SDA} 8:0 {GIB}\non dm-1 252:1 {GIB} {SDA}\n\
+         dm dm-1 vg-x_rimage_0 LVM-b\non dm-0 252:0 0 virtual/block/dm-1\ndm dm-0 vg-x LVM-a"
+    );
+    let thin = format!(
+        "mount 22 1 252:0 / /srv rw - xfs /dev/mapper/v rw\ndisk {SDA} 8:0 {GIB}\non dm-1 252:1 {GIB} {SDA}\n\
+         dm dm-1 pool-thindata x\non dm-2 252:2 0 virtual/block/dm-1\ndm dm-2 pool x\n\
+         on dm-0 252:0 0 virtual/block/dm-2\ndm dm-0 v x"
+    );
+    judge(&[
+        (&raid("/srv", ""), 1, Some(false), &anew),
+        (&raid("/srv", &format!("{md}/md/raid_disks 2")), 1, Some(false), &anew),
+        // A member that is missing, that sysfs no longer shows, or that a container holds.
+        (&raid("/srv", &format!("{md}/md/raid_disks 3")), 1, Some(false), &only_words),
+        (&raid("/srv", &format!("{md}/md/degraded 1")), 1, Some(false), &only_words),
+        (
+            &raid("/srv", "link sys/devices/virtual/block/md0/slaves/sdz ../../gone"),
+            1,
+            Some(false),
+            &only_words,
+        ),
+        (&raid("/srv", &format!("{md}/md/metadata_version external:/md127/0")), 1, Some(false), &only_words),
+        // More than one mount would have to go.
+        (&raid("/srv", "mount 23 1 8:99 / /srv/sub rw - ext2 /dev/x rw"), 1, Some(false), &only_words),
+        (&raid("/srv", "mount 23 1 9:0 /a /home rw - xfs /dev/md0 rw"), 1, Some(false), &only_words),
+        (&partition(""), 1, Some(false), &anew),
+        (&partition("mount 23 1 259:2 / /home rw - xfs /dev/md0p2 rw"), 1, Some(false), &only_words),
+        (&partition(&format!("link sys/devices/virtual/block/md0/md0p2/holders/dm-3 ../{SDB}")), 1, Some(false), &only_words),
+        (&partition("file proc/swaps Filename Type\\n/dev/md0p2 partition 8 0 -2"), 1, Some(false), &only_words),
+        // A name that no line of a shell can show.
+        (&raid("/n\\012w", ""), 1, Some(false), &only_words),
+        // Its level is not known without dmsetup: no parameter that destroys data.
+        (&lvm, 1, Some(false), &["WRONG dm-0: the RAID volume vg-x", "!echo Y"]),
+        (&thin, 1, Some(false), &["ignores TRIM", "!# umount"]),
+        // No parameter helps where the disks take less than a stripe.
+        (
+            &raid("/srv", &format!("{md}/md/chunk_size 524288\n{md}/md/raid_disks 3"))
+                .replace("raid1", "raid5")
+                .replace(&format!("8:16 {GIB}"), "8:16 65536"),
+            1,
+            Some(false),
+            &["whole stripes of 1048576 bytes", "!echo Y"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_loop_device_is_followed_as_far_as_it_can_be() {
+    let over = |file: &str, holder: &str, max: u64| {
+        format!(
+            "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 0:77 / /net rw - {holder} x rw\n\
+             disk virtual/block/loop0 7:0 {max}\nfile sys/devices/virtual/block/loop0/loop/backing_file {file}\n\
+             file sys/devices/virtual/block/loop0/queue/discard_max_hw_bytes 4294966784\ndisk {SDA} 8:0 0"
+        )
+    };
+    let shared: &[&str] = &["UNCHECKED /data: /dev/loop0: /net/x.img lies on"];
+    judge(&[
+        (
+            &over("/net/x.img", "vfat", 4_294_966_784),
+            1,
+            Some(false),
+            &["cannot punch holes", "!switched off"],
+        ),
+        (
+            &over("/net/x.img", "exfat", 4_294_966_784),
+            1,
+            Some(false),
+            &["cannot punch holes", "!switched off"],
+        ),
+        (&over("/net/x.img", "xfs", 0), 1, Some(false), &["switched off"]),
+        (&over("/net/x.img", "nfs4", GIB), 0, None, shared),
+        (&over("/net/x.img", "cifs", GIB), 0, None, shared),
+        (&over("/net/x.img", "fuse.sshfs", GIB), 0, None, shared),
+        (&over("/dev/sda", "xfs", GIB), 1, Some(false), &["WRONG sda", "!punches holes"]),
+        (
+            &over("/net/gone", "devtmpfs", GIB),
+            0,
+            None,
+            &["UNCHECKED /data: /dev/loop0: sysfs does not show /net/gone"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_layer_above_is_judged_by_its_own_kind() {
+    let under = |kind: &str, rest: &str| {
+        format!(
+            "mount 22 1 252:0 / / rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 0\n\
+             file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non dm-0 252:0 0 {SDA}\ndm dm-0 x {kind}\n{rest}"
+        )
+    };
+    let crypt = ["which blocks are free", "# cryptsetup refresh --allow-discards --persistent x"];
+    let raid = format!(
+        "mount 22 1 9:0 / / rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 0\n\
+         file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non md0 9:0 0 {SDA}\n\
+         file sys/devices/virtual/block/md0/md/level raid5"
+    );
+    judge(&[
+        (&under("CRYPT-LUKS2-1-x", ""), 1, Some(false), &crypt),
+        (&under("CRYPT-TCRYPT-1-x", ""), 1, Some(false), &["hides a second volume", "!cryptsetup refresh"]),
+        (&under("CRYPT-INTEGRITY-x", ""), 1, Some(false), &["WRONG sda", "dm-integrity (x) drops TRIM"]),
+        (
+            &under(
+                "LVM-1",
+                "on dm-1 252:1 0\ndm dm-1 x-cow LVM-2-cow\nlink sys/devices/virtual/block/dm-0/slaves/dm-1 ../../dm-1",
+            ),
+            1,
+            Some(false),
+            &["x is a snapshot, or has one", "!dmsetup"],
+        ),
+        (&under("LVM-1", ""), 1, Some(false), &["# dmsetup resume x"]),
+        (&raid, 1, Some(false), &["# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely"]),
+    ]);
+}

@@ -1,0 +1,386 @@
+//! What trims a file system, what leaves it out, and what was not checked.
+
+use super::*;
+
+#[test]
+fn a_sound_host_is_sound() {
+    let report = sound("").examine();
+    expect(&report, 0, &[]);
+    let one = &report.file_systems[0];
+    assert!(one.passes == Some(true) && one.today.discard == "nodiscard");
+    let layers: Vec<_> = one.layers.iter().map(|layer| (layer.name.as_str(), layer.what.as_str())).collect();
+    assert_eq!(layers, [("sda1", "partition"), ("sda", "SATA INTEL SSDSC2BB48")]);
+    assert_eq!((one.layers[1].discard_max_bytes, one.layers[1].discards), (Some(2 * GIB), Some(12)));
+    assert_eq!(report.trimmers, ["fstrim.timer"]);
+}
+
+#[test]
+fn nothing_trims_or_two_things_do() {
+    let nobody = sound("");
+    fs::remove_file(nobody.0.path().join("etc/systemd/system/timers.target.wants/fstrim.timer")).unwrap();
+    // Whether anything should is a question of what it costs, so this is no fault.
+    expect(&nobody.examine(), 0, &["note /: nothing trims it", "trimwise advise --here /"]);
+    nobody.file("etc/fstab", "# comment\nUUID=1 / xfs defaults,X-fstrim.notrim 0 1\n");
+    expect(&nobody.examine(), 0, &["X-fstrim.notrim"]);
+    expect(
+        &sound(",discard").examine(),
+        0,
+        &["note discard: it already discards what is freed", "fstrim.timer finds little left to trim"],
+    );
+    let both = sound("");
+    both.file("etc/systemd/system/multi-user.target.wants/trimwised.service", "");
+    expect(&both.examine(), 0, &["fstrim.timer, trimwised: more than one"]);
+    // The timer follows fstab unless it is empty; a socket without a listener does not count as a daemon.
+    let unlisted = sound("");
+    unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\n").file("run/trimwise/control.sock", "");
+    // fstrim finds / by the kernel's command line.
+    unlisted.file("proc/cmdline", "quiet root=UUID=1 ro\n");
+    expect(&unlisted.examine(), 0, &[]);
+    unlisted.file("proc/cmdline", "quiet\n");
+    let words = [
+        "WRONG /: nothing trims it",
+        "fstrim.timer: it follows /etc/fstab, which does not list this file system",
+    ];
+    expect(&unlisted.examine(), 1, &words);
+    unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\nUUID=1 / xfs defaults 0 1\n");
+    expect(&unlisted.examine(), 0, &[]);
+    // A writable file system may be mounted read-only.
+    let ro = sound("");
+    ro.file("proc/1/mountinfo", "22 1 8:1 / / ro,relatime - xfs /dev/sda1 rw\n");
+    fs::remove_file(ro.0.path().join("etc/systemd/system/timers.target.wants/fstrim.timer")).unwrap();
+    expect(&ro.examine(), 0, &["nothing trims it"]);
+    // Under another init, an enabled timer never runs.
+    let other_init = sound(",discard");
+    fs::remove_dir(other_init.0.path().join("run/systemd/system")).unwrap();
+    expect(&other_init.examine(), 0, &[]);
+    symlink("/dev/null", both.0.path().join("etc/systemd/system/fstrim.timer")).unwrap();
+    expect(&both.examine(), 0, &[]);
+}
+
+#[test]
+fn options_and_timers_are_those_in_effect() {
+    let host = Host::new(
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:2 / /home rw - ext4 /dev/sda2 rw,nodiscard\n",
+    );
+    host.device(SDA, "8:0", 2 * GIB);
+    for (number, part) in [("8:1", "sda1"), ("8:2", "sda2")] {
+        host.device(&format!("{SDA}/{part}"), number, 0)
+            .file(&format!("sys/devices/{SDA}/{part}/partition"), "1");
+        // `tune2fs -o discard`: mountinfo shows only what differs from that.
+        let options = if part == "sda1" { "rw\ndiscard\nbarrier\n" } else { "rw\nbarrier\n" };
+        host.file(&format!("proc/fs/ext4/{part}/options"), options);
+    }
+    fs::create_dir_all(host.0.path().join("run/systemd/system")).unwrap();
+    host.file("etc/systemd/system/timers.target.wants/fstrim.timer", "");
+    host.file("usr/lib/systemd/system/fstrim.timer", "[Timer]\nOnCalendar=weekly\n");
+    let today = |host: &Host| -> Vec<(String, Option<String>)> {
+        let of = |one: &trimwise_linux::doctor::Diagnosis| {
+            let periodic = one.today.at_intervals.first();
+            (one.today.discard.clone(), periodic.and_then(|one| Some(one.policy.as_ref()?.to_string())))
+        };
+        host.examine().file_systems.iter().map(of).collect()
+    };
+    let both = |every: Option<&str>| {
+        ["discard", "nodiscard"].map(|discard| (discard.to_owned(), every.map(str::to_owned))).to_vec()
+    };
+    assert_eq!(today(&host), both(Some("batch:1w")));
+    host.file("etc/systemd/system/fstrim.timer.d/often.conf", "[Timer]\nOnCalendar=\nOnCalendar=daily\n");
+    assert_eq!(today(&host), both(Some("batch:1d")));
+    host.file("etc/systemd/system/fstrim.timer.d/twice.conf", "[Timer]\nOnCalendar=*-*-1\n");
+    assert_eq!(today(&host), both(None), "two calendars are no interval");
+    // One mount has its own timer in addition to the host's.
+    host.file("etc/systemd/system/timers.target.wants/fstrim-hourly@home.timer", "");
+    let names = |index: usize| {
+        let report = host.examine();
+        let all = report.file_systems[index].today.at_intervals.iter();
+        all.map(|one| (one.name.clone(), one.policy.as_ref().map(ToString::to_string))).collect::<Vec<_>>()
+    };
+    let timer = ("fstrim.timer".to_owned(), None);
+    assert_eq!(names(0), std::slice::from_ref(&timer));
+    assert_eq!(names(1), [timer, ("fstrim-hourly@home.timer".to_owned(), Some("batch:1h".to_owned()))]);
+}
+
+#[test]
+fn ext4_s_discard_option_sends_too_much_on_new_kernels() {
+    let host = Host::new("22 1 8:0 / / rw - ext4 /dev/sda rw,discard\n");
+    host.device(SDA, "8:0", GIB);
+    expect(&host.examine(), 0, &["far more than was freed", "trimwise advise --here /"]);
+    host.file("proc/sys/kernel/osrelease", "5.10.0-30-amd64");
+    expect(&host.examine(), 0, &[]);
+}
+
+#[test]
+fn bind_mounts_are_one_file_system_and_a_path_is_a_mount_point() {
+    let host = sound("");
+    let text = "22 1 8:1 / / rw - xfs /dev/sda1 rw\n23 22 8:1 /srv /srv rw - xfs /dev/sda1 rw\n\
+        24 22 0:5 / /proc rw - proc proc rw\n";
+    host.file("proc/1/mountinfo", text);
+    expect(&host.examine(), 0, &["mounted 2 times"]);
+    assert_eq!(host.examine().file_systems.len(), 1);
+    let root = HostRoot::new(host.0.path());
+    assert_eq!(
+        examine(&root, Path::new("/run/trimwise"), Some(Path::new("/srv"))).unwrap().file_systems[0]
+            .mount_point,
+        Path::new("/srv")
+    );
+    let refused = examine(&root, Path::new("/run/trimwise"), Some(Path::new("/proc"))).unwrap_err();
+    assert!(
+        matches!(refused, DoctorError::NoMount { .. }) && refused.to_string().contains("such as /"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_state_in_effect_counts() {
+    let plain = |rest: &str| {
+        format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile etc/fstab UUID=1 / ext4 defaults 0 1\n{rest}")
+    };
+    let with_cron = format!(
+        "mount 22 1 8:0 / / rw - ext4 /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n\
+         file etc/cron.d/trim 5 3 * * 0 root /sbin/fstrim -a || true"
+    );
+    let notrim = format!(
+        "timer\nmount 22 1 8:0 /persist/srv /srv rw - ext4 /dev/sda rw\nmount 23 1 8:0 / /nix rw - ext4 /dev/sda rw\n\
+         disk {SDA} 8:0 {GIB}\n\
+         file etc/fstab UUID=1 /nix ext4 defaults 0 2\\n/nix/persist/srv /srv none bind,X-fstrim.notrim 0 0"
+    );
+    let sysroot = |rest: &str| {
+        format!(
+            "timer\nmount 22 1 0:30 / / ro - overlay composefs ro\nmount 30 22 259:3 / /sysroot ro - xfs /dev/p3 rw\n\
+             mount 32 22 259:3 /var /var rw - xfs /dev/p3 rw\ndisk {NVME} 259:3 {GIB}\n\
+             file etc/fstab UUID=0 / xfs defaults 0 0\nfile proc/cmdline root=UUID=0\n{rest}"
+        )
+    };
+    judge(&[
+        // One device under two names is one file system.
+        (&plain("mount 23 22 8:0 /srv /srv/ftp rw - ext4 /dev/root rw"), 0, Some(true), &["mounted 2 times"]),
+        (&with_cron, 0, Some(true), &["!nothing trims it"]),
+        (&notrim, 0, Some(true), &["!nothing trims it", "!X-fstrim.notrim"]),
+        (
+            &sysroot(""),
+            1,
+            Some(true),
+            &["WRONG /sysroot: nothing trims it", "--listed-in /proc/self/mountinfo"],
+        ),
+        (
+            &sysroot(
+                "file usr/lib/systemd/system/fstrim.service [Service]\\nExecStart=/sbin/fstrim --fstab\n\
+                 file run/systemd/system/fstrim.service.d/all.conf [Service]\\nExecStart=\\nExecStart=-/sbin/fstrim -av",
+            ),
+            0,
+            Some(true),
+            &["!nothing trims it"],
+        ),
+        (
+            &plain(
+                "mount 23 22 0:50 / /home rw - tmpfs t rw\n\
+                 file usr/lib/systemd/system/fstrim.service [Service]\\nExecStart=/sbin/fstrim /home",
+            ),
+            1,
+            Some(true),
+            &["fstrim.timer: it trims only /home"],
+        ),
+        // btrfs without a node, trimmed by btrfsmaintenance and by fstrim.
+        (
+            &format!(
+                "timer\nmount 22 1 0:40 /@ / rw - btrfs /dev/root rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+                 file etc/systemd/system/timers.target.wants/btrfs-trim.timer\n\
+                 file etc/sysconfig/btrfsmaintenance BTRFS_TRIM_MOUNTPOINTS=\"/:/srv\"\n\
+                 link sys/fs/btrfs/1-2/devices/sda ../../../../devices/{SDA}"
+            ),
+            0,
+            Some(true),
+            &["fstrim.timer, btrfs-trim.timer: more than one"],
+        ),
+        (
+            &format!(
+                "timer\nmount 22 1 8:0 / / rw - f2fs /dev/sda rw,discard\ndisk {SDA} 8:0 {GIB}\n\
+                 file etc/fstab UUID=1 / f2fs defaults 0 1"
+            ),
+            0,
+            Some(true),
+            &["f2fs does so by default; `nodiscard` turns it off"],
+        ),
+    ]);
+}
+
+#[test]
+fn what_was_not_checked_is_not_called_sound() {
+    let zfs = "timer\nmount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
+    judge(&[
+        (zfs, 0, None, &["UNCHECKED /, /home: zfs, pool rpool", "# zpool get autotrim rpool"]),
+        (
+            &format!(
+                "mount 22 1 8:0 / /data rw - fuseblk /dev/sda rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+                 file proc/swaps Filename Type\\n/dev/sdb partition 8 0 -2\n\
+                 file etc/fstab /dev/sdb none swap sw 0 0\nmount 23 1 7:1 / /snap ro - squashfs /dev/loop1 ro"
+            ),
+            0,
+            None,
+            &[
+                "UNCHECKED /data: fuseblk",
+                "note swap on /dev/sdb: line 1 of /etc/fstab says no `discard`",
+                "swapon --discard=once /dev/sdb",
+                "!squashfs",
+            ],
+        ),
+        (
+            &format!(
+                "mount 22 1 0:25 / / rw - bcachefs /dev/nvme0n1:/dev/sda rw\ndisk {NVME} 259:0 {GIB}\ndisk {SDA} 8:0 0\n\
+                 file sys/fs/bcachefs/1/dev-0/discard 1"
+            ),
+            0,
+            None,
+            &["nvme0n1 accepts TRIM; sda accepts no TRIM", "bcachefs has no FITRIM"],
+        ),
+        // A device that sysfs does not show.
+        (
+            "mount 22 1 8:0 / / rw - ext4 /dev/sda rw",
+            0,
+            None,
+            &["UNCHECKED /: /dev/sda: sysfs does not show"],
+        ),
+        // A container: its host trims, and no unit would start here.
+        (
+            &format!(
+                "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/uid_map 0 100000 65536\nfile etc/fstab x /x ext4"
+            ),
+            0,
+            Some(true),
+            &["UNCHECKED container: nothing here may trim", "!systemctl", "!WRONG"],
+        ),
+        (
+            &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/status CapBnd:\t00000000a80425fb"),
+            0,
+            Some(true),
+            &["CAP_SYS_ADMIN"],
+        ),
+    ]);
+    let root = built(zfs);
+    let at = |path: &str| {
+        examine(&HostRoot::new(root.0.path()), Path::new("/run/trimwise"), Some(Path::new(path)))
+    };
+    assert_eq!(at("/home").unwrap().not_checked.len(), 1);
+    let refused = at("/proc").unwrap_err().to_string();
+    assert!(refused.ends_with("this host has none"), "{refused}");
+}
+
+#[test]
+fn ntfs3_trims_only_if_it_is_mounted_with_discard() {
+    let ntfs3 = |options: &str| {
+        format!("timer\nmount 22 1 8:0 / /my\\040data rw - ntfs3 /dev/sda {options}\ndisk {SDA} 8:0 {GIB}")
+    };
+    let refuses = ["WRONG sda: ntfs3 refuses", "# mount -o remount,discard '/my data'", "!finds little left"];
+    judge(&[
+        (&ntfs3("rw,uid=0"), 1, Some(false), &refuses),
+        (&ntfs3("rw,discard"), 0, Some(true), &["!WRONG", "finds little left"]),
+        (&ntfs3("ro"), 0, Some(true), &["!WRONG"]),
+    ]);
+}
+
+#[test]
+fn only_local_data_that_was_not_checked_counts() {
+    let ext4 = format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\n");
+    let is_unchecked = |host: &str| {
+        let report = built(host).examine();
+        assert_eq!(report.wrong(), 0, "{}", said(&report));
+        (report.is_unchecked, report.not_checked.len())
+    };
+    let desktop = ext4.clone()
+        + "mount 30 22 0:60 / /run/user/1000/doc rw - fuse.portal portal rw\n\
+           mount 31 22 0:61 / /run/user/1000/gvfs rw - fuse.gvfsd-fuse gvfsd-fuse rw\n\
+           mount 32 22 0:62 / /mnt/far rw - fuse.sshfs me@far:/ rw\n\
+           mount 33 22 0:63 / /mnt/vault rw - fuse /dev/fuse rw\n\
+           mount 34 22 7:1 / /snap/core/1 ro - squashfs /dev/loop1 ro\n\
+           mount 35 22 0:64 / /tmp rw - tmpfs /dev/shm rw\n\
+           mount 36 22 0:65 / /var/lib/docker/1 rw - overlay overlay rw\n\
+           mount 37 22 0:66 / /net rw - nfs4 far:/x rw\n\
+           mount 38 22 0:67 / /share rw - 9p /dev/root rw\n\
+           mount 39 22 0:68 / /misc rw - autofs /etc/auto.misc rw\n\
+           mount 40 22 0:69 / /sys/firmware/efi/efivars rw - efivarfs efivarfs rw\n\
+           mount 41 22 11:0 / /media/cd ro - iso9660 /dev/sr0 ro\n";
+    assert_eq!(is_unchecked(&desktop), (false, 0));
+    let stick = "mount 50 22 8:33 / /media/stick rw - fuseblk /dev/sdc1 rw\n";
+    let odd = "mount 51 22 8:49 / /odd rw - reiserfs /dev/sdd1 rw\n";
+    assert_eq!(is_unchecked(&(ext4.clone() + stick + odd)), (false, 2));
+    let zfs = "mount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
+    let sda_at =
+        |point: &str| format!("mount 24 22 8:0 / {point} rw - vfat /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n");
+    // What holds / matters, whatever else there is, and a boot partition says nothing of the rest.
+    assert_eq!(is_unchecked(&format!("timer\n{zfs}{}", sda_at("/srv"))), (true, 1));
+    let home = zfs.lines().nth(1).unwrap();
+    assert_eq!(is_unchecked(&format!("timer\n{home}\n{}", sda_at("/boot/efi"))), (true, 1));
+    assert_eq!(is_unchecked(&format!("timer\n{}", sda_at("/boot/efi"))), (false, 0));
+    assert_eq!(is_unchecked("timer"), (true, 0));
+    let host = built(&(ext4 + stick));
+    let asked = |path: &str| {
+        examine(&HostRoot::new(host.0.path()), Path::new("/run/trimwise"), Some(Path::new(path))).unwrap()
+    };
+    assert_eq!((asked("/media/stick").is_unchecked, asked("/").is_unchecked), (true, false));
+}
+
+#[test]
+fn the_last_run_of_the_timer_is_told() {
+    let host = built(&format!(
+        "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile usr/lib/systemd/system/fstrim.timer [Timer]\\nOnCalendar=weekly\n\
+         file var/lib/systemd/timers/stamp-fstrim.timer"
+    ));
+    expect(&host.examine(), 0, &["note fstrim.timer: it last elapsed less than an hour ago"]);
+    let stamp = fs::File::options()
+        .write(true)
+        .open(host.0.path().join("var/lib/systemd/timers/stamp-fstrim.timer"))
+        .unwrap();
+    let days_ago =
+        |days: u64| std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400 + 60);
+    stamp.set_modified(days_ago(3)).unwrap();
+    expect(&host.examine(), 0, &["it last elapsed 3 days ago"]);
+    stamp.set_modified(days_ago(20)).unwrap();
+    expect(&host.examine(), 0, &["it last elapsed 20 days ago, which is more than twice its interval"]);
+    assert!(host.examine().last_fstrim.unwrap().ago_s > 19 * 86_400);
+}
+
+#[test]
+fn what_needs_no_trim_or_must_not_have_it_is_told() {
+    let on_sda = |options: &str, max: u64, rest: &str| {
+        format!("{EXT4_ON_SDA}disk {SDA} 8:0 {max}\n{rest}")
+            .replace("/dev/sda rw", &format!("/dev/sda {options}"))
+    };
+    let dead = ["the file system failed", "check it with `fsck /dev/sda`"];
+    let fstab = "file etc/fstab /dev/sda / ext4 defaults 0 1\n";
+    judge(&[
+        (&on_sda("rw,emergency_ro", GIB, ""), 1, Some(true), &dead),
+        (&on_sda("rw,shutdown", GIB, ""), 1, Some(true), &dead),
+        (
+            &on_sda("rw", 0, &format!("file sys/devices/{SDA}/queue/rotational 1")),
+            0,
+            Some(false),
+            &["is a hard disk"],
+        ),
+        (&on_sda("ro", 0, ""), 0, Some(false), &["note sda: sda offers no TRIM", "nothing to trim"]),
+        (
+            &on_sda("rw", GIB, &format!("{fstab}link etc/systemd/system/fstrim.service /dev/null")),
+            1,
+            Some(true),
+            &["# systemctl unmask fstrim.service", "!printf"],
+        ),
+        (
+            &on_sda(
+                "rw",
+                GIB,
+                &format!("{fstab}file etc/systemd/system/fstrim.service [Service]\\nExecStart=/bin/true"),
+            ),
+            1,
+            Some(true),
+            &["systemctl cat fstrim.service", "!printf"],
+        ),
+        (
+            &format!(
+                "mount 22 1 252:0 / / ro - ext4 /dev/mapper/root ro\ndisk {SDA} 8:0 {GIB}\non dm-0 252:0 0 {SDA}\n\
+                 dm dm-0 root CRYPT-VERITY-1-root"
+            ),
+            0,
+            Some(false),
+            &["!dm-crypt (", "nothing to trim"],
+        ),
+    ]);
+}
