@@ -34,9 +34,13 @@ pub fn profile_for(drive: &Drive) -> (String, &'static str, String) {
         Transport::Ata | Transport::AtaBehindSas | Transport::Usb => {
             ("sata-generic", "a SATA SSD below 384 GB")
         }
-        Transport::Virtio | Transport::Xen | Transport::Network(_) | Transport::Scsi | Transport::Other => {
-            ("sata-generic", "a guess, since nothing shows what flash is below this disk")
-        }
+        Transport::Virtio
+        | Transport::Xen
+        | Transport::Network(_)
+        | Transport::Drbd
+        | Transport::Zvol
+        | Transport::Scsi
+        | Transport::Other => ("sata-generic", "a guess, since nothing shows what flash is below this disk"),
     };
     (name.to_owned(), "class", format!("chosen by class ({class}), since no profile names its model"))
 }

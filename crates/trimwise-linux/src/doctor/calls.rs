@@ -12,6 +12,9 @@ pub const NO_TRIM: &str = "X-fstrim.notrim";
 const FSTAB: &str = "/etc/fstab";
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
+/// Why a call that follows fstab leaves out a file system.
+pub(super) const NOT_IN_FSTAB: &str = "it follows /etc/fstab, which does not list this file system";
+
 /// Why `fstrim --fstab` leaves out a file system that is listed.
 pub(super) const RO_IN_FSTAB: &str = "its line in /etc/fstab says `ro`";
 
@@ -50,29 +53,30 @@ impl Call {
     /// for systemd first; calls that it does not reach under this one are left out.
     pub fn all_in(text: &str, is_systemd: bool) -> Vec<Self> {
         let joined = text.replace("\\\n", " ");
-        let lines: Vec<&str> = joined.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
-        let calls = |lines: &[&str]| -> Vec<Self> {
-            let commands = lines.iter().flat_map(|line| line.split([';', '|', '&']));
-            commands.filter_map(Self::in_command).collect()
+        let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        let steps: Vec<&str> = lines.flat_map(|line| line.split(';')).map(str::trim).collect();
+        let calls = |steps: &[&str]| -> Vec<Self> {
+            steps.iter().flat_map(|step| step.split(['|', '&'])).filter_map(Self::in_command).collect()
         };
-        let Some(guard) = lines.iter().position(|line| line.contains("/run/systemd/system")) else {
-            return calls(&lines);
+        let Some(guard) = steps.iter().position(|step| step.contains("/run/systemd/system")) else {
+            return calls(&steps);
         };
-        let (before, after) = lines.split_at(guard);
-        // What the guard decides on: the rest of its line, or the lines up to `fi`.
-        let is_block = after[0].starts_with("if ") && !after[0].ends_with("fi");
-        let end = after.iter().position(|line| *line == "fi").filter(|_| is_block).unwrap_or(0);
+        let (before, after) = steps.split_at(guard);
+        // What the guard decides on: the rest of its step, or what stands between `then` and `fi`, or in braces.
+        let last = match after[0] {
+            step if step.starts_with("if ") => "fi",
+            step if step.contains('{') => "}",
+            _ => after[0],
+        };
+        let end = after.iter().position(|step| *step == last).unwrap_or(0);
         let (block, after) = after.split_at(end + 1);
-        let is_run = (is_systemd != block[0].contains('!')) != block[0].contains("||");
-        let ends = block.iter().flat_map(|line| line.split([';', '|', '&', ' '])).any(|word| word == "exit");
-        let mut found = calls(before);
-        if is_run {
-            found.extend(calls(block));
-        }
-        if !(is_run && ends) {
-            found.extend(calls(after));
-        }
-        found
+        let holds = (is_systemd != block[0].contains('!')) != block[0].contains("||");
+        let otherwise =
+            block.iter().position(|step| step.split(' ').next() == Some("else")).unwrap_or(block.len());
+        let run = if holds { &block[..otherwise] } else { &block[otherwise..] };
+        let ends = run.iter().flat_map(|step| step.split(['|', '&', ' '])).any(|word| word == "exit");
+        let after = if ends { Vec::new() } else { calls(after) };
+        [calls(before), calls(run), after].concat()
     }
 
     fn in_command(command: &str) -> Option<Self> {
@@ -213,7 +217,7 @@ impl<'a> Listing<'a> {
             }
             () if !entries.is_empty() => Some(format!("{RO_IN_FSTAB}, and it leaves out such a file system")),
             () if is_root && !self.fstab.iter().any(|entry| entry.point == Path::new("/")) => None,
-            () => Some("it follows /etc/fstab, which does not list this file system".to_owned()),
+            () => Some(NOT_IN_FSTAB.to_owned()),
         }
     }
 }
@@ -300,6 +304,9 @@ mod tests {
             ("if [ -d /run/systemd/system ]; then exit 0; fi\nfstrim -a", [false, true]),
             ("if [ ! -d /run/systemd/system ]; then\n  fstrim -a\nfi", [false, true]),
             ("if [ -d /run/systemd/system ]; then\n  echo timer\nfi\nfstrim -a", [true, true]),
+            ("if [ -d /run/systemd/system ]; then\n  :\nelse\n  fstrim -a\nfi", [false, true]),
+            ("if [ -d /run/systemd/system ]; then exit; else echo; fi; fstrim -a", [false, true]),
+            ("[ -d /run/systemd/system ] && { echo timer; exit 0; }\nfstrim -a", [false, true]),
             ("0 3 * * 0 root test -e /run/systemd/system || fstrim -a", [false, true]),
             ("fstrim -a\n[ -d /run/systemd/system ] && exit 0", [true, true]),
         ] {

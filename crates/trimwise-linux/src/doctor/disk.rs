@@ -155,9 +155,7 @@ fn transport(root: &HostRoot, device: &SysBlock) -> Transport {
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
     let has = |start: &str| parts.iter().any(|part| part.starts_with(start));
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
-    let numbered = |start: &str| {
-        parts.iter().any(|part| part.strip_prefix(start).is_some_and(is_number))
-    };
+    let numbered = |start: &str| parts.iter().any(|part| part.strip_prefix(start).is_some_and(is_number));
     let fabric = device.text("device/transport").filter(|transport| transport != "pcie");
     match () {
         () if name.starts_with("nbd") => Transport::Network("NBD"),

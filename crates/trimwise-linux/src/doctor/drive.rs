@@ -107,14 +107,20 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
 pub(super) fn on_host_of(hypervisor: Hypervisor) -> &'static str {
     match hypervisor {
         Hypervisor::Qemu => "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap)",
-        Hypervisor::VirtualBox => "on the host: a VDI that grows, attached with `VBoxManage storageattach ... --discard on`",
-        Hypervisor::VMware => "on the host: a thin disk, on VMFS 6 or vSAN, and virtual hardware of version 11 or later",
+        Hypervisor::VirtualBox => {
+            "on the host: a VDI that grows, attached with `VBoxManage storageattach ... --discard on`"
+        }
+        Hypervisor::VMware => {
+            "on the host: a thin disk, on VMFS 6 or vSAN, and virtual hardware of version 11 or later"
+        }
         Hypervisor::HyperV => "on the host: a VHDX that grows, on a SCSI controller",
         Hypervisor::Xen => {
             "on the Xen host: storage that supports discard (such as a thin file-based repository), and discard allowed \
              for this disk"
         }
-        Hypervisor::Ebs => "a disk of the instance's own: volumes of EBS have no TRIM, and are charged by their size",
+        Hypervisor::Ebs => {
+            "a disk of the instance's own: volumes of EBS have no TRIM, and are charged by their size"
+        }
         Hypervisor::Google => "a disk of another type: the cloud decides which of them take TRIM",
     }
 }
@@ -167,10 +173,11 @@ pub(super) fn is_forced(root: &HostRoot, node: &Node, [value, opposite]: [&str; 
     let parts = || node.device.path().iter().filter_map(|part| part.to_str());
     let port = parts().find_map(|part| number(part.strip_prefix("ata")?));
     // HOST:CHANNEL:TARGET:LUN: the channel behind a port multiplier, the target on a cable of two.
-    let device = parts().find_map(|part| match part.split(':').map(number).collect::<Option<Vec<_>>>()?[..] {
-        [_, channel, target, _] => Some(channel + target),
-        _ => None,
-    });
+    let device =
+        parts().find_map(|part| match part.split(':').map(number).collect::<Option<Vec<_>>>()?[..] {
+            [_, channel, target, _] => Some(channel + target),
+            _ => None,
+        });
     let line = root.text("/proc/cmdline").unwrap_or_default();
     let forced = line.split_whitespace().rev().find_map(|word| word.strip_prefix("libata.force="));
     let (mut is_this, mut is_forced) = (true, false);

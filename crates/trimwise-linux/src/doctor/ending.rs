@@ -49,7 +49,9 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
                 findings.push(below_loop(node, file, stack.mounts));
             }
-            Kind::Disk(Disk { hypervisor: Some(hypervisor), .. }) => findings.push(of_virtual(node, *hypervisor)),
+            Kind::Disk(Disk { hypervisor: Some(hypervisor), .. }) => {
+                findings.push(of_virtual(node, *hypervisor))
+            }
             Kind::Disk(disk) if disk.transport == Transport::Ata => {
                 findings.extend(of_model(stack.root, node, disk));
             }
@@ -174,6 +176,7 @@ fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
             ". QEMU's disks accept TRIM even where the host ignores it (discard=ignore, the default)",
             "ask on the host: discard=unmap must be set for this disk, and its image must shrink after a trim".to_owned(),
         ),
+        Hypervisor::Ebs | Hypervisor::Google => return Finding::note(node.name.clone(), what),
         other => ("", format!("ask {}; its image must shrink after a trim", drive::on_host_of(other))),
     };
     Finding::note(node.name.clone(), format!("{what}{more}")).mended_by(mend)

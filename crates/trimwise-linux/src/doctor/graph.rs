@@ -116,7 +116,9 @@ impl Graph {
                     Some("devtmpfs") => {
                         Some(format!("sysfs does not show {file}, which lies below {}", node.name))
                     }
-                    None if !mounts.is_empty() => Some(format!("the file system of {file} is not mounted here")),
+                    None if !mounts.is_empty() => {
+                        Some(format!("the file system of {file} is not mounted here"))
+                    }
                     _ => holder.filter(is_served).map(|fs_type| {
                         format!("{file} lies on {fs_type}, and what holes in it free there was not checked")
                     }),

@@ -175,16 +175,22 @@ fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
     let punches = holder.filter(|fs_type| ["ext4", "xfs", "btrfs", "tmpfs", "f2fs"].contains(fs_type));
     let (why, mend) = match punches {
         _ if !node.below.is_empty() => (
-            format!("accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} has not, or it is read-only"),
+            format!(
+                "accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} has not, or it is read-only"
+            ),
             format!("mount {file} without the loop device"),
         ),
         Some(fs_type) => (
-            format!("accepts no TRIM, though {fs_type} can punch holes: it is read-only, or was attached by an old kernel"),
+            format!(
+                "accepts no TRIM, though {fs_type} can punch holes: it is read-only, or was attached by an old kernel"
+            ),
             "attach it anew, to be written".to_owned(),
         ),
         None => (
             match node.is_dead_end && node.discard_max != Some(0) {
-                true => "accepts TRIM, but nothing comes of it: the file system of that file cannot punch holes",
+                true => {
+                    "accepts TRIM, but nothing comes of it: the file system of that file cannot punch holes"
+                }
                 false => "accepts no TRIM: its file system cannot punch holes, or it is read-only",
             }
             .to_owned(),
@@ -198,15 +204,19 @@ fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
 fn asks_for_discard(stack: &Stack<'_>, name: &str) -> Option<&'static str> {
     let line = stack.root.text("/proc/cmdline").unwrap_or_default();
     let is_in_line = line.split_whitespace().any(|word| {
-        let is_option = ["rd.luks.options=", "luks.options=", "cryptdevice="].iter().any(|key| word.starts_with(key));
+        let is_option =
+            ["rd.luks.options=", "luks.options=", "cryptdevice="].iter().any(|key| word.starts_with(key));
         let options = || word.split([',', ':', '=']);
         word.starts_with("rd.luks.allow-discards")
             || is_option && options().any(|one| ["discard", "allow-discards"].contains(&one))
     });
     let table = stack.root.whole_text("/etc/crypttab").unwrap_or_default();
     let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let has_discard = |options: &str| options.split(',').any(|one| one == "discard" || one == "allow-discards");
-    match lines.any(|fields| matches!(fields[..], [of, _, _, options, ..] if of == name && has_discard(options))) {
+    let has_discard =
+        |options: &str| options.split(',').any(|one| one == "discard" || one == "allow-discards");
+    match lines
+        .any(|fields| matches!(fields[..], [of, _, _, options, ..] if of == name && has_discard(options)))
+    {
         true => Some("/etc/crypttab"),
         false => is_in_line.then_some("the kernel's command line"),
     }
@@ -237,7 +247,9 @@ fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
         undo.iter_mut().for_each(|one| *one = one.replace("refresh", "refresh --persistent"));
     }
     let why = match asked {
-        Some(place) => format!("though {place} asks for discard: it was opened before that, or by an older initramfs"),
+        Some(place) => {
+            format!("though {place} asks for discard: it was opened before that, or by an older initramfs")
+        }
         None => "as it does by default: TRIM shows which blocks are free, not their contents".to_owned(),
     };
     let mend = match asked {
@@ -357,7 +369,7 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
         );
     }
     let what = format!(
-        "the RAID volume {name} accepts no TRIM though all its disks do: with parity (RAID 4, 5, 6) only if \
+        "the RAID volume {name} accepts no TRIM: with parity (RAID 4, 5, 6) only if \
          dm_raid.devices_handle_discard_safely is set"
     );
     set(node, what, LVM_PARITY, again)
@@ -383,8 +395,9 @@ fn set(node: &Node, what: String, file: &str, then: Vec<String>) -> Finding {
         if has_no_risk(file) { "" } else { "only if all disks return zeros for trimmed blocks: " },
         if then.is_empty() { "assemble the array anew: boot" } else { "load it anew" }
     );
-    let commands =
-        [format!("echo Y > {file}"), format!("echo 'options {module} {name}=Y' > {conf}")].into_iter().chain(then);
+    let commands = [format!("echo Y > {file}"), format!("echo 'options {module} {name}=Y' > {conf}")]
+        .into_iter()
+        .chain(then);
     Finding::wrong(node.name.clone(), what, mend)
         .with_commands(commands, [format!("echo N > {file}"), format!("rm {conf}")])
 }
@@ -398,8 +411,9 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
     let again = reassembled(stack, node).unwrap_or_default();
     let performance = performance_of(level);
     if stack.root.has(&performance) && !is_on(stack, &performance) {
-        let what =
-            format!("Linux RAID ({level}) accepts no TRIM because this kernel switches it off: {performance} is N");
+        let what = format!(
+            "Linux RAID ({level}) accepts no TRIM because this kernel switches it off: {performance} is N"
+        );
         return set(node, what, &performance, again);
     }
     if has_parity(level) {
@@ -416,7 +430,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
         }
         if !is_on(stack, PARITY) {
             let what = format!(
-                "Linux RAID ({level}) accepts no TRIM though its disks do: with parity only if \
+                "Linux RAID ({level}) accepts no TRIM: with parity only if \
                  raid456.devices_handle_discard_safely is set"
             );
             return set(node, what, PARITY, again);
@@ -495,8 +509,9 @@ fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Opti
         other.id != mount.id
             && (other.is_same_file_system(mount) || other.mount_point.starts_with(&mount.mount_point))
     };
-    let others = || below.device.partitions().filter(|part| *part != top.device);
-    if stack.mounts.iter().any(is_in_the_way) || others().any(|part| is_in_use(stack, &part)) {
+    let mut others = std::iter::once(below.device.clone()).chain(below.device.partitions());
+    let is_in_use = |other: SysBlock| other != top.device && is_in_use(stack, &other);
+    if stack.mounts.iter().any(is_in_the_way) || others.any(is_in_use) {
         return None;
     }
     // Names of mappings stay, unlike dm-0.
@@ -509,16 +524,16 @@ fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Opti
     Some([format!("umount --all-targets {node}")].into_iter().chain(commands).chain([again]).collect())
 }
 
-/// Returns true if something lies on a partition, or it is mounted, or it is swap.
-fn is_in_use(stack: &Stack<'_>, part: &SysBlock) -> bool {
+/// Returns true if something lies on a device, or it is mounted, or it is swap.
+fn is_in_use(stack: &Stack<'_>, device: &SysBlock) -> bool {
     let holds = |mount: &Mount| {
-        mount.has_device() && devices_in_sysfs(stack.root, mount).is_ok_and(|devices| devices.contains(part))
+        mount.has_device() && devices_in_sysfs(stack.root, mount).is_ok_and(|found| found.contains(device))
     };
     let swaps = stack.root.whole_text("/proc/swaps").unwrap_or_default();
     let mut swaps = swaps.lines().filter_map(|line| line.split_whitespace().next());
-    part.holders().next().is_some()
+    device.holders().next().is_some()
         || stack.mounts.iter().any(holds)
-        || swaps.any(|node| of_node(stack.root, node).is_ok_and(|found| found.as_ref() == Some(part)))
+        || swaps.any(|node| of_node(stack.root, node).is_ok_and(|found| found.as_ref() == Some(device)))
 }
 
 /// Returns a logical volume as LVM's commands name it, `VG/LV`, from its name for the device mapper, in which a hyphen

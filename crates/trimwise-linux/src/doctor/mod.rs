@@ -424,34 +424,37 @@ impl Surroundings<'_> {
 
     /// A file system that a setting of the host leaves out.
     fn left_out(&self, point: String, today: &Today) -> Finding {
-        let finding = Finding::wrong(
-            point,
-            format!("nothing trims it: it is mounted without discard; {}", today.not_here.join("; ")),
+        let wrong = |mend: &str| {
+            let what =
+                format!("nothing trims it: it is mounted without discard; {}", today.not_here.join("; "));
+            Finding::wrong(point.clone(), what, mend)
+        };
+        let is_why = |start: &str, part: &str| {
+            today.not_here.iter().any(|why| why.starts_with(start) && why.contains(part))
+        };
+        let service = |state: &str| is_why(trimmers::FSTRIM_TIMER, &format!("fstrim.service {state}"));
+        if service(trimmers::MASKED) {
+            let set = |verb: &str| [format!("systemctl {verb} fstrim.service")];
+            return wrong("unmask fstrim.service").with_commands(set("unmask"), set("mask"));
+        }
+        if service(trimmers::RUNS_NOTHING) {
+            return wrong(
+                "remove the file that replaces its command; `systemctl cat fstrim.service` shows which, and `systemctl \
+                 revert fstrim.service` removes those in /etc",
+            );
+        }
+        if is_why("", calls::RO_IN_FSTAB) {
+            return wrong("take `ro` off its line in /etc/fstab, or let fstrim.timer follow all mounts");
+        }
+        if !is_why(trimmers::FSTRIM_TIMER, calls::NOT_IN_FSTAB) {
+            return wrong(
+                "let one of them cover it, or let trimwised manage it (`trimwise status` says why it does not)",
+            );
+        }
+        let finding = wrong(
             "add it to /etc/fstab, which fstrim.timer follows, or let the timer follow all mounts instead, or let trimwised \
              manage it (`trimwise status` says why it does not)",
         );
-        let service =
-            |state: &str| today.not_here.iter().any(|why| why.ends_with(&format!("fstrim.service {state}")));
-        if service(trimmers::MASKED) {
-            let set = |verb: &str| [format!("systemctl {verb} fstrim.service")];
-            let finding = Finding { mend: Some("unmask fstrim.service".to_owned()), ..finding };
-            return finding.with_commands(set("unmask"), set("mask"));
-        }
-        if service(trimmers::RUNS_NOTHING) {
-            let mend = "remove the file that replaces its command; `systemctl cat fstrim.service` shows which, and \
-                `systemctl revert fstrim.service` removes those in /etc";
-            return Finding { mend: Some(mend.to_owned()), ..finding };
-        }
-        if today.not_here.iter().any(|why| why.contains(calls::RO_IN_FSTAB)) {
-            let mend = "take `ro` off its line in /etc/fstab, or let fstrim.timer follow all mounts";
-            return Finding { mend: Some(mend.to_owned()), ..finding };
-        }
-        let is_by_timer = |why: &String| {
-            why.starts_with(trimmers::FSTRIM_TIMER) && why.contains("does not list this file system")
-        };
-        if !today.not_here.iter().any(is_by_timer) {
-            return finding;
-        }
         let program = ["/usr/sbin/fstrim", "/sbin/fstrim", "/usr/bin/fstrim"];
         let program = program.into_iter().find(|file| self.root.has(file)).unwrap_or("/sbin/fstrim");
         let folder = "/etc/systemd/system/fstrim.service.d";
@@ -515,7 +518,9 @@ impl Surroundings<'_> {
             "f2fs" => "f2fs does so by default; `nodiscard` turns it off",
             "btrfs" => "btrfs does so by default since Linux 6.2; `nodiscard` turns it off",
             _ if mount.discards_by_default => "its superblock says so; `tune2fs -o ^discard` turns it off",
-            _ if fstab.is_some() => "not by /etc/fstab, but by rootflags= or a remount; `nodiscard` turns it off",
+            _ if fstab.is_some() => {
+                "not by /etc/fstab, but by rootflags= or a remount; `nodiscard` turns it off"
+            }
             _ => "",
         }
     }

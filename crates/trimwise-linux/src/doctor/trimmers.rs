@@ -217,13 +217,13 @@ fn calls_of(root: &HostRoot, command: &str) -> Vec<Call> {
     scripts.flat_map(|text| Call::all_in(&text, true)).collect()
 }
 
-/// Reads a script, as empty if that is forbidden; `None` if it is none, or nobody may execute it.
+/// Reads a script, as empty if that is forbidden; `None` if it is none.
 fn script(root: &HostRoot, file: &str) -> Option<String> {
     const BYTES_MAX: u64 = 64 << 10;
     let found = root.metadata(file)?;
-    let can_run = found.is_file() && found.len() <= BYTES_MAX && found.mode() & 0o111 != 0;
+    let is_short = found.is_file() && found.len() <= BYTES_MAX;
     let text = root.whole_text(file).unwrap_or_default();
-    (can_run && (text.starts_with("#!") || text.is_empty())).then_some(text)
+    (is_short && (text.starts_with("#!") || text.is_empty())).then_some(text)
 }
 
 /// Reads where btrfsmaintenance trims; empty for everywhere.
@@ -261,7 +261,8 @@ fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
     for (folder, word) in places {
         for name in root.names(&folder).into_iter().filter(|name| takes(name)) {
             let file = format!("{folder}/{name}");
-            let Some(text) = script(root, &file) else { continue };
+            let can_run = root.metadata(&file).is_some_and(|found| found.mode() & 0o111 != 0);
+            let Some(text) = script(root, &file).filter(|_| can_run) else { continue };
             // What cannot be read is told by its name.
             let text = if text.is_empty() && name == "fstrim" { "fstrim --all".to_owned() } else { text };
             let calls = Call::all_in(&text, is_systemd);
@@ -270,7 +271,11 @@ fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
             }
         }
     }
-    let tables = root.names("/etc/cron.d").into_iter().map(|name| format!("/etc/cron.d/{name}"));
+    let tables = root
+        .names("/etc/cron.d")
+        .into_iter()
+        .filter(|name| takes(name))
+        .map(|name| format!("/etc/cron.d/{name}"));
     let mut known = Vec::new();
     for file in tables.chain(CRONTABS.map(str::to_owned)) {
         // One of these folders may be a link to another.

@@ -132,7 +132,9 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
                     entry.line, stop.name
                 );
                 match stop.kind {
-                    Kind::Crypt(..) => Finding::note(place, what).mended_by("`discard` in its line of /etc/crypttab, too"),
+                    Kind::Crypt(..) => {
+                        Finding::note(place, what).mended_by("`discard` in its line of /etc/crypttab, too")
+                    }
                     _ => Finding::note(place, what),
                 }
             }

@@ -132,7 +132,9 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         return [first].into_iter().chain(remedy).collect();
     }
     if one.is_host_s {
-        return vec![format!("What trims {point} is a matter of this container's host, and was not checked.")];
+        return vec![format!(
+            "What trims {point} is a matter of this container's host, and was not checked."
+        )];
     }
     if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];

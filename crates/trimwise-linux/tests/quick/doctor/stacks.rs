@@ -467,9 +467,21 @@ fn no_remedy_does_harm() {
         (&raid("/srv", "mount 23 1 8:99 / /srv/sub rw - ext2 /dev/x rw"), 1, Some(false), &only_words),
         (&raid("/srv", "mount 23 1 9:0 /a /home rw - xfs /dev/md0 rw"), 1, Some(false), &only_words),
         (&partition(""), 1, Some(false), &anew),
-        (&partition("mount 23 1 259:2 / /home rw - xfs /dev/md0p2 rw"), 1, Some(false), &only_words),
-        (&partition(&format!("link sys/devices/virtual/block/md0/md0p2/holders/dm-3 ../{SDB}")), 1, Some(false), &only_words),
-        (&partition("file proc/swaps Filename Type\\n/dev/md0p2 partition 8 0 -2"), 1, Some(false), &only_words),
+        (&partition("mount 23 1 259:2 / /home rw - xfs /dev/md0p2 rw"), 2, Some(false), &only_words),
+        (
+            &partition(&format!(
+                "link sys/devices/virtual/block/md0/md0p2/holders/dm-3 ../../../../../{SDB}"
+            )),
+            1,
+            Some(false),
+            &only_words,
+        ),
+        (
+            &partition("file proc/swaps Filename Type\\n/dev/md0p2 partition 8 0 -2"),
+            1,
+            Some(false),
+            &only_words,
+        ),
         // A name that no line of a shell can show.
         (&raid("/n\\012w", ""), 1, Some(false), &only_words),
         // Its level is not known without dmsetup: no parameter that destroys data.
@@ -511,6 +523,15 @@ fn a_loop_device_is_followed_as_far_as_it_can_be() {
             &["cannot punch holes", "!switched off"],
         ),
         (&over("/net/x.img", "xfs", 0), 1, Some(false), &["switched off"]),
+        (
+            &over("/net/x.img", "xfs", 0)
+                .replace("discard_max_hw_bytes 4294966784", "discard_max_hw_bytes 0"),
+            1,
+            Some(false),
+            &["though xfs can punch holes", "!put the file on"],
+        ),
+        (&over("/gone/x.img", "xfs", GIB), 0, None, &["the file system of /gone/x.img is not mounted here"]),
+        (&over("/net/x.img", "zfs", GIB), 0, None, shared),
         (&over("/net/x.img", "nfs4", GIB), 0, None, shared),
         (&over("/net/x.img", "cifs", GIB), 0, None, shared),
         (&over("/net/x.img", "fuse.sshfs", GIB), 0, None, shared),
@@ -553,5 +574,218 @@ fn a_layer_above_is_judged_by_its_own_kind() {
         ),
         (&under("LVM-1", ""), 1, Some(false), &["# dmsetup resume x"]),
         (&raid, 1, Some(false), &["# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely"]),
+    ]);
+}
+
+#[test]
+fn a_switch_is_looked_at_whatever_connects_the_disk() {
+    const ISCSI: &str = "platform/host5/session1/target5:0:0/5:0:0:1/block/sde";
+    const FIBRE: &str = "pci0000:00/host3/rport-3:0-0/target3:0:0/3:0:0:0/block/sdf";
+    const UFS: &str = "platform/soc/1d84000.ufshc/host0/target0:0:0/0:0:0:0/block/sdg";
+    let disk = |place: &str, mode: &str, rest: &str| {
+        let name = place.rsplit('/').next().unwrap();
+        let at = format!("file sys/devices/{place}");
+        format!(
+            "timer\nmount 22 1 8:0 / / rw - ext4 /dev/{name} rw\ndisk {place} 8:0 0\n\
+             {at}/device/scsi_disk/1:2:3:4/provisioning_mode {mode}\n{}",
+            rest.replace("AT", &at)
+        )
+    };
+    let claims = |bits: char| format!("AT/device/vpd_pgb2 12345{bits}\n");
+    for place in [SDA, SAS, VIRTIO_SCSI, USB, ISCSI, FIBRE, UFS] {
+        // libata knows no UNMAP.
+        let mode = if place == SDA { "writesame_16" } else { "unmap" };
+        let switch = |mode: &str| {
+            let name = place.rsplit('/').next().unwrap();
+            format!("# echo {mode} > /sys/block/{name}/device/scsi_disk/1:2:3:4/provisioning_mode\n")
+        };
+        judge(&[
+            (
+                &disk(place, "disabled", ""),
+                1,
+                Some(false),
+                &["is switched off", &switch(mode), "!NOTHING HELPS"],
+            ),
+            (
+                &disk(place, "disabled", &claims('\u{21}')),
+                1,
+                Some(false),
+                &["is switched off", &switch("writesame_10"), "!NOTHING HELPS"],
+            ),
+            // The disk itself says that it has none.
+            (&disk(place, "disabled", &claims('\u{1}')), 1, Some(false), &["NOTHING HELPS", "!# echo"]),
+            (&disk(place, "unmap", ""), 1, Some(false), &["is `unmap` already", "!NOTHING HELPS"]),
+        ]);
+    }
+    judge(&[
+        // An adapter that says so may hide an SSD.
+        (
+            &disk(USB, "full", "AT/queue/rotational 1\n"),
+            0,
+            Some(false),
+            &["note sdb: sdb claims to be a hard disk", "SSDs, too", "LBPU"],
+        ),
+        (&disk(USB, "full", ""), 1, Some(false), &["WRONG sdb: the USB adapter"]),
+        (&disk(SDA, "full", "AT/queue/rotational 1\n"), 0, Some(false), &["note sda", "!adapter"]),
+    ]);
+}
+
+#[test]
+fn what_provides_a_disk_decides_what_helps() {
+    let disk = |place: &str, max: u64, rest: &str| {
+        let name = place.rsplit('/').next().unwrap();
+        format!("timer\nmount 22 1 8:0 / / rw - ext4 /dev/{name} rw\ndisk {place} 8:0 {max}\n{rest}")
+    };
+    let named = |max, vendor: &str, model: &str| {
+        let at = format!("file sys/devices/{SAS}/device");
+        disk(SAS, max, &format!("{at}/vendor {vendor}\n{at}/model {model}"))
+    };
+    for (vendor, model, word) in [
+        ("VMware", "Virtual disk", "a thin disk"),
+        ("Msft", "Virtual Disk", "VHDX"),
+        ("VBOX", "HARDDISK", "VBoxManage"),
+        ("NVMe", "Amazon Elastic Block Store", "volumes of EBS have no TRIM"),
+        ("Google", "PersistentDisk", "the cloud decides"),
+        ("QEMU", "QEMU HARDDISK", "discard=unmap"),
+    ] {
+        let other = if word == "discard=unmap" { "!VHDX" } else { "!QEMU:" };
+        judge(&[
+            (&named(0, vendor, model), 1, Some(false), &["the virtual disk", "NOTHING HELPS", word, other]),
+            (&named(GIB, vendor, model), 0, Some(true), &["note sdc: a virtual disk", other]),
+        ]);
+    }
+    judge(&[
+        (
+            &disk("vbd-51712/block/xvda", GIB, ""),
+            0,
+            Some(true),
+            &["note xvda: a virtual disk", "Xen host", "!QEMU"],
+        ),
+        (&disk("virtual/block/etherd!e1.1", 0, ""), 1, Some(false), &["another host (AoE)", "!firmware"]),
+        (
+            &disk("virtual/block/drbd0", 0, ""),
+            1,
+            Some(false),
+            &["its disk here and its peers", "!another host", "!NOTHING"],
+        ),
+        (&disk("virtual/block/zd16", 0, ""), 1, Some(false), &["a volume of ZFS", "!firmware"]),
+        (&disk("virtual/block/zd16", GIB, ""), 0, None, &["UNCHECKED /: /dev/zd16: zd16 is a volume of ZFS"]),
+        (&disk("virtual/block/foo0", 0, ""), 1, Some(false), &["what drives it is not known", "!firmware"]),
+        (&disk("virtual/block/pmem0", 0, ""), 0, Some(false), &["needs no TRIM"]),
+    ]);
+    let long = format!("{}\nfile sys/devices/{SDA}/device/model {}", disk(SDA, 0, ""), "x".repeat(1 << 20));
+    assert!(said(&built(&long).examine()).len() < 1000, "a model of a MiB");
+}
+
+#[test]
+fn a_forced_value_counts_for_its_port() {
+    let second = "pci0000:00/ata1/host0/target0:0:1/0:0:1:0/block/sdb";
+    for (place, forced, is_this) in [
+        (SDA, "notrim", true),
+        (SDA, "1:notrim", true),
+        (SDA, "1.00:notrim", true),
+        (SDA, "5.00:notrim", false),
+        (SDA, "5:notrim", false),
+        (SDA, "11:notrim", false),
+        (SDA, "1.01:notrim", false),
+        (second, "1.01:notrim", true),
+        (SDA, "5.00:noncq,notrim", false),
+        (SDA, "5:noncq,1:3.0Gbps,notrim", true),
+        (SDA, "notrim,1:trim", false),
+        (SDA, "noncqtrim", false),
+    ] {
+        let name = place.rsplit('/').next().unwrap();
+        let word = if is_this { "forbids TRIM" } else { "!forbids TRIM" };
+        judge(&[(
+            &format!(
+                "mount 22 1 8:0 / / ro - ext4 /dev/{name} rw\ndisk {place} 8:0 0\n\
+                 file proc/cmdline root=/dev/{name} libata.force={forced}"
+            ),
+            1,
+            Some(false),
+            &[word],
+        )]);
+    }
+}
+
+#[test]
+fn the_cause_is_the_likeliest() {
+    let dm = |name: &str, uuid: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\n\
+             on dm-1 254:1 {GIB} {SDA}\ndm dm-1 {rest}\non dm-9 254:9 0 virtual/block/dm-1\ndm dm-9 {name} {uuid}"
+        )
+    };
+    let crypt = |format: &str, file: &str| {
+        format!(
+            "mount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
+             dm dm-9 x CRYPT-{format}-1-x\nfile {file}"
+        )
+    };
+    let asked = ["though", "initramfs anew", "# cryptsetup refresh --allow-discards x\n", "!put `discard`"];
+    let not_asked = ["as it does by default", "!initramfs"];
+    let over_raid = |level: &str, rest: &str| {
+        format!(
+            "mount 22 1 9:0 / /srv rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level {level}\n{rest}"
+        )
+    };
+    let parity = "file sys/module/raid456/parameters/devices_handle_discard_safely Y";
+    judge(&[
+        // A volume that its owner called `real` is no layer of a snapshot.
+        (
+            &dm("vg2-data", "LVM-c", "vg-real LVM-b"),
+            1,
+            Some(false),
+            &["its limits are from then", "!snapshot"],
+        ),
+        (
+            &dm("vg-data", "LVM-c", "vg-data-real LVM-c-real"),
+            1,
+            Some(false),
+            &["vg-data is a snapshot, or has one"],
+        ),
+        (&crypt("LUKS1", "etc/crypttab x UUID=1 none luks,discard"), 1, Some(false), &asked),
+        (&crypt("LUKS2", "proc/cmdline rd.luks.options=1-2=timeout=9,discard"), 1, Some(false), &asked),
+        (&crypt("LUKS2", "proc/cmdline cryptdevice=UUID=1:x:allow-discards"), 1, Some(false), &asked),
+        (&crypt("LUKS2", "etc/crypttab y UUID=1 none luks,discard"), 1, Some(false), &not_asked),
+        (&crypt("LUKS2", "etc/crypttab #x UUID=1 none discard"), 1, Some(false), &not_asked),
+        (
+            &over_raid("raid5", parity),
+            1,
+            Some(false),
+            &["or before raid456.devices_handle_discard_safely was set", "is set at each boot"],
+        ),
+        (
+            &over_raid("raid0", "file sys/module/raid0/parameters/devices_discard_performance Y"),
+            1,
+            Some(false),
+            &["or before raid0.devices_discard_performance was set"],
+        ),
+        (&over_raid("raid1", parity), 1, Some(false), &["!parameter", "!was set"]),
+        // What a disk takes that takes none today is not known.
+        (
+            &format!(
+                "mount 22 1 9:0 / /srv rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\non dm-0 254:0 0 {SDA}\n\
+                 dm dm-0 c CRYPT-LUKS2-1-c\non md0 9:0 0 virtual/block/dm-0\n\
+                 file sys/devices/virtual/block/md0/md/level raid5\n\
+                 file sys/devices/virtual/block/md0/md/raid_disks 3\n\
+                 file sys/devices/virtual/block/md0/md/chunk_size 524288"
+            ),
+            1,
+            Some(false),
+            &["WRONG dm-0", "!whole stripes", "# echo Y > /sys/module/raid456"],
+        ),
+        // The disk and the snapshot: switching the disk on is in vain.
+        (
+            &format!(
+                "mount 22 1 254:9 / / rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 0\n\
+                 file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non dm-1 254:1 0 {SDA}\n\
+                 dm dm-1 x-real LVM-x-real\non dm-9 254:9 0 virtual/block/dm-1\ndm dm-9 x LVM-x"
+            ),
+            1,
+            Some(false),
+            &["WRONG sda", "NOTHING HELPS", "to remove the snapshot", "!# "],
+        ),
     ]);
 }

@@ -384,3 +384,191 @@ fn what_needs_no_trim_or_must_not_have_it_is_told() {
         ),
     ]);
 }
+
+#[test]
+fn only_what_runs_trims() {
+    let on_sda =
+        |rest: &str| format!("mount 22 1 8:0 / / rw - ext4 /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n{rest}");
+    let systemd = "file run/systemd/system/x";
+    let weekly = "OnCalendar=weekly";
+    for (rest, expected) in [
+        ("script etc/cron.weekly/fstrim #!/bin/sh\\nfstrim -a", &["/etc/cron.weekly/fstrim"][..]),
+        // run-parts leaves these out.
+        ("file etc/cron.weekly/fstrim #!/bin/sh\\nfstrim -a", &[]),
+        ("script etc/cron.weekly/fstrim.disabled #!/bin/sh\\nfstrim -a", &[]),
+        ("file etc/cron.d/trim.dpkg-old 5 3 * * 0 root fstrim -a", &[]),
+        ("script etc/cron.weekly/fstrim~ #!/bin/sh\\nfstrim -a", &[]),
+        // cronie's takes a dot.
+        (
+            "script etc/cron.daily/trim.sh #!/bin/sh\\nfstrim -a\nfile usr/bin/run-parts #!/bin/bash",
+            &["/etc/cron.daily/trim.sh"],
+        ),
+        ("script etc/cron.daily/trim.rpmsave #!/bin/sh\\nfstrim -a\nfile usr/bin/run-parts #!/bin/bash", &[]),
+        ("script etc/periodic/weekly/fstrim #!/bin/sh\\nfstrim -a", &["/etc/periodic/weekly/fstrim"]),
+        // Alpine's spool is a link.
+        (
+            "file etc/crontabs/root 0 3 * * 6 fstrim -a\nlink var/spool/cron/crontabs /etc/crontabs",
+            &["/etc/crontabs/root"],
+        ),
+        (
+            &format!(
+                "{systemd}\nscript etc/cron.weekly/fstrim #!/bin/sh\\n[ -d /run/systemd/system ] && exit 0\\nfstrim -a"
+            ),
+            &[],
+        ),
+        (
+            "script etc/cron.weekly/fstrim #!/bin/sh\\n[ -d /run/systemd/system ] && exit 0\\nfstrim -a",
+            &["/etc/cron.weekly/fstrim"],
+        ),
+        // The unit is gone.
+        (
+            &format!(
+                "{systemd}\nlink etc/systemd/system/timers.target.wants/fstrim.timer /usr/lib/systemd/system/fstrim.timer"
+            ),
+            &[],
+        ),
+        (
+            &format!(
+                "{systemd}\nlink etc/systemd/system/timers.target.wants/fstrim.timer /gone\n\
+                 file usr/lib/systemd/system/fstrim.timer [Timer]\\n{weekly}"
+            ),
+            &["fstrim.timer"],
+        ),
+        // NixOS: links that begin at the host's root.
+        (
+            &format!(
+                "{systemd}\nlink etc/systemd/system /nix/units\nfile nix/st/fstrim.timer [Timer]\\n{weekly}\n\
+                 link nix/units/fstrim.timer /nix/st/fstrim.timer\n\
+                 link nix/units/timers.target.wants/fstrim.timer ../fstrim.timer"
+            ),
+            &["fstrim.timer"],
+        ),
+        (
+            &format!(
+                "{systemd}\nlink etc/systemd/system /nix/units\nlink nix/units/fstrim.timer /dev/null\n\
+                 link nix/units/timers.target.wants/fstrim.timer ../fstrim.timer"
+            ),
+            &[],
+        ),
+    ] {
+        let report = built(&on_sda(rest)).examine();
+        assert_eq!(report.trimmers, expected, "{rest}");
+        let names: Vec<_> = report.file_systems[0].today.at_intervals.iter().map(|one| &one.name).collect();
+        assert_eq!(names, expected, "{rest}");
+    }
+    let service = |options: &str, more: &str| {
+        format!(
+            "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile etc/fstab /dev/sda / ext4 defaults{more} 0 1\n\
+             file usr/lib/systemd/system/fstrim.service [Service]\\nExecStart=/sbin/fstrim {options}"
+        )
+    };
+    judge(&[
+        (
+            &service("--all --types xfs", ""),
+            1,
+            Some(true),
+            &["it trims only the types `xfs`", "!printf", "!add it"],
+        ),
+        (&service("--all --types xfs,ext4", ""), 0, Some(true), &["!nothing trims it"]),
+        (
+            &service("--fstab", ",ro"),
+            1,
+            Some(true),
+            &["says `ro`", "take `ro` off", "!does not list", "!printf"],
+        ),
+        (&service("--all", ",ro"), 0, Some(true), &["!nothing trims it"]),
+    ]);
+}
+
+#[test]
+fn who_turned_discard_on_is_told() {
+    let ext4 = |mount: &str, fstab: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 8:0 / / rw - ext4 /dev/sda {mount}\ndisk {SDA} 8:0 {GIB}\n\
+             file etc/fstab /dev/sda / ext4 {fstab} 0 1\n{rest}"
+        )
+    };
+    let superblock = "file proc/fs/ext4/sda/options rw\\ndiscard";
+    judge(&[
+        (&ext4("rw", "defaults", superblock), 0, Some(true), &["its superblock says so"]),
+        // Mountinfo shows only what is no default of the file system.
+        (&ext4("rw,discard", "defaults", superblock), 0, Some(true), &["or a remount", "!superblock"]),
+        (
+            &ext4("rw,discard", "discard,nodiscard", superblock),
+            0,
+            Some(true),
+            &["or a remount", "!superblock"],
+        ),
+        (&ext4("rw,discard", "discard", superblock), 0, Some(true), &["!remount", "!superblock"]),
+        (&ext4("rw", "discard,nodiscard", ""), 0, Some(true), &["!it lists discard"]),
+        (&ext4("rw", "discard", ""), 0, Some(true), &["it lists discard"]),
+    ]);
+}
+
+#[test]
+fn fstrim_needs_a_kernel_and_its_devices() {
+    let mounted = |kernel: &str, fs_type: &str, at: &str, options: &str| {
+        format!(
+            "timer\nmount 22 1 8:0 / {at} rw - {fs_type} /dev/sda rw{options}\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 0\n\
+             file sys/devices/{SDB}/queue/rotational 1\nfile proc/sys/kernel/osrelease {kernel}"
+        )
+    };
+    let realtime = |kernel: &str| mounted(kernel, "xfs", "/srv", ",rtdev=/dev/sdb");
+    judge(&[
+        (
+            &mounted("4.9.0", "vfat", "/srv", ""),
+            1,
+            Some(false),
+            &["cannot trim vfat before Linux 4.19", "!# mount"],
+        ),
+        (&mounted("4.9.0", "vfat", "/boot/efi", ""), 0, Some(false), &["note sda: fstrim cannot"]),
+        (&mounted("4.9.0", "vfat", "/srv", ",discard"), 0, Some(true), &["!cannot trim"]),
+        (&mounted("4.19.1", "vfat", "/srv", ""), 0, Some(true), &["!cannot trim"]),
+        (&mounted("5.10.0", "exfat", "/srv", ""), 1, Some(false), &["cannot trim exfat before Linux 5.13"]),
+        (&mounted("5.15.0", "exfat", "/srv", ""), 0, Some(true), &["!cannot trim"]),
+        (&mounted("5.10.0", "ext4", "/srv", ""), 0, Some(true), &["!cannot trim"]),
+        (&realtime("6.1.0"), 0, Some(true), &["note sdb: sdb is a hard disk", "trims it since 6.11 only"]),
+        (&realtime("6.12.0"), 0, Some(true), &["note sdb: sdb is a hard disk", "!6.11"]),
+    ]);
+}
+
+#[test]
+fn swap_is_told_of_by_its_own_line() {
+    let host = |swaps: &str, fstab: &str, rest: &str| {
+        format!(
+            "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\nfile proc/swaps Filename Type\\n{swaps}\n\
+             file etc/fstab /dev/sda / ext4 defaults 0 1\\n{fstab}\n{rest}"
+        )
+    };
+    let crypt = format!("on dm-0 254:0 0 {SDA}\ndm dm-0 swap CRYPT-PLAIN-swap");
+    let file = "/swap\\040file file 8 0 -2";
+    judge(&[
+        (
+            &host(&format!("/dev/sdb partition 8 0 -2\\n{file}"), "/dev/sdb none swap discard", ""),
+            0,
+            Some(true),
+            &[
+                "swap on /dev/sdb: line 2 of /etc/fstab says `discard`",
+                "swap on /swap file: no line of /etc/fstab",
+            ],
+        ),
+        (
+            &host(file, "/swap\\040file none swap discard=once", ""),
+            0,
+            Some(true),
+            &["swap on /swap file: line 2 of /etc/fstab says `discard=once`"],
+        ),
+        (
+            &host("/dev/dm-0 partition 8 0 -2", "/dev/mapper/swap none swap discard", &crypt),
+            0,
+            Some(true),
+            &["says `discard`, but dm-0 accepts no TRIM", "/etc/crypttab"],
+        ),
+        (
+            &host("/dev/dm-0 partition 8 0 -2", "/dev/mapper/swap none swap sw", &crypt),
+            0,
+            Some(true),
+            &["!swap on"],
+        ),
+    ]);
+}
