@@ -41,7 +41,7 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
         if node.takes_trim() != Some(true) {
             continue;
         }
-        if mapping::is_thin(stack, node) && stack.graph.passes() == Some(false) {
+        if mapping::is_thin(stack, node) && stack.graph.passes_below(index) == Some(false) {
             let what = "trimming it frees room in its pool, but goes no further down";
             findings.push(Finding::note(node.name.clone(), what));
         }
@@ -97,10 +97,9 @@ fn switched_off(node: &Node) -> Option<Finding> {
 /// Adds what mappings above need: each took the limits from below when its table was loaded, and some drop TRIM by
 /// themselves, whatever lies below.
 fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Finding {
-    let is_mounted_again =
-        |finding: &Finding| finding.commands.last().is_some_and(|last| last.starts_with("mount "));
+    let is_mounting = |commands: &[String]| commands.last().is_some_and(|last| last.starts_with("mount "));
     // Where the file system is unmounted for the remedy, all above is made anew anyway.
-    if finding.commands.is_empty() || is_mounted_again(&finding) {
+    if finding.nothing_helps || is_mounting(&finding.commands) {
         return finding;
     }
     let above = stack.graph.shut_above(stop).into_iter().map(|index| {
@@ -109,19 +108,30 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
     });
     let above: Vec<(&Node, Option<Finding>)> = above.collect();
     let is_in_vain = above.iter().flat_map(|(_, its)| its).any(|its| its.nothing_helps);
+    let has_commands = !finding.commands.is_empty() && !is_in_vain;
+    // A table is loaded in vain as long as an array below has its old limits.
+    let mut awaits_boot = matches!(stack.graph.nodes[stop].kind, Kind::Raid(_));
     for (node, its) in above {
+        let (mut commands, mut undo) = (Vec::new(), Vec::new());
         let mend = finding.mend.get_or_insert_default();
-        match (its, mapping::reload(&node.kind)) {
-            (Some(its), _) => {
-                *mend += &format!("; {} above it drops TRIM, too: {}", node.name, its.what);
-                its.mend.iter().for_each(|its| *mend += &format!("; {its}"));
-                if !is_in_vain && !is_mounted_again(&finding) {
-                    finding = finding.with_commands(its.commands, its.undo);
-                }
+        if let Some(its) = its {
+            *mend += &format!("; {} above it drops TRIM, too: {}", node.name, its.what);
+            its.mend.iter().for_each(|its| *mend += &format!("; {its}"));
+            (commands, undo) = (its.commands, its.undo);
+            if awaits_boot {
+                let steps = commands.iter().position(|step| step.starts_with("umount "));
+                commands.truncate(steps.unwrap_or(commands.len()));
             }
-            _ if is_in_vain || node.kind == Kind::Partition => {}
-            (None, Some(commands)) => finding = finding.with_commands(commands, []),
-            (None, None) => *mend += &format!("; {} above it must then be assembled anew", node.name),
+        } else if let Some(again) = mapping::again(stack, node).filter(|_| !awaits_boot) {
+            commands = again;
+        } else if node.kind != Kind::Partition && !is_in_vain {
+            *mend += &format!("; {} above it must then be assembled anew", node.name);
+        }
+        awaits_boot |= matches!(node.kind, Kind::Raid(_)) && !is_mounting(&commands);
+        if has_commands && !is_mounting(&finding.commands) {
+            commands.retain(|step| !finding.commands.contains(step));
+            undo.retain(|step| !finding.undo.contains(step));
+            finding = finding.with_commands(commands, undo);
         }
     }
     if is_in_vain {

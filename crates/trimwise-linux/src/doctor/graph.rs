@@ -195,6 +195,16 @@ impl Graph {
     /// Returns true if TRIM passes from a mounted device down to a disk that accepts it, according to the kernel; `None`
     /// if sysfs does not tell.
     pub fn passes(&self) -> Option<bool> {
+        let ways = self.ways();
+        Self::of_ways(&self.tops.iter().filter_map(|&top| ways[top]).collect::<Vec<_>>())
+    }
+
+    /// Returns true if TRIM passes from this device down, as [`passes`](Self::passes) does from the mounted one.
+    pub fn passes_below(&self, index: usize) -> Option<bool> {
+        Self::of_ways(&[self.ways()[index]?])
+    }
+
+    fn ways(&self) -> Vec<Option<Way>> {
         let mut ways = vec![None; self.nodes.len()];
         // A device is listed after those below it.
         for (index, node) in self.nodes.iter().enumerate() {
@@ -208,10 +218,13 @@ impl Graph {
                 Some(_) => Way::Shut,
             });
         }
-        let of_tops: Vec<Way> = self.tops.iter().filter_map(|&top| ways[top]).collect();
+        ways
+    }
+
+    fn of_ways(ways: &[Way]) -> Option<bool> {
         match () {
-            () if of_tops.contains(&Way::Open) => Some(true),
-            () if of_tops.is_empty() || of_tops.contains(&Way::Unknown) => None,
+            () if ways.contains(&Way::Open) => Some(true),
+            () if ways.is_empty() || ways.contains(&Way::Unknown) => None,
             () => Some(false),
         }
     }
@@ -289,7 +302,10 @@ fn data_among(device: &SysBlock, slaves: &[SysBlock]) -> Vec<bool> {
         }
         let name = slave.text("dm/name").unwrap_or_default();
         let last = name.rsplit(['_', '-']).find(|part| !part.bytes().all(|byte| byte.is_ascii_digit()));
-        !last.is_some_and(|last| METADATA.contains(&last) || last == "rmeta")
+        // Users may call a volume `cow`, too.
+        let is_layer =
+            || last != Some("cow") || slave.text("dm/uuid").is_some_and(|uuid| uuid.ends_with("-cow"));
+        !last.is_some_and(|last| (METADATA.contains(&last) || last == "rmeta") && is_layer())
     });
     let holds: Vec<bool> = holds.collect();
     if holds.contains(&true) { holds } else { vec![true; slaves.len()] }

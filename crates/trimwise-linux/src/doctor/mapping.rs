@@ -107,6 +107,14 @@ pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
     })
 }
 
+/// Returns the commands that give a mapping its limits from below again, if any do while it is in use.
+pub(super) fn again(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
+    match node.kind {
+        Kind::Raid(_) => reassembled(stack, node),
+        _ => reload(&node.kind),
+    }
+}
+
 /// Returns true if this mapping drops TRIM by its kind or a setting, so that loading its table anew does not help; so it
 /// does as far as is known if its table cannot be read.
 pub(super) fn drops_by_itself(stack: &Stack<'_>, node: &Node) -> bool {
@@ -312,8 +320,8 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
         ]
     });
     // Other volumes of the pool keep it active.
-    let holders = std::fs::read_dir(node.device.path().join("holders")).map_or(0, Iterator::count);
-    let commands = Some(between.collect()).filter(|steps: &Vec<_>| !steps.is_empty() && holders <= 1);
+    let commands = Some(between.collect())
+        .filter(|steps: &Vec<_>| !steps.is_empty() && holders(node.device.path()) <= 1);
     let commands = commands.and_then(|steps| without_mount(stack, volume, steps));
     Finding::wrong(
         node.name.clone(),
@@ -524,6 +532,11 @@ fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Opti
     Some([format!("umount --all-targets {node}")].into_iter().chain(commands).chain([again]).collect())
 }
 
+/// Counts what lies on a device, also what sysfs does not show.
+fn holders(device: &Path) -> usize {
+    std::fs::read_dir(device.join("holders")).map_or(0, Iterator::count)
+}
+
 /// Returns true if something lies on a device, or it is mounted, or it is swap.
 fn is_in_use(stack: &Stack<'_>, device: &SysBlock) -> bool {
     let holds = |mount: &Mount| {
@@ -531,7 +544,7 @@ fn is_in_use(stack: &Stack<'_>, device: &SysBlock) -> bool {
     };
     let swaps = stack.root.whole_text("/proc/swaps").unwrap_or_default();
     let mut swaps = swaps.lines().filter_map(|line| line.split_whitespace().next());
-    device.holders().next().is_some()
+    holders(device.path()) > 0
         || stack.mounts.iter().any(holds)
         || swaps.any(|node| of_node(stack.root, node).is_ok_and(|found| found.as_ref() == Some(device)))
 }

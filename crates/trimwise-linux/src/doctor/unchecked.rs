@@ -101,6 +101,9 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
         .into_iter()
         .filter(|entry| entry.fs_type == "swap")
         .collect();
+    let is_in_memory = |name: &str| name.rsplit('/').next().is_some_and(|name| name.starts_with("zram"));
+    let names = || swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    let on_disk = names().filter(|name| !is_in_memory(name)).count();
     let mut findings = Vec::new();
     for line in swaps.lines().skip(1) {
         let mut fields = line.split_whitespace();
@@ -111,8 +114,7 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
             _ => crate::block_device::of_node(root, &name).ok().flatten(),
         };
         let graph = Graph::of(root, mounts, device.as_slice());
-        let is_in_memory = name.rsplit('/').next().is_some_and(|name| name.starts_with("zram"));
-        if is_in_memory {
+        if is_in_memory(&name) {
             continue;
         }
         let is_file = kind == Some("file");
@@ -120,7 +122,7 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
             entry.source == name || !is_file && is_same_device(root, &entry.source, device.as_ref())
         };
         // Where there is one of each, the line may name the device in a way that is not known here.
-        let only = || lines.first().filter(|_| !is_file && lines.len() == 1 && swaps.lines().count() == 2);
+        let only = || lines.first().filter(|_| !is_file && lines.len() == 1 && on_disk == 1);
         let entry = lines.iter().find(by).or_else(only);
         let option = entry.and_then(|entry| discard_in(&entry.options));
         let place = format!("swap on {name}");

@@ -776,6 +776,17 @@ fn the_cause_is_the_likeliest() {
             Some(false),
             &["WRONG dm-0", "!whole stripes", "# echo Y > /sys/module/raid456"],
         ),
+        // One called `cow` beside another holds data, too.
+        (
+            &format!(
+                "mount 22 1 254:9 / / rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-0 254:0 0 {SDA}\n\
+                 dm dm-0 vg-cow LVM-a\non dm-1 254:1 {GIB} {SDA}\ndm dm-1 vg-b LVM-b\n\
+                 on dm-9 254:9 0 virtual/block/dm-0 virtual/block/dm-1\ndm dm-9 x LVM-c"
+            ),
+            1,
+            Some(false),
+            &["WRONG dm-0: the logical volume vg-cow"],
+        ),
         // The disk and the snapshot: switching the disk on is in vain.
         (
             &format!(
@@ -787,5 +798,75 @@ fn the_cause_is_the_likeliest() {
             Some(false),
             &["WRONG sda", "NOTHING HELPS", "to remove the snapshot", "!# "],
         ),
+    ]);
+}
+
+#[test]
+fn steps_are_in_an_order_that_helps() {
+    let raid = |level: &str| format!("file sys/devices/virtual/block/md0/md/level {level}");
+    let lvm = "on dm-9 254:9 0 virtual/block/md0\ndm dm-9 vg-root LVM-1";
+    let mount = |numbers: &str, at: &str| {
+        format!("mount 22 1 {numbers} / {at} rw - xfs /dev/x rw\ndisk {SDA} 8:0 {GIB}\n")
+    };
+    let off = mount("9:0", "/srv").replace(&GIB.to_string(), "0");
+    let thin = format!(
+        "{}on dm-1 254:1 {GIB} {SDA}\ndm dm-1 vg-p_tdata LVM-1\non dm-2 254:2 {GIB} virtual/block/dm-1\n\
+         dm dm-2 vg-p-tpool LVM-2-tpool\non dm-3 254:3 {GIB} virtual/block/dm-2\ndm dm-3 vg-t LVM-3\n\
+         on dm-9 254:9 0 virtual/block/dm-3\ndm dm-9 x CRYPT-LUKS2-1-x",
+        mount("254:9", "/srv")
+    );
+    judge(&[
+        // A table above an array takes its limits in vain before the array is assembled anew.
+        (
+            &format!("{}on md0 9:0 0 {SDA}\n{}\n{lvm}", mount("254:9", "/"), raid("raid5")),
+            1,
+            Some(false),
+            &["# echo Y > /sys/module/raid456", "boot", "!dmsetup"],
+        ),
+        (
+            &format!(
+                "{}on dm-0 254:0 0 {SDA}\ndm dm-0 c CRYPT-LUKS2-1-c\non md0 9:0 0 virtual/block/dm-0\n{}\n{lvm}",
+                mount("254:9", "/"),
+                raid("raid1")
+            ),
+            1,
+            Some(false),
+            &["# cryptsetup refresh", "md0 above it must then be assembled anew", "!dmsetup"],
+        ),
+        (
+            &format!(
+                "{off}file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non md0 9:0 0 {SDA}\n{}",
+                raid("raid1")
+            ),
+            1,
+            Some(false),
+            &[
+                "/sys/block/sda/queue/discard_max_bytes\n  # umount --all-targets /dev/md0\n  # mdadm --stop /dev/md0",
+            ],
+        ),
+        // Two arrays, one parameter.
+        (
+            &format!(
+                "{}on md1 9:1 0 {SDA}\nfile sys/devices/virtual/block/md1/md/level raid0\n\
+                 on md0 9:0 0 virtual/block/md1\n{}\nfile sys/module/raid0/parameters/devices_discard_performance N",
+                mount("9:0", "/srv"),
+                raid("raid0")
+            ),
+            1,
+            Some(false),
+            &["WRONG md1", "-discard.conf\n", "!-discard.conf\n  # ", "!umount"],
+        ),
+        // dm-crypt above an array that can only be assembled anew at boot.
+        (
+            &format!(
+                "{}on md0 9:0 0 {SDA}\n{}\non dm-9 254:9 0 virtual/block/md0\ndm dm-9 x CRYPT-LUKS2-1-x",
+                mount("254:9", "/"),
+                raid("raid1")
+            ),
+            1,
+            Some(false),
+            &["WRONG md0", "dm-9 above it drops TRIM, too"],
+        ),
+        (&thin, 1, Some(false), &["WRONG dm-9: dm-crypt", "!goes no further down"]),
     ]);
 }
