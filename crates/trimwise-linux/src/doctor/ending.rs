@@ -98,8 +98,8 @@ fn switched_off(node: &Node) -> Option<Finding> {
 /// themselves, whatever lies below.
 fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Finding {
     let is_mounting = |commands: &[String]| commands.last().is_some_and(|last| last.starts_with("mount "));
-    // Where the file system is unmounted for the remedy, all above is made anew anyway.
-    if finding.nothing_helps || is_mounting(&finding.commands) {
+    // Where the file system is unmounted for the remedy, all above is made anew anyway. What is no fault is worth no more.
+    if !finding.wrong || finding.nothing_helps || is_mounting(&finding.commands) {
         return finding;
     }
     let above = stack.graph.shut_above(stop).into_iter().map(|index| {

@@ -427,6 +427,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_system_that_failed_takes_no_trim() {
+        for option in ["emergency_ro", "shutdown"] {
+            let mut failed = target(None);
+            failed.mount.options.push(option.to_owned());
+            assert_eq!(failed.expect_writable().unwrap_err().means(), Some(Meaning::Damaged), "{option}");
+        }
+    }
+
+    #[test]
     fn where_there_are_no_groups_there_is_one_slice() {
         assert_eq!(slices(None, 5, u64::MAX, 1), [(5, u64::MAX)]);
     }

@@ -296,6 +296,32 @@ fn the_commands_do_what_they_are_for_and_can_be_taken_back() {
 
 /// Each class is the one that stands in for its drive, and all its runs are there.
 #[test]
+fn the_doctor_s_first_line_says_what_is_wrong() {
+    let first = |host: &Host| {
+        let report = doctor::examine(&HostRoot::new(host.0.path()), RUN.as_ref(), None).unwrap();
+        of_diagnosis(&report.file_systems[0]).head.swap_remove(0)
+    };
+    let container = host("ext4", "", SDA);
+    container.file("proc/1/status", "CapBnd:\t00000000a80425fb");
+    assert!(first(&container).starts_with("What trims / is a matter of this container's host"));
+    // The drives are all right; what is wrong is what trims.
+    let left_out = host("ext4", "", SDA);
+    left_out
+        .file(WEEKLY, "")
+        .file("usr/lib/systemd/system/fstrim.service", "[Service]\nExecStart=/sbin/fstrim -a -t xfs\n");
+    assert_eq!(first(&left_out), "/ is set up so that nothing trims it.");
+    let mixed = host("ext4", ",discard", SDA);
+    mixed.file("proc/1/mountinfo", "22 1 253:0 / / rw - ext4 /dev/mapper/x rw,discard\n");
+    mixed.device("virtual/block/dm-0", "253:0", GIB).slave("virtual/block/dm-0", SDA);
+    mixed
+        .file("sys/devices/virtual/block/dm-0/dm/name", "x")
+        .file("sys/devices/virtual/block/dm-0/dm/uuid", "LVM-1");
+    let other = "pci0000:00/ata2/host1/target1:0:0/1:0:0:0/block/sdb";
+    mixed.device(other, "8:16", 0).slave("virtual/block/dm-0", other);
+    assert_eq!(first(&mixed), "TRIM of / does not reach all of its drives; see sdb.");
+}
+
+#[test]
 fn the_runs_of_the_classes_are_complete() {
     for profile in class::profiles() {
         let of_profile = |line: &&str| line.split(' ').next() == Some(profile);

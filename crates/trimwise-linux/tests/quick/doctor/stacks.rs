@@ -867,6 +867,17 @@ fn steps_are_in_an_order_that_helps() {
             Some(false),
             &["WRONG md0", "dm-9 above it drops TRIM, too"],
         ),
+        // It is a hard disk, as far as is known: no array is stopped for it.
+        (
+            &format!(
+                "mount 22 1 9:0 / /srv rw - xfs /dev/md0 rw\ndisk {USB} 8:16 0\n\
+                 file sys/devices/{USB}/queue/rotational 1\non md0 9:0 0 {USB}\n{}",
+                raid("raid1")
+            ),
+            0,
+            Some(false),
+            &["note sdb", "!umount", "!mdadm"],
+        ),
         (&thin, 1, Some(false), &["WRONG dm-9: dm-crypt", "!goes no further down"]),
     ]);
 }
