@@ -67,7 +67,8 @@ pub struct Node {
     pub beside: Vec<usize>,
     /// True if what is trimmed ends here, although the device accepts it: a loop device over a file that cannot have holes.
     pub is_dead_end: bool,
-    /// False if sysfs does not show all that lies below: a cycle, or a device that vanished while it was read.
+    /// False if sysfs does not show all that lies below, or whether it accepts TRIM: a cycle, or a device that vanished
+    /// while it was read.
     pub is_whole: bool,
 }
 
@@ -172,7 +173,7 @@ impl Graph {
         let holds_data = data_among(device, &slaves);
         for (slave, holds_data) in slaves.iter().zip(holds_data) {
             let index = self.add(root, slave, above, known);
-            is_whole &= index.is_some();
+            is_whole &= index.is_some_and(|index| self.nodes[index].discard_max.is_some());
             if holds_data { &mut below } else { &mut beside }.extend(index);
         }
         above.pop();
@@ -229,9 +230,10 @@ impl Graph {
         }
     }
 
-    /// Returns the devices at which TRIM stops: they accept none, though all that holds their data does.
+    /// Returns the devices at which TRIM stops: they accept none, though all that holds their data does, as far as sysfs
+    /// says.
     pub fn stops(&self) -> Vec<usize> {
-        let accepts = |index: &usize| self.nodes[*index].takes_trim() == Some(true);
+        let accepts = |index: &usize| self.nodes[*index].takes_trim() != Some(false);
         let stops = |index: &usize| {
             let node = &self.nodes[*index];
             node.takes_trim() == Some(false) && node.kind != Kind::Partition && node.below.iter().all(accepts)

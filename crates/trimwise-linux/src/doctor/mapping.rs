@@ -20,7 +20,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
     let wrong = |what: String, mend: String| Finding::wrong(node.name.clone(), what, mend);
     let reload = || reload(&node.kind).into_iter().flatten();
     match &node.kind {
-        Kind::Raid(_) | Kind::Lvm(_) | Kind::Multipath(_) if !node.is_whole => wrong(
+        Kind::Raid(_) | Kind::Lvm(_) | Kind::Multipath(_) | Kind::Mapper(_) if !node.is_whole => wrong(
             format!("{} accepts no TRIM; why is not known, since sysfs does not show all that lies below it", node.name),
             format!("see what is missing: `lsblk --inverse {}`", node.device.node().display()),
         ),

@@ -414,6 +414,17 @@ fn a_stack_is_a_graph() {
             &["WRONG dm-0: dm-crypt", "--persistent c\n  # dmsetup table v1", "# dmsetup resume v9\n"],
         ),
         (&cycle, 0, None, &["UNCHECKED /data", "lies on itself"]),
+        // What sysfs does not tell is neither sound nor a cause.
+        (
+            &format!(
+                "mount 22 1 9:0 / /srv rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 0\n\
+                 file sys/devices/{SDA}/queue/discard_max_bytes x\non md0 9:0 0 {SDA}\n\
+                 file sys/devices/virtual/block/md0/md/level raid1"
+            ),
+            1,
+            Some(false),
+            &["WRONG md0: md0 accepts no TRIM; why is not known", "!# "],
+        ),
         (&vanished, 0, None, &["UNCHECKED /data", "does not show what lies below dm-0"]),
         (
             "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 8:0 / /below rw - vfat /dev/sda rw\n\
