@@ -5,6 +5,7 @@ use super::disk::{Disk, Hypervisor, Scsi, Transport};
 use super::graph::Node;
 use super::quirks::{self, Quirk};
 use crate::host_root::HostRoot;
+use crate::text::quoted;
 
 /// Drivers of RAID controllers, which hide the drives behind volumes of their own.
 const RAID_DRIVERS: [&str; 6] = ["megaraid_sas", "hpsa", "aacraid", "smartpqi", "3w-9xxx", "arcmsr"];
@@ -215,7 +216,7 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'stat
             "set the mode once more: the kernel then works out the limit again. If it stays 0, only other firmware of \
              the disk or its adapter, or another adapter, helps",
         )
-        .with_commands([format!("echo {mode} > {file}")], []),
+        .with_commands([format!("echo {mode} > {}", quoted(file))], []),
         (mode, Some(claimed)) if !claimed.is_empty() && mode != "disabled" => Finding::wrong(
             name.clone(),
             format!("{name} claims to offer TRIM (`{claimed}`), but the kernel does not use it ({file} is `{mode}`)"),
@@ -224,7 +225,7 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'stat
                  anything is mounted or assembled there"
             ),
         )
-        .with_commands([format!("echo {claimed} > {file}")], [format!("echo {mode} > {file}")]),
+        .with_commands([format!("echo {claimed} > {}", quoted(file))], [format!("echo {mode} > {}", quoted(file))]),
         ("disabled", claims) if claims != Some("") => Finding::wrong(
             name.clone(),
             format!(
@@ -236,8 +237,12 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'stat
         )
         .with_commands(
             // libata turns WRITE SAME into TRIM, but knows no UNMAP.
-            [format!("echo {} > {file}", claims.unwrap_or(if is_ata { "writesame_16" } else { "unmap" }))],
-            [format!("echo disabled > {file}")],
+            [format!(
+                "echo {} > {}",
+                claims.unwrap_or(if is_ata { "writesame_16" } else { "unmap" }),
+                quoted(file)
+            )],
+            [format!("echo disabled > {}", quoted(file))],
         ),
         (_, Some(_)) => {
             let (what, mend) = otherwise();
@@ -271,8 +276,11 @@ fn unknown_unmap(node: &Node, disk: &Disk, what: String, mend: &str) -> Finding 
     );
     match &disk.scsi {
         Some(scsi) => finding.with_commands(
-            [format!("sg_vpd --page=lbpv /dev/{name} | grep -q 'LBPU[^0-9]*1' && echo unmap > {file}")],
-            [format!("echo {} > {file}", scsi.mode)],
+            [format!(
+                "sg_vpd --page=lbpv /dev/{name} | grep -q 'LBPU[^0-9]*1' && echo unmap > {}",
+                quoted(&file)
+            )],
+            [format!("echo {} > {}", quoted(&scsi.mode), quoted(&file))],
         ),
         None => finding,
     }

@@ -108,9 +108,11 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
     });
     let above: Vec<(&Node, Option<Finding>)> = above.collect();
     let is_in_vain = above.iter().flat_map(|(_, its)| its).any(|its| its.nothing_helps);
-    let has_commands = !finding.commands.is_empty() && !is_in_vain;
+    let node = &stack.graph.nodes[stop];
     // A table is loaded in vain as long as an array below has its old limits.
-    let mut awaits_boot = matches!(stack.graph.nodes[stop].kind, Kind::Raid(_));
+    let mut awaits_boot = matches!(node.kind, Kind::Raid(_));
+    // Without those of the stop itself, the others are in vain, unless all it needs is a boot.
+    let has_commands = !is_in_vain && (!finding.commands.is_empty() || awaits_boot && node.is_whole);
     for (node, its) in above {
         let (mut commands, mut undo) = (Vec::new(), Vec::new());
         let mend = finding.mend.get_or_insert_default();

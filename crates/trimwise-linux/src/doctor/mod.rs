@@ -326,7 +326,8 @@ impl Surroundings<'_> {
             Some(false) => {}
             _ => self.of_options(mount, &today, &mut findings),
         }
-        if mount.is_read_only() && !mount.has_failed() {
+        // In a container, what lies below is its host's.
+        if (mount.is_read_only() || self.is_forbidden) && !mount.has_failed() {
             for finding in &mut findings {
                 (finding.wrong, finding.mend) = (false, None);
                 finding.commands.clear();

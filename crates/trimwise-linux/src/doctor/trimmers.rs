@@ -256,7 +256,9 @@ fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
     let takes_dots = root.whole_text("/usr/bin/run-parts").is_some_and(|text| text.starts_with("#!"));
     let takes = |name: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c) || takes_dots && c == '.';
-        name.chars().all(is_plain) && !LEFTOVERS.iter().any(|end| name.ends_with(end))
+        !name.starts_with('.')
+            && name.chars().all(is_plain)
+            && !LEFTOVERS.iter().any(|end| name.ends_with(end))
     };
     for (folder, word) in places {
         for name in root.names(&folder).into_iter().filter(|name| takes(name)) {

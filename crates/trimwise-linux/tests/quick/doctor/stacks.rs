@@ -876,7 +876,7 @@ fn steps_are_in_an_order_that_helps() {
             ),
             1,
             Some(false),
-            &["WRONG md0", "dm-9 above it drops TRIM, too"],
+            &["WRONG md0", "boot", "dm-9 above it drops TRIM, too", "# cryptsetup refresh"],
         ),
         // It is a hard disk, as far as is known: no array is stopped for it.
         (

@@ -250,6 +250,12 @@ fn what_was_not_checked_is_not_called_sound() {
             &["UNCHECKED container: nothing here may trim", "!systemctl", "!WRONG"],
         ),
         (
+            &format!("{EXT4_ON_SDA}disk {SDA} 8:0 0\nfile proc/1/uid_map 0 100000 65536"),
+            0,
+            Some(false),
+            &["note sda: sda offers no TRIM", "!WRONG"],
+        ),
+        (
             &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/status CapBnd:\t00000000a80425fb"),
             0,
             Some(true),
@@ -404,6 +410,7 @@ fn only_what_runs_trims() {
             &["/etc/cron.daily/trim.sh"],
         ),
         ("script etc/cron.daily/trim.rpmsave #!/bin/sh\\nfstrim -a\nfile usr/bin/run-parts #!/bin/bash", &[]),
+        ("script etc/cron.daily/.trim #!/bin/sh\\nfstrim -a\nfile usr/bin/run-parts #!/bin/bash", &[]),
         ("script etc/periodic/weekly/fstrim #!/bin/sh\\nfstrim -a", &["/etc/periodic/weekly/fstrim"]),
         // Alpine's spool is a link.
         (
