@@ -1,5 +1,5 @@
-//! The day of the experiment `daemon-day` on the modelled ext4: the same requests on the same drive, to compare with
-//! what a real kernel gave. Its policies are `never`, `discard` and the daemon.
+//! Days of the experiment `daemon-week` on the modelled ext4: the same requests on the same drive, to compare with what a
+//! real kernel gave. Its policies are `never`, `discard` and the daemon.
 //!
 //! `cargo run --release -p trimwise-lab --example week_on_model [DAYS]`
 

@@ -30,17 +30,23 @@ pub static WEEK: Experiment = Experiment {
     reps: 1,
     claims: include_str!("../../../../experiments/daemon-week/claims.toml"),
     host: Host::AnyKernel(|only, target| runs::choice(only, target).map(drop)),
-    run: |request| runs::run(&WEEK, 7, request),
+    run: |request| runs::run(&WEEK, Week { seed: request.seed, ..Week::default() }, request),
 };
 
 pub static DAY: Experiment = Experiment {
     name: "daemon-day",
-    question: "What does trimwised cost and gain in a single day, which takes a seventh of the time of daemon-week?",
+    question: "What does trimwised cost and gain in a single day with fifty times as many small accesses?",
     reps: WEEK.reps,
     claims: WEEK.claims,
     host: Host::AnyKernel(|only, target| runs::choice(only, target).map(drop)),
-    run: |request| runs::run(&DAY, 1, request),
+    run: |request| runs::run(&DAY, day(request.seed), request),
 };
+
+/// A single day, so dense that a minute has a thousand writes at 3 o'clock, when fstrim runs, and 240 by day. With the
+/// accesses of the week, the minute of a daily fstrim has 24 writes.
+fn day(seed: u64) -> Week {
+    Week { days: 1, seed, gap_mean: SimDuration::from_millis(200), ..Week::default() }
+}
 
 /// The kernel: the oldest long-term series whose ext4 discards after the commit.
 pub const KERNEL: &str = "6.1";
@@ -144,17 +150,17 @@ pub struct Run {
     pub slices: Option<Slices>,
 }
 
-/// The writes of those hours in which accesses come at one rate. At night they come five times as often: a write that
-/// waits for others there says nothing about trimming.
+/// The writes, or the reads, of those hours in which accesses come at one rate. At night they come five times as often:
+/// an access that waits for others there says nothing about trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OfRate {
     /// Whether these are the busy hours of the night, from 1 to 5 o'clock; else all others.
     pub busy: bool,
-    /// Writes in minutes in which a discard was under way; `None` if there was no such minute.
+    /// Those in minutes in which a discard was under way; `None` if there was no such minute.
     pub trimming: Option<LatencySummary>,
-    /// Writes in hours without any discard; `None` if there was no such hour.
+    /// Those in hours without any discard; `None` if there was no such hour.
     pub untouched: Option<LatencySummary>,
-    /// Writes of the run that never trims, in the hours in which this one trims.
+    /// Those of the run that never trims, in the hours in which this one trims.
     pub never: Option<LatencySummary>,
 }
 
@@ -169,6 +175,10 @@ pub struct Row {
     pub write_trimming: Option<LatencySummary>,
     /// The same next to what they are compared with, by the kind of hour.
     pub rates: [OfRate; 2],
+    /// Reads in the same way.
+    pub read_rates: [OfRate; 2],
+    /// Time in which a discard was under way.
+    pub discarding_ns: u64,
     pub discard_max_ns: u64,
     pub write_amplification: f64,
     pub discards: Discards,
@@ -207,6 +217,16 @@ fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
     slots
 }
 
+/// Returns the time in which at least one discard was under way.
+fn discarding_ns(discards: &[Discarded]) -> u64 {
+    let mut spans: Vec<(u64, u64)> = discards.iter().map(|d| (d.at_ns, d.done_ns)).collect();
+    spans.sort_unstable();
+    let covered = spans.into_iter().fold((0, 0), |(sum, until): (u64, u64), (from, to)| {
+        (sum + to.saturating_sub(from.max(until)), until.max(to))
+    });
+    covered.0
+}
+
 /// Returns the latencies of some accesses; writes count as [`Operation::Fsync`] since they are durable.
 fn latencies(week: &Week, done: &WeekDone, wanted: impl Fn(u64) -> bool) -> OpLatencies {
     let mut latencies = OpLatencies::default();
@@ -228,18 +248,18 @@ impl Row {
     pub fn of(week: &Week, run: &Run, never: Option<&Run>) -> Option<Self> {
         let (minutes, hours) = (slots(&run.discards, MINUTE_NS), slots(&run.discards, HOUR_NS));
         let all = latencies(week, &run.done, |_| true);
-        let writes = |run: &Run, wanted: &dyn Fn(u64) -> bool| {
-            latencies(week, &run.done, wanted).summary(Operation::Fsync)
+        let summary = |run: &Run, operation, wanted: &dyn Fn(u64) -> bool| {
+            latencies(week, &run.done, wanted).summary(operation)
         };
         let trimming = |at: u64| minutes.binary_search(&(at / MINUTE_NS)).is_ok();
         let touched = |at: u64| hours.binary_search(&(at / HOUR_NS)).is_ok();
-        let of_rate = |busy| {
+        let of_rate = |operation, busy| {
             let is_of = |at: u64| Week::is_busy(SimDuration::from_nanos(at)) == busy;
             OfRate {
                 busy,
-                trimming: writes(run, &|at| is_of(at) && trimming(at)),
-                untouched: writes(run, &|at| is_of(at) && !touched(at)),
-                never: never.and_then(|never| writes(never, &|at| is_of(at) && touched(at))),
+                trimming: summary(run, operation, &|at| is_of(at) && trimming(at)),
+                untouched: summary(run, operation, &|at| is_of(at) && !touched(at)),
+                never: never.and_then(|never| summary(never, operation, &|at| is_of(at) && touched(at))),
             }
         };
         let used = |free: &u64| run.capacity_bytes.saturating_sub(*free);
@@ -255,8 +275,10 @@ impl Row {
             case: run.case,
             write: all.summary(Operation::Fsync)?,
             read: all.summary(Operation::Read)?,
-            write_trimming: writes(run, &trimming),
-            rates: [true, false].map(of_rate),
+            write_trimming: summary(run, Operation::Fsync, &trimming),
+            rates: [true, false].map(|busy| of_rate(Operation::Fsync, busy)),
+            read_rates: [true, false].map(|busy| of_rate(Operation::Read, busy)),
+            discarding_ns: discarding_ns(&run.discards),
             discard_max_ns: run.discards.iter().map(|d| d.done_ns - d.at_ns).max().unwrap_or(0),
             write_amplification: run.write_amplification,
             discards: Discards::of(&run.discards),

@@ -104,7 +104,9 @@ pub enum Verdict {
     NotSent,
     /// Old data, from a device that does not promise zeros.
     Unproven,
-    /// Too few blocks are left to judge (reused, unreadable, or smaller than a granule), or the trim failed.
+    /// The trim failed or was stopped.
+    Failed,
+    /// Too few blocks are left to judge: reused, unreadable, or smaller than a granule.
     Unknown,
 }
 
@@ -118,6 +120,7 @@ impl Verdict {
             Self::Ignored => "ignored",
             Self::NotSent => "not_sent",
             Self::Unproven => "unproven",
+            Self::Failed => "failed",
             Self::Unknown => "unknown",
         }
     }
@@ -146,6 +149,7 @@ impl fmt::Display for Verdict {
                 "nothing is proven: the file's data are still there, which a disk that promises nothing may return \
                  even after TRIM; the only evidence is what the kernel counted as sent"
             }
+            Self::Failed => "no verdict: the trim did not run to its end",
             Self::Unknown => "no verdict: too few of the file's blocks are left to judge",
         })
     }
@@ -177,7 +181,10 @@ impl Report {
     pub fn verdict(&self) -> Verdict {
         let judged = counts(self.blocks.iter().filter(|block| block.is_whole).map(|block| block.after_trim));
         let (old, zeros) = (judged.old_data, judged.zeros);
-        if self.failed.is_some() || (old + zeros) * 2 <= self.file_units {
+        if self.failed.is_some() {
+            return Verdict::Failed;
+        }
+        if (old + zeros) * 2 <= self.file_units {
             return Verdict::Unknown;
         }
         match (old, zeros, self.promises_zeros()) {
@@ -276,6 +283,6 @@ mod tests {
         ends.blocks.iter_mut().skip(60).for_each(|block| block.is_whole = false);
         assert_eq!(ends.verdict(), Verdict::Arrives, "parts of granules need not be trimmed");
         let failed = Report { failed: Some("gone".to_owned()), ..found };
-        assert_eq!(failed.verdict(), Verdict::Unknown);
+        assert_eq!(failed.verdict(), Verdict::Failed);
     }
 }

@@ -162,7 +162,7 @@ impl DirectoryReport {
         let failure = match (&found.failed, found.verdict()) {
             _ if is_stopped => Some(Failure::Interrupted),
             (Some(failed), _) => Some(Failure::run(failed)),
-            (None, Verdict::InPart | Verdict::Ignored | Verdict::NotSent) => {
+            (None, Verdict::InPart | Verdict::Ignored | Verdict::NotSent | Verdict::Failed) => {
                 Some(Failure::run(format!("{}: {}", found.mount_point, found.verdict())))
             }
             (None, Verdict::Arrives | Verdict::Consistent | Verdict::Unproven | Verdict::Unknown) => None,

@@ -196,14 +196,19 @@ impl Service {
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
+            // Between two looks another may have come to its place, with the same numbers and the same mount id.
+            let is_there = |one: &Managed| {
+                let sessions = one.candidate.session.zip(candidate.session);
+                is_mounted(&one.candidate.mount) && sessions.is_none_or(|(then, now)| then == now)
+            };
             let is_other = |one: &Managed| {
                 // Restore the mount option before applying new settings.
-                !is_mounted(&one.candidate.mount)
+                !is_there(one)
                     || one.treatment.is_another(&treatment) && self.journal.was(&one.candidate).is_some()
             };
             let known = match before.remove(&numbers) {
                 Some(other) if is_other(&other) => {
-                    let is_mounted = is_mounted(&other.candidate.mount);
+                    let is_mounted = is_there(&other);
                     self.let_go(other, is_mounted);
                     None
                 }

@@ -285,6 +285,33 @@ fn once_trims_everything_and_ends_and_a_dry_run_changes_nothing() {
     assert!(xfs.discards().1 - before.0 > 200 * MIB && ext4.discards().1 - before.1 > 100 * MIB, "{said}");
 }
 
+/// The kernel gives the new mount the numbers and the id of the old one.
+#[test]
+fn regression_another_file_system_that_came_to_the_same_place_between_two_looks_is_trimmed_too() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let mut disk = Loop::ext4(256 * MIB);
+    disk.fill(["gone".to_owned()], 80 << 20);
+    fs::remove_file(disk.point.join("gone")).unwrap();
+    disk.unmount();
+    let other = disk.copy();
+    disk.mount();
+    let mut daemon = started(&table(&disk.point, ""));
+    daemon.wait_until_trimmed(&disk.point);
+    let full = other.allocated();
+    daemon.signal("STOP");
+    disk.unmount();
+    let node = disk.node();
+    let node = node.to_str().unwrap();
+    sh("losetup", &["-d", node]);
+    sh("losetup", &[node, other.image.to_str().unwrap()]);
+    disk.mount();
+    daemon.signal("CONT");
+    daemon.wait_until(&disk.point, "trimmed", |_| full - other.allocated() >= 70 * MIB);
+    daemon.end();
+}
+
 #[test]
 fn a_mount_point_that_json_cannot_name_is_skipped() {
     if !can_run(&["mkfs.ext4"]) {

@@ -1,6 +1,6 @@
 //! The figures that the claims are about, by file system.
 
-use super::{CAPACITY, FILE_SYSTEMS, Row, Trimming, bound};
+use super::{CAPACITY, FILE_SYSTEMS, OfRate, Row, Trimming, bound};
 use crate::experiment::claims::Figures;
 
 /// Returns the figures of each file system that was run under the daemon.
@@ -12,12 +12,13 @@ pub fn figures(rows: &[Row]) -> Figures {
         let of =
             |trimming| rows.iter().find(|row| row.case.file_system == fs && row.case.trimming == trimming);
         let Some(daemon) = of(Trimming::Daemon) else { continue };
-        let compared = Slower::of(daemon).unwrap_or_default();
+        let compared = Slower::of(&daemon.rates).unwrap_or_default();
         figures.set(format!("p99.{fs}"), [worst(&compared)]);
+        figures.set(format!("p99.reads.{fs}"), Slower::of(&daemon.read_rates).map(|reads| worst(&reads)));
         for of_rate in &compared {
             let hours = if of_rate.busy { "busy" } else { "other" };
             figures.set(format!("p99.{hours}.{fs}"), [of_rate.ratio]);
-            figures.set(format!("writes.{hours}.{fs}"), [of_rate.writes as f64]);
+            figures.set(format!("writes.{hours}.{fs}"), [of_rate.accesses as f64]);
             figures.push(format!("p99.never.{fs}"), of_rate.is_over_never.then_some(of_rate.ratio));
         }
         figures.set(format!("wa.{fs}"), [daemon.write_amplification]);
@@ -28,7 +29,10 @@ pub fn figures(rows: &[Row]) -> Figures {
         figures.set(format!("freed.{fs}"), [mib(daemon.freed_bytes)]);
         if let Some(fstrim) = of(Trimming::FstrimDaily) {
             let p99_ms = |row: &Row| row.write_trimming.map(|latency| latency.p99_ns as f64 / 1e6);
-            figures.set(format!("p99.fstrim.{fs}"), Slower::of(fstrim).map(|of_run| worst(&of_run)));
+            let longest_ms = |row: &Row| row.write_trimming.map(|latency| latency.max_ns as f64 / 1e6);
+            figures.set(format!("p99.fstrim.{fs}"), Slower::of(&fstrim.rates).map(|of_run| worst(&of_run)));
+            figures.set(format!("longest-ms.{fs}"), longest_ms(daemon));
+            figures.set(format!("longest-ms.fstrim.{fs}"), longest_ms(fstrim));
             figures.set(format!("p99-ms.{fs}"), p99_ms(daemon));
             figures.set(format!("p99-ms.fstrim.{fs}"), p99_ms(fstrim));
             figures.set(format!("wa.fstrim.{fs}"), [fstrim.write_amplification]);
@@ -38,27 +42,27 @@ pub fn figures(rows: &[Row]) -> Figures {
     figures
 }
 
-/// With fewer writes, the p99 is the slowest write, which is chance.
-const WRITES_MIN: u64 = 100;
+/// With fewer accesses, the p99 is one of the ten slowest, which is chance.
+const ACCESSES_MIN: u64 = 1_000;
 
-/// How much longer writes take during trimming, in the hours of one rate of accesses.
+/// How much longer accesses take during trimming, in the hours of one rate of accesses.
 struct Slower {
     busy: bool,
-    writes: u64,
+    accesses: u64,
     /// Ratio to the p99 of untouched hours of that rate; if there are none, to that of the run that never trims.
     ratio: f64,
     is_over_never: bool,
 }
 
 impl Slower {
-    /// Returns one for each rate with writes during trimming; `None` if there is nothing to compare with.
-    fn of(row: &Row) -> Option<Vec<Self>> {
-        let touched = row.rates.iter().filter_map(|of| Some((of, of.trimming?)));
+    /// Returns one for each rate with accesses during trimming; `None` if there is nothing to compare with.
+    fn of(rates: &[OfRate]) -> Option<Vec<Self>> {
+        let touched = rates.iter().filter_map(|of| Some((of, of.trimming?)));
         let slower = touched.map(|(of, trimming)| {
             let calm = of.untouched.or(of.never)?;
             let ratio = trimming.p99_ns as f64 / calm.p99_ns as f64;
-            let writes = trimming.count;
-            Some(Self { busy: of.busy, writes, ratio, is_over_never: of.untouched.is_none() })
+            let accesses = trimming.count;
+            Some(Self { busy: of.busy, accesses, ratio, is_over_never: of.untouched.is_none() })
         });
         slower.collect()
     }
@@ -67,7 +71,7 @@ impl Slower {
 fn worst(of_run: &[Slower]) -> f64 {
     of_run
         .iter()
-        .filter(|of| of.writes >= WRITES_MIN)
+        .filter(|of| of.accesses >= ACCESSES_MIN)
         .map(|of| of.ratio)
         .max_by(f64::total_cmp)
         .unwrap_or(f64::NAN)

@@ -117,10 +117,9 @@ fn slices(status: &ProgramEnd) -> Result<Slices, Failure> {
 /// Runs each way of trimming on each file system, or only on the target's, in one boot.
 pub(super) fn run(
     experiment: &Experiment,
-    days: u64,
+    week: Week,
     request: &Request,
 ) -> Result<ExperimentResult, Failure> {
-    let week = Week { days, seed: request.seed, ..Week::default() };
     let (image, cases) = choice(&request.only, request.target.as_ref())?;
     let runs = request.boot(MEMORY_OF_RUN, &cases, |case| run_case(request, &image, case, &week))?;
     let mut result = super::evaluate(experiment, &week, &runs, request.reps, request.seed);

@@ -1,17 +1,22 @@
 //! Days of work under each way of trimming, as tables: the cost to the foreground, and the results.
 
-use super::{FILE_SYSTEMS, Row, WeekRows};
+use super::{FILE_SYSTEMS, OfRate, Row, WeekRows};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
 
 use crate::plot::Table;
 use trimwise::numbers::{NONE, grouped, significant, time};
 
-/// Returns three tables per file system, and the daemon's slices.
+/// Returns four tables per file system, and the daemon's slices.
 pub fn all(rows: &WeekRows) -> Vec<Table> {
     let of = |fs: &'static str| {
         let runs: Vec<&Row> = rows.runs.iter().filter(|row| row.case.file_system == fs).collect();
-        [foreground(fs, &runs), while_trimming(fs, &runs), drive(fs, &runs, rows.week.bound_permille)]
+        [
+            foreground(fs, &runs),
+            while_trimming(fs, "writes", &runs, |row| row.rates),
+            while_trimming(fs, "reads", &runs, |row| row.read_rates),
+            drive(fs, &runs, rows.week.bound_permille),
+        ]
     };
     let tables = FILE_SYSTEMS.into_iter().flat_map(of).chain([slices(&rows.runs)]);
     tables.filter(|table| !table.rows.is_empty()).collect()
@@ -34,26 +39,28 @@ fn foreground(file_system: &str, runs: &[&Row]) -> Table {
             ns(row.write.p999_ns),
             ns(row.write.max_ns),
             ns(row.read.p99_ns),
+            ns(row.read.max_ns),
         ]
     };
     Table::new(
         format!("{file_system}: how long a small write took"),
-        ["trimming", "p50", "p99", "p99.9", "max", "read p99"],
+        ["trimming", "p50", "p99", "p99.9", "max", "read p99", "read max"],
         runs.iter().map(row).collect(),
     )
 }
 
-/// Writes in minutes with trimming, by the kind of hour, if there were any.
-fn while_trimming(file_system: &str, runs: &[&Row]) -> Table {
+/// Accesses in minutes with trimming, by the kind of hour, if there were any.
+fn while_trimming(file_system: &str, what: &str, runs: &[&Row], rates: fn(&Row) -> [OfRate; 2]) -> Table {
     let of_run = |row: &&Row| {
         let trimming = row.case.trimming.name();
-        let touched = row.rates.into_iter().filter_map(|of| Some((of, of.trimming?)));
+        let touched = rates(row).into_iter().filter_map(|of| Some((of, of.trimming?)));
         let rows = touched.map(move |(of, latency)| {
             [
                 trimming.to_owned(),
                 if of.busy { "busy" } else { "others" }.to_owned(),
                 grouped(latency.count),
                 ns(latency.p99_ns),
+                ns(latency.max_ns),
                 p99(of.untouched),
                 p99(of.never),
             ]
@@ -62,9 +69,9 @@ fn while_trimming(file_system: &str, runs: &[&Row]) -> Table {
     };
     Table::new(
         format!(
-            "{file_system}: writes while it trims; p99 in untouched hours of that kind, and if never trimmed"
+            "{file_system}: {what} while it trims; p99 in untouched hours of that kind, and if never trimmed"
         ),
-        ["trimming", "hours", "writes", "p99", "untouched", "never"],
+        ["trimming", "hours", what, "p99", "max", "untouched", "never"],
         runs.iter().flat_map(of_run).collect(),
     )
 }

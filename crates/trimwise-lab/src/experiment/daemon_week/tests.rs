@@ -4,7 +4,7 @@ use crate::experiment::result::{Claim, Figure};
 const GIB: u64 = 1 << 30;
 
 fn week() -> Week {
-    Week { days: 1, gap_mean: SimDuration::from_secs(10), reads_percent: 50, ..Week::default() }
+    Week { days: 1, gap_mean: SimDuration::from_secs(1), reads_percent: 50, ..Week::default() }
 }
 
 /// A run in which each access takes 1 ms, but `slow_ns` for `minutes` from `at_hour` on.
@@ -46,7 +46,10 @@ fn minutes_of_trimming_are_told_from_untouched_hours() {
     assert_eq!((row.write_trimming, others.trimming), (busy.trimming, None));
     assert!(busy.busy && !others.busy && others.untouched.unwrap().count > calm.count);
     assert!(touched.p50_ns.abs_diff(2_000_000) < 10_000 && calm.max_ns.abs_diff(1_000_000) < 10_000);
-    assert!((100..200).contains(&touched.count), "{touched:?}");
+    assert!((1_000..2_000).contains(&touched.count), "{touched:?}");
+    let reads = row.read_rates[0].trimming.unwrap();
+    assert!((1_000..2_000).contains(&reads.count) && reads.count != touched.count, "{reads:?}");
+    assert_eq!(row.discarding_ns, 10 * 5_000_000);
     assert!(calm.count > 15 * touched.count, "three of four hours, not ten minutes: {calm:?}");
     assert_eq!((row.discards.bytes, row.discard_max_ns), (10 * GIB / 64, 5_000_000));
     assert_eq!(row.untrimmed_bytes[17..20], [2 * GIB, 2 * GIB, GIB / 4]);
