@@ -24,6 +24,7 @@ pub mod figures;
 pub mod fit;
 pub mod fleet;
 pub mod guest_limits;
+pub mod import;
 pub mod input;
 pub mod kernel;
 pub mod place;

@@ -3,10 +3,11 @@
 use clap::Args;
 use trimwise::workload::apps::parameters::Kind;
 use trimwise_lab::failure::Failure;
+use trimwise_study::import;
 use trimwise_study::workloads::{Day, Workloads};
 
-use crate::arguments::JsonArguments;
-use crate::output::Destinations;
+use crate::arguments::{JsonArguments, word};
+use crate::output::{self, Destinations};
 use crate::table::{bold, folded};
 
 /// Arguments of `workloads`.
@@ -14,9 +15,15 @@ use crate::table::{bold, folded};
 #[command(after_long_help = "Examples:\n  \
     trimwise workloads\n  \
     trimwise compare --workload lsm:operations=1M,reads=95\n  \
+    trimwise workloads --import workload.xml > job.fio\n      \
+    a workload of MQSim as a fio job, for --workload job:job.fio\n  \
     trimwise workloads --json - | jq '.workloads[].name'\n\n\
     What each of them does: docs/guide.md")]
 pub struct WorkloadsArguments {
+    /// Print a workload of MQSim (workload.xml) as a fio job
+    #[arg(long, value_name = "FILE", value_parser = word, conflicts_with_all = ["json", "force"])]
+    pub import: Option<String>,
+
     #[command(flatten)]
     pub json: JsonArguments,
 }
@@ -52,7 +59,11 @@ fn text(list: &Workloads) -> String {
 
 /// Runs the command and returns what to print.
 pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
-    let WorkloadsArguments { json } = arguments;
+    let WorkloadsArguments { import, json } = arguments;
+    if let Some(file) = import {
+        // A file to be saved: its lines stay as they are.
+        return output::print_always(import::job_of(file)?).map(|()| String::new());
+    }
     let destinations = Destinations::check_json(json)?;
     let workloads = Workloads::all()?;
     destinations.deliver(&workloads, || text(&workloads))

@@ -4,14 +4,23 @@ pub mod arguments;
 pub mod table;
 
 use trimwise_lab::failure::Failure;
-use trimwise_study::devices;
+use trimwise_study::{devices, import};
 
 use crate::commands::devices::arguments::DevicesArguments;
-use crate::output::Destinations;
+use crate::output::{self, Destinations};
 
 /// Runs the command and returns what to print.
 pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
+    if let Some(file) = &arguments.import {
+        let imported = import::import(file)?;
+        destinations.deliver(&imported, String::new)?;
+        // A file to be saved: its lines stay as they are.
+        return match destinations.json_to_stdout() {
+            true => Ok(String::new()),
+            false => output::print_always(&imported.profile).map(|()| String::new()),
+        };
+    }
     match &arguments.device {
         None => {
             let all = devices::all();
@@ -32,7 +41,12 @@ mod tests {
     use crate::arguments::JsonArguments;
 
     fn text(device: Option<&str>) -> String {
-        run(&DevicesArguments { device: device.map(str::to_owned), json: JsonArguments::default() }).unwrap()
+        run(&DevicesArguments {
+            device: device.map(str::to_owned),
+            import: None,
+            json: JsonArguments::default(),
+        })
+        .unwrap()
     }
 
     #[test]
@@ -84,8 +98,12 @@ mod tests {
         let json = |device: Option<&str>, name: &str| -> serde_json::Value {
             let path = dir.path().join(name);
             let device = device.map(str::to_owned);
-            run(&DevicesArguments { device, json: JsonArguments { json: Some(path.clone()), force: false } })
-                .unwrap();
+            run(&DevicesArguments {
+                device,
+                import: None,
+                json: JsonArguments { json: Some(path.clone()), force: false },
+            })
+            .unwrap();
             serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
         };
         let list = json(None, "list");

@@ -1,0 +1,118 @@
+//! A profile that is being made.
+
+use std::fmt::Write as _;
+
+use trimwise::ssd::VictimPolicy;
+
+/// Tables of a profile, in the order of the files in `profiles`; settings without a table come first.
+const TABLES: [&str; 10] =
+    ["", "geometry", "mapping", "nand", "link", "controller", "cache", "gc", "wear_levelling", "trim"];
+
+/// Settings that say where they come from.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    settings: Vec<Setting>,
+}
+
+#[derive(Debug)]
+struct Setting {
+    table: &'static str,
+    key: &'static str,
+    value: toml::Value,
+    source: String,
+}
+
+impl Draft {
+    /// Sets `table.key` (a dotted name, or a key without a table).
+    pub fn set(&mut self, name: &'static str, value: impl Into<toml::Value>, source: impl Into<String>) {
+        let (table, key) = name.split_once('.').unwrap_or(("", name));
+        self.settings.push(Setting { table, key, value: value.into(), source: source.into() });
+    }
+
+    /// Sets a whole number.
+    pub fn number(&mut self, name: &'static str, value: u64, source: impl Into<String>) {
+        // Beyond the range of TOML no setting is accepted; the largest number there is refused with its name.
+        self.set(name, i64::try_from(value).unwrap_or(i64::MAX), source);
+    }
+
+    /// Sets the rule by which victims are chosen: a word, or the best of a number drawn at random.
+    pub fn victim(&mut self, victim: VictimPolicy, source: &str) {
+        let word = match victim {
+            VictimPolicy::Greedy => "greedy",
+            VictimPolicy::CostBenefit => "cost_benefit",
+            VictimPolicy::Fifo => "fifo",
+            VictimPolicy::DChoices(choices) => {
+                self.number("gc.d_choices", choices.into(), source);
+                "d_choices"
+            }
+        };
+        self.set("gc.victim", word, source);
+    }
+
+    /// Sets several to values that the other simulator does not have.
+    pub fn assume(&mut self, settings: &[(&'static str, toml::Value)], source: &str) {
+        for (name, value) in settings {
+            self.set(name, value.clone(), format!("assumed: {source}"));
+        }
+    }
+
+    /// The TRIM, the idle collection, the cache and the rated life of a usual NVMe drive: the other simulators have no
+    /// cost of TRIM.
+    pub fn assume_trim(&mut self, because: &str) {
+        let source = format!("{because}; as nvme-generic's");
+        let settings: [(&'static str, toml::Value); 10] = [
+            ("trim.kind", "nvme".into()),
+            ("trim.max_ranges", 256.into()),
+            ("trim.max_units_per_range", 536_870_911.into()),
+            ("trim.granularity_units", 1.into()),
+            ("trim.cost_per_command_ns", 20_000.into()),
+            ("trim.cost_per_range_ns", 1_000.into()),
+            ("trim.cost_per_unit_ns", 1.into()),
+            ("trim.place", "background".into()),
+            ("trim.slowdown_percent", 10.into()),
+            ("trim.read_after", "zeros".into()),
+        ];
+        self.assume(&settings, &source);
+    }
+
+    /// Returns where a setting comes from.
+    pub fn source(&self, name: &str) -> Option<&str> {
+        let (table, key) = name.split_once('.').unwrap_or(("", name));
+        let found = self.settings.iter().find(|setting| setting.table == table && setting.key == key);
+        found.map(|setting| setting.source.as_str())
+    }
+
+    /// Returns the text of the profile.
+    pub fn text(&self, name: &str, description: &str) -> String {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let mut text = format!("name = {}\ndescription = {}\n", quoted(name), quoted(description));
+        for table in TABLES {
+            let mut settings = self.settings.iter().filter(|setting| setting.table == table).peekable();
+            if settings.peek().is_some() && !table.is_empty() {
+                let _ = writeln!(text, "\n[{table}]");
+            }
+            for Setting { key, value, .. } in settings {
+                let _ = writeln!(text, "{key} = {value}");
+            }
+        }
+        text += "\n[sources]\n";
+        for table in TABLES {
+            self.write_sources(table, &mut text);
+        }
+        text
+    }
+
+    /// Settings of a table that all have one source share a line.
+    fn write_sources(&self, table: &str, text: &mut String) {
+        let settings: Vec<&Setting> = self.settings.iter().filter(|setting| setting.table == table).collect();
+        let Some(first) = settings.first() else { return };
+        if !table.is_empty() && settings.iter().all(|setting| setting.source == first.source) {
+            let _ = writeln!(text, "{table} = {}", toml::Value::from(first.source.as_str()));
+            return;
+        }
+        for Setting { key, source, .. } in settings {
+            let name = if table.is_empty() { (*key).to_owned() } else { format!("\"{table}.{key}\"") };
+            let _ = writeln!(text, "{name} = {}", toml::Value::from(source.as_str()));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! FEMU's black-box drive (Li et al., FEMU, FAST 2018; github.com/MoatLab/FEMU): the options of `-device femu`, in a
+//! command line or in a script such as `run-blackbox.sh`.
+//!
+//! FEMU erases *lines*: a block of each plane of all chips. It has no cache, and no limit of the link.
+
+use toml::Value;
+use trimwise::ssd::VictimPolicy;
+use trimwise_lab::failure::Failure;
+
+use super::foreign::{Foreign, Parameter};
+use super::mqsim::NS_MAX;
+use super::{Draft, Unused};
+
+/// Finds the options; `None` if there are none. Variables of the script (`name=value` at the beginning of a line) are
+/// put in for `$name` and `${name}`.
+pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
+    let assignment = |line: &str| {
+        let (name, value) = line.trim_start().split_once('=')?;
+        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let value = value.split('#').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+        is_name.then(|| (name.to_owned(), value.to_owned()))
+    };
+    let variables: Vec<(String, String)> = text.lines().filter_map(assignment).collect();
+    let resolved = |value: &str| {
+        let name = value.strip_prefix('$').map(|name| name.trim_start_matches('{').trim_end_matches('}'));
+        let found = name.and_then(|name| variables.iter().rev().find(|(known, _)| known == name));
+        found.map_or_else(|| value.to_owned(), |(_, value)| value.clone())
+    };
+    let is_meant = |line: &&str| line.contains("femu,") || line.contains("FEMU_OPTIONS=");
+    let mut parameters = Vec::new();
+    let is_comment = |line: &str| line.trim_start().starts_with('#');
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| is_meant(line) && !is_comment(line)) {
+        for option in line.split(',').skip(1) {
+            let option = option.split([' ', '"', '\'', '\\']).next().unwrap_or_default();
+            if let Some((name, value)) = option.split_once('=') {
+                parameters.push(Parameter {
+                    name: name.to_owned(),
+                    value: resolved(value),
+                    line: number + 1,
+                });
+            }
+        }
+    }
+    (!parameters.is_empty()).then_some(parameters)
+}
+
+/// Makes a profile of the options.
+///
+/// # Errors
+/// All that is wrong.
+pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> {
+    let mut draft = Draft::default();
+    from.word("femu_mode", &[("1", ())]);
+    // Options that are missing have FEMU's defaults (hw/femu/femu.c).
+    let mut or = |name: &str, usual: u64, most: u64| from.number_if(name, 0..=most).unwrap_or(usual);
+    let page_bytes = or("secsz", 512, 4096) * or("secs_per_pg", 8, 2048);
+    let (pages, blocks) = (or("pgs_per_blk", 256, 65_536), or("blks_per_pl", 256, 1 << 24));
+    let (planes, luns, channels) =
+        (or("pls_per_lun", 1, 64), or("luns_per_ch", 8, 1024), or("nchs", 8, 1024));
+    let [read, program, erase] = [("pg_rd_lat", 40_000), ("pg_wr_lat", 200_000), ("blk_er_lat", 2_000_000)]
+        .map(|(name, ns)| or(name, ns, NS_MAX));
+    let transfer = or("ch_xfer_lat", 0, NS_MAX);
+    let high = or("gc_thres_pcent_high", 95, 100);
+    let entries = or("entries", 2047, 65_536);
+    let megabytes = or("devsz_mb", 1024, 1 << 30);
+
+    draft.number("capacity_bytes", megabytes << 20, "devsz_mb");
+    draft.number("geometry.channels", channels, "nchs");
+    draft.number("geometry.dies_per_channel", luns, "luns_per_ch");
+    draft.number("geometry.planes_per_die", planes, "pls_per_lun");
+    draft.number("geometry.blocks_per_plane", blocks, "blks_per_pl");
+    draft.number("geometry.pages_per_block", pages, "pgs_per_blk");
+    draft.number("geometry.page_bytes", page_bytes, "secsz times secs_per_pg");
+    draft.number(
+        "geometry.superblock_planes",
+        channels * luns * planes,
+        "FEMU's line: a block of every plane",
+    );
+    draft.number("nand.t_read_ns", read, "pg_rd_lat");
+    draft.number("nand.t_prog_ns", program, "pg_wr_lat");
+    draft.number("nand.t_erase_ns", erase, "blk_er_lat");
+    let (rate, source) = match transfer {
+        0 => (RATE_MAX, "ch_xfer_lat is 0: no limit"),
+        ns => ((page_bytes * 1_000_000_000 / ns).clamp(100_000, RATE_MAX), "a page in ch_xfer_lat"),
+    };
+    draft.number("nand.bus_bytes_per_s", rate, source);
+    draft.assume(&[("nand.endurance_cycles", 3000.into())], "FEMU counts no wear");
+    draft.set("link.kind", "nvme", "FEMU is an NVMe drive");
+    draft.number("link.bytes_per_s", RATE_MAX, "FEMU's link has no limit");
+    draft.number("link.overhead_per_command_ns", 0, "FEMU adds none; its own time is the host's");
+    draft.number("link.queue_depth", (entries + 1).min(65_536), "entries");
+    for name in ["controller.read_overhead_ns", "controller.write_overhead_ns"] {
+        draft.number(name, 0, "FEMU adds none");
+    }
+    let none = "FEMU has no cache: a write takes the program's time";
+    draft.number("cache.bytes", 0, none);
+    draft.set("cache.volatile", false, none);
+    draft.number("cache.flush_ns", 0, none);
+    draft.victim(VictimPolicy::Greedy, "the line with the fewest valid pages");
+    draft.set(
+        "gc.shared_frontier",
+        false,
+        "FEMU writes copies and new data to one line in older versions, to two now",
+    );
+    draft.number("gc.host_frontiers", 1, "one open line");
+    let free = blocks * (100 - high) / 100;
+    draft.number(
+        "gc.free_superblocks_min",
+        free.max(2),
+        "gc_thres_pcent_high: the lines that are free when writes wait",
+    );
+    draft.set("gc.idle", false, "FEMU collects after commands");
+    for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
+        draft.number(name, 0, "without idle collection of no effect");
+    }
+    draft.assume(&[("wear_levelling.interval_erases", Value::from(64))], "FEMU levels no wear");
+    draft.assume_trim("FEMU's TRIM takes no time of the flash");
+    Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
+}
+
+/// The highest rate of a profile: no limit in effect.
+const RATE_MAX: u64 = 1_000_000_000_000;
+
+const WITHOUT_COUNTERPART: [(&str, &str); 9] = [
+    ("gc_thres_pcent", "from there on FEMU collects lines of which an eighth is stale; here one threshold"),
+    ("namespaces", "one namespace"),
+    ("queues", "one queue"),
+    ("multipoller_enabled", "FEMU's own speed"),
+    ("poller_ratio", "FEMU's own speed"),
+    ("serial", "a name"),
+    ("id", "a name"),
+    ("err_*", "no errors are injected"),
+    ("mdts", "commands have no longest data"),
+];

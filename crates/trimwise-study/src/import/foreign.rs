@@ -1,0 +1,151 @@
+//! Parameters of another simulator's file: each is used, or known to have no counterpart, or told as unknown.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use trimwise_lab::failure::Failure;
+
+use super::Unused;
+
+/// A parameter as it stands in the file.
+#[derive(Debug)]
+pub(super) struct Parameter {
+    pub name: String,
+    pub value: String,
+    pub line: usize,
+}
+
+/// The parameters of a file, and what is wrong with them.
+#[derive(Debug)]
+pub(super) struct Foreign<'a> {
+    file: &'a str,
+    parameters: Vec<(Parameter, bool)>,
+    problems: Vec<String>,
+}
+
+impl<'a> Foreign<'a> {
+    pub fn new(file: &'a str, parameters: Vec<Parameter>) -> Self {
+        let parameters = parameters.into_iter().map(|parameter| (parameter, false)).collect();
+        Self { file, parameters, problems: Vec::new() }
+    }
+
+    /// Returns a parameter's text; of several, the last one counts, as in all three simulators.
+    fn text(&mut self, name: &str) -> Option<(usize, String)> {
+        let mut found = None;
+        for (parameter, used) in self.parameters.iter_mut().filter(|(parameter, _)| parameter.name == name) {
+            *used = true;
+            found = Some((parameter.line, parameter.value.clone()));
+        }
+        found
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.parameters.iter().any(|(parameter, _)| parameter.name == name)
+    }
+
+    /// Returns a text that must be there.
+    pub fn string(&mut self, name: &str) -> String {
+        let found = self.text(name);
+        if found.is_none() {
+            self.missing(name);
+        }
+        found.map(|(_, text)| text.escape_default().to_string()).unwrap_or_default()
+    }
+
+    pub fn wrong(&mut self, line: usize, name: &str, value: &str, expected: impl Display) {
+        let (file, value) = (self.file, value.escape_default());
+        self.problems.push(format!("{file}:{line}: {name}: '{value}' is not accepted; expected {expected}"));
+    }
+
+    fn missing(&mut self, name: &str) {
+        self.problems.push(format!("{}: {name} is missing", self.file));
+    }
+
+    /// Returns a number; an error counts as the least one, until [`Self::finish`] tells it.
+    pub fn number<T: FromStr + Display + Copy + PartialOrd>(
+        &mut self,
+        name: &str,
+        accepted: RangeInclusive<T>,
+    ) -> T {
+        let found = self.number_if(name, accepted.clone());
+        found.unwrap_or_else(|| {
+            if !self.has(name) {
+                self.missing(name);
+            }
+            *accepted.start()
+        })
+    }
+
+    /// Returns a number that may be missing.
+    pub fn number_if<T: FromStr + Display + Copy + PartialOrd>(
+        &mut self,
+        name: &str,
+        accepted: RangeInclusive<T>,
+    ) -> Option<T> {
+        let (line, text) = self.text(name)?;
+        let found = text.parse().ok().filter(|number| accepted.contains(number));
+        if found.is_none() {
+            self.wrong(
+                line,
+                name,
+                &text,
+                format!("a number from {} to {}", accepted.start(), accepted.end()),
+            );
+        }
+        found
+    }
+
+    /// Returns what a word stands for; a missing or wrong one counts as the first.
+    pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> T {
+        let Some((line, text)) = self.text(name) else {
+            self.missing(name);
+            return words[0].1;
+        };
+        let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        found.map_or_else(
+            || {
+                let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                self.wrong(line, name, &text, all.join(", "));
+                words[0].1
+            },
+            |(_, meaning)| *meaning,
+        )
+    }
+
+    /// Returns the product of the numbers whose letters occur in a parameter, which may be missing.
+    pub fn letters(&mut self, name: &str, factors: &[(char, u64)]) -> u64 {
+        let Some((line, text)) = self.text(name) else { return 1 };
+        if let Some(other) = text.chars().find(|c| !factors.iter().any(|(letter, _)| letter == c)) {
+            let all: String = factors.iter().map(|(letter, _)| letter).collect();
+            self.wrong(line, name, &other.to_string(), format!("letters of {all}"));
+        }
+        factors.iter().filter(|(letter, _)| text.contains(*letter)).map(|(_, factor)| factor).product()
+    }
+
+    /// Ends the reading. `known` names parameters without a counterpart, by name or by a beginning that ends in `*`,
+    /// with the reason.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn finish(self, known: &[(&str, &'static str)]) -> Result<Vec<Unused>, Failure> {
+        if !self.problems.is_empty() {
+            return Err(Failure::usage(self.problems.join("\n")));
+        }
+        let because = |name: &str| {
+            let is_meant = |known: &str| match known.strip_suffix('*') {
+                Some(beginning) => name.starts_with(beginning),
+                None => name == known,
+            };
+            known.iter().find(|(known, _)| is_meant(known)).map_or("not known here", |(_, because)| because)
+        };
+        let unused = self.parameters.into_iter().filter(|(_, used)| !used);
+        Ok(unused
+            .map(|(Parameter { name, value, .. }, _)| Unused {
+                because: because(&name),
+                parameter: name,
+                value,
+            })
+            .collect())
+    }
+}

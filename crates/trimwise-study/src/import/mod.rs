@@ -1,0 +1,102 @@
+//! Drives of other simulators, as profiles: MQSim's `ssdconfig.xml`, SimpleSSD's configuration, FEMU's options.
+//!
+//! Each number of the profile says which parameter it comes from, or that it is assumed. What has no counterpart is
+//! listed. The result is the text of a profile, for a person to read and to change.
+
+mod draft;
+mod femu;
+mod foreign;
+mod mqsim;
+mod mqsim_flows;
+mod simplessd;
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use trimwise::profile::Profile;
+use trimwise_lab::failure::Failure;
+
+use self::draft::Draft;
+use self::foreign::Foreign;
+pub use self::mqsim_flows::job_of;
+use crate::input;
+
+/// A drive of another simulator as a profile; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Imported {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The simulator whose file it was: `MQSim`, `SimpleSSD`, `FEMU`.
+    pub simulator: &'static str,
+    /// The profile's text.
+    pub profile: String,
+    /// Parameters of the file that have no counterpart in a profile.
+    pub unused: Vec<Unused>,
+}
+
+/// A parameter without a counterpart.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Unused {
+    /// Its name in the file.
+    pub parameter: String,
+    /// Its value.
+    pub value: String,
+    /// The reason why nothing corresponds to it.
+    pub because: &'static str,
+}
+
+/// Makes a profile of another simulator's file.
+///
+/// # Errors
+/// All that is wrong with the file, with its lines; or that it is of no simulator known here.
+pub fn import(file: &str) -> Result<Imported, Failure> {
+    let text = input::read(file, "import", "a drive of MQSim, SimpleSSD or FEMU", &[])?;
+    let named = std::path::Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
+    let (simulator, found) = if let Some(xml) = mqsim::document(&text, file)? {
+        ("MQSim", mqsim::draft(Foreign::new(file, mqsim::parameters(&xml))))
+    } else if let Some(parameters) = femu::parameters(&text) {
+        ("FEMU", femu::draft(Foreign::new(file, parameters)))
+    } else if let Some(parameters) = simplessd::parameters(&text) {
+        ("SimpleSSD", simplessd::draft(Foreign::new(file, parameters)))
+    } else {
+        return Err(Failure::usage(format!(
+            "--import {file}: of no known simulator; expected MQSim's ssdconfig.xml, SimpleSSD's configuration \
+             ([pal], [ftl]) or a script or command line with FEMU's options (-device femu,...)"
+        )));
+    };
+    let (draft, unused) = found?;
+    finish(simulator, &named, file, &draft, unused)
+}
+
+fn finish(
+    simulator: &'static str,
+    named: &str,
+    file: &str,
+    draft: &Draft,
+    unused: Vec<Unused>,
+) -> Result<Imported, Failure> {
+    let name: String = named.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let description = format!("{simulator}'s drive of {named}");
+    let mut profile = format!("# Made by `trimwise devices --import` of trimwise {}.\n\n", trimwise::VERSION);
+    profile += &draft.text(&name, &description);
+    if !unused.is_empty() {
+        profile += "\n# Without a counterpart here:\n";
+    }
+    for Unused { parameter, value, because } in &unused {
+        let _ = writeln!(profile, "# {parameter} = {}: {because}", value.escape_default());
+    }
+    // A number that no device here can have is told with the parameter that it comes from.
+    Profile::parse(&profile, file).map_err(|error| {
+        let setting = error.message.split(':').next().unwrap_or_default();
+        let source = draft.source(setting).map(|source| format!(" ({setting} is {source})"));
+        Failure::usage(format!(
+            "--import {file}: the drive has no profile: {}{}",
+            error.message,
+            source.unwrap_or_default()
+        ))
+    })?;
+    Ok(Imported { trimwise: trimwise::VERSION, simulator, profile, unused })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! MQSim's `ssdconfig.xml` (Tavakkol et al., MQSim, FAST 2018; github.com/CMU-SAFARI/MQSim).
+//!
+//! Every plane of MQSim has a pool of free blocks, a block that the host fills and a block for copies. That is here a
+//! superblock of one plane, and as many open ones as there are planes.
+
+use roxmltree::Document;
+use trimwise::ssd::VictimPolicy;
+use trimwise::units::UNIT_BYTES;
+use trimwise_lab::failure::Failure;
+
+use super::foreign::{Foreign, Parameter};
+use super::{Draft, Unused};
+
+/// Parses an XML text; `None` if it is none.
+///
+/// # Errors
+/// If it is XML of something else.
+pub(super) fn document<'a>(text: &'a str, file: &str) -> Result<Option<Document<'a>>, Failure> {
+    let text = text.trim_start_matches('\u{feff}');
+    if !text.trim_start().starts_with('<') {
+        return Ok(None);
+    }
+    let document =
+        Document::parse(text).map_err(|e| Failure::usage(format!("--import {file}: as XML: {e}")))?;
+    let expected = "expected Execution_Parameter_Set, as in MQSim's ssdconfig.xml";
+    match document.root_element().tag_name().name() {
+        "Execution_Parameter_Set" => Ok(Some(document)),
+        "MQSim_IO_Scenarios" => Err(Failure::usage(format!(
+            "--import {file}: a workload of MQSim, not a drive; `trimwise workloads --import` makes a job of it"
+        ))),
+        "MQSim_Results" => {
+            Err(Failure::usage(format!("--import {file}: the results of a run of MQSim; {expected}")))
+        }
+        other => Err(Failure::usage(format!("--import {file}: XML with the root '{other}'; {expected}"))),
+    }
+}
+
+/// Returns the elements that hold text.
+pub(super) fn parameters(document: &Document) -> Vec<Parameter> {
+    let leaves = document.root_element().descendants();
+    let leaves = leaves.filter(|node| node.is_element() && !node.children().any(|child| child.is_element()));
+    leaves
+        .map(|node| Parameter {
+            name: node.tag_name().name().to_owned(),
+            value: node.text().unwrap_or_default().trim().to_owned(),
+            line: document.text_pos_at(node.range().start).row as usize,
+        })
+        .collect()
+}
+
+/// Makes a profile of the parameters.
+///
+/// # Errors
+/// All that is wrong.
+pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> {
+    let mut draft = Draft::default();
+    let channels = from.number("Flash_Channel_Count", 1..=1024_u64);
+    let chips = from.number("Chip_No_Per_Channel", 1..=1024_u64);
+    let dies = from.number("Die_No_Per_Chip", 1..=1024_u64);
+    let planes_per_die = from.number("Plane_No_Per_Die", 1..=64_u64);
+    let blocks = from.number("Block_No_Per_Plane", 1..=1_u64 << 24);
+    let pages = from.number("Page_No_Per_Block", 1..=65_536_u64);
+    let page_bytes = from.number("Page_Capacity", 1..=1_u64 << 20);
+    let planes = channels * chips * dies * planes_per_die;
+    let spare = from.number("Overprovisioning_Ratio", 0.0..=0.99);
+    let physical = planes.saturating_mul(blocks).saturating_mul(pages).saturating_mul(page_bytes);
+    let capacity = (physical as f64 * (1.0 - spare)) as u64 / UNIT_BYTES * UNIT_BYTES;
+    draft.number("capacity_bytes", capacity, "the flash less Overprovisioning_Ratio of it");
+
+    draft.number("geometry.channels", channels, "Flash_Channel_Count");
+    draft.number("geometry.dies_per_channel", chips * dies, "Chip_No_Per_Channel times Die_No_Per_Chip");
+    draft.number("geometry.planes_per_die", planes_per_die, "Plane_No_Per_Die");
+    draft.number("geometry.blocks_per_plane", blocks, "Block_No_Per_Plane");
+    draft.number("geometry.pages_per_block", pages, "Page_No_Per_Block");
+    draft.number("geometry.page_bytes", page_bytes, "Page_Capacity");
+    draft.number("geometry.superblock_planes", 1, "MQSim erases single blocks");
+
+    let kinds = [("SLC", &["LSB"][..]), ("MLC", &["LSB", "MSB"]), ("TLC", &["LSB", "CSB", "MSB"])];
+    let bits = from.word("Flash_Technology", &kinds);
+    for (name, operation) in [("nand.t_read_ns", "Page_Read"), ("nand.t_prog_ns", "Page_Program")] {
+        let times = bits.iter().map(|bit| from.number(&format!("{operation}_Latency_{bit}"), 1..=NS_MAX));
+        let mean = times.sum::<u64>() / bits.len() as u64;
+        let of = if bits.len() > 1 { ", the mean of the kinds of pages" } else { "" };
+        draft.number(name, mean, format!("{operation}_Latency_{}{of}", bits.join(", _")));
+    }
+    draft.number("nand.t_erase_ns", from.number("Block_Erase_Latency", 1..=NS_MAX), "Block_Erase_Latency");
+    let rate = from.number("Channel_Transfer_Rate", 1..=1_000_000_u64)
+        * from.number("Flash_Channel_Width", 1..=8_u64);
+    let source = "Channel_Transfer_Rate times Flash_Channel_Width";
+    draft.number("nand.bus_bytes_per_s", rate * 1_000_000, source);
+    let cycles = from.number("Block_PE_Cycles_Limit", 1..=100_000_000_u64);
+    draft.number("nand.endurance_cycles", cycles, "Block_PE_Cycles_Limit");
+
+    let (sata, link) =
+        from.word("HostInterface_Type", &[("NVME", (false, "nvme")), ("SATA", (true, "sata"))]);
+    draft.set("link.kind", link, "HostInterface_Type");
+    let lane = from.number("PCIe_Lane_Bandwidth", 0.001..=100.0);
+    let lanes = from.number("PCIe_Lane_Count", 1..=64_u64);
+    let source = "PCIe_Lane_Bandwidth times PCIe_Lane_Count";
+    draft.number("link.bytes_per_s", (lane * 1e9 * lanes as f64) as u64, source);
+    let delay = from.number_if("SATA_Processing_Delay", 0..=NS_MAX).filter(|_| sata).unwrap_or(0);
+    let source = if sata { "SATA_Processing_Delay" } else { "MQSim has none with NVMe" };
+    draft.number("link.overhead_per_command_ns", delay, source);
+    let depth = from.number("IO_Queue_Depth", 1..=65_536_u64);
+    draft.number("link.queue_depth", if sata { depth.min(32) } else { depth }, "IO_Queue_Depth");
+    for name in ["controller.read_overhead_ns", "controller.write_overhead_ns"] {
+        draft.number(name, 0, "MQSim's controller takes no time");
+    }
+
+    let cache = from.number("Data_Cache_Capacity", 0..=1_u64 << 40);
+    let least = 2 * page_bytes.max(UNIT_BYTES) * planes;
+    let (cache, source) = match cache {
+        0 => (0, "Data_Cache_Capacity".to_owned()),
+        _ if cache < least => {
+            (least, format!("Data_Cache_Capacity is {cache}; two pages of each plane are the least"))
+        }
+        _ => (cache, "Data_Cache_Capacity; used for writes, as WRITE_CACHE of a flow".to_owned()),
+    };
+    draft.number("cache.bytes", cache, source);
+    draft.assume(&[("cache.volatile", true.into()), ("cache.flush_ns", 0.into())], "MQSim has no flush");
+
+    if !from.word("Ideal_Mapping_Table", &[("false", false), ("true", true)]) {
+        let bytes = from.number("CMT_Capacity", 1..=1_u64 << 40);
+        draft.set("mapping.kind", "page", "Address_Mapping");
+        draft.number("mapping.map_cache_bytes", bytes.max(UNIT_BYTES), "CMT_Capacity");
+    }
+    from.word("Address_Mapping", &[("PAGE_LEVEL", ())]);
+
+    let victims = [
+        ("RGA", VictimPolicy::DChoices(blocks.ilog2().max(1))),
+        ("GREEDY", VictimPolicy::Greedy),
+        ("RANDOM", VictimPolicy::DChoices(1)),
+        ("RANDOM_P", VictimPolicy::DChoices(1)),
+        ("RANDOM_PP", VictimPolicy::DChoices(1)),
+        ("FIFO", VictimPolicy::Fifo),
+    ];
+    let victim = from.word("GC_Block_Selection_Policy", &victims);
+    draft.victim(
+        victim,
+        "GC_Block_Selection_Policy, among full blocks; RGA: the best of log2(blocks of a plane)",
+    );
+    draft.set("gc.shared_frontier", false, "MQSim keeps copies apart from new data");
+    draft.number("gc.host_frontiers", planes, "one open block in each plane");
+    let threshold = from.number("GC_Exec_Threshold", 0.0..=1.0);
+    let free = ((threshold * blocks as f64) as u64).max(1) * planes;
+    draft.number("gc.free_superblocks_min", free, "GC_Exec_Threshold of the blocks of each plane");
+    draft.set("gc.idle", false, "MQSim collects only when a plane is short of free blocks");
+    for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
+        draft.number(name, 0, "without idle collection of no effect");
+    }
+
+    let levels = from.word("Static_Wearleveling_Enabled", &[("false", false), ("true", true)]);
+    let threshold = from.number_if("Static_Wearleveling_Threshold", 1..=u64::from(u32::MAX));
+    if let Some(threshold) = threshold.filter(|_| levels) {
+        draft.number("wear_levelling.threshold_erases", threshold, "Static_Wearleveling_Threshold");
+    }
+    draft.number("wear_levelling.interval_erases", 1, "MQSim looks after each erase");
+    draft.assume_trim("MQSim has no TRIM");
+    Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
+}
+
+/// An hour.
+pub(super) const NS_MAX: u64 = 3_600_000_000_000;
+
+const WITHOUT_COUNTERPART: [(&str, &str); 26] = [
+    ("Seed", "seeds are given to a run"),
+    ("Enabled_Preconditioning", "a run prepares the drive"),
+    ("Enable_ResponseTime_Logging", "output only"),
+    ("ResponseTime_Logging_Period_Length", "output only"),
+    ("Memory_Type", "flash only"),
+    ("Queue_Fetch_Size", "commands are fetched without limit"),
+    ("Caching_Mechanism", "one cache for writes"),
+    ("Data_Cache_Sharing_Mode", "one cache for all"),
+    ("Data_Cache_DRAM_*", "the cache's memory takes no time"),
+    ("CMT_Capacity", "the whole map is in memory"),
+    ("CMT_Sharing_Mode", "one cache for all"),
+    ("Plane_Allocation_Scheme", "writes go to the planes in turn"),
+    ("Transaction_Scheduling_Policy", "one order of operations: as they arrive at a die"),
+    ("Use_Copyback_for_GC", "copies cross the channel"),
+    ("Preemptible_GC_Enabled", "collection is not interrupted"),
+    ("GC_Hard_Threshold", "collection is not interrupted, so that there is one threshold"),
+    ("Dynamic_Wearleveling_Enabled", "free blocks are used in the order in which they were erased"),
+    ("Preferred_suspend_*", "programs and erases are not suspended"),
+    ("CMD_Suspension_Support", "programs and erases are not suspended"),
+    ("Suspend_*", "programs and erases are not suspended"),
+    ("Page_Read_Latency_*", "no such pages in this flash"),
+    ("Page_Program_Latency_*", "no such pages in this flash"),
+    ("Page_Metadat_Capacity", "the spare area is not transferred"),
+    ("Flash_Comm_Protocol", "a channel has one rate"),
+    ("Static_Wearleveling_Threshold", "wear levelling is off"),
+    ("SATA_Processing_Delay", "the drive is not on SATA"),
+];

@@ -1,0 +1,149 @@
+//! MQSim's `workload.xml` as a fio job.
+
+use std::fmt::Write as _;
+
+use roxmltree::{Document, Node};
+use trimwise_lab::failure::Failure;
+
+use super::foreign::{Foreign, Parameter};
+use crate::input;
+
+/// Makes a fio job of a workload of MQSim. Its scenarios run one after the other, the flows of each at the same time.
+/// Sizes are shares of the drive, as in MQSim.
+///
+/// # Errors
+/// All that is wrong with the file, with its lines.
+pub fn job_of(file: &str) -> Result<String, Failure> {
+    let text = input::read(file, "import", "MQSim's workload.xml", &[])?;
+    let wrong = |what: String| Failure::usage(format!("--import {file}: {what}"));
+    let document =
+        Document::parse(text.trim_start_matches('\u{feff}')).map_err(|e| wrong(format!("as XML: {e}")))?;
+    let root = document.root_element();
+    if root.tag_name().name() != "MQSim_IO_Scenarios" {
+        let root = root.tag_name().name();
+        return Err(wrong(format!("XML with the root '{root}'; expected MQSim_IO_Scenarios")));
+    }
+    let mut job = format!("; Made by `trimwise workloads --import` of trimwise {}.\n", trimwise::VERSION);
+    job += "; Sizes are shares of the drive.\n[global]\ndirect=1\nioengine=libaio\nrandrepeat=0\n";
+    let mut problems = Vec::new();
+    let mut jobs = 0;
+    for (scenario, flows) in elements(root).enumerate() {
+        for (flow, node) in elements(flows).enumerate() {
+            let name = format!("scenario{}-flow{}", scenario + 1, flow + 1);
+            let mut from = Foreign::new(file, parameters(&document, node));
+            let made = match node.tag_name().name() {
+                "IO_Flow_Parameter_Set_Synthetic" => {
+                    jobs += 1;
+                    synthetic(&mut from, &name, scenario > 0 && flow == 0)
+                }
+                "IO_Flow_Parameter_Set_Trace_Based" => {
+                    let path = from.string("File_Path");
+                    format!("\n; {name} is a trace: trimwise replay mqsim:{path}\n")
+                }
+                other => {
+                    let line = document.text_pos_at(node.range().start).row;
+                    let expected = "IO_Flow_Parameter_Set_Synthetic or IO_Flow_Parameter_Set_Trace_Based";
+                    problems.push(format!("{file}:{line}: {other} is not accepted; expected {expected}"));
+                    String::new()
+                }
+            };
+            match from.finish(&[]) {
+                Ok(_) => job += &made,
+                Err(Failure::Usage(problem)) => problems.push(problem),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Failure::usage(problems.join("\n")));
+    }
+    if jobs == 0 {
+        let what = "no synthetic flow; expected one to make a job of. Traces are replayed: trimwise replay mqsim:FILE";
+        return Err(wrong(what.to_owned()));
+    }
+    Ok(job)
+}
+
+fn elements<'a, 'b>(node: Node<'a, 'b>) -> impl Iterator<Item = Node<'a, 'b>> {
+    node.children().filter(Node::is_element)
+}
+
+fn parameters(document: &Document, flow: Node) -> Vec<Parameter> {
+    elements(flow)
+        .map(|node| Parameter {
+            name: node.tag_name().name().to_owned(),
+            value: node.text().unwrap_or_default().trim().to_owned(),
+            line: document.text_pos_at(node.range().start).row as usize,
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Addresses {
+    Streaming,
+    Uniform,
+    HotCold,
+}
+
+fn synthetic(from: &mut Foreign, name: &str, waits: bool) -> String {
+    const SECTOR_BYTES: u64 = 512;
+    let mut job = format!("\n[{name}]\n");
+    let mut line = |text: String| {
+        let _ = writeln!(job, "{text}");
+    };
+    if waits {
+        line("stonewall".to_owned());
+    }
+    let addresses = [
+        ("STREAMING", Addresses::Streaming),
+        ("RANDOM_UNIFORM", Addresses::Uniform),
+        ("RANDOM_HOTCOLD", Addresses::HotCold),
+    ];
+    let addresses = from.word("Address_Distribution", &addresses);
+    let reads = from.number("Read_Percentage", 0..=100_u64);
+    let kind = match reads {
+        0 => "write",
+        100 => "read",
+        _ => "rw",
+    };
+    line(format!("rw={}{kind}", if addresses == Addresses::Streaming { "" } else { "rand" }));
+    if kind == "rw" {
+        line(format!("rwmixread={reads}"));
+    }
+    if addresses != Addresses::Streaming {
+        // MQSim draws each address anew.
+        line("norandommap".to_owned());
+    }
+    if addresses == Addresses::HotCold {
+        let hot = from.number("Percentage_of_Hot_Region", 1..=99_u64);
+        line(format!("random_distribution=zoned:{}/{hot}:{hot}/{}", 100 - hot, 100 - hot));
+    }
+    let sectors = from.number("Average_Request_Size", 1..=1_u64 << 20);
+    line(format!("bs={}", sectors * SECTOR_BYTES));
+    let spread = from.number_if("Variance_Request_Size", 0..=1_u64 << 40).unwrap_or(0);
+    if !from.word("Request_Size_Distribution", &[("FIXED", true), ("NORMAL", false)]) && spread > 0 {
+        line(format!(
+            "; MQSim's sizes are normally distributed (variance {spread} sectors); here all are the mean"
+        ));
+    }
+    let aligned = from.word("Generated_Aligned_Addresses", &[("true", true), ("false", false)]);
+    let unit = from.number_if("Address_Alignment_Unit", 1..=1_u64 << 20).unwrap_or(1);
+    if aligned && addresses != Addresses::Streaming {
+        line(format!("blockalign={}", unit * SECTOR_BYTES));
+    }
+    line(format!("size={}%", from.number("Working_Set_Percentage", 1..=100_u64)));
+    if from.word("Synthetic_Generator_Type", &[("QUEUE_DEPTH", true), ("BANDWIDTH", false)]) {
+        line(format!("iodepth={}", from.number("Average_No_of_Reqs_in_Queue", 1..=65_536_u64)));
+    } else {
+        let bandwidth = if from.has("Bandwidth") { "Bandwidth" } else { "Intensity" };
+        line(format!("rate={}\nrate_process=poisson", from.number(bandwidth, 1..=1_u64 << 40)));
+    }
+    match from.number("Stop_Time", 0..=u64::MAX) {
+        0 => {
+            let requests = from.number("Total_Requests_To_Generate", 1..=1_u64 << 40);
+            line(format!("number_ios={requests}"));
+        }
+        ns => line(format!("time_based\nruntime={}us", ns.div_ceil(1000))),
+    }
+    job
+}

@@ -1,0 +1,160 @@
+//! SimpleSSD 2's configuration (Gouk et al., SimpleSSD; github.com/SimpleSSD/SimpleSSD): sections with `key = value`.
+//!
+//! Times are in picoseconds. SimpleSSD keeps one open superblock for each part of the flash that works by itself, and
+//! writes copies and new data to the same.
+
+use toml::Value;
+use trimwise::ssd::VictimPolicy;
+use trimwise::units::UNIT_BYTES;
+use trimwise_lab::failure::Failure;
+
+use super::foreign::{Foreign, Parameter};
+use super::mqsim::NS_MAX;
+use super::{Draft, Unused};
+
+/// Reads the parameters, named `section.key`; `None` if there is no section `[pal]`.
+pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
+    let (mut parameters, mut section, mut has_flash) = (Vec::new(), String::new(), false);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            section = name.trim().to_owned();
+            has_flash |= section == "pal";
+        } else if let Some((name, value)) = line.split_once('=') {
+            let name = format!("{section}.{}", name.trim());
+            parameters.push(Parameter { name, value: value.trim().to_owned(), line: number + 1 });
+        }
+    }
+    has_flash.then_some(parameters)
+}
+
+/// Makes a profile of the parameters.
+///
+/// # Errors
+/// All that is wrong.
+pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> {
+    let mut draft = Draft::default();
+    let channels = from.number("pal.Channel", 1..=1024_u64);
+    let packages = from.number("pal.Package", 1..=1024_u64);
+    let dies = from.number("pal.Die", 1..=1024_u64);
+    let mut planes = from.number("pal.Plane", 1..=64_u64);
+    let mut blocks = from.number("pal.Block", 1..=1_u64 << 20);
+    let pages = from.number("pal.Page", 1..=65_536_u64);
+    let page_bytes = from.number("pal.PageSize", 1..=1_u64 << 20);
+    let together = from.word("pal.EnableMultiPlaneOperation", &[("0", false), ("1", true)]);
+    let mut source = ["Plane", "Block"];
+    if !together {
+        (planes, blocks) = (1, blocks * planes);
+        source = ["planes work one after the other: as one", "Block times Plane"];
+    }
+    let total = channels * packages * dies * planes;
+    let spare = from.number("ftl.OverProvisioningRatio", 0.0..=0.99);
+    let physical = total.saturating_mul(blocks).saturating_mul(pages).saturating_mul(page_bytes);
+    let capacity = (physical as f64 * (1.0 - spare)) as u64 / UNIT_BYTES * UNIT_BYTES;
+    draft.number("capacity_bytes", capacity, "the flash less OverProvisioningRatio of it");
+    draft.number("geometry.channels", channels, "Channel");
+    draft.number("geometry.dies_per_channel", packages * dies, "Package times Die");
+    draft.number("geometry.planes_per_die", planes, source[0]);
+    draft.number("geometry.blocks_per_plane", blocks, source[1]);
+    draft.number("geometry.pages_per_block", pages, "Page");
+    draft.number("geometry.page_bytes", page_bytes, "PageSize");
+    let gang = from.letters("pal.SuperblockSize", &[('C', channels), ('W', packages), ('D', dies), ('P', 1)])
+        * planes;
+    draft.number("geometry.superblock_planes", gang, "SuperblockSize, with all planes of a die");
+
+    let kinds = [("0", &["LSB"][..]), ("1", &["LSB", "MSB"]), ("2", &["LSB", "CSB", "MSB"])];
+    let bits = from.word("pal.NANDType", &kinds);
+    for (name, operation) in [("nand.t_read_ns", "Read"), ("nand.t_prog_ns", "Write")] {
+        let times = bits.iter().map(|bit| from.number(&format!("pal.{bit}{operation}"), 1..=NS_MAX * 1000));
+        let mean = times.sum::<u64>() / bits.len() as u64 / 1000;
+        let of = if bits.len() > 1 { ": the mean of the kinds of pages" } else { "" };
+        draft.number(name, mean, format!("{}{operation}{of}", bits.join(", ")));
+    }
+    draft.number("nand.t_erase_ns", from.number("pal.Erase", 1..=NS_MAX * 1000) / 1000, "Erase");
+    let rate = from.number("pal.DMASpeed", 1..=100_000_u64) * from.number("pal.DMAWidth", 8..=16_u64) / 8;
+    draft.number("nand.bus_bytes_per_s", rate * 1_000_000, "DMASpeed times DMAWidth");
+    let cycles = from.number("ftl.EraseThreshold", 1..=100_000_000_u64);
+    draft.number("nand.endurance_cycles", cycles, "EraseThreshold");
+
+    draft.set("link.kind", "nvme", "assumed: the file has NVMe, UFS and SATA, and its host chooses");
+    let lane =
+        from.word("nvme.PCIEGeneration", &[("0", 250_000_000_u64), ("1", 500_000_000), ("2", 984_615_384)]);
+    let lanes = from.number("nvme.PCIELane", 1..=64_u64);
+    draft.number(
+        "link.bytes_per_s",
+        lane * lanes,
+        "PCIEGeneration and PCIELane of [nvme], after line coding",
+    );
+    let firmware =
+        "the firmware's time follows from instructions and a clock in SimpleSSD; as nvme-generic's";
+    let times: [(&str, Value); 3] = [
+        ("link.overhead_per_command_ns", 500.into()),
+        ("controller.read_overhead_ns", 1500.into()),
+        ("controller.write_overhead_ns", 1500.into()),
+    ];
+    draft.assume(&times, firmware);
+    draft.assume(&[("link.queue_depth", 256.into())], "as nvme-generic's");
+
+    let caches = from.word("icl.EnableWriteCache", &[("0", false), ("1", true)]);
+    let bytes = from.number("icl.CacheSize", 0..=1_u64 << 40);
+    let least = 2 * planes * page_bytes.max(UNIT_BYTES) * (total / gang.max(1));
+    let (bytes, source) = match bytes {
+        _ if !caches => (0, "EnableWriteCache is 0"),
+        bytes if bytes < least => (least, "CacheSize is below two pages of each die, the least"),
+        bytes => (bytes, "CacheSize, all of it for writes"),
+    };
+    draft.number("cache.bytes", bytes, source);
+    draft.assume(
+        &[("cache.volatile", true.into()), ("cache.flush_ns", 0.into())],
+        "SimpleSSD's flush only writes",
+    );
+
+    let choices = from.number_if("ftl.DChoiceParam", 1..=1024_u32).unwrap_or(1);
+    let victims = [
+        ("0", VictimPolicy::Greedy),
+        ("1", VictimPolicy::CostBenefit),
+        ("2", VictimPolicy::DChoices(1)),
+        ("3", VictimPolicy::DChoices(choices)),
+    ];
+    let victim = from.word("ftl.EvictPolicy", &victims);
+    draft.victim(victim, "EvictPolicy of [ftl]");
+    draft.set("gc.shared_frontier", true, "SimpleSSD writes copies to the blocks that are open for the host");
+    draft.number(
+        "gc.host_frontiers",
+        total / gang.max(1),
+        "one open superblock for each part that works by itself",
+    );
+    let superblocks = total / gang.max(1) * blocks;
+    let free = (from.number("ftl.GCThreshold", 0.0..=1.0) * superblocks as f64) as u64;
+    draft.number("gc.free_superblocks_min", free.max(2), "GCThreshold of all superblocks");
+    draft.set("gc.idle", false, "SimpleSSD collects while writing");
+    for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
+        draft.number(name, 0, "without idle collection of no effect");
+    }
+    draft.assume(&[("wear_levelling.interval_erases", 64.into())], "SimpleSSD levels no wear");
+    draft.assume_trim("SimpleSSD's TRIM takes its firmware's time only");
+    Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
+}
+
+const WITHOUT_COUNTERPART: [(&str, &str); 20] = [
+    ("cpu.*", "the controller has one time a command"),
+    ("nvme.*", "the link has one rate"),
+    ("ufs.*", "the drive is taken as NVMe"),
+    ("sata.*", "the drive is taken as NVMe"),
+    ("dram.*", "the cache's memory takes no time"),
+    ("pal.CSB*", "no such pages in this flash"),
+    ("pal.MSB*", "no such pages in this flash"),
+    ("pal.PageAllocation", "writes go to the dies in turn"),
+    ("ftl.MappingMode", "page mapping"),
+    ("ftl.FillingMode", "a run prepares the drive"),
+    ("ftl.FillRatio", "a run prepares the drive"),
+    ("ftl.InvalidPageRatio", "a run prepares the drive"),
+    ("ftl.GCMode", "collection ends when enough is free"),
+    ("ftl.GCReclaimBlocks", "collection ends when enough is free"),
+    ("ftl.GCReclaimThreshold", "collection ends when enough is free"),
+    ("ftl.EnableRandomIOTweak", "the map's unit is 4 KiB"),
+    ("icl.CacheWaySize", "the cache may hold any unit"),
+    ("icl.EnableReadCache", "the cache is for writes"),
+    ("icl.*", "the cache is for writes, and reads ahead by controller.read_ahead_bytes"),
+    ("pal.*", "not in a profile"),
+];
