@@ -68,6 +68,7 @@ fn replay(c: &mut Criterion) {
         policy: PolicySpec::OFF.into(),
         linux: LinuxVersion::TODAY,
         utilization_percent: 100,
+        before: Default::default(),
         rep: 0,
         seed: 1,
         options: ReplayOptions::default(),

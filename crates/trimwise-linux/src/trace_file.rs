@@ -45,7 +45,8 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(if is_folder { path } else { parent }).into_iter().flatten() {
         let entry = entry?.path();
-        let Some((device, number)) = entry.file_name().and_then(|name| name.to_str()).and_then(processor) else {
+        let Some((device, number)) = entry.file_name().and_then(|name| name.to_str()).and_then(processor)
+        else {
             continue;
         };
         if is_folder || device == named.unwrap_or(name) {
@@ -112,7 +113,9 @@ impl Ahead {
         const BLOCKS: usize = 3;
         let (filled, blocks) = sync_channel(BLOCKS);
         let (spent, empty) = channel();
-        std::thread::Builder::new().name("decompress".to_owned()).spawn(move || fill(from, &filled, &empty))?;
+        std::thread::Builder::new()
+            .name("decompress".to_owned())
+            .spawn(move || fill(from, &filled, &empty))?;
         Ok(Self { blocks, spent, block: Vec::new(), at: 0, is_ended: false })
     }
 }

@@ -81,7 +81,10 @@ pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failu
         let before = file.read_before(size, &mut |_| !stop.load(Ordering::Relaxed))?.to_vec();
         let units = before.iter().map(|range: &UnitRange| range.units).sum();
         if units > 0 {
-            caller.note(&format!("Writing {} that the trace reads before it writes it.", Bytes::from_units(units)));
+            caller.note(&format!(
+                "Writing {} that the trace reads before it writes it.",
+                Bytes::from_units(units)
+            ));
         }
         Some(before)
     };

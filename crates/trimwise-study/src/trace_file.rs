@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use trimwise::compare::result::Cell;
 use trimwise::replay::{
-    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, read_before, run_cell,
+    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, read_before,
+    run_cell,
 };
 use trimwise::trace::{self, Event, Format, Record, RequestKind, Source, TraceError};
 use trimwise::units::{Bytes, UnitRange};
@@ -136,13 +137,19 @@ impl TraceFile {
         let text = format!("{}: {error}", self.path.display());
         match error {
             ReplayError::Interrupted => Failure::Interrupted,
-            ReplayError::Audit { .. } | ReplayError::Before { .. } | ReplayError::Block { .. } => Failure::run(text),
+            ReplayError::Audit { .. } | ReplayError::Before { .. } | ReplayError::Block { .. } => {
+                Failure::run(text)
+            }
             _ => Failure::usage(text),
         }
     }
 
     /// Returns what it reads first on a drive of this size; it is read to its end once for each size.
-    pub fn read_before(&self, size: Bytes, on_records: &mut dyn FnMut(u64) -> bool) -> Result<Arc<[UnitRange]>, Failure> {
+    pub fn read_before(
+        &self,
+        size: Bytes,
+        on_records: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Arc<[UnitRange]>, Failure> {
         // Other runs wait for the first one, since they need it too.
         let mut known = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = known.get(&size.0) {

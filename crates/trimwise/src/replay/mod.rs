@@ -117,7 +117,9 @@ pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
         match source.next() {
             Ok(Some(Record { event, .. })) if !has_prelude || event == Event::Begun => return Ok(()),
             Ok(Some(_)) => {}
-            Ok(None) | Err(TraceError::Truncated { .. }) if has_prelude => return Err(ReplayError::OnlyPrelude),
+            Ok(None) | Err(TraceError::Truncated { .. }) if has_prelude => {
+                return Err(ReplayError::OnlyPrelude);
+            }
             Ok(None) => return Err(ReplayError::Nothing { of: String::new(), left_out: source.left_out() }),
             Err(error) => return Err(error.into()),
         }
@@ -250,7 +252,9 @@ fn prepare(port: &mut Port, utilization_percent: u64, before: &[UnitRange], seed
     let rest = before.iter().map(|range| UnitRange::between(range.start.max(Lpn(units)), range.end()));
     let filled = UnitRange::new(Lpn(0), units).pieces(FILL_UNITS);
     let mut written_before = 0;
-    for range in filled.chain(rest.inspect(|range| written_before += range.units).flat_map(|r| r.pieces(FILL_UNITS))) {
+    for range in
+        filled.chain(rest.inspect(|range| written_before += range.units).flat_map(|r| r.pieces(FILL_UNITS)))
+    {
         now = drive.write(now, range, CONTENT);
     }
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);

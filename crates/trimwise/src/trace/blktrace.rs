@@ -34,8 +34,8 @@ use std::io::{self, Write};
 use memchr::memmem;
 
 use super::input::{
-    Input, Lines, Names, Parser, Sorted, Wrong, billionths, field, malformed, number, sectors, sectors_of_bytes,
-    shown, words,
+    Input, Lines, Names, Parser, Sorted, Wrong, billionths, field, malformed, number, sectors,
+    sectors_of_bytes, shown, words,
 };
 use super::{Event, Header, LeftOut, Record, Request, RequestKind, Source, TraceError};
 use crate::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
@@ -194,7 +194,9 @@ impl<P: Parser<Item = Action>> Matched<P> {
         let newest = &mut self.open.entry(key).or_insert((number, number)).1;
         let before = std::mem::replace(newest, number);
         self.held.push_back(Held { request, ..held });
-        if before != number && let Some(before) = self.held.get_mut((before - self.first) as usize) {
+        if before != number
+            && let Some(before) = self.held.get_mut((before - self.first) as usize)
+        {
             before.next = Some(number);
         }
     }
@@ -329,10 +331,7 @@ fn is_device(text: &[u8]) -> bool {
 pub(super) fn is_blkparse(line: &[u8]) -> bool {
     let mut words = words(line);
     let mut next = || words.next().unwrap_or_default();
-    is_device(next())
-        && number(next()).is_some()
-        && number(next()).is_some()
-        && seconds(next()).is_ok()
+    is_device(next()) && number(next()).is_some() && number(next()).is_some() && seconds(next()).is_ok()
 }
 
 fn seconds(text: &[u8]) -> Result<u64, Wrong> {
@@ -388,7 +387,8 @@ const TRACEPOINTS: [(&[u8], Stage); 4] = [
 
 /// Finds a request in a line of the kernel's: what is in front of it, its stage, and what follows.
 fn tracepoint(line: &[u8]) -> Option<(&[u8], Stage, &[u8])> {
-    let at = memmem::find(line, b" block_").or_else(|| memmem::find(line, b"block:block_").map(|at| at + 5))?;
+    let at =
+        memmem::find(line, b" block_").or_else(|| memmem::find(line, b"block:block_").map(|at| at + 5))?;
     let (before, event) = line.split_at(at + 1);
     TRACEPOINTS.iter().find_map(|(name, stage)| Some((before, *stage, event.strip_prefix(*name)?)))
 }

@@ -114,7 +114,9 @@ impl Vscsi {
     pub fn recognise(head: &[u8]) -> Option<Self> {
         [Self::One, Self::Two].into_iter().find(|version| {
             let (at, number) = version.mark();
-            let is_one = |record: &[u8]| record[at] == number && scsi(Fields(record).at::<2>(at - version.back())).is_some();
+            let is_one = |record: &[u8]| {
+                record[at] == number && scsi(Fields(record).at::<2>(at - version.back())).is_some()
+            };
             let mut records = head.chunks_exact(version.record_bytes()).take(2);
             let (first, second) = (records.next(), records.next());
             // The second may have any command.
@@ -165,5 +167,9 @@ impl Layout for Vscsi {
 
 /// The error for bytes that are no vscsi trace.
 pub(super) fn no_vscsi() -> TraceError {
-    malformed("record 1, byte 0", "neither version 1 nor version 2", "a vscsi trace that begins with a read or write")
+    malformed(
+        "record 1, byte 0",
+        "neither version 1 nor version 2",
+        "a vscsi trace that begins with a read or write",
+    )
 }

@@ -402,7 +402,8 @@ impl<P: Parser> Sorted<P> {
                     || self.newest - oldest.at > P::WINDOW.as_nanos()
             });
             if is_due {
-                let is_late = late.is_some() && late.map(|late| late.number) == oldest.map(|oldest| oldest.number);
+                let is_late =
+                    late.is_some() && late.map(|late| late.number) == oldest.map(|oldest| oldest.number);
                 let due = if is_late { self.late.pop() } else { self.ordered.pop_front() };
                 if let Some(Waiting { at, item, .. }) = due {
                     if self.passed.replace(at).is_none() {

@@ -196,7 +196,9 @@ impl LeftOut {
         match self {
             Self { empty: 0, other: 0 } => String::new(),
             Self { empty, other } => {
-                format!(" that can be replayed: {empty} are of no sectors, and {other} of other or unknown kinds")
+                format!(
+                    " that can be replayed: {empty} are of no sectors, and {other} of other or unknown kinds"
+                )
             }
         }
     }

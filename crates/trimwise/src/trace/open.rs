@@ -9,9 +9,7 @@ use super::fio::{self, Iolog};
 use super::fixed::{Fixed, Oracle, Vscsi, no_vscsi};
 use super::format::{self, Reader};
 use super::input::{Imported, Input, failed, malformed, words};
-use super::rows::{
-    Alibaba, Biosnoop, CloudPhysics, Etw, Mqsim, Msr, Row, Rows, Spc, Systor, Tencent,
-};
+use super::rows::{Alibaba, Biosnoop, CloudPhysics, Etw, Mqsim, Msr, Row, Rows, Spc, Systor, Tencent};
 use super::{Source, TraceError};
 
 /// A format of traces.
@@ -57,14 +55,22 @@ impl Format {
         (Self::Own, "trimwise", "trimwise's own, as `trimwise record` writes it"),
         (Self::Blkparse, "blkparse", "the text of blkparse, in its default format"),
         (Self::Blktrace, "blktrace", "binary records: one stream, or DEV.blktrace.N of each processor"),
-        (Self::Tracepoints, "tracepoints", "block_rq_issue and block_rq_complete as text: tracefs, trace-cmd, perf script"),
+        (
+            Self::Tracepoints,
+            "tracepoints",
+            "block_rq_issue and block_rq_complete as text: tracefs, trace-cmd, perf script",
+        ),
         (Self::Biosnoop, "biosnoop", "the text of biosnoop (bcc, libbpf-tools)"),
         (Self::Fio, "fio", "fio's iolog, version 2 or 3"),
         (Self::Msr, "msr", "MSR Cambridge"),
         (Self::Systor, "systor", "SYSTOR '17 (Fujitsu's virtual desktops)"),
         (Self::Spc, "spc", "SPC: Financial and WebSearch of the UMass repository"),
         (Self::Etw, "etw", "Event Tracing for Windows: Microsoft's production and enterprise servers"),
-        (Self::CloudPhysics, "cloudphysics", "CloudPhysics as csv, or as sectors alone (these are not recognised)"),
+        (
+            Self::CloudPhysics,
+            "cloudphysics",
+            "CloudPhysics as csv, or as sectors alone (these are not recognised)",
+        ),
         (Self::Vscsi, "vscsi", "CloudPhysics as VMware's binary records, version 1 or 2"),
         (Self::Alibaba, "alibaba", "Alibaba block traces"),
         (Self::Tencent, "tencent", "Tencent block storage; not recognised automatically"),
@@ -129,7 +135,11 @@ pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dy
         return Ok(Box::new(Matched::new(Binary::new(inputs))));
     }
     let (Some((_, mut input)), true) = (inputs.pop(), inputs.is_empty()) else {
-        return Err(malformed("byte 0", format!("several files of {format}"), "several files of blktrace only"));
+        return Err(malformed(
+            "byte 0",
+            format!("several files of {format}"),
+            "several files of blktrace only",
+        ));
     };
     if format.is_text() && input.rest().starts_with(BYTE_ORDER_MARK) {
         input.consume(BYTE_ORDER_MARK.len());
@@ -177,9 +187,17 @@ fn read_head(input: &mut Input<'_>) -> Result<(), TraceError> {
 const OTHERS: [(&[u8], &str, &str); 8] = [
     (b"\xfd7zXZ\0", "compressed with xz", "plain text, zstd or gzip: xz -dc FILE | trimwise trace info -"),
     (b"BZh", "compressed with bzip2", "plain text, zstd or gzip: bzip2 -dc FILE | trimwise trace info -"),
-    (b"\x04\x22\x4d\x18", "compressed with lz4", "plain text, zstd or gzip: lz4 -dc FILE | trimwise trace info -"),
+    (
+        b"\x04\x22\x4d\x18",
+        "compressed with lz4",
+        "plain text, zstd or gzip: lz4 -dc FILE | trimwise trace info -",
+    ),
     (b"PK\x03\x04", "a zip archive", "plain text, zstd or gzip: unzip -p FILE | trimwise trace info -"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "plain text, zstd or gzip: 7z x -so FILE | trimwise trace info -"),
+    (
+        b"7z\xbc\xaf\x27\x1c",
+        "a 7z archive",
+        "plain text, zstd or gzip: 7z x -so FILE | trimwise trace info -",
+    ),
     (b"\xff\xfe", "text in UTF-16", "UTF-8: iconv -f UTF-16 -t UTF-8 FILE | trimwise trace info -"),
     (b"\xfe\xff", "text in UTF-16", "UTF-8: iconv -f UTF-16 -t UTF-8 FILE | trimwise trace info -"),
     (b"<?xml", "XML", "a block trace"),

@@ -269,8 +269,7 @@ impl Row for Tencent {
 
     #[inline]
     fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
-        let [at, first, count, op, volume] =
-            exactly(split(line), "Timestamp,Offset,Size,IOType,VolumeID")?;
+        let [at, first, count, op, volume] = exactly(split(line), "Timestamp,Offset,Size,IOType,VolumeID")?;
         let at = field(Some(at), "a time in seconds")?;
         let (first, count) =
             (field(Some(first), "an offset in sectors")?, field(Some(count), "a size in sectors")?);
@@ -357,7 +356,8 @@ struct EtwColumns {
 
 impl Default for Etw {
     fn default() -> Self {
-        let transfer = EtwColumns { at: Some(1), offset: Some(5), size: Some(6), elapsed: Some(7), disk: Some(8) };
+        let transfer =
+            EtwColumns { at: Some(1), offset: Some(5), size: Some(6), elapsed: Some(7), disk: Some(8) };
         let flush = EtwColumns { offset: None, size: None, elapsed: Some(5), disk: Some(6), ..transfer };
         Self { transfer, flush, is_in_header: false }
     }

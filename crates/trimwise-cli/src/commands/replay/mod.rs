@@ -116,7 +116,10 @@ fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> Strin
     }
     if figures.written_before_bytes > 0 {
         let bytes = Bytes(figures.written_before_bytes);
-        text += &folded(&format!("Before that, {bytes} was written that the trace reads before it writes it."), 0);
+        text += &folded(
+            &format!("Before that, {bytes} was written that the trace reads before it writes it."),
+            0,
+        );
     }
     if *unwritten_read_bytes > 0 && prelude.is_none() {
         let note = format!(

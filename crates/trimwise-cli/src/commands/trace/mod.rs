@@ -41,7 +41,11 @@ fn left_out_text(LeftOut { empty, other }: LeftOut) -> String {
         (empty, "requests of no sectors were left out."),
         (other, "requests of other or unknown kinds were left out."),
     ];
-    counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| folded(&format!("{} {what}", grouped(*n)), 0)).collect()
+    counts
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| folded(&format!("{} {what}", grouped(*n)), 0))
+        .collect()
 }
 
 fn text(Info { trace, info, .. }: &Info) -> String {
