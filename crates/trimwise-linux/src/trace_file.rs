@@ -282,6 +282,29 @@ mod tests {
     }
 
     #[test]
+    fn what_blktrace_left_is_one_trace_by_any_of_its_names() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["sda.blktrace.0", "sda.blktrace.10", "sda.blktrace.2", "sdb.blktrace.0", "sda.txt", "sda.blktrace.x"] {
+            fs::write(dir.path().join(name), name).unwrap();
+        }
+        let names = |path: &Path| -> Vec<String> {
+            open(path).unwrap().into_iter().map(|(name, _)| name).collect()
+        };
+        let sda = ["sda.blktrace.0", "sda.blktrace.2", "sda.blktrace.10"];
+        assert_eq!(names(&dir.path().join("sda")), sda);
+        assert_eq!(names(&dir.path().join("sda.blktrace.2")), sda);
+        assert_eq!(names(dir.path()), [&sda[..], &["sdb.blktrace.0"]].concat());
+        assert_eq!(names(&dir.path().join("sda.txt")), ["sda.txt"]);
+        assert!(is_rereadable(dir.path()) && is_rereadable(&dir.path().join("sda")));
+        let missing = open(&dir.path().join("sdc")).err().unwrap();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let empty = tempfile::tempdir().unwrap();
+        let error = open(empty.path()).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        assert!(error.to_string().contains("DEV.blktrace.N"), "{error}");
+    }
+
+    #[test]
     fn a_new_trace_is_kept_only_when_it_is_finished() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.zst");
@@ -300,6 +323,5 @@ mod tests {
         );
         drop(NewTrace::create(Path::new("/dev/null"), true).unwrap());
         assert!(Path::new("/dev/null").exists());
-        assert_eq!(open(dir.path()).err().unwrap().kind(), io::ErrorKind::IsADirectory);
     }
 }

@@ -153,6 +153,66 @@ mod tests {
         assert!(matches!(converted(&good, "-", false), Err(Failure::Usage(m)) if m.contains("printed")));
     }
 
+    /// What is looked at and what is converted fail alike, with the line's own error.
+    #[test]
+    fn regression_a_trace_of_which_nothing_can_be_read_is_a_usage_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let new = path("new.zst");
+        for (format, bytes, expected) in [
+            ("mqsim:", &b"a b c d 0\n"[..], "line 1: 'c'; expected a sector"),
+            ("msr:", b"1,2,3\n", "line 1: 3 columns; expected Timestamp,Hostname"),
+            ("msr:", b"Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n", "the trace has no requests"),
+            ("", b"0,R,0,0,1\n", "no requests that can be replayed: 1 are of no sectors"),
+            ("", b"\xfd7zXZ\0\0", "byte 0: compressed with xz"),
+            ("", b"fio version 3 iolog\n0 a fly\n", "line 2: action 'fly'"),
+            ("", b"fio version 3 iolog\n0 a open\n", "the trace has no requests"),
+            ("oraclegeneral:", b"short", "record 1, byte 0: the trace is cut off"),
+        ] {
+            let file = path("bad");
+            fs::write(&file, bytes).unwrap();
+            let trace = format!("{format}{file}");
+            let looked = info(&trace, &Silent::default()).map(|_| ());
+            let workload = crate::trace_file::TraceFile::parse(&trace).unwrap().expect_recording();
+            for failure in [looked, converted(&trace, &new, false).map(|_| ())] {
+                let Err(Failure::Usage(message)) = failure else { panic!("{trace}: {failure:?}") };
+                assert!(message.starts_with(&file) && message.contains(expected), "{message}");
+            }
+            // A replay begins with what comes before the place at which a trace is cut off.
+            assert!(workload.is_err() || expected.ends_with("cut off"), "{workload:?}");
+            assert!(!std::path::Path::new(&new).exists());
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing half-written");
+        // A recording of a disk with nothing to do is whole.
+        let own = path("own");
+        let header = trimwise::trace::Header { made_by: "trimwise record".to_owned(), ..Default::default() };
+        let writer = trimwise::trace::format::Writer::new(fs::File::create(&own).unwrap(), &header).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(look(&own).records, 0);
+    }
+
+    #[test]
+    fn a_full_disk_is_named_and_a_pipe_is_converted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (good, copy) = (path("good"), path("copy"));
+        fs::write(&good, GOOD).unwrap();
+        let full = converted(&good, "/dev/full", true);
+        assert!(matches!(&full, Err(Failure::Run(m)) if m.starts_with("/dev/full: ")), "{full:?}");
+        let status = std::process::Command::new("mkfifo").arg(path("pipe")).status();
+        assert!(status.unwrap().success());
+        let pipe = path("pipe");
+        let writer = std::thread::spawn(move || {
+            // Two devices, of which the second is named when the first request has long been written.
+            let lines = (0..70_000).map(|i| format!("{i} {} write 0 4096\n", if i < 69_000 { "a" } else { "b" }));
+            fs::write(pipe, "fio version 3 iolog\n".to_owned() + &lines.collect::<String>())
+        });
+        assert_eq!(converted(&path("pipe"), &copy, false).unwrap().records, 70_000);
+        writer.join().unwrap().unwrap();
+        let info = look(&copy);
+        assert_eq!((info.header.devices.len(), info.requests_by_device), (2, vec![69_000, 1_000]));
+    }
+
     #[test]
     fn a_trace_that_is_cut_off_stays_so_when_it_is_converted() {
         let dir = tempfile::tempdir().unwrap();

@@ -14,6 +14,8 @@ use crate::workload::latency::{LatencySummary, histogram};
 /// Minimum length of a pause that gets a note: the clock was probably set, or the recording stopped.
 const GAP: SimDuration = SimDuration::from_secs(3600);
 const RECORDS_PER_CALL: u64 = 65_536;
+/// Records that are added up together.
+const BATCH_RECORDS: usize = 256;
 const PIECE_UNITS: u64 = 32_768;
 /// Maximum number of pieces: 256 MiB of memory, and 8 TiB that are touched all over.
 const PIECES_MAX: usize = 65_536;
@@ -207,19 +209,30 @@ impl Touched {
 pub fn survey(source: &mut dyn Source, on_records: &mut dyn FnMut(u64) -> bool) -> TraceInfo {
     let mut survey = Survey::default();
     let mut is_interrupted = false;
+    let mut batch: Vec<Record> = Vec::with_capacity(BATCH_RECORDS);
+    let mut read = 0u64;
     let ended_early = loop {
         match source.next() {
-            Ok(Some(Record { at, event: Event::Begun, .. })) => survey.begin(Some(at)),
-            Ok(Some(record)) => survey.observe(&record),
+            Ok(Some(Record { at, event: Event::Begun, .. })) => {
+                survey.observe(&mut batch);
+                survey.begin(Some(at));
+            }
+            Ok(Some(record)) => {
+                batch.push(record);
+                if batch.len() == BATCH_RECORDS {
+                    survey.observe(&mut batch);
+                }
+            }
             Ok(None) => break None,
             Err(error) => break Some(error.to_string()),
         }
-        let read = survey.info.prelude_records + survey.info.records;
+        read += 1;
         if read.is_multiple_of(RECORDS_PER_CALL) && !on_records(read) {
             is_interrupted = true;
             break Some("interrupted".to_owned());
         }
     };
+    survey.observe(&mut batch);
     let header = source.header().clone();
     let is_in_prelude = header.has_prelude && !survey.has_begun;
     if is_in_prelude {
@@ -252,7 +265,25 @@ impl Survey {
         *self = Self { info, has_begun: true, first: mark, last, ..Self::default() };
     }
 
-    fn observe(&mut self, record: &Record) {
+    /// Adds the records of a batch, which is then empty.
+    fn observe(&mut self, batch: &mut Vec<Record>) {
+        batch.iter().for_each(|record| self.count(record));
+        // One after the other, these loads from memory do not wait for each other.
+        for record in batch.drain(..) {
+            if let Event::Request(Request { kind, sectors, latency, .. }) = record.event {
+                if sectors.sectors > 0 {
+                    self.touched.touch(record.device, sectors.units());
+                }
+                match latency {
+                    Some(latency) => self.latencies.record(kind, latency),
+                    None => self.info.unknown_latencies += 1,
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, record: &Record) {
         let Record { at, device, event } = *record;
         let info = &mut self.info;
         info.records += 1;
@@ -265,7 +296,7 @@ impl Survey {
         let reach = |info: &mut TraceInfo, end: u64| info.needed_bytes = info.needed_bytes.max(end * 512);
         match event {
             Event::Request(request) => {
-                let Request { kind, sectors, sync, latency, .. } = request;
+                let Request { kind, sectors, sync, .. } = request;
                 let figures = &mut self.kinds[kind as usize];
                 let bytes = sectors.bytes().0;
                 figures.bytes_min = if figures.count == 0 { bytes } else { figures.bytes_min.min(bytes) };
@@ -274,18 +305,11 @@ impl Survey {
                 figures.bytes = figures.bytes.saturating_add(bytes);
                 figures.sync += u64::from(sync);
                 figures.unaligned += u64::from(!sectors.is_whole());
-                match latency {
-                    Some(latency) => self.latencies.record(kind, latency),
-                    None => info.unknown_latencies += 1,
-                }
                 if info.requests_by_device.len() <= device as usize {
                     info.requests_by_device.resize(device as usize + 1, 0);
                 }
                 info.requests_by_device[device as usize] += 1;
                 reach(info, sectors.first.0.saturating_add(sectors.sectors));
-                if sectors.sectors > 0 {
-                    self.touched.touch(device, sectors.units());
-                }
             }
             Event::Freed(sectors) => {
                 info.freed += 1;

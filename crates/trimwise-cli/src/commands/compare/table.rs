@@ -315,7 +315,9 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
     let Some(WorkloadFigures::Replay(trace)) = runs.first().map(|run| &run.workload) else {
         return Vec::new();
     };
-    let mut notes = vec![trace.knows.serves().to_owned()];
+    // Of a trace that says nothing about TRIM, the conclusion is that.
+    let mut notes: Vec<String> =
+        (trace.knows != Knows::Nothing).then(|| trace.knows.serves().to_owned()).into_iter().collect();
     if trace.knows == Knows::Discards {
         notes.push(format!("The trace has {} discards.", figures::grouped(trace.recorded_discards)));
     }
