@@ -162,7 +162,11 @@ mod tests {
         for (format, bytes, expected) in [
             ("mqsim:", &b"a b c d 0\n"[..], "line 1: 'c'; expected a sector"),
             ("msr:", b"1,2,3\n", "line 1: 3 columns; expected Timestamp,Hostname"),
-            ("msr:", b"Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n", "the trace has no requests"),
+            (
+                "msr:",
+                b"Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n",
+                "the trace has no requests",
+            ),
             ("", b"0,R,0,0,1\n", "no requests that can be replayed: 1 are of no sectors"),
             ("", b"\xfd7zXZ\0\0", "byte 0: compressed with xz"),
             ("", b"fio version 3 iolog\n0 a fly\n", "line 2: action 'fly'"),
@@ -204,7 +208,8 @@ mod tests {
         let pipe = path("pipe");
         let writer = std::thread::spawn(move || {
             // Two devices, of which the second is named when the first request has long been written.
-            let lines = (0..70_000).map(|i| format!("{i} {} write 0 4096\n", if i < 69_000 { "a" } else { "b" }));
+            let lines =
+                (0..70_000).map(|i| format!("{i} {} write 0 4096\n", if i < 69_000 { "a" } else { "b" }));
             fs::write(pipe, "fio version 3 iolog\n".to_owned() + &lines.collect::<String>())
         });
         assert_eq!(converted(&path("pipe"), &copy, false).unwrap().records, 70_000);

@@ -178,6 +178,19 @@ struct Touched {
 }
 
 impl Touched {
+    /// Brings what these requests will touch into the processor's cache: loads that do not wait for each other.
+    fn expect(&self, batch: &[Record]) {
+        let mut seen = 0;
+        for record in batch {
+            let Event::Request(Request { sectors, .. }) = record.event else { continue };
+            let unit = sectors.units().start.0;
+            if let Some(Piece::Some(bits)) = self.pieces.get(&(record.device, unit / PIECE_UNITS)) {
+                seen ^= bits[(unit % PIECE_UNITS / 64) as usize];
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
     #[inline]
     fn touch(&mut self, device: u32, range: UnitRange) {
         let (mut at, end) = (range.start.0, range.end().0);
@@ -267,8 +280,8 @@ impl Survey {
 
     /// Adds the records of a batch, which is then empty.
     fn observe(&mut self, batch: &mut Vec<Record>) {
+        self.touched.expect(batch);
         batch.iter().for_each(|record| self.count(record));
-        // One after the other, these loads from memory do not wait for each other.
         for record in batch.drain(..) {
             if let Event::Request(Request { kind, sectors, latency, .. }) = record.event {
                 if sectors.sectors > 0 {
