@@ -24,7 +24,7 @@
 
 use std::io::{Read, Write};
 
-use super::input::{DEVICES_MAX, Input, failed, malformed, sectors};
+use super::input::{DEVICES_MAX, Input, SPAN_MAX, failed, malformed, sectors};
 use super::{Event, Header, Record, Request, RequestKind, Source, TraceDevice, TraceError};
 use crate::units::{Lba, SectorRange, SimDuration, SimTime};
 
@@ -238,6 +238,10 @@ impl Previous {
             return self.parse_device(numbers.rest).map(|(item, used)| (item, used + 1));
         }
         let at = self.at + SimDuration::from_nanos(numbers.next()?);
+        if at > SimTime::ZERO + SPAN_MAX {
+            let what = format!("a time {:.0} s from the beginning", at.since(SimTime::ZERO).as_secs_f64());
+            return Err(Stop::Wrong(what, "times within ten years".to_owned()));
+        }
         let device = if tag & OTHER_DEVICE == 0 { self.device.into() } else { numbers.next()? };
         let Some(end) = usize::try_from(device).ok().and_then(|device| self.ends.get_mut(device)) else {
             return Err(Stop::Wrong(

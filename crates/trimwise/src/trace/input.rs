@@ -23,7 +23,7 @@ const SECTORS_MAX: u64 = u64::MAX / SECTOR_BYTES;
 const REQUEST_MAX: Bytes = Bytes::gib(4);
 /// Maximum time between the first record and any other. No published trace is longer than some months; a policy's timer
 /// would run for hours to pass centuries.
-const SPAN_MAX: SimDuration = SimDuration::from_secs(10 * 365 * 86_400);
+pub(super) const SPAN_MAX: SimDuration = SimDuration::from_secs(10 * 365 * 86_400);
 
 /// Creates the error for input that does not follow the format.
 pub(super) fn malformed(place: &str, what: impl Into<String>, expected: &str) -> TraceError {

@@ -396,6 +396,15 @@ fn absurd_lengths_and_times_are_errors_with_their_line() {
         error_of(None, text.as_bytes()),
         "line 2: a time 1000000000 s from that of the first record; expected times within ten years"
     );
+    let header = Header { devices: vec![TraceDevice::default()], ..Header::default() };
+    let own = |at, sectors| {
+        let mut writer = format::Writer::new(Vec::new(), &header).unwrap();
+        let event = Event::Request(plain_write(SectorRange::new(Lba(0), sectors)));
+        writer.write(&Record { at: SimTime(at), device: 0, event }).unwrap();
+        error_of(None, &writer.finish().unwrap())
+    };
+    assert!(own(1 << 60, 8).starts_with("record 1: a time 1152921505 s from the beginning; expected"));
+    assert!(own(1, 1 << 24).starts_with("record 1: a write of 8 GiB; expected at most 4 GiB"));
 }
 
 #[test]
