@@ -119,6 +119,10 @@ pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dy
     let Some((_, begun)) = begun else {
         return Err(malformed("byte 0", "the trace is empty", "a block trace"));
     };
+    // Its records may begin with any bytes.
+    if format != Some(Format::OracleGeneral) {
+        expect_none_of_others(begun.rest())?;
+    }
     let format = match format {
         Some(format) => format,
         None => recognise(begun.rest())?,
@@ -229,7 +233,7 @@ fn recognise(head: &[u8]) -> Result<Format, TraceError> {
         [b"ASU", b"LBA", ..] => Format::Spc,
         [_, _, _, kind, at, ..] if is_kind(kind) && at.contains(&b'.') => Format::Spc,
         _ if Vscsi::recognise(head).is_some() => Format::Vscsi,
-        _ => return Err(unknown(head, line)),
+        _ => return Err(unknown(line)),
     };
     Ok(found)
 }
@@ -240,14 +244,18 @@ fn is_trace_cmd(text: &[u8]) -> bool {
     lines.next().is_some_and(|line| line.starts_with(b"cpus=")) && lines.take(9).any(is_kernel_text)
 }
 
-fn unknown(head: &[u8], line: &[u8]) -> TraceError {
+fn expect_none_of_others(head: &[u8]) -> Result<(), TraceError> {
     if let Some((_, what, expected)) = OTHERS.iter().find(|(magic, ..)| head.starts_with(magic)) {
-        return malformed("byte 0", *what, expected);
+        return Err(malformed("byte 0", *what, expected));
     }
     if head.get(257..262) == Some(b"ustar") {
         let expected = "one of its files: tar -xOf ARCHIVE FILE | trimwise trace info -";
-        return malformed("byte 0", "a tar archive", expected);
+        return Err(malformed("byte 0", "a tar archive", expected));
     }
+    Ok(())
+}
+
+fn unknown(line: &[u8]) -> TraceError {
     // Formats that are not recognised, by the shape of a line.
     let numbers = |separator: fn(&u8) -> bool| {
         let fields = line.split(separator).filter(|field| !field.is_empty());

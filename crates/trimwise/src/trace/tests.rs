@@ -429,6 +429,8 @@ fn files_of_other_kinds_are_named() {
         let error = error_of(None, bytes);
         assert!(error.contains(expected), "{error}");
     }
+    let named = error_of(Some(Format::Mqsim), b"\xfd7zXZ\0\0\x04");
+    assert!(named.starts_with("byte 0: compressed with xz"), "{named}");
 }
 
 #[test]
