@@ -1,4 +1,4 @@
-//! Traces as text: blkparse, fio, and the published ones. The first byte chooses the format, or that it is recognised.
+//! Traces as text: blkparse, tracepoints, biosnoop, fio, and the published ones. The first byte chooses the format, or that it is recognised.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use trimwise::trace::{Format, open};
 use trimwise::units::SimTime;
 
-const FORMATS: [Option<Format>; 7] = [
+const FORMATS: [Option<Format>; 13] = [
     None,
     Some(Format::Blkparse),
     Some(Format::Fio),
@@ -14,6 +14,12 @@ const FORMATS: [Option<Format>; 7] = [
     Some(Format::Alibaba),
     Some(Format::Tencent),
     Some(Format::Mqsim),
+    Some(Format::Tracepoints),
+    Some(Format::Biosnoop),
+    Some(Format::Systor),
+    Some(Format::Spc),
+    Some(Format::Etw),
+    Some(Format::CloudPhysics),
 ];
 
 fuzz_target!(|bytes: &[u8]| {

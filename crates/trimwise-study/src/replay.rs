@@ -1,11 +1,14 @@
 //! A trace on a real file or device.
 
+use std::sync::atomic::Ordering;
+
 use serde::{Deserialize, Serialize};
 use trimwise::block::BlockDevice as _;
-use trimwise::replay::{DeviceReplay, replay_on};
-use trimwise::units::Bytes;
+use trimwise::replay::{DeviceReplay, OnDeviceOptions, replay_on};
+use trimwise::units::{Bytes, UnitRange};
 use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
+use trimwise_linux::trace_file::is_rereadable;
 
 use crate::caller::{Caller, OnInterrupt};
 use crate::real_target::RealTarget;
@@ -24,6 +27,9 @@ pub struct ReplayRequest {
     /// Whether the trace's discards are left out.
     #[serde(default)]
     pub no_discards: bool,
+    /// Whether what the trace reads before it writes it is left as it is, instead of being written before.
+    #[serde(default)]
+    pub no_fill: bool,
     /// The size of a file to create.
     pub size: Option<Bytes>,
     /// What may be destroyed, as the failure without it names it.
@@ -55,7 +61,7 @@ pub struct Replay {
 ///
 /// A [`Failure`] if the trace cannot be read, the target cannot be opened, or a request fails.
 pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failure> {
-    let ReplayRequest { trace, target, no_discards, size, destroy } = request;
+    let ReplayRequest { trace, target, no_discards, no_fill, size, destroy } = request;
     let real = RealTarget::parse(target, *size, destroy.as_ref())?.ok_or_else(|| {
         Failure::usage(format!(
             "{target}: not a real target; expected file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for \
@@ -68,7 +74,22 @@ pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failu
     let stop = caller.stop(OnInterrupt::StopAfterRun)?;
     let device = real.open(true, QUEUE_DEPTH, &stop)?;
     let discards = !no_discards && device.facts().trim.is_some();
-    let replayed = block_on(replay_on(&device, &mut *source, file.options, discards));
+    let before = if *no_fill || !is_rereadable(file.path()) || source.header().has_prelude {
+        None
+    } else {
+        let size = Bytes::from_units(device.size_units());
+        let before = file.read_before(size, &mut |_| !stop.load(Ordering::Relaxed))?.to_vec();
+        let units = before.iter().map(|range: &UnitRange| range.units).sum();
+        if units > 0 {
+            caller.note(&format!(
+                "Writing {} that the trace reads before it writes it.",
+                Bytes::from_units(units)
+            ));
+        }
+        Some(before)
+    };
+    let options = OnDeviceOptions { discards, before };
+    let replayed = block_on(replay_on(&device, &mut *source, file.options, &options));
     let replay = replayed.map_err(Failure::run)?.map_err(|error| file.failed(&error))?;
     Ok(Replay {
         trimwise: trimwise::VERSION,

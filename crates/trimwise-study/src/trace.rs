@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
-use trimwise::trace::{Converted, Header, TraceError, TraceInfo, convert, survey};
+use trimwise::replay::ReplayError;
+use trimwise::trace::{ConvertError, Converted, Format, LeftOut, TraceError, TraceInfo, convert, survey};
 use trimwise_lab::failure::Failure;
-use trimwise_linux::trace_file::{NewTrace, STDIN, is_rereadable};
+use trimwise_linux::trace_file::{NewTrace, STDIN};
 
 use crate::caller::{Caller, OnInterrupt};
 use crate::trace_file::TraceFile;
@@ -30,14 +31,28 @@ pub struct Info {
 ///
 /// # Errors
 ///
-/// A [`Failure`] if it cannot be opened. A look that was interrupted is in the answer.
+/// A [`Failure`] if it cannot be opened, or not one record can be read. A look that was interrupted is in the answer.
 pub fn info(trace: &str, caller: &dyn Caller) -> Result<Info, Failure> {
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let file = TraceFile::parse(trace)?;
     let mut source = file.open()?;
     let info = survey(&mut *source, &mut |_| !stop.load(Ordering::Relaxed));
     let failure = stop.load(Ordering::Relaxed).then_some(Failure::Interrupted);
+    if info.records + info.prelude_records == 0 && failure.is_none() {
+        match &info.ended_early {
+            Some(why) => return Err(Failure::usage(format!("{}: {why}", file.path().display()))),
+            None => expect_some(&file, &info.header.made_by, info.left_out)?,
+        }
+    }
     Ok(Info { trimwise: trimwise::VERSION, trace: trace.to_owned(), info, failure })
+}
+
+/// Refuses a trace without records, unless it is our own: a recording of nothing is whole.
+fn expect_some(file: &TraceFile, made_by: &str, left_out: LeftOut) -> Result<(), Failure> {
+    match made_by.parse::<Format>() {
+        Ok(_) => Err(file.failed(&ReplayError::Nothing { of: String::new(), left_out })),
+        Err(_) => Ok(()),
+    }
 }
 
 /// A conversion into trimwise's own format.
@@ -57,12 +72,13 @@ pub struct ConvertRequest {
 pub struct NewTraceInfo {
     /// Its records.
     pub records: u64,
+    /// Requests of the original that it does not have.
+    pub left_out: LeftOut,
     /// Where the original is cut off, if it is.
     pub cut_off: Option<String>,
 }
 
-/// Converts a trace. Devices are in the header, in front of the records, so a format that names them as it goes is read
-/// twice.
+/// Converts a trace.
 ///
 /// # Errors
 ///
@@ -78,30 +94,24 @@ pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<New
     if !replace && output.exists() {
         return Err(Failure::usage(format!("{shown}: already exists; pass --force to replace it")));
     }
-    let header = match is_rereadable(file.path()) {
-        true => survey(&mut *file.open()?, &mut |_| !stop.load(Ordering::Relaxed)).header,
-        false => Header::default(),
-    };
-    if stop.load(Ordering::Relaxed) {
-        return Err(Failure::Interrupted);
-    }
     let mut source = file.open()?;
-    let header = if header.devices.is_empty() { source.header().clone() } else { header };
-    if header.devices.is_empty() {
-        return Err(Failure::usage(format!(
-            "{input}: names its devices as it goes, so it must be read twice; expected a file, not a pipe, that has \
-             requests"
-        )));
-    }
-    let new = NewTrace::create(output, *replace).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
-    let converted = convert(&mut *source, &header, new, &mut |_| !stop.load(Ordering::Relaxed));
-    let Converted { records, out, cut_off } = converted.map_err(|error| match error {
-        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
-        TraceError::Io { .. } => Failure::run(format!("{input}: {error}")),
-        _ => Failure::usage(format!("{input}: {error}")),
+    let mut new = NewTrace::create(output, *replace).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    let converted = convert(&mut *source, &mut new, &mut |_| !stop.load(Ordering::Relaxed));
+    let path = file.path().display();
+    let Converted { records, left_out, cut_off } = converted.map_err(|error| match error {
+        ConvertError::Interrupted => Failure::Interrupted,
+        ConvertError::Output { .. } => Failure::run(format!("{shown}: {error}")),
+        ConvertError::Source(TraceError::Io { .. }) => Failure::run(format!("{path}: {error}")),
+        ConvertError::Source(_) => Failure::usage(format!("{path}: {error}")),
     })?;
-    out.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
-    Ok(NewTraceInfo { records, cut_off })
+    if records == 0 {
+        match &cut_off {
+            Some(why) => return Err(Failure::usage(format!("{path}: {why}"))),
+            None => expect_some(&file, &source.header().made_by, left_out)?,
+        }
+    }
+    new.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
+    Ok(NewTraceInfo { records, left_out, cut_off })
 }
 
 #[cfg(test)]
@@ -143,6 +153,71 @@ mod tests {
         assert!(matches!(converted(&good, "-", false), Err(Failure::Usage(m)) if m.contains("printed")));
     }
 
+    /// What is looked at and what is converted fail alike, with the line's own error.
+    #[test]
+    fn regression_a_trace_of_which_nothing_can_be_read_is_a_usage_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let new = path("new.zst");
+        for (format, bytes, expected) in [
+            ("mqsim:", &b"a b c d 0\n"[..], "line 1: 'c'; expected a sector"),
+            ("msr:", b"1,2,3\n", "line 1: 3 columns; expected Timestamp,Hostname"),
+            (
+                "msr:",
+                b"Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n",
+                "the trace has no requests",
+            ),
+            ("", b"0,R,0,0,1\n", "no requests that can be replayed: 1 are of no sectors"),
+            ("", b"\xfd7zXZ\0\0", "byte 0: compressed with xz"),
+            ("", b"fio version 3 iolog\n0 a fly\n", "line 2: action 'fly'"),
+            ("", b"fio version 3 iolog\n0 a open\n", "the trace has no requests"),
+            ("oraclegeneral:", b"short", "record 1, byte 0: the trace is cut off"),
+        ] {
+            let file = path("bad");
+            fs::write(&file, bytes).unwrap();
+            let trace = format!("{format}{file}");
+            let looked = info(&trace, &Silent::default()).map(|_| ());
+            let workload = crate::trace_file::TraceFile::parse(&trace).unwrap().expect_recording();
+            for failure in [looked, converted(&trace, &new, false).map(|_| ())] {
+                let Err(Failure::Usage(message)) = failure else { panic!("{trace}: {failure:?}") };
+                assert!(message.starts_with(&file) && message.contains(expected), "{message}");
+            }
+            // A replay begins with what comes before the place at which a trace is cut off.
+            assert!(workload.is_err() || expected.ends_with("cut off"), "{workload:?}");
+            assert!(!std::path::Path::new(&new).exists());
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing half-written");
+        // A recording of a disk with nothing to do is whole.
+        let own = path("own");
+        let header = trimwise::trace::Header { made_by: "trimwise record".to_owned(), ..Default::default() };
+        let writer = trimwise::trace::format::Writer::new(fs::File::create(&own).unwrap(), &header).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(look(&own).records, 0);
+    }
+
+    #[test]
+    fn a_full_disk_is_named_and_a_pipe_is_converted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (good, copy) = (path("good"), path("copy"));
+        fs::write(&good, GOOD).unwrap();
+        let full = converted(&good, "/dev/full", true);
+        assert!(matches!(&full, Err(Failure::Run(m)) if m.starts_with("/dev/full: ")), "{full:?}");
+        let status = std::process::Command::new("mkfifo").arg(path("pipe")).status();
+        assert!(status.unwrap().success());
+        let pipe = path("pipe");
+        let writer = std::thread::spawn(move || {
+            // Two devices, of which the second is named when the first request has long been written.
+            let lines =
+                (0..70_000).map(|i| format!("{i} {} write 0 4096\n", if i < 69_000 { "a" } else { "b" }));
+            fs::write(pipe, "fio version 3 iolog\n".to_owned() + &lines.collect::<String>())
+        });
+        assert_eq!(converted(&path("pipe"), &copy, false).unwrap().records, 70_000);
+        writer.join().unwrap().unwrap();
+        let info = look(&copy);
+        assert_eq!((info.header.devices.len(), info.requests_by_device), (2, vec![69_000, 1_000]));
+    }
+
     #[test]
     fn a_trace_that_is_cut_off_stays_so_when_it_is_converted() {
         let dir = tempfile::tempdir().unwrap();
@@ -153,7 +228,7 @@ mod tests {
         let bytes = fs::read(&own).unwrap();
         // Without its end mark, and without the end of its last record.
         fs::write(&cut, &bytes[..bytes.len() - 2]).unwrap();
-        let NewTraceInfo { records, cut_off } = converted(&cut, &copy, false).unwrap();
+        let NewTraceInfo { records, cut_off, .. } = converted(&cut, &copy, false).unwrap();
         assert_eq!(records, 1);
         assert!(cut_off.is_some_and(|why| why.contains("record 2: the trace is cut off")));
         let info = look(&copy);

@@ -1,12 +1,16 @@
 //! Traces as workloads: finding the file, and replaying it on a modelled drive.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trimwise::compare::result::Cell;
 use trimwise::replay::{
-    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, run_cell,
+    Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, read_before,
+    run_cell,
 };
 use trimwise::trace::{self, Event, Format, Record, RequestKind, Source, TraceError};
+use trimwise::units::{Bytes, UnitRange};
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::trace_file;
@@ -19,10 +23,12 @@ pub const SYNTAX: &str = "trace:[FORMAT:]FILE[:OPTION...]";
 const OPTIONS: &str = "open, open=PERCENT, closed, depth=N, wrap, scale, device=N or device=all";
 
 /// A trace file and how it is replayed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TraceFile {
     path: PathBuf,
     format: Option<Format>,
+    /// What it reads first on a drive of such a size.
+    before: Arc<Mutex<BTreeMap<u64, Arc<[UnitRange]>>>>,
     /// How it is replayed.
     pub options: ReplayOptions,
 }
@@ -37,7 +43,7 @@ impl TraceFile {
         if path.is_empty() {
             return Err(Failure::usage(format!("{text}: names no trace; expected [FORMAT:]FILE")));
         }
-        Ok(Self { path: path.into(), format, options: ReplayOptions::default() })
+        Ok(Self { path: path.into(), format, before: Arc::default(), options: ReplayOptions::default() })
     }
 
     /// Parses `[FORMAT:]FILE[:OPTION...]`; the file's name may contain colons where no option follows.
@@ -78,11 +84,11 @@ impl TraceFile {
     /// Opens it.
     pub fn open(&self) -> Result<Box<dyn Source>, Failure> {
         let fail = |what: String| Failure::usage(format!("{}: {what}", self.path.display()));
-        let input = trace_file::open(&self.path).map_err(|e| fail(e.to_string()))?;
-        trace::open(input, self.format).map_err(|e| fail(e.to_string()))
+        let parts = trace_file::open(&self.path).map_err(|e| fail(e.to_string()))?;
+        trace::open_parts(parts, self.format).map_err(|e| fail(e.to_string()))
     }
 
-    /// Refuses a trace that cannot be read up to its recording. A pipe is not looked at, since it can be read only once.
+    /// Refuses a trace of which nothing can be read, or not up to its recording. A pipe is not looked at, since it can be read only once.
     pub fn expect_recording(&self) -> Result<(), Failure> {
         if !trace_file::is_rereadable(&self.path) {
             return Ok(());
@@ -131,20 +137,41 @@ impl TraceFile {
         let text = format!("{}: {error}", self.path.display());
         match error {
             ReplayError::Interrupted => Failure::Interrupted,
-            ReplayError::Audit { .. } | ReplayError::Block { .. } => Failure::run(text),
+            ReplayError::Audit { .. } | ReplayError::Before { .. } | ReplayError::Block { .. } => {
+                Failure::run(text)
+            }
             _ => Failure::usage(text),
         }
     }
 
-    /// Replays it on a new drive.
-    pub fn run_cell(&self, spec: &ReplaySpec, report: &Report) -> Result<Cell, Failure> {
+    /// Returns what it reads first on a drive of this size; it is read to its end once for each size.
+    pub fn read_before(
+        &self,
+        size: Bytes,
+        on_records: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Arc<[UnitRange]>, Failure> {
+        // Other runs wait for the first one, since they need it too.
+        let mut known = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = known.get(&size.0) {
+            return Ok(Arc::clone(before));
+        }
+        let before = read_before(&mut *self.open()?, self.options, size, on_records);
+        let before: Arc<[UnitRange]> = before.map_err(|error| self.failed(&error))?.into();
+        known.insert(size.0, Arc::clone(&before));
+        Ok(before)
+    }
+
+    /// Replays it on a new drive, on which lies what it reads first.
+    pub fn run_cell(&self, spec: ReplaySpec, report: &Report) -> Result<Cell, Failure> {
+        let before = self.read_before(Bytes(spec.ssd.capacity_bytes), &mut |_| true)?;
+        let spec = ReplaySpec { before, ..spec };
         let mut source = self.open()?;
         // How many records there are is not known before the end.
         let mut on_records = |records| {
             report(records, u64::MAX);
             true
         };
-        run_cell(spec, &mut *source, &mut on_records).map_err(|error| self.failed(&error))
+        run_cell(&spec, &mut *source, &mut on_records).map_err(|error| self.failed(&error))
     }
 }
 

@@ -351,11 +351,12 @@ impl Plan {
                 policy,
                 linux: self.linux,
                 utilization_percent: self.utilization_percent.into(),
+                before: Arc::default(),
                 rep,
                 seed,
                 options: file.options,
             };
-            return file.run_cell(&spec, &report);
+            return file.run_cell(spec, &report);
         }
         let spec = CellSpec {
             device: device.name.clone(),

@@ -20,11 +20,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::Means;
-use trimwise::compare::result::Measure;
+use trimwise::compare::result::{Measure, WorkloadFigures};
 use trimwise::compare::statistics::{Comparison as Test, compare};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::compare::why::Endurance;
 use trimwise::policy::PolicyId;
+use trimwise::trace::Knows;
 use trimwise_linux::doctor::{self, Diagnosis};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::own_discard;
@@ -307,6 +308,13 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     let unsure = |why| unsure(comparison, today.as_ref(), why);
     if comparison.partial {
         return unsure(words::Unsure::Partial);
+    }
+    let trace = comparison.cells.first().and_then(|cell| match &cell.workload {
+        WorkloadFigures::Replay(figures) => Some(figures.knows),
+        _ => None,
+    });
+    if trace == Some(Knows::Nothing) {
+        return Conclusion::cannot_tell(here, Knows::Nothing.serves().to_owned(), words::RECORD_FREES);
     }
     if summary.frees_nothing() {
         return Conclusion::freed_nothing(here);

@@ -90,6 +90,8 @@ pub(super) fn cannot_tell(here: &Here) -> String {
 }
 
 pub(super) const FREED_NOTHING: &str = "The workload freed no committed space, so there was nothing to trim.";
+pub(super) const RECORD_FREES: &str =
+    "For that, record a trace with frees: `trimwise record` on a host, or `trimwise kernel run --trace`.";
 pub(super) const FREE_SOMETHING: &str =
     "Choose a workload that removes or replaces files, or runs longer (--workload).";
 

@@ -1,7 +1,7 @@
 //! Selects the requests of a trace that go to a drive, and maps their addresses.
 
 use super::{ReplayError, ReplayOptions, UNIT_SECTORS};
-use crate::trace::{Event, Header, Record};
+use crate::trace::{Event, Header, Record, Source};
 use crate::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, UNIT_BYTES};
 
 /// Treatment of addresses beyond the drive.
@@ -103,11 +103,11 @@ impl Aim {
         header.devices.get(device as usize)?.capacity_bytes
     }
 
-    pub fn nothing(&self, header: &Header) -> ReplayError {
+    pub fn nothing(&self, source: &dyn Source) -> ReplayError {
         let of = match self.devices {
-            DeviceChoice::Number(number) => format!(" to {}", header.device_name(number)),
+            DeviceChoice::Number(number) => format!(" to {}", source.header().device_name(number)),
             _ => String::new(),
         };
-        ReplayError::Nothing { of }
+        ReplayError::Nothing { of, left_out: source.left_out() }
     }
 }

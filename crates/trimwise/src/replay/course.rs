@@ -296,12 +296,12 @@ impl<'p> Replay<'p> {
     }
 
     /// Ends the run with the last request, even if the policy still has TRIMs to send.
-    pub fn finish(mut self, header: &Header) -> Result<Replayed, ReplayError> {
+    pub fn finish(mut self, source: &dyn Source) -> Result<Replayed, ReplayError> {
         if self.is_prelude {
             return Err(ReplayError::OnlyPrelude);
         }
         if self.figures.requests + self.figures.recorded_discards == 0 {
-            return Err(self.aim.nothing(header));
+            return Err(self.aim.nothing(source));
         }
         self.figures.knows = match () {
             () if self.has_frees => Knows::Frees,
@@ -322,7 +322,7 @@ impl<'p> Replay<'p> {
             false => Stale::default(),
         };
         self.figures.enter(&self.latencies, &self.recorded);
-        self.figures.recorded_drive_bytes = self.aim.recorded_bytes(header);
+        self.figures.recorded_drive_bytes = self.aim.recorded_bytes(source.header());
         Ok(Replayed {
             begin: self.begin,
             end,

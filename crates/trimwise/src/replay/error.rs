@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::block::{BlockError, PortError};
 use crate::policy::PolicyId;
 use crate::ssd::ConfigError;
-use crate::trace::TraceError;
+use crate::trace::{LeftOut, TraceError};
 use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
 
 /// Reasons why a trace cannot be replayed.
@@ -21,26 +21,27 @@ pub enum ReplayError {
     /// A request beyond the drive.
     #[error(
         "record {record}: {} sectors from sector {} lie beyond a drive of {size}, and need one of {}; expected a larger \
-         drive, or addresses that are wrapped or scaled to it",
+         drive, or :wrap or :scale behind the trace's name, which bring addresses onto it",
         .sectors.sectors, .sectors.first.0, Bytes((.sectors.first.0 + .sectors.sectors) * SECTOR_BYTES)
     )]
     Beyond { record: u64, sectors: SectorRange, size: Bytes },
     /// Addresses were to be scaled, and the trace does not say how large its device was.
     #[error(
-        "the trace does not say how large its device was, so its addresses cannot be scaled; expected wrap"
+        "the trace does not say how large its device was, so its addresses cannot be scaled; expected :wrap"
     )]
     NoSize,
     /// Requests to several devices, and none was chosen.
     #[error(
-        "record {record}: a request to {second}, after requests to {first}; expected a choice: the number of one of \
-         them, or all"
+        "record {record}: a request to {second}, after requests to {first}; expected one of them, :device=N behind \
+         the trace's name (`trimwise trace info` shows the numbers), or :device=all, which puts them on one drive"
     )]
     SeveralDevices { record: u64, first: String, second: String },
     /// Nothing that was chosen is in the trace.
-    #[error("the trace has no requests{of}")]
+    #[error("the trace has no requests{of}{}", .left_out.of_all())]
     Nothing {
         /// The chosen device as part of a sentence; empty if none was chosen.
         of: String,
+        left_out: LeftOut,
     },
     /// A trace that was cut off before its recording began.
     #[error(
@@ -57,6 +58,9 @@ pub enum ReplayError {
     /// The drive does not take a request.
     #[error("record {record}: {source}")]
     Port { record: u64, source: PortError },
+    /// A device failed when what the trace reads first was written.
+    #[error("before the first record, while writing what the trace reads first: {source}")]
+    Before { source: BlockError },
     /// A real device failed.
     #[error("record {record}: {source}")]
     Block { record: u64, source: BlockError },

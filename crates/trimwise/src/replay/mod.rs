@@ -16,13 +16,15 @@
 //! every policy but `off` is refused, since it would do the same as `off`.
 //!
 //! **The drive's contents before.** As many units as `utilization_percent` says, from the first on, are written in
-//! order, and then as many are overwritten in random order. They count as in use until the trace frees them. A trace
+//! order, and then as many are overwritten in random order. They count as in use until the trace frees them. So do units
+//! that the trace reads before it writes them ([`read_before`]), which are written as well. A trace
 //! with a prelude brings the drive's state with it instead: its records up to [`Event::Begun`] are replayed at their
 //! recorded times on the new drive, under the policy, and the figures count from there.
 //!
 //! A FUA write on a drive with a volatile cache is a write and a flush, as Linux does it where the drive has no FUA.
 
 mod aim;
+mod before;
 mod course;
 mod error;
 mod hosted;
@@ -31,15 +33,18 @@ mod sampler;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::aim::Aim;
 pub use self::aim::{Addresses, DeviceChoice};
+pub use self::before::read_before;
 use self::course::{Begin, Replay, Replayed};
 pub use self::error::ReplayError;
 use self::hosted::Hosted;
-pub use self::on_device::{DeviceReplay, PreludeReplay, replay_on};
+pub use self::on_device::{DeviceReplay, OnDeviceOptions, PreludeReplay, replay_on};
 use crate::block::Port;
 use crate::compare::cell::SETTLING;
 use crate::compare::gauge::device_figures;
@@ -48,8 +53,8 @@ use crate::compare::result::{Cell, CellId, DriveFacts, QUANTILES, Target, Worklo
 use crate::content::{Content, ContentClass};
 use crate::policy::{LinuxVersion, Policy};
 use crate::ssd::{Drive, Faults, SsdConfig};
-use crate::trace::{Event, PaceKind, Record, RequestKind, Source, TraceError};
-use crate::units::{Lpn, SECTOR_BYTES, SimTime, UNIT_BYTES, UnitRange};
+use crate::trace::{Event, PaceKind, Record, ReplayFigures, RequestKind, Source, TraceError};
+use crate::units::{Bytes, Lpn, SECTOR_BYTES, SimTime, UNIT_BYTES, UnitRange};
 
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 /// Content of all writes; a trace does not have any.
@@ -100,20 +105,22 @@ impl Default for ReplayOptions {
     }
 }
 
-/// Reads a trace up to the beginning of its recording, so that a trace without one is rejected before anything is
-/// replayed.
+/// Reads a trace up to the beginning of its recording, or to its first record if it has no prelude, so that a trace of
+/// which nothing can be read is rejected before anything is replayed.
 ///
 /// # Errors
-/// [`ReplayError::OnlyPrelude`] if there is no recording, or the error of reading the prelude.
+/// [`ReplayError::OnlyPrelude`] if there is no recording, [`ReplayError::Nothing`] if there is no record, or the error
+/// of reading up to there.
 pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
-    if !source.header().has_prelude {
-        return Ok(());
-    }
+    let has_prelude = source.header().has_prelude;
     loop {
         match source.next() {
-            Ok(Some(Record { event: Event::Begun, .. })) => return Ok(()),
+            Ok(Some(Record { event, .. })) if !has_prelude || event == Event::Begun => return Ok(()),
             Ok(Some(_)) => {}
-            Ok(None) | Err(TraceError::Truncated { .. }) => return Err(ReplayError::OnlyPrelude),
+            Ok(None) | Err(TraceError::Truncated { .. }) if has_prelude => {
+                return Err(ReplayError::OnlyPrelude);
+            }
+            Ok(None) => return Err(ReplayError::Nothing { of: String::new(), left_out: source.left_out() }),
             Err(error) => return Err(error.into()),
         }
     }
@@ -134,6 +141,8 @@ pub struct ReplaySpec {
     pub linux: LinuxVersion,
     /// Share of the drive that holds valid data before, percent; without effect for a trace with a prelude.
     pub utilization_percent: u64,
+    /// Units that hold valid data besides, in order: those that the trace reads first ([`read_before`]).
+    pub before: Arc<[UnitRange]>,
     /// Number of the repetition; with the seed it decides which units are overwritten before.
     pub rep: u32,
     /// Seed of the whole comparison.
@@ -170,6 +179,8 @@ impl ReplaySpec {
 pub struct PreparedDrive {
     port: Port,
     now: SimTime,
+    /// What was written for the reads of the trace.
+    written_before: Bytes,
 }
 
 impl PreparedDrive {
@@ -180,8 +191,8 @@ impl PreparedDrive {
     pub fn new(spec: &ReplaySpec) -> Result<Self, ReplayError> {
         let mut port = Port::new(Drive::new(&spec.ssd, spec.faults, spec.seed)?);
         let seed = spec.seed ^ (u64::from(spec.rep) << 32);
-        let now = prepare(&mut port, spec.utilization_percent, seed);
-        Ok(Self { port, now })
+        let (now, written_before) = prepare(&mut port, spec.utilization_percent, &spec.before, seed);
+        Ok(Self { port, now, written_before })
     }
 
     /// Replays a trace after a rest, without auditing the drive. Further calls continue with the drive as it then is.
@@ -202,7 +213,7 @@ impl PreparedDrive {
         let hosted = Hosted::new(spec.policy.governor(), spec.linux.discard(), port, begin);
         let mut replay = Replay::new(hosted, &policy, spec.options, begin);
         replay.run(source, on_records)?;
-        let replayed = replay.finish(source.header())?;
+        let replayed = replay.finish(source)?;
         if !replayed.ledger.balances() {
             let what = "freed units are not issued + reused + dropped + pending + in flight";
             return Err(spec.audit_failed(what.to_owned()));
@@ -212,6 +223,7 @@ impl PreparedDrive {
         let Replayed {
             begin: Begin { at, stats, ledger: before }, figures, latencies, ledger, stale, ..
         } = replayed;
+        let figures = ReplayFigures { written_before_bytes: self.written_before.0, ..figures };
         let (stats, ledger) = (ssd.stats().since(&stats), ledger.since(&before));
         let (duration, timeline) = (replayed.end.since(at), replayed.timeline);
         let id = CellId { device: spec.device.clone(), policy, target: Target::Model, rep: spec.rep };
@@ -229,16 +241,20 @@ impl PreparedDrive {
     }
 }
 
-/// Fills the first units of a new drive in order, then overwrites as many at random. Returns the time at which that is
-/// done.
-fn prepare(port: &mut Port, utilization_percent: u64, seed: u64) -> SimTime {
+/// Fills the first units of a new drive in order and those that a trace reads first, then overwrites as many at random as
+/// were filled. Returns the time at which that is done, and what was written for the trace.
+fn prepare(port: &mut Port, utilization_percent: u64, before: &[UnitRange], seed: u64) -> (SimTime, Bytes) {
     const FILL_UNITS: u64 = 256;
     const AT_ONCE: usize = 32;
     let drive = port.drive_mut();
     let units = drive.ssd().capacity_units() * utilization_percent.min(100) / 100;
     let mut now = SimTime::ZERO;
-    for start in (0..units).step_by(FILL_UNITS as usize) {
-        let range = UnitRange::new(Lpn(start), FILL_UNITS.min(units - start));
+    let rest = before.iter().map(|range| UnitRange::between(range.start.max(Lpn(units)), range.end()));
+    let filled = UnitRange::new(Lpn(0), units).pieces(FILL_UNITS);
+    let mut written_before = 0;
+    for range in
+        filled.chain(rest.inspect(|range| written_before += range.units).flat_map(|r| r.pieces(FILL_UNITS)))
+    {
         now = drive.write(now, range, CONTENT);
     }
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -250,5 +266,5 @@ fn prepare(port: &mut Port, utilization_percent: u64, seed: u64) -> SimTime {
             now = now.max(drive.write(at, UnitRange::new(place, 1), CONTENT));
         }
     }
-    now
+    (now, Bytes::from_units(written_before))
 }

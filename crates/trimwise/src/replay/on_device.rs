@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use serde::Serialize;
 
+use super::before::Bits;
 use super::{Aim, Pace, ReplayError, ReplayOptions};
 use crate::block::{BlockDevice, BlockError, Operation, Piece, pieces, whole_units};
 use crate::content::{Content, ContentClass};
 use crate::trace::survey::Latencies;
 use crate::trace::{Event, Knows, Record, ReplayFigures, Request, RequestKind, Source, TraceError};
-use crate::units::{Bytes, SimDuration, SimTime};
+use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 use crate::workload::latency::LatencySummary;
 
 /// Maximum number of operations in flight, whatever the trace says.
@@ -30,6 +31,8 @@ pub struct DeviceReplay {
     pub figures: ReplayFigures,
     /// Discards that were sent: those with whole units, if discards are sent at all.
     pub discards_sent: u64,
+    /// Bytes of reads that reached places which this replay had not written, if those were not written before.
+    pub unwritten_read_bytes: u64,
     /// Counts of the records before the recording; the other figures leave them out.
     pub prelude: Option<PreludeReplay>,
     /// Latencies on the device by kind of request.
@@ -63,6 +66,28 @@ struct OnDevice<'d, D> {
     known: BinaryHeap<Reverse<(SimTime, u64)>>,
     latencies: Latencies,
     done: SimTime,
+}
+
+impl<D: BlockDevice> OnDevice<'_, D> {
+    /// Writes these units, and has the device make them durable.
+    async fn write_before(&mut self, before: &[UnitRange]) -> Result<(), BlockError> {
+        const PIECE_UNITS: u64 = 256;
+        const AT_ONCE: usize = 32;
+        let content = Content::new(ContentClass::Incompressible, 0);
+        for piece in before.iter().flat_map(|range| range.pieces(PIECE_UNITS)) {
+            while self.operations >= AT_ONCE {
+                self.complete_one().await?;
+            }
+            self.device.submit(Operation::Write(piece.into(), content), 0)?;
+            self.operations += 1;
+        }
+        while self.operations > 0 {
+            self.complete_one().await?;
+        }
+        self.device.submit(Operation::Flush, 0)?;
+        self.operations += 1;
+        self.complete_one().await
+    }
 }
 
 impl<D: BlockDevice> OnDevice<'_, D> {
@@ -138,7 +163,17 @@ fn operations(request: &Request, content: Content) -> Vec<Operation> {
     }
 }
 
-/// Replays a trace on a device, with its discards if `discards` says so.
+/// What is done on a device besides the requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnDeviceOptions {
+    /// True to send the trace's discards, false to leave them out.
+    pub discards: bool,
+    /// Units to write before, those that the trace reads first ([`read_before`](super::read_before)); `None` if that is
+    /// not known or not wanted.
+    pub before: Option<Vec<UnitRange>>,
+}
+
+/// Replays a trace on a device.
 ///
 /// # Errors
 /// [`ReplayError`]; the records replayed before it have changed the device.
@@ -146,8 +181,9 @@ pub async fn replay_on<D: BlockDevice>(
     device: &D,
     source: &mut dyn Source,
     options: ReplayOptions,
-    discards: bool,
+    on_device: &OnDeviceOptions,
 ) -> Result<DeviceReplay, ReplayError> {
+    let OnDeviceOptions { discards, before } = on_device;
     let mut aim = Aim::new(options, Bytes::from_units(device.size_units()));
     let mut figures = ReplayFigures::new(options.pace.kind());
     let mut recorded = Latencies::default();
@@ -164,6 +200,17 @@ pub async fn replay_on<D: BlockDevice>(
         latencies: Latencies::default(),
         done: begin,
     };
+    // Without what lay there before, reads of it are counted; a prelude has it all.
+    let mut written = before.is_none().then(|| Bits::new(Bytes::from_units(device.size_units())));
+    let (mut written_before, mut unwritten_read) = (Bytes(0), Bytes(0));
+    if let Some(before) = before.as_ref().filter(|before| !before.is_empty()) {
+        written_before = Bytes::from_units(before.iter().map(|range| range.units).sum());
+        run.write_before(before).await.map_err(|source| match source {
+            BlockError::Interrupted => ReplayError::Interrupted,
+            source => ReplayError::Before { source },
+        })?;
+        (begin, run.done) = (device.now(), device.now());
+    }
     loop {
         let record = match source.next() {
             Ok(Some(record)) => record,
@@ -200,6 +247,7 @@ pub async fn replay_on<D: BlockDevice>(
                 prelude = Some(PreludeReplay { requests, discards_sent, written_bytes });
                 is_prelude = false;
                 figures = ReplayFigures::new(options.pace.kind());
+                unwritten_read = Bytes(0);
                 (recorded, run.latencies, run.done) = (Latencies::default(), Latencies::default(), begin);
                 continue;
             }
@@ -208,6 +256,17 @@ pub async fn replay_on<D: BlockDevice>(
         let (sectors, is_cut) = aim.place(request.sectors, record.device, source.header())?;
         figures.cut_requests += u64::from(is_cut);
         figures.recorded_discards += u64::from(kind == RequestKind::Discard);
+        if let Some(written) = &mut written {
+            let units = sectors.units();
+            match kind {
+                RequestKind::Read => {
+                    let missing = units.iter().filter(|unit| !written.has(*unit)).count();
+                    unwritten_read.0 += Bytes::from_units(missing as u64).0.min(sectors.bytes().0);
+                }
+                RequestKind::Write | RequestKind::Discard => written.set(units, |_, _| ()),
+                RequestKind::Flush => {}
+            }
+        }
         if kind == RequestKind::Discard && !discards {
             continue;
         }
@@ -246,12 +305,14 @@ pub async fn replay_on<D: BlockDevice>(
         return Err(ReplayError::OnlyPrelude);
     }
     if figures.requests + figures.recorded_discards == 0 {
-        return Err(aim.nothing(source.header()));
+        return Err(aim.nothing(source));
     }
     figures.knows = if figures.recorded_discards > 0 { Knows::Discards } else { Knows::Nothing };
     figures.enter(&run.latencies, &recorded);
     figures.recorded_drive_bytes = aim.recorded_bytes(source.header());
     let latency = run.latencies.summaries().map(|(kind, summary)| (kind.to_owned(), summary)).collect();
     let duration_ns = run.done.since(begin).as_nanos();
-    Ok(DeviceReplay { duration_ns, figures, discards_sent, prelude, latency })
+    figures.written_before_bytes = written_before.0;
+    let unwritten_read_bytes = unwritten_read.0;
+    Ok(DeviceReplay { duration_ns, figures, discards_sent, unwritten_read_bytes, prelude, latency })
 }

@@ -28,6 +28,7 @@ fn spec(policy: &str) -> ReplaySpec {
         policy: policy.parse::<PolicySpec>().unwrap().into(),
         linux: LinuxVersion::TODAY,
         utilization_percent: 80,
+        before: Arc::default(),
         rep: 0,
         seed: 1,
         options: ReplayOptions::default(),
@@ -481,9 +482,10 @@ fn a_block_device_is_asked_for_the_same() {
         let device = crate::block::ModelDevice::new(queue, "small");
         let bytes = trace(false, &events);
         let options = ReplayOptions { pace, ..ReplayOptions::default() };
-        let replay =
-            sim.run(async move {
-                replay_on(&device, &mut Reader::new(&bytes[..]).unwrap(), options, discards).await
+        let replay = sim
+            .run(async move {
+                let on_device = OnDeviceOptions { discards, ..OnDeviceOptions::default() };
+                replay_on(&device, &mut Reader::new(&bytes[..]).unwrap(), options, &on_device).await
             })
             .unwrap()
             .unwrap();
@@ -548,7 +550,10 @@ fn a_prelude_makes_the_drive_what_it_was_and_counts_for_nothing() {
     let replay = {
         let whole = whole.clone();
         let options = ReplayOptions { pace: Pace::Open { speed_percent: 100 }, ..ReplayOptions::default() };
-        sim.run(async move { replay_on(&device, &mut Reader::new(&whole[..]).unwrap(), options, true).await })
+        let on_device = OnDeviceOptions { discards: true, ..OnDeviceOptions::default() };
+        sim.run(async move {
+            replay_on(&device, &mut Reader::new(&whole[..]).unwrap(), options, &on_device).await
+        })
     };
     let replay = replay.unwrap().unwrap();
     assert_eq!(replay.figures.requests, units / 2);
@@ -587,7 +592,8 @@ fn regression_a_part_of_a_prelude_is_no_recording() {
         let part = part.to_vec();
         let replay = sim.run(async move {
             let mut source = Reader::new(&part[..]).unwrap();
-            let replay = replay_on(&device, &mut source, ReplayOptions::default(), true).await;
+            let on_device = OnDeviceOptions { discards: true, ..OnDeviceOptions::default() };
+            let replay = replay_on(&device, &mut source, ReplayOptions::default(), &on_device).await;
             (replay, crate::trace::survey(&mut Reader::new(&part[..]).unwrap(), &mut |_| true))
         });
         let (replay, info) = replay.unwrap();
@@ -618,4 +624,76 @@ fn regression_discards_passed_on_as_recorded_are_in_the_ledger() {
 fn plain_write() -> Request {
     let Event::Request(request) = write(0, 1) else { unreachable!() };
     request
+}
+
+#[test]
+fn regression_what_a_trace_reads_first_is_on_the_drive() {
+    let read = |unit, units| request(RequestKind::Read, unit, units, None);
+    // Units 0 and 1 are written first, 100 discarded; the others are read first.
+    let events = [
+        (0, write(0, 2)),
+        (1, read(0, 4)),
+        (2, discard(100, 1)),
+        (3, read(98, 4)),
+        (4, read(20_000, 300)),
+        (5, write(20_000, 300)),
+        (6, read(20_100, 8)),
+    ];
+    let bytes = trace(false, &events);
+    let options = ReplayOptions::default();
+    let size = Bytes(spec("off").ssd.capacity_bytes);
+    let before = read_before(&mut Reader::new(&bytes[..]).unwrap(), options, size, &mut |_| true).unwrap();
+    let range = |start, units| UnitRange::new(Lpn(start), units);
+    assert_eq!(before, [range(2, 2), range(98, 2), range(101, 1), range(20_000, 300)]);
+
+    let empty = ReplaySpec { utilization_percent: 0, ..spec("off") };
+    let filled = ReplaySpec { before: before.into(), ..empty.clone() };
+    let p50 = |spec: &ReplaySpec| run(spec, &bytes).unwrap().latency["read"].p50_ns;
+    assert!(p50(&filled) > p50(&empty), "{} and {}", p50(&filled), p50(&empty));
+    assert_eq!(figures(&run(&filled, &bytes).unwrap()).written_before_bytes, 305 * UNIT_BYTES);
+    // What the fill covers is not written again.
+    let both = ReplaySpec { utilization_percent: 50, ..filled };
+    let units = PreparedDrive::new(&both).unwrap().port.drive().ssd().capacity_units() / 2;
+    assert_eq!(
+        figures(&run(&both, &bytes).unwrap()).written_before_bytes,
+        (20_300 - units.max(20_000)) * UNIT_BYTES
+    );
+
+    // A trace with a prelude was recorded on a new drive, and has all that was on it.
+    let header = Header { devices: vec![TraceDevice::default()], has_prelude: true, ..Header::default() };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    for (at, event) in [(0, Event::Begun), (1, read(0, 4))] {
+        writer.write(&Record { at: SimTime(at), device: 0, event }).unwrap();
+    }
+    let whole = writer.finish().unwrap();
+    assert_eq!(read_before(&mut Reader::new(&whole[..]).unwrap(), options, size, &mut |_| true).unwrap(), []);
+}
+
+#[test]
+fn a_device_is_written_before_or_the_result_says_what_it_read() {
+    let read = |unit, units| request(RequestKind::Read, unit, units, None);
+    let bytes = trace(false, &[(0, write(0, 2)), (1, read(0, 4)), (2, read(2, 2))]);
+    let replay = |before: Option<Vec<UnitRange>>| {
+        let (sim, spec, bytes) = (Sim::new(), spec("off"), bytes.clone());
+        let drive = Drive::new(&spec.ssd, spec.faults, 1).unwrap();
+        let device =
+            crate::block::ModelDevice::new(BlockQueue::new(&sim, drive, Default::default()), "small");
+        let on_device = OnDeviceOptions { before, ..OnDeviceOptions::default() };
+        sim.run(async move {
+            replay_on(&device, &mut Reader::new(&bytes[..]).unwrap(), ReplayOptions::default(), &on_device)
+                .await
+        })
+        .unwrap()
+        .unwrap()
+    };
+    let without = replay(None);
+    assert_eq!((without.unwritten_read_bytes, without.figures.written_before_bytes), (4 * UNIT_BYTES, 0));
+    let with = replay(Some(vec![UnitRange::new(Lpn(2), 2)]));
+    assert_eq!((with.unwritten_read_bytes, with.figures.written_before_bytes), (0, 2 * UNIT_BYTES));
+    assert_eq!(
+        (with.figures.requests, with.figures.written_bytes),
+        (3, 2 * UNIT_BYTES),
+        "not the trace's own"
+    );
+    assert!(with.latency["read"].p50_ns > without.latency["read"].p50_ns);
 }

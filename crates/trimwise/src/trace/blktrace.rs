@@ -9,8 +9,15 @@
 //!
 //! device, processor, sequence, seconds, process, action, operation and flags of the request (RWBS), sectors, and the
 //! program, or the error of a completion. The binary form is a stream of 48-byte records in either byte order, each
-//! followed by data of its own length, as `blktrace -o -` and `blkparse -d` write it; merge files of single processors
-//! with `blkparse -d` first.
+//! followed by data of its own length, as `blktrace -o -` and `blkparse -d` write it. The files of single processors that
+//! blktrace leaves (`sda.blktrace.0`, ...) are merged by time.
+//!
+//! The kernel's own text of its block tracepoints, from tracefs, `trace-cmd report` or `perf script`, has the same
+//! requests:
+//!
+//! ```text
+//!   fio-1234  [001] d..2.  9904.831159: block_rq_issue: 8,0 WS 4096 () 2048 + 8 [fio]
+//! ```
 //!
 //! A request begins when it is issued to the driver (D) and ends when the driver completes it (C). If a device has no
 //! D, such as md, device mapper and zram, it begins when it is queued (Q). A completion is searched among the last
@@ -22,11 +29,15 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::io::{self, BufRead, Read as _, Write};
+use std::io::{self, Write};
 
-use super::input::{Lines, Names, Parser, Sorted, Wrong, field, malformed, sectors, sectors_of_bytes};
-use super::oracle::record;
-use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
+use memchr::memmem;
+
+use super::input::{
+    Input, Lines, Names, Parser, Sorted, Wrong, billionths, field, malformed, number, sectors,
+    sectors_of_bytes, shown, words,
+};
+use super::{Event, Header, LeftOut, Record, Request, RequestKind, Source, TraceError};
 use crate::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 
 /// Bits of a device number below its major number.
@@ -56,17 +67,52 @@ pub(super) struct Action {
     preflush: bool,
 }
 
-/// Time, device, stage, request, and true if the cache is emptied before it; `None` for an event without a request.
-type Parsed<D> = Result<Option<(u64, D, Stage, Request, bool)>, Wrong>;
+/// What a line or a record says.
+enum Parsed<D> {
+    /// Time, device, stage, request, and true if the cache is emptied before it.
+    Action(u64, D, Stage, Request, bool),
+    /// A request of no sectors, and one of a kind that is none of ours.
+    Empty(Stage),
+    Other(Stage),
+    /// No request.
+    Nothing,
+}
+
+impl<D> Parsed<D> {
+    /// Returns the action with the index of its device.
+    #[inline]
+    fn counted(
+        self,
+        names: &mut Names,
+        index: impl FnOnce(&mut Names, D) -> Result<u32, Wrong>,
+    ) -> Result<Option<(u64, Action)>, Wrong> {
+        match self {
+            Self::Action(at, device, stage, request, preflush) => {
+                Ok(Some((at, Action { device: index(names, device)?, stage, request, preflush })))
+            }
+            // Each request is issued once.
+            Self::Empty(Stage::Issued) => {
+                names.left_out.empty += 1;
+                Ok(None)
+            }
+            Self::Other(Stage::Issued) => {
+                names.left_out.other += 1;
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Matched<P: Parser<Item = Action>> {
     events: Sorted<P>,
     held: VecDeque<Held>,
     first: u64,
-    open: HashMap<(u32, RequestKind, Lba), VecDeque<u64>>,
-    /// For each device: true if its requests begin with D.
-    is_issued: HashMap<u32, bool>,
+    /// Numbers of the oldest and the newest open request of a device, kind and first sector; those between are chained.
+    open: HashMap<(u32, RequestKind, Lba), (u64, u64), foldhash::fast::RandomState>,
+    /// For each device: true if its requests begin with D; `None` as long as that is not known.
+    is_issued: Vec<Option<bool>>,
     now: SimTime,
     is_ended: bool,
     error: Option<TraceError>,
@@ -80,6 +126,8 @@ struct Held {
     is_open: bool,
     /// True if this was not a request to the drive: it was requeued, or queued and later issued.
     is_dropped: bool,
+    /// Number of the next open request of the same device, kind and first sector.
+    next: Option<u64>,
 }
 
 impl<P: Parser<Item = Action>> Matched<P> {
@@ -88,23 +136,31 @@ impl<P: Parser<Item = Action>> Matched<P> {
             events: Sorted::new(parser),
             held: VecDeque::new(),
             first: 0,
-            open: HashMap::new(),
-            is_issued: HashMap::new(),
+            open: HashMap::default(),
+            is_issued: Vec::new(),
             now: SimTime::ZERO,
             is_ended: false,
             error: None,
         }
     }
 
+    /// Notes whether a device's requests begin with D, unless that is known.
+    fn learn(&mut self, device: u32, is_issued: bool) {
+        self.is_issued[device as usize].get_or_insert(is_issued);
+    }
+
     fn take_in(&mut self, at: SimTime, action: Action) {
         let Action { device, stage, request, preflush } = action;
+        if self.is_issued.len() <= device as usize {
+            self.is_issued.resize(device as usize + 1, None);
+        }
         let key = (device, request.kind, request.sectors.first);
-        match stage {
-            Stage::Queued if self.is_issued.get(&device) == Some(&true) => {}
-            Stage::Issued if self.is_issued.get(&device) == Some(&false) => {}
-            Stage::Queued => self.begin(at, device, request, preflush),
-            Stage::Issued => {
-                if self.is_issued.insert(device, true).is_none() {
+        match (stage, self.is_issued[device as usize]) {
+            (Stage::Queued, Some(true)) | (Stage::Issued, Some(false)) => {}
+            (Stage::Queued, _) => self.begin(at, device, request, preflush),
+            (Stage::Issued, known) => {
+                if known.is_none() {
+                    self.learn(device, true);
                     // What was queued so far was not yet what the drive was asked for.
                     for held in self.held.iter_mut().filter(|held| held.device == device) {
                         (held.is_dropped, held.is_open) = (true, false);
@@ -113,64 +169,70 @@ impl<P: Parser<Item = Action>> Matched<P> {
                 }
                 self.begin(at, device, request, preflush);
             }
-            Stage::Requeued => {
+            (Stage::Requeued, _) => {
                 if let Some(held) = self.end(key) {
                     held.is_dropped = true;
                 }
             }
-            Stage::Completed => {
+            (Stage::Completed, _) => {
                 if let Some(held) = self.end(key) {
                     held.request.latency = Some(at.since(held.at));
-                    self.is_issued.entry(device).or_insert(false);
+                    self.learn(device, false);
                 }
             }
         }
     }
 
     fn begin(&mut self, at: SimTime, device: u32, request: Request, preflush: bool) {
+        let held = Held { at, device, request, is_open: true, is_dropped: false, next: None };
         if preflush && request.kind != RequestKind::Flush {
             let flush = Request { kind: RequestKind::Flush, sectors: SectorRange::new(Lba(0), 0), ..request };
-            self.held.push_back(Held { at, device, request: flush, is_open: false, is_dropped: false });
+            self.held.push_back(Held { request: flush, is_open: false, ..held });
         }
         let number = self.first + self.held.len() as u64;
-        self.open.entry((device, request.kind, request.sectors.first)).or_default().push_back(number);
-        self.held.push_back(Held { at, device, request, is_open: true, is_dropped: false });
+        let key = (device, request.kind, request.sectors.first);
+        let newest = &mut self.open.entry(key).or_insert((number, number)).1;
+        let before = std::mem::replace(newest, number);
+        self.held.push_back(Held { request, ..held });
+        if before != number
+            && let Some(before) = self.held.get_mut((before - self.first) as usize)
+        {
+            before.next = Some(number);
+        }
     }
 
     /// Finds the oldest open request of these first sector and kind, and ends it.
     fn end(&mut self, key: (u32, RequestKind, Lba)) -> Option<&mut Held> {
-        let numbers = self.open.get_mut(&key)?;
-        let number = numbers.pop_front();
-        if numbers.is_empty() {
-            self.open.remove(&key);
+        let std::collections::hash_map::Entry::Occupied(mut open) = self.open.entry(key) else { return None };
+        let oldest = open.get().0;
+        let held = self.held.get_mut((oldest - self.first) as usize)?;
+        match held.next {
+            Some(next) => open.get_mut().0 = next,
+            None => drop(open.remove()),
         }
-        let held = self.held.get_mut((number? - self.first) as usize)?;
         held.is_open = false;
         Some(held)
     }
 
     /// Takes out the oldest request, if its completion is no longer awaited.
+    #[inline]
     fn release(&mut self) -> Option<Held> {
         let oldest = self.held.front()?;
         let (device, is_open) = (oldest.device, oldest.is_open);
         let may_go = self.is_ended
             || self.held.len() > HELD_MAX
             || self.now.since(oldest.at) > HELD
-            || !is_open && (oldest.is_dropped || self.is_issued.contains_key(&device));
+            || !is_open && (oldest.is_dropped || self.is_issued[device as usize].is_some());
         if !may_go {
             return None;
         }
-        let oldest = self.held.pop_front()?;
         if is_open {
+            // The oldest of all is also the oldest of its sector.
             let key = (device, oldest.request.kind, oldest.request.sectors.first);
-            if let Some(numbers) = self.open.get_mut(&key) {
-                numbers.retain(|number| *number != self.first);
-                if numbers.is_empty() {
-                    self.open.remove(&key);
-                }
-            }
-            self.is_issued.entry(device).or_insert(false);
+            self.end(key);
+            self.learn(device, false);
         }
+        let oldest = self.held.pop_front()?;
         self.first += 1;
         Some(oldest)
     }
@@ -179,6 +241,10 @@ impl<P: Parser<Item = Action>> Matched<P> {
 impl<P: Parser<Item = Action>> Source for Matched<P> {
     fn header(&self) -> &Header {
         &self.events.names.header
+    }
+
+    fn left_out(&self) -> LeftOut {
+        self.events.names.left_out
     }
 
     fn next(&mut self) -> Result<Option<Record>, TraceError> {
@@ -205,28 +271,28 @@ impl<P: Parser<Item = Action>> Source for Matched<P> {
 }
 
 /// Parses the letters of a request: its kind and flags; `None` for other commands.
-fn parse_rwbs(rwbs: &str) -> Option<(RequestKind, bool, Request)> {
-    let (preflush, rest) = match rwbs.strip_prefix('F') {
+#[inline]
+pub(super) fn parse_rwbs(rwbs: &[u8]) -> Option<(RequestKind, bool, Request)> {
+    let (preflush, rest) = match rwbs.strip_prefix(b"F") {
         // A flush alone is FN, or FF with newer kernels; an F in front of W is a flush before the write.
-        Some(rest) if rest.starts_with(['W', 'F', 'N']) => (true, rest),
+        Some(rest) if matches!(rest.first(), Some(b'W' | b'F' | b'N')) => (true, rest),
         _ => (false, rwbs),
     };
-    let mut letters = rest.chars();
-    let kind = match letters.next()? {
-        'R' => RequestKind::Read,
-        'W' => RequestKind::Write,
-        'D' => RequestKind::Discard,
-        'F' | 'N' if preflush => RequestKind::Flush,
-        'F' => RequestKind::Flush,
+    let (kind, flags) = rest.split_first()?;
+    let kind = match kind {
+        b'R' => RequestKind::Read,
+        b'W' => RequestKind::Write,
+        b'D' => RequestKind::Discard,
+        b'F' | b'N' if preflush => RequestKind::Flush,
+        b'F' => RequestKind::Flush,
         _ => return None,
     };
-    let flags: String = letters.collect();
     let request = Request {
         kind,
         sectors: SectorRange::new(Lba(0), 0),
-        sync: flags.contains('S') || kind == RequestKind::Read,
-        fua: flags.contains('F') && kind == RequestKind::Write,
-        meta: flags.contains('M'),
+        sync: flags.contains(&b'S') || kind == RequestKind::Read,
+        fua: flags.contains(&b'F') && kind == RequestKind::Write,
+        meta: flags.contains(&b'M'),
         latency: None,
     };
     Some((kind, preflush, request))
@@ -242,95 +308,150 @@ fn with_sectors(request: Request, preflush: bool, sectors: SectorRange) -> Optio
     }
 }
 
+/// The text of blkparse, or of the kernel's tracepoints.
 #[derive(Debug)]
-pub(super) struct Blkparse<R> {
-    lines: Lines<R>,
+pub(super) struct Text<'a, const KERNEL: bool> {
+    lines: Lines<'a>,
     is_ended: bool,
 }
 
-impl<R: BufRead> Blkparse<R> {
-    pub fn new(input: R) -> Self {
+impl<'a, const KERNEL: bool> Text<'a, KERNEL> {
+    pub fn new(input: Input<'a>) -> Self {
         Self { lines: Lines::new(input), is_ended: false }
     }
 }
 
-/// Returns true if a line is one of blkparse's events, judged by its first fields.
-pub(super) fn is_blkparse(line: &str) -> bool {
-    let mut words = line.split_whitespace();
-    let is_number = |text: Option<&str>| text.is_some_and(|text| text.parse::<u64>().is_ok());
-    let is_device = words
-        .next()
-        .and_then(|text| text.split_once(','))
-        .is_some_and(|(major, minor)| is_number(Some(major)) && is_number(Some(minor)));
-    is_device
-        && is_number(words.next())
-        && is_number(words.next())
-        && words.next().is_some_and(|at| seconds(at).is_ok())
+fn is_device(text: &[u8]) -> bool {
+    let is_u32 = |text: &[u8]| number(text).is_some_and(|number| number <= u32::MAX.into());
+    let mut parts = text.splitn(2, |byte| *byte == b',');
+    parts.next().is_some_and(is_u32) && parts.next().is_some_and(is_u32)
 }
 
-fn seconds(text: &str) -> Result<u64, Wrong> {
+/// Returns true if a line is one of blkparse's events, judged by its first fields.
+pub(super) fn is_blkparse(line: &[u8]) -> bool {
+    let mut words = words(line);
+    let mut next = || words.next().unwrap_or_default();
+    is_device(next()) && number(next()).is_some() && number(next()).is_some() && seconds(next()).is_ok()
+}
+
+fn seconds(text: &[u8]) -> Result<u64, Wrong> {
     let expected = "a time in seconds, with a fraction of up to nine digits";
-    let wrong = || Wrong(format!("'{text}'"), expected);
-    let (whole, fraction) = text.split_once('.').ok_or_else(wrong)?;
-    if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+    let wrong = || Wrong(shown(text), expected);
+    let fraction = text.iter().rev().position(|byte| *byte == b'.').ok_or_else(wrong)?;
+    if fraction > 9 {
         return Err(wrong());
     }
-    let scale = 10u64.pow(9 - fraction.len() as u32);
-    let whole: u64 = whole.parse().map_err(|_| wrong())?;
-    let fraction: u64 = fraction.parse().map_err(|_| wrong())?;
-    whole.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(fraction * scale)).ok_or_else(wrong)
+    billionths(text).ok_or_else(wrong)
 }
 
-fn parse_line(line: &str) -> Parsed<&str> {
+fn parse_line(line: &[u8]) -> Result<Parsed<&[u8]>, Wrong> {
     const FIELDS: &str = "device, processor, sequence, seconds, process, action, RWBS";
-    let mut words = line.split_whitespace();
+    let mut words = words(line);
     let device = words.next().unwrap_or_default();
-    if !device.split_once(',').is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok()) {
-        return Err(Wrong(format!("'{device}'"), "a device, as in 8,0, or the summary of blkparse"));
+    if !is_device(device) {
+        return Err(Wrong(shown(device), "a device, as in 8,0, or the summary of blkparse"));
     }
     let _: u32 = field(words.next(), "a processor number")?;
     let _: u64 = field(words.next(), "a sequence number")?;
     let at = seconds(words.next().ok_or_else(|| Wrong("a line cut short".to_owned(), FIELDS))?)?;
     let _: u64 = field(words.next(), "a process ID")?;
     let stage = match words.next() {
-        Some("Q") => Stage::Queued,
-        Some("D") => Stage::Issued,
-        Some("R") => Stage::Requeued,
-        Some("C") => Stage::Completed,
-        Some(_) => return Ok(None),
+        Some(b"Q") => Stage::Queued,
+        Some(b"D") => Stage::Issued,
+        Some(b"R") => Stage::Requeued,
+        Some(b"C") => Stage::Completed,
+        Some(_) => return Ok(Parsed::Nothing),
         None => return Err(Wrong("a line cut short".to_owned(), FIELDS)),
     };
     let rwbs = words.next().ok_or_else(|| Wrong("a line cut short".to_owned(), FIELDS))?;
-    let Some((_, preflush, request)) = parse_rwbs(rwbs) else { return Ok(None) };
+    let Some((kind, preflush, request)) = parse_rwbs(rwbs) else { return Ok(Parsed::Other(stage)) };
     // A request without data has no sectors: `[kworker]`, or `0 [0]` when it completes.
-    let first: Option<u64> = words.next().and_then(|text| text.parse().ok());
+    let first: Option<u64> = words.next().and_then(number);
     let range = match (first, words.next()) {
-        (Some(first), Some("+")) => sectors(first, field(words.next(), "a number of sectors")?)?,
+        (Some(first), Some(b"+")) => sectors(kind, first, field(words.next(), "a number of sectors")?)?,
         _ => SectorRange::new(Lba(0), 0),
     };
-    Ok(with_sectors(request, preflush, range).map(|request| (at, device, stage, request, preflush)))
+    Ok(match with_sectors(request, preflush, range) {
+        Some(request) => Parsed::Action(at, device, stage, request, preflush),
+        None => Parsed::Empty(stage),
+    })
 }
 
-impl<R: BufRead> Parser for Blkparse<R> {
+/// The tracepoints that are requests, as tracefs names them.
+const TRACEPOINTS: [(&[u8], Stage); 4] = [
+    (b"block_rq_issue: ", Stage::Issued),
+    (b"block_rq_complete: ", Stage::Completed),
+    (b"block_rq_requeue: ", Stage::Requeued),
+    (b"block_bio_queue: ", Stage::Queued),
+];
+
+/// Finds a request in a line of the kernel's: what is in front of it, its stage, and what follows.
+fn tracepoint(line: &[u8]) -> Option<(&[u8], Stage, &[u8])> {
+    let at =
+        memmem::find(line, b" block_").or_else(|| memmem::find(line, b"block:block_").map(|at| at + 5))?;
+    let (before, event) = line.split_at(at + 1);
+    TRACEPOINTS.iter().find_map(|(name, stage)| Some((before, *stage, event.strip_prefix(*name)?)))
+}
+
+/// Returns true if a line is of the kernel's block tracepoints, or begins such text.
+pub(super) fn is_kernel_text(line: &[u8]) -> bool {
+    line.starts_with(b"# tracer: ") || tracepoint(line).is_some()
+}
+
+fn parse_kernel_line(line: &[u8]) -> Result<Parsed<&[u8]>, Wrong> {
+    const FIELDS: &str = "as in 'fio-99 [001] 12.345678: block_rq_issue: 8,0 WS 4096 () 2048 + 8 [fio]'";
+    let Some((before, stage, rest)) = tracepoint(line) else { return Ok(Parsed::Nothing) };
+    let short = || Wrong("a line cut short".to_owned(), FIELDS);
+    let at = words(before).filter(|word| *word != b"block:").last().and_then(|at| at.strip_suffix(b":"));
+    let at = seconds(at.ok_or_else(short)?)?;
+    let mut words = words(rest);
+    let device = words.next().ok_or_else(short)?;
+    if !is_device(device) {
+        return Err(Wrong(shown(device), "a device, as in 8,0"));
+    }
+    let rwbs = words.next().ok_or_else(short)?;
+    let Some((kind, preflush, request)) = parse_rwbs(rwbs) else { return Ok(Parsed::Other(stage)) };
+    // In front of the sectors are the bytes and the command of a pass-through request.
+    let (mut first, mut count) = (None, None);
+    let mut word = words.next();
+    while let Some(this) = word {
+        word = words.next();
+        if word == Some(b"+") {
+            (first, count) = (Some(this), words.next());
+            break;
+        }
+    }
+    let first: u64 = field(first, "a sector")?;
+    let count: u64 = field(count, "a number of sectors")?;
+    // The first sector of a flush is all ones.
+    let is_flush = count == 0 || kind == RequestKind::Flush;
+    let range = if is_flush { SectorRange::new(Lba(0), 0) } else { sectors(kind, first, count)? };
+    Ok(match with_sectors(request, preflush, range) {
+        Some(request) => Parsed::Action(at, device, stage, request, preflush),
+        None => Parsed::Empty(stage),
+    })
+}
+
+impl<const KERNEL: bool> Parser for Text<'_, KERNEL> {
     type Item = Action;
-    const MADE_BY: &'static str = "blkparse";
+    const MADE_BY: &'static str = if KERNEL { "tracepoints" } else { "blkparse" };
 
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Action)>, TraceError> {
         while !self.is_ended {
             let Some(line) = self.lines.next()? else { return Ok(None) };
-            if line.is_empty() || line.starts_with("Input file ") {
+            if line.is_empty() || line.starts_with(b"Input file ") {
                 continue;
             }
-            if line.starts_with("CPU") || line.starts_with("Total (") {
+            if !KERNEL && (line.starts_with(b"CPU") || line.starts_with(b"Total (")) {
                 self.is_ended = true;
                 break;
             }
-            let parsed = parse_line(line).and_then(|parsed| {
-                let Some((at, device, stage, request, preflush)) = parsed else { return Ok(None) };
-                Ok(Some((at, Action { device: names.index(device)?, stage, request, preflush })))
-            });
-            if let Some(item) = parsed.map_err(|wrong| wrong.at(&self.lines.place()))? {
-                return Ok(Some(item));
+            let parsed = if KERNEL { parse_kernel_line(line) } else { parse_line(line) };
+            let parsed = parsed.and_then(|parsed| parsed.counted(names, |names, device| names.index(device)));
+            match parsed.map_err(|wrong| wrong.on(line)) {
+                Ok(None) => {}
+                Ok(item) => return Ok(item),
+                Err(wrong) => return Err(wrong.at(&self.lines.place())),
             }
         }
         Ok(None)
@@ -341,21 +462,88 @@ impl<R: BufRead> Parser for Blkparse<R> {
     }
 }
 
+/// Binary records: of one stream, or of a file for each processor.
 #[derive(Debug)]
-pub(super) struct Binary<R> {
-    input: R,
-    records: u64,
-    bytes: (u64, u64),
+pub(super) struct Binary<'a> {
+    processors: Vec<Processor<'a>>,
+    /// The processor whose record was read last.
+    last: usize,
+    /// Number and index of the device of the record before.
+    device: Option<(u64, u32)>,
 }
 
-impl<R: BufRead> Binary<R> {
-    pub fn new(input: R) -> Self {
-        Self { input, records: 0, bytes: (0, 0) }
+#[derive(Debug)]
+struct Processor<'a> {
+    /// Name of the file in front of places, if there are several.
+    name: String,
+    input: Input<'a>,
+    records: u64,
+    bytes: (u64, u64),
+    /// The next item of several processors; `None` before it is read.
+    next: Option<Option<(u64, Action)>>,
+}
+
+impl<'a> Binary<'a> {
+    pub fn new(inputs: Vec<(String, Input<'a>)>) -> Self {
+        let several = inputs.len() > 1;
+        let processor = |(name, input)| {
+            let name = if several { format!("{name}: ") } else { String::new() };
+            Processor { name, input, records: 0, bytes: (0, 0), next: None }
+        };
+        Self { processors: inputs.into_iter().map(processor).collect(), last: 0, device: None }
+    }
+}
+
+impl Processor<'_> {
+    fn place(&self) -> String {
+        format!("{}record {}, byte {}", self.name, self.records, self.bytes.0)
+    }
+
+    fn parse(
+        &mut self,
+        names: &mut Names,
+        known: &mut Option<(u64, u32)>,
+    ) -> Result<Option<(u64, Action)>, TraceError> {
+        loop {
+            self.records += 1;
+            self.bytes.0 = self.bytes.1;
+            let (name, number, at) = (&self.name, self.records, self.bytes.0);
+            let place = || format!("{name}record {number}, byte {at}");
+            if !self.input.expect(RECORD_BYTES, place)? {
+                return Ok(None);
+            }
+            let head = &self.input.rest()[..RECORD_BYTES];
+            let is_big_endian = head[..4] == MAGIC.to_be_bytes();
+            if !is_big_endian && head[..4] != MAGIC.to_le_bytes() {
+                let what = format!("the bytes {:02x?}", &head[..4]);
+                return Err(malformed(&place(), what, "blktrace's magic number, version 7"));
+            }
+            let data = Numbers { bytes: head, is_big_endian }.at::<2>(46) as usize;
+            self.input.expect(RECORD_BYTES + data, place)?;
+            let numbers = Numbers { bytes: &self.input.rest()[..RECORD_BYTES], is_big_endian };
+            let parsed = parse_record(&numbers).and_then(|parsed| {
+                parsed.counted(names, |names, device| match *known {
+                    Some((known, index)) if known == device => Ok(index),
+                    _ => {
+                        let name = format!("{},{}", device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1));
+                        let index = names.index(name.as_bytes())?;
+                        *known = Some((device, index));
+                        Ok(index)
+                    }
+                })
+            });
+            let item = parsed.map_err(|wrong| wrong.at(&place()))?;
+            self.input.consume(RECORD_BYTES + data);
+            self.bytes.1 += (RECORD_BYTES + data) as u64;
+            if item.is_some() {
+                return Ok(item);
+            }
+        }
     }
 }
 
 struct Numbers<'a> {
-    bytes: &'a [u8; RECORD_BYTES],
+    bytes: &'a [u8],
     is_big_endian: bool,
 }
 
@@ -390,21 +578,21 @@ mod code {
     pub const COMPLETED: u64 = 8;
 }
 
-fn parse_record(numbers: &Numbers) -> Parsed<u64> {
+fn parse_record(numbers: &Numbers) -> Result<Parsed<u64>, Wrong> {
     let action = numbers.at::<4>(28);
     let is = |bit: u64| (action >> 16) & bit != 0;
     // Bit 8 says that a control group follows.
     let stage = match action & 0xff {
-        _ if is(category::NOTIFY) => return Ok(None),
+        _ if is(category::NOTIFY) => return Ok(Parsed::Nothing),
         code::QUEUED => Stage::Queued,
         code::REQUEUED => Stage::Requeued,
         code::ISSUED => Stage::Issued,
         code::COMPLETED => Stage::Completed,
-        _ => return Ok(None),
+        _ => return Ok(Parsed::Nothing),
     };
     let bytes = numbers.at::<4>(24);
     if is(category::PC) && !is(category::FS) {
-        return Ok(None);
+        return Ok(Parsed::Other(stage));
     }
     let preflush = is(category::FLUSH);
     let kind = match () {
@@ -414,8 +602,8 @@ fn parse_record(numbers: &Numbers) -> Parsed<u64> {
         () => RequestKind::Read,
     };
     let first = numbers.at::<8>(16);
-    let count = sectors_of_bytes(RequestKind::Read, 0, bytes)?.sectors;
-    let range = if count == 0 { SectorRange::new(Lba(0), 0) } else { sectors(first, count)? };
+    let count = sectors_of_bytes(kind, 0, bytes.next_multiple_of(SECTOR_BYTES))?.sectors;
+    let range = if count == 0 { SectorRange::new(Lba(0), 0) } else { sectors(kind, first, count)? };
     let request = Request {
         kind,
         sectors: SectorRange::new(Lba(0), 0),
@@ -424,55 +612,43 @@ fn parse_record(numbers: &Numbers) -> Parsed<u64> {
         meta: is(category::META),
         latency: None,
     };
-    let request = with_sectors(request, preflush, range);
-    Ok(request.map(|request| (numbers.at::<8>(8), numbers.at::<4>(36), stage, request, preflush)))
+    Ok(match with_sectors(request, preflush, range) {
+        Some(request) => Parsed::Action(numbers.at::<8>(8), numbers.at::<4>(36), stage, request, preflush),
+        None => Parsed::Empty(stage),
+    })
 }
 
-impl<R: BufRead> Parser for Binary<R> {
+impl Parser for Binary<'_> {
     type Item = Action;
     const MADE_BY: &'static str = "blktrace";
 
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Action)>, TraceError> {
-        loop {
-            self.records += 1;
-            self.bytes.0 = self.bytes.1;
-            let (number, at) = (self.records, self.bytes.0);
-            let Some(bytes) = record::<RECORD_BYTES>(&mut self.input, || place(number, at))? else {
-                return Ok(None);
+        if let [only] = &mut self.processors[..] {
+            return only.parse(names, &mut self.device);
+        }
+        let mut earliest: Option<(u64, usize)> = None;
+        for (index, processor) in self.processors.iter_mut().enumerate() {
+            let next = match processor.next {
+                Some(next) => next,
+                None => {
+                    self.last = index;
+                    let next = processor.parse(names, &mut self.device)?;
+                    *processor.next.insert(next)
+                }
             };
-            let is_big_endian = bytes[..4] == MAGIC.to_be_bytes();
-            if !is_big_endian && bytes[..4] != MAGIC.to_le_bytes() {
-                let what = format!("the bytes {:02x?}", &bytes[..4]);
-                return Err(malformed(&self.place(), what, "blktrace's magic number, version 7"));
-            }
-            let numbers = Numbers { bytes: &bytes, is_big_endian };
-            let data = numbers.at::<2>(46);
-            let skipped = std::io::copy(&mut (&mut self.input).take(data), &mut std::io::sink());
-            match skipped {
-                Ok(skipped) if skipped == data => {}
-                Ok(_) => return Err(TraceError::Truncated { place: self.place() }),
-                Err(source) => return Err(TraceError::Io { place: self.place(), source }),
-            }
-            let parsed = parse_record(&numbers).and_then(|parsed| {
-                let Some((at, device, stage, request, preflush)) = parsed else { return Ok(None) };
-                let name = format!("{},{}", device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1));
-                Ok(Some((at, Action { device: names.index(&name)?, stage, request, preflush })))
-            });
-            let item = parsed.map_err(|wrong| wrong.at(&self.place()))?;
-            self.bytes.1 += RECORD_BYTES as u64 + data;
-            if item.is_some() {
-                return Ok(item);
+            let Some((at, _)) = next else { continue };
+            if earliest.is_none_or(|(before, _)| at < before) {
+                earliest = Some((at, index));
             }
         }
+        let Some((_, index)) = earliest else { return Ok(None) };
+        self.last = index;
+        Ok(self.processors[index].next.take().flatten())
     }
 
     fn place(&self) -> String {
-        place(self.records, self.bytes.0)
+        self.processors.get(self.last).map(Processor::place).unwrap_or_default()
     }
-}
-
-fn place(record: u64, byte: u64) -> String {
-    format!("record {record}, byte {byte}")
 }
 
 /// Writes blktrace's binary records, little endian, all of one processor, as `blktrace -o -` would in order of time.

@@ -41,6 +41,27 @@ pub enum Knows {
     Nothing,
 }
 
+impl Knows {
+    /// Says which questions such a trace can answer.
+    pub fn serves(self) -> &'static str {
+        match self {
+            Self::Frees => {
+                "The trace has what the file system freed and when it committed that, so every policy can be compared; \
+                 where files lie stays as it was recorded."
+            }
+            Self::Discards => {
+                "The trace has discards but not what the file system freed; each discard counts as a commit. Space that \
+                 the recording host never discarded is unknown."
+            }
+            Self::Nothing => {
+                "The trace has reads and writes only, neither discards nor frees. It serves to compare drives, how full \
+                 they are and their spare space, under --policy off: latencies, throughput, write amplification and wear. \
+                 It cannot say what TRIM is worth."
+            }
+        }
+    }
+}
+
 /// The figures of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayFigures {
@@ -65,6 +86,9 @@ pub struct ReplayFigures {
     pub knows: Knows,
     /// Number of discards in the trace.
     pub recorded_discards: u64,
+    /// Number of bytes that were written before, apart from the drive's fill, since the trace reads them first.
+    #[serde(default)]
+    pub written_before_bytes: u64,
     /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
     /// Number of requests whose addresses were cut at the end of the drive, because they were wrapped or scaled.
@@ -86,6 +110,7 @@ impl ReplayFigures {
             recorded_drive_bytes: None,
             knows: Knows::Nothing,
             recorded_discards: 0,
+            written_before_bytes: 0,
             lost_events: 0,
             cut_requests: 0,
             cut_off: None,

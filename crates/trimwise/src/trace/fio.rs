@@ -10,35 +10,35 @@
 //! `trim` is read like the others. fio itself dropped it when it replayed a log (axboe/fio#769), or stopped
 //! (axboe/fio#771).
 
-use std::io::BufRead;
-
-use super::input::{Lines, Names, Parser, Wrong, field, malformed, nanos, plain, sectors_of_bytes};
+use super::input::{
+    Input, Lines, Names, Parser, Wrong, field, malformed, nanos, plain, sectors_of_bytes, shown, words,
+};
 use super::{Request, RequestKind, TraceError};
 use crate::units::{Lba, SectorRange};
 
 pub(super) const MAGIC: &str = "fio version ";
 
 #[derive(Debug)]
-pub(super) struct Iolog<R> {
-    lines: Lines<R>,
+pub(super) struct Iolog<'a> {
+    lines: Lines<'a>,
     /// 0 until the first line was read.
     version: u8,
     waited_ns: u64,
 }
 
-impl<R: BufRead> Iolog<R> {
-    pub fn new(input: R) -> Self {
+impl<'a> Iolog<'a> {
+    pub fn new(input: Input<'a>) -> Self {
         Self { lines: Lines::new(input), version: 0, waited_ns: 0 }
     }
 
     fn read_version(&mut self) -> Result<(), TraceError> {
         let line = self.lines.next()?.unwrap_or_default();
         self.version = match line {
-            "fio version 2 iolog" => 2,
-            "fio version 3 iolog" => 3,
+            b"fio version 2 iolog" => 2,
+            b"fio version 3 iolog" => 3,
             other => {
                 let expected = "'fio version 2 iolog' or 'fio version 3 iolog'";
-                return Err(malformed("line 1", format!("'{other}'"), expected));
+                return Err(malformed("line 1", shown(other), expected));
             }
         };
         Ok(())
@@ -47,44 +47,52 @@ impl<R: BufRead> Iolog<R> {
 
 enum Line<'a> {
     Nothing,
+    /// A request of no sectors.
+    Empty,
     Wait(u64),
-    Request(u64, &'a str, Request),
+    Request(u64, &'a [u8], Request),
 }
 
-fn parse(line: &str, version: u8, waited_ns: u64) -> Result<Line<'_>, Wrong> {
+/// fio appends the logs of all jobs that have the same `write_iolog` file, each with times of its own.
+const ONE_LOG: &str = "the log of one job; csplit -z LOG '/^fio version/' '{*}' makes a file of each";
+
+fn parse(line: &[u8], version: u8, waited_ns: u64) -> Result<Line<'_>, Wrong> {
     const ACTIONS: &str = "add, open, close, read, write, trim, sync, datasync or (version 2) wait";
-    let mut words = line.split_whitespace();
+    if line.starts_with(MAGIC.as_bytes()) {
+        return Err(Wrong("a second log begins here".to_owned(), ONE_LOG));
+    }
+    let mut words = words(line);
     let at = match version {
         2 => waited_ns,
         _ => nanos(field(words.next(), "a time in microseconds")?, 1_000)?,
     };
     let (file, action) = (words.next(), words.next());
     let (Some(file), Some(action)) = (file, action) else {
-        return Err(Wrong(format!("'{line}'"), "a file and an action"));
+        return Err(Wrong(shown(line), "a file and an action"));
     };
     let kind = match action {
-        "add" | "open" | "close" => return Ok(Line::Nothing),
-        "wait" if version == 2 => {
+        b"add" | b"open" | b"close" => return Ok(Line::Nothing),
+        b"wait" if version == 2 => {
             return Ok(Line::Wait(nanos(field(words.next(), "microseconds to wait")?, 1_000)?));
         }
-        "read" => RequestKind::Read,
-        "write" => RequestKind::Write,
-        "trim" => RequestKind::Discard,
-        "sync" | "datasync" | "syncfs" => {
+        b"read" => RequestKind::Read,
+        b"write" => RequestKind::Write,
+        b"trim" => RequestKind::Discard,
+        b"sync" | b"datasync" | b"syncfs" => {
             let flush = plain(RequestKind::Flush, SectorRange::new(Lba(0), 0));
             return Ok(Line::Request(at, file, flush));
         }
-        other => return Err(Wrong(format!("action '{other}'"), ACTIONS)),
+        other => return Err(Wrong(format!("action {}", shown(other)), ACTIONS)),
     };
     let offset = field(words.next(), "an offset in bytes")?;
     let range = sectors_of_bytes(kind, offset, field(words.next(), "a length in bytes")?)?;
     if let Some(more) = words.next() {
-        return Err(Wrong(format!("'{more}' after the length"), "the end of the line"));
+        return Err(Wrong(format!("{} after the length", shown(more)), "the end of the line"));
     }
-    Ok(if range.sectors == 0 { Line::Nothing } else { Line::Request(at, file, plain(kind, range)) })
+    Ok(if range.sectors == 0 { Line::Empty } else { Line::Request(at, file, plain(kind, range)) })
 }
 
-impl<R: BufRead> Parser for Iolog<R> {
+impl Parser for Iolog<'_> {
     type Item = (u32, Request);
     const MADE_BY: &'static str = "fio";
 
@@ -102,8 +110,13 @@ impl<R: BufRead> Parser for Iolog<R> {
                     Line::Request(at, file, request) => (0, Some((at, (names.index(file)?, request)))),
                     Line::Wait(ns) => (ns, None),
                     Line::Nothing => (0, None),
+                    Line::Empty => {
+                        names.left_out.empty += 1;
+                        (0, None)
+                    }
                 })
             });
+            let parsed = parsed.map_err(|wrong| wrong.on(line));
             let (wait, item) = parsed.map_err(|wrong| wrong.at(&self.lines.place()))?;
             self.waited_ns = self.waited_ns.saturating_add(wait);
             if item.is_some() {

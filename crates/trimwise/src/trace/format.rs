@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A record begins with a tag byte. Its low four bits are the kind: 0 read, 1 write, 2 discard, 3 flush, 4 freed,
-//! 5 allocated, 6 committed, 7 lost, 8 begun, 15 the end of the trace. Bits 4 to 6 of a request are sync, FUA and metadata; bit 7
-//! says that the device differs from that of the record before. Then follow numbers as LEB128:
+//! 5 allocated, 6 committed, 7 lost, 8 begun, 9 a device, 15 the end of the trace. Bits 4 to 6 of a request are sync, FUA
+//! and metadata; bit 7 says that the device differs from that of the record before. Then follow numbers as LEB128:
 //!
 //! 1. nanoseconds since the record before;
 //! 2. with bit 7, the device's index;
@@ -16,12 +16,16 @@
 //!    their number;
 //! 4. of a request, its latency in nanoseconds plus one, 0 if unknown; of lost events, their number.
 //!
+//! A device that the header does not have comes before its first record. Behind that tag is only the length of its JSON,
+//! and the JSON. Converted traces whose format names devices as it goes have such records if there are several devices.
+//!
 //! Writers of files compress the whole stream (zstd); this module sees the plain bytes. A trace without its end mark
 //! was cut off; reading it returns that as an error.
 
-use std::io::{BufRead, ErrorKind, Read as _, Write};
+use std::io::{Read, Write};
 
-use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
+use super::input::{DEVICES_MAX, Input, SPAN_MAX, failed, malformed, sectors};
+use super::{Event, Header, Record, Request, RequestKind, Source, TraceDevice, TraceError};
 use crate::units::{Lba, SectorRange, SimDuration, SimTime};
 
 /// The first line of every trace of this version.
@@ -29,12 +33,15 @@ pub const MAGIC: &str = "trimwise trace 1\n";
 /// Beginning of the first line of every version.
 pub(super) const MAGIC_ANY: &str = "trimwise trace ";
 /// Maximum length of a header: far more than a thousand devices need.
-const HEADER_BYTES_MAX: u64 = 1 << 20;
+const HEADER_BYTES_MAX: usize = 1 << 20;
+/// Maximum length of the JSON of a device.
+const DEVICE_BYTES_MAX: usize = 1 << 16;
 const FREED: u8 = 4;
 const ALLOCATED: u8 = 5;
 const COMMITTED: u8 = 6;
 const LOST: u8 = 7;
 const BEGUN: u8 = 8;
+const DEVICE: u8 = 9;
 /// The end mark: a trace without it was cut off.
 pub const END: u8 = 15;
 const SYNC: u8 = 1 << 4;
@@ -73,10 +80,26 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, previous: Previous::new(header.devices.len()), buffer: Vec::with_capacity(64) })
     }
 
+    /// Returns the number of devices so far.
+    pub fn devices(&self) -> usize {
+        self.previous.ends.len()
+    }
+
+    /// Adds a device that the header does not have.
+    pub fn add_device(&mut self, device: &TraceDevice) -> std::io::Result<()> {
+        let json = serde_json::to_vec(device)?;
+        self.buffer.clear();
+        self.buffer.push(DEVICE);
+        put(&mut self.buffer, json.len() as u64);
+        self.buffer.extend(json);
+        self.previous.ends.push(0);
+        self.out.write_all(&self.buffer)
+    }
+
     /// Writes one record. Its time must not be before that of the last one; if it is, it counts as the same.
     ///
     /// # Panics
-    /// If the header does not have the record's device.
+    /// If neither the header nor [`add_device`](Self::add_device) has the record's device.
     pub fn write(&mut self, record: &Record) -> std::io::Result<()> {
         let Record { at, device, event } = *record;
         let (tag, sectors, last) = match event {
@@ -147,83 +170,44 @@ const fn unzigzag(number: u64) -> i64 {
 
 /// Reads a trace in trimwise's own format.
 #[derive(Debug)]
-pub struct Reader<R> {
-    input: R,
+pub struct Reader<'a> {
+    input: Input<'a>,
     header: Header,
     previous: Previous,
     records: u64,
     is_ended: bool,
 }
 
-impl<R: BufRead> Reader<R> {
-    /// Starts to read a trace: parses the header.
-    ///
-    /// # Errors
-    /// [`TraceError`] if this is not a trace of this version.
-    pub fn new(mut input: R) -> Result<Self, TraceError> {
-        let malformed = |place: &str, what: String, expected: &str| TraceError::Malformed {
-            place: place.to_owned(),
-            what,
-            expected: expected.to_owned(),
-        };
-        let mut first = Vec::new();
-        (&mut input)
-            .take(MAGIC.len() as u64)
-            .read_to_end(&mut first)
-            .map_err(|source| TraceError::Io { place: "line 1".to_owned(), source })?;
-        if first != MAGIC.as_bytes() {
-            let what = if first.is_empty() {
-                "the file is empty".to_owned()
-            } else if first.starts_with(MAGIC_ANY.as_bytes()) {
-                let version = String::from_utf8_lossy(&first[MAGIC_ANY.len()..]);
-                format!("a trace of version {}", version.trim_end())
-            } else {
-                "not a trimwise trace".to_owned()
-            };
-            return Err(malformed("line 1", what, &format!("'{}'", MAGIC.trim_end())));
-        }
-        let mut line = Vec::new();
-        (&mut input)
-            .take(HEADER_BYTES_MAX)
-            .read_until(b'\n', &mut line)
-            .map_err(|source| TraceError::Io { place: "line 2".to_owned(), source })?;
-        if line.pop() != Some(b'\n') {
-            return Err(TraceError::Truncated { place: "line 2".to_owned() });
-        }
-        let header: Header = serde_json::from_slice(&line)
-            .map_err(|e| malformed("line 2", format!("the header: {e}"), "the header as JSON"))?;
-        let previous = Previous::new(header.devices.len());
-        Ok(Self { input, header, previous, records: 0, is_ended: false })
-    }
+/// Reasons why the bytes at hand are no record.
+enum Stop {
+    /// They end within it.
+    Short,
+    /// They are wrong: what they say, and what would be accepted.
+    Wrong(String, String),
+}
 
-    fn place(&self) -> String {
-        format!("record {}", self.records + 1)
-    }
+/// What a record is.
+enum Item {
+    Record(Record),
+    Device(TraceDevice),
+    End,
+}
 
-    fn malformed(&self, what: impl Into<String>, expected: &str) -> TraceError {
-        TraceError::Malformed { place: self.place(), what: what.into(), expected: expected.to_owned() }
+/// Takes numbers from the front of bytes.
+struct Numbers<'b> {
+    rest: &'b [u8],
+}
+
+impl Numbers<'_> {
+    #[inline]
+    fn byte(&mut self) -> Result<u8, Stop> {
+        let (byte, rest) = self.rest.split_first().ok_or(Stop::Short)?;
+        self.rest = rest;
+        Ok(*byte)
     }
 
     #[inline]
-    fn byte(&mut self) -> Result<u8, TraceError> {
-        loop {
-            match self.input.fill_buf() {
-                Ok(&[byte, ..]) => {
-                    self.input.consume(1);
-                    return Ok(byte);
-                }
-                Ok([]) => return Err(TraceError::Truncated { place: self.place() }),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A compressed file that was cut off.
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
-                    return Err(TraceError::Truncated { place: self.place() });
-                }
-                Err(source) => return Err(TraceError::Io { place: self.place(), source }),
-            }
-        }
-    }
-
-    fn number(&mut self) -> Result<u64, TraceError> {
+    fn next(&mut self) -> Result<u64, Stop> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -236,80 +220,172 @@ impl<R: BufRead> Reader<R> {
                 return Ok(number);
             }
         }
-        Err(self.malformed("a number above 2^64 - 1", "a LEB128 number of at most 64 bits"))
-    }
-
-    fn sectors(&mut self, device: u32) -> Result<SectorRange, TraceError> {
-        let distance = unzigzag(self.number()?);
-        let sectors = self.number()?;
-        let first = self.previous.ends[device as usize].wrapping_add_signed(distance);
-        let end = first.checked_add(sectors).filter(|end| *end <= u64::MAX / 512);
-        let Some(end) = end else {
-            return Err(
-                self.malformed(format!("{sectors} sectors from sector {first}"), "sectors below 2^55")
-            );
-        };
-        self.previous.ends[device as usize] = end;
-        Ok(SectorRange::new(Lba(first), sectors))
-    }
-
-    fn record(&mut self) -> Result<Option<Record>, TraceError> {
-        let tag = self.byte()?;
-        if tag == END {
-            self.is_ended = true;
-            return Ok(None);
-        }
-        let at = self.previous.at + SimDuration::from_nanos(self.number()?);
-        let device = if tag & OTHER_DEVICE == 0 { self.previous.device.into() } else { self.number()? };
-        let devices = self.header.devices.len();
-        let Some(device) = u32::try_from(device).ok().filter(|device| (*device as usize) < devices) else {
-            return Err(self.malformed(
-                format!("device {device}"),
-                &format!("one of the {devices} that the header names"),
-            ));
-        };
-        let event = match tag & 0xf {
-            kind @ 0..=3 => {
-                let kind = match kind {
-                    0 => RequestKind::Read,
-                    1 => RequestKind::Write,
-                    2 => RequestKind::Discard,
-                    _ => RequestKind::Flush,
-                };
-                let sectors = match kind {
-                    RequestKind::Flush => SectorRange::new(Lba(0), 0),
-                    _ => self.sectors(device)?,
-                };
-                let latency = self.number()?.checked_sub(1).map(SimDuration::from_nanos);
-                let is = |flag| tag & flag != 0;
-                Event::Request(Request {
-                    kind,
-                    sectors,
-                    sync: is(SYNC),
-                    fua: is(FUA),
-                    meta: is(META),
-                    latency,
-                })
-            }
-            FREED => Event::Freed(self.sectors(device)?),
-            ALLOCATED => Event::Allocated(self.sectors(device)?),
-            COMMITTED => Event::Committed,
-            LOST => Event::Lost(self.number()?),
-            BEGUN => Event::Begun,
-            other => return Err(self.malformed(format!("kind {other}"), "a kind from 0 to 8, or 15")),
-        };
-        self.previous.at = at;
-        self.previous.device = device;
-        self.records += 1;
-        Ok(Some(Record { at, device, event }))
+        let what = "a number above 2^64 - 1".to_owned();
+        Err(Stop::Wrong(what, "a LEB128 number of at most 64 bits".to_owned()))
     }
 }
 
-impl<R: BufRead> Source for Reader<R> {
+impl Previous {
+    /// Takes a record from the front of bytes. Returns it with its length.
+    #[inline]
+    fn parse(&mut self, bytes: &[u8]) -> Result<(Item, usize), Stop> {
+        let mut numbers = Numbers { rest: bytes };
+        let tag = numbers.byte()?;
+        if tag == END {
+            return Ok((Item::End, 1));
+        }
+        if tag == DEVICE {
+            return self.parse_device(numbers.rest).map(|(item, used)| (item, used + 1));
+        }
+        let at = self.at + SimDuration::from_nanos(numbers.next()?);
+        if at > SimTime::ZERO + SPAN_MAX {
+            let what = format!("a time {:.0} s from the beginning", at.since(SimTime::ZERO).as_secs_f64());
+            return Err(Stop::Wrong(what, "times within ten years".to_owned()));
+        }
+        let device = if tag & OTHER_DEVICE == 0 { self.device.into() } else { numbers.next()? };
+        let Some(end) = usize::try_from(device).ok().and_then(|device| self.ends.get_mut(device)) else {
+            return Err(Stop::Wrong(
+                format!("device {device}"),
+                format!("one of the {} that the header names", self.ends.len()),
+            ));
+        };
+        let device = device as u32;
+        let request = match tag & 0xf {
+            0 => Some(RequestKind::Read),
+            1 => Some(RequestKind::Write),
+            2 => Some(RequestKind::Discard),
+            3 => Some(RequestKind::Flush),
+            _ => None,
+        };
+        let mut range = SectorRange::new(Lba(0), 0);
+        let has_sectors = matches!(tag & 0xf, 0..=2 | FREED | ALLOCATED);
+        if has_sectors {
+            let first = end.wrapping_add_signed(unzigzag(numbers.next()?));
+            range = sectors(request.unwrap_or(RequestKind::Discard), first, numbers.next()?)
+                .map_err(|wrong| Stop::Wrong(wrong.0, wrong.1.to_owned()))?;
+        }
+        let event = match (request, tag & 0xf) {
+            (Some(kind), _) => {
+                let latency = numbers.next()?.checked_sub(1).map(SimDuration::from_nanos);
+                let is = |flag| tag & flag != 0;
+                let (sync, fua, meta) = (is(SYNC), is(FUA), is(META));
+                Event::Request(Request { kind, sectors: range, sync, fua, meta, latency })
+            }
+            (None, FREED) => Event::Freed(range),
+            (None, ALLOCATED) => Event::Allocated(range),
+            (None, COMMITTED) => Event::Committed,
+            (None, LOST) => Event::Lost(numbers.next()?),
+            (None, BEGUN) => Event::Begun,
+            (None, other) => {
+                return Err(Stop::Wrong(format!("kind {other}"), "a kind from 0 to 9, or 15".to_owned()));
+            }
+        };
+        // Only now is it whole.
+        if has_sectors {
+            *end = range.first.0 + range.sectors;
+        }
+        (self.at, self.device) = (at, device);
+        Ok((Item::Record(Record { at, device, event }), bytes.len() - numbers.rest.len()))
+    }
+
+    #[cold]
+    fn parse_device(&mut self, bytes: &[u8]) -> Result<(Item, usize), Stop> {
+        let mut numbers = Numbers { rest: bytes };
+        let length = numbers.next()? as usize;
+        if length > DEVICE_BYTES_MAX || self.ends.len() >= DEVICES_MAX {
+            let what = format!("{length} bytes of a device behind {} devices", self.ends.len());
+            return Err(Stop::Wrong(what, "at most 65,536 bytes, and as many devices".to_owned()));
+        }
+        let json = numbers.rest.get(..length).ok_or(Stop::Short)?;
+        let device = serde_json::from_slice(json)
+            .map_err(|e| Stop::Wrong(format!("a device: {e}"), "a device as JSON".to_owned()))?;
+        self.ends.push(0);
+        Ok((Item::Device(device), bytes.len() - numbers.rest.len() + length))
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Starts to read a trace: parses the header.
+    ///
+    /// # Errors
+    /// [`TraceError`] if this is not a trace of this version.
+    pub fn new(input: impl Read + 'a) -> Result<Self, TraceError> {
+        Self::of(Input::new(Box::new(input)))
+    }
+
+    pub(super) fn of(mut input: Input<'a>) -> Result<Self, TraceError> {
+        while input.rest().len() < MAGIC.len() && input.more().map_err(|e| failed(e, "line 1".to_owned()))? {}
+        let first = input.rest()[..input.rest().len().min(MAGIC.len())].to_vec();
+        input.consume(first.len());
+        if first != MAGIC.as_bytes() {
+            let what = if first.is_empty() {
+                "the file is empty".to_owned()
+            } else if first.starts_with(MAGIC_ANY.as_bytes()) {
+                let version = String::from_utf8_lossy(&first[MAGIC_ANY.len()..]);
+                format!("a trace of version {}", version.trim_end())
+            } else {
+                "not a trimwise trace".to_owned()
+            };
+            return Err(malformed("line 1", what, &format!("'{}'", MAGIC.trim_end())));
+        }
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            let rest = input.rest();
+            let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+            line.extend_from_slice(&rest[..end]);
+            input.consume(end);
+            let is_too_long = line.len() > HEADER_BYTES_MAX;
+            let is_whole = line.last() == Some(&b'\n');
+            let has_more = is_whole || input.more().map_err(|source| failed(source, "line 2".to_owned()))?;
+            if is_too_long || !has_more {
+                return Err(TraceError::Truncated { place: "line 2".to_owned() });
+            }
+        }
+        let header: Header = serde_json::from_slice(&line)
+            .map_err(|e| malformed("line 2", format!("the header: {e}"), "the header as JSON"))?;
+        let previous = Previous::new(header.devices.len());
+        Ok(Self { input, header, previous, records: 0, is_ended: false })
+    }
+
+    fn place(&self) -> String {
+        format!("record {}", self.records + 1)
+    }
+
+    #[inline]
+    fn record(&mut self) -> Result<Option<Record>, TraceError> {
+        loop {
+            match self.previous.parse(self.input.rest()) {
+                Ok((item, used)) => {
+                    self.input.consume(used);
+                    match item {
+                        Item::Record(record) => {
+                            self.records += 1;
+                            return Ok(Some(record));
+                        }
+                        Item::Device(device) => self.header.devices.push(device),
+                        Item::End => {
+                            self.is_ended = true;
+                            return Ok(None);
+                        }
+                    }
+                }
+                Err(Stop::Short) => match self.input.more() {
+                    Ok(true) => {}
+                    Ok(false) => return Err(TraceError::Truncated { place: self.place() }),
+                    Err(source) => return Err(failed(source, self.place())),
+                },
+                Err(Stop::Wrong(what, expected)) => return Err(malformed(&self.place(), what, &expected)),
+            }
+        }
+    }
+}
+
+impl Source for Reader<'_> {
     fn header(&self) -> &Header {
         &self.header
     }
 
+    #[inline]
     fn next(&mut self) -> Result<Option<Record>, TraceError> {
         if self.is_ended {
             return Ok(None);

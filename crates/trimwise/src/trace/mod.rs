@@ -9,18 +9,18 @@
 pub mod blktrace;
 mod figures;
 mod fio;
+mod fixed;
 pub mod format;
 pub(crate) mod input;
 mod open;
-mod oracle;
 mod rows;
 pub(crate) mod survey;
 #[cfg(test)]
 mod tests;
 
 pub use figures::{Knows, PaceKind, ReplayFigures};
-pub use open::{Format, open};
-pub use survey::{Converted, KindFigures, TraceInfo, convert, survey};
+pub use open::{Format, Part, open, open_parts};
+pub use survey::{ConvertError, Converted, KindFigures, TraceInfo, convert, survey};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -64,7 +64,7 @@ pub enum Event {
     Request(Request),
     /// The file system freed these sectors, in the transaction that is running.
     Freed(SectorRange),
-    /// Events were lost here, this many.
+    /// The file system allocated these sectors.
     Allocated(SectorRange),
     /// The running transaction became durable.
     Committed,
@@ -131,7 +131,19 @@ pub struct Header {
 impl Header {
     /// Returns true if the format has neither discards nor frees.
     pub(crate) fn never_discards(&self) -> bool {
-        ["msr", "alibaba", "tencent", "mqsim", "oraclegeneral"].contains(&self.made_by.as_str())
+        const NEVER: [&str; 10] = [
+            "msr",
+            "systor",
+            "alibaba",
+            "tencent",
+            "spc",
+            "cloudphysics",
+            "vscsi",
+            "mqsim",
+            "etw",
+            "oraclegeneral",
+        ];
+        NEVER.contains(&self.made_by.as_str())
     }
 
     pub(crate) fn device_name(&self, device: u32) -> String {
@@ -169,11 +181,39 @@ pub enum TraceError {
     },
 }
 
+/// Numbers of requests that are in a trace and cannot be replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Requests of no sectors.
+    pub empty: u64,
+    /// Requests that are neither read, write, discard nor flush, or of which the trace does not say.
+    pub other: u64,
+}
+
+impl LeftOut {
+    /// Describes the requests of a trace that has no others.
+    pub(crate) fn of_all(self) -> String {
+        match self {
+            Self { empty: 0, other: 0 } => String::new(),
+            Self { empty, other } => {
+                format!(
+                    " that can be replayed: {empty} are of no sectors, and {other} of other or unknown kinds"
+                )
+            }
+        }
+    }
+}
+
 /// A trace that is being read.
 pub trait Source {
     /// Returns the properties known before the first record. A format that names devices as it goes adds them to the
     /// header when they first appear.
     fn header(&self) -> &Header;
+
+    /// Returns the numbers of requests that were left out so far.
+    fn left_out(&self) -> LeftOut {
+        LeftOut::default()
+    }
 
     /// Returns the next record, in time order; `None` at the end.
     ///

@@ -1,15 +1,15 @@
 //! Detects the format of a trace.
 
 use std::fmt;
-use std::io::{BufRead, Chain, Cursor, ErrorKind};
+use std::io::Read;
 use std::str::FromStr;
 
-use super::blktrace::{self, Binary, Blkparse, Matched, is_blkparse};
+use super::blktrace::{self, Binary, Matched, Text, is_blkparse, is_kernel_text};
 use super::fio::{self, Iolog};
+use super::fixed::{Fixed, Oracle, Vscsi, no_vscsi};
 use super::format::{self, Reader};
-use super::input::{Imported, malformed};
-use super::oracle::Oracle;
-use super::rows::{Alibaba, Mqsim, Msr, Rows, Tencent};
+use super::input::{Imported, Input, failed, malformed, words};
+use super::rows::{Alibaba, Biosnoop, CloudPhysics, Etw, Mqsim, Msr, Row, Rows, Spc, Systor, Tencent};
 use super::{Source, TraceError};
 
 /// A format of traces.
@@ -21,10 +21,24 @@ pub enum Format {
     Blkparse,
     /// The binary records of blktrace.
     Blktrace,
+    /// The text of the kernel's block tracepoints.
+    Tracepoints,
+    /// The text of biosnoop.
+    Biosnoop,
     /// The iolog of fio.
     Fio,
     /// Traces of MSR Cambridge.
     Msr,
+    /// Traces of the SYSTOR '17 paper.
+    Systor,
+    /// Traces in the format of the Storage Performance Council.
+    Spc,
+    /// Text of Event Tracing for Windows.
+    Etw,
+    /// Traces of CloudPhysics as text.
+    CloudPhysics,
+    /// Traces of CloudPhysics as VMware's binary records.
+    Vscsi,
     /// Traces of Alibaba's block storage.
     Alibaba,
     /// Traces of Tencent's block storage.
@@ -37,12 +51,19 @@ pub enum Format {
 
 impl Format {
     /// Every format with its name and description.
-    pub const ALL: [(Self, &str, &str); 9] = [
+    pub const ALL: [(Self, &str, &str); 16] = [
         (Self::Own, "trimwise", "trimwise's own, as `trimwise record` writes it"),
         (Self::Blkparse, "blkparse", "the text of blkparse, in its default format"),
-        (Self::Blktrace, "blktrace", "binary records, as `blktrace -o -` and `blkparse -d` write them"),
+        (Self::Blktrace, "blktrace", "binary records: a stream, or DEV.blktrace.N of each processor"),
+        (Self::Tracepoints, "tracepoints", "block tracepoints as text: tracefs, trace-cmd, perf script"),
+        (Self::Biosnoop, "biosnoop", "the text of biosnoop (bcc, libbpf-tools)"),
         (Self::Fio, "fio", "fio's iolog, version 2 or 3"),
         (Self::Msr, "msr", "MSR Cambridge"),
+        (Self::Systor, "systor", "SYSTOR '17 (Fujitsu's virtual desktops)"),
+        (Self::Spc, "spc", "SPC: Financial and WebSearch of the UMass repository"),
+        (Self::Etw, "etw", "Event Tracing for Windows, as xperf prints it"),
+        (Self::CloudPhysics, "cloudphysics", "CloudPhysics as csv; sectors alone are not recognised"),
+        (Self::Vscsi, "vscsi", "CloudPhysics as VMware's records, version 1 or 2"),
         (Self::Alibaba, "alibaba", "Alibaba block traces"),
         (Self::Tencent, "tencent", "Tencent block storage; not recognised automatically"),
         (Self::Mqsim, "mqsim", "MQSim's ASCII format; not recognised automatically"),
@@ -73,79 +94,182 @@ impl FromStr for Format {
 /// Number of bytes that are read to detect the format: more than one line of text.
 const HEAD_BYTES: usize = 4096;
 
+/// A file of a trace: its name, for messages, and its bytes.
+pub type Part<'a> = (String, Box<dyn Read + 'a>);
+
 /// Opens a trace. Without a format, its first bytes must show which one it has.
 ///
 /// # Errors
 /// [`TraceError`] if it is empty, has no such format, or cannot be read.
-pub fn open<'a>(
-    mut input: impl BufRead + 'a,
-    format: Option<Format>,
-) -> Result<Box<dyn Source + 'a>, TraceError> {
-    let head = head(&mut input)?;
-    if head.is_empty() {
-        return Err(malformed("byte 0", "the trace is empty", "a block trace"));
+pub fn open<'a>(input: impl Read + 'a, format: Option<Format>) -> Result<Box<dyn Source + 'a>, TraceError> {
+    open_parts(vec![(String::new(), Box::new(input))], format)
+}
+
+/// Opens a trace of one or several files; several are those of blktrace, one for each processor.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dyn Source + '_>, TraceError> {
+    let mut inputs: Vec<_> = parts.into_iter().map(|(name, part)| (name, Input::new(part))).collect();
+    // Of several, some are empty: those of processors that did nothing.
+    for (_, input) in &mut inputs {
+        read_head(input)?;
     }
-    let format = match format.or_else(|| recognise(&head)) {
-        Some(format) => format,
-        None => {
-            let expected = format!(
-                "one of {}; if it is one of those, put its name in front of the file's, as in msr:FILE",
-                Format::names()
-            );
-            return Err(malformed("line 1", "its first line shows no known format", &expected));
-        }
+    let begun = inputs.iter().find(|(_, input)| !input.rest().is_empty());
+    let Some((_, begun)) = begun else {
+        return Err(malformed("byte 0", "the trace is empty", "a block trace"));
     };
-    let input: Chain<Cursor<Vec<u8>>, _> = std::io::Read::chain(Cursor::new(head), input);
+    // Its records may begin with any bytes.
+    if format != Some(Format::OracleGeneral) {
+        expect_none_of_others(begun.rest())?;
+    }
+    let format = match format {
+        Some(format) => format,
+        None => recognise(begun.rest())?,
+    };
+    if format == Format::Blktrace {
+        return Ok(Box::new(Matched::new(Binary::new(inputs))));
+    }
+    let (Some((_, mut input)), true) = (inputs.pop(), inputs.is_empty()) else {
+        return Err(malformed(
+            "byte 0",
+            format!("several files of {format}"),
+            "several files of blktrace only",
+        ));
+    };
+    if format.is_text() && input.rest().starts_with(BYTE_ORDER_MARK) {
+        input.consume(BYTE_ORDER_MARK.len());
+    }
     Ok(match format {
-        Format::Own => Box::new(Reader::new(input)?),
-        Format::Blkparse => Box::new(Matched::new(Blkparse::new(input))),
-        Format::Blktrace => Box::new(Matched::new(Binary::new(input))),
+        Format::Own => Box::new(Reader::of(input)?),
+        Format::Blkparse => Box::new(Matched::new(Text::<false>::new(input))),
+        Format::Blktrace => Box::new(Matched::new(Binary::new(vec![(String::new(), input)]))),
+        Format::Tracepoints => Box::new(Matched::new(Text::<true>::new(input))),
         Format::Fio => Box::new(Imported::new(Iolog::new(input))),
-        Format::Msr => Box::new(Imported::new(Rows::<_, Msr>::new(input))),
-        Format::Alibaba => Box::new(Imported::new(Rows::<_, Alibaba>::new(input))),
-        Format::Tencent => Box::new(Imported::new(Rows::<_, Tencent>::new(input))),
-        Format::Mqsim => Box::new(Imported::new(Rows::<_, Mqsim>::new(input))),
-        Format::OracleGeneral => Box::new(Imported::new(Oracle::new(input))),
+        Format::Biosnoop => rows::<Biosnoop>(input),
+        Format::Msr => rows::<Msr>(input),
+        Format::Systor => rows::<Systor>(input),
+        Format::Spc => rows::<Spc>(input),
+        Format::Etw => rows::<Etw>(input),
+        Format::CloudPhysics => rows::<CloudPhysics>(input),
+        Format::Alibaba => rows::<Alibaba>(input),
+        Format::Tencent => rows::<Tencent>(input),
+        Format::Mqsim => rows::<Mqsim>(input),
+        Format::Vscsi => {
+            let version = Vscsi::recognise(input.rest()).ok_or_else(no_vscsi)?;
+            Box::new(Imported::new(Fixed::new(input, version)))
+        }
+        Format::OracleGeneral => Box::new(Imported::new(Fixed::new(input, Oracle))),
     })
 }
 
-/// Reads up to the end of the first line, so that nothing waits for more of a trace that is still being written.
-fn head(input: &mut impl BufRead) -> Result<Vec<u8>, TraceError> {
-    let mut head = Vec::new();
-    while head.len() < HEAD_BYTES && !head.contains(&b'\n') {
-        let more = match input.fill_buf() {
-            Ok(more) => more,
-            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            Err(source) => return Err(TraceError::Io { place: "byte 0".to_owned(), source }),
-        };
-        let taken = more.len().min(HEAD_BYTES - head.len());
-        if taken == 0 {
-            break;
-        }
-        head.extend_from_slice(&more[..taken]);
-        input.consume(taken);
-    }
-    Ok(head)
+fn rows<'a, F: Row + 'a>(input: Input<'a>) -> Box<dyn Source + 'a> {
+    Box::new(Imported::new(Rows::<F>::new(input)))
 }
 
-fn recognise(head: &[u8]) -> Option<Format> {
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Reads up to the end of the first line, so that nothing waits for more of a trace that is still being written.
+fn read_head(input: &mut Input<'_>) -> Result<(), TraceError> {
+    while input.rest().len() < HEAD_BYTES && !input.rest().contains(&b'\n') {
+        if !input.more().map_err(|error| failed(error, "byte 0".to_owned()))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Files that are no trace by themselves: their first bytes, what they are, and what to do.
+const OTHERS: [(&[u8], &str, &str); 8] = [
+    (b"\xfd7zXZ\0", "compressed with xz", "plain text, zstd or gzip: xz -dc FILE | trimwise trace info -"),
+    (b"BZh", "compressed with bzip2", "plain text, zstd or gzip: bzip2 -dc FILE | trimwise trace info -"),
+    (
+        b"\x04\x22\x4d\x18",
+        "compressed with lz4",
+        "plain text, zstd or gzip: lz4 -dc FILE | trimwise trace info -",
+    ),
+    (b"PK\x03\x04", "a zip archive", "plain text, zstd or gzip: unzip -p FILE | trimwise trace info -"),
+    (
+        b"7z\xbc\xaf\x27\x1c",
+        "a 7z archive",
+        "plain text, zstd or gzip: 7z x -so FILE | trimwise trace info -",
+    ),
+    (b"\xff\xfe", "text in UTF-16", "UTF-8: iconv -f UTF-16 -t UTF-8 FILE | trimwise trace info -"),
+    (b"\xfe\xff", "text in UTF-16", "UTF-8: iconv -f UTF-16 -t UTF-8 FILE | trimwise trace info -"),
+    (b"<?xml", "XML", "a block trace"),
+];
+
+impl Format {
+    fn is_text(self) -> bool {
+        !matches!(self, Self::Own | Self::Blktrace | Self::Vscsi | Self::OracleGeneral)
+    }
+}
+
+fn recognise(head: &[u8]) -> Result<Format, TraceError> {
     if head.starts_with(format::MAGIC_ANY.as_bytes()) {
-        return Some(Format::Own);
+        return Ok(Format::Own);
     }
     if [blktrace::MAGIC.to_le_bytes(), blktrace::MAGIC.to_be_bytes()]
         .iter()
         .any(|magic| head.starts_with(magic))
     {
-        return Some(Format::Blktrace);
+        return Ok(Format::Blktrace);
     }
-    let line = head.split(|byte| *byte == b'\n').next()?;
-    let line = std::str::from_utf8(line).ok()?.trim_end();
-    let columns: Vec<&str> = line.split(',').map(str::trim).collect();
-    match columns[..] {
-        _ if line.starts_with(fio::MAGIC) => Some(Format::Fio),
-        _ if is_blkparse(line) => Some(Format::Blkparse),
-        [_, _, _, kind, _, _, _] if ["Read", "Write", "Type"].contains(&kind) => Some(Format::Msr),
-        [_, kind, _, _, _] if ["R", "W", "opcode"].contains(&kind) => Some(Format::Alibaba),
-        _ => None,
+    let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
+    let columns: Vec<&[u8]> = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
+    let is_kind = |kind: &[u8]| matches!(kind, b"R" | b"W" | b"r" | b"w");
+    let found = match columns[..] {
+        _ if line.starts_with(fio::MAGIC.as_bytes()) => Format::Fio,
+        _ if is_blkparse(line) => Format::Blkparse,
+        _ if is_kernel_text(line) || is_trace_cmd(text) => Format::Tracepoints,
+        _ if line.starts_with(b"TIME(s)") && words(line).any(|word| word == b"SECTOR") => Format::Biosnoop,
+        [b"BeginHeader"] | [b"DiskRead" | b"DiskWrite" | b"DiskFlush", _, _, ..] => Format::Etw,
+        [b"version", b"time", b"op", b"size", b"lbn"] => Format::CloudPhysics,
+        [_, _, _, b"Read" | b"Write" | b"Type", _, _, _] => Format::Msr,
+        [b"Timestamp", b"Response", b"IOType", b"LUN", b"Offset", b"Size"] => Format::Systor,
+        [at, _, kind, _, _, _] if at.contains(&b'.') && (is_kind(kind) || kind.is_empty()) => Format::Systor,
+        [_, b"R" | b"W" | b"opcode", _, _, _] => Format::Alibaba,
+        [b"ASU", b"LBA", ..] => Format::Spc,
+        [_, _, _, kind, at, ..] if is_kind(kind) && at.contains(&b'.') => Format::Spc,
+        _ if Vscsi::recognise(head).is_some() => Format::Vscsi,
+        _ => return Err(unknown(line)),
+    };
+    Ok(found)
+}
+
+/// The report of trace-cmd begins with the number of processors.
+fn is_trace_cmd(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.next().is_some_and(|line| line.starts_with(b"cpus=")) && lines.take(9).any(is_kernel_text)
+}
+
+fn expect_none_of_others(head: &[u8]) -> Result<(), TraceError> {
+    if let Some((_, what, expected)) = OTHERS.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        return Err(malformed("byte 0", *what, expected));
     }
+    if head.get(257..262) == Some(b"ustar") {
+        let expected = "one of its files: tar -xOf ARCHIVE FILE | trimwise trace info -";
+        return Err(malformed("byte 0", "a tar archive", expected));
+    }
+    Ok(())
+}
+
+fn unknown(line: &[u8]) -> TraceError {
+    // Formats that are not recognised, by the shape of a line.
+    let numbers = |separator: fn(&u8) -> bool| {
+        let fields = line.split(separator).filter(|field| !field.is_empty());
+        fields.map(|field| field.trim_ascii().iter().all(u8::is_ascii_digit)).collect::<Vec<bool>>()
+    };
+    let hint = match () {
+        () if numbers(u8::is_ascii_whitespace) == [true; 5] => "; five numbers may be mqsim:FILE",
+        () if numbers(|byte| *byte == b',') == [true; 5] => "; five numbers may be tencent:FILE",
+        () if numbers(|byte| *byte == b',') == [true] => "; a number alone may be cloudphysics:FILE",
+        () => "",
+    };
+    let expected = format!(
+        "one of {}; if it is one of those, put its name in front of the file's, as in msr:FILE{hint}",
+        Format::names()
+    );
+    malformed("line 1", "its first line shows no known format", &expected)
 }

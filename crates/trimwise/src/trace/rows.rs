@@ -1,64 +1,110 @@
-//! Published traces with one request a line: MSR Cambridge, Alibaba, Tencent, and MQSim's ASCII format.
+//! Traces with one request a line: the published ones, and the text of biosnoop.
 //!
-//! None of them has discards, frees or flushes, so they show how a drive serves requests, and nothing about TRIM.
+//! Most of them have no discards, frees or flushes, so they show how a drive serves requests, and nothing about TRIM.
 //!
 //! - **MSR Cambridge** (`README.txt` of the SNIA IOTTA traces 387):
 //!   `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; times in Windows file time, 100 ns; offset and size
 //!   in bytes; `Read` or `Write`.
+//! - **SYSTOR '17** (`README.txt` of the SNIA IOTTA traces 4964): `Timestamp,Response,IOType,LUN,Offset,Size`; seconds
+//!   with a fraction; `R` or `W`; bytes. A blank type means that no response was seen: such a line is left out.
 //! - **Alibaba** (`README.md` of github.com/alibaba/block-traces): `device_id,opcode,offset,length,timestamp`; `R` or
 //!   `W`; bytes; microseconds.
 //! - **Tencent** (`README` of the SNIA IOTTA traces 28064): `Timestamp,Offset,Size,IOType,VolumeID`; whole
 //!   seconds; sectors; 0 reads, 1 writes. Requests of one second have the same time, in the order of the file: replay
 //!   such a trace closed.
+//! - **SPC** (SPC trace file format 1.0.1; the Financial and WebSearch traces of the UMass repository):
+//!   `ASU,LBA,Size,Opcode,Timestamp` and perhaps more; blocks of 512 bytes; bytes; `R` or `W`; seconds with a fraction.
+//! - **CloudPhysics as text** (`data` of github.com/1a1a11a/libCacheSim): `version,time,op,size,lbn`; whole seconds; a
+//!   SCSI command in hexadecimal; bytes; sectors. Lines with nothing but a sector are reads of it, all at one time.
 //! - **MQSim** (`traces/README.md` of github.com/umn-cris/MQSim): time, device, first sector, sectors, type, separated by
 //!   spaces; 0 writes, 1 reads. The unit of time is set in MQSim's workload file; this reads nanoseconds, its default.
+//! - **Event Tracing for Windows** as `xperf -a dumper` prints it, and as in Microsoft's production and enterprise
+//!   traces (SNIA IOTTA traces 130 and 158): `DiskRead`, `DiskWrite` and `DiskFlush` with the columns that a header
+//!   between `BeginHeader` and `EndHeader` names; microseconds. Other events are no requests.
+//! - **biosnoop** of bcc and libbpf-tools: columns as its heading names them, seconds and milliseconds with a fraction.
 //!
-//! A request of no bytes is left out. Bytes that are no whole sectors count as the sectors that they touch.
+//! The lines of the last two are in the order of completion and have the time of that; a request is issued as much
+//! earlier as it took. A request of no bytes is left out. Bytes that are no whole sectors count as the sectors that they
+//! touch. A first line of words without a digit is a heading, and lines that begin with `#` are comments.
 
-use std::io::BufRead;
+use memchr::memchr_iter;
 
-use super::input::{Lines, Names, Parser, Wrong, field, nanos, plain, sectors, sectors_of_bytes};
+use super::blktrace::parse_rwbs;
+use super::input::{
+    Input, Lines, Names, Parser, Wrong, billionths, field, hexadecimal, nanos, number, plain, sectors,
+    sectors_of_bytes, shown, words,
+};
 use super::{Request, RequestKind, TraceError};
-use crate::units::SimDuration;
+use crate::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration};
 
-/// Parses a line of a format: time in nanoseconds, device, request.
-pub(super) trait Row {
+const READ_OR_WRITE: &str = "R or W";
+/// Added to times that count from the beginning of a recording, so that a request may have been issued before it.
+const BEGINNING_NS: u64 = 86_400 * 1_000_000_000;
+
+/// The content of a line.
+pub(super) enum Line<'l> {
+    /// Time in nanoseconds, device, request.
+    Request(u64, &'l [u8], Request),
+    /// A request of a kind that the format leaves open, or that is none of ours.
+    Other,
+    /// No request.
+    Nothing,
+}
+
+/// Parses the lines of a format.
+pub(super) trait Row: Default {
     const MADE_BY: &'static str;
-    /// A first line with the names of the columns begins so, in lower case; empty if there is never one.
-    const HEADING: &'static str;
-    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong>;
+    const WINDOW: SimDuration = SimDuration::from_secs(1);
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong>;
+    /// Learns the columns from a first line without a digit.
+    fn heading(&mut self, _: &[u8]) {}
 }
 
 #[derive(Debug)]
-pub(super) struct Rows<R, F> {
-    lines: Lines<R>,
+pub(super) struct Rows<'a, F> {
+    lines: Lines<'a>,
     is_first: bool,
-    format: std::marker::PhantomData<F>,
+    format: F,
 }
 
-impl<R: BufRead, F> Rows<R, F> {
-    pub fn new(input: R) -> Self {
-        Self { lines: Lines::new(input), is_first: true, format: std::marker::PhantomData }
+impl<'a, F: Row> Rows<'a, F> {
+    pub fn new(input: Input<'a>) -> Self {
+        Self { lines: Lines::new(input), is_first: true, format: F::default() }
     }
 }
 
-impl<R: BufRead, F: Row> Parser for Rows<R, F> {
+impl<F: Row> Parser for Rows<'_, F> {
     type Item = (u32, Request);
     const MADE_BY: &'static str = F::MADE_BY;
+    const WINDOW: SimDuration = F::WINDOW;
 
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Self::Item)>, TraceError> {
         loop {
-            let is_first = std::mem::replace(&mut self.is_first, false);
             let Some(line) = self.lines.next()? else { return Ok(None) };
-            let is_heading = || !F::HEADING.is_empty() && line.to_lowercase().starts_with(F::HEADING);
-            if line.is_empty() || is_first && is_heading() {
+            if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let parsed =
-                F::parse(line).and_then(|(at, device, request)| Ok((at, (names.index(device)?, request))));
-            let (at, item) = parsed.map_err(|wrong| wrong.at(&self.lines.place()))?;
-            if item.1.sectors.sectors > 0 {
-                return Ok(Some((at, item)));
+            if std::mem::take(&mut self.is_first) && !line.iter().any(u8::is_ascii_digit) {
+                self.format.heading(line);
+                continue;
+            }
+            let parsed = self.format.parse(line).and_then(|parsed| match parsed {
+                Line::Request(at, device, request) => {
+                    let is_empty = request.sectors.sectors == 0 && request.kind != RequestKind::Flush;
+                    names.left_out.empty += u64::from(is_empty);
+                    let device = names.index(device)?;
+                    Ok((!is_empty).then_some((at, (device, request))))
+                }
+                Line::Other => {
+                    names.left_out.other += 1;
+                    Ok(None)
+                }
+                Line::Nothing => Ok(None),
+            });
+            match parsed.map_err(|wrong| wrong.on(line)) {
+                Ok(None) => {}
+                Ok(item) => return Ok(item),
+                Err(wrong) => return Err(wrong.at(&self.lines.place())),
             }
         }
     }
@@ -68,43 +114,90 @@ impl<R: BufRead, F: Row> Parser for Rows<R, F> {
     }
 }
 
-fn columns<'a, const N: usize>(
-    mut parts: impl Iterator<Item = &'a str>,
+/// Splits a line at its commas. Returns the first columns and the number of all.
+#[inline]
+fn split<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
+    let mut columns = [&[][..]; N];
+    let (mut count, mut start) = (0, 0);
+    for comma in memchr_iter(b',', line).chain([line.len()]) {
+        if let Some(column) = columns.get_mut(count) {
+            *column = line[start..comma].trim_ascii();
+        }
+        (count, start) = (count + 1, comma + 1);
+    }
+    (columns, count)
+}
+
+#[inline]
+fn exactly<'l, const N: usize>(
+    (columns, count): ([&'l [u8]; N], usize),
     expected: &'static str,
-) -> Result<[&'a str; N], Wrong> {
-    let mut columns = [""; N];
-    for (i, column) in columns.iter_mut().enumerate() {
-        *column = parts.next().ok_or_else(|| Wrong(format!("{i} columns"), expected))?.trim();
-    }
-    match parts.next() {
-        None => Ok(columns),
-        Some(_) => Err(Wrong(format!("more than {N} columns"), expected)),
+) -> Result<[&'l [u8]; N], Wrong> {
+    match count {
+        _ if count == N => Ok(columns),
+        _ if count > N => Err(Wrong(format!("more than {N} columns"), expected)),
+        _ => Err(Wrong(format!("{count} columns"), expected)),
     }
 }
 
-fn kind(text: &str, read: &str, write: &str, expected: &'static str) -> Result<RequestKind, Wrong> {
+fn words_of<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
+    let mut columns = [&[][..]; N];
+    let mut count = 0;
+    for word in words(line) {
+        if let Some(column) = columns.get_mut(count) {
+            *column = word;
+        }
+        count += 1;
+    }
+    (columns, count)
+}
+
+#[inline]
+fn kind(text: &[u8], read: &str, write: &str, expected: &'static str) -> Result<RequestKind, Wrong> {
     match () {
-        () if text.eq_ignore_ascii_case(read) => Ok(RequestKind::Read),
-        () if text.eq_ignore_ascii_case(write) => Ok(RequestKind::Write),
-        () => Err(Wrong(format!("type '{text}'"), expected)),
+        () if text.eq_ignore_ascii_case(read.as_bytes()) => Ok(RequestKind::Read),
+        () if text.eq_ignore_ascii_case(write.as_bytes()) => Ok(RequestKind::Write),
+        () => Err(Wrong(format!("type {}", shown(text)), expected)),
     }
 }
 
-#[derive(Debug)]
+/// Parses a time in units that are this many nanoseconds long, with a fraction.
+fn decimal(text: &[u8], unit_ns: u64, expected: &'static str) -> Result<u64, Wrong> {
+    let time = billionths(text).ok_or_else(|| Wrong(shown(text), expected))?;
+    Ok(time / (1_000_000_000 / unit_ns))
+}
+
+/// A request that took so long, and ended at a time since the beginning of the recording.
+fn completed<'l>(ended: u64, latency: u64, device: &'l [u8], request: Request) -> Line<'l> {
+    let at = BEGINNING_NS.saturating_add(ended).saturating_sub(latency);
+    let latency = Some(SimDuration::from_nanos(latency));
+    Line::Request(at, device, Request { latency, ..request })
+}
+
+/// Returns the kind of a SCSI command that reads or writes.
+pub(super) fn scsi(command: u64) -> Option<RequestKind> {
+    match command {
+        0x08 | 0x28 | 0x88 | 0xa8 => Some(RequestKind::Read),
+        0x0a | 0x2a | 0x8a | 0xaa => Some(RequestKind::Write),
+        _ => None,
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Msr;
 
 impl Row for Msr {
     const MADE_BY: &'static str = "msr";
-    const HEADING: &'static str = "timestamp,hostname";
 
-    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
+    #[inline]
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
         const FILE_TIME_NS: u64 = 100;
         const COLUMNS: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
-        let [at, host, disk, kind_text, offset, size, response] = columns(line.split(','), COLUMNS)?;
+        let [at, host, disk, kind_text, offset, size, response] = exactly(split(line), COLUMNS)?;
         let _: u32 = field(Some(disk), "a disk number")?;
-        let at: u64 = field(Some(at), "a time in units of 100 ns")?;
+        let at = field(Some(at), "a time in units of 100 ns")?;
         let kind = kind(kind_text, "Read", "Write", "Read or Write")?;
-        let response: u64 = field(Some(response), "a response time in units of 100 ns")?;
+        let response = field(Some(response), "a response time in units of 100 ns")?;
         let range = sectors_of_bytes(
             kind,
             field(Some(offset), "an offset in bytes")?,
@@ -114,61 +207,252 @@ impl Row for Msr {
         // File time counts from 1601: in nanoseconds, today is beyond 2^63, and what is before 2185 fits into 64 bits.
         let start = host.as_ptr() as usize - line.as_ptr() as usize;
         let end = disk.as_ptr() as usize - line.as_ptr() as usize + disk.len();
-        Ok((nanos(at, FILE_TIME_NS)?, &line[start..end], Request { latency, ..plain(kind, range) }))
+        let request = Request { latency, ..plain(kind, range) };
+        Ok(Line::Request(nanos(at, FILE_TIME_NS)?, &line[start..end], request))
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
+pub(super) struct Systor;
+
+impl Row for Systor {
+    const MADE_BY: &'static str = "systor";
+
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
+        let columns = exactly(split(line), "Timestamp,Response,IOType,LUN,Offset,Size")?;
+        let [at, response, kind_text, device, offset, size] = columns;
+        if kind_text.is_empty() {
+            return Ok(Line::Other);
+        }
+        let at = decimal(at, 1_000_000_000, "a time in seconds")?;
+        let kind = kind(kind_text, "R", "W", "R, W or nothing")?;
+        let range = sectors_of_bytes(
+            kind,
+            field(Some(offset), "an offset in bytes")?,
+            field(Some(size), "a size in bytes")?,
+        )?;
+        let latency = match response {
+            b"" => None,
+            response => Some(decimal(response, 1_000_000_000, "a response time in seconds")?),
+        };
+        let latency = latency.map(SimDuration::from_nanos);
+        Ok(Line::Request(at, device, Request { latency, ..plain(kind, range) }))
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Alibaba;
 
 impl Row for Alibaba {
     const MADE_BY: &'static str = "alibaba";
-    const HEADING: &'static str = "device_id,";
 
-    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
+    #[inline]
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
         let [device, op, offset, length, at] =
-            columns(line.split(','), "device_id,opcode,offset,length,timestamp")?;
-        let at: u64 = field(Some(at), "a time in microseconds")?;
-        let kind = kind(op, "R", "W", "R or W")?;
+            exactly(split(line), "device_id,opcode,offset,length,timestamp")?;
+        let at = field(Some(at), "a time in microseconds")?;
+        let kind = kind(op, "R", "W", READ_OR_WRITE)?;
         let range = sectors_of_bytes(
             kind,
             field(Some(offset), "an offset in bytes")?,
             field(Some(length), "a length in bytes")?,
         )?;
-        Ok((nanos(at, 1_000)?, device, plain(kind, range)))
+        Ok(Line::Request(nanos(at, 1_000)?, device, plain(kind, range)))
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tencent;
 
 impl Row for Tencent {
     const MADE_BY: &'static str = "tencent";
-    const HEADING: &'static str = "timestamp,offset";
 
-    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
-        let [at, first, count, op, volume] =
-            columns(line.split(','), "Timestamp,Offset,Size,IOType,VolumeID")?;
-        let at: u64 = field(Some(at), "a time in seconds")?;
-        let range =
-            sectors(field(Some(first), "an offset in sectors")?, field(Some(count), "a size in sectors")?)?;
+    #[inline]
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
+        let [at, first, count, op, volume] = exactly(split(line), "Timestamp,Offset,Size,IOType,VolumeID")?;
+        let at = field(Some(at), "a time in seconds")?;
+        let (first, count) =
+            (field(Some(first), "an offset in sectors")?, field(Some(count), "a size in sectors")?);
         let kind = kind(op, "0", "1", "0 for a read or 1 for a write")?;
-        Ok((nanos(at, 1_000_000_000)?, volume, plain(kind, range)))
+        let range = sectors(kind, first, count)?;
+        Ok(Line::Request(nanos(at, 1_000_000_000)?, volume, plain(kind, range)))
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
+pub(super) struct Spc;
+
+impl Row for Spc {
+    const MADE_BY: &'static str = "spc";
+
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
+        let (columns, count) = split(line);
+        let [unit, block, size, op, at] = exactly((columns, count.min(5)), "ASU,LBA,Size,Opcode,Timestamp")?;
+        let at = decimal(at, 1_000_000_000, "a time in seconds")?;
+        let kind = kind(op, "R", "W", READ_OR_WRITE)?;
+        let bytes: u64 = field(Some(size), "a size in bytes")?;
+        let range = sectors(kind, field(Some(block), "a block")?, bytes.div_ceil(SECTOR_BYTES))?;
+        Ok(Line::Request(at, unit, plain(kind, range)))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CloudPhysics;
+
+impl Row for CloudPhysics {
+    const MADE_BY: &'static str = "cloudphysics";
+
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
+        const DEVICE: &[u8] = b"disk";
+        let (columns, count) = split(line);
+        if count == 1 {
+            let range = sectors(RequestKind::Read, field(Some(line), "a sector")?, 1)?;
+            return Ok(Line::Request(0, DEVICE, plain(RequestKind::Read, range)));
+        }
+        let [_, at, op, size, first] =
+            exactly((columns, count), "version,time,op,size,lbn, or a sector alone")?;
+        let command = hexadecimal(op).ok_or_else(|| Wrong(shown(op), "a SCSI command in hexadecimal"))?;
+        let Some(kind) = scsi(command) else { return Ok(Line::Other) };
+        let at = nanos(field(Some(at), "a time in seconds")?, 1_000_000_000)?;
+        let bytes: u64 = field(Some(size), "a size in bytes")?;
+        let range = sectors(kind, field(Some(first), "a sector")?, bytes.div_ceil(SECTOR_BYTES))?;
+        Ok(Line::Request(at, DEVICE, plain(kind, range)))
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Mqsim;
 
 impl Row for Mqsim {
     const MADE_BY: &'static str = "mqsim";
-    const HEADING: &'static str = "";
 
-    fn parse(line: &str) -> Result<(u64, &str, Request), Wrong> {
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
         let [at, device, first, count, op] =
-            columns(line.split_whitespace(), "time, device, first sector, sectors, type")?;
-        let range = sectors(field(Some(first), "a sector")?, field(Some(count), "a number of sectors")?)?;
+            exactly(words_of(line), "time, device, first sector, sectors, type")?;
+        let (first, count) = (field(Some(first), "a sector")?, field(Some(count), "a number of sectors")?);
         let kind = kind(op, "1", "0", "0 for a write or 1 for a read")?;
-        Ok((field(Some(at), "a time in nanoseconds")?, device, plain(kind, range)))
+        let range = sectors(kind, first, count)?;
+        Ok(Line::Request(field(Some(at), "a time in nanoseconds")?, device, plain(kind, range)))
+    }
+}
+
+/// Positions of the columns of transfers and of flushes: the newest versions have the processor among them.
+#[derive(Debug)]
+pub(super) struct Etw {
+    transfer: EtwColumns,
+    flush: EtwColumns,
+    is_in_header: bool,
+}
+
+/// Positions of columns; `None` where an event does not have it.
+#[derive(Clone, Copy, Debug)]
+struct EtwColumns {
+    at: Option<usize>,
+    offset: Option<usize>,
+    size: Option<usize>,
+    elapsed: Option<usize>,
+    disk: Option<usize>,
+}
+
+impl Default for Etw {
+    fn default() -> Self {
+        let transfer =
+            EtwColumns { at: Some(1), offset: Some(5), size: Some(6), elapsed: Some(7), disk: Some(8) };
+        let flush = EtwColumns { offset: None, size: None, elapsed: Some(5), disk: Some(6), ..transfer };
+        Self { transfer, flush, is_in_header: false }
+    }
+}
+
+impl Row for Etw {
+    const MADE_BY: &'static str = "etw";
+    const WINDOW: SimDuration = SimDuration::from_secs(60);
+
+    fn heading(&mut self, line: &[u8]) {
+        self.is_in_header = line.trim_ascii() == b"BeginHeader";
+    }
+
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
+        const MICROSECONDS: &str = "a time in microseconds";
+        let (columns, count) = split::<16>(line);
+        let kind = match columns[0] {
+            b"DiskRead" => RequestKind::Read,
+            b"DiskWrite" => RequestKind::Write,
+            b"DiskFlush" => RequestKind::Flush,
+            b"EndHeader" => {
+                self.is_in_header = false;
+                return Ok(Line::Nothing);
+            }
+            event if !event.first().is_some_and(u8::is_ascii_alphabetic) => {
+                return Err(Wrong(shown(line), "an event, as in DiskRead, TimeStamp, ..."));
+            }
+            _ => return Ok(Line::Nothing),
+        };
+        let places = if kind == RequestKind::Flush { &mut self.flush } else { &mut self.transfer };
+        if self.is_in_header {
+            let find = |name: &[u8]| columns.iter().position(|column| *column == name);
+            *places = EtwColumns {
+                at: find(b"TimeStamp"),
+                offset: find(b"ByteOffset"),
+                size: find(b"IOSize"),
+                elapsed: find(b"ElapsedTime"),
+                disk: find(b"DiskNum"),
+            };
+            return Ok(Line::Nothing);
+        }
+        let text = |place: Option<usize>| place.filter(|place| *place < count).map(|place| columns[place]);
+        let hex = |place, expected| {
+            let text = text(place).ok_or_else(|| Wrong("a field is missing".to_owned(), expected))?;
+            hexadecimal(text).ok_or_else(|| Wrong(shown(text), expected))
+        };
+        let ended = nanos(field(text(places.at), MICROSECONDS)?, 1_000)?;
+        let elapsed = nanos(field(text(places.elapsed), MICROSECONDS)?, 1_000)?;
+        let _: u32 = field(text(places.disk), "a disk number")?;
+        let disk = text(places.disk).unwrap_or_default();
+        let range = match kind {
+            RequestKind::Flush => SectorRange::new(Lba(0), 0),
+            _ => sectors_of_bytes(
+                kind,
+                hex(places.offset, "an offset in bytes, hexadecimal")?,
+                hex(places.size, "a size in bytes, hexadecimal")?,
+            )?,
+        };
+        Ok(completed(ended, elapsed, disk, plain(kind, range)))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Biosnoop {
+    /// With `-Q`, the time in the queue is in front of the latency.
+    is_queue_shown: bool,
+}
+
+impl Row for Biosnoop {
+    const MADE_BY: &'static str = "biosnoop";
+    const WINDOW: SimDuration = SimDuration::from_secs(60);
+
+    fn heading(&mut self, line: &[u8]) {
+        self.is_queue_shown = words(line).any(|word| word == b"QUE(ms)");
+    }
+
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
+        const COLUMNS: &str = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)";
+        // A program's name may have spaces, and a request of no disk has no name of one.
+        let mut last = line.rsplit(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let mut next = || last.next().ok_or_else(|| Wrong("a line cut short".to_owned(), COLUMNS));
+        let latency = decimal(next()?, 1_000_000, "a latency in milliseconds")?;
+        if self.is_queue_shown {
+            next()?;
+        }
+        let (bytes, sector, rwbs, disk) = (next()?, next()?, next()?, next()?);
+        let ended = words(line).next().unwrap_or_default();
+        let ended = decimal(ended, 1_000_000_000, "a time in seconds")?;
+        let Some((_, _, request)) = parse_rwbs(rwbs) else { return Ok(Line::Other) };
+        let bytes: u64 = field(Some(bytes), "a size in bytes")?;
+        let range = match request.kind {
+            RequestKind::Flush => SectorRange::new(Lba(0), 0),
+            _ if number(sector).is_none() && sector.starts_with(b"-") => return Ok(Line::Other),
+            kind => sectors(kind, field(Some(sector), "a sector")?, bytes.div_ceil(SECTOR_BYTES))?,
+        };
+        Ok(completed(ended, latency, disk, Request { sectors: range, ..request }))
     }
 }

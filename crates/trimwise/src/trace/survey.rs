@@ -5,14 +5,17 @@ use std::ops::Range;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-use super::{Event, Header, Record, Request, RequestKind, Source, TraceError};
+use super::{Event, Header, LeftOut, Record, Request, RequestKind, Source, TraceError};
 use crate::units::{Bytes, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use crate::workload::latency::{LatencySummary, histogram};
 
 /// Minimum length of a pause that gets a note: the clock was probably set, or the recording stopped.
 const GAP: SimDuration = SimDuration::from_secs(3600);
 const RECORDS_PER_CALL: u64 = 65_536;
+/// Records that are added up together.
+const BATCH_RECORDS: usize = 256;
 const PIECE_UNITS: u64 = 32_768;
 /// Maximum number of pieces: 256 MiB of memory, and 8 TiB that are touched all over.
 const PIECES_MAX: usize = 65_536;
@@ -131,6 +134,9 @@ pub struct TraceInfo {
     pub committed: u64,
     /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
+    /// Requests that are in the trace and not in the figures.
+    #[serde(default)]
+    pub left_out: LeftOut,
     /// Reason why the trace was not read to its end, if it was not.
     pub ended_early: Option<String>,
 }
@@ -144,6 +150,7 @@ enum Piece {
 
 impl Piece {
     /// Touches units of it. Returns how many were not touched before.
+    #[inline]
     fn touch(&mut self, units: Range<u64>) -> u64 {
         let Self::Some(bits) = self else { return 0 };
         if units == (0..PIECE_UNITS) {
@@ -151,11 +158,13 @@ impl Piece {
             *self = Self::All;
             return PIECE_UNITS - before;
         }
+        let (first, last) = ((units.start / 64) as usize, ((units.end - 1) / 64) as usize);
         let mut new = 0;
-        for unit in units {
-            let (word, bit) = (&mut bits[unit as usize / 64], 1 << (unit % 64));
-            new += u64::from(*word & bit == 0);
-            *word |= bit;
+        for (index, word) in bits[first..=last].iter_mut().enumerate() {
+            let from = if index == 0 { u64::MAX << (units.start % 64) } else { u64::MAX };
+            let to = if first + index == last { u64::MAX >> (63 - (units.end - 1) % 64) } else { u64::MAX };
+            new += u64::from((from & to & !*word).count_ones());
+            *word |= from & to;
         }
         new
     }
@@ -163,25 +172,46 @@ impl Piece {
 
 #[derive(Debug, Default)]
 struct Touched {
-    pieces: HashMap<(u32, u64), Piece>,
+    pieces: HashMap<(u32, u64), Piece, foldhash::fast::RandomState>,
     units: u64,
     is_cut: bool,
 }
 
 impl Touched {
+    /// Brings what these requests will touch into the processor's cache: loads that do not wait for each other.
+    fn expect(&self, batch: &[Record]) {
+        let mut seen = 0;
+        for record in batch {
+            let Event::Request(Request { sectors, .. }) = record.event else { continue };
+            let unit = sectors.units().start.0;
+            if let Some(Piece::Some(bits)) = self.pieces.get(&(record.device, unit / PIECE_UNITS)) {
+                seen ^= bits[(unit % PIECE_UNITS / 64) as usize];
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
+    #[inline]
     fn touch(&mut self, device: u32, range: UnitRange) {
         let (mut at, end) = (range.start.0, range.end().0);
         while at < end {
             let piece = at / PIECE_UNITS;
             let until = end.min((piece + 1) * PIECE_UNITS);
-            if self.pieces.len() >= PIECES_MAX && !self.pieces.contains_key(&(device, piece)) {
+            let units = at % PIECE_UNITS..(until - 1) % PIECE_UNITS + 1;
+            at = until;
+            if let Some(touched) = self.pieces.get_mut(&(device, piece)) {
+                self.units += touched.touch(units);
+                continue;
+            }
+            if self.pieces.len() >= PIECES_MAX {
                 self.is_cut = true;
                 // A range of astronomic length is not worth walking through.
                 return;
             }
-            let touched = self.pieces.entry((device, piece)).or_insert_with(|| Piece::Some(Box::new([0; _])));
-            self.units += touched.touch(at % PIECE_UNITS..(until - 1) % PIECE_UNITS + 1);
-            at = until;
+            let is_whole = units == (0..PIECE_UNITS);
+            let mut touched = if is_whole { Piece::All } else { Piece::Some(Box::new([0; _])) };
+            self.units += if is_whole { PIECE_UNITS } else { touched.touch(units) };
+            self.pieces.insert((device, piece), touched);
         }
     }
 }
@@ -192,26 +222,38 @@ impl Touched {
 pub fn survey(source: &mut dyn Source, on_records: &mut dyn FnMut(u64) -> bool) -> TraceInfo {
     let mut survey = Survey::default();
     let mut is_interrupted = false;
+    let mut batch: Vec<Record> = Vec::with_capacity(BATCH_RECORDS);
+    let mut read = 0u64;
     let ended_early = loop {
         match source.next() {
-            Ok(Some(Record { at, event: Event::Begun, .. })) => survey.begin(Some(at)),
-            Ok(Some(record)) => survey.observe(&record),
+            Ok(Some(Record { at, event: Event::Begun, .. })) => {
+                survey.observe(&mut batch);
+                survey.begin(Some(at));
+            }
+            Ok(Some(record)) => {
+                batch.push(record);
+                if batch.len() == BATCH_RECORDS {
+                    survey.observe(&mut batch);
+                }
+            }
             Ok(None) => break None,
             Err(error) => break Some(error.to_string()),
         }
-        let read = survey.info.prelude_records + survey.info.records;
+        read += 1;
         if read.is_multiple_of(RECORDS_PER_CALL) && !on_records(read) {
             is_interrupted = true;
             break Some("interrupted".to_owned());
         }
     };
+    survey.observe(&mut batch);
     let header = source.header().clone();
     let is_in_prelude = header.has_prelude && !survey.has_begun;
     if is_in_prelude {
         survey.begin(None);
     }
     let recording_is_missing = is_in_prelude && !is_interrupted;
-    TraceInfo { header, recording_is_missing, ended_early, ..survey.finish() }
+    let left_out = source.left_out();
+    TraceInfo { header, recording_is_missing, ended_early, left_out, ..survey.finish() }
 }
 
 #[derive(Debug, Default)]
@@ -236,7 +278,25 @@ impl Survey {
         *self = Self { info, has_begun: true, first: mark, last, ..Self::default() };
     }
 
-    fn observe(&mut self, record: &Record) {
+    /// Adds the records of a batch, which is then empty.
+    fn observe(&mut self, batch: &mut Vec<Record>) {
+        self.touched.expect(batch);
+        batch.iter().for_each(|record| self.count(record));
+        for record in batch.drain(..) {
+            if let Event::Request(Request { kind, sectors, latency, .. }) = record.event {
+                if sectors.sectors > 0 {
+                    self.touched.touch(record.device, sectors.units());
+                }
+                match latency {
+                    Some(latency) => self.latencies.record(kind, latency),
+                    None => self.info.unknown_latencies += 1,
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, record: &Record) {
         let Record { at, device, event } = *record;
         let info = &mut self.info;
         info.records += 1;
@@ -249,7 +309,7 @@ impl Survey {
         let reach = |info: &mut TraceInfo, end: u64| info.needed_bytes = info.needed_bytes.max(end * 512);
         match event {
             Event::Request(request) => {
-                let Request { kind, sectors, sync, latency, .. } = request;
+                let Request { kind, sectors, sync, .. } = request;
                 let figures = &mut self.kinds[kind as usize];
                 let bytes = sectors.bytes().0;
                 figures.bytes_min = if figures.count == 0 { bytes } else { figures.bytes_min.min(bytes) };
@@ -258,18 +318,11 @@ impl Survey {
                 figures.bytes = figures.bytes.saturating_add(bytes);
                 figures.sync += u64::from(sync);
                 figures.unaligned += u64::from(!sectors.is_whole());
-                match latency {
-                    Some(latency) => self.latencies.record(kind, latency),
-                    None => info.unknown_latencies += 1,
-                }
                 if info.requests_by_device.len() <= device as usize {
                     info.requests_by_device.resize(device as usize + 1, 0);
                 }
                 info.requests_by_device[device as usize] += 1;
                 reach(info, sectors.first.0.saturating_add(sectors.sectors));
-                if sectors.sectors > 0 {
-                    self.touched.touch(device, sectors.units());
-                }
             }
             Event::Freed(sectors) => {
                 info.freed += 1;
@@ -299,55 +352,69 @@ impl Survey {
 }
 
 /// A copy of a trace.
-#[derive(Debug)]
-pub struct Converted<W> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Converted {
     /// Number of records in the copy.
     pub records: u64,
-    /// Output with the copy.
-    pub out: W,
+    /// Requests that the copy does not have.
+    pub left_out: LeftOut,
     /// Place at which the original is cut off; then the copy has no end mark either.
     pub cut_off: Option<String>,
 }
 
-/// Copies a trace into trimwise's own format. `header` has all the devices; where a
-/// format names them as it goes, a survey has found them. `on_records` is as for [`survey`]; if it returns `false`, the
-/// copy ends there, without an end mark.
+/// Reasons why a trace is not copied.
+#[derive(Debug, Error)]
+pub enum ConvertError {
+    /// The original cannot be read on.
+    #[error(transparent)]
+    Source(#[from] TraceError),
+    /// The copy cannot be written on.
+    #[error("after {records} records: {source}")]
+    Output {
+        /// Number of records before.
+        records: u64,
+        /// The error of the output.
+        source: std::io::Error,
+    },
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Copies a trace into trimwise's own format. `on_records` is as for [`survey`]; if it returns `false`, the copy ends
+/// there, without an end mark.
 ///
 /// # Errors
 /// Errors of the output, and those of the source except that it is cut off. The records before an error have been
 /// written.
-pub fn convert<W: std::io::Write>(
+pub fn convert(
     source: &mut dyn Source,
-    header: &Header,
-    out: W,
+    out: &mut dyn std::io::Write,
     on_records: &mut dyn FnMut(u64) -> bool,
-) -> Result<Converted<W>, TraceError> {
-    let io =
-        |place: u64| move |source| TraceError::Io { place: format!("record {place} of the output"), source };
-    let mut writer = super::format::Writer::new(out, header).map_err(io(0))?;
+) -> Result<Converted, ConvertError> {
+    // A format that names its devices as it goes has named those of the first records.
+    let mut next = source.next();
+    let failed = |records: u64| move |source| ConvertError::Output { records, source };
+    let mut writer = super::format::Writer::new(out, source.header()).map_err(failed(0))?;
     let mut records = 0;
-    loop {
-        let record = match source.next() {
+    let cut_off = loop {
+        let record = match next {
             Ok(Some(record)) => record,
-            Ok(None) => break,
-            Err(error @ TraceError::Truncated { .. }) => {
-                let out = writer.cut_off().map_err(io(records))?;
-                return Ok(Converted { records, out, cut_off: Some(error.to_string()) });
-            }
-            Err(error) => return Err(error),
+            Ok(None) => break None,
+            Err(error @ TraceError::Truncated { .. }) => break Some(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
-        if record.device as usize >= header.devices.len() {
-            let what = format!("device {} first appears here", record.device);
-            let expected = "a trace that can be read twice, to find its devices first";
-            return Err(super::input::malformed(&format!("record {}", records + 1), what, expected));
+        while let Some(device) = source.header().devices.get(writer.devices()) {
+            writer.add_device(device).map_err(failed(records))?;
         }
-        writer.write(&record).map_err(io(records + 1))?;
+        writer.write(&record).map_err(failed(records))?;
         records += 1;
         if records.is_multiple_of(RECORDS_PER_CALL) && !on_records(records) {
-            let interrupted = std::io::Error::other("interrupted");
-            return Err(io(records)(interrupted));
+            return Err(ConvertError::Interrupted);
         }
-    }
-    let out = writer.finish().map_err(io(records))?;
-    Ok(Converted { records, out, cut_off: None })
+        next = source.next();
+    };
+    let ended = if cut_off.is_some() { writer.cut_off() } else { writer.finish() };
+    ended.map_err(failed(records))?;
+    Ok(Converted { records, left_out: source.left_out(), cut_off })
 }

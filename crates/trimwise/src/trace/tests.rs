@@ -227,6 +227,212 @@ fn published_traces_are_read() {
     assert!(error_of(Some(Format::OracleGeneral), &hashed).contains("a sector number below 2^55"));
 }
 
+/// The same three requests in each format that has latencies, and without them in the others.
+#[test]
+fn more_published_traces_are_read() {
+    let systor = "Timestamp,Response,IOType,LUN,Offset,Size\r\n1456135200.013118000,0.000806000,R,0,8192,4096\r\n\
+                  1456135200.014118000,,,0,0,4096\r\n1456135201.013118000,0.5,W,3,512,1024\r\n";
+    let (records, devices) = read_short(None, systor.as_bytes());
+    assert_eq!(devices, ["0", "3"]);
+    let expected =
+        [(0, 0, "read", 16, 8, Some(806_000)), (1_000_000_000, 1, "write", 1, 2, Some(500_000_000))];
+    assert_eq!(records, expected);
+    assert_eq!(
+        read_short(None, systor.split_once("\n").unwrap().1.as_bytes()).0,
+        expected,
+        "without its heading"
+    );
+
+    let spc = "0,20941264,8192,W,0.551706,Alpha/NT\n1, 3435888,513, r,1.609859\n";
+    let expected = [(0, 0, "write", 20_941_264, 16, None), (1_058_153_000, 1, "read", 3_435_888, 2, None)];
+    assert_eq!(read_short(None, spc.as_bytes()).0, expected);
+
+    let cloudphysics =
+        "version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633898,35,0,0\n1,5633900,28,4096,16\n";
+    let expected = [(0, 0, "write", 42_932_745, 1, None), (2_000_000_000, 0, "read", 16, 8, None)];
+    assert_eq!(read_short(None, cloudphysics.as_bytes()).0, expected);
+    let sectors = read_short(Some(Format::CloudPhysics), b"42932745\n42932746\n").0;
+    assert_eq!(sectors, [(0, 0, "read", 42_932_745, 1, None), (0, 0, "read", 42_932_746, 1, None)]);
+
+    // Lines in the order of completion: what was issued first took longest.
+    let etw = "BeginHeader\n   DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID, CPU,   IrpPtr,   ByteOffset, \
+               IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri,  VolSnap,  FileObject, FileName\n\
+               DiskFlush,  TimeStamp,  Process Name ( PID),   ThreadID, CPU, IrpPtr,  ElapsedTime,  DiskNum\n\
+               EndHeader\nOS Version: 10.0.19041, Trace Size: 1KB\n\
+               DiskRead,  100,  a.exe (12),  7, 1, 0xff, 0x0000002000, 0x00001000,  50,  1, 0x060043\n\
+               FileIoCreate,  110,  a.exe (12)\n\
+               DiskFlush,  130,  a.exe (12),  7, 1, 0xff, 100, 0, 0x0, 12\n";
+    let (records, devices) = read_short(None, etw.as_bytes());
+    assert_eq!(devices, ["1", "0"]);
+    assert_eq!(records, [(0, 1, "flush", 0, 0, Some(100_000)), (20_000, 0, "read", 16, 8, Some(50_000))]);
+    let short = "DiskWrite,  100,  a.exe (12),  7, 0xff, 0x0000002000, 0x00001000,  5000000,  1, 0x060043\n";
+    assert_eq!(read_short(None, short.as_bytes()).0, [(0, 0, "write", 16, 8, Some(5_000_000_000))]);
+
+    let biosnoop = "TIME(s)     COMM           PID    DISK      T SECTOR     BYTES  LAT(ms)\n\
+                    0.000004    Chrome IO 7    1950   xvda1     W 13092560   4096      0.74\n\
+                    0.000100    ?              0                R -1         8         0.26\n\
+                    0.000178    kworker        1956   xvda1     R 13092432   8192      0.01\n";
+    let (records, devices) = read_short(None, biosnoop.as_bytes());
+    assert_eq!(devices, ["xvda1"]);
+    let expected =
+        [(0, 0, "write", 13_092_560, 8, Some(740_000)), (904_000, 0, "read", 13_092_432, 16, Some(10_000))];
+    assert_eq!(records, expected);
+}
+
+#[test]
+fn the_kernels_text_has_the_requests_of_blkparse() {
+    let text = "# tracer: nop\n#\n\
+        raft-bench-37801   [003] .....  9904.831159: block_rq_issue: 259,0 WS 4096 () 498455480 + 8 [raft-bench]\n\
+        raft-bench-37801   [003] .....  9904.831160: nvme_sq: nvme0: disk=nvme0n1, qid=4\n\
+        <idle>-0   [003] d.h..  9904.831178: block_rq_complete: 259,0 WS () 498455480 + 8 [0]\n\
+        a 12 [001]  9905.000000:   block:block_rq_issue: 8,0 FF 0 () 18446744073709551615 + 0 none,0,0 [a]\n\
+        a 12 [001]  9905.000002: block:block_rq_complete: 8,0 FF () 18446744073709551615 + 0 none,0,0 [0]\n";
+    let (records, devices) = read_short(None, text.as_bytes());
+    assert_eq!(devices, ["259,0", "8,0"]);
+    let expected =
+        [(0, 0, "write", 498_455_480, 8, Some(19_000)), (168_841_000, 1, "flush", 0, 0, Some(2_000))];
+    assert_eq!(records, expected);
+    assert_eq!(
+        error_of(None, b"a-1 [0] 1.0: block_rq_issue: 8,0 W 0 () 5 8\n"),
+        "line 1: a field is missing; expected a sector"
+    );
+}
+
+#[test]
+fn vscsi_is_read_in_both_versions() {
+    let one = |command: u16, at: u64, sector: u64, bytes: u32| {
+        let mut record = [1u32.to_le_bytes(), bytes.to_le_bytes(), 1u32.to_le_bytes()].concat();
+        record.extend([command.to_le_bytes(), 0x100u16.to_le_bytes()].concat());
+        record.extend([sector.to_le_bytes(), at.to_le_bytes()].concat());
+        record
+    };
+    let two = |command: u16, at: u64, sector: u64, bytes: u32| {
+        let mut record = [command.to_le_bytes(), 0x200u16.to_le_bytes()].concat();
+        record.extend([1u32.to_le_bytes(), bytes.to_le_bytes(), 1u32.to_le_bytes()].concat());
+        record.extend([sector.to_le_bytes(), at.to_le_bytes(), 7u64.to_le_bytes()].concat());
+        record
+    };
+    type Make<'a> = &'a dyn Fn(u16, u64, u64, u32) -> Vec<u8>;
+    for make in [&one as Make<'_>, &two] {
+        let trace =
+            [make(0x2a, 1_000, 42, 512), make(0x35, 1_001, 0, 0), make(0x28, 1_500, 80, 4096)].concat();
+        let (records, _) = read_short(None, &trace);
+        assert_eq!(records, [(0, 0, "write", 42, 1, None), (500_000, 0, "read", 80, 8, None)]);
+        assert!(error_of(None, &trace[..trace.len() - 1]).ends_with("the trace is cut off"));
+        let broken = [trace, vec![9; 40]].concat();
+        assert!(error_of(None, &broken).contains("version 9; expected the version of the first record"));
+    }
+}
+
+#[test]
+fn files_of_single_processors_are_one_trace() {
+    const WRITE: u32 = 1 << 17;
+    let issue = |at, sector| blktrace(false, at, sector, 4096, 7 | 1 << 22 | WRITE, 0);
+    let complete = |at, sector| blktrace(true, at, sector, 4096, 8 | 1 << 23 | WRITE, 0);
+    let first = [issue(1_000, 8), issue(5_000, 80)].concat();
+    let second = [complete(4_000, 8), complete(9_000, 80)].concat();
+    let parts = |parts: &[&[u8]]| -> Vec<Part<'static>> {
+        let part = |(index, bytes): (usize, &&[u8])| -> Part<'static> {
+            (format!("sda.blktrace.{index}"), Box::new(std::io::Cursor::new(bytes.to_vec())))
+        };
+        parts.iter().enumerate().map(part).collect()
+    };
+    let mut source = open_parts(parts(&[&[], &first, &second]), None).unwrap();
+    let records: Vec<Short> =
+        std::iter::from_fn(|| source.next().unwrap()).map(|record| short(&record)).collect();
+    assert_eq!(records, [(0, 0, "write", 8, 8, Some(3_000)), (4_000, 0, "write", 80, 8, Some(4_000))]);
+    let mut source = open_parts(parts(&[&first, &second[..60]]), None).unwrap();
+    assert!(source.next().unwrap().is_some());
+    let error = std::iter::repeat_with(|| source.next().err()).find_map(|error| error).unwrap().to_string();
+    assert_eq!(error, "sda.blktrace.1: record 2, byte 48: the trace is cut off");
+    let text = open_parts(parts(&[b"fio version 3 iolog\n", b"x"]), None).err().unwrap().to_string();
+    assert!(text.contains("several files of fio"), "{text}");
+}
+
+/// Headings, byte-order marks and the ends of Windows' lines.
+#[test]
+fn regression_a_trace_from_windows_is_read() {
+    let rows = "4851300 1 524288 16 0\r\n4864300 1 524304 16 1\r\n";
+    let plain = read_as(Some(Format::Mqsim), rows.as_bytes());
+    assert_eq!(plain.0.len(), 2);
+    for text in [
+        format!("\u{feff}{rows}"),
+        format!("time device lba size op\r\n{rows}"),
+        format!("\u{feff}# by hand\r\n\r\n{rows}"),
+    ] {
+        assert_eq!(read_as(Some(Format::Mqsim), text.as_bytes()).0, plain.0, "{text:?}");
+    }
+    let msr = "\u{feff}Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n1,usr,0,Read,0,512,3\n";
+    assert_eq!(read_as(None, msr.as_bytes()).0.len(), 1);
+}
+
+#[test]
+fn what_is_left_out_is_counted() {
+    let left_out = |text: &str| {
+        let mut source = open(text.as_bytes(), None).unwrap();
+        let info = survey(&mut *source, &mut |_| true);
+        (info.records, info.left_out.empty, info.left_out.other)
+    };
+    assert_eq!(left_out("0,R,0,0,1\n0,R,0,4096,1\n0,W,512,0,2\n"), (1, 2, 0));
+    assert_eq!(left_out("1.5,0.1,,0,0,512\n1.5,0.1,R,0,0,0\n1.5,0.1,R,0,0,512\n"), (1, 1, 1));
+    assert_eq!(left_out("fio version 3 iolog\n0 a trim 100 200\n0 a write 0 512\n"), (1, 1, 0));
+    let zone = "8,0 1 1 0.1 9 D ZR 8 + 8 [a]\n8,0 1 2 0.2 9 D W 8 + 0 [a]\n8,0 1 3 0.3 9 D W 8 + 8 [a]\n";
+    assert_eq!(left_out(zone), (1, 1, 1));
+}
+
+#[test]
+fn absurd_lengths_and_times_are_errors_with_their_line() {
+    let text = "0,R,0,4096,1\n0,R,0,562949953421312,2\n";
+    assert_eq!(
+        error_of(None, text.as_bytes()),
+        "line 2: a read of 512 TiB; expected at most 4 GiB in a read or write"
+    );
+    assert!(
+        read_as(None, b"fio version 3 iolog\n0 a trim 0 562949953421312\n").2.is_none(),
+        "a whole device"
+    );
+    let text = "0,R,0,4096,1577808000000626\n0,R,0,4096,2577808000000626\n";
+    assert_eq!(
+        error_of(None, text.as_bytes()),
+        "line 2: a time 1000000000 s from that of the first record; expected times within ten years"
+    );
+    let header = Header { devices: vec![TraceDevice::default()], ..Header::default() };
+    let own = |at, sectors| {
+        let mut writer = format::Writer::new(Vec::new(), &header).unwrap();
+        let event = Event::Request(plain_write(SectorRange::new(Lba(0), sectors)));
+        writer.write(&Record { at: SimTime(at), device: 0, event }).unwrap();
+        error_of(None, &writer.finish().unwrap())
+    };
+    assert!(own(1 << 60, 8).starts_with("record 1: a time 1152921505 s from the beginning; expected"));
+    assert!(own(1, 1 << 24).starts_with("record 1: a write of 8 GiB; expected at most 4 GiB"));
+}
+
+#[test]
+fn regression_the_log_of_a_second_job_is_named() {
+    let text = "fio version 3 iolog\n5 a write 0 4096\nfio version 3 iolog\n0 b write 0 4096\n";
+    let (records, _, error) = read_as(None, text.as_bytes());
+    assert_eq!(records.len(), 1);
+    assert!(error.unwrap().starts_with("line 3: a second log begins here; expected the log of one job"));
+}
+
+#[test]
+fn files_of_other_kinds_are_named() {
+    for (bytes, expected) in [
+        (&b"\xfd7zXZ\0\0\x04"[..], "compressed with xz; expected plain text, zstd or gzip: xz -dc FILE"),
+        (b"BZh91AY", "compressed with bzip2"),
+        (b"\xff\xfe1\0,\0", "text in UTF-16; expected UTF-8: iconv"),
+        (b"<?xml version=\"1.0\"?>\n", "byte 0: XML"),
+        (b"1 2 3 4 0\n", "five numbers may be mqsim:FILE"),
+        (b"1,2,3,1,0\n", "five numbers may be tencent:FILE"),
+        (b"42932745\n", "a number alone may be cloudphysics:FILE"),
+    ] {
+        let error = error_of(None, bytes);
+        assert!(error.contains(expected), "{error}");
+    }
+    let named = error_of(Some(Format::Mqsim), b"\xfd7zXZ\0\0\x04");
+    assert!(named.starts_with("byte 0: compressed with xz"), "{named}");
+}
+
 #[test]
 fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
     for (format, text, expected) in [
@@ -257,7 +463,7 @@ fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
     }
     let long = [b"fio version 2 iolog\n".as_slice(), &vec![b'x'; 10_000]].concat();
     assert!(error_of(None, &long).contains("line 2: more than 4096 bytes"));
-    assert!(error_of(Some(Format::Msr), b"\xff\xfe\n").contains("line 1: invalid UTF-8"));
+    assert!(error_of(Some(Format::Msr), b"1,\xff\n").contains("line 1: invalid UTF-8"));
 }
 
 #[test]
@@ -310,13 +516,21 @@ fn a_survey_says_what_is_in_a_trace() {
 
 #[test]
 fn a_trace_is_the_same_after_conversion() {
-    let mut source = open(BLKPARSE.as_bytes(), None).unwrap();
-    let header = survey(&mut *source, &mut |_| true).header;
-    let mut source = open(BLKPARSE.as_bytes(), None).unwrap();
-    let Converted { records, out: bytes, .. } =
-        convert(&mut *source, &header, Vec::new(), &mut |_| true).unwrap();
-    assert_eq!(records, 5);
-    assert_eq!(read_as(None, &bytes).0, read_as(None, BLKPARSE.as_bytes()).0);
+    let several: String =
+        (0..5).map(|i| format!("{},W,{},4096,{}\n", i % 3, i * 4096, i * 3_000_000)).collect();
+    for (text, devices) in [(BLKPARSE, 1), (&several, 3)] {
+        let mut source = open(text.as_bytes(), None).unwrap();
+        let mut bytes = Vec::new();
+        let Converted { records, .. } = convert(&mut *source, &mut bytes, &mut |_| true).unwrap();
+        assert_eq!(records, 5);
+        let ((copy, header, None), (original, names, None)) =
+            (read_as(None, &bytes), read_as(None, text.as_bytes()))
+        else {
+            panic!("an error")
+        };
+        assert_eq!((copy, header.devices.len()), (original, devices));
+        assert_eq!(header, names);
+    }
 }
 
 /// Input without an end: the same line again and again, with times that grow.
@@ -345,7 +559,7 @@ impl std::io::Read for Endless {
 #[test]
 fn endless_input_is_read_as_it_comes() {
     let endless = Endless { line: Vec::new(), at: 0, count: 0 };
-    let mut source = open(std::io::BufReader::new(endless), Some(Format::Blkparse)).unwrap();
+    let mut source = open(endless, Some(Format::Blkparse)).unwrap();
     // A survey that is told to stop stops; a request that never completes is passed on after a minute.
     let mut calls = 0;
     let info = survey(&mut *source, &mut |_| {

@@ -315,23 +315,18 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
     let Some(WorkloadFigures::Replay(trace)) = runs.first().map(|run| &run.workload) else {
         return Vec::new();
     };
-    let mut notes = vec![match trace.knows {
-        Knows::Frees => {
-            "The trace has what the file system freed and when it committed that, so every policy can be \
-                         compared; where files lie stays as it was recorded."
-                .to_owned()
-        }
-        Knows::Discards => format!(
-            "The trace has {} discards but not what the file system freed; each discard counts as a commit. Space that \
-             the recording host never discarded is unknown.",
-            figures::grouped(trace.recorded_discards)
-        ),
-        Knows::Nothing => {
-            "The trace has neither discards nor frees: it shows how a drive serves the requests, and nothing \
-                           about TRIM policies."
-                .to_owned()
-        }
-    }];
+    // Of a trace that says nothing about TRIM, the conclusion is that.
+    let mut notes: Vec<String> =
+        (trace.knows != Knows::Nothing).then(|| trace.knows.serves().to_owned()).into_iter().collect();
+    if trace.knows == Knows::Discards {
+        notes.push(format!("The trace has {} discards.", figures::grouped(trace.recorded_discards)));
+    }
+    if trace.written_before_bytes > 0 {
+        notes.push(format!(
+            "{} that the trace reads before it writes it was on the drive before, besides its utilization.",
+            Bytes(trace.written_before_bytes)
+        ));
+    }
     if let Some(ns) = trace.recorded_latency_mean_ns {
         notes.push(format!("Mean latency on the recording host: {}.", figures::nanoseconds(ns as f64)));
     }

@@ -16,7 +16,8 @@ use crate::table::{folded, laid_out};
 #[derive(Debug, Args)]
 #[command(
     after_long_help = "Replays the requests of a trace on a real file or device, with its discards, and compares \
-    their latencies with the recorded ones. Everything that the trace writes or discards is destroyed there.\n\n\
+    their latencies with the recorded ones. What the trace reads before it writes it is written first. Everything that \
+    the trace reads, writes or discards is destroyed there.\n\n\
     Examples:\n  \
     trimwise replay usr_0.zst file:/mnt/test/replay.img --size 20GiB\n  \
     trimwise replay 'sda.blktrace:open:wrap' dev:/dev/sdz --destroy SERIAL\n\n\
@@ -37,6 +38,10 @@ pub struct ReplayArguments {
     #[arg(long)]
     pub no_discards: bool,
 
+    /// Do not write first what the trace reads before it writes it: such reads find whatever is there
+    #[arg(long)]
+    pub no_fill: bool,
+
     /// With file:PATH, if the file does not exist or is empty: the size to make it; a file created here is removed at
     /// the end [default: 1GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
@@ -52,12 +57,13 @@ pub struct ReplayArguments {
 
 /// Runs the command and returns what to print.
 pub fn run(arguments: &ReplayArguments, caller: &dyn Caller) -> Result<String, Failure> {
-    let ReplayArguments { trace, target, no_discards, size, destroy, json } = arguments;
+    let ReplayArguments { trace, target, no_discards, no_fill, size, destroy, json } = arguments;
     let destinations = Destinations::check_json(json)?;
     let request = ReplayRequest {
         trace: trace.clone(),
         target: target.clone(),
         no_discards: *no_discards,
+        no_fill: *no_fill,
         size: *size,
         destroy: destroy.clone(),
     };
@@ -74,7 +80,7 @@ fn counted(requests: u64, discards: u64) -> String {
 }
 
 fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> String {
-    let DeviceReplay { duration_ns, figures, discards_sent, prelude, latency } = replay;
+    let DeviceReplay { duration_ns, figures, discards_sent, unwritten_read_bytes, prelude, latency } = replay;
     let mut text = format!(
         "{trace} on {target}, {}: {} in {}, {} read, {} written\n\n",
         figures.pace,
@@ -106,6 +112,22 @@ fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> Strin
         let (prelude, written) = (counted(requests, discards_sent), Bytes(written_bytes));
         let note =
             format!("Before that, the trace's prelude: {prelude}, {written} written, not in these figures.");
+        text += &folded(&note, 0);
+    }
+    if figures.written_before_bytes > 0 {
+        let bytes = Bytes(figures.written_before_bytes);
+        text += &folded(
+            &format!("Before that, {bytes} was written that the trace reads before it writes it."),
+            0,
+        );
+    }
+    if *unwritten_read_bytes > 0 && prelude.is_none() {
+        let note = format!(
+            "{} of the {} read was not written by this replay before. A file system answers reads of what was never \
+             written without the drive, and a drive without its flash, so read latencies may be too short.",
+            Bytes(*unwritten_read_bytes),
+            Bytes(figures.read_bytes)
+        );
         text += &folded(&note, 0);
     }
     if figures.recorded_discards > 0 && !discards {

@@ -2,7 +2,7 @@
 
 pub mod arguments;
 
-use trimwise::trace::{Header, TraceDevice, TraceInfo};
+use trimwise::trace::{Header, Knows, LeftOut, TraceDevice, TraceInfo};
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
@@ -27,12 +27,25 @@ pub fn run(command: &TraceCommand, caller: &dyn Caller) -> Result<String, Failur
         }
         TraceCommand::Convert(ConvertArguments { input, output, force }) => {
             let request = ConvertRequest { input: input.clone(), output: output.clone(), replace: *force };
-            let NewTraceInfo { records, cut_off } = trace::convert_file(&request, caller)?;
+            let NewTraceInfo { records, left_out, cut_off } = trace::convert_file(&request, caller)?;
             let partial = cut_off
                 .map_or(String::new(), |why| format!("Partial, like the original: {}.\n", plain(&why)));
-            Ok(format!("{}: {} records\n{partial}", output.display(), grouped(records)))
+            let records = grouped(records);
+            Ok(format!("{}: {records} records\n{}{partial}", output.display(), left_out_text(left_out)))
         }
     }
+}
+
+fn left_out_text(LeftOut { empty, other }: LeftOut) -> String {
+    let counts = [
+        (empty, "requests of no sectors were left out."),
+        (other, "requests of other or unknown kinds were left out."),
+    ];
+    counts
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| folded(&format!("{} {what}", grouped(*n)), 0))
+        .collect()
 }
 
 fn text(Info { trace, info, .. }: &Info) -> String {
@@ -110,8 +123,8 @@ fn text(Info { trace, info, .. }: &Info) -> String {
     let freed = info.freed + info.allocated + info.committed;
     text += &folded(
         &match (freed, info.requests.contains_key("discard")) {
-            (0, false) => "Neither discards nor frees: only --policy off can be run.".to_owned(),
-            (0, true) => "Discards, but not what the file system freed.".to_owned(),
+            (0, false) => Knows::Nothing.serves().to_owned(),
+            (0, true) => Knows::Discards.serves().to_owned(),
             _ => format!(
                 "From the file system: {} frees, {} allocations, {} commits.",
                 grouped(info.freed),
@@ -121,6 +134,7 @@ fn text(Info { trace, info, .. }: &Info) -> String {
         },
         0,
     );
+    text += &left_out_text(info.left_out);
     let counts = [
         (info.unknown_latencies, "requests without a completion."),
         (info.lost_events, "events were lost while it was recorded."),

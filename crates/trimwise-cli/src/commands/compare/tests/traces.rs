@@ -35,6 +35,30 @@ fn a_trace_is_compared_on_a_modelled_drive() {
     }
 }
 
+/// What such a trace can tell stands in the conclusion, once; and what it reads first lies on the drive.
+#[test]
+fn a_trace_of_reads_and_writes_only_says_what_it_can_tell() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let line = |i: u64| {
+        let (kind, at) = if i % 2 == 0 { ("W", i * 4096) } else { ("R", 4_000_000_000 + i * 4096) };
+        format!("0,{kind},{at},4096,{}\n", i * 100)
+    };
+    std::fs::write(&path, (0..400).map(line).collect::<String>()).unwrap();
+    let workload = format!("trace:{}", path.display());
+    let words = ["-w", &workload, "--reps", "1", "--utilization", "1", "--details", "--policy"];
+    let text = compared(&[&words[..], &["off"]].concat()).unwrap();
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(plain.matches("reads and writes only").count(), 1, "{text}");
+    assert!(plain.contains("It cannot say what TRIM is worth. For that, record a trace"), "{text}");
+    assert!(plain.contains("800 KiB that the trace reads before it writes it was on the drive"), "{text}");
+    let failure = compared(&[&words[..], &["commit"]].concat()).unwrap_err();
+    assert!(failure.to_string().contains("expected --policy off"), "{failure}");
+    std::fs::write(&path, "0,R,0,0,1\n").unwrap();
+    let failure = compared(&[&words[..], &["off"]].concat()).unwrap_err();
+    assert!(matches!(&failure, Failure::Usage(m) if m.contains("1 are of no sectors")), "{failure:?}");
+}
+
 #[test]
 fn regression_a_trace_is_refused_without_its_recording_and_the_size_of_its_drive_is_told() {
     use trimwise::trace::format::Writer;
