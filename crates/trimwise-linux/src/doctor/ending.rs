@@ -124,7 +124,9 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
                 let steps = commands.iter().position(|step| step.starts_with("umount "));
                 commands.truncate(steps.unwrap_or(commands.len()));
             }
-        } else if let Some(again) = mapping::again(stack, node).filter(|_| !awaits_boot) {
+        } else if awaits_boot {
+            // A boot assembles it anew, too.
+        } else if let Some(again) = mapping::again(stack, node) {
             commands = again;
         } else if node.kind != Kind::Partition && !is_in_vain {
             *mend += &format!("; {} above it must then be assembled anew", node.name);

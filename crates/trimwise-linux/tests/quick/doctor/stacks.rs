@@ -832,7 +832,7 @@ fn steps_are_in_an_order_that_helps() {
             &format!("{}on md0 9:0 0 {SDA}\n{}\n{lvm}", mount("254:9", "/"), raid("raid5")),
             1,
             Some(false),
-            &["# echo Y > /sys/module/raid456", "boot", "!dmsetup"],
+            &["# echo Y > /sys/module/raid456", "boot", "!dmsetup", "!above it"],
         ),
         (
             &format!(
