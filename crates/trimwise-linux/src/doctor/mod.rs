@@ -556,6 +556,7 @@ fn told(depth: usize, node: &Node) -> LayerReport {
         Kind::Crypt(name, _) => format!("dm-crypt {name}"),
         Kind::Lvm(name) => format!("LVM {name}"),
         Kind::ThinPool(name) => format!("thin pool {name}"),
+        Kind::Vdo(name) => format!("VDO {name}"),
         Kind::Snapshot(name) => format!("LVM {name}, with a snapshot"),
         Kind::Integrity(name) => format!("dm-integrity {name}"),
         Kind::Multipath(name) => format!("multipath {name}"),
