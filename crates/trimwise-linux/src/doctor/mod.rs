@@ -36,6 +36,7 @@ use crate::today::{MountedBy, Today};
 pub use calls::NO_TRIM;
 pub(crate) use disk::disk_of;
 pub use disk::{Disk, Scsi, Transport};
+pub(crate) use ending::stops;
 pub use finding::Finding;
 pub use graph::{Graph, Kind, Node};
 pub use surroundings::LastRun;

@@ -13,7 +13,7 @@ pub use trimwise::units::Span;
 use super::settling::{Settled, Settling};
 use super::{Accounts, Meaning, TrimError};
 use crate::block_device::{BlockDevice, DiscardCounts, SysBlock, devices_of, number_in};
-use crate::doctor::{Graph, Kind as Below};
+use crate::doctor::{self, Graph, Kind as Below};
 use crate::free_space::{self, Estimate, Listed};
 use crate::host_root::HostRoot;
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
@@ -88,10 +88,13 @@ impl Target {
         let identity = identity(&file, &mount.mount_point)?;
         let kind = Kind::of(&mount.fs_type);
         let layout = Layout::of(kind, file.as_fd(), &devices[0]);
-        let graph = graph(&devices)?;
-        let stops = graph.stops().into_iter().map(|stop| graph.nodes[stop].name.clone()).collect();
-        let is_virtual =
-            graph.nodes.iter().any(|node| matches!(&node.kind, Below::Disk(disk) if disk.is_virtual));
+        let root = HostRoot::default();
+        let tops: Vec<SysBlock> = devices.iter().map(|device| device.sysfs.clone()).collect();
+        let graph = Graph::of(&root, &listed_mounts(&root)?, &tops);
+        let stops = doctor::stops(&root, &graph);
+        let is_provided = |disk: &doctor::Disk| disk.hypervisor.is_some();
+        let mut below = graph.nodes.iter();
+        let is_virtual = below.any(|node| matches!(&node.kind, Below::Disk(disk) if is_provided(disk)));
         Ok(Self { mount, kind, devices, layout, stops, is_virtual, identity })
     }
 
@@ -348,12 +351,6 @@ fn takes_discards(path: &str, devices: &[BlockDevice]) -> Result<(), TrimError> 
         }
         _ => Ok(()),
     }
-}
-
-fn graph(devices: &[BlockDevice]) -> Result<Graph, TrimError> {
-    let root = HostRoot::default();
-    let tops: Vec<SysBlock> = devices.iter().map(|device| device.sysfs.clone()).collect();
-    Ok(Graph::of(&root, &listed_mounts(&root)?, &tops))
 }
 
 fn no_discard(path: &str, device: &BlockDevice) -> TrimError {

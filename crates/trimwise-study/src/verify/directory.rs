@@ -165,9 +165,7 @@ impl DirectoryReport {
             (
                 None,
                 Verdict::Stops | Verdict::InPart | Verdict::Ignored | Verdict::NotSent | Verdict::Failed,
-            ) => {
-                Some(Failure::run(format!("{}: {}", found.mount_point, found.verdict())))
-            }
+            ) => Some(Failure::run(format!("{}: {}", found.mount_point, found.verdict()))),
             (None, Verdict::Arrives | Verdict::Consistent | Verdict::Unproven | Verdict::Unknown) => None,
         };
         let mut command = CommandText::new("verify");
