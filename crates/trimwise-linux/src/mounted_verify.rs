@@ -149,6 +149,7 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
         blocks,
         answered,
         trims,
+        stops: target.stops,
         failed,
         notes,
     })

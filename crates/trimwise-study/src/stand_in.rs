@@ -12,7 +12,9 @@ const OLD_UFS: u64 = 128_000_000_000;
 
 /// Finds the profile for a drive: its name, how it was chosen, and why.
 pub fn profile_for(drive: &Drive) -> (String, &'static str, String) {
+    // Most name no model, and parsing them all was half of the doctor's time.
     let model = Profile::embedded_names()
+        .filter(|name| Profile::embedded_text(name).is_some_and(|text| text.contains("models")))
         .filter_map(Profile::embedded)
         .find(|profile| profile.describes(&drive.model));
     if let Some(profile) = model {

@@ -458,8 +458,8 @@ impl Managed {
             let text = match unverified {
                 0 => format!("Slices: {slices}, together {}.", Bytes(bytes)),
                 _ => format!(
-                    "Slices: {slices}, together {}; {} more were sent, unverified: failed discards would not show \
-                     here.",
+                    "Slices: {slices}, together {}; {} more were sent, unverified: whether the drive took it does \
+                     not show here.",
                     Bytes(bytes),
                     Bytes(unverified)
                 ),

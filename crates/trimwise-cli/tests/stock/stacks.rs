@@ -24,7 +24,15 @@ pub struct Stack {
     #[serde(default)]
     pub mount: Option<String>,
     #[serde(default)]
+    pub files: Option<String>,
+    #[serde(default)]
+    pub managed: Option<String>,
+    #[serde(default)]
+    pub memory: Option<String>,
+    #[serde(default)]
     pub beneath: Option<String>,
+    #[serde(default)]
+    pub script: Option<String>,
     pub reach: Expected<Reach>,
     #[serde(default)]
     pub stops: Option<String>,
@@ -32,6 +40,14 @@ pub struct Stack {
     pub blame: Option<String>,
     #[serde(default)]
     pub remedy: Expected<bool>,
+    #[serde(default)]
+    pub unseen: bool,
+    #[serde(default)]
+    pub verify: Option<String>,
+    #[serde(default)]
+    pub unchecked: bool,
+    #[serde(default)]
+    pub says: Vec<String>,
     #[serde(default)]
     pub today: Option<String>,
 }
@@ -97,9 +113,14 @@ impl Stack {
     pub fn functions(&self) -> String {
         let mount = self.mount.as_deref().unwrap_or("$M");
         let blame = self.blame.as_deref().unwrap_or("");
+        let files = self.files.as_deref().unwrap_or(mount);
+        let managed = self.managed.as_deref().unwrap_or(mount);
         let beneath = self.beneath.as_deref().unwrap_or(":");
+        let memory = self.memory.as_deref().unwrap_or(":");
         format!(
-            "mount_point() {{ echo {mount}; }}\nblame() {{ echo {blame}; }}\nbeneath() {{\n{beneath}\n}}\n"
+            "mount_point() {{ echo {mount}; }}\nfiles() {{ echo {files}; }}\n\
+             managed() {{ echo {managed}; }}\nblame() {{ echo {blame}; }}\n\
+             memory() {{\n{memory}\n}}\nbeneath() {{\n{beneath}\n}}\n"
         )
     }
 }
@@ -109,6 +130,8 @@ impl Stack {
 pub struct Doctor {
     pub passes: Option<bool>,
     pub wrong: Vec<Finding>,
+    /// Commands that carry out what it advises without calling it wrong.
+    pub advice: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,37 +148,73 @@ impl Doctor {
         let json: Value = serde_json::from_slice(&fs::read(path).unwrap_or_default()).unwrap_or_default();
         let one = &json["file_systems"][0];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let of = |finding: &Value| -> Vec<String> {
+            finding["commands"].as_array().into_iter().flatten().map(text).collect()
+        };
         let findings = one["findings"].as_array().into_iter().chain(json["findings"].as_array()).flatten();
-        let wrong = findings
-            .filter(|finding| finding["wrong"] == true)
-            .map(|finding| Finding {
-                place: text(&finding["place"]),
-                what: text(&finding["what"]),
-                mend: text(&finding["mend"]),
-                commands: finding["commands"].as_array().into_iter().flatten().map(text).collect(),
-            })
-            .collect();
-        Self { passes: one["passes"].as_bool(), wrong }
+        let (wrong, notes): (Vec<&Value>, Vec<&Value>) =
+            findings.partition(|finding| finding["wrong"] == true);
+        let wrong = wrong.into_iter().map(|finding| Finding {
+            place: text(&finding["place"]),
+            what: text(&finding["what"]),
+            mend: text(&finding["mend"]),
+            commands: of(finding),
+        });
+        let advice = notes.into_iter().flat_map(of);
+        Self { passes: one["passes"].as_bool(), wrong: wrong.collect(), advice: advice.collect() }
     }
 
-    /// The commands of all its remedies.
+    /// The commands of all its remedies; if nothing is wrong, those of its advice.
     pub fn commands(&self) -> Vec<String> {
+        if self.wrong.is_empty() {
+            return self.advice.clone();
+        }
         self.wrong.iter().flat_map(|finding| finding.commands.clone()).collect()
     }
 }
 
+/// What a program claims of what it trimmed.
+#[derive(Clone, Debug, Default)]
+pub struct Claim {
+    /// Its exit code; empty if it was not asked.
+    pub code: String,
+    /// Its verdict in one word; the daemon has none.
+    pub verdict: String,
+    /// Bytes that it says were trimmed.
+    pub bytes: u64,
+}
+
+impl Claim {
+    fn read(folder: &Path, name: &str) -> Self {
+        let text = |end: &str| fs::read(folder.join(format!("{name}.{end}"))).unwrap_or_default();
+        let json: Value = serde_json::from_slice(&text("json")).unwrap_or_default();
+        let verdict = json["verdict"].as_str().or(json["trim"]["verdict"].as_str());
+        let bytes = json["trimmed_bytes"].as_u64().or(json["trim"]["taken_bytes"].as_u64());
+        Self {
+            code: String::from_utf8_lossy(&text("rc")).trim().to_owned(),
+            verdict: verdict.unwrap_or_default().to_owned(),
+            bytes: bytes.unwrap_or(0),
+        }
+    }
+}
+
 /// What was measured of a stack on one kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Measured {
     pub name: String,
     pub kernel: &'static str,
     /// Why there is nothing more.
     pub failure: Option<String>,
-    pub fstrim: Option<Reach>,
-    pub trim: Option<Reach>,
-    /// Exit code of `trimwise trim`.
-    pub trim_code: String,
+    /// What TRIM reached at best, by `trimwise trim` or by fstrim.
+    pub reach: Option<Reach>,
+    pub trim_reach: Option<Reach>,
+    pub daemon_reach: Option<Reach>,
+    pub trim: Claim,
+    pub verify: Claim,
+    pub daemon: Claim,
     pub doctor: Doctor,
+    /// All that they said.
+    pub said: String,
     /// Kernel names of the layers at which it stops.
     pub blamed: Vec<String>,
     /// What the doctor's commands did, if it named any.
@@ -173,27 +232,11 @@ pub struct Remedy {
 
 impl Measured {
     pub fn failed(name: &str, kernel: &'static str, why: String) -> Self {
-        Self {
-            name: name.to_owned(),
-            kernel,
-            failure: Some(why),
-            fstrim: None,
-            trim: None,
-            trim_code: String::new(),
-            doctor: Doctor::default(),
-            blamed: Vec::new(),
-            remedy: None,
-        }
+        Self { name: name.to_owned(), kernel, failure: Some(why), ..Self::default() }
     }
 
-    /// Reads what a stack left in its folder; `sizes` are those of its disks at each phase.
-    pub fn read(
-        name: &str,
-        kernel: &'static str,
-        folder: &Path,
-        status: &str,
-        sizes: &[(String, Vec<u64>)],
-    ) -> Self {
+    /// Reads what a stack left in its folder.
+    pub fn read(name: &str, kernel: &'static str, folder: &Path, status: &str, sizes: &Sizes) -> Self {
         if status != "0" {
             let log = fs::read(folder.join("log")).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
@@ -201,21 +244,28 @@ impl Measured {
             let end = lines[lines.len().saturating_sub(15)..].join("\n    ");
             return Self::failed(name, kernel, format!("its script ended with {status}:\n    {end}"));
         }
-        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default().trim().to_owned();
+        let text = |name: &str| {
+            String::from_utf8_lossy(&fs::read(folder.join(name)).unwrap_or_default()).trim().to_owned()
+        };
         let is_remedied = folder.join("remedy.rc").exists();
+        let trim_reach = sizes.reach("trimmed");
         Self {
             name: name.to_owned(),
             kernel,
             failure: None,
-            fstrim: reach(sizes, "fstrim"),
-            trim: reach(sizes, "trim"),
-            trim_code: text("trim.rc"),
+            reach: sizes.reach("fstrimmed").or(trim_reach),
+            trim_reach,
+            daemon_reach: sizes.reach("daemon-trimmed"),
+            trim: Claim::read(folder, "trim"),
+            verify: Claim::read(folder, "verify"),
+            daemon: Claim::read(folder, "daemon"),
             doctor: Doctor::read(&folder.join("doctor.json")),
+            said: ["doctor.txt", "trim.txt", "verify.txt", "daemon.txt"].map(text).join("\n"),
             blamed: text("blamed").lines().map(str::to_owned).collect(),
             remedy: is_remedied.then(|| Remedy {
                 code: text("remedy.rc"),
                 said: text("remedy.txt"),
-                fstrim: reach(sizes, "remedy"),
+                fstrim: sizes.reach("remedy-trimmed"),
                 after: Doctor::read(&folder.join("after.json")),
             }),
         }
@@ -228,64 +278,122 @@ impl Measured {
         }
         let mut found = Vec::new();
         let expected = stack.reach.on(self.kernel);
-        let word = |reach: Option<Reach>| reach.map_or("not measured", Reach::word);
-        let fstrim = word(self.fstrim);
-        if self.fstrim != Some(expected) {
-            found.push(format!("fstrim reached {fstrim} disks; expected {}", expected.word()));
+        if self.reach != Some(expected) {
+            found.push(format!("fstrim reached {} disks; expected {}", word(self.reach), expected.word()));
         }
-        if self.trim != self.fstrim {
-            found.push(format!("trim reached {} disks, fstrim {fstrim}", word(self.trim)));
+        if stack.script.is_none() {
+            if self.trim_reach != self.reach {
+                found.push(format!(
+                    "trim reached {} disks, fstrim {}",
+                    word(self.trim_reach),
+                    word(self.reach)
+                ));
+            }
+            found.extend(self.claim_differences(stack, expected));
+            found.extend(self.verdict_differences(stack, expected));
         }
-        if (self.trim_code == "0") == (expected == Reach::None) {
-            found.push(format!("trim exits with {}, and reached {}", self.trim_code, word(self.trim)));
-        }
-        found.extend(self.doctor_differences(stack, expected));
+        // Lines are folded.
+        let said = self.said.split_whitespace().collect::<Vec<_>>().join(" ");
+        found.extend(
+            stack
+                .says
+                .iter()
+                .filter(|words| !said.contains(*words))
+                .map(|words| format!("nobody says '{words}'")),
+        );
+        found.extend(self.remedy_differences(stack, expected));
         found
     }
 
-    fn doctor_differences(&self, stack: &Stack, expected: Reach) -> Vec<String> {
+    /// Nobody may claim what did not arrive, nor deny what did.
+    fn claim_differences(&self, stack: &Stack, expected: Reach) -> Vec<String> {
         let mut found = Vec::new();
-        let doctor = &self.doctor;
-        let told: Vec<String> =
-            doctor.wrong.iter().map(|one| format!("{}: {}; {}", one.place, one.what, one.mend)).collect();
-        let told = told.join(" | ");
-        match (expected, doctor.passes) {
-            (Reach::All, Some(true)) | (Reach::None, Some(false)) | (Reach::Some, Some(_)) => {}
-            (_, said) => found.push(format!("doctor says passes={said:?}")),
-        }
+        let Self { trim, verify, daemon, .. } = self;
+        let is_claimed = trim.bytes > 0 && ["taken", "accepted"].contains(&&*trim.verdict);
+        let is_unlike = stack.verify.as_ref().map(|verdict| *verdict != verify.verdict);
+        let is_proven = is_unlike.unwrap_or_else(|| ["arrives", "consistent"].contains(&&*verify.verdict));
         if expected == Reach::All {
-            if !doctor.wrong.is_empty() {
-                found.push(format!("doctor complains: {told}"));
+            // It fails where it cannot look at the disk.
+            let denies = || ["stops", "in_part", "ignored", "not_sent"].contains(&&*verify.verdict);
+            let denies = is_unlike.unwrap_or_else(denies);
+            let is_left = if stack.unchecked { daemon.code != "2" } else { daemon.code != "0" };
+            for (is_wrong, claim) in [(trim.code != "0", trim), (denies, verify), (is_left, daemon)] {
+                if is_wrong {
+                    found.push(format!("all disks were reached, but: {claim:?}"));
+                }
+            }
+            if self.daemon_reach != Some(Reach::All) && !stack.unchecked {
+                found.push(format!("the daemon reached {} disks", word(self.daemon_reach)));
             }
             return found;
         }
+        // Where no layer stops it, what holds it is no fault (a cache), or cannot be seen.
+        let is_known = !self.blamed.is_empty() && !stack.unseen;
+        let is_false = [
+            (is_known && is_claimed || trim.verdict == "taken" && expected == Reach::None, trim),
+            (is_known && is_proven || is_proven && expected == Reach::None, verify),
+            (is_known && daemon.bytes > 0, daemon),
+            (
+                expected == Reach::None && trim.code == "0" && !(stack.unseen && trim.verdict == "accepted"),
+                trim,
+            ),
+        ];
+        let is_false = is_false.into_iter().filter(|(is_false, _)| *is_false);
+        found.extend(is_false.map(|(_, claim)| format!("not all disks were reached, but: {claim:?}")));
+        found
+    }
+
+    fn told(&self) -> String {
+        let told = self.doctor.wrong.iter().map(|one| format!("{}: {}; {}", one.place, one.what, one.mend));
+        told.collect::<Vec<_>>().join(" | ")
+    }
+
+    /// What the doctor gets wrong of whether TRIM arrives, and where it stops.
+    fn verdict_differences(&self, stack: &Stack, expected: Reach) -> Vec<String> {
+        let mut found = Vec::new();
+        let doctor = &self.doctor;
+        match (expected, doctor.passes) {
+            (_, Some(true)) if stack.unseen => {}
+            (_, None) if stack.unchecked => {}
+            (Reach::All, Some(true)) | (Reach::None, Some(false)) | (Reach::Some, Some(_))
+                if !stack.unseen && !stack.unchecked => {}
+            (_, said) => found.push(format!("doctor says passes={said:?}")),
+        }
         let places: Vec<&String> = doctor.wrong.iter().map(|one| &one.place).collect();
         if places != self.blamed.iter().collect::<Vec<_>>() {
-            found.push(format!("doctor blames {places:?}, not {:?}: {told}", self.blamed));
-        }
-        match (&self.remedy, stack.remedy.on(self.kernel)) {
-            (None, true) => found.push(format!("doctor prints no commands: {told}")),
-            (Some(_), false) => found.push(format!("no command helps, but doctor: {:?}", doctor.commands())),
-            (None, false) => {}
-            (Some(remedy), true) => {
-                let is_right = remedy.code == "0"
-                    && remedy.fstrim == Some(Reach::All)
-                    && remedy.after.passes == Some(true)
-                    && remedy.after.wrong.is_empty();
-                if !is_right {
-                    found.push(format!(
-                        "after the remedy {:?} (exit {}): {:?}, {:?}; it said: {}",
-                        doctor.commands(),
-                        remedy.code,
-                        remedy.fstrim,
-                        remedy.after,
-                        remedy.said
-                    ));
-                }
-            }
+            found.push(format!("doctor blames {places:?}, not {:?}: {}", self.blamed, self.told()));
         }
         found
     }
+
+    fn remedy_differences(&self, stack: &Stack, expected: Reach) -> Option<String> {
+        let (doctor, is_expected) = (&self.doctor, stack.remedy.on(self.kernel) && expected != Reach::All);
+        let Some(remedy) = &self.remedy else {
+            return is_expected.then(|| format!("doctor prints no commands: {}", self.told()));
+        };
+        if !is_expected {
+            return Some(format!("no command helps, but doctor: {:?}", doctor.commands()));
+        }
+        let passes = remedy.after.passes == Some(true) || stack.script.is_some();
+        let is_right = remedy.code == "0"
+            && remedy.fstrim == Some(Reach::All)
+            && passes
+            && remedy.after.wrong.is_empty();
+        (!is_right).then(|| {
+            format!(
+                "after the remedy {:?} (exit {}): {:?}, {:?}; it said: {}",
+                doctor.commands(),
+                remedy.code,
+                remedy.fstrim,
+                remedy.after,
+                remedy.said
+            )
+        })
+    }
+}
+
+fn word(reach: Option<Reach>) -> &'static str {
+    reach.map_or("not measured", Reach::word)
 }
 
 /// Finds what was measured of a stack, on each kernel.
@@ -302,6 +410,9 @@ pub fn differences(stack: &Stack, measured: &[&Measured]) -> Vec<String> {
             one.differences(stack).iter().map(|what| format!("{} on {}: {what}", stack.name, one.kernel)),
         );
     }
+    if measured.is_empty() {
+        return vec![format!("{}: measured on no kernel", stack.name)];
+    }
     let is_whole = measured.iter().all(|one| one.failure.is_none());
     match (&stack.today, found.is_empty()) {
         (Some(_), true) => vec![format!("{}: nothing is wrong; its `today` must go", stack.name)],
@@ -310,25 +421,40 @@ pub fn differences(stack: &Stack, measured: &[&Measured]) -> Vec<String> {
     }
 }
 
-/// Which of the disks that hold some of the file gave back at least half of what it took; `None` if it was not measured.
-fn reach(sizes: &[(String, Vec<u64>)], what: &str) -> Option<Reach> {
-    let place = |phase: &str| sizes.iter().position(|(name, _)| name == phase);
-    let written = place(&format!("{what}-written"))?;
-    let of = |place: usize, disk: usize| sizes[place].1[disk];
-    let (start, trimmed) = (place("start")?, place(&format!("{what}-trimmed"))?);
-    let of_disks: Vec<bool> = (0..sizes[start].1.len())
-        .filter_map(|disk| {
-            let given_back = of(written, disk).saturating_sub(of(trimmed, disk));
-            // What was never trimmed is written over, and the disk does not grow again.
-            let held = of(written, disk).saturating_sub(of(start, disk)).max(given_back);
-            let grown = of(written, disk).saturating_sub(of(written - 1, disk));
-            (held >= NOISE_BYTES).then_some(given_back >= NOISE_BYTES.max(grown / 2))
+/// What the disks of a stack take up, at each phase of `guest-job`.
+#[derive(Default)]
+pub struct Sizes(Vec<(String, Vec<u64>)>);
+
+impl Sizes {
+    pub fn add(&mut self, phase: &str, of_disks: Vec<u64>) {
+        self.0.push((phase.to_owned(), of_disks));
+    }
+
+    /// Which of the disks that hold some of a file gave back at least half of what it took, at a phase in which one was
+    /// trimmed; `None` if it was not measured.
+    pub fn reach(&self, phase: &str) -> Option<Reach> {
+        let place = |phase: &str| self.0.iter().position(|(name, _)| name == phase);
+        let of = |place: usize, disk: usize| self.0[place].1[disk];
+        let (start, written, trimmed) = (place("start")?, place("written")?, place(phase)?);
+        let before = match phase {
+            // `trimwise trim` sent nothing, or in vain.
+            "fstrimmed" => written,
+            _ => trimmed - 1,
+        };
+        let of_disks: Vec<bool> = (0..self.0[start].1.len())
+            .filter_map(|disk| {
+                let given_back = of(before, disk).saturating_sub(of(trimmed, disk));
+                // Two files were written.
+                let share = of(written, disk).saturating_sub(of(start, disk)) / 2;
+                let holds = share.max(given_back) >= NOISE_BYTES;
+                holds.then_some(given_back >= NOISE_BYTES.max(share / 2))
+            })
+            .collect();
+        Some(match (of_disks.contains(&true), of_disks.contains(&false)) {
+            (true, false) => Reach::All,
+            // Neither happens where everything was allocated before.
+            (false, _) => Reach::None,
+            (true, true) => Reach::Some,
         })
-        .collect();
-    Some(match (of_disks.contains(&true), of_disks.contains(&false)) {
-        (true, false) => Reach::All,
-        // Neither happens where everything was allocated before.
-        (false, _) => Reach::None,
-        (true, true) => Reach::Some,
-    })
+    }
 }

@@ -15,20 +15,30 @@ pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
             texts.dedup();
             texts.join(" / ")
         };
-        let reaches = each(&|one| one.fstrim.map_or("?", stacks::Reach::word).to_owned());
+        let reaches = each(&|one| one.reach.map_or("?", stacks::Reach::word).to_owned());
         let doctor = each(&|one| {
             match (one.doctor.passes, one.doctor.wrong.is_empty()) {
+                _ if stack.script.is_some() => "advice",
+                (Some(true), true) if stack.unseen => "passes, as far as it can see",
                 (Some(true), true) => "passes",
                 (Some(true), false) => "passes, but",
                 (Some(false), false) => "stops",
                 (Some(false), true) => "stops, no cause",
-                (None, _) => "unknown",
+                (None, _) => "not checked",
             }
             .to_owned()
         });
+        let verify = each(&|one| {
+            match (&*one.verify.verdict, &*one.verify.code) {
+                ("", "") => "not asked",
+                ("", _) => "cannot look",
+                (verdict, _) => verdict,
+            }
+            .replace('_', " ")
+        });
         let remedy = each(&|one| {
             match &one.remedy {
-                _ if one.fstrim == Some(stacks::Reach::All) => "",
+                _ if one.reach == Some(stacks::Reach::All) => "",
                 Some(remedy) if remedy.fstrim == Some(stacks::Reach::All) => "carried out: passes",
                 Some(_) => "carried out: does not help",
                 None if stack.remedy.on(one.kernel) => "not as commands",
@@ -39,8 +49,12 @@ pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
         let mark = if stack.today.is_some() { " ✗" } else { "" };
         let stops = stack.stops.as_deref().unwrap_or("");
         let only = if on_each.len() == 1 { format!(" ({} only)", on_each[0].kernel) } else { String::new() };
-        writeln!(page, "| {}{only} | {reaches} | {stops} | {doctor}{mark} | {remedy} |", stack.stack)
-            .unwrap();
+        writeln!(
+            page,
+            "| {}{only} | {reaches} | {stops} | {doctor}{mark} | {verify} | {remedy} |",
+            stack.stack
+        )
+        .unwrap();
         if let Some(wrong) = &stack.today {
             writeln!(today, "- {}: {wrong}", stack.stack).unwrap();
         }
@@ -56,12 +70,16 @@ const HEAD: &str = "\
 
 <!-- Made by STACKS=write scripts/test-tier stock; do not edit. -->
 
-Each stack below is built on Debian's stock kernels 6.1 and 6.12, on emulated disks whose images lie on another host. A
-file of 16 MiB is written and removed, then `fstrim` trims. *Reaches* tells how many of the disks that held the file gave
-its space back, as measured from outside; two words mean 6.1 and 6.12. *Doctor* is the verdict of `trimwise doctor` on
-that stack, and *remedy* what happened after its commands were carried out as printed. `trimwise trim` is held to the
-same measure: it must reach what fstrim reaches, and fail where nothing arrives.
+Each stack below is built on Debian's stock kernels 6.1 and 6.12, on emulated disks whose images lie on another host.
+Files of 16 MiB are written; each is removed, and then trimmed by `trimwise trim` (and `fstrim` where that reached
+nothing) or by the daemon. *Reaches* tells how many of the disks that held the file gave its space back, as measured from
+outside; two words mean 6.1 and 6.12. *Doctor* and *verify* are the verdicts of `trimwise doctor` and `trimwise verify`
+on that stack, and *remedy* what happened after doctor's commands were carried out as printed. `trimwise trim` and the
+daemon are held to the same measure: they must reach what fstrim reaches, and claim nothing where nothing arrives.
 
-| stack | reaches | stops at | doctor | remedy |
-|---|---|---|---|---|
+Not here: bcachefs, whose tools Debian 12 and 13 do not have, and composefs, of which the same is true (the overlay that
+it consists of is here); ZFS, which is not in these kernels.
+
+| stack | reaches | stops at | doctor | verify | remedy |
+|---|---|---|---|---|---|
 ";

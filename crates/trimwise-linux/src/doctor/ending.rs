@@ -60,6 +60,16 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Returns the devices at which TRIM stops, by kernel name, without those that need none: hard disks, memory.
+pub(crate) fn stops(root: &HostRoot, graph: &Graph) -> Vec<String> {
+    let nodes = graph.stops().into_iter().map(|stop| &graph.nodes[stop]);
+    let wrong = nodes.filter(|node| match &node.kind {
+        Kind::Disk(disk) => drive::ending(root, node, disk).wrong,
+        _ => true,
+    });
+    wrong.map(|node| node.name.clone()).collect()
+}
+
 /// A limit that somebody set to 0 though the device could do more.
 fn switched_off(node: &Node) -> Option<Finding> {
     let hardware = node.device.queue("discard_max_hw_bytes").ok().filter(|&bytes| bytes > 0)?;

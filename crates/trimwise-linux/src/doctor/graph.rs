@@ -30,6 +30,8 @@ pub enum Kind {
     Lvm(String),
     /// A pool of thin volumes, with its name.
     ThinPool(String),
+    /// The pool of VDO volumes of LVM, with its name. It frees what is trimmed for itself, and passes none on.
+    Vdo(String),
     /// An LVM snapshot, or a volume that has one, with its name.
     Snapshot(String),
     /// dm-integrity, with its name.
@@ -65,7 +67,8 @@ pub struct Node {
     pub below: Vec<usize>,
     /// Devices directly below that hold something else: metadata, a cache, a snapshot's changes.
     pub beside: Vec<usize>,
-    /// True if what is trimmed ends here, although the device accepts it: a loop device over a file that cannot have holes.
+    /// True if what is trimmed ends here, although the device accepts it: VDO, or a loop device over a file that cannot
+    /// have holes.
     pub is_dead_end: bool,
     /// False if sysfs does not show all that lies below, or whether it accepts TRIM: a cycle, or a device that vanished
     /// while it was read.
@@ -180,12 +183,12 @@ impl Graph {
         let index = self.nodes.len();
         self.nodes.push(Node {
             name: device.name(),
+            is_dead_end: matches!(kind, Kind::Vdo(_)),
             kind,
             discard_max,
             discards: device.stat().ok().and_then(|stat| stat.discards).map(|discards| discards.commands),
             below,
             beside,
-            is_dead_end: false,
             is_whole,
             device: device.clone(),
         });
@@ -332,6 +335,7 @@ fn kind_of(root: &HostRoot, device: &SysBlock, slaves: &[SysBlock]) -> Kind {
             _ if is_above("_tdata") || is_above("-thindata") || uuid.ends_with("-tpool") => {
                 Kind::ThinPool(mapping)
             }
+            ("LVM", _) if uuid.ends_with("-vpool") => Kind::Vdo(mapping),
             ("LVM", _) if is_above_layer("-real") || is_above_layer("-cow") => Kind::Snapshot(mapping),
             ("LVM", _) => Kind::Lvm(mapping),
             ("mpath", _) => Kind::Multipath(mapping),

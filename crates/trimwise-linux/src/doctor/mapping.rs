@@ -53,6 +53,13 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             }
         }
         Kind::ThinPool(name) => thin_pool(stack, stop, name),
+        Kind::Vdo(name) => wrong(
+            format!(
+                "VDO ({name}) keeps what is trimmed: that frees room in VDO, but it passes none of it on to the devices below"
+            ),
+            "to use the disk without VDO".to_owned(),
+        )
+        .beyond_this_host(),
         Kind::Snapshot(name) => wrong(
             format!("{name} is a snapshot, or has one: neither passes TRIM on, since the other still needs the blocks"),
             "to remove the snapshot (`lvs` lists it); thin volumes pass TRIM on, also with snapshots".to_owned(),
@@ -122,7 +129,7 @@ pub(super) fn drops_by_itself(stack: &Stack<'_>, node: &Node) -> bool {
     let target = || table.as_deref().and_then(|table| table.split_whitespace().nth(2));
     match &node.kind {
         Kind::Crypt(..) => !table.as_deref().is_some_and(|table| table.contains("allow_discards")),
-        Kind::Integrity(_) | Kind::Snapshot(_) | Kind::Bcache => true,
+        Kind::Integrity(_) | Kind::Snapshot(_) | Kind::Vdo(_) | Kind::Bcache => true,
         Kind::Raid(level) => needs_parameter(stack, level),
         Kind::Lvm(_) => {
             let level = table.as_deref().and_then(|table| table.split_whitespace().nth(3));
@@ -319,9 +326,14 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
             format!("lvchange --activate y {volume}"),
         ]
     });
-    // Other volumes of the pool keep it active.
-    let commands = Some(between.collect())
-        .filter(|steps: &Vec<_>| !steps.is_empty() && holders(node.device.path()) <= 1);
+    // Other volumes of the pool keep it active; its own device, which takes its name for itself, does not.
+    let own = node.device.path().join("holders");
+    let own = std::fs::read_dir(own).into_iter().flatten().flatten().filter(|holder| {
+        let holder = std::fs::read_to_string(holder.path().join("dm/name"));
+        holder.is_ok_and(|holder| holder.trim() == name.strip_suffix("-tpool").unwrap_or(name))
+    });
+    let others = holders(node.device.path()) - own.count();
+    let commands = Some(between.collect()).filter(|steps: &Vec<_>| !steps.is_empty() && others <= 1);
     let commands = commands.and_then(|steps| without_mount(stack, volume, steps));
     Finding::wrong(
         node.name.clone(),

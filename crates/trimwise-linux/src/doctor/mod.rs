@@ -36,6 +36,7 @@ use crate::today::{MountedBy, Today};
 pub use calls::NO_TRIM;
 pub(crate) use disk::disk_of;
 pub use disk::{Disk, Scsi, Transport};
+pub(crate) use ending::stops;
 pub use finding::Finding;
 pub use graph::{Graph, Kind, Node};
 pub use surroundings::LastRun;
@@ -556,6 +557,7 @@ fn told(depth: usize, node: &Node) -> LayerReport {
         Kind::Crypt(name, _) => format!("dm-crypt {name}"),
         Kind::Lvm(name) => format!("LVM {name}"),
         Kind::ThinPool(name) => format!("thin pool {name}"),
+        Kind::Vdo(name) => format!("VDO {name}"),
         Kind::Snapshot(name) => format!("LVM {name}, with a snapshot"),
         Kind::Integrity(name) => format!("dm-integrity {name}"),
         Kind::Multipath(name) => format!("multipath {name}"),

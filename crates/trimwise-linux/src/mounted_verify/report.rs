@@ -83,6 +83,8 @@ pub struct Report {
     pub answered: Bytes,
     /// Number of times that it was trimmed; repeated while old data remained.
     pub trims: u32,
+    /// Kernel names of the devices at which TRIM stops, according to the doctor.
+    pub stops: Vec<String>,
     /// Error that ended the trim early; the report is then partial.
     pub failed: Option<String>,
     /// Further notes for the user.
@@ -96,6 +98,8 @@ pub enum Verdict {
     Arrives,
     /// Zeros in place of old data, from a device that does not promise zeros.
     Consistent,
+    /// Whatever was read, a layer below is known to pass no TRIM on to at least one of the drives.
+    Stops,
     /// Zeros in some places and old data in others, though zeros are promised.
     InPart,
     /// Old data, though zeros are promised and the kernel sent discards for all of them.
@@ -116,6 +120,7 @@ impl Verdict {
         match self {
             Self::Arrives => "arrives",
             Self::Consistent => "consistent",
+            Self::Stops => "stops",
             Self::InPart => "in_part",
             Self::Ignored => "ignored",
             Self::NotSent => "not_sent",
@@ -134,6 +139,9 @@ impl fmt::Display for Verdict {
             }
             Self::Consistent => {
                 "consistent with TRIM, but not proof: the places read as zeros, which the disk does not promise"
+            }
+            Self::Stops => {
+                "TRIM does not reach every drive: a layer below passes none on; `trimwise doctor` says why, and what helps"
             }
             Self::InPart => {
                 "TRIM arrives in part: some places still hold the file's data, though the disk promises zeros"
@@ -188,6 +196,8 @@ impl Report {
             return Verdict::Unknown;
         }
         match (old, zeros, self.promises_zeros()) {
+            // A layer above the drives may return zeros for what it did not pass on.
+            _ if !self.stops.is_empty() => Verdict::Stops,
             (0, _, true) => Verdict::Arrives,
             (0, _, false) => Verdict::Consistent,
             (_, 0, true) => {
@@ -243,6 +253,7 @@ mod tests {
             blocks: blocks.collect(),
             answered: Bytes(0),
             trims: 1,
+            stops: Vec::new(),
             failed: None,
             notes: Vec::new(),
         }
@@ -282,6 +293,8 @@ mod tests {
         let mut ends = report(&[(Found::Zeros, 60), (Found::OldData, 40)], true, Some(100));
         ends.blocks.iter_mut().skip(60).for_each(|block| block.is_whole = false);
         assert_eq!(ends.verdict(), Verdict::Arrives, "parts of granules need not be trimmed");
+        let stopped = Report { stops: vec!["dm-3".to_owned()], ..found.clone() };
+        assert_eq!(stopped.verdict(), Verdict::Stops);
         let failed = Report { failed: Some("gone".to_owned()), ..found };
         assert_eq!(failed.verdict(), Verdict::Failed);
     }

@@ -33,6 +33,9 @@ pub struct Accounts {
     /// True if the counter may have more than this trim sent: the file system sends discards of its own (`discard`), or a
     /// mapping counts one more than once.
     pub online: bool,
+    /// True if a layer below is known to pass no TRIM on, at least to one of the drives. FITRIM succeeds above it, and
+    /// devices count what they are sent.
+    pub stops: bool,
 }
 
 /// The verdict on [`Accounts`].
@@ -40,7 +43,7 @@ pub struct Accounts {
 pub enum Verdict {
     /// The drive took this much.
     Taken(Bytes),
-    /// Nothing says that discards failed, but it would not show.
+    /// Nothing says that discards failed, but it would not show, or they do not reach every drive.
     Unverified,
     /// Discards failed. The drive took at most this much of them; `None` if that is unknown.
     Failed(Option<Bytes>),
@@ -54,6 +57,7 @@ impl Accounts {
             reports.then(|| self.counted.map_or(self.answered, |counted| counted.min(self.answered)));
         match (self.failed, self.counted) {
             (Some(1..), _) => Verdict::Failed(answered),
+            _ if self.stops => Verdict::Unverified,
             // Not even the kernel counted what FITRIM says that it sent.
             (_, Some(counted)) if reports && counted < self.answered => Verdict::Unverified,
             (Some(0), counted) => match (answered, counted) {
@@ -155,7 +159,7 @@ mod tests {
     const SENT: Bytes = Bytes::mib(80);
 
     fn verdict(kind: Kind, answered: Bytes, counted: Option<Bytes>, failed: Option<u64>) -> Verdict {
-        Accounts { answered, counted, failed, online: false }.verdict(kind)
+        Accounts { answered, counted, failed, online: false, stops: false }.verdict(kind)
     }
 
     #[test]
@@ -177,8 +181,18 @@ mod tests {
         assert_eq!(verdict(Kind::Ext4, SENT, Some(SENT), None), Verdict::Taken(SENT));
         assert_eq!(verdict(Kind::Btrfs, SENT, Some(Bytes::gib(1)), None), Verdict::Taken(SENT));
         assert_eq!(verdict(Kind::Ext4, Bytes(0), Some(SENT), None), Verdict::Failed(Some(Bytes(0))));
-        let online = Accounts { answered: Bytes(0), counted: Some(SENT), failed: None, online: true };
+        let online =
+            Accounts { answered: Bytes(0), counted: Some(SENT), failed: None, online: true, stops: false };
         assert_eq!(online.verdict(Kind::Ext4), Verdict::Unverified);
+    }
+
+    #[test]
+    fn what_a_layer_below_keeps_is_not_claimed() {
+        for failed in [None, Some(0)] {
+            let kept = Accounts { answered: SENT, counted: Some(SENT), failed, online: false, stops: true };
+            assert_eq!(kept.verdict(Kind::Ext4), Verdict::Unverified);
+            assert_eq!(kept.verdict(Kind::Xfs), Verdict::Unverified);
+        }
     }
 
     #[test]

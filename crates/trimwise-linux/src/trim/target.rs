@@ -12,11 +12,13 @@ pub use trimwise::units::Span;
 
 use super::settling::{Settled, Settling};
 use super::{Accounts, Meaning, TrimError};
-use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
+use crate::block_device::{BlockDevice, DiscardCounts, SysBlock, devices_of, number_in};
+use crate::doctor::{self, Graph, Kind as Below};
 use crate::free_space::{self, Estimate, Listed};
+use crate::host_root::HostRoot;
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
 use crate::layout::{Kind, Layout};
-use crate::mount::{Mount, mount_of, mount_of_open};
+use crate::mount::{Mount, listed_mounts, mount_of, mount_of_open};
 use crate::path_error::at;
 
 /// Effect of earlier trims on the next one.
@@ -46,6 +48,10 @@ pub struct Target {
     pub devices: Vec<BlockDevice>,
     /// Layout of the groups, if known.
     pub layout: Option<Layout>,
+    /// Kernel names of the devices below at which TRIM stops, so that it does not reach every drive.
+    pub stops: Vec<String>,
+    /// True if a hypervisor provides a drive below: it may accept discards and ignore them, which cannot be seen here.
+    pub is_virtual: bool,
     /// Device number of the mounted files, which identifies the file system.
     identity: (u32, u32),
 }
@@ -82,7 +88,14 @@ impl Target {
         let identity = identity(&file, &mount.mount_point)?;
         let kind = Kind::of(&mount.fs_type);
         let layout = Layout::of(kind, file.as_fd(), &devices[0]);
-        Ok(Self { mount, kind, devices, layout, identity })
+        let root = HostRoot::default();
+        let tops: Vec<SysBlock> = devices.iter().map(|device| device.sysfs.clone()).collect();
+        let graph = Graph::of(&root, &listed_mounts(&root)?, &tops);
+        let stops = doctor::stops(&root, &graph);
+        let is_provided = |disk: &doctor::Disk| disk.hypervisor.is_some();
+        let mut below = graph.nodes.iter();
+        let is_virtual = below.any(|node| matches!(&node.kind, Below::Disk(disk) if is_provided(disk)));
+        Ok(Self { mount, kind, devices, layout, stops, is_virtual, identity })
     }
 
     /// Expects that the file system and its devices can be written. A read-only one cannot be trimmed, but its options
@@ -135,7 +148,7 @@ impl Target {
         let counts_more =
             counted.is_some_and(|counted| counted > answered) && !devices.iter().all(BlockDevice::has_queue);
         let online = counts_more || self.mount.discard() != "nodiscard";
-        Ok(Accounts { answered, counted, failed, online })
+        Ok(Accounts { answered, counted, failed, online, stops: !self.stops.is_empty() })
     }
 
     /// Number of errors that ext4 has recorded in the superblock.
@@ -298,7 +311,10 @@ impl Target {
         let calls = if self.kind == Kind::Xfs { self.slices(slice, 1) } else { vec![slice] };
         let mut answered = Bytes(0);
         for call in calls {
-            let mut range = FstrimRange { start: call.start, len: call.bytes().0, minlen: min_extent.0 };
+            let is_all = self.kind == Kind::Other && call.start == 0 && call.end >= self.devices[0].size.0;
+            // ntfs-3g knows no parts.
+            let len = if is_all { u64::MAX } else { call.bytes().0 };
+            let mut range = FstrimRange { start: call.start, len, minlen: min_extent.0 };
             match fitrim(file.as_fd(), &mut range) {
                 Ok(()) => answered.0 = answered.0.saturating_add(range.len),
                 // If the end of such a file system is unknown (vfat and f2fs may end before their device), FITRIM
@@ -382,6 +398,8 @@ mod tests {
             kind: Kind::Ext4,
             devices: Vec::new(),
             layout,
+            stops: Vec::new(),
+            is_virtual: false,
             identity: (0, 0),
         }
     }

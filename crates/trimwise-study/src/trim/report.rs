@@ -125,9 +125,10 @@ pub struct TrimDone {
     pub fitrim_answer_means: &'static str,
     /// Discards that the device counted; `None` on a kernel that does not count them.
     pub device_counted: Option<Counted>,
-    /// `taken`, `unverified` (failed discards would not have shown) or `failed`.
+    /// `taken`, `accepted` (a virtual disk took it: what its host does with it is not known), `unverified` (failed
+    /// discards would not have shown, or do not reach every drive) or `failed`.
     pub verdict: &'static str,
-    /// Bytes that the device verifiably took; `None` if unverified.
+    /// Bytes that the device verifiably took, or a virtual disk accepted; `None` if unverified.
     pub taken_bytes: Option<Bytes>,
     /// Real time.
     pub duration_ns: u64,
@@ -214,6 +215,7 @@ impl TrimDone {
                 (Ended::Failed(_), _) => "failed",
                 _ if stops.is_some() => "failed",
                 (_, true) => "unverified",
+                (_, false) if target.is_virtual => "accepted",
                 (_, false) => "taken",
             },
             taken_bytes: match stops {
@@ -306,13 +308,27 @@ pub fn notes(
                 .to_string(),
         );
     }
-    if outcome.is_some_and(|outcome| outcome.is_unverified && !matches!(outcome.ended, Ended::Failed(_))) {
+    if let (Some(_), [_, ..]) = (outcome, &target.stops[..]) {
+        note(format!(
+            "It does not reach every drive: TRIM stops at {}. `trimwise doctor` says why.",
+            target.stops.join(", ")
+        ));
+    } else if outcome
+        .is_some_and(|outcome| outcome.is_unverified && !matches!(outcome.ended, Ended::Failed(_)))
+    {
         note(format!(
             "Whether the device took it is unverified: {} does not report failed discards, and the kernel's \
              tracepoints cannot be read here, or the device's driver reports none there (tracefs, Linux 5.18 and \
              later). `trimwise verify dir:PATH` reads the disk.",
             target.mount.fs_type
         ));
+    }
+    if outcome.is_some() && target.is_virtual {
+        note(
+            "A virtual disk accepts discards even where its host ignores them (QEMU's default), which cannot be seen \
+             here."
+                .to_string(),
+        );
     }
     if outcome.is_some_and(|outcome| outcome.counted.is_none()) {
         note("This kernel does not count discards (Linux 4.18 and later do).".to_string());

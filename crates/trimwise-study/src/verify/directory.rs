@@ -162,9 +162,10 @@ impl DirectoryReport {
         let failure = match (&found.failed, found.verdict()) {
             _ if is_stopped => Some(Failure::Interrupted),
             (Some(failed), _) => Some(Failure::run(failed)),
-            (None, Verdict::InPart | Verdict::Ignored | Verdict::NotSent | Verdict::Failed) => {
-                Some(Failure::run(format!("{}: {}", found.mount_point, found.verdict())))
-            }
+            (
+                None,
+                Verdict::Stops | Verdict::InPart | Verdict::Ignored | Verdict::NotSent | Verdict::Failed,
+            ) => Some(Failure::run(format!("{}: {}", found.mount_point, found.verdict()))),
             (None, Verdict::Arrives | Verdict::Consistent | Verdict::Unproven | Verdict::Unknown) => None,
         };
         let mut command = CommandText::new("verify");
@@ -196,7 +197,12 @@ impl DirectoryReport {
             after_delete: found.after_delete().into(),
             after_trim: found.after_trim().into(),
             disks: disks.collect(),
-            notes: found.notes.clone(),
+            notes: found
+                .stops
+                .iter()
+                .map(|stop| format!("TRIM stops at {stop}"))
+                .chain(found.notes.clone())
+                .collect(),
             failure,
         }
     }

@@ -43,7 +43,10 @@ fn words(waited: &Waited) -> String {
     };
     let unverified = match waited.unverified_bytes {
         0 => String::new(),
-        sent => format!(", {} more sent but unverified (failed discards would not show here)", Bytes(sent)),
+        sent => format!(
+            ", {} more sent but unverified (whether the drive took it does not show here)",
+            Bytes(sent)
+        ),
     };
     let rest = match waited.outcome {
         Outcome::Done => String::new(),

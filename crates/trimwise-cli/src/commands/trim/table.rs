@@ -67,6 +67,9 @@ fn rows(report: &TrimReport) -> Vec<[String; 5]> {
             rows.push(row("the device counted", none(), grouped(counted.commands), size(counted.bytes)));
         }
         rows.push(match trim.taken_bytes {
+            Some(taken) if trim.verdict == "accepted" => {
+                row("a virtual disk accepted", none(), none(), size(taken))
+            }
             Some(taken) => row("the device took", none(), none(), size(taken)),
             None => row("the device took", none(), none(), [trim.verdict.to_owned(), none()]),
         });

@@ -235,6 +235,7 @@ mod tests {
             blocks: (0..1024).map(block).collect(),
             answered: Bytes::mib(6),
             trims: 1,
+            stops: Vec::new(),
             failed: None,
             notes: vec!["reading md0, not the disks below it: raid1".to_owned()],
         };

@@ -511,6 +511,21 @@ fn no_remedy_does_harm() {
 }
 
 #[test]
+fn vdo_passes_nothing_on() {
+    judge(&[(
+        &format!(
+            "timer\nmount 22 1 254:3 / /srv rw - xfs /dev/mapper/vg-lv rw\ndisk {SDA} 8:0 {GIB}\n\
+             on dm-1 254:1 {GIB} {SDA}\ndm dm-1 vg-pool_vdata LVM-1-vdata\n\
+             on dm-2 254:2 4096 virtual/block/dm-1\ndm dm-2 vg-pool-vpool LVM-2-vpool\n\
+             on dm-3 254:3 4096 virtual/block/dm-2\ndm dm-3 vg-lv LVM-3"
+        ),
+        1,
+        Some(false),
+        &["WRONG dm-2: VDO (vg-pool-vpool) keeps what is trimmed", "!# "],
+    )]);
+}
+
+#[test]
 fn a_loop_device_is_followed_as_far_as_it_can_be() {
     let over = |file: &str, holder: &str, max: u64| {
         format!(
