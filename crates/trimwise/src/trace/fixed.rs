@@ -102,6 +102,9 @@ impl Layout for Oracle {
     }
 }
 
+/// How far the command lies before the byte with the version, in both.
+const COMMAND_BEFORE: usize = 3;
+
 /// The versions of vscsi.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Vscsi {
@@ -110,17 +113,13 @@ pub(super) enum Vscsi {
 }
 
 impl Vscsi {
-    /// Finds out the version from the first two records, whose high byte of a field is the version.
+    /// Finds out the version from the first two records: each has it in a byte, and the first reads or writes.
     pub fn recognise(head: &[u8]) -> Option<Self> {
         [Self::One, Self::Two].into_iter().find(|version| {
             let (at, number) = version.mark();
-            let is_one = |record: &[u8]| {
-                record[at] == number && scsi(Fields(record).at::<2>(at - version.back())).is_some()
-            };
             let mut records = head.chunks_exact(version.record_bytes()).take(2);
-            let (first, second) = (records.next(), records.next());
-            // The second may have any command.
-            first.is_some_and(is_one) && second.is_none_or(|record| record[at] == number)
+            let is_transfer = |record: &[u8]| scsi(Fields(record).at::<2>(at - COMMAND_BEFORE)).is_some();
+            records.clone().next().is_some_and(is_transfer) && records.all(|record| record[at] == number)
         })
     }
 
@@ -130,11 +129,6 @@ impl Vscsi {
             Self::One => (15, 1),
             Self::Two => (3, 2),
         }
-    }
-
-    /// How far before that byte the command is.
-    fn back(self) -> usize {
-        3
     }
 }
 
@@ -155,9 +149,10 @@ impl Layout for Vscsi {
         if record[at] != number {
             return Err(Wrong(format!("version {}", record[at]), "the version of the first record, 1 or 2"));
         }
-        let (command, bytes) = match self {
-            Self::One => (fields.at::<2>(12), fields.at::<4>(4)),
-            Self::Two => (fields.at::<2>(0), fields.at::<4>(8)),
+        let command = fields.at::<2>(at - COMMAND_BEFORE);
+        let bytes = match self {
+            Self::One => fields.at::<4>(4),
+            Self::Two => fields.at::<4>(8),
         };
         let Some(kind) = scsi(command) else { return Ok(None) };
         let range = sectors(kind, fields.at::<8>(16), bytes.div_ceil(SECTOR_BYTES))?;

@@ -41,7 +41,7 @@ fn a_trace_of_reads_and_writes_only_says_what_it_can_tell() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let line = |i: u64| {
-        let (kind, at) = if i.is_multiple_of(2) { ("W", i * 4096) } else { ("R", 4_000_000_000 + i * 4096) };
+        let (kind, at) = if i.is_multiple_of(2) { ("W", i * 4096) } else { ("R", 4_096_000_000 + i * 4096) };
         format!("0,{kind},{at},4096,{}\n", i * 100)
     };
     std::fs::write(&path, (0..400).map(line).collect::<String>()).unwrap();
