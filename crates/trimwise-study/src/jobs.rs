@@ -66,7 +66,9 @@ pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
         }
     }
     if files.is_empty() {
-        return Err(fail("no file in the folder ends with .fio or .job; expected a folder of job files".to_owned()));
+        return Err(fail(
+            "no file in the folder ends with .fio or .job; expected a folder of job files".to_owned(),
+        ));
     }
     files.sort_unstable();
     let rest = argument.strip_prefix("job:").and_then(|rest| rest.strip_prefix(folder)).unwrap_or_default();
@@ -122,11 +124,9 @@ mod tests {
     fn a_folder_is_its_job_files_and_includes_are_found_next_to_the_job() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        for (name, text) in [
-            ("b.fio", "[b]\ninclude common.inc\n"),
-            ("a.job", "[a]\nsize=1m\n"),
-            ("common.inc", "size=2m\n"),
-        ] {
+        for (name, text) in
+            [("b.fio", "[b]\ninclude common.inc\n"), ("a.job", "[a]\nsize=1m\n"), ("common.inc", "size=2m\n")]
+        {
             std::fs::write(path(name), text).unwrap();
         }
         let all = in_folder(&format!("job:{}:bs=8k", path(""))).unwrap();

@@ -90,7 +90,8 @@ fn theirs(fio: &Path, text: &str) -> Vec<String> {
     let global = text.replacen("[job]\n", "", 1).replace(&format!("numjobs={processes}\n"), "");
     // fio numbers the copies of a job backwards, after the first.
     let number = |job| if job == 0 { 0 } else { processes - job };
-    let prefix = |job| if processes > 1 { format!("filename=job.{}.0\n", number(job)) } else { String::new() };
+    let prefix =
+        |job| if processes > 1 { format!("filename=job.{}.0\n", number(job)) } else { String::new() };
     let jobs = (0..processes).map(|job| format!("[job]\nwrite_iolog=log.{job}\n{}", prefix(job)));
     std::fs::write(work.path().join("a.fio"), global + &jobs.collect::<String>()).unwrap();
     run(fio, work.path());

@@ -282,7 +282,8 @@ impl Workload {
             Kind::Program(program, text) => {
                 // The text has what a job file includes, and what overrides it.
                 let argument = program.to_string();
-                let argument = Program::job_file(&argument).map_or(argument.clone(), |file| format!("job:{file}"));
+                let argument =
+                    Program::job_file(&argument).map_or(argument.clone(), |file| format!("job:{file}"));
                 Ok(KernelWorkload::Program(argument, text.clone()))
             }
             Kind::Command(programs) => {

@@ -220,9 +220,11 @@ mod tests {
             inode.add_extent(page, UnitRange::new(Lpn(1_000 + 2 * page), 8));
         }
         assert_eq!(inode.take_extents(8, 8), []);
-        let taken = [(1_004, 4), (1_032, 8), (1_064, 2)].map(|(start, units)| UnitRange::new(Lpn(start), units));
+        let taken =
+            [(1_004, 4), (1_032, 8), (1_064, 2)].map(|(start, units)| UnitRange::new(Lpn(start), units));
         assert_eq!(inode.take_extents(4, 30), taken);
-        let pages: Vec<_> = inode.extents.iter().map(|e| (e.page, e.blocks.start.0, e.blocks.units)).collect();
+        let pages: Vec<_> =
+            inode.extents.iter().map(|e| (e.page, e.blocks.start.0, e.blocks.units)).collect();
         assert_eq!(pages, [(0, 1_000, 4), (34, 1_066, 6)]);
         assert_eq!(inode.take_extents(1, 2), [UnitRange::new(Lpn(1_001), 2)]);
         assert_eq!(inode.extents.len(), 3);

@@ -104,7 +104,8 @@ fn files(job: &Job, fills_space: bool) -> String {
 
 fn durability(job: &Job) -> Vec<String> {
     let every = |call: &str, every: u64| (every > 0).then(|| format!("{call} after {every} writes"));
-    let mut words: Vec<String> = [every("fsync", job.fsync), every("fdatasync", job.fdatasync)].into_iter().flatten().collect();
+    let mut words: Vec<String> =
+        [every("fsync", job.fsync), every("fdatasync", job.fdatasync)].into_iter().flatten().collect();
     if job.durable != Durable::No {
         words.push("each write durable".to_owned());
     }
@@ -121,7 +122,11 @@ fn pace(job: &Job) -> Vec<String> {
     };
     let mut words: Vec<String> = [READ, WRITE, TRIM].into_iter().filter_map(rate).collect();
     if job.think.0 > 0 {
-        words.push(format!("pauses of {} after {} operations", numbers::time(job.think.as_secs_f64()), job.think_every));
+        words.push(format!(
+            "pauses of {} after {} operations",
+            numbers::time(job.think.as_secs_f64()),
+            job.think_every
+        ));
     }
     words
 }
@@ -132,7 +137,9 @@ fn end(job: &Job) -> Vec<String> {
         words.push(format!("begins after {}", numbers::time(job.starts_after.as_secs_f64())));
     }
     match job.runtime {
-        Some(runtime) if job.time_based => words.push(format!("for {}", numbers::time(runtime.as_secs_f64()))),
+        Some(runtime) if job.time_based => {
+            words.push(format!("for {}", numbers::time(runtime.as_secs_f64())))
+        }
         Some(runtime) => words.push(format!("for at most {}", numbers::time(runtime.as_secs_f64()))),
         None => {}
     }

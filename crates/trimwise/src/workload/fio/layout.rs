@@ -58,7 +58,9 @@ fn at_colons(text: &str) -> Vec<String> {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            '\\' if chars.peek() == Some(&':') => names.iter_mut().last().into_iter().for_each(|name| name.push(':')),
+            '\\' if chars.peek() == Some(&':') => {
+                names.iter_mut().last().into_iter().for_each(|name| name.push(':'))
+            }
             '\\' => names.iter_mut().last().into_iter().for_each(|name| name.push(c)),
             ':' => names.push(String::new()),
             c => names.iter_mut().last().into_iter().for_each(|name| name.push(c)),
@@ -126,7 +128,9 @@ impl Plan {
         let count = reader.number("nrfiles", default, 1, FILES_MAX);
         let count = if given.is_empty() { count } else { count.min(default) };
         let format = reader.given("filename_format").map(|given| given.value.clone());
-        let format = format.filter(|format| !format.is_empty()).unwrap_or_else(|| "$jobname.$jobnum.$filenum".to_owned());
+        let format = format
+            .filter(|format| !format.is_empty())
+            .unwrap_or_else(|| "$jobname.$jobnum.$filenum".to_owned());
         let naming = Naming { directories, given, format, count };
         let names = naming.names(&job.name, 0);
         if let Some(bad) = names.iter().position(Option::is_none) {
@@ -214,7 +218,8 @@ const FREE_NOMINAL: Bytes = Bytes::gib(1);
 /// short.
 pub fn laid_out(plans: &[Plan], free: Option<Bytes>) -> Result<Vec<Job>, Vec<FioError>> {
     // Files that nothing gives a size divide what the others leave.
-    let mut filling: Vec<&str> = plans.iter().filter(|plan| plan.fills_space()).flat_map(Plan::paths).collect();
+    let mut filling: Vec<&str> =
+        plans.iter().filter(|plan| plan.fills_space()).flat_map(Plan::paths).collect();
     filling.sort_unstable();
     filling.dedup();
     let sized = plans.iter().filter(|plan| !plan.fills_space());
@@ -286,7 +291,8 @@ fn sized_job<'a>(plan: &'a Plan, lengths: &mut BTreeMap<&'a str, u64>) -> Result
     for name in &plan.names {
         let length = lengths.get(name.path.as_str()).copied().unwrap_or(0);
         let offset = plan.start(length);
-        let bad_offset = || plan.error(format!("offset {offset} is past the end of a file"), "a smaller offset=");
+        let bad_offset =
+            || plan.error(format!("offset {offset} is past the end of a file"), "a smaller offset=");
         let mut bytes = match plan.file_size {
             None => {
                 let bytes = each + if extra > 0 { least } else { 0 };

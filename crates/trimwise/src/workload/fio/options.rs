@@ -36,7 +36,10 @@ pub fn find(written: &str) -> Option<(&'static str, Meaning)> {
         let first = names.next()?;
         (first == written || names.any(|name| name == written)).then_some((first, *meaning))
     };
-    TABLE.iter().flat_map(|(meaning, lines)| lines.iter().map(move |names| (*names, *meaning))).find_map(|line| of(&line))
+    TABLE
+        .iter()
+        .flat_map(|(meaning, lines)| lines.iter().map(move |names| (*names, *meaning)))
+        .find_map(|line| of(&line))
 }
 
 /// Returns every name of every option.
@@ -362,11 +365,17 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Only(OFF, "fio only makes the files, so there is no run"), &["create_only"]),
     (Only(OFF, "writes all addresses once in an order of its own"), &["sprandom"]),
     (Only(OFF, "the model has no write-back of a range"), &["sync_file_range"]),
-    (Only(OFF, "TRIMs of what was written are not among a job's operations here"), &["trim_backlog", "trim_percentage"]),
+    (
+        Only(OFF, "TRIMs of what was written are not among a job's operations here"),
+        &["trim_backlog", "trim_percentage"],
+    ),
     (Only(OFF, "TRIMs of what was written are not among a job's operations here"), &["trim_backlog_batch"]),
     (Only(&["1"], "several ranges in one TRIM"), &["num_range"]),
     (Only(OFF, "files are removed and made again between loops"), &["unlink_each_loop"]),
-    (Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"), &["read_iolog", "read_iolog_chunked"]),
+    (
+        Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"),
+        &["read_iolog", "read_iolog_chunked"],
+    ),
     (Only(&[], "merges traces"), &["merge_blktrace_file", "merge_blktrace_iters", "merge_blktrace_scalars"]),
     (Only(&[], "takes the files that are in a directory"), &["opendir"]),
     (Only(&[], "runs a program of fio's own instead of jobs"), &["profile"]),
@@ -391,7 +400,10 @@ pub enum Engine {
 /// Engines, with what a note says of those that hand I/O to the kernel in another way than by calls on files.
 const ENGINES: &[(Engine, &[&str])] = &[
     (Engine::OneAtATime, &["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "sg"]),
-    (Engine::Overlapping, &["libaio", "io_uring", "posixaio", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"]),
+    (
+        Engine::Overlapping,
+        &["libaio", "io_uring", "posixaio", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"],
+    ),
     (Engine::Idle, &["cpuio"]),
 ];
 

@@ -7,8 +7,8 @@ use super::options::{self, Engine, Meaning};
 use super::text::{FioError, FioErrors, Given, Overrides, Place, Section, Surroundings, Text, wrong};
 use super::values::{self, for_each};
 use super::{
-    BlockSizes, Distribution, Durable, Ends, FileOrder, Flow, Generator, Io, Job, READ, Rate, Sequence, Service, Size,
-    Steps, Strides, TRIM, Verify, WRITE,
+    BlockSizes, Distribution, Durable, Ends, FileOrder, Flow, Generator, Io, Job, READ, Rate, Sequence,
+    Service, Size, Steps, Strides, TRIM, Verify, WRITE,
 };
 use crate::content::ContentClass;
 use crate::units::{Bytes, SimDuration};
@@ -53,7 +53,11 @@ impl JobFile {
     ///
     /// # Errors
     /// [`FioErrors`] with each line that is wrong or beyond the model.
-    pub fn read(text: &str, overrides: &Overrides, surroundings: &dyn Surroundings) -> Result<Self, FioErrors> {
+    pub fn read(
+        text: &str,
+        overrides: &Overrides,
+        surroundings: &dyn Surroundings,
+    ) -> Result<Self, FioErrors> {
         let mut text = Text::read(text, overrides, surroundings);
         let mut errors = std::mem::take(&mut text.errors);
         let mut notes = text.notes();
@@ -73,7 +77,9 @@ impl JobFile {
             files += copies * first.names.len() as u64;
             if processes > PROCESSES_MAX || tasks > TASKS_MAX {
                 let what = format!("{processes} processes so far, which have {tasks} operations in flight");
-                let most = format!("at most {PROCESSES_MAX} processes, and {TASKS_MAX} operations of all at one time");
+                let most = format!(
+                    "at most {PROCESSES_MAX} processes, and {TASKS_MAX} operations of all at one time"
+                );
                 errors.push(wrong(&section.place, what, most));
                 break;
             }
@@ -198,13 +204,20 @@ fn check_waits(text: &Text, plans: &[Plan], errors: &mut Vec<FioError>) {
     for plan in plans {
         let Some(waits_for) = &plan.job.waits_for else { continue };
         let is_before = |other: &Plan| {
-            other.job.thread_number < plan.job.thread_number && other.job.name == *waits_for && *waits_for != plan.job.name
+            other.job.thread_number < plan.job.thread_number
+                && other.job.name == *waits_for
+                && *waits_for != plan.job.name
         };
         if plan.job.copy == 0 && !plans.iter().any(is_before) {
             let section = text.sections.iter().find(|section| section.name == plan.job.name);
-            let place = section.and_then(|section| section.options.get("wait_for")).and_then(|all| all.last());
+            let place =
+                section.and_then(|section| section.options.get("wait_for")).and_then(|all| all.last());
             let place = place.map_or_else(|| plan.place.clone(), |given| given.place.clone());
-            errors.push(wrong(&place, format!("no job before this one is called '{waits_for}'"), "the name of one"));
+            errors.push(wrong(
+                &place,
+                format!("no job before this one is called '{waits_for}'"),
+                "the name of one",
+            ));
         }
     }
 }
@@ -289,8 +302,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one value for all directions, or one for each.
-    fn directions<T: Copy>(&mut self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Option<[T; 3]> {
-        let expected = format!("{expected}, or one for reads, one for writes and one for TRIMs, separated by commas");
+    fn directions<T: Copy>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<[T; 3]> {
+        let expected =
+            format!("{expected}, or one for reads, one for writes and one for TRIMs, separated by commas");
         self.value(name, &expected, |text| for_each(text, &parse))
     }
 
@@ -305,7 +324,9 @@ impl<'a> Reader<'a> {
     fn refuse_others(&mut self) {
         for (&name, values) in &self.section.options {
             let Some((_, Meaning::Only(harmless, why))) = options::find(name) else { continue };
-            let Some(given) = values.last().filter(|given| !harmless.contains(&given.value.as_str())) else { continue };
+            let Some(given) = values.last().filter(|given| !harmless.contains(&given.value.as_str())) else {
+                continue;
+            };
             let expected = match harmless {
                 [] => format!("no {name}"),
                 [first, ..] => format!("{name}={first}"),
@@ -338,12 +359,15 @@ fn order(reader: &mut Reader) -> ([bool; 3], bool, Steps) {
     let parse = |text: &str| {
         let (word, step) = text.split_once(':').map_or((text, None), |(word, step)| (word, Some(step)));
         let (directions, random) = WORDS.iter().find(|(name, _)| *name == word)?.1;
-        let (sign, size) = match step.map(|step| step.strip_prefix('-').map_or((1, step), |step| (-1, step))) {
+        let (sign, size) = match step.map(|step| step.strip_prefix('-').map_or((1, step), |step| (-1, step)))
+        {
             None => return Some((directions, random, 0, 1)),
             Some((sign, text)) => (sign, i64::try_from(values::number(text, kb_base)?).ok()?),
         };
         match random {
-            true if sign > 0 && (1..=u32::MAX.into()).contains(&size) => Some((directions, true, 0, size as u64)),
+            true if sign > 0 && (1..=u32::MAX.into()).contains(&size) => {
+                Some((directions, true, 0, size as u64))
+            }
             true => None,
             false => Some((directions, false, sign * size, 1)),
         }
@@ -352,7 +376,8 @@ fn order(reader: &mut Reader) -> ([bool; 3], bool, Steps) {
     let expected = format!("one of {}, with :SKIP or :COUNT where fio has it", words.join(", "));
     let (directions, random, skip, every) =
         reader.value("rw", &expected, parse).unwrap_or(([true, false, false], false, 0, 1));
-    let is_identical = reader.word("rw_sequencer", &[("sequential", false), ("identical", true)]).unwrap_or(false);
+    let is_identical =
+        reader.word("rw_sequencer", &[("sequential", false), ("identical", true)]).unwrap_or(false);
     (directions, random, Steps { skip, every, is_identical })
 }
 
@@ -364,7 +389,8 @@ fn block_sizes(reader: &mut Reader) -> BlockSizes {
     let ranges = reader.directions("bsrange", "a range of block sizes such as 4k-64k", range);
     let mut ranges = ranges.unwrap_or(fixed.map(|bytes| (bytes, bytes)));
     let expected = "SIZE/PERCENT:..., whose shares add up to 100, or a list of those for each direction";
-    let splits = reader.value("bssplit", expected, |text| for_each(text, |text| values::split(text, kb_base)));
+    let splits =
+        reader.value("bssplit", expected, |text| for_each(text, |text| values::split(text, kb_base)));
     let splits = splits.unwrap_or_default();
     for (range, split) in ranges.iter_mut().zip(&splits) {
         let sizes = || split.iter().map(|(bytes, _)| *bytes);
@@ -398,7 +424,9 @@ fn service(reader: &mut Reader) -> Service {
             "roundrobin" => FileOrder::RoundRobin,
             "sequential" => FileOrder::Sequential,
             "random" => FileOrder::Random,
-            _ => return values::skewed(text).map(|shape| Service { order: FileOrder::Skewed(shape), run: 1 }),
+            _ => {
+                return values::skewed(text).map(|shape| Service { order: FileOrder::Skewed(shape), run: 1 });
+            }
         };
         Some(Service { order, run: run? })
     };
@@ -417,11 +445,17 @@ fn strides(reader: &mut Reader) -> Option<Strides> {
     match mode {
         Some("zbd") => {
             let what = "zonemode=zbd: a drive of zones that are written in order";
-            reader.beyond(&["zonemode"], what, "zonemode=none or strided; the modelled drives have no such zones");
+            reader.beyond(
+                &["zonemode"],
+                what,
+                "zonemode=none or strided; the modelled drives have no such zones",
+            );
             None
         }
         Some("none") | None if size == 0 => None,
-        Some("strided") | None if size > 0 => Some(Strides { size, range: if range == 0 { size } else { range }, skip }),
+        Some("strided") | None if size > 0 => {
+            Some(Strides { size, range: if range == 0 { size } else { range }, skip })
+        }
         Some("strided") => {
             reader.wrong(&["zonemode"], "zonemode=strided without zonesize", "zonesize= as well");
             None
@@ -507,7 +541,8 @@ fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<Plan
     let used: Vec<(u64, u64)> = (0..3).filter(|i| used(*i)).map(|i| sizes.ranges[i]).collect();
     let least = sizes.ranges.map(|(from, _)| from);
     let kb_base = reader.kb_base;
-    let align = reader.directions("blockalign", "a number of bytes", |text| values::block_size(text, kb_base));
+    let align =
+        reader.directions("blockalign", "a number of bytes", |text| values::block_size(text, kb_base));
     let align = align.filter(|_| random).unwrap_or(least);
 
     let seed = reader.value("randseed", "a number", |text| values::number(text, 1024));
@@ -533,14 +568,21 @@ fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<Plan
         || sizes.is_unaligned;
     if direct && is_partial {
         let expected = format!("multiples of {SECTOR_BYTES} bytes, or `:direct=0` after the file's name");
-        reader.wrong(&["bs", "bsrange", "bssplit", "direct"], "direct transfers of parts of sectors", expected);
+        reader.wrong(
+            &["bs", "bsrange", "bssplit", "direct"],
+            "direct transfers of parts of sectors",
+            expected,
+        );
     }
     let read_percent = reader.value("rwmixread", "a percentage", percent).unwrap_or(50);
     let runtime = Some(reader.time("runtime", SECOND_NS)).filter(|time| time.0 > 0);
     let mut time_based = reader.flag("time_based", false);
     if time_based && runtime.is_none() {
         time_based = false;
-        notes.push(format!("ignored as in fio, as there is no runtime: time_based of [{}]", reader.section.name));
+        notes.push(format!(
+            "ignored as in fio, as there is no runtime: time_based of [{}]",
+            reader.section.name
+        ));
     }
     let shares = reader.directions("percentage_random", "a percentage", percent).unwrap_or([100; 3]);
     let flow = match reader.number("flow", 0, 0, 1000) {
@@ -552,8 +594,13 @@ fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<Plan
     };
     let ends = [("group", Ends::Group), ("stonewall", Ends::Group), ("all", Ends::All)];
     let ends = reader.word("exit_what", &ends).unwrap_or(Ends::Group);
-    let durable =
-        [("none", Durable::No), ("0", Durable::No), ("1", Durable::Whole), ("sync", Durable::Whole), ("dsync", Durable::Data)];
+    let durable = [
+        ("none", Durable::No),
+        ("0", Durable::No),
+        ("1", Durable::Whole),
+        ("sync", Durable::Whole),
+        ("dsync", Durable::Data),
+    ];
     let fsync_on_close = reader.flag("fsync_on_close", false);
     let end_fsync = reader.flag("end_fsync", false);
 
@@ -629,7 +676,9 @@ mod tests {
         let file = parsed(text);
         assert_eq!(
             file.notes,
-            ["ignored, as it only changes what fio reports: group_reporting (line 3), name (line 4 and 1 more)"]
+            [
+                "ignored, as it only changes what fio reports: group_reporting (line 3), name (line 4 and 1 more)"
+            ]
         );
         let brief = |job: &Job| (job.name.clone(), job.thread_number, job.group, job.files[0].name.clone());
         // fio numbers the copies of a job backwards, after the first.
@@ -675,10 +724,18 @@ mod tests {
             ("[a]\nsize=101%", 2, "'101%' is not a value of size"),
             ("[a]\nsize=1k", 2, "a size of 1024 bytes is less than a block of 4096"),
             ("[a]\nsize=1m\ndirect=1\nbs=100", 4, "direct transfers of parts of sectors"),
-            ("[a]\nsize=1m\nrandom_generator=lfsr\nrw=randread\nbsrange=4k-8k", 3, "lfsr with several block sizes"),
+            (
+                "[a]\nsize=1m\nrandom_generator=lfsr\nrw=randread\nbsrange=4k-8k",
+                3,
+                "lfsr with several block sizes",
+            ),
             ("[a\n", 1, "'[a' is not a section header"),
             ("[a]\nsize=1m\nnumjobs=5000", 3, "'5000' is not a value of numjobs"),
-            ("[a]\nsize=1m\nnumjobs=4096\nioengine=libaio\niodepth=32", 1, "4096 processes so far, which have 131072"),
+            (
+                "[a]\nsize=1m\nnumjobs=4096\nioengine=libaio\niodepth=32",
+                1,
+                "4096 processes so far, which have 131072",
+            ),
             ("[a]\nsize=1m\nwait_for=b\n[b]\nsize=1m", 3, "no job before this one is called 'b'"),
             ("[a]\nsize=1m\nrate=1m\nrate_iops=5", 4, "rate and rate_iops contradict"),
             ("[a]\nsize=1m\nfilename=x\n[b]\nsize=1m\nfilename=x/y", 4, "'x' would be a file, and a folder"),
@@ -694,7 +751,9 @@ mod tests {
 
     #[test]
     fn devices_and_absolute_paths_are_files_and_take_what_is_free() {
-        let file = parsed("[a]\nfilename=/dev/sda:/dev/sdb\nrw=randread\n[b]\nfilename=/dev/sda\noffset=50%\nsize=25%");
+        let file = parsed(
+            "[a]\nfilename=/dev/sda:/dev/sdb\nrw=randread\n[b]\nfilename=/dev/sda\noffset=50%\nsize=25%",
+        );
         assert!(file.fills_space());
         assert_eq!(file.needed(), Bytes(0));
         let fitted = file.fitted(Bytes::mib(64)).unwrap();
@@ -712,7 +771,11 @@ mod tests {
              [d]\nioengine=cpuio\ncpuload=50",
         );
         assert_eq!((file.tasks(), file.jobs.len()), (1024, 3));
-        assert!(file.notes.iter().any(|note| note == "[d] only computes (cpuio); left out"), "{:?}", file.notes);
+        assert!(
+            file.notes.iter().any(|note| note == "[d] only computes (cpuio); left out"),
+            "{:?}",
+            file.notes
+        );
     }
 
     #[test]

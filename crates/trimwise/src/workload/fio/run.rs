@@ -120,8 +120,9 @@ async fn run_task_of<F: Files>(
     let is_awaited = |other: &Job| {
         other.group < job.group || job.waits_for.as_ref() == Some(&other.name) && other.name != job.name
     };
-    let may_begin =
-        |running: &[Running]| running.iter().zip(jobs).all(|(r, other)| r.tasks_left == 0 || !is_awaited(other));
+    let may_begin = |running: &[Running]| {
+        running.iter().zip(jobs).all(|(r, other)| r.tasks_left == 0 || !is_awaited(other))
+    };
     let nap = if is_first { None } else { Some(LOOK_AGAIN) };
     stage.wait_until_every(nap, || may_begin(&lock(&shared.running))).await?;
     let elapsed = stage.now().since(genesis);
@@ -200,8 +201,10 @@ impl Running {
 fn is_ahead(running: &[Running], jobs: &[Job], index: usize) -> bool {
     let Some(flow) = jobs[index].flow else { return false };
     let others = running.iter().zip(jobs).filter(|(r, _)| r.tasks_left > 0);
-    let others = others.filter_map(|(r, job)| Some((r.operations, job.flow.filter(|other| other.id == flow.id)?.weight)));
-    let (operations, weights) = others.fold((1, 0), |(all, weights), (own, weight)| (all + own, weights + weight));
+    let others = others
+        .filter_map(|(r, job)| Some((r.operations, job.flow.filter(|other| other.id == flow.id)?.weight)));
+    let (operations, weights) =
+        others.fold((1, 0), |(all, weights), (own, weight)| (all + own, weights + weight));
     running[index].operations.saturating_mul(weights) > operations.saturating_mul(flow.weight)
 }
 
@@ -229,11 +232,12 @@ impl<F: Files> Task<'_, F> {
             {
                 self.stage.close(file).await?;
             }
-            let mode = match (self.job.direct, self.job.writes() || self.job.trims() || self.job.creates_on_open) {
-                (true, _) => OpenMode::Direct,
-                (false, true) => OpenMode::CreateKeep,
-                (false, false) => OpenMode::Read,
-            };
+            let mode =
+                match (self.job.direct, self.job.writes() || self.job.trims() || self.job.creates_on_open) {
+                    (true, _) => OpenMode::Direct,
+                    (false, true) => OpenMode::CreateKeep,
+                    (false, false) => OpenMode::Read,
+                };
             let mut open = self.stage.open(&path(&self.job.files[index].name), mode).await?;
             let is_first = self.running(|r| r.invalidated.insert(index));
             if is_first && self.job.invalidates && !self.job.direct {
@@ -348,7 +352,11 @@ impl<F: Files> Task<'_, F> {
                 Some(Ends::All) => true,
                 Some(Ends::Group) => other.group == self.job.group,
             };
-            running.iter_mut().zip(jobs).filter(|(_, other)| ended(other)).for_each(|(r, _)| r.is_stopped = true);
+            running
+                .iter_mut()
+                .zip(jobs)
+                .filter(|(_, other)| ended(other))
+                .for_each(|(r, _)| r.is_stopped = true);
         }
         Ok(())
     }

@@ -52,7 +52,8 @@ impl Plan {
         let mut plan = self.clone();
         plan.job = self.job.scaled(factor);
         plan.size = self.size.map(of);
-        plan.file_size = self.file_size.map(|(from, to)| (part_of(from, factor, block), part_of(to, factor, block)));
+        plan.file_size =
+            self.file_size.map(|(from, to)| (part_of(from, factor, block), part_of(to, factor, block)));
         (plan.offset, plan.increment) = (of(self.offset), of(self.increment));
         plan
     }
@@ -71,11 +72,13 @@ impl Job {
         let mut job = self.clone();
         for file in &mut job.files {
             let end = of(file.offset) + of(file.bytes);
-            (file.offset, file.bytes, file.length) = (of(file.offset), of(file.bytes), of(file.length).max(end));
+            (file.offset, file.bytes, file.length) =
+                (of(file.offset), of(file.bytes), of(file.length).max(end));
         }
         job.size = of(self.size).min(job.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add));
         (job.io_size, job.operations_max) = (self.io_size.map(of), self.operations_max);
-        (job.runtime, job.ramp, job.starts_after) = (self.runtime.map(time), time(self.ramp), time(self.starts_after));
+        (job.runtime, job.ramp, job.starts_after) =
+            (self.runtime.map(time), time(self.ramp), time(self.starts_after));
         job
     }
 }

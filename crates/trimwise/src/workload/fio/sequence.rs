@@ -183,7 +183,8 @@ impl History {
                     debug_assert!(len > 0);
                     map.remove(&at);
                 }
-                let after: Vec<_> = map.range((file, offset)..(file, offset + bytes)).map(|(at, _)| *at).collect();
+                let after: Vec<_> =
+                    map.range((file, offset)..(file, offset + bytes)).map(|(at, _)| *at).collect();
                 for at in after {
                     map.remove(&at);
                 }
@@ -255,8 +256,13 @@ impl Sequence {
             _ => None,
         };
         let blocks = job.zones.map_or(spec.bytes, |zones| zones.range) / job.least();
-        let is_uniform = job.random && matches!(job.distribution, Distribution::Uniform | Distribution::Zoned(_) | Distribution::ZonedBytes(_));
-        let lfsr = (is_uniform && job.generator == Generator::Lfsr).then(|| Lfsr::new(blocks, self.offset_seed()));
+        let is_uniform = job.random
+            && matches!(
+                job.distribution,
+                Distribution::Uniform | Distribution::Zoned(_) | Distribution::ZonedBytes(_)
+            );
+        let lfsr =
+            (is_uniform && job.generator == Generator::Lfsr).then(|| Lfsr::new(blocks, self.offset_seed()));
         let map = (is_uniform && job.generator != Generator::Lfsr && job.has_map).then(|| Map::new(blocks));
         File {
             start: spec.offset,
@@ -584,7 +590,8 @@ impl Sequence {
             self.until_drawn = every;
         }
         let at = &self.files[file];
-        let (relative, is_random, may_repeat) = if job.random && job.trims_and_writes() && direction == WRITE {
+        let (relative, is_random, may_repeat) = if job.random && job.trims_and_writes() && direction == WRITE
+        {
             (at.last_starts[TRIM]?.checked_sub(at.offset)?, true, true)
         } else if is_drawn && job.random {
             if self.is_random(direction) {
@@ -606,7 +613,11 @@ impl Sequence {
         if relative >= at.bytes || offset >= at.length {
             return None;
         }
-        if self.job.random && direction == TRIM && self.job.trims_and_writes() && at.last_starts[TRIM] == Some(offset) {
+        if self.job.random
+            && direction == TRIM
+            && self.job.trims_and_writes()
+            && at.last_starts[TRIM] == Some(offset)
+        {
             // The same place again: the next operation must still be its write.
             at.last_starts[WRITE] = at.last_starts[WRITE].map(|start| start.wrapping_sub(1));
         }

@@ -94,7 +94,9 @@ impl fmt::Display for FioErrors {
             }
         }
         if self.0.iter().any(|error| error.is_beyond_model) {
-            f.write_str("\nA real kernel runs it unchanged: --target kernel:6.12:ext4 --workload 'cmd:fio FILE'")?;
+            f.write_str(
+                "\nA real kernel runs it unchanged: --target kernel:6.12:ext4 --workload 'cmd:fio FILE'",
+            )?;
         }
         Ok(())
     }
@@ -149,7 +151,9 @@ pub type Overrides = [(String, String)];
 /// Splits what follows `job:` into the file's name and the overrides, as in `a.fio:size=1g:runtime=60`.
 pub fn split_overrides(argument: &str) -> (&str, Vec<(String, String)>) {
     let is_override = |part: &str| match part.split_once('=') {
-        Some((name, _)) => !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)),
+        Some((name, _)) => {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+        }
         None => options::find(part).is_some(),
     };
     let mut parts = argument.split(':');
@@ -211,7 +215,10 @@ impl Text {
             // A part of a job file, which others include, or a file of defaults.
             let section = Section { name: "job".to_owned(), place: line_of(1), options: global };
             reader.text.sections.push(section);
-            reader.text.notes.push("no section of a job: its options are taken as those of one job".to_owned());
+            reader
+                .text
+                .notes
+                .push("no section of a job: its options are taken as those of one job".to_owned());
         }
         reader.apply_overrides();
         let mut text = reader.text;
@@ -275,7 +282,10 @@ fn line_of(line: usize) -> Place {
 
 /// A line without its comment: fio ends it at either character, wherever it is.
 fn bare(line: &str) -> &str {
-    line.split([';', '#']).next().unwrap_or_default().trim_matches(|c: char| c.is_whitespace() || c.is_control())
+    line.split([';', '#'])
+        .next()
+        .unwrap_or_default()
+        .trim_matches(|c: char| c.is_whitespace() || c.is_control())
 }
 
 impl Reader<'_> {
@@ -298,7 +308,9 @@ impl Reader<'_> {
             }
             if let Some(header) = text.strip_prefix('[') {
                 self.header(header, &place);
-            } else if let Some(name) = text.strip_prefix("include").filter(|rest| rest.starts_with([' ', '\t', '='])) {
+            } else if let Some(name) =
+                text.strip_prefix("include").filter(|rest| rest.starts_with([' ', '\t', '=']))
+            {
                 self.include(name[1..].trim(), &place, including);
             } else {
                 self.option(text, place);
@@ -330,7 +342,9 @@ impl Reader<'_> {
         let expected = "a file of options, found from the working directory or the job file's";
         let result = match name {
             _ if including.iter().any(|outer| outer == name) => Err("includes itself".to_owned()),
-            _ if including.len() >= INCLUDES_MAX => Err(format!("more than {INCLUDES_MAX} files in one another")),
+            _ if including.len() >= INCLUDES_MAX => {
+                Err(format!("more than {INCLUDES_MAX} files in one another"))
+            }
             _ => self.surroundings.included(name),
         };
         match result {
@@ -344,7 +358,8 @@ impl Reader<'_> {
     }
 
     fn option(&mut self, text: &str, place: Place) {
-        let (written, value) = text.split_once('=').map_or((text, ""), |(name, value)| (name.trim(), value.trim()));
+        let (written, value) =
+            text.split_once('=').map_or((text, ""), |(name, value)| (name.trim(), value.trim()));
         let Some((name, meaning)) = self.known(written, &place) else { return };
         let (value, unset) = self.substituted(value);
         let given = Given { value, place, unset };
@@ -386,7 +401,8 @@ impl Reader<'_> {
         }) {
             done += before;
             self.variables.insert(name.to_owned());
-            let own = self.overrides.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+            let own =
+                self.overrides.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
             match own.or_else(|| self.surroundings.variable(name)) {
                 Some(value) => done += &value,
                 None => {
@@ -451,7 +467,9 @@ fn add(options: &mut Options, name: &'static str, given: Given, replaces: bool) 
 
 /// Returns the value of a product of numbers, such as `2*4096`.
 fn product(text: &str) -> Option<u64> {
-    text.split('*').map(|n| n.trim().parse::<u64>().ok()).try_fold(1_u64, |product, n| product.checked_mul(n?))
+    text.split('*')
+        .map(|n| n.trim().parse::<u64>().ok())
+        .try_fold(1_u64, |product, n| product.checked_mul(n?))
 }
 
 #[cfg(test)]
@@ -483,7 +501,11 @@ mod tests {
             overrides("a:b.fio:size=1g:bssplit=4k/50:8k/50:time_based"),
             ("a:b.fio", vec![pair("size", "1g"), pair("bssplit", "4k/50:8k/50"), pair("time_based", "")])
         );
-        let text = Text::read("[a]\nsize=1m\nfilename=x\n[b]\nfilename=y", &overrides("f:size=2m:filename=z").1, &());
+        let text = Text::read(
+            "[a]\nsize=1m\nfilename=x\n[b]\nfilename=y",
+            &overrides("f:size=2m:filename=z").1,
+            &(),
+        );
         assert_eq!(text.flat(), "[a]\nfilename=z\nsize=2m\n[b]\nfilename=z\nsize=2m\n");
         let again = Text::read(&text.flat(), &overrides("f:size=2m:filename=z").1, &());
         assert_eq!(again.flat(), text.flat());
@@ -491,7 +513,11 @@ mod tests {
 
     #[test]
     fn includes_and_variables_are_put_in() {
-        let files = Files(&[("common", "bs=8k\ninclude deep\n"), ("deep", "size=${SIZE}\n"), ("loop", "include loop")]);
+        let files = Files(&[
+            ("common", "bs=8k\ninclude deep\n"),
+            ("deep", "size=${SIZE}\n"),
+            ("loop", "include loop"),
+        ]);
         let text = Text::read("[a]\ninclude common\nrw=read ; x\n", &[], &files);
         assert_eq!(text.flat(), "[a]\nbs=8k\nrw=read\nsize=7m\n");
         for (job, place, what) in [

@@ -174,7 +174,9 @@ pub fn distribution(text: &str, kb_base: u64) -> Option<Distribution> {
             };
             for_each(rest, one).map(Distribution::Zoned)
         }
-        "zoned_abs" => for_each(rest, |text| zones(text, |size| number(size, kb_base))).map(Distribution::ZonedBytes),
+        "zoned_abs" => {
+            for_each(rest, |text| zones(text, |size| number(size, kb_base))).map(Distribution::ZonedBytes)
+        }
         "sequence" => {
             let blocks: Option<Vec<u64>> = rest.split(',').map(|n| n.trim().parse().ok()).collect();
             let blocks = blocks.filter(|blocks| blocks.len() <= 1024)?;
@@ -193,7 +195,10 @@ mod tests {
         let sizes = ["4k", "4kb", "1ki", "2M", "512", "0x10", "1kib"].map(|text| number(text, 1024));
         assert_eq!(sizes, [4096, 4096, 1000, 2 << 20, 512, 16, 1000].map(Some));
         assert_eq!(["4k", "1ki", "1MiB"].map(|text| number(text, 1000)), [4000, 1024, 1 << 20].map(Some));
-        assert_eq!(["", "k", "4x", "-1", "99999999999g", "1i", "20z"].map(|text| number(text, 1024)), [None; 7]);
+        assert_eq!(
+            ["", "k", "4x", "-1", "99999999999g", "1i", "20z"].map(|text| number(text, 1024)),
+            [None; 7]
+        );
         assert_eq!(size("30%", 1024), Some(Size::Percent(30)));
         assert_eq!(size("101%", 1024), None);
         assert_eq!(time("5m", 1), Some(SimDuration::from_secs(300)));
@@ -203,7 +208,10 @@ mod tests {
     #[test]
     fn shares_of_blocks_add_up_or_are_refused() {
         assert_eq!(split("4k/10:64k/50:32k/40", 1024).unwrap(), [(4096, 10), (32_768, 40), (65_536, 50)]);
-        assert_eq!(split("512/25:1k/:2k/:4k/", 1024).unwrap(), [(512, 25), (1024, 25), (2048, 25), (4096, 25)]);
+        assert_eq!(
+            split("512/25:1k/:2k/:4k/", 1024).unwrap(),
+            [(512, 25), (1024, 25), (2048, 25), (4096, 25)]
+        );
         for wrong in ["4k/60:8k/50", "4k/60:8k/30", "", "4k/x", "0/50:4k/50"] {
             assert_eq!(split(wrong, 1024), None, "{wrong}");
         }
@@ -229,7 +237,9 @@ mod tests {
         );
         let Some(Distribution::Zoned([read, ..])) = parse("zoned:50/5:30/15:20/") else { panic!("no zones") };
         assert_eq!(read, [(50, 5), (30, 15), (20, 80)]);
-        for wrong in ["zipf:1", "zipf:x", "pareto:1", "normal:100", "zipf:1.2:7", "zoned:50/50", "random:1", "x"] {
+        for wrong in
+            ["zipf:1", "zipf:x", "pareto:1", "normal:100", "zipf:1.2:7", "zoned:50/50", "random:1", "x"]
+        {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }
