@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
 use trimwise::files::{FileError, FileSystemSpace, Files, OpenMode};
 use trimwise::units::{Bytes, SimDuration, SimTime};
@@ -325,6 +325,12 @@ impl Files for RealDirectory {
         let got = self.retry(path, || io::pread(&*descriptor, &mut *staging, offset))?;
         buffer[..got].copy_from_slice(&staging[..got]);
         Ok(got)
+    }
+
+    async fn punch(&self, file: &mut RealFile, offset: u64, bytes: u64) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.retry(&file.path, || fs::fallocate(&file.descriptor, flags, offset, bytes))
     }
 
     async fn fsync(&self, file: &mut RealFile) -> Result<(), FileError> {

@@ -1,9 +1,11 @@
 //! Workloads of several tasks on a real directory: each task is a thread with the directory opened once more.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trimwise::files::{FileError, Files as _};
 use trimwise::units::SimDuration;
 use trimwise::workload::program::{DIRECTORY, Program};
@@ -11,6 +13,9 @@ use trimwise::workload::stage::{Session, TaskEnd, joined};
 
 use crate::directory_check::DirectoryError;
 use crate::{RealDirectory, block_on};
+
+/// So many tasks stay far below the usual limit of 1,024 open files.
+const TASKS_FEW: u32 = 100;
 
 impl RealDirectory {
     /// Checks whether a workload of several tasks can run here.
@@ -33,13 +38,16 @@ impl RealDirectory {
         interrupted: &Arc<AtomicBool>,
     ) -> Result<(Vec<TaskEnd>, SimDuration), FileError> {
         let session = Session::new(program.clone(), seed);
+        if session.tasks() > TASKS_FEW {
+            allow_open_files();
+        }
         let prepared = ready(block_on(session.prepare(self)));
         let begin = self.now();
         let ends = prepared.and_then(|()| {
             thread::scope(|scope| {
                 let (session, path) = (&session, self.path());
                 let task = |task| {
-                    scope.spawn(move || {
+                    thread::Builder::new().spawn_scoped(scope, move || {
                         let other = |e: DirectoryError| FileError::Other {
                             path: path.display().to_string(),
                             reason: e.to_string(),
@@ -49,7 +57,14 @@ impl RealDirectory {
                     })
                 };
                 let threads: Vec<_> = (0..session.tasks()).map(task).collect();
-                joined(threads.into_iter().map(|t| t.join().unwrap_or(Err(died()))).collect())
+                if threads.iter().any(Result::is_err) {
+                    session.fail(); // the others would wait for a task that does not exist
+                }
+                let join = |thread: io::Result<ScopedJoinHandle<_>>| match thread {
+                    Ok(thread) => thread.join().unwrap_or(Err(died())),
+                    Err(e) => Err(not_started(&e)),
+                };
+                joined(threads.into_iter().map(join).collect())
             })
         });
         let duration = self.now().since(begin);
@@ -57,6 +72,18 @@ impl RealDirectory {
         let ends = ends?;
         removed.map(|()| (ends, duration))
     }
+}
+
+/// Raises the limit of open files as far as it goes, for tasks that have some each.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where that fails, opening a file says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn not_started(error: &io::Error) -> FileError {
+    let reason = format!("a thread for a task cannot be started ({error}); expected fewer tasks");
+    FileError::Other { path: DIRECTORY.to_owned(), reason }
 }
 
 fn died() -> FileError {

@@ -26,6 +26,7 @@ pub mod fleet;
 pub mod guest_limits;
 pub mod import;
 pub mod input;
+pub mod jobs;
 pub mod kernel;
 pub mod place;
 pub mod policies;

@@ -20,7 +20,7 @@ pub enum OpenMode {
     /// Read and write, every write at the end (`O_RDWR|O_APPEND`).
     Append,
     /// Read and write past the page cache (`O_DIRECT`), otherwise like [`OpenMode::CreateKeep`]: only [`Files::pread`]
-    /// and [`Files::pwrite`], of whole blocks of 4 KiB.
+    /// and [`Files::pwrite`], of whole sectors of 512 bytes.
     Direct,
 }
 
@@ -87,6 +87,9 @@ pub trait Files {
     async fn pwrite(&self, file: &mut Self::File, offset: u64, data: &[u8]) -> Result<(), FileError>;
     /// Reads as [`Files::read`], but at `offset` (`pread`); the position stays.
     async fn pread(&self, file: &mut Self::File, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
+    /// Frees the blocks of `bytes` from `offset` on, as far as they are whole, and leaves the file's length
+    /// (`fallocate` with `FALLOC_FL_PUNCH_HOLE`); the rest of the range becomes zeros.
+    async fn punch(&self, file: &mut Self::File, offset: u64, bytes: u64) -> Result<(), FileError>;
     /// Makes the file's data and metadata durable.
     async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError>;
     /// Makes the file's data durable, and the metadata needed to read them (`fdatasync`).

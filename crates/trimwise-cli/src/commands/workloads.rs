@@ -1,9 +1,11 @@
 //! `trimwise workloads`: the named workloads, with the source of each parameter's default.
 
 use clap::Args;
+use trimwise::units::Bytes;
 use trimwise::workload::apps::parameters::Kind;
 use trimwise_lab::failure::Failure;
 use trimwise_study::import;
+use trimwise_study::jobs::Understood;
 use trimwise_study::workloads::{Day, Workloads};
 
 use crate::arguments::{JsonArguments, word};
@@ -15,11 +17,17 @@ use crate::table::{bold, folded};
 #[command(after_long_help = "Examples:\n  \
     trimwise workloads\n  \
     trimwise compare --workload lsm:operations=1M,reads=95\n  \
+    trimwise workloads job:mine.fio:size=1g\n      \
+    what a fio job does here, and what is ignored\n  \
     trimwise workloads --import workload.xml > job.fio\n      \
     a workload of MQSim as a fio job, for --workload job:job.fio\n  \
     trimwise workloads --json - | jq '.workloads[].name'\n\n\
     What each of them does: docs/guide.md")]
 pub struct WorkloadsArguments {
+    /// Show what is understood of a fio job, with the options that override its own
+    #[arg(value_name = "job:FILE.fio", value_parser = word, conflicts_with = "import")]
+    pub job: Option<String>,
+
     /// Print a workload of MQSim (workload.xml) as a fio job
     #[arg(long, value_name = "FILE", value_parser = word, conflicts_with_all = ["json", "force"])]
     pub import: Option<String>,
@@ -57,14 +65,28 @@ fn text(list: &Workloads) -> String {
     text
 }
 
+fn job_text(job: &Understood) -> String {
+    let mut text: String = job.jobs.iter().map(|line| folded(line, 2)).collect();
+    let needed = Bytes(job.needed_bytes);
+    text += &folded(&format!("\nUp to {} at a time; the files take {needed}.", job.tasks), 0);
+    for note in &job.notes {
+        text += &folded(&format!("note: {note}"), 2);
+    }
+    text
+}
+
 /// Runs the command and returns what to print.
 pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
-    let WorkloadsArguments { import, json } = arguments;
+    let WorkloadsArguments { job, import, json } = arguments;
     if let Some(file) = import {
         // A file to be saved: its lines stay as they are.
         return output::print_always(import::job_of(file)?).map(|()| String::new());
     }
     let destinations = Destinations::check_json(json)?;
+    if let Some(job) = job {
+        let understood = Understood::of(job)?;
+        return destinations.deliver(&understood, || job_text(&understood));
+    }
     let workloads = Workloads::all()?;
     destinations.deliver(&workloads, || text(&workloads))
 }

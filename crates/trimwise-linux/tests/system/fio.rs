@@ -1,5 +1,6 @@
 //! fio and ours do the same: a job's operations in fio's own log, against those that the job file means here.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,7 @@ use trimwise::workload::fio::{Io, JobFile, Sequence};
 use trimwise_testing::{directory, program, skipped};
 
 /// Jobs with one operation in flight, whose order depends on no clock.
-const JOBS: [&str; 17] = [
+const JOBS: [&str; 40] = [
     "rw=randwrite\nbs=4k\nsize=4m",
     "rw=randread\nbs=8k\nsize=4m\nrandseed=77",
     "rw=randwrite\nbs=4k\nsize=4m\nnorandommap",
@@ -26,6 +27,29 @@ const JOBS: [&str; 17] = [
     "rw=randwrite\nbs=4k\nfilesize=64k-1m\nnrfiles=4",
     "rw=randwrite\nbs=4k\nsize=8m\nrandom_distribution=zoned:50/5:30/15:20/80",
     "rw=randwrite\nbs=4k\nsize=1m\nnumjobs=3",
+    "rw=write:8k\nbs=4k\nsize=1m",
+    "rw=read:-8k\nbs=4k\nsize=1m\noffset=512k",
+    "rw=randread:8\nbs=4k\nsize=1m",
+    "rw=randwrite:4\nrw_sequencer=identical\nbs=4k\nsize=1m",
+    "rw=randrw\npercentage_random=60,20\nbs=4k\nsize=2m",
+    "rw=randwrite\nbssplit=4k/50:8k/30:64k/20\nsize=4m",
+    "rw=randrw\nbssplit=4k/50:8k/,16k/10:32k/90\nsize=4m\nnorandommap",
+    "rw=randwrite\nbs=8k\nblockalign=4k\nsize=2m",
+    "rw=randread\nbs=4k\nsize=1m\noffset=1m",
+    "rw=randwrite\nbs=4k\nsize=1m\nio_size=2m\nnorandommap",
+    "rw=randwrite\nbs=4k\nsize=1m\nnumber_ios=100",
+    "rw=randwrite\nbs=4k\nnrfiles=5\nsize=2m\nfile_service_type=random:3",
+    "rw=write\nbs=4k\nnrfiles=5\nsize=1m\nfile_service_type=sequential",
+    "rw=randread\nbs=4k\nnrfiles=5\nopenfiles=2\nsize=1m",
+    "rw=write\nbs=4k\nsize=1m\nverify=crc32c",
+    "rw=randwrite\nbs=4k\nsize=1m\nverify=md5\nnorandommap",
+    "rw=randwrite\nbs=4k\nsize=1m\nverify=md5\nverify_backlog=16",
+    "rw=write\nbs=4k\nsize=4m\nzonemode=strided\nzonesize=256k\nzoneskip=256k",
+    "rw=randread\nbs=4k\nsize=4m\nzonemode=strided\nzonesize=64k\nzonerange=128k\nzoneskip=128k",
+    "rw=randwrite\nbs=4k\nsize=4m\nrandseed=2\nrandom_generator=lfsr",
+    "rw=randwrite\nbsrange=1k-8k\nbs_unaligned\nsize=1m",
+    "rw=randread\nbs=4k\nsize=2m\nrandom_distribution=zoned_abs:60/256k:40/512k",
+    "filename=x:y\nrw=randrw\nbs=4k\nsize=1m",
 ];
 
 /// A job file with a seed that fio takes unchanged: before 3.35, offsets otherwise come from a seed of their own.
@@ -47,6 +71,9 @@ fn ours(text: &str) -> Vec<String> {
                     let what = if writes { "write" } else { "read" };
                     writeln!(lines, "{} {what} {offset} {bytes}", sequence.file_name(file))
                 }
+                Io::Trim { file, offset, bytes } => {
+                    writeln!(lines, "{} trim {offset} {bytes}", sequence.file_name(file))
+                }
                 Io::Fsync(file) => writeln!(lines, "{} sync", sequence.file_name(file)),
                 Io::Fdatasync(file) => writeln!(lines, "{} datasync", sequence.file_name(file)),
             };
@@ -61,7 +88,10 @@ fn theirs(fio: &Path, text: &str) -> Vec<String> {
     let work = directory(false);
     let processes = JobFile::parse(text).unwrap().jobs.len();
     let global = text.replacen("[job]\n", "", 1).replace(&format!("numjobs={processes}\n"), "");
-    let prefix = |job| if processes > 1 { format!("filename=job.{job}.0\n") } else { String::new() };
+    // fio numbers the copies of a job backwards, after the first.
+    let number = |job| if job == 0 { 0 } else { processes - job };
+    let prefix =
+        |job| if processes > 1 { format!("filename=job.{}.0\n", number(job)) } else { String::new() };
     let jobs = (0..processes).map(|job| format!("[job]\nwrite_iolog=log.{job}\n{}", prefix(job)));
     std::fs::write(work.path().join("a.fio"), global + &jobs.collect::<String>()).unwrap();
     run(fio, work.path());
@@ -106,4 +136,27 @@ fn the_same_operations_in_the_same_order() {
             assert!(ours == theirs, "{job}:\n{counts:?} operations, {at:?}");
         }
     }
+}
+
+/// The operations on each file, in the notation of fio's log.
+fn by_file(lines: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, operation) in lines.lines().filter_map(|line| line.split_once(' ')) {
+        files.entry(file).or_default().push(operation);
+    }
+    files
+}
+
+#[test]
+fn copies_of_a_job_have_the_numbers_that_fio_gives_them() {
+    let Some(fio) = program("fio") else { return skipped("fio is not installed") };
+    let job = "rw=randwrite\nbs=4k\nsize=64k\noffset_increment=64k\nnumjobs=4";
+    let work = directory(false);
+    // Each log is short, so fio's processes write it at once.
+    std::fs::write(work.path().join("a.fio"), text_of(job) + "write_iolog=log\n").unwrap();
+    run(&fio, work.path());
+    let log = std::fs::read_to_string(work.path().join("log")).unwrap();
+    let (ours, theirs) = (ours(&text_of(job)).concat(), operations(&log));
+    assert_eq!(by_file(&theirs).len(), 4, "{log}");
+    assert_eq!(by_file(&ours), by_file(&theirs));
 }

@@ -65,6 +65,9 @@ impl Files for Recording {
     async fn seek(&self, file: &mut Self::File, offset: u64) -> Result<(), FileError> {
         self.inner.seek(file, offset).await
     }
+    async fn punch(&self, file: &mut Self::File, offset: u64, bytes: u64) -> Result<(), FileError> {
+        self.inner.punch(file, offset, bytes).await
+    }
     async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError> {
         self.note("fsync".to_owned());
         self.inner.fsync(file).await

@@ -23,6 +23,7 @@ use super::room::Room;
 use crate::caller::Caller;
 use crate::defaults;
 use crate::input;
+use crate::jobs;
 use crate::programs::{self, Programs};
 use crate::trace_file::{self, TraceFile};
 
@@ -146,13 +147,12 @@ impl Workload {
             return Ok(of(Kind::Timed(timed)));
         }
         if Program::is_meant(argument) {
-            let read = |file| input::read(file, "workload", "a fio job file", &[]);
-            let text = Program::job_file(argument).map_or(Ok(String::new()), read)?;
-            let program = Program::parse(argument, &text);
-            let program = program.map_err(|e| Failure::usage(format!("--workload: {e}")))?;
-            let notes = match &program {
-                Program::Fio(name, jobs) => jobs.notes.iter().map(|note| format!("{name}, {note}")).collect(),
-                _ => Vec::new(),
+            let program = jobs::program(argument)?;
+            let (text, notes) = match &program {
+                Program::Fio(name, jobs) => {
+                    (jobs.text.clone(), jobs.notes.iter().map(|note| format!("{name}: {note}")).collect())
+                }
+                Program::Application(_) => (String::new(), Vec::new()),
             };
             return Ok(Self { notes, ..of(Kind::Program(program, text)) });
         }
@@ -240,7 +240,11 @@ impl Workload {
             }
             Kind::Program(program, _) => {
                 let needed = program.needed();
-                let smaller = "smaller parameters (trimwise workloads)";
+                let smaller = match program {
+                    Program::Fio(name, _) => format!("smaller files, such as --workload job:{name}:size=1g"),
+                    Program::Application(_) => "smaller parameters (trimwise workloads)".to_owned(),
+                };
+                let smaller = smaller.as_str();
                 room.fits(needed, &format!("its files need up to {needed}"), smaller)
             }
             // Its addresses are known only when it has been read; what a program writes is known only to itself.
@@ -275,7 +279,13 @@ impl Workload {
         match &self.kind {
             Kind::Postmark(_, text) => Ok(KernelWorkload::Postmark(text.clone())),
             Kind::Timed(timed) => Ok(KernelWorkload::Timed(timed.to_string())),
-            Kind::Program(program, text) => Ok(KernelWorkload::Program(program.to_string(), text.clone())),
+            Kind::Program(program, text) => {
+                // The text has what a job file includes, and what overrides it.
+                let argument = program.to_string();
+                let argument =
+                    Program::job_file(&argument).map_or(argument.clone(), |file| format!("job:{file}"));
+                Ok(KernelWorkload::Program(argument, text.clone()))
+            }
             Kind::Command(programs) => {
                 let found = programs.found(true)?;
                 found

@@ -15,7 +15,7 @@ use crate::check::REPS;
 use crate::compare::CompareRequest;
 use crate::compare::on_model::Plan;
 use crate::compare::workload::{Kind, Workload};
-use crate::{defaults, input};
+use crate::{defaults, input, jobs};
 
 /// More cells than this are a mistake: a year on a hundred cores.
 const CELLS_MAX: u64 = 10_000_000;
@@ -200,7 +200,14 @@ impl Grid {
             let resolved = input::trimmer(given.get_ref());
             resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
         })?;
-        let workloads = source.distinct(("workloads", "\"default\""), &document.workloads, |given| {
+        let mut jobs = Vec::new();
+        for given in document.workloads.get_ref() {
+            let files = jobs::in_folder(given.get_ref())
+                .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure))?;
+            jobs.extend(files.into_iter().map(|file| Spanned::new(given.span(), file)));
+        }
+        let jobs = Spanned::new(document.workloads.span(), jobs);
+        let workloads = source.distinct(("workloads", "\"default\""), &jobs, |given| {
             let workload = Workload::named(given.get_ref())
                 .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure))?;
             Ok((given.get_ref().clone(), (given.span(), workload)))

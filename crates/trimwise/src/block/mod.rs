@@ -238,6 +238,7 @@ struct Inner {
     drive: RefCell<Drive>,
     state: RefCell<State>,
     room: Event,
+    content: Cell<Content>,
     tracer: RefCell<Option<Tracer>>,
 }
 
@@ -259,6 +260,7 @@ impl BlockQueue {
                 ..State::default()
             }),
             room: Event::new(sim),
+            content: Cell::default(),
             tracer: RefCell::default(),
         }))
     }
@@ -266,6 +268,11 @@ impl BlockQueue {
     /// The simulation that this queue lives in.
     pub fn sim(&self) -> &Sim {
         &self.0.sim
+    }
+
+    /// Sets what a file system writes from now on, for a drive that compresses.
+    pub(crate) fn set_content(&self, content: Content) {
+        self.0.content.set(content);
     }
 
     /// How many commands the drive takes at once, and which run alone.
@@ -316,7 +323,7 @@ impl BlockQueue {
 
     /// Writes `range` in the foreground; returns when the device has acknowledged all of it.
     pub async fn write(&self, range: UnitRange) {
-        self.foreground(self.split(range).map(|piece| Command::Write(piece, Content::default()))).await;
+        self.foreground(self.split(range).map(|piece| Command::Write(piece, self.0.content.get()))).await;
     }
 
     /// Empties the device's write cache.
@@ -389,7 +396,7 @@ impl BlockQueue {
             return;
         }
         state.enter(Request {
-            command: Command::Write(range, Content::default()),
+            command: Command::Write(range, self.0.content.get()),
             background: true,
             queued: self.0.sim.now(),
             on_done: vec![Box::new(|_| on_done())],

@@ -12,6 +12,7 @@ use super::gauge::Gauge;
 use super::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
 use super::watch::Watch;
 use crate::block::BlockQueue;
+use crate::content::Content;
 use crate::engine::{Event, Sim, Stalled};
 use crate::files::{FileError, Files as _};
 use crate::fs::host::HostConfig;
@@ -339,6 +340,7 @@ async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Ce
 /// Its tasks are tasks of the engine. What the workload leaves is removed when its figures are taken.
 async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Cell, CellError> {
     let failed = |source| spec.file_failed(source);
+    fs.queue().set_content(Content::new(program.content(), 0));
     let session = Session::new(program.clone(), spec.draw_seed());
     session.prepare(fs).await.map_err(failed)?;
     let gauge = Gauge::start(fs);

@@ -33,6 +33,9 @@ pub(crate) struct Inode {
     pub writeback_pages: u64,
     /// Requests for this file in flight that read, or write past the page cache.
     pub reads: u64,
+    /// Number of holes being punched, and of those punched before.
+    pub punching: u32,
+    pub punches: u64,
     /// Number of dirty pages that have no block yet (delayed allocation).
     pub reserved_pages: u64,
     /// Key among the dirty files: the time at which the file became dirty, and a sequence number.
@@ -129,6 +132,27 @@ impl Inode {
         }
     }
 
+    /// Takes the blocks of some pages from the file.
+    pub fn take_extents(&mut self, page: u64, pages: u64) -> Vec<UnitRange> {
+        let (mut taken, end) = (Vec::new(), page + pages);
+        let from = self.extents.partition_point(|e| e.page + e.blocks.units <= page);
+        let to = self.extents.partition_point(|e| e.page < end);
+        let cut: Vec<FileExtent> = self.extents.drain(from..to.max(from)).collect();
+        let mut kept = Vec::new();
+        for extent in cut {
+            let (first, last) = (page.max(extent.page), end.min(extent.page + extent.blocks.units));
+            taken.push(UnitRange::new(extent.blocks.start.offset(first - extent.page), last - first));
+            for (from, to) in [(extent.page, first), (last, extent.page + extent.blocks.units)] {
+                if from < to {
+                    let blocks = UnitRange::new(extent.blocks.start.offset(from - extent.page), to - from);
+                    kept.push(FileExtent { page: from, blocks });
+                }
+            }
+        }
+        self.extents.splice(from..from, kept);
+        taken
+    }
+
     pub(crate) fn add_extent(&mut self, page: u64, blocks: UnitRange) {
         let index = self.extents.partition_point(|e| e.page < page);
         let continues = |left: &FileExtent, right: &FileExtent| {
@@ -187,6 +211,23 @@ mod tests {
         assert_eq!(inode.extents.len(), 2);
         inode.add_extent(4, UnitRange::new(Lpn(104), 2));
         assert_eq!(inode.extents, [FileExtent { page: 0, blocks: UnitRange::new(Lpn(100), 12) }]);
+    }
+
+    #[test]
+    fn a_hole_takes_what_lies_in_it() {
+        let mut inode = Inode::default();
+        for page in [0, 16, 32] {
+            inode.add_extent(page, UnitRange::new(Lpn(1_000 + 2 * page), 8));
+        }
+        assert_eq!(inode.take_extents(8, 8), []);
+        let taken =
+            [(1_004, 4), (1_032, 8), (1_064, 2)].map(|(start, units)| UnitRange::new(Lpn(start), units));
+        assert_eq!(inode.take_extents(4, 30), taken);
+        let pages: Vec<_> =
+            inode.extents.iter().map(|e| (e.page, e.blocks.start.0, e.blocks.units)).collect();
+        assert_eq!(pages, [(0, 1_000, 4), (34, 1_066, 6)]);
+        assert_eq!(inode.take_extents(1, 2), [UnitRange::new(Lpn(1_001), 2)]);
+        assert_eq!(inode.extents.len(), 3);
     }
 
     /// A file of 64 MiB with one extent at its beginning.

@@ -39,6 +39,7 @@ mod mballoc;
 mod names;
 mod operations;
 mod page_lists;
+mod punch;
 mod read;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;

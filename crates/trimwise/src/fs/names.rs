@@ -316,7 +316,7 @@ impl Ext4 {
     }
 
     /// Waits until no page of a file is in transfer; `None` if it is removed meanwhile.
-    async fn wait_for_transfers(&self, inode: u32, generation: u32) -> Option<()> {
+    pub(super) async fn wait_for_transfers(&self, inode: u32, generation: u32) -> Option<()> {
         loop {
             let in_transfer = {
                 let entry = &self.0.state.borrow().disk.inodes[inode as usize];

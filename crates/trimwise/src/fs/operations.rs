@@ -9,7 +9,7 @@ use super::sabotage::Sabotage;
 use super::{Ext4, State};
 use crate::files::{FileError, FileSystemSpace, Files, OpenMode};
 use crate::policy::Availability;
-use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use crate::units::{Bytes, Lpn, SECTOR_BYTES, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 
 /// Journal blocks that a change of an inode can touch.
 const INODE_CREDITS: u64 = 8;
@@ -139,14 +139,28 @@ impl Ext4 {
     /// Writes past the page cache (`O_DIRECT`). Blocks that the file has are overwritten where they are; for new ones
     /// the pages go through the cache and are written at once, as the kernel does where it cannot write directly.
     async fn write_direct(&self, file: &OpenFile, start: u64, len: u64) -> Result<(), FileError> {
-        let (page, pages) = (start / UNIT_BYTES, len.div_ceil(UNIT_BYTES));
+        let (page, pages) = (start / UNIT_BYTES, (start + len).div_ceil(UNIT_BYTES) - start / UNIT_BYTES);
         self.clean(file.inode, page, pages).await;
-        let Some(blocks) = self.blocks_of(file, page, pages) else {
-            self.write_at(file, start, len).await?;
-            self.write_file(file.inode).await;
-            return Ok(());
+        // The drive reads what a write leaves of a unit.
+        for (end, page) in [(start, page), (start + len, page + pages - 1)] {
+            if !end.is_multiple_of(UNIT_BYTES) {
+                self.read_direct(file.inode, page, 1).await;
+            }
+        }
+        let punches = || self.0.state.borrow().disk.inodes[file.inode as usize].punches;
+        let blocks = loop {
+            self.wait_for_punches(file.inode).await;
+            let before = punches();
+            let Some(blocks) = self.blocks_of(file, page, pages) else {
+                self.write_at(file, start, len).await?;
+                self.write_file(file.inode).await;
+                return Ok(());
+            };
+            self.0.sim.charge(self.0.host.cpu.syscall).await;
+            if punches() == before && self.0.state.borrow().disk.inodes[file.inode as usize].punching == 0 {
+                break blocks;
+            }
         };
-        self.0.sim.charge(self.0.host.cpu.syscall).await;
         // Only the time of its last change changes.
         let change = {
             let state = &mut *self.0.state.borrow_mut();
@@ -173,7 +187,7 @@ impl Ext4 {
     }
 
     fn check_aligned(&self, file: &OpenFile, offset: u64, len: u64) -> Result<(), FileError> {
-        if offset.is_multiple_of(UNIT_BYTES) && len.is_multiple_of(UNIT_BYTES) {
+        if offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES) {
             return Ok(());
         }
         Err(FileError::Other { path: file.path.to_string(), reason: "invalid argument".to_owned() })
@@ -440,6 +454,11 @@ impl Files for Ext4 {
     async fn seek(&self, file: &mut OpenFile, offset: u64) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
         file.position_bytes = offset;
+        Ok(())
+    }
+
+    async fn punch(&self, file: &mut OpenFile, offset: u64, bytes: u64) -> Result<(), FileError> {
+        self.punch_hole(file.inode, file.generation, offset, bytes).await;
         Ok(())
     }
 

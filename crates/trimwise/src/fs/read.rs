@@ -112,8 +112,9 @@ impl Ext4 {
     }
 
     /// Reads blocks past the page cache (`O_DIRECT`); a hole costs nothing.
-    async fn read_direct(&self, inode: u32, page: u64, pages: u64) {
+    pub(super) async fn read_direct(&self, inode: u32, page: u64, pages: u64) {
         self.clean(inode, page, pages).await;
+        self.wait_for_punches(inode).await;
         let left = Rc::new(Cell::new(0));
         let mut at = page;
         while at < page + pages {

@@ -6,9 +6,10 @@ use thiserror::Error;
 
 use super::apps::Application;
 use super::apps::parameters::WorkloadError;
-use super::fio::{self, FioError, JobFile};
+use super::fio::{self, FioErrors, JobFile, Surroundings};
 use super::latency::Operation;
 use super::stage::Stage;
+use crate::content::ContentClass;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
@@ -20,7 +21,7 @@ pub const DIRECTORY: &str = "trimwise-workload";
 pub enum Program {
     /// A named application, with its parameters.
     Application(Application),
-    /// A fio job file, with its name.
+    /// A fio job file, with its name and what overrides it.
     Fio(String, JobFile),
 }
 
@@ -32,13 +33,13 @@ pub enum ProgramError {
     /// The error of a named application.
     #[error(transparent)]
     Application(#[from] WorkloadError),
-    /// The error of a fio job file.
-    #[error("{name}: {error}")]
+    /// The errors of a fio job file.
+    #[error("{name}: {errors}")]
     Fio {
         /// Name of the file.
         name: String,
-        /// Error in the file.
-        error: FioError,
+        /// Errors in the file.
+        errors: FioErrors,
     },
 }
 
@@ -50,7 +51,7 @@ impl Program {
 
     /// Returns the name of the fio job file that an argument is meant as.
     pub fn job_file(argument: &str) -> Option<&str> {
-        argument.strip_prefix(JOB)
+        argument.strip_prefix(JOB).map(|argument| fio::split_overrides(argument).0)
     }
 
     /// Parses an argument of the command line; `text` is the file of a job.
@@ -58,10 +59,19 @@ impl Program {
     /// # Errors
     /// [`ProgramError`] if the argument or the file is not valid.
     pub fn parse(argument: &str, text: &str) -> Result<Self, ProgramError> {
-        let Some(name) = Self::job_file(argument) else { return Ok(Self::Application(argument.parse()?)) };
-        let jobs =
-            JobFile::parse(text).map_err(|error| ProgramError::Fio { name: name.to_owned(), error })?;
-        Ok(Self::Fio(name.to_owned(), jobs))
+        Self::read(argument, text, &())
+    }
+
+    /// Parses an argument as [`Program::parse`] does, with what the file of a job names outside itself.
+    ///
+    /// # Errors
+    /// [`ProgramError`] if the argument or the file is not valid.
+    pub fn read(argument: &str, text: &str, surroundings: &dyn Surroundings) -> Result<Self, ProgramError> {
+        let Some(job) = argument.strip_prefix(JOB) else { return Ok(Self::Application(argument.parse()?)) };
+        let (name, overrides) = fio::split_overrides(job);
+        let jobs = JobFile::read(text, &overrides, surroundings)
+            .map_err(|errors| ProgramError::Fio { name: name.to_owned(), errors })?;
+        Ok(Self::Fio(job.to_owned(), jobs))
     }
 
     /// Returns the number of tasks, which run at the same time.
@@ -97,6 +107,14 @@ impl Program {
             (Operation::Read, Self::Application(application)) => application.reads(),
             (Operation::Write | Operation::Fsync | Operation::Unlink, Self::Application(_)) => true,
             (_, Self::Fio(_, jobs)) => jobs.make(operation),
+        }
+    }
+
+    /// Returns the kind of data that the program writes.
+    pub fn content(&self) -> ContentClass {
+        match self {
+            Self::Application(_) => ContentClass::default(),
+            Self::Fio(_, jobs) => jobs.content(),
         }
     }
 

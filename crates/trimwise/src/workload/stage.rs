@@ -20,7 +20,7 @@ use super::days::{PacedTask, Pacer};
 use super::latency::{OpLatencies, Operation};
 use super::program::Program;
 use crate::files::{FileError, Files, OpenMode};
-use crate::units::{SimDuration, SimTime};
+use crate::units::{Bytes, SimDuration, SimTime};
 
 /// Interval at which a task that waits for another looks again.
 const LOOK_AGAIN: SimDuration = SimDuration::from_millis(1);
@@ -107,6 +107,11 @@ impl Session {
         }
         self.failed.fetch_or(result.is_err(), Ordering::SeqCst);
         result.map(|()| TaskEnd { latencies: stage.latencies.into_inner(), done: stage.done.get() })
+    }
+
+    /// Ends the tasks that wait for others, as after a failure of one.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::SeqCst);
     }
 
     /// Removes all remaining files and directories.
@@ -201,13 +206,26 @@ impl<'a, F: Files> Stage<'a, F> {
     /// # Errors
     /// [`FileError::Interrupted`] if another task has failed, or the user wants to stop.
     pub async fn wait_until(&self, condition: impl Fn() -> bool) -> Result<(), FileError> {
+        self.wait_until_every(None, condition).await
+    }
+
+    /// Waits as [`Stage::wait_until`], and looks again after each `nap` (a millisecond if `None`).
+    ///
+    /// # Errors
+    /// [`FileError::Interrupted`] if another task has failed, or the user wants to stop.
+    pub(super) async fn wait_until_every(
+        &self,
+        nap: Option<SimDuration>,
+        condition: impl Fn() -> bool,
+    ) -> Result<(), FileError> {
+        let look_again = nap.unwrap_or(LOOK_AGAIN);
         let pacer = self.session.pacer.as_ref();
         let _idle = pacer.filter(|_| !condition()).map(Pacer::idle);
         while !condition() {
             if self.session.failed.load(Ordering::SeqCst) {
                 return Err(FileError::Interrupted);
             }
-            let nap = pacer.map_or(LOOK_AGAIN, |pacer| pacer.nap(self.fs.now(), LOOK_AGAIN));
+            let nap = pacer.map_or(look_again, |pacer| pacer.nap(self.fs.now(), look_again));
             self.fs.sleep(nap).await;
             self.fs.statfs().await?; // an interrupt shows in calls
         }
@@ -253,6 +271,11 @@ impl<'a, F: Files> Stage<'a, F> {
     /// Waits while time passes.
     pub async fn sleep(&self, duration: SimDuration) {
         self.fs.sleep(duration).await;
+    }
+
+    /// Returns the free space of the file system.
+    pub(super) async fn free(&self) -> Result<Bytes, FileError> {
+        Ok(self.fs.statfs().await?.free)
     }
 
     /// Creates a directory if it is not there.
@@ -355,6 +378,11 @@ impl<'a, F: Files> Stage<'a, F> {
         }
         self.close(file).await?;
         Ok(at)
+    }
+
+    /// Frees the blocks of a part of a file.
+    pub(super) async fn punch(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
+        self.fs.punch(file, offset, bytes).await
     }
 
     /// Makes a file durable.

@@ -2,6 +2,7 @@
 
 mod durable;
 mod model;
+mod punch;
 mod races;
 mod regressions;
 

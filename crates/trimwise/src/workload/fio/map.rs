@@ -13,10 +13,19 @@ impl Map {
     pub fn new(blocks: u64) -> Self {
         let words = blocks.div_ceil(64) as usize;
         let mut map = Self { blocks, words: vec![0; words], full: vec![0; words.div_ceil(64)] };
-        if !blocks.is_multiple_of(64) {
-            map.words[words - 1] = u64::MAX << (blocks % 64); // there are no such blocks
-        }
+        map.clear();
         map
+    }
+
+    /// Removes all blocks.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+        self.full.fill(0);
+        if !self.blocks.is_multiple_of(64)
+            && let Some(last) = self.words.last_mut()
+        {
+            *last = u64::MAX << (self.blocks % 64); // there are no such blocks
+        }
     }
 
     pub fn has(&self, block: u64) -> bool {

@@ -1,136 +1,136 @@
-//! Reads fio job files.
+//! Makes jobs of a job file's sections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thiserror::Error;
-
-use super::sequence::random_size;
-use super::{Distribution, Generator, Io, Job, JobFileSpec, Sequence};
+use super::layout::{Plan, laid_out};
+use super::options::{self, Engine, Meaning};
+use super::text::{FioError, FioErrors, Given, Overrides, Place, Section, Surroundings, Text, wrong};
+use super::values::{self, for_each};
+use super::{
+    BlockSizes, Distribution, Durable, Ends, FileOrder, Flow, Generator, Io, Job, READ, Rate, Sequence,
+    Service, Size, Steps, Strides, TRIM, Verify, WRITE,
+};
+use crate::content::ContentClass;
 use crate::units::{Bytes, SimDuration};
 use crate::workload::latency::Operation;
 
-/// Maximum number of processes of all jobs together, and of operations of one in flight.
-const PROCESSES_MAX: u64 = 64;
-const DEPTH_MAX: u64 = 64;
-const FILES_MAX: u64 = 10_000;
-/// Longest time: 31 years.
-const TIME_MAX_NS: u64 = 1_000_000_000_000_000_000;
-const BLOCK_MAX: u64 = 64 << 20;
-
-/// Options that only change fio's output or the way to run it.
-const IGNORED: &[&str] = &[
-    "bwavgtime",
-    "clat_percentiles",
-    "clocksource",
-    "description",
-    "disable_bw",
-    "disable_bw_measurement",
-    "disable_clat",
-    "disable_lat",
-    "disable_slat",
-    "eta",
-    "gtod_reduce",
-    "group_reporting",
-    "iopsavgtime",
-    "lat_percentiles",
-    "log_avg_msec",
-    "log_hist_msec",
-    "log_max_value",
-    "log_offset",
-    "log_unix_epoch",
-    "minimal",
-    "new_group",
-    "output",
-    "output-format",
-    "per_job_logs",
-    "percentile_list",
-    "significant_figures",
-    "slat_percentiles",
-    "stats",
-    "status-interval",
-    "thread",
-    "unified_rw_reporting",
-    "write_bw_log",
-    "write_hist_log",
-    "write_iops_log",
-    "write_lat_log",
-];
-
-const SUPPORTED: &str = "rw, bs, bsrange, size, filesize, nrfiles, filename, directory, ioengine, iodepth, \
-                         numjobs, direct, fsync, fdatasync, end_fsync, rate, rate_iops, thinktime, runtime, \
-                         time_based, ramp_time, rwmixread, rwmixwrite, randseed, randrepeat, allrandrepeat, \
-                         norandommap, random_generator, random_distribution, stonewall, loops, unlink, invalidate, \
-                         overwrite=0, fallocate=none, file_service_type=roundrobin";
-
-/// Error in a job file.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("line {line}: {what}; expected {expected}")]
-pub struct FioError {
-    /// The line, from 1.
-    pub line: usize,
-    /// Description of the error.
-    pub what: String,
-    /// Description of accepted text.
-    pub expected: String,
-}
-
-fn wrong(line: usize, what: impl Into<String>, expected: impl Into<String>) -> FioError {
-    let what = what.into().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    FioError { line, what, expected: expected.into() }
-}
+/// Most processes of all jobs together, as in fio.
+const PROCESSES_MAX: u64 = 4096;
+/// Most operations of one process in flight.
+const DEPTH_MAX: u64 = 1024;
+/// Most operations of all processes in flight.
+const TASKS_MAX: u64 = 65_536;
+/// Most files of all processes together.
+const FILES_MAX: u64 = 1_000_000;
+/// Fineness of direct transfers.
+const SECTOR_BYTES: u64 = 512;
+const SECOND_NS: u64 = 1_000_000_000;
+const MICROSECOND_NS: u64 = 1_000;
 
 /// A parsed job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFile {
-    /// Text of the file.
+    /// The file as one text without variables, includes and overrides.
     pub text: String,
     /// Processes in the order in which fio numbers them.
     pub jobs: Vec<Job>,
     /// Notes on ignored options, with their lines.
     pub notes: Vec<String>,
-}
-
-/// Options of a section by name, without aliases: value and line.
-type Options = BTreeMap<String, (String, usize)>;
-
-/// A section: its name, its line and its options with those of `[global]` before it.
-struct Section {
-    name: String,
-    line: usize,
-    options: Options,
+    /// The processes before their sizes were known.
+    pub(super) plans: Vec<Plan>,
 }
 
 impl JobFile {
-    /// Parses a job file.
+    /// Parses a job file that includes no other.
     ///
     /// # Errors
-    /// [`FioError`] for the first line that is not supported.
-    pub fn parse(text: &str) -> Result<Self, FioError> {
-        let (sections, notes) = sections(text)?;
-        let mut jobs = Vec::new();
-        let mut group = 0;
-        for section in &sections {
-            let reader = Reader(&section.options);
-            if reader.flag("stonewall")? && !jobs.is_empty() {
-                group += 1;
-            }
-            let copies = reader.number("numjobs", 1, 1, PROCESSES_MAX)?;
-            for copy in 0..copies {
-                let job = job(section, copy, jobs.len() as u64 + 1, group)?;
-                jobs.push(job);
-                if jobs.len() as u64 > PROCESSES_MAX {
-                    let most = format!("at most {PROCESSES_MAX} processes of all jobs together");
-                    return Err(wrong(section.line, "too many jobs", most));
-                }
-            }
-        }
-        if jobs.is_empty() {
-            return Err(wrong(text.lines().count().max(1), "no job section", "a section such as [job1]"));
-        }
-        Ok(Self { text: text.to_owned(), jobs, notes })
+    /// [`FioErrors`] with each line that is wrong or beyond the model.
+    pub fn parse(text: &str) -> Result<Self, FioErrors> {
+        Self::read(text, &[], &())
     }
 
-    /// Returns the number of reads and writes of all jobs.
+    /// Parses a job file, with options that replace its own.
+    ///
+    /// # Errors
+    /// [`FioErrors`] with each line that is wrong or beyond the model.
+    pub fn read(
+        text: &str,
+        overrides: &Overrides,
+        surroundings: &dyn Surroundings,
+    ) -> Result<Self, FioErrors> {
+        let mut text = Text::read(text, overrides, surroundings);
+        let mut errors = std::mem::take(&mut text.errors);
+        let mut notes = text.notes();
+        let mut plans = Vec::new();
+        let mut group = 0;
+        let (mut processes, mut tasks, mut files) = (0, 0, 0);
+        for section in &text.sections {
+            let mut reader = Reader::new(section, &mut errors);
+            if reader.flag("stonewall", false) && processes > 0 {
+                group += 1;
+                tasks = 0;
+            }
+            let copies = reader.number("numjobs", 1, 1, PROCESSES_MAX);
+            let Some(first) = plan(&mut reader, &mut notes, group) else { continue };
+            processes += copies;
+            tasks += copies * u64::from(first.job.depth);
+            files += copies * first.names.len() as u64;
+            if processes > PROCESSES_MAX || tasks > TASKS_MAX {
+                let what = format!("{processes} processes so far, which have {tasks} operations in flight");
+                let most = format!(
+                    "at most {PROCESSES_MAX} processes, and {TASKS_MAX} operations of all at one time"
+                );
+                errors.push(wrong(&section.place, what, most));
+                break;
+            }
+            if files > FILES_MAX {
+                let what = format!("{files} files of all processes so far");
+                errors.push(wrong(&section.place, what, format!("at most {FILES_MAX}")));
+                break;
+            }
+            // fio numbers the copies of a job backwards, after the first.
+            for copy in [0].into_iter().chain((1..copies).rev()) {
+                plans.push(first.copy(copy, plans.len() as u64 + 1));
+            }
+        }
+        check_waits(&text, &plans, &mut errors);
+        let jobs = match laid_out(&plans, None) {
+            Ok(jobs) => jobs,
+            Err(mut more) => {
+                errors.append(&mut more);
+                Vec::new()
+            }
+        };
+        if jobs.is_empty() && errors.is_empty() {
+            let place = text.sections.first().map_or_else(Place::default, |section| section.place.clone());
+            errors.push(wrong(&place, "no job does I/O", "a job with an engine that does"));
+        }
+        if errors.is_empty() {
+            return Ok(Self { text: text.flat(), jobs, notes, plans });
+        }
+        let mut seen = BTreeSet::new();
+        errors.retain(|error| seen.insert((error.place.clone(), error.what.clone())));
+        errors.sort_by_key(|error| error.place.file.is_none().then_some(error.place.line));
+        Err(FioErrors(errors))
+    }
+
+    /// Returns true if files have the size of the free space, as nothing else says it.
+    pub fn fills_space(&self) -> bool {
+        self.plans.iter().any(Plan::fills_space)
+    }
+
+    /// Returns the jobs on a file system with this much free space, which files without a size divide.
+    ///
+    /// # Errors
+    /// [`FioErrors`] if a size is too small for the job's blocks.
+    pub fn fitted(&self, free: Bytes) -> Result<Self, FioErrors> {
+        if !self.fills_space() {
+            return Ok(self.clone());
+        }
+        Ok(Self { jobs: laid_out(&self.plans, Some(free)).map_err(FioErrors)?, ..self.clone() })
+    }
+
+    /// Returns the number of operations of all jobs.
     pub fn operations(&self, run_seed: u64) -> u64 {
         let transfers =
             |job| Sequence::new(job, run_seed).filter(|io| matches!(io, Io::Transfer { .. })).count();
@@ -145,485 +145,517 @@ impl JobFile {
                 ("rate", job.rate.iter().any(Option::is_some)),
                 ("thinktime", job.think > SimDuration::ZERO),
                 ("ramp_time", job.ramp > SimDuration::ZERO),
+                ("startdelay", job.starts_after > SimDuration::ZERO),
             ];
             options.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
         };
-        self.jobs.iter().find_map(of)
+        self.jobs.iter().find_map(of).or_else(|| self.fills_space().then_some("size, which is missing,"))
     }
 
     /// Returns true if a job makes such calls.
     pub fn make(&self, operation: Operation) -> bool {
         self.jobs.iter().any(|job| match operation {
-            Operation::Read => job.reads,
-            Operation::Write => job.writes,
-            Operation::Fsync => job.fsync > 0 || job.fdatasync > 0 || job.end_fsync,
+            Operation::Read => job.reads() || job.verify.is_some_and(|verify| verify.reads),
+            Operation::Write => job.writes(),
+            Operation::Fsync => {
+                job.fsync > 0 || job.fdatasync > 0 || job.end_fsync || job.durable != Durable::No
+            }
             Operation::Unlink => job.unlinks,
             Operation::Create | Operation::Append => false,
         })
     }
 
+    /// Returns the length of each file.
     pub(super) fn files(&self) -> BTreeMap<&str, u64> {
         let mut files = BTreeMap::new();
         for file in self.jobs.iter().flat_map(|job| &job.files) {
             let bytes: &mut u64 = files.entry(file.name.as_str()).or_default();
-            *bytes = (*bytes).max(file.bytes);
+            *bytes = (*bytes).max(file.length);
         }
         files
     }
 
-    /// Returns the space that the files take.
+    /// Returns the space that the files take; nothing is counted for files that take what is free.
     pub fn needed(&self) -> Bytes {
-        Bytes(self.files().values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
+        let filling: BTreeSet<&str> =
+            self.plans.iter().filter(|plan| plan.fills_space()).flat_map(|plan| plan.paths()).collect();
+        let sized = self.files().into_iter().filter(|(name, _)| !filling.contains(name));
+        Bytes(sized.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes)))
     }
 
-    /// Returns the number of tasks of all jobs.
+    /// Returns the number of tasks: the most operations in flight of jobs that run at the same time.
     pub fn tasks(&self) -> u32 {
-        self.jobs.iter().map(|job| job.depth).sum()
+        let mut of_groups: BTreeMap<u32, u32> = BTreeMap::new();
+        self.jobs.iter().for_each(|job| *of_groups.entry(job.group).or_default() += job.depth);
+        of_groups.into_values().max().unwrap_or(0)
+    }
+
+    /// Returns the kind of data that most of the jobs write.
+    pub fn content(&self) -> ContentClass {
+        let writers = || self.jobs.iter().filter(|job| job.writes());
+        let count = |class| writers().filter(|job| job.class == class).count();
+        let classes = ContentClass::ALL.into_iter().filter(|class| count(*class) > 0);
+        classes.max_by_key(|class| count(*class)).unwrap_or_default()
     }
 }
 
-fn canonical(key: &str) -> &str {
-    match key {
-        "readwrite" => "rw",
-        "blocksize" => "bs",
-        "blocksize_range" => "bsrange",
-        "nr_files" => "nrfiles",
-        "wait_for_previous" => "stonewall",
-        "file_name" => "filename",
-        "file_size" => "filesize",
-        other => other,
-    }
-}
-
-fn sections(text: &str) -> Result<(Vec<Section>, Vec<String>), FioError> {
-    let (mut global, mut sections, mut notes): (Options, Vec<Section>, Vec<String>) = Default::default();
-    let mut in_global = false;
-    for (line, text) in (1..).zip(text.lines()) {
-        // fio ends a line at either character, wherever it is.
-        let text = text.split([';', '#']).next().unwrap_or_default().trim();
-        if text.is_empty() {
-            continue;
-        }
-        if let Some(name) = text.strip_prefix('[') {
-            let Some(name) = name.strip_suffix(']').filter(|name| !name.is_empty()) else {
-                return Err(wrong(line, format!("'{text}' is not a section header"), "[NAME]"));
-            };
-            in_global = name == "global";
-            if !in_global {
-                sections.push(Section { name: name.to_owned(), line, options: global.clone() });
-            }
-            continue;
-        }
-        let (key, value) = text.split_once('=').map_or((text, ""), |(key, value)| (key.trim(), value.trim()));
-        let key = canonical(key);
-        if IGNORED.contains(&key) {
-            notes.push(format!("line {line}: {key} only changes what fio prints or how it runs; ignored"));
-            continue;
-        }
-        if value.contains('$') {
-            let what = format!("'{value}' uses a variable");
-            return Err(wrong(line, what, "the value itself"));
-        }
-        let options = match sections.last_mut() {
-            _ if in_global => &mut global,
-            Some(section) => &mut section.options,
-            None => {
-                return Err(wrong(
-                    line,
-                    format!("'{key}' is outside any section"),
-                    "[global] or [NAME] before it",
-                ));
-            }
+/// Rejects `wait_for` of a name that no job before has.
+fn check_waits(text: &Text, plans: &[Plan], errors: &mut Vec<FioError>) {
+    for plan in plans {
+        let Some(waits_for) = &plan.job.waits_for else { continue };
+        let is_before = |other: &Plan| {
+            other.job.thread_number < plan.job.thread_number
+                && other.job.name == *waits_for
+                && *waits_for != plan.job.name
         };
-        if !Reader::KNOWN.contains(&key) {
-            return Err(wrong(line, format!("'{key}' is not supported"), format!("one of {SUPPORTED}")));
+        if plan.job.copy == 0 && !plans.iter().any(is_before) {
+            let section = text.sections.iter().find(|section| section.name == plan.job.name);
+            let place =
+                section.and_then(|section| section.options.get("wait_for")).and_then(|all| all.last());
+            let place = place.map_or_else(|| plan.place.clone(), |given| given.place.clone());
+            errors.push(wrong(
+                &place,
+                format!("no job before this one is called '{waits_for}'"),
+                "the name of one",
+            ));
         }
-        options.insert(key.to_owned(), (value.to_owned(), line));
     }
-    Ok((sections, notes))
 }
 
-struct Reader<'a>(&'a Options);
+/// Reads the options of a section. Every error is noted, and the option's default is used in its place.
+pub(super) struct Reader<'a> {
+    pub section: &'a Section,
+    errors: &'a mut Vec<FioError>,
+    kb_base: u64,
+}
 
-impl Reader<'_> {
-    const KNOWN: &'static [&'static str] = &[
-        "allrandrepeat",
-        "bs",
-        "bsrange",
-        "direct",
-        "directory",
-        "end_fsync",
-        "fallocate",
-        "fdatasync",
-        "file_service_type",
-        "filename",
-        "filesize",
-        "fsync",
-        "invalidate",
-        "iodepth",
-        "ioengine",
-        "loops",
-        "norandommap",
-        "nrfiles",
-        "numjobs",
-        "overwrite",
-        "ramp_time",
-        "random_distribution",
-        "random_generator",
-        "randrepeat",
-        "randseed",
-        "rate",
-        "rate_iops",
-        "runtime",
-        "rw",
-        "rwmixread",
-        "rwmixwrite",
-        "size",
-        "stonewall",
-        "thinktime",
-        "time_based",
-        "unlink",
-    ];
-
-    fn text(&self, key: &str) -> Option<(&str, usize)> {
-        self.0.get(key).map(|(value, line)| (value.as_str(), *line))
+impl<'a> Reader<'a> {
+    fn new(section: &'a Section, errors: &'a mut Vec<FioError>) -> Self {
+        let mut reader = Self { section, errors, kb_base: 1024 };
+        reader.kb_base = reader.word("kb_base", &[("1024", 1024), ("1000", 1000)]).unwrap_or(1024);
+        reader
     }
 
-    fn read<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, FioError> {
-        let Some((value, line)) = self.text(key) else { return Ok(None) };
-        let bad = || wrong(line, format!("'{value}' is not a value of {key}"), expected);
-        parse(value).map(Some).ok_or_else(bad)
+    pub fn given(&self, name: &str) -> Option<&'a Given> {
+        debug_assert!(options::find(name).is_some(), "{name}");
+        self.section.options.get(name).and_then(|all| all.last()).filter(|given| !given.is_unset())
+    }
+
+    pub fn place(&self, names: &[&str]) -> Place {
+        let place = names.iter().find_map(|name| self.given(name)).map(|given| given.place.clone());
+        place.unwrap_or_else(|| self.section.place.clone())
+    }
+
+    pub fn wrong(&mut self, names: &[&str], what: impl Into<String>, expected: impl Into<String>) {
+        let error = wrong(&self.place(names), what, expected);
+        self.errors.push(error);
+    }
+
+    /// Notes that the model cannot follow an option that fio accepts.
+    fn beyond(&mut self, names: &[&str], what: impl Into<String>, expected: impl Into<String>) {
+        let error = wrong(&self.place(names), what, expected);
+        self.errors.push(FioError { is_beyond_model: true, ..error });
+    }
+
+    pub fn value<T>(&mut self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let given = self.given(name)?;
+        let parsed = parse(&given.value);
+        if parsed.is_none() {
+            self.wrong(&[name], format!("'{}' is not a value of {name}", given.value), expected);
+        }
+        parsed
+    }
+
+    /// Reads one of these words.
+    fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Option<T> {
+        let all: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+        let find = |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        self.value(name, &format!("one of {}", all.join(", ")), find)
     }
 
     /// Reads a flag, which is set if it is given without a value.
-    fn flag(&self, key: &str) -> Result<bool, FioError> {
-        self.flag_or(key, false)
-    }
-
-    fn flag_or(&self, key: &str, default: bool) -> Result<bool, FioError> {
+    fn flag(&mut self, name: &str, default: bool) -> bool {
         let parse = |value: &str| match value {
-            "" | "1" => Some(true),
-            "0" => Some(false),
-            _ => None,
+            "" => Some(true),
+            value => value.parse::<u64>().ok().map(|n| n > 0),
         };
-        Ok(self.read(key, "0 or 1", parse)?.unwrap_or(default))
+        self.value(name, "0 or 1", parse).unwrap_or(default)
     }
 
-    fn number(&self, key: &str, default: u64, min: u64, max: u64) -> Result<u64, FioError> {
-        let parse = |value: &str| whole(value).filter(|n| (min..=max).contains(n));
-        Ok(self.read(key, &format!("a number from {min} to {max}"), parse)?.unwrap_or(default))
+    pub fn number(&mut self, name: &str, default: u64, min: u64, max: u64) -> u64 {
+        let kb_base = self.kb_base;
+        // Further values of a list are for other directions, which such an option does not have.
+        let first = |text: &str| values::number(text.split(',').next()?, kb_base);
+        let parse = |text: &str| first(text).filter(|n| (min..=max).contains(n));
+        self.value(name, &format!("a number from {min} to {max}"), parse).unwrap_or(default)
     }
 
-    fn size(&self, key: &str) -> Result<Option<u64>, FioError> {
-        self.read(key, "a size in bytes, with k, m or g for powers of 1,024", size)
+    pub fn size(&mut self, name: &str) -> Option<Size> {
+        let kb_base = self.kb_base;
+        let expected = "a size in bytes, with k, m or g for powers of 1,024, or a share such as 50%";
+        self.value(name, expected, |text| values::size(text, kb_base))
     }
 
-    /// Reads one value for reads and one for writes, separated by a comma; a single one is for both.
-    fn pair<T: Copy>(
-        &self,
-        key: &str,
+    pub fn file_size(&mut self) -> Option<(u64, u64)> {
+        let kb_base = self.kb_base;
+        self.value("filesize", "a size, or a range such as 4k-1m", |text| values::file_size(text, kb_base))
+    }
+
+    /// Reads one value for all directions, or one for each.
+    fn directions<T: Copy>(
+        &mut self,
+        name: &str,
         expected: &str,
         parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<[T; 2]>, FioError> {
-        let both = |value: &str| match value.split_once(',') {
-            None => parse(value).map(|v| [v; 2]),
-            Some((read, write)) => Some([parse(read)?, parse(write)?]),
-        };
-        self.read(
-            key,
-            &format!("{expected}, or one for reads and one for writes, separated by a comma"),
-            both,
-        )
+    ) -> Option<[T; 3]> {
+        let expected =
+            format!("{expected}, or one for reads, one for writes and one for TRIMs, separated by commas");
+        self.value(name, &expected, |text| for_each(text, &parse))
     }
 
-    fn time(&self, key: &str, unit_ns: u64) -> Result<Option<SimDuration>, FioError> {
+    fn time(&mut self, name: &str, unit_ns: u64) -> SimDuration {
         let expected = "a time such as 30, 30s, 5m or 500ms";
-        self.read(key, expected, |value| time(value, unit_ns))
+        // Of a range, the shorter.
+        let first = |text: &str| values::time(text.split('-').next()?, unit_ns);
+        self.value(name, expected, first).unwrap_or_default()
     }
-}
 
-fn whole(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-/// Parses fio's sizes: `k` and `kb` are 1,024 bytes, and `ki` and `kib` 1,000 (`kb_base=1024`).
-fn size(text: &str) -> Option<u64> {
-    let text = text.to_ascii_lowercase();
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let unit = unit.strip_suffix('b').unwrap_or(unit);
-    let (unit, base) = unit.strip_suffix('i').map_or((unit, 1024_u64), |unit| (unit, 1000));
-    let power = match unit {
-        "" if base == 1024 => 0,
-        "k" => 1,
-        "m" => 2,
-        "g" => 3,
-        "t" => 4,
-        _ => return None,
-    };
-    let bytes: u64 = digits.parse().ok()?;
-    bytes.checked_mul(base.pow(power))
-}
-
-fn time(text: &str, unit_ns: u64) -> Option<SimDuration> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let unit_ns = match unit {
-        "" => unit_ns,
-        "us" | "usec" => 1_000,
-        "ms" | "msec" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
-        _ => return None,
-    };
-    let ns = digits.parse::<u64>().ok()?.checked_mul(unit_ns)?;
-    (ns <= TIME_MAX_NS).then_some(SimDuration(ns))
-}
-
-fn block_size(text: &str) -> Option<u64> {
-    size(text).filter(|bytes| (1..=BLOCK_MAX).contains(bytes))
-}
-
-fn range(text: &str) -> Option<(u64, u64)> {
-    let (from, to) = text.split_once(['-', ':'])?;
-    Some((block_size(from)?, block_size(to)?)).filter(|(from, to)| from <= to)
-}
-
-fn is_below(path: &str) -> bool {
-    !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
-}
-
-fn distribution(text: &str) -> Option<Distribution> {
-    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let number = |default: f64, is_fine: fn(f64) -> bool| {
-        let parsed = if rest.is_empty() { Some(default) } else { rest.parse::<f64>().ok() };
-        parsed.filter(|n| n.is_finite() && is_fine(*n))
-    };
-    match name {
-        "random" if rest.is_empty() => Some(Distribution::Uniform),
-        "zipf" => number(1.1, |theta| theta > 0.0 && theta != 1.0).map(Distribution::Zipf),
-        "pareto" => number(0.2, |h| h > 0.0 && h < 1.0).map(Distribution::Pareto),
-        "zoned" => {
-            let zones: Option<Vec<(u64, u64)>> = rest
-                .split(':')
-                .map(|zone| {
-                    let (accesses, share) = zone.split_once('/')?;
-                    Some((accesses.parse().ok()?, share.parse().ok()?))
-                })
-                .collect();
-            let zones = zones?;
-            let sum = |of: fn(&(u64, u64)) -> u64| {
-                zones.iter().map(of).try_fold(0_u64, |sum, n| sum.checked_add(n)) == Some(100)
+    /// Refuses what is beyond the model.
+    fn refuse_others(&mut self) {
+        for (&name, values) in &self.section.options {
+            let Some((_, Meaning::Only(harmless, why))) = options::find(name) else { continue };
+            let Some(given) = values.last().filter(|given| !harmless.contains(&given.value.as_str())) else {
+                continue;
             };
-            let is_whole = sum(|zone| zone.0) && sum(|zone| zone.1) && zones.iter().all(|zone| zone.1 > 0);
-            is_whole.then_some(Distribution::Zoned(zones))
+            let expected = match harmless {
+                [] => format!("no {name}"),
+                [first, ..] => format!("{name}={first}"),
+            };
+            self.beyond(&[name], format!("{name}={}: {why}", given.value), expected);
         }
-        _ => None,
     }
-}
-
-fn refuse_others(reader: &Reader) -> Result<(), FioError> {
-    for (key, only) in [
-        ("overwrite", &["0"][..]),
-        ("fallocate", &["none", "0"]),
-        ("file_service_type", &["roundrobin"]),
-        ("ioengine", &["psync", "sync", "libaio", "io_uring"]),
-    ] {
-        reader.read(key, &only.join(" or "), |value| only.contains(&value).then_some(()))?;
-    }
-    Ok(())
-}
-
-fn job(section: &Section, copy: u64, thread_number: u64, group: u32) -> Result<Job, FioError> {
-    let reader = Reader(&section.options);
-    refuse_others(&reader)?;
-    let rw = reader.read("rw", "read, write, rw, randread, randwrite or randrw", |rw| match rw {
-        "read" => Some((true, false, false)),
-        "write" => Some((false, true, false)),
-        "rw" | "readwrite" => Some((true, true, false)),
-        "randread" => Some((true, false, true)),
-        "randwrite" => Some((false, true, true)),
-        "randrw" => Some((true, true, true)),
-        // A file system has no TRIM of files' blocks; fio has it for block devices only.
-        _ => None,
-    })?;
-    let (reads, writes, random) = rw.unwrap_or((true, false, false));
-    let fixed = reader.pair("bs", "a block size", block_size)?.unwrap_or([4096; 2]);
-    let ranges = reader.pair("bsrange", "a range of block sizes such as 4k-64k", range)?;
-    let block_bytes = ranges.unwrap_or(fixed.map(|bytes| (bytes, bytes)));
-    let used = [reads, writes];
-    let used = || block_bytes.iter().zip(used).filter(|(_, used)| *used).map(|(bytes, _)| *bytes);
-    let least = used().map(|(from, _)| from).min().unwrap_or(4096);
-
-    let seed = reader.read("randseed", "a number", whole)?;
-    let own_seed =
-        seed.is_none() && !(reader.flag_or("randrepeat", true)? && reader.flag_or("allrandrepeat", true)?);
-    let distribution = reader
-        .read(
-            "random_distribution",
-            "random, zipf[:THETA], pareto[:H] or zoned:ACCESSES/SIZE:..., in percent",
-            distribution,
-        )?
-        .unwrap_or(Distribution::Uniform);
-    let generator =
-        reader.read("random_generator", "tausworthe, tausworthe64 or lfsr", |text| match text {
-            "tausworthe" => Some(Generator::Tausworthe),
-            "tausworthe64" => Some(Generator::Tausworthe64),
-            "lfsr" => Some(Generator::Lfsr),
-            _ => None,
-        })?;
-    let generator = generator.unwrap_or(Generator::Tausworthe);
-    if generator == Generator::Lfsr && random && used().any(|(from, to)| from != to) {
-        let line = reader.text("random_generator").map_or(section.line, |(_, line)| line);
-        return Err(wrong(
-            line,
-            "lfsr cannot be combined with several block sizes",
-            "one block size, or tausworthe",
-        ));
-    }
-
-    let is_asynchronous = matches!(reader.text("ioengine"), Some(("libaio" | "io_uring", _)));
-    let depth = reader.number("iodepth", 1, 1, DEPTH_MAX)?;
-    let direct = reader.flag("direct")?;
-    if direct && used().any(|(from, to)| !from.is_multiple_of(4096) || !to.is_multiple_of(4096)) {
-        let line = reader.text("direct").map_or(section.line, |(_, line)| line);
-        return Err(wrong(line, "direct=1 needs blocks of 4 KiB", "bs in multiples of 4k"));
-    }
-    let rate = reader.pair("rate", "bytes per second", size)?;
-    let rate_iops = reader.pair("rate_iops", "operations per second", whole)?;
-    let rate = [0, 1].map(|i| {
-        let of_operations = rate_iops.map(|iops| iops[i].saturating_mul(block_bytes[i].0));
-        rate.map(|rate| rate[i]).or(of_operations).filter(|rate| *rate > 0)
-    });
-    let read_percent = match reader.read("rwmixwrite", "a percentage", percent)? {
-        Some(writes) => 100 - writes,
-        None => reader.read("rwmixread", "a percentage", percent)?.unwrap_or(50),
-    };
-    let runtime = reader.time("runtime", 1_000_000_000)?.filter(|time| time.0 > 0);
-    let time_based = reader.flag("time_based")?;
-    if time_based && runtime.is_none() {
-        let line = reader.text("time_based").map_or(section.line, |(_, line)| line);
-        return Err(wrong(line, "time_based without runtime", "runtime= as well"));
-    }
-
-    let mut job = Job {
-        name: section.name.clone(),
-        thread_number,
-        group,
-        reads,
-        writes,
-        random,
-        block_bytes,
-        files: Vec::new(),
-        size: 0,
-        depth: if is_asynchronous { depth as u32 } else { 1 },
-        fsync: reader.number("fsync", 0, 0, u64::MAX)?,
-        fdatasync: reader.number("fdatasync", 0, 0, u64::MAX)?,
-        end_fsync: reader.flag("end_fsync")?,
-        direct,
-        rate,
-        think: reader.time("thinktime", 1_000)?.unwrap_or_default(),
-        runtime,
-        time_based,
-        ramp: reader.time("ramp_time", 1_000_000_000)?.unwrap_or_default(),
-        read_percent,
-        seed: seed.unwrap_or(0x89),
-        repeats: seed.is_none() && !own_seed,
-        own_seed,
-        has_map: !reader.flag("norandommap")? && distribution == Distribution::Uniform,
-        generator,
-        distribution,
-        counts_in_loop: is_asynchronous && !time_based,
-        loops: reader.number("loops", 1, 1, 1_000_000)?,
-        unlinks: reader.flag("unlink")?,
-        invalidates: reader.flag_or("invalidate", true)?,
-    };
-    files(&mut job, section, copy, least)?;
-    Ok(job)
 }
 
 fn percent(text: &str) -> Option<u64> {
     text.parse().ok().filter(|n| *n <= 100)
 }
 
-/// Names the files of a job and divides its size among them.
-fn files(job: &mut Job, section: &Section, copy: u64, least: u64) -> Result<(), FioError> {
-    let reader = Reader(&section.options);
-    let directory = reader.read("directory", "a relative path without ..", |path| {
-        let path = path.trim_end_matches('/');
-        is_below(path).then(|| format!("{path}/"))
-    })?;
-    let directory = directory.unwrap_or_default();
-    let given = reader.read("filename", "relative paths without .., separated by colons", |names| {
-        names.split(':').all(is_below).then(|| names.split(':').map(str::to_owned).collect::<Vec<_>>())
-    })?;
-    let count =
-        reader.number("nrfiles", given.as_ref().map_or(1, |names| names.len() as u64), 1, FILES_MAX)?;
-    let names: Vec<String> = match given {
-        Some(names) if names.len() as u64 == count => names,
-        Some(names) => {
-            let line = reader.text("nrfiles").map_or(section.line, |(_, line)| line);
-            return Err(wrong(
-                line,
-                "nrfiles and filename contradict each other",
-                format!("nrfiles={}", names.len()),
-            ));
+/// Reads the order and directions of a job.
+fn order(reader: &mut Reader) -> ([bool; 3], bool, Steps) {
+    const WORDS: &[(&str, ([bool; 3], bool))] = &[
+        ("read", ([true, false, false], false)),
+        ("write", ([false, true, false], false)),
+        ("trim", ([false, false, true], false)),
+        ("rw", ([true, true, false], false)),
+        ("readwrite", ([true, true, false], false)),
+        ("trimwrite", ([false, true, true], false)),
+        ("randread", ([true, false, false], true)),
+        ("randwrite", ([false, true, false], true)),
+        ("randtrim", ([false, false, true], true)),
+        ("randrw", ([true, true, false], true)),
+        ("randtrimwrite", ([false, true, true], true)),
+    ];
+    let kb_base = reader.kb_base;
+    let parse = |text: &str| {
+        let (word, step) = text.split_once(':').map_or((text, None), |(word, step)| (word, Some(step)));
+        let (directions, random) = WORDS.iter().find(|(name, _)| *name == word)?.1;
+        let (sign, size) = match step.map(|step| step.strip_prefix('-').map_or((1, step), |step| (-1, step)))
+        {
+            None => return Some((directions, random, 0, 1)),
+            Some((sign, text)) => (sign, i64::try_from(values::number(text, kb_base)?).ok()?),
+        };
+        match random {
+            true if sign > 0 && (1..=u32::MAX.into()).contains(&size) => {
+                Some((directions, true, 0, size as u64))
+            }
+            true => None,
+            false => Some((directions, false, sign * size, 1)),
         }
-        None => (0..count).map(|file| format!("{}.{copy}.{file}", section.name)).collect(),
     };
-    let names: Vec<String> = names.into_iter().map(|name| directory.clone() + &name).collect();
-    if let Some(name) = names.iter().find(|name| !is_below(name)) {
-        return Err(wrong(
-            section.line,
-            format!("'{name}' is not a file name"),
-            "a job's name without '/' at its ends",
-        ));
-    }
-    if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
-        return Err(wrong(section.line, "a file is named twice", "each file once"));
-    }
-    let size = reader.size("size")?;
-    let file_size = reader.read("filesize", "a size, or a range such as 4k-1m", |text| {
-        size_range(text).filter(|(from, to)| *from > 0 && from <= to)
-    })?;
-    let bytes: Vec<u64> = match (file_size, size) {
-        (Some(range), _) => random_size(job, range, least, names.len()),
-        (None, Some(size)) => {
-            let each = size / count;
-            let extra = (size - each * count) / least;
-            (0..count).map(|file| each + if file < extra { least } else { 0 }).collect()
-        }
-        (None, None) => return Err(wrong(section.line, "the job has no size", "size= or filesize=")),
-    };
-    let total = bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-    job.size = size.map_or(total, |size| size.min(total));
-    if job.size < least || total > 1 << 50 {
-        let line = reader.text("size").or(reader.text("filesize")).map_or(section.line, |(_, line)| line);
-        return Err(wrong(
-            line,
-            "the size does not suit the block size",
-            "at least one block, at most 1 PiB",
-        ));
-    }
-    job.files = names.into_iter().zip(bytes).map(|(name, bytes)| JobFileSpec { name, bytes }).collect();
-    Ok(())
+    let words: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
+    let expected = format!("one of {}, with :SKIP or :COUNT where fio has it", words.join(", "));
+    let (directions, random, skip, every) =
+        reader.value("rw", &expected, parse).unwrap_or(([true, false, false], false, 0, 1));
+    let is_identical =
+        reader.word("rw_sequencer", &[("sequential", false), ("identical", true)]).unwrap_or(false);
+    (directions, random, Steps { skip, every, is_identical })
 }
 
-fn size_range(text: &str) -> Option<(u64, u64)> {
-    match text.split_once('-') {
-        Some((from, to)) => Some((size(from)?, size(to)?)),
-        None => size(text).map(|bytes| (bytes, bytes)),
+fn block_sizes(reader: &mut Reader) -> BlockSizes {
+    let kb_base = reader.kb_base;
+    let block = |text: &str| values::block_size(text, kb_base);
+    let fixed = reader.directions("bs", "a block size of at most 64m", block).unwrap_or([4096; 3]);
+    let range = |text: &str| values::block_range(text, kb_base);
+    let ranges = reader.directions("bsrange", "a range of block sizes such as 4k-64k", range);
+    let mut ranges = ranges.unwrap_or(fixed.map(|bytes| (bytes, bytes)));
+    let expected = "SIZE/PERCENT:..., whose shares add up to 100, or a list of those for each direction";
+    let splits =
+        reader.value("bssplit", expected, |text| for_each(text, |text| values::split(text, kb_base)));
+    let splits = splits.unwrap_or_default();
+    for (range, split) in ranges.iter_mut().zip(&splits) {
+        let sizes = || split.iter().map(|(bytes, _)| *bytes);
+        if let (Some(least), Some(most)) = (sizes().min(), sizes().max()) {
+            *range = (least, most);
+        }
     }
+    let is_by_order = reader.flag("bs_is_seq_rand", false);
+    BlockSizes { ranges, splits, is_unaligned: reader.flag("bs_unaligned", false), is_by_order }
+}
+
+fn distribution(reader: &mut Reader) -> Distribution {
+    let kb_base = reader.kb_base;
+    let expected = "random, zipf[:THETA[:CENTER]], pareto[:H[:CENTER]], normal[:DEVIATION[:CENTER]], \
+                    zoned:ACCESSES/SIZE:... in percent, zoned_abs:ACCESSES/SIZE:... or sequence:BLOCK,...";
+    let parse = |text: &str| values::distribution(text, kb_base);
+    let is_strided = reader.flag("random_sequence_stride", false);
+    match reader.value("random_distribution", expected, parse) {
+        Some(Distribution::Sequence(blocks, _)) => Distribution::Sequence(blocks, is_strided),
+        given => given.unwrap_or(Distribution::Uniform),
+    }
+}
+
+fn service(reader: &mut Reader) -> Service {
+    let expected = "roundrobin, sequential or random, with :COUNT if several operations keep together, zipf[:THETA], \
+                    pareto[:H] or normal[:DEVIATION]";
+    let parse = |text: &str| {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let run = if rest.is_empty() { Some(1) } else { rest.parse().ok().filter(|run| *run > 0) };
+        let order = match name {
+            "roundrobin" => FileOrder::RoundRobin,
+            "sequential" => FileOrder::Sequential,
+            "random" => FileOrder::Random,
+            _ => {
+                return values::skewed(text).map(|shape| Service { order: FileOrder::Skewed(shape), run: 1 });
+            }
+        };
+        Some(Service { order, run: run? })
+    };
+    let default = Service { order: FileOrder::RoundRobin, run: 1 };
+    reader.value("file_service_type", expected, parse).unwrap_or(default)
+}
+
+fn strides(reader: &mut Reader) -> Option<Strides> {
+    let kb_base = reader.kb_base;
+    let mut bytes = |name| {
+        let expected = "a size in bytes";
+        reader.value(name, expected, |text| values::number(text, kb_base)).unwrap_or(0)
+    };
+    let (size, range, skip) = (bytes("zonesize"), bytes("zonerange"), bytes("zoneskip"));
+    let mode = reader.given("zonemode").map(|given| given.value.as_str());
+    match mode {
+        Some("zbd") => {
+            let what = "zonemode=zbd: a drive of zones that are written in order";
+            reader.beyond(
+                &["zonemode"],
+                what,
+                "zonemode=none or strided; the modelled drives have no such zones",
+            );
+            None
+        }
+        Some("none") | None if size == 0 => None,
+        Some("strided") | None if size > 0 => {
+            Some(Strides { size, range: if range == 0 { size } else { range }, skip })
+        }
+        Some("strided") => {
+            reader.wrong(&["zonemode"], "zonemode=strided without zonesize", "zonesize= as well");
+            None
+        }
+        Some("none") => {
+            reader.wrong(&["zonesize"], "zonesize with zonemode=none", "no zonesize, or zonemode=strided");
+            None
+        }
+        _ => {
+            reader.word("zonemode", &[("none", ()), ("strided", ())]);
+            None
+        }
+    }
+}
+
+fn verify(reader: &mut Reader) -> Option<Verify> {
+    let is_off = reader.given("verify").is_none_or(|given| matches!(given.value.as_str(), "0" | "none"));
+    let reads = reader.flag("do_verify", true);
+    let every = reader.number("verify_backlog", 0, 0, u64::MAX);
+    let batch = reader.number("verify_backlog_batch", 0, 0, u64::MAX);
+    let backlog = (every > 0).then_some((every, if batch > 0 { batch } else { every }));
+    let (is_all, in_order) = (reader.flag("verify_only", false), reader.flag("experimental_verify", false));
+    (!is_off).then_some(Verify { reads, backlog, is_all, in_order })
+}
+
+fn rates(reader: &mut Reader) -> [Option<Rate>; 3] {
+    let kb_base = reader.kb_base;
+    let number = |text: &str| if text.is_empty() { Some(0) } else { values::number(text, kb_base) };
+    let rate = reader.directions("rate", "bytes per second", number).unwrap_or_default();
+    let operations = reader.directions("rate_iops", "operations per second", number).unwrap_or_default();
+    if rate.iter().any(|n| *n > 0) && operations.iter().any(|n| *n > 0) {
+        reader.wrong(&["rate_iops"], "rate and rate_iops contradict each other", "one of them");
+    }
+    [READ, WRITE, TRIM].map(|i| match (rate[i], operations[i]) {
+        (0, 0) => None,
+        (0, operations) => Some(Rate::Operations(operations)),
+        (bytes, _) => Some(Rate::Bytes(bytes)),
+    })
+}
+
+/// Returns the class of data that is nearest to what a job writes.
+fn class(reader: &mut Reader) -> ContentClass {
+    let compresses = reader.number("buffer_compress_percentage", 0, 0, 100);
+    let repeats = reader.number("dedupe_percentage", 0, 0, 100);
+    let is_pattern = reader.given("buffer_pattern").is_some_and(|given| !given.value.is_empty());
+    let is_zero = reader.flag("zero_buffers", false);
+    match compresses {
+        _ if repeats >= 50 => ContentClass::Duplicated,
+        0 if is_zero || is_pattern => ContentClass::Zeros,
+        0..=18 => ContentClass::Incompressible,
+        19..=62 => ContentClass::PseudoRandom,
+        63..=93 => ContentClass::Compressible,
+        _ => ContentClass::Zeros,
+    }
+}
+
+/// Makes the first process of a section's job; `None` if it does no I/O.
+fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<Plan> {
+    reader.refuse_others();
+    let engine = reader.given("ioengine").map_or("psync", |given| given.value.as_str());
+    let name = engine.split(':').next().unwrap_or_default();
+    let depth = reader.number("iodepth", 1, 1, DEPTH_MAX);
+    let (is_asynchronous, is_raw) = match options::engine(name) {
+        Some(Engine::Idle) => {
+            notes.push(format!("[{}] only computes ({name}); left out", reader.section.name));
+            return None;
+        }
+        Some(engine) => (engine == Engine::Overlapping, options::is_raw(name)),
+        None if name == "null" => {
+            let expected = "`:ioengine=psync` after the file's name, to do it";
+            reader.beyond(&["ioengine"], "ioengine=null does none of its I/O", expected);
+            (true, false)
+        }
+        None => {
+            let expected = format!("an engine that reads and writes files: {}", options::engines());
+            reader.beyond(&["ioengine"], format!("ioengine={name} is beyond the model"), expected);
+            (true, false)
+        }
+    };
+    let (directions, random, steps) = order(reader);
+    let sizes = block_sizes(reader);
+    let used = |i: usize| directions[i] || (sizes.is_by_order && i != TRIM);
+    let used: Vec<(u64, u64)> = (0..3).filter(|i| used(*i)).map(|i| sizes.ranges[i]).collect();
+    let least = sizes.ranges.map(|(from, _)| from);
+    let kb_base = reader.kb_base;
+    let align =
+        reader.directions("blockalign", "a number of bytes", |text| values::block_size(text, kb_base));
+    let align = align.filter(|_| random).unwrap_or(least);
+
+    let seed = reader.value("randseed", "a number", |text| values::number(text, 1024));
+    let own_seed = seed.is_none() && !reader.flag("randrepeat", true);
+    let distribution = distribution(reader);
+    let generators = [
+        ("tausworthe", Generator::Tausworthe),
+        ("tausworthe64", Generator::Tausworthe64),
+        ("lfsr", Generator::Lfsr),
+    ];
+    let generator = reader.word("random_generator", &generators).unwrap_or(Generator::Tausworthe);
+    if generator == Generator::Lfsr && random && used.iter().any(|(from, to)| from != to) {
+        let what = "lfsr with several block sizes writes past the end of what it visits";
+        reader.wrong(&["random_generator"], what, "one block size, or tausworthe");
+    }
+    let no_map = reader.flag("norandommap", false);
+    let has_map = !no_map && distribution == Distribution::Uniform && align == least;
+
+    let direct = reader.flag("direct", false) || is_raw;
+    let is_whole = |bytes: u64| bytes.is_multiple_of(SECTOR_BYTES);
+    let is_partial = used.iter().any(|(from, to)| !is_whole(*from) || !is_whole(*to))
+        || (random && (0..3).any(|i| directions[i] && !is_whole(align[i])))
+        || sizes.is_unaligned;
+    if direct && is_partial {
+        let expected = format!("multiples of {SECTOR_BYTES} bytes, or `:direct=0` after the file's name");
+        reader.wrong(
+            &["bs", "bsrange", "bssplit", "direct"],
+            "direct transfers of parts of sectors",
+            expected,
+        );
+    }
+    let read_percent = reader.value("rwmixread", "a percentage", percent).unwrap_or(50);
+    let runtime = Some(reader.time("runtime", SECOND_NS)).filter(|time| time.0 > 0);
+    let mut time_based = reader.flag("time_based", false);
+    if time_based && runtime.is_none() {
+        time_based = false;
+        notes.push(format!(
+            "ignored as in fio, as there is no runtime: time_based of [{}]",
+            reader.section.name
+        ));
+    }
+    let shares = reader.directions("percentage_random", "a percentage", percent).unwrap_or([100; 3]);
+    let flow = match reader.number("flow", 0, 0, 1000) {
+        0 => None,
+        weight => {
+            let sleep = reader.time("flow_sleep", MICROSECOND_NS);
+            Some(Flow { id: reader.number("flow_id", 0, 0, u64::MAX), weight, sleep })
+        }
+    };
+    let ends = [("group", Ends::Group), ("stonewall", Ends::Group), ("all", Ends::All)];
+    let ends = reader.word("exit_what", &ends).unwrap_or(Ends::Group);
+    let durable = [
+        ("none", Durable::No),
+        ("0", Durable::No),
+        ("1", Durable::Whole),
+        ("sync", Durable::Whole),
+        ("dsync", Durable::Data),
+    ];
+    let fsync_on_close = reader.flag("fsync_on_close", false);
+    let end_fsync = reader.flag("end_fsync", false);
+
+    let job = Job {
+        name: reader.section.name.clone(),
+        thread_number: 0,
+        copy: 0,
+        group,
+        waits_for: reader.given("wait_for").map(|given| given.value.clone()),
+        starts_after: reader.time("startdelay", SECOND_NS),
+        directions,
+        random,
+        align,
+        steps,
+        zones: strides(reader),
+        files: Vec::new(),
+        service: service(reader),
+        open_files: 0,
+        size: 0,
+        io_size: None,
+        operations_max: Some(reader.number("number_ios", 0, 0, u64::MAX)).filter(|n| *n > 0),
+        depth: if is_asynchronous { depth as u32 } else { 1 },
+        fsync: reader.number("fsync", 0, 0, u64::MAX),
+        fdatasync: reader.number("fdatasync", 0, 0, u64::MAX),
+        end_fsync: end_fsync || fsync_on_close,
+        durable: reader.word("sync", &durable).unwrap_or(Durable::No),
+        direct,
+        rate: rates(reader),
+        is_poisson: reader.word("rate_process", &[("linear", false), ("poisson", true)]).unwrap_or(false),
+        think: reader.time("thinktime", MICROSECOND_NS),
+        think_every: reader.number("thinktime_blocks", 1, 1, u64::MAX),
+        runtime,
+        time_based,
+        ramp: reader.time("ramp_time", SECOND_NS),
+        read_percent,
+        seed: seed.unwrap_or(0x89),
+        repeats: seed.is_none() && !own_seed,
+        own_seed,
+        has_map,
+        may_overwrite: !has_map || reader.flag("softrandommap", false) || steps.skip != 0 || steps.every > 1,
+        generator,
+        distribution,
+        percent_random: shares,
+        counts_in_loop: is_asynchronous && !time_based,
+        loops: reader.number("loops", 1, 0, 1_000_000_000).max(1),
+        verify: verify(reader),
+        flow,
+        ends: reader.flag("exitall", false).then_some(ends),
+        creates_on_open: reader.flag("create_on_open", false),
+        unlinks: reader.flag("unlink", false),
+        invalidates: reader.flag("invalidate", true),
+        class: class(reader),
+        sizes,
+    };
+    Plan::read(job, reader)
 }
 
 #[cfg(test)]
@@ -632,66 +664,144 @@ mod tests {
 
     use super::*;
 
+    fn parsed(text: &str) -> JobFile {
+        JobFile::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
     #[test]
     fn a_job_has_what_the_file_says() {
-        let text = "[global]\nsize=2m ; a comment\ngroup_reporting\n[a]\nrw=randrw\nbs=4k,8k\niodepth=4\nioengine=libaio\n\
-                    numjobs=2\n[b]\nstonewall\nreadwrite=read\nnrfiles=3\ndirectory=x/y\nruntime=90\n";
-        let file = JobFile::parse(text).unwrap();
+        let text = "[global]\nsize=2m ; a comment\ngroup_reporting\nname=x\n[a]\nrw=randrw\nbs=4k,8k\niodepth=4\n\
+                    ioengine=libaio\nnumjobs=3\n[b]\nstonewall\nreadwrite=read\nnrfiles=3\ndirectory=x/y\n\
+                    runtime=90\n[c]\nname=y\n";
+        let file = parsed(text);
         assert_eq!(
             file.notes,
-            ["line 3: group_reporting only changes what fio prints or how it runs; ignored"]
+            [
+                "ignored, as it only changes what fio reports: group_reporting (line 3), name (line 4 and 1 more)"
+            ]
         );
-        let brief = |job: &Job| (job.name.clone(), job.thread_number, job.group, job.depth, job.files.len());
+        let brief = |job: &Job| (job.name.clone(), job.thread_number, job.group, job.files[0].name.clone());
+        // fio numbers the copies of a job backwards, after the first.
         assert_eq!(
             file.jobs.iter().map(brief).collect::<Vec<_>>(),
-            [("a".into(), 1, 0, 4, 1), ("a".into(), 2, 0, 4, 1), ("b".into(), 3, 1, 1, 3)]
+            [
+                ("a".into(), 1, 0, "a.0.0".into()),
+                ("a".into(), 2, 0, "a.2.0".into()),
+                ("a".into(), 3, 0, "a.1.0".into()),
+                ("b".into(), 4, 1, "x/y/b.0.0".into()),
+                ("c".into(), 5, 1, "c.0.0".into()),
+            ]
         );
-        assert_eq!(file.jobs[0].block_bytes, [(4096, 4096), (8192, 8192)]);
-        assert_eq!(file.jobs[1].files[0].name, "a.1.0");
+        assert_eq!(file.jobs[0].sizes.ranges, [(4096, 4096), (8192, 8192), (8192, 8192)]);
         // A third of 2 MiB, and what is left over in blocks for the first.
-        assert_eq!(file.jobs[2].files[0], JobFileSpec { name: "x/y/b.0.0".into(), bytes: 699_050 });
-        assert_eq!((file.tasks(), file.jobs[2].runtime), (9, Some(SimDuration::from_secs(90))));
+        assert_eq!(file.jobs[3].files.iter().map(|file| file.bytes).collect::<Vec<_>>(), [699_050; 3]);
+        assert_eq!((file.tasks(), file.jobs[3].runtime), (12, Some(SimDuration::from_secs(90))));
+        assert_eq!(JobFile::parse(&file.text).unwrap().jobs, file.jobs);
     }
 
     #[test]
-    fn sizes_and_times_are_fio_s() {
-        assert_eq!(["4k", "4kb", "1ki", "2M", "512"].map(size), [4096, 4096, 1000, 2 << 20, 512].map(Some));
-        assert_eq!(["", "k", "4x", "-1", "99999999999g", "1i"].map(size), [None; 6]);
-        assert_eq!(time("5m", 1), Some(SimDuration::from_secs(300)));
-        assert_eq!(time("7", 1_000), Some(SimDuration::from_micros(7)));
-    }
-
-    #[test]
-    fn what_is_not_supported_is_named_with_its_line() {
-        for (text, line, what) in [
-            ("[a]\nsize=1m\nrw=randtrim", 3, "'randtrim' is not a value of rw"),
-            ("[a]\nsize=1m\n\nzonemode=zbd", 4, "'zonemode' is not supported"),
-            ("size=1m", 1, "'size' is outside any section"),
-            ("[a]\nrw=read", 1, "the job has no size"),
-            ("[a]\nsize=1m\nfilename=/dev/sda", 3, "'/dev/sda' is not a value of filename"),
-            ("[a]\nsize=1m\ndirectory=../x", 3, "'../x' is not a value of directory"),
-            ("[a]\nsize=50%", 2, "'50%' is not a value of size"),
-            ("[a]\nsize=1m\ntime_based", 3, "time_based without runtime"),
-            ("[a]\nsize=1m\ndirect=1\nbs=512", 3, "direct=1 needs blocks of 4 KiB"),
-            ("[a]\nsize=1m\nrandom_generator=lfsr\nrw=randread\nbsrange=4k-8k", 3, "lfsr cannot be combined"),
-            ("[a\n", 1, "'[a' is not a section header"),
-            ("[a]\nsize=${SIZE}", 2, "'${SIZE}' uses a variable"),
-            ("[a]\nsize=1m\nnrfiles=2\nfilename=x", 3, "nrfiles and filename contradict"),
-            ("[global]\nsize=1m\n", 2, "no job section"),
+    fn all_errors_are_told_at_once_with_their_lines() {
+        let text = "[a]\nsize=1m\nrw=randwirte\nzonemode=zbd\nbssplit=4k/60:8k/60\nread_iolog=x\nioengine=rbd\n\
+                    iodpeth=4\n";
+        let errors = JobFile::parse(text).unwrap_err();
+        let lines: Vec<(usize, bool)> = errors.0.iter().map(|e| (e.place.line, e.is_beyond_model)).collect();
+        assert_eq!(lines, [(3, false), (4, true), (5, false), (6, true), (7, true), (8, false)]);
+        let shown = errors.to_string();
+        for part in [
+            "6 errors\n  line 3: 'randwirte' is not a value of rw; expected one of read",
+            "line 5: '4k/60:8k/60' is not a value of bssplit; expected SIZE/PERCENT:..., whose shares add up to 100",
+            "line 7: ioengine=rbd is beyond the model; expected an engine that reads and writes files: psync",
+            "line 8: fio has no option 'iodpeth'; expected `iodepth`?",
+            "--workload 'cmd:fio FILE'",
         ] {
-            let error = JobFile::parse(text).unwrap_err();
-            assert_eq!(error.line, line, "{error}");
-            assert!(error.what.starts_with(what), "{error}");
+            assert!(shown.contains(part), "{part}\n{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, line, what) in [
+            ("[a]\nsize=101%", 2, "'101%' is not a value of size"),
+            ("[a]\nsize=1k", 2, "a size of 1024 bytes is less than a block of 4096"),
+            ("[a]\nsize=1m\ndirect=1\nbs=100", 4, "direct transfers of parts of sectors"),
+            (
+                "[a]\nsize=1m\nrandom_generator=lfsr\nrw=randread\nbsrange=4k-8k",
+                3,
+                "lfsr with several block sizes",
+            ),
+            ("[a\n", 1, "'[a' is not a section header"),
+            ("[a]\nsize=1m\nnumjobs=5000", 3, "'5000' is not a value of numjobs"),
+            (
+                "[a]\nsize=1m\nnumjobs=4096\nioengine=libaio\niodepth=32",
+                1,
+                "4096 processes so far, which have 131072",
+            ),
+            ("[a]\nsize=1m\nwait_for=b\n[b]\nsize=1m", 3, "no job before this one is called 'b'"),
+            ("[a]\nsize=1m\nrate=1m\nrate_iops=5", 4, "rate and rate_iops contradict"),
+            ("[a]\nsize=1m\nfilename=x\n[b]\nsize=1m\nfilename=x/y", 4, "'x' would be a file, and a folder"),
+            ("[a]\nsize=18446744073709551615", 2, "a file of 18446744073709551615 bytes"),
+            ("[a]\nioengine=cpuio", 1, "no job does I/O"),
+            ("", 1, "no job section"),
+        ] {
+            let errors = JobFile::parse(text).unwrap_err();
+            assert_eq!((errors.0.len(), errors.0[0].place.line), (1, line), "{errors}");
+            assert!(errors.0[0].what.starts_with(what), "{errors}");
+        }
+    }
+
+    #[test]
+    fn devices_and_absolute_paths_are_files_and_take_what_is_free() {
+        let file = parsed(
+            "[a]\nfilename=/dev/sda:/dev/sdb\nrw=randread\n[b]\nfilename=/dev/sda\noffset=50%\nsize=25%",
+        );
+        assert!(file.fills_space());
+        assert_eq!(file.needed(), Bytes(0));
+        let fitted = file.fitted(Bytes::mib(64)).unwrap();
+        let files: Vec<_> = fitted.files().into_iter().collect();
+        assert_eq!(files, [("dev/sda", 30 << 20), ("dev/sdb", 30 << 20)]);
+        let [a, b] = &fitted.jobs[..] else { panic!("two jobs") };
+        assert_eq!((a.size, b.size, b.files[0].offset), (60 << 20, 7_864_320, 15 << 20));
+        assert!(file.fitted(Bytes(1000)).unwrap_err().to_string().contains("do not fit"));
+    }
+
+    #[test]
+    fn groups_share_tasks_and_a_job_that_computes_is_left_out() {
+        let file = parsed(
+            "[global]\nioengine=io_uring\nsize=1m\niodepth=1000\n[a]\n[b]\nstonewall\n[c]\niodepth=24\n\
+             [d]\nioengine=cpuio\ncpuload=50",
+        );
+        assert_eq!((file.tasks(), file.jobs.len()), (1024, 3));
+        assert!(
+            file.notes.iter().any(|note| note == "[d] only computes (cpuio); left out"),
+            "{:?}",
+            file.notes
+        );
+    }
+
+    #[test]
+    fn what_is_written_has_the_class_that_is_nearest() {
+        for (text, class) in [
+            ("", ContentClass::Incompressible),
+            ("buffer_compress_percentage=50", ContentClass::PseudoRandom),
+            ("buffer_compress_percentage=90", ContentClass::Compressible),
+            ("buffer_compress_percentage=100", ContentClass::Zeros),
+            ("zero_buffers", ContentClass::Zeros),
+            ("dedupe_percentage=80", ContentClass::Duplicated),
+        ] {
+            assert_eq!(parsed(&format!("[a]\nrw=write\nsize=1m\n{text}")).content(), class, "{text}");
         }
     }
 
     /// Lines that are nearly right.
     fn line() -> impl Strategy<Value = String> {
-        let key = prop::sample::select(Reader::KNOWN);
+        let key = prop::sample::select(options::names().collect::<Vec<_>>());
         let value = prop_oneof![
             "[0-9]{1,20}[kmgt]?i?b?",
-            "[0-9]{1,4}[kmg]?[-,:][0-9]{1,4}[kmg]?",
-            "(read|write|rw|randread|randwrite|randrw|libaio|lfsr|zipf:[0-9.]{1,4}|pareto:0.[0-9]|zoned:50/50:50/50)",
+            "-?[0-9]{1,3}%?",
+            "[0-9]{1,4}[kmg]?[-,:/][0-9]{1,4}[kmg]?",
+            "(read|write|trim|rw|randread|randwrite|randrw|randtrimwrite)(:-?[0-9]{1,2}k?)?",
+            "(libaio|lfsr|zipf:[0-9.]{1,4}|pareto:0.[0-9]|zoned:50/50:50/50|normal:5|sequence:3,1|random:4|dsync)",
+            "4k/(25|50):8k/:512/",
             "\\PC{0,12}",
         ];
         prop_oneof![
@@ -707,12 +817,14 @@ mod tests {
             let text = format!("[global]\nsize=64k\n[a]\n{}", lines.join("\n"));
             if let Ok(file) = JobFile::parse(&text) {
                 prop_assert!(file.tasks() >= 1);
-                for job in file.jobs.iter().filter(|_| file.needed().0 < 1 << 20) {
-                    let mut sequence = super::super::Sequence::new(job, 1);
-                    for _ in 0..100 {
-                        if sequence.next().is_none() {
-                            break;
-                        }
+                prop_assert_eq!(&JobFile::parse(&file.text).unwrap().jobs, &file.jobs);
+                let file = file.fitted(Bytes::mib(16)).unwrap_or(file);
+                for job in file.jobs.iter().filter(|_| file.needed().0 < 1 << 26) {
+                    for io in Sequence::new(job, 1).take(100) {
+                        let (Io::Transfer { file: index, offset, bytes, .. } | Io::Trim { file: index, offset, bytes }) = io else {
+                            continue;
+                        };
+                        prop_assert!(bytes > 0 && offset + bytes <= job.files[index].length, "{io:?} {job:?}");
                     }
                 }
             }

@@ -4,6 +4,8 @@
 //! Zipf and Pareto distributions use `pow` from the crate `libm`, which computes the same on every machine. fio uses
 //! that of its C library, which may differ from it in the last bit, and so now and then in an offset.
 
+use super::Shape;
+
 #[derive(Clone, Debug)]
 pub enum Tausworthe {
     Bits32([u32; 3]),
@@ -70,8 +72,13 @@ impl Tausworthe {
         }
     }
 
+    /// Returns the largest number that can be drawn.
+    pub fn most(&self) -> u64 {
+        if matches!(self, Self::Bits32(_)) { u32::MAX.into() } else { u64::MAX }
+    }
+
     /// Returns a fraction from 0 to below 1.
-    fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         let range = if matches!(self, Self::Bits32(_)) { TWO_32 } else { TWO_32 * TWO_32 };
         self.draw() as f64 / range
     }
@@ -159,6 +166,8 @@ pub struct Lfsr {
     visited: u64,
     mask: u64,
     top_bit: u64,
+    /// fio's register takes one step more before its first block, and not again after a reset.
+    has_begun: bool,
 }
 
 impl Lfsr {
@@ -167,9 +176,15 @@ impl Lfsr {
         let taps = (3..).zip(TAPS).find(|(bits, _)| 1_u64 << bits > blocks)?.1;
         let top_bit = 1 << (taps[0] - 1);
         let mask = taps.iter().fold(0, |mask, tap| mask | 1_u64 << (tap - 1));
-        let all_ones = (top_bit << 1) - 1;
-        let value = seed & all_ones;
-        (value != all_ones && blocks > 0).then_some(Self { value, blocks, visited: 0, mask, top_bit })
+        let mut new = Self { value: 0, blocks, visited: 0, mask, top_bit, has_begun: false };
+        new.reset(seed);
+        (new.value != (top_bit << 1) - 1 && blocks > 0).then_some(new)
+    }
+
+    /// Begins again from a seed.
+    pub fn reset(&mut self, seed: u64) {
+        self.value = seed & ((self.top_bit << 1) - 1);
+        self.visited = 0;
     }
 
     pub fn next(&mut self) -> Option<u64> {
@@ -177,59 +192,78 @@ impl Lfsr {
             return None;
         }
         self.visited += 1;
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.step();
+        }
         loop {
-            // Of the value shifted down with its top bit set, the taps change if the bit shifted out was 0.
-            let flipped = if self.value & 1 == 0 { self.mask } else { 0 };
-            self.value = (self.value >> 1 | self.top_bit) ^ flipped;
+            self.step();
             if self.value < self.blocks {
                 return Some(self.value);
             }
         }
     }
+
+    fn step(&mut self) {
+        // Of the value shifted down with its top bit set, the taps change if the bit shifted out was 0.
+        let flipped = if self.value & 1 == 0 { self.mask } else { 0 };
+        self.value = (self.value >> 1 | self.top_bit) ^ flipped;
+    }
 }
 
-/// A Zipf or Pareto distribution over the blocks of a file.
+/// A skewed distribution over the blocks of a file, or over files.
 #[derive(Clone, Debug)]
 pub struct Skewed {
     rng: Tausworthe,
     blocks: u64,
     offset: u64,
-    shape: Shape,
+    law: Law,
+    /// True if popular blocks are spread over the file.
+    spreads: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Shape {
+enum Law {
     Zipf { theta: f64, zeta_2: f64, zeta_n: f64 },
     Pareto { power: f64 },
+    Normal { deviation: u32 },
 }
 
 /// Maximum number of terms of the zeta function that fio adds up.
 const ZETA_TERMS_MAX: u64 = 10_000_000;
+/// Draws that fio adds up for a normal distribution.
+const NORMAL_DRAWS: u64 = 12;
 
 impl Skewed {
-    fn new(blocks: u64, seed: u32, shape: Shape) -> Self {
+    /// Creates a distribution over `blocks`, which is not 0.
+    pub fn new(blocks: u64, seed: u32, shape: Shape, spreads: bool) -> Self {
         let mut rng = Tausworthe::new(seed.into(), false);
-        let offset = rng.draw();
-        Self { rng, blocks, offset, shape }
-    }
-
-    pub fn zipf(blocks: u64, seed: u32, theta: f64) -> Self {
-        let terms = 1..=blocks.min(ZETA_TERMS_MAX);
-        let zeta_n = terms.fold(0.0, |sum, i| sum + libm::pow(1.0 / i as f64, theta));
-        let zeta_2 = 1.0 + libm::pow(0.5, theta);
-        Self::new(blocks, seed, Shape::Zipf { theta, zeta_2, zeta_n })
-    }
-
-    pub fn pareto(blocks: u64, seed: u32, h: f64) -> Self {
-        Self::new(blocks, seed, Shape::Pareto { power: libm::log(h) / libm::log(1.0 - h) })
+        let at = |center: f64| (blocks as f64 * center) as i64 as u64;
+        let (law, offset) = match shape {
+            Shape::Zipf { theta, center } => {
+                let terms = 1..=blocks.min(ZETA_TERMS_MAX);
+                let zeta_n = terms.fold(0.0, |sum, i| sum + libm::pow(1.0 / i as f64, theta));
+                let drawn = rng.draw();
+                (Law::Zipf { theta, zeta_2: 1.0 + libm::pow(0.5, theta), zeta_n }, center.map_or(drawn, at))
+            }
+            Shape::Pareto { h, center } => {
+                let drawn = rng.draw();
+                (Law::Pareto { power: libm::log(h) / libm::log(1.0 - h) }, center.map_or(drawn, at))
+            }
+            Shape::Normal { deviation, center } => {
+                let deviation = libm::ceil(blocks as f64 * deviation / 100.0) as u64;
+                let deviation = deviation.min(blocks / 2) as u32;
+                (Law::Normal { deviation }, center.map_or(0, |center| at(center - 0.5)))
+            }
+        };
+        Self { rng, blocks, offset, law, spreads }
     }
 
     pub fn next(&mut self) -> u64 {
-        let uniform = self.rng.draw() as f64 / f64::from(u32::MAX);
-        let blocks = self.blocks as f64;
-        let rank = match self.shape {
-            Shape::Pareto { power } => ((self.blocks - 1) as f64 * libm::pow(uniform, power)) as u64,
-            Shape::Zipf { theta, zeta_2, zeta_n } => {
+        let rank = match self.law {
+            Law::Pareto { power } => ((self.blocks - 1) as f64 * libm::pow(self.uniform(), power)) as u64,
+            Law::Zipf { theta, zeta_2, zeta_n } => {
+                let blocks = self.blocks as f64;
+                let uniform = self.uniform();
                 let eta = (1.0 - libm::pow(2.0 / blocks, 1.0 - theta)) / (1.0 - zeta_2 / zeta_n);
                 let z = uniform * zeta_n;
                 if z < 1.0 {
@@ -240,9 +274,28 @@ impl Skewed {
                     (blocks * libm::pow(eta * uniform - eta + 1.0, 1.0 / (1.0 - theta))) as u64
                 }
             }
+            Law::Normal { deviation } => self.normal(deviation),
         };
-        // Popular blocks are spread over the file.
-        rank.wrapping_mul(0x61c8_8646_80b5_83eb).wrapping_add(self.offset) % self.blocks
+        let rank = if self.spreads { rank.wrapping_mul(0x61c8_8646_80b5_83eb) } else { rank };
+        rank.wrapping_add(self.offset) % self.blocks
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.rng.draw() as f64 / f64::from(u32::MAX)
+    }
+
+    fn normal(&mut self, deviation: u32) -> u64 {
+        let sum: u64 = (0..NORMAL_DRAWS).map(|_| self.rng.draw() % (self.blocks + 1)).sum();
+        let mean = sum.div_ceil(NORMAL_DRAWS);
+        if deviation == 0 {
+            return mean;
+        }
+        let drawn = (f64::from(deviation) * self.rng.fraction()) as i64;
+        let mut deviation = drawn - i64::from(deviation / 2);
+        while mean.wrapping_add_signed(deviation) >= self.blocks && deviation != 0 {
+            deviation /= 2;
+        }
+        mean.wrapping_add_signed(deviation)
     }
 }
 
@@ -293,17 +346,30 @@ mod tests {
     /// (`randseed=0x89`, `randrepeat=0`) or with the hash of the file's name alone (`randrepeat=1`).
     #[test]
     fn skewed_blocks_are_fio_s() {
+        let zipf = |blocks, seed, theta| Skewed::new(blocks, seed, Shape::Zipf { theta, center: None }, true);
+        let pareto = |blocks, seed, h| Skewed::new(blocks, seed, Shape::Pareto { h, center: None }, true);
         let by_name = name_hash("a-long-job-name.0.0");
         for (mut blocks, expected) in [
-            (Skewed::zipf(4096, 2_991_980_687, 1.2), [2907, 2349, 1682, 1514, 1274, 2853, 3856, 763]),
-            (Skewed::zipf(4096, 2_991_980_687, 0.7), [1165, 3909, 3717, 2096, 1544, 2853, 3767, 1835]),
-            (Skewed::pareto(4096, 2_991_980_687, 0.3), [2178, 495, 802, 1607, 4054, 2853, 1262, 2927]),
-            (Skewed::zipf(4096, by_name, 1.2), [1599, 1599, 1599, 344, 507, 3817, 2350, 4086]),
-            (Skewed::zipf(4096, by_name, 0.7), [1515, 428, 3269, 1025, 3613, 3572, 3441, 33]),
-            (Skewed::pareto(4096, by_name, 0.3), [1599, 2602, 3521, 3461, 199, 321, 1865, 2459]),
+            (zipf(4096, 2_991_980_687, 1.2), [2907, 2349, 1682, 1514, 1274, 2853, 3856, 763]),
+            (zipf(4096, 2_991_980_687, 0.7), [1165, 3909, 3717, 2096, 1544, 2853, 3767, 1835]),
+            (pareto(4096, 2_991_980_687, 0.3), [2178, 495, 802, 1607, 4054, 2853, 1262, 2927]),
+            (zipf(4096, by_name, 1.2), [1599, 1599, 1599, 344, 507, 3817, 2350, 4086]),
+            (zipf(4096, by_name, 0.7), [1515, 428, 3269, 1025, 3613, 3572, 3441, 33]),
+            (pareto(4096, by_name, 0.3), [1599, 2602, 3521, 3461, 199, 321, 1865, 2459]),
         ] {
             assert_eq!([0; 8].map(|_| blocks.next()), expected);
         }
+    }
+
+    /// The first blocks of 1,024 that fio 3.33 and 3.42 write with `randseed=2`, whose seed is even.
+    #[test]
+    fn a_shift_register_begins_where_fio_s_does() {
+        let mut lfsr = Lfsr::new(1024, 637_909_735_719_043_080).unwrap();
+        let first = [(); 4].map(|()| lfsr.next().unwrap());
+        assert_eq!(first, [386, 449, 880, 184]);
+        // After a reset it takes no step more.
+        lfsr.reset(637_909_735_719_043_080);
+        assert_ne!(lfsr.next(), Some(386));
     }
 
     #[test]

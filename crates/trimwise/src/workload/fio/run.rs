@@ -1,27 +1,51 @@
 //! Carries out the operations of jobs.
 
-use std::sync::Mutex;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, OnceLock};
 
-use super::{Io, Job, JobFile, Sequence};
+use super::random::Tausworthe;
+use super::sequence::paces;
+use super::{Durable, Ends, Io, Job, JobFile, Rate, Sequence, TRIM};
 use crate::files::{FileError, Files, OpenMode};
-use crate::units::SimDuration;
+use crate::units::{SimDuration, SimTime};
 use crate::workload::program::DIRECTORY;
 use crate::workload::stage::{Stage, lock};
 
 /// Bytes written at a time when a file is laid out.
 const PIECE: u64 = 1 << 20;
+/// Files that a task keeps open at once.
+const OPEN_MAX: usize = 256;
+/// Latest time at which a rate lets an operation begin.
+const DUE_MAX_NS: u64 = 1_000_000_000_000_000_000;
+/// Interval at which tasks that are many and wait for long look again.
+const LOOK_AGAIN: SimDuration = SimDuration::from_millis(10);
+/// Interval at which a job that is ahead of others in its flow looks again, unless the job says another.
+const FLOW_AGAIN: SimDuration = SimDuration::from_micros(100);
 
 #[derive(Debug, Default)]
-struct Shared(Mutex<Vec<Running>>);
+struct Shared {
+    /// The jobs on this file system.
+    jobs: OnceLock<Vec<Job>>,
+    running: Mutex<Vec<Running>>,
+}
 
 #[derive(Debug)]
 struct Running {
-    sequence: Sequence,
-    is_open: bool,
+    /// Made when the job begins; a map of a large file takes memory.
+    sequence: Option<Sequence>,
+    began: Option<SimTime>,
     tasks_left: u32,
-    /// Times from which the next read and the next write can begin, since the job's start.
-    due: [SimDuration; 2],
-    transferred: [u64; 2],
+    /// True if another job's end ends this one.
+    is_stopped: bool,
+    /// Times from which the next operation in each direction can begin, since the job's start, and after a pause.
+    due: [SimDuration; 3],
+    resumes: SimDuration,
+    transferred: [u64; 3],
+    operations: u64,
+    paces: [Tausworthe; 3],
+    /// Files whose cached pages were dropped.
+    invalidated: BTreeSet<usize>,
+    ended_with_sync: bool,
 }
 
 fn path(name: &str) -> String {
@@ -29,11 +53,18 @@ fn path(name: &str) -> String {
 }
 
 pub async fn prepare<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(), FileError> {
+    let free = stage.free().await?;
+    let refused = |errors| FileError::Other { path: DIRECTORY.to_owned(), reason: format!("{errors}") };
+    let jobs = jobs.fitted(free).map_err(refused)?;
     for (name, bytes) in jobs.files() {
         for (end, _) in name.match_indices('/') {
             stage.mkdir(&path(&name[..end])).await?;
         }
-        let is_read = jobs.jobs.iter().any(|job| job.reads && job.files.iter().any(|f| f.name == name));
+        let users = || jobs.jobs.iter().filter(|job| job.files.iter().any(|file| file.name == name));
+        if users().all(|job| job.creates_on_open) {
+            continue;
+        }
+        let is_read = users().any(|job| job.reads() || job.trims());
         let mut file = stage.create(&path(name), 0).await?;
         let mut left = if is_read { bytes } else { 0 };
         while left > 0 {
@@ -46,56 +77,135 @@ pub async fn prepare<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(
         }
         stage.close(file).await?;
     }
+    let shared: &Shared = stage.shared();
+    let _ = shared.jobs.set(jobs.jobs); // set once, before the tasks
     Ok(())
 }
 
 pub async fn run<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(), FileError> {
     let shared: &Shared = stage.shared();
+    let jobs = shared.jobs.get_or_init(|| jobs.jobs.clone());
     {
-        let running = &mut *lock(&shared.0);
+        let running = &mut *lock(&shared.running);
         if running.is_empty() {
-            *running = jobs.jobs.iter().map(|job| Running::new(job, stage.seed())).collect();
+            *running = jobs.iter().map(|job| Running::new(job, stage.seed())).collect();
         }
     }
-    let (mut index, mut slot) = (0, stage.task);
-    while slot >= jobs.jobs[index].depth {
-        slot -= jobs.jobs[index].depth;
-        index += 1;
+    let genesis = stage.now();
+    let groups = jobs.iter().map(|job| job.group).max().unwrap_or(0);
+    for group in 0..=groups {
+        // Its place among the tasks of the group's jobs, if they have so many.
+        let mut slot = stage.task;
+        for (index, job) in jobs.iter().enumerate().filter(|(_, job)| job.group == group) {
+            if slot < job.depth {
+                run_task_of(jobs, index, slot == 0, genesis, shared, stage).await?;
+                break;
+            }
+            slot -= job.depth;
+        }
     }
-    let job = &jobs.jobs[index];
-    let is_over = |running: &[Running]| {
-        running.iter().zip(&jobs.jobs).all(|(r, j)| j.group >= job.group || r.tasks_left == 0)
+    Ok(())
+}
+
+/// Runs one of the tasks of a job, when the jobs before it are over.
+async fn run_task_of<F: Files>(
+    jobs: &[Job],
+    index: usize,
+    is_first: bool,
+    genesis: SimTime,
+    shared: &Shared,
+    stage: &Stage<'_, F>,
+) -> Result<(), FileError> {
+    let job = &jobs[index];
+    let is_awaited = |other: &Job| {
+        other.group < job.group || job.waits_for.as_ref() == Some(&other.name) && other.name != job.name
     };
-    stage.wait_until(|| is_over(&lock(&shared.0))).await?;
-    let mut task = Task { stage, job, index, shared, files: Vec::new() };
-    task.open(slot == 0).await?;
+    let may_begin = |running: &[Running]| {
+        running.iter().zip(jobs).all(|(r, other)| r.tasks_left == 0 || !is_awaited(other))
+    };
+    let nap = if is_first { None } else { Some(LOOK_AGAIN) };
+    stage.wait_until_every(nap, || may_begin(&lock(&shared.running))).await?;
+    let elapsed = stage.now().since(genesis);
+    if job.starts_after > elapsed {
+        stage.sleep(job.starts_after - elapsed).await;
+    }
+    let files = job.files.iter().map(|_| None).collect();
+    let mut task = Task { stage, job, index, shared, files, order: VecDeque::new() };
     task.work().await?;
-    task.end().await
+    task.end(jobs).await
 }
 
 impl Running {
     fn new(job: &Job, seed: u64) -> Self {
         Self {
-            sequence: Sequence::new(job, seed),
-            is_open: false,
+            sequence: None,
+            began: None,
             tasks_left: job.depth,
-            due: [SimDuration::ZERO; 2],
-            transferred: [0; 2],
+            is_stopped: false,
+            due: [SimDuration::ZERO; 3],
+            resumes: SimDuration::ZERO,
+            transferred: [0; 3],
+            operations: 0,
+            paces: paces(job, seed),
+            invalidated: BTreeSet::new(),
+            ended_with_sync: false,
         }
     }
 
-    fn next(&mut self, job: &Job) -> Option<(Io, SimDuration)> {
-        let io = self.sequence.next()?;
-        let Io::Transfer { writes, bytes, .. } = io else { return Some((io, SimDuration::ZERO)) };
-        let direction = usize::from(writes);
-        let due = self.due[direction];
+    /// Returns the next operation and when it can begin.
+    fn next(&mut self, job: &Job, seed: u64) -> Option<(Io, SimDuration)> {
+        if self.is_stopped {
+            return None;
+        }
+        let io = self.sequence.get_or_insert_with(|| Sequence::new(job, seed)).next()?;
+        let (direction, bytes) = match io {
+            Io::Transfer { writes, bytes, .. } => (usize::from(writes), bytes),
+            Io::Trim { bytes, .. } => (TRIM, bytes),
+            Io::Fsync(_) | Io::Fdatasync(_) => {
+                self.ended_with_sync = true;
+                return Some((io, SimDuration::ZERO));
+            }
+        };
+        self.ended_with_sync = false;
+        let due = self.due[direction].max(self.resumes);
         self.transferred[direction] += bytes;
         if let Some(rate) = job.rate[direction] {
-            let ns = u128::from(self.transferred[direction]) * 1_000_000_000 / u128::from(rate);
-            self.due[direction] = SimDuration(ns as u64);
+            self.due[direction] = self.next_due(job, direction, rate);
         }
         Some((io, due))
     }
+
+    /// Returns when the operation after one in this direction can begin (`usec_for_io`).
+    fn next_due(&mut self, job: &Job, direction: usize, rate: Rate) -> SimDuration {
+        let least = job.sizes.ranges[direction].0;
+        let (bytes, operations) = match rate {
+            Rate::Bytes(bytes) => (bytes, (bytes / least).max(1)),
+            Rate::Operations(operations) => (operations.saturating_mul(least), operations),
+        };
+        let interval_us = 1_000_000 / operations;
+        let is_split = matches!(rate, Rate::Operations(_)) && !job.sizes.splits[direction].is_empty();
+        if job.is_poisson {
+            let uniform = (self.paces[direction].draw() as f64 + 1.0) / 4_294_967_296.0;
+            let us = interval_us as f64 * -libm::log(uniform);
+            return self.due[direction] + SimDuration::from_micros(us as u64);
+        }
+        if is_split {
+            return self.due[direction] + SimDuration::from_micros(interval_us);
+        }
+        let ns = u128::from(self.transferred[direction]) * 1_000_000_000 / u128::from(bytes.max(1));
+        SimDuration(ns.min(DUE_MAX_NS.into()) as u64)
+    }
+}
+
+/// Returns true if a job has had its share of the operations of its flow.
+fn is_ahead(running: &[Running], jobs: &[Job], index: usize) -> bool {
+    let Some(flow) = jobs[index].flow else { return false };
+    let others = running.iter().zip(jobs).filter(|(r, _)| r.tasks_left > 0);
+    let others = others
+        .filter_map(|(r, job)| Some((r.operations, job.flow.filter(|other| other.id == flow.id)?.weight)));
+    let (operations, weights) =
+        others.fold((1, 0), |(all, weights), (own, weight)| (all + own, weights + weight));
+    running[index].operations.saturating_mul(weights) > operations.saturating_mul(flow.weight)
 }
 
 struct Task<'a, F: Files> {
@@ -103,38 +213,46 @@ struct Task<'a, F: Files> {
     job: &'a Job,
     index: usize,
     shared: &'a Shared,
-    files: Vec<F::File>,
+    files: Vec<Option<F::File>>,
+    /// Open files, from the one that was opened first.
+    order: VecDeque<usize>,
 }
 
 impl<F: Files> Task<'_, F> {
     fn running<T>(&self, look: impl FnOnce(&mut Running) -> T) -> T {
-        look(&mut lock(&self.shared.0)[self.index])
+        look(&mut lock(&self.shared.running)[self.index])
     }
 
-    /// Opens the files. The first task also drops their cached pages, before the others begin.
-    async fn open(&mut self, is_first: bool) -> Result<(), FileError> {
-        if !is_first {
-            self.stage.wait_until(|| self.running(|r| r.is_open)).await?;
-        }
-        let mode = match (self.job.direct, self.job.writes) {
-            (true, _) => OpenMode::Direct,
-            (false, true) => OpenMode::CreateKeep,
-            (false, false) => OpenMode::Read,
-        };
-        for file in &self.job.files {
-            let mut open = self.stage.open(&path(&file.name), mode).await?;
+    /// Returns an open file. Its cached pages are dropped when the job opens it first.
+    async fn file(&mut self, index: usize) -> Result<&mut F::File, FileError> {
+        if self.files[index].is_none() {
+            if self.order.len() >= OPEN_MAX.min(self.job.open_files.max(1))
+                && let Some(oldest) = self.order.pop_front()
+                && let Some(file) = self.files[oldest].take()
+            {
+                self.stage.close(file).await?;
+            }
+            let mode =
+                match (self.job.direct, self.job.writes() || self.job.trims() || self.job.creates_on_open) {
+                    (true, _) => OpenMode::Direct,
+                    (false, true) => OpenMode::CreateKeep,
+                    (false, false) => OpenMode::Read,
+                };
+            let mut open = self.stage.open(&path(&self.job.files[index].name), mode).await?;
+            let is_first = self.running(|r| r.invalidated.insert(index));
             if is_first && self.job.invalidates && !self.job.direct {
                 self.stage.drop_cached(&mut open).await?;
             }
-            self.files.push(open);
+            self.files[index] = Some(open);
+            self.order.push_back(index);
         }
-        self.running(|r| r.is_open = true);
-        Ok(())
+        let name = &self.job.files[index].name;
+        self.files[index].as_mut().ok_or_else(|| FileError::NotFound { path: name.clone() })
     }
 
     async fn work(&mut self) -> Result<(), FileError> {
         let (stage, job) = (self.stage, self.job);
-        let begin = stage.now();
+        let begin = self.running(|r| *r.began.get_or_insert_with(|| stage.now()));
         let end = job.runtime.map(|runtime| job.ramp + runtime);
         let mut is_ramping = job.ramp > SimDuration::ZERO;
         loop {
@@ -147,7 +265,13 @@ impl<F: Files> Task<'_, F> {
                 is_ramping = false;
             }
             stage.check()?;
-            let Some((io, due)) = self.running(|r| r.next(job)) else { return Ok(()) };
+            if let Some(flow) = job.flow
+                && self.is_ahead()
+            {
+                stage.sleep(if flow.sleep > SimDuration::ZERO { flow.sleep } else { FLOW_AGAIN }).await;
+                continue;
+            }
+            let Some((io, due)) = self.running(|r| r.next(job, stage.seed())) else { return Ok(()) };
             if due > elapsed {
                 let due = end.map_or(due, |end| due.min(end));
                 stage.sleep(SimDuration(due.0 - elapsed.0)).await;
@@ -155,30 +279,60 @@ impl<F: Files> Task<'_, F> {
                     return Ok(());
                 }
             }
-            match io {
-                Io::Fsync(file) => stage.fsync(&mut self.files[file]).await?,
-                Io::Fdatasync(file) => stage.fdatasync(&mut self.files[file]).await?,
-                Io::Transfer { file, writes, offset, bytes } => {
-                    stage.operation().await;
-                    if writes {
-                        stage.pwrite(&mut self.files[file], offset, bytes).await?;
-                    } else {
-                        stage.pread(&mut self.files[file], offset, bytes).await?;
+            self.carry_out(io).await?;
+            if !matches!(io, Io::Fsync(_) | Io::Fdatasync(_)) {
+                let now = stage.now().since(begin);
+                self.running(|r| {
+                    r.operations += 1;
+                    if job.think > SimDuration::ZERO && r.operations.is_multiple_of(job.think_every) {
+                        r.resumes = now + job.think;
                     }
-                    if job.think > SimDuration::ZERO {
-                        stage.sleep(job.think).await;
+                });
+            }
+        }
+    }
+
+    fn is_ahead(&self) -> bool {
+        let jobs = self.shared.jobs.get().map_or(&[][..], |jobs| jobs);
+        is_ahead(&lock(&self.shared.running), jobs, self.index)
+    }
+
+    async fn carry_out(&mut self, io: Io) -> Result<(), FileError> {
+        let (stage, durable) = (self.stage, self.job.durable);
+        match io {
+            Io::Fsync(file) => stage.fsync(self.file(file).await?).await,
+            Io::Fdatasync(file) => stage.fdatasync(self.file(file).await?).await,
+            Io::Trim { file, offset, bytes } => {
+                stage.operation().await;
+                stage.punch(self.file(file).await?, offset, bytes).await
+            }
+            Io::Transfer { file, writes, offset, bytes } => {
+                stage.operation().await;
+                let file = self.file(file).await?;
+                match (writes, durable) {
+                    (false, _) => stage.pread(file, offset, bytes).await.map(drop),
+                    (true, Durable::No) => stage.pwrite(file, offset, bytes).await,
+                    (true, Durable::Data) => {
+                        stage.pwrite(file, offset, bytes).await?;
+                        stage.fdatasync(file).await
+                    }
+                    (true, Durable::Whole) => {
+                        stage.pwrite(file, offset, bytes).await?;
+                        stage.fsync(file).await
                     }
                 }
             }
         }
     }
 
-    async fn end(self) -> Result<(), FileError> {
-        let is_last = self.running(|r| r.tasks_left == 1);
-        for mut file in self.files {
-            if is_last && self.job.end_fsync && self.job.writes {
-                self.stage.fsync(&mut file).await?;
+    async fn end(mut self, jobs: &[Job]) -> Result<(), FileError> {
+        let (is_last, needs_fsync) = self.running(|r| (r.tasks_left == 1, !r.ended_with_sync));
+        if is_last && self.job.end_fsync && self.job.writes() && needs_fsync {
+            for file in 0..self.files.len() {
+                self.stage.fsync(self.file(file).await?).await?;
             }
+        }
+        for file in self.files.into_iter().flatten() {
             self.stage.close(file).await?;
         }
         if is_last && self.job.unlinks {
@@ -189,7 +343,21 @@ impl<F: Files> Task<'_, F> {
                 }
             }
         }
-        lock(&self.shared.0)[self.index].tasks_left -= 1;
+        let running = &mut *lock(&self.shared.running);
+        running[self.index].tasks_left -= 1;
+        if running[self.index].tasks_left == 0 {
+            running[self.index].sequence = None;
+            let ended = |other: &Job| match self.job.ends {
+                None => false,
+                Some(Ends::All) => true,
+                Some(Ends::Group) => other.group == self.job.group,
+            };
+            running
+                .iter_mut()
+                .zip(jobs)
+                .filter(|(_, other)| ended(other))
+                .for_each(|(r, _)| r.is_stopped = true);
+        }
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Jobs next to a smaller drive.
 
-use super::{Job, JobFile};
+use super::layout::Plan;
+use super::{Job, JobFile, Size};
 use crate::units::{Bytes, SimDuration};
 
 /// The least that a scaled job file transfers.
@@ -15,7 +16,9 @@ impl JobFile {
     /// for jobs that run for a time. Blocks, rates and the number of files stay.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
-        Self { jobs: self.jobs.iter().map(|job| job.scaled(factor)).collect(), ..self.clone() }
+        let plans = self.plans.iter().map(|plan| plan.scaled(factor)).collect();
+        let jobs = self.jobs.iter().map(|job| job.scaled(factor)).collect();
+        Self { jobs, plans, ..self.clone() }
     }
 
     /// Returns the smallest factor at which the jobs still show what they show in full; at most 1.
@@ -34,20 +37,48 @@ impl JobFile {
     }
 }
 
+/// Returns a number of bytes times `factor`, in whole blocks and at least one.
+fn part_of(bytes: u64, factor: f64, block: u64) -> u64 {
+    ((bytes as f64 * factor) as u64 / block * block).clamp(block.min(bytes), bytes)
+}
+
+impl Plan {
+    fn scaled(&self, factor: f64) -> Self {
+        let block = self.job.block_max();
+        let of = |size| match size {
+            Size::Bytes(bytes) => Size::Bytes(part_of(bytes, factor, block)),
+            percent => percent,
+        };
+        let mut plan = self.clone();
+        plan.job = self.job.scaled(factor);
+        plan.size = self.size.map(of);
+        plan.file_size =
+            self.file_size.map(|(from, to)| (part_of(from, factor, block), part_of(to, factor, block)));
+        (plan.offset, plan.increment) = (of(self.offset), of(self.increment));
+        plan
+    }
+}
+
 impl Job {
     fn block_max(&self) -> u64 {
-        let used = self.block_bytes.iter().zip([self.reads, self.writes]).filter(|(_, used)| *used);
+        let used = self.sizes.ranges.iter().zip(self.directions).filter(|(_, used)| *used);
         used.map(|((_, to), _)| *to).max().unwrap_or(1)
     }
 
     fn scaled(&self, factor: f64) -> Self {
         let block = self.block_max();
-        let of = |bytes: u64| ((bytes as f64 * factor) as u64 / block * block).clamp(block.min(bytes), bytes);
+        let of = |bytes: u64| part_of(bytes, factor, block);
         let time = |time: SimDuration| SimDuration((time.as_nanos() as f64 * factor) as u64);
         let mut job = self.clone();
-        job.files.iter_mut().for_each(|file| file.bytes = of(file.bytes));
-        job.size = of(self.size).min(job.files.iter().map(|file| file.bytes).sum());
-        (job.runtime, job.ramp) = (self.runtime.map(time), time(self.ramp));
+        for file in &mut job.files {
+            let end = of(file.offset) + of(file.bytes);
+            (file.offset, file.bytes, file.length) =
+                (of(file.offset), of(file.bytes), of(file.length).max(end));
+        }
+        job.size = of(self.size).min(job.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add));
+        (job.io_size, job.operations_max) = (self.io_size.map(of), self.operations_max);
+        (job.runtime, job.ramp, job.starts_after) =
+            (self.runtime.map(time), time(self.ramp), time(self.starts_after));
         job
     }
 }

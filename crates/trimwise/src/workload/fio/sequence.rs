@@ -1,22 +1,32 @@
 //! The sequence of a job's operations, as fio decides it.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use super::map::Map;
 use super::random::{Lfsr, Skewed, Tausworthe, name_hash};
-use super::{Distribution, Generator, Job};
-
-const READ: usize = 0;
-const WRITE: usize = 1;
+use super::{Distribution, FileOrder, Generator, Job, READ, Strides, TRIM, Verify, WRITE};
 
 /// Purpose of each of fio's seeds.
 #[derive(Clone, Copy)]
 enum Use {
     ReadSize = 0,
     WriteSize = 1,
+    TrimSize = 2,
     Mix = 4,
+    File = 5,
     Offset = 6,
     FileSize = 7,
+    IsRandom = 10,
+    Pace = 15,
     Zone = 16,
+    WritePace = 17,
+    TrimPace = 18,
 }
+
+/// Most draws for one size of a block, if none of them fits.
+const DRAWS_MAX: u32 = 10_000;
+/// Files are chosen with a fineness of so many parts.
+const FILE_PARTS: u64 = 1 << 10;
 
 /// One operation of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +34,8 @@ enum Use {
 pub enum Io {
     /// A read or a write.
     Transfer { file: usize, writes: bool, offset: u64, bytes: u64 },
+    /// A TRIM of a part of a file.
+    Trim { file: usize, offset: u64, bytes: u64 },
     /// An fsync of this file.
     Fsync(usize),
     /// An fdatasync of this file.
@@ -32,12 +44,39 @@ pub enum Io {
 
 #[derive(Clone, Debug)]
 struct File {
+    /// First byte that the job uses, and the first of the present zone.
+    start: u64,
+    offset: u64,
     bytes: u64,
+    length: u64,
+    is_open: bool,
     is_done: bool,
-    last_ends: [u64; 2],
+    last_starts: [Option<u64>; 3],
+    last_ends: [u64; 3],
     map: Option<Map>,
     lfsr: Option<Lfsr>,
     skewed: Option<Skewed>,
+}
+
+/// What was written and is read again (`verify`).
+#[derive(Clone, Debug)]
+enum History {
+    /// Files, offsets and lengths in the order of the writes.
+    Ordered(VecDeque<(usize, u64, u64)>),
+    /// Lengths by file and offset, without what was overwritten.
+    Sorted(BTreeMap<(usize, u64), u64>),
+}
+
+/// The random numbers of a job.
+#[derive(Clone, Debug)]
+struct Draws {
+    offsets: Tausworthe,
+    sizes: [Tausworthe; 3],
+    mix: Tausworthe,
+    zones: Tausworthe,
+    is_random: [Tausworthe; 3],
+    file: Tausworthe,
+    skewed_file: Option<Skewed>,
 }
 
 /// The operations of a job, one after another.
@@ -45,19 +84,32 @@ struct File {
 pub struct Sequence {
     job: Job,
     seed: u64,
-    offsets: Tausworthe,
-    sizes: [Tausworthe; 2],
-    mix: Tausworthe,
-    zones: Tausworthe,
+    draws: Draws,
     files: Vec<File>,
     next_file: usize,
-    issued: [u64; 2],
+    open_files: usize,
+    /// The file of the last operation, and how many more it gets before the next one.
+    served: Option<(usize, u64)>,
+    issued: [u64; 3],
+    bytes: [u64; 3],
+    /// Bytes and transfers, with those that verify.
+    moved_bytes: u64,
+    transfers: u64,
     bytes_in_loop: u64,
-    bytes: u64,
+    zone_bytes: u64,
+    /// Operations until an offset is drawn again.
+    until_drawn: u64,
     /// Count of operations in the current direction at which a direction is drawn again, and that direction.
     mix_until: u64,
     direction: usize,
-    last_wrote: bool,
+    last: Option<usize>,
+    history: History,
+    /// Reads left of those that verify in between.
+    batch: u64,
+    is_verifying: bool,
+    in_loop: bool,
+    has_begun: bool,
+    is_over: bool,
     loops_left: u64,
 }
 
@@ -71,143 +123,396 @@ fn seed_of(job: &Job, seed: u64, what: Use) -> u64 {
     seed.wrapping_mul(job.thread_number).wrapping_add(what as u64)
 }
 
-pub(super) fn random_size(job: &Job, (from, to): (u64, u64), least: u64, count: usize) -> Vec<u64> {
-    if from == to {
-        return vec![from; count];
+/// Returns the generator of the sizes of a job's files.
+pub fn file_sizes(job: &Job) -> Tausworthe {
+    Tausworthe::new(seed_of(job, job.seed, Use::FileSize), job.generator == Generator::Tausworthe64)
+}
+
+/// Returns the generators of random times between operations in each direction.
+pub fn paces(job: &Job, run_seed: u64) -> [Tausworthe; 3] {
+    let seed = if job.own_seed { run_seed } else { job.seed };
+    [Use::Pace, Use::WritePace, Use::TrimPace].map(|what| Tausworthe::new(seed_of(job, seed, what), false))
+}
+
+impl Draws {
+    fn new(job: &Job, seed: u64) -> Self {
+        let is_64 = job.generator == Generator::Tausworthe64;
+        let seed_for = |what| seed_of(job, seed, what);
+        let rng = |what, is_64| Tausworthe::new(seed_for(what), is_64);
+        // What is written and read, or trimmed and written, has the same sizes.
+        let write_size = if job.verify.is_some() { Use::ReadSize } else { Use::WriteSize };
+        let trim_size = if job.trims_and_writes() { write_size } else { Use::TrimSize };
+        let skewed_file = match job.service.order {
+            FileOrder::Skewed(shape) => {
+                let parts = job.files.len() as u64 * FILE_PARTS;
+                Some(Skewed::new(parts.max(1), seed_for(Use::File) as u32, shape, false))
+            }
+            _ => None,
+        };
+        Self {
+            offsets: rng(Use::Offset, is_64),
+            sizes: [Use::ReadSize, write_size, trim_size].map(|what| rng(what, is_64)),
+            mix: rng(Use::Mix, false),
+            zones: rng(Use::Zone, false),
+            is_random: [(); 3].map(|()| rng(Use::IsRandom, false)),
+            file: rng(Use::File, is_64),
+            skewed_file,
+        }
     }
-    let is_64 = job.generator == Generator::Tausworthe64;
-    let mut rng = Tausworthe::new(seed_of(job, job.seed, Use::FileSize), is_64);
-    let one = |_| {
-        let bytes = from + rng.below(to - from);
-        bytes - bytes % least
-    };
-    (0..count).map(one).collect()
+}
+
+impl History {
+    fn new(job: &Job) -> Self {
+        let is_ordered = job.verify.is_none_or(|verify| verify.in_order) || !job.may_overwrite;
+        if is_ordered { Self::Ordered(VecDeque::new()) } else { Self::Sorted(BTreeMap::new()) }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Ordered(list) => list.len(),
+            Self::Sorted(map) => map.len(),
+        }
+    }
+
+    fn add(&mut self, file: usize, offset: u64, bytes: u64) {
+        match self {
+            Self::Ordered(list) => list.push_back((file, offset, bytes)),
+            Self::Sorted(map) => {
+                let before = map.range(..=(file, offset)).next_back().map(|(&at, &len)| (at, len));
+                if let Some((at, len)) = before.filter(|((f, at), len)| *f == file && at + len > offset) {
+                    debug_assert!(len > 0);
+                    map.remove(&at);
+                }
+                let after: Vec<_> =
+                    map.range((file, offset)..(file, offset + bytes)).map(|(at, _)| *at).collect();
+                for at in after {
+                    map.remove(&at);
+                }
+                map.insert((file, offset), bytes);
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<(usize, u64, u64)> {
+        match self {
+            Self::Ordered(list) => list.pop_front(),
+            Self::Sorted(map) => map.pop_first().map(|((file, offset), bytes)| (file, offset, bytes)),
+        }
+    }
 }
 
 impl Sequence {
     /// Creates the sequence of a job; `run_seed` is for jobs whose seed fio takes from the system.
     pub fn new(job: &Job, run_seed: u64) -> Self {
         let seed = if job.own_seed { run_seed } else { job.seed };
-        let [offsets, mix, zones] = [Use::Offset, Use::Mix, Use::Zone].map(|_| Tausworthe::new(0, false));
-        let sizes = [offsets.clone(), offsets.clone()];
         let mut new = Self {
-            job: job.clone(),
             seed,
-            offsets,
-            sizes,
-            mix,
-            zones,
+            draws: Draws::new(job, seed),
             files: Vec::new(),
             next_file: 0,
-            issued: [0; 2],
+            open_files: 0,
+            served: None,
+            issued: [0; 3],
+            bytes: [0; 3],
+            moved_bytes: 0,
+            transfers: 0,
             bytes_in_loop: 0,
-            bytes: 0,
+            zone_bytes: 0,
+            until_drawn: 1,
             mix_until: 0,
             direction: READ,
-            last_wrote: false,
-            loops_left: job.loops - 1,
+            last: None,
+            history: History::new(job),
+            batch: 0,
+            is_verifying: false,
+            in_loop: false,
+            has_begun: false,
+            is_over: false,
+            loops_left: job.loops,
+            job: job.clone(),
         };
-        new.reseed();
-        new.files = job.files.iter().map(|file| new.file(&file.name, file.bytes)).collect();
+        new.files = (0..job.files.len()).map(|file| new.file(file)).collect();
         new
     }
 
-    /// Returns fio's name of a file.
+    /// Returns the path of a file below the workload's directory.
     pub fn file_name(&self, file: usize) -> &str {
         &self.job.files[file].name
     }
 
-    fn reseed(&mut self) {
-        let is_64 = self.job.generator == Generator::Tausworthe64;
-        let rng = |what, is_64| Tausworthe::new(seed_of(&self.job, self.seed, what), is_64);
-        self.sizes = [rng(Use::ReadSize, is_64), rng(Use::WriteSize, is_64)];
-        (self.offsets, self.mix, self.zones) =
-            (rng(Use::Offset, is_64), rng(Use::Mix, false), rng(Use::Zone, false));
+    /// Returns the seed of the random map and the offsets.
+    fn offset_seed(&self) -> u64 {
+        seed_of(&self.job, self.seed, Use::Offset)
     }
 
-    fn file(&self, name: &str, bytes: u64) -> File {
-        let job = &self.job;
-        let seed = seed_of(job, self.seed, Use::Offset);
-        let all = job.block_bytes.map(|(from, _)| from);
-        let blocks = bytes.div_ceil(all[READ].min(all[WRITE])).max(1);
-        let of_name = u64::from(name_hash(name)).wrapping_mul(job.thread_number).wrapping_mul(seed) as u32;
+    fn file(&self, index: usize) -> File {
+        let (job, spec) = (&self.job, &self.job.files[index]);
+        let ranges = job.sizes.ranges;
+        let blocks = spec.bytes.div_ceil(ranges[READ].0.min(ranges[WRITE].0)).max(1);
+        let seed = u64::from(name_hash(&spec.seed_name)).wrapping_mul(job.thread_number);
+        let seed = seed.wrapping_mul(self.offset_seed()) as u32;
         let skewed = match job.distribution {
-            _ if !job.random => None,
-            Distribution::Zipf(theta) => Some(Skewed::zipf(blocks, of_name, theta)),
-            Distribution::Pareto(h) => Some(Skewed::pareto(blocks, of_name, h)),
-            Distribution::Uniform | Distribution::Zoned(_) => None,
+            Distribution::Skewed(shape) if job.random => Some(Skewed::new(blocks, seed, shape, true)),
+            _ => None,
         };
-        let mut file = File { bytes, is_done: false, last_ends: [0; 2], map: None, lfsr: None, skewed };
-        self.reset(&mut file);
-        file
+        let blocks = job.zones.map_or(spec.bytes, |zones| zones.range) / job.least();
+        let is_uniform = job.random
+            && matches!(
+                job.distribution,
+                Distribution::Uniform | Distribution::Zoned(_) | Distribution::ZonedBytes(_)
+            );
+        let lfsr =
+            (is_uniform && job.generator == Generator::Lfsr).then(|| Lfsr::new(blocks, self.offset_seed()));
+        let map = (is_uniform && job.generator != Generator::Lfsr && job.has_map).then(|| Map::new(blocks));
+        File {
+            start: spec.offset,
+            offset: spec.offset,
+            bytes: spec.bytes,
+            length: spec.length,
+            is_open: false,
+            is_done: false,
+            last_starts: [None; 3],
+            last_ends: [spec.offset; 3],
+            map,
+            lfsr: lfsr.flatten(),
+            skewed,
+        }
     }
 
-    fn least(&self) -> u64 {
-        let used = [self.job.reads, self.job.writes];
-        let used = self.job.block_bytes.iter().zip(used).filter(|(_, used)| *used);
-        used.map(|((from, _), _)| *from).min().unwrap_or(1)
+    /// Begins a file again, as an open does.
+    fn reset(&mut self, file: usize) {
+        let seed = self.offset_seed();
+        let file = &mut self.files[file];
+        (file.last_starts, file.last_ends) = ([None; 3], [file.offset; 3]);
+        if let Some(map) = &mut file.map {
+            map.clear();
+        }
+        if let Some(lfsr) = &mut file.lfsr {
+            lfsr.reset(seed);
+        }
     }
 
-    fn reset(&self, file: &mut File) {
-        let job = &self.job;
-        file.last_ends = [0; 2];
-        if !job.random {
-            return;
+    fn open(&mut self, file: usize) -> bool {
+        if self.files[file].is_open {
+            return true;
         }
-        let blocks = file.bytes / self.least();
-        if job.generator == Generator::Lfsr {
-            file.lfsr = Lfsr::new(blocks, seed_of(job, self.seed, Use::Offset));
-        } else if job.has_map {
-            file.map = Some(Map::new(blocks));
+        if self.open_files >= self.job.open_files {
+            return false;
         }
+        self.reset(file);
+        self.files[file].is_open = true;
+        self.open_files += 1;
+        true
+    }
+
+    fn close(&mut self, file: usize) {
+        if std::mem::take(&mut self.files[file].is_open) {
+            self.open_files -= 1;
+        }
+    }
+
+    /// Closes all files and begins anew (`clear_io_state`).
+    fn clear(&mut self) {
+        for file in 0..self.files.len() {
+            self.close(file);
+            let file = &mut self.files[file];
+            file.is_done = false;
+            file.offset = file.start;
+        }
+        (self.mix_until, self.zone_bytes) = (0, 0);
+        if self.job.repeats {
+            self.draws = Draws::new(&self.job, self.seed);
+        }
+    }
+
+    /// Bytes after which the job is over, without its loops.
+    fn limit(&self) -> u64 {
+        self.job.io_size.unwrap_or(self.job.size)
+    }
+
+    fn has_all_operations(&self) -> bool {
+        let factor = if self.job.trims_and_writes() { 2 } else { 1 };
+        self.job
+            .operations_max
+            .is_some_and(|most| self.transfers >= most.saturating_mul(factor).saturating_mul(self.job.loops))
     }
 
     fn has_all_bytes(&self) -> bool {
-        !self.job.time_based && self.bytes >= self.job.size.saturating_mul(self.job.loops)
+        let [read, written, trimmed] = self.bytes;
+        let bytes = match self.job.directions {
+            [true, true, _] => read + written,
+            [_, true, _] => written,
+            [true, false, _] => read,
+            _ => trimmed,
+        };
+        bytes >= self.limit().saturating_mul(self.job.loops) || self.has_all_operations()
+    }
+
+    /// Returns true if another loop begins (`keep_running`).
+    fn keeps_running(&mut self) -> bool {
+        if self.is_over {
+            return false;
+        }
+        if self.job.time_based {
+            return true;
+        }
+        if self.loops_left > 0 {
+            self.loops_left -= 1;
+            return true;
+        }
+        let most = self.job.sizes.ranges.map(|(_, to)| to).into_iter().max().unwrap_or(1);
+        let left = self.limit().saturating_sub(self.moved_bytes);
+        let is_done = self.files.iter().all(|file| file.is_done) && self.job.io_size.is_none();
+        !self.has_all_operations() && left > 0 && left >= most && !is_done
+    }
+
+    /// Bytes that end a loop.
+    fn loop_bytes(&self) -> u64 {
+        let job = &self.job;
+        let io_size = job.io_size.unwrap_or(0);
+        let mut bytes = job.size;
+        if job.writes() && (!job.random || job.may_overwrite) {
+            bytes = bytes.max(io_size);
+        }
+        if job.writes() && job.verify.is_some_and(|verify| verify.backlog.is_some()) {
+            bytes = bytes.saturating_add(job.size);
+        }
+        if job.trims_and_writes() {
+            bytes = bytes.saturating_add(self.limit().saturating_mul(job.loops));
+        }
+        bytes
     }
 
     fn next_in_loop(&mut self) -> Option<Io> {
-        if self.has_all_bytes() || self.job.counts_in_loop && self.bytes_in_loop >= self.job.size {
-            return None;
+        let writes_nothing = self.job.verify.is_some_and(|verify| verify.is_all) && self.job.writes();
+        loop {
+            if self.has_all_bytes() && !self.job.time_based
+                || self.job.counts_in_loop && self.bytes_in_loop >= self.loop_bytes()
+            {
+                return None;
+            }
+            if let Some(io) = self.verified_in_between() {
+                return Some(io);
+            }
+            let io = self.next_of_files()?;
+            if !writes_nothing || matches!(io, Io::Transfer { writes: false, .. }) {
+                return Some(io);
+            }
         }
+    }
+
+    fn next_of_files(&mut self) -> Option<Io> {
+        let mut failures = 0;
         loop {
             let file = self.choose_file()?;
             if let Some(io) = self.fill(file) {
                 return Some(io);
             }
-            self.files[file].is_done = true;
+            self.close(file);
+            if matches!(self.job.service.order, FileOrder::Skewed(_)) {
+                self.reset(file);
+                failures += 1;
+                if failures > DRAWS_MAX {
+                    return None;
+                }
+            } else {
+                self.files[file].is_done = true;
+            }
         }
+    }
+
+    /// Reads what was written, after every `verify_backlog` writes.
+    fn verified_in_between(&mut self) -> Option<Io> {
+        let (every, batch) = self.job.verify.and_then(|verify| verify.backlog)?;
+        if self.batch == 0 {
+            let is_due = self.history.len() > 0 && (self.history.len() as u64).is_multiple_of(every);
+            if !is_due || self.last == Some(READ) {
+                return None;
+            }
+            self.batch = batch;
+        }
+        let io = self.verifying_read()?;
+        self.batch -= 1;
+        self.bytes_in_loop += match io {
+            Io::Transfer { bytes, .. } => bytes,
+            _ => 0,
+        };
+        Some(io)
+    }
+
+    fn verifying_read(&mut self) -> Option<Io> {
+        let (file, offset, bytes) = self.history.pop()?;
+        self.last = Some(READ);
+        self.moved_bytes += bytes;
+        self.transfers += 1;
+        if self.job.verify.is_some_and(|verify| verify.in_order) {
+            self.bytes[WRITE] += bytes; // fio draws the write again, and counts it
+        }
+        Some(Io::Transfer { file, writes: false, offset, bytes })
     }
 
     fn choose_file(&mut self) -> Option<usize> {
-        for _ in 0..self.files.len() {
-            let file = self.next_file;
-            self.next_file = (self.next_file + 1) % self.files.len();
-            if !self.files[file].is_done {
+        let service = &self.job.service;
+        if let Some((file, left)) = self.served.filter(|(file, _)| self.files[*file].is_open) {
+            if service.order == FileOrder::Sequential {
+                return Some(file);
+            }
+            if left > 0 {
+                self.served = Some((file, left - 1));
                 return Some(file);
             }
         }
-        None
+        let run = service.run;
+        let is_in_turn = matches!(service.order, FileOrder::RoundRobin | FileOrder::Sequential);
+        if self.files.iter().all(|file| file.is_done) {
+            return None;
+        }
+        loop {
+            let file = if is_in_turn {
+                let file = self.next_file;
+                self.next_file = (self.next_file + 1) % self.files.len();
+                file
+            } else {
+                self.drawn_file()
+            };
+            if !self.files[file].is_done && self.open(file) {
+                self.served = Some((file, run - 1));
+                return Some(file);
+            }
+        }
+    }
+
+    fn drawn_file(&mut self) -> usize {
+        let drawn = match &mut self.draws.skewed_file {
+            Some(skewed) => skewed.next() / FILE_PARTS,
+            None => self.draws.file.below(self.files.len() as u64),
+        };
+        drawn as usize
     }
 
     fn fill(&mut self, file: usize) -> Option<Io> {
-        let is_due = |every: u64| every > 0 && self.issued[WRITE].is_multiple_of(every);
-        if self.last_wrote && self.issued[WRITE] > 0 && (is_due(self.job.fsync) || is_due(self.job.fdatasync))
-        {
-            let is_whole = is_due(self.job.fsync);
-            self.last_wrote = false;
-            return Some(if is_whole { Io::Fsync(file) } else { Io::Fdatasync(file) });
+        if self.last == Some(WRITE) && self.issued[WRITE] > 0 {
+            let is_due = |every: u64| every > 0 && self.issued[WRITE].is_multiple_of(every);
+            let (whole, data) = (is_due(self.job.fsync), is_due(self.job.fdatasync));
+            if whole || data {
+                self.last = None;
+                return Some(if whole { Io::Fsync(file) } else { Io::Fdatasync(file) });
+            }
         }
-        let direction = self.choose_direction();
-        let offset = self.offset(file, direction)?;
-        let bytes = self.length(file, direction, offset)?;
-        if offset + bytes > self.files[file].bytes {
+        let direction = self.choose_direction(file);
+        if let Some(zones) = self.job.zones {
+            self.enter_zone(file, direction, zones);
+        }
+        let (offset, is_random, may_repeat) = self.offset(file, direction)?;
+        let bytes = self.length(file, direction, offset, is_random).filter(|bytes| *bytes > 0)?;
+        if offset + bytes > self.files[file].length {
             return None;
         }
-        let least = self.job.block_bytes[direction].0;
+        let least = self.job.sizes.ranges[direction].0;
+        let start = self.files[file].offset;
         let bytes = match &mut self.files[file].map {
-            Some(map) if self.job.random => {
-                let added = map.add(offset / least, bytes.div_ceil(least));
+            Some(map) if !may_repeat => {
+                let added = map.add((offset - start) / least, bytes.div_ceil(least));
                 bytes.min(added * least)
             }
             _ => bytes,
@@ -215,20 +520,38 @@ impl Sequence {
         if bytes == 0 {
             return None;
         }
-        self.files[file].last_ends[direction] = offset + bytes;
+        self.zone_bytes += bytes;
+        let at = &mut self.files[file];
+        at.last_starts[direction] = Some(offset);
+        at.last_ends[direction] = offset + bytes;
         self.issued[direction] += 1;
-        self.bytes += bytes;
+        self.transfers += 1;
+        self.bytes[direction] += bytes;
+        self.moved_bytes += bytes;
         self.bytes_in_loop += bytes;
-        self.last_wrote = direction == WRITE;
-        Some(Io::Transfer { file, writes: direction == WRITE, offset, bytes })
+        self.last = Some(direction);
+        if direction == WRITE && self.job.verify.is_some_and(|verify| verify.reads) {
+            self.history.add(file, offset, bytes);
+        }
+        Some(match direction {
+            TRIM => Io::Trim { file, offset, bytes },
+            direction => Io::Transfer { file, writes: direction == WRITE, offset, bytes },
+        })
     }
 
-    fn choose_direction(&mut self) -> usize {
-        if !(self.job.reads && self.job.writes) {
-            return if self.job.writes { WRITE } else { READ };
+    fn choose_direction(&mut self, file: usize) -> usize {
+        match self.job.directions {
+            [true, true, _] => {}
+            [_, true, true] => {
+                let at = &self.files[file];
+                return if at.last_starts[WRITE] == at.last_starts[TRIM] { TRIM } else { WRITE };
+            }
+            [_, true, false] => return WRITE,
+            [true, false, _] => return READ,
+            _ => return TRIM,
         }
         if self.issued[self.direction] >= self.mix_until {
-            let drawn = if self.mix.percent() <= self.job.read_percent { READ } else { WRITE };
+            let drawn = if self.draws.mix.percent() <= self.job.read_percent { READ } else { WRITE };
             if drawn != self.direction {
                 let shares = [self.job.read_percent, 100 - self.job.read_percent];
                 self.mix_until = self.issued[self.direction] * shares[1 - self.direction] / 100;
@@ -238,51 +561,153 @@ impl Sequence {
         self.direction
     }
 
-    fn offset(&mut self, file: usize, direction: usize) -> Option<u64> {
-        let bytes = self.files[file].bytes;
-        if !self.job.random {
-            if self.job.time_based && self.files.len() == 1 && self.files[file].last_ends[direction] >= bytes
-            {
-                self.files[file].last_ends[direction] = 0;
+    /// Goes on to the next zone if the present one has had its bytes.
+    fn enter_zone(&mut self, file: usize, direction: usize, zones: Strides) {
+        let at = &mut self.files[file];
+        if self.zone_bytes >= zones.size {
+            self.zone_bytes = 0;
+            at.offset = at.offset.saturating_add(zones.range).saturating_add(zones.skip);
+            if at.offset >= at.length {
+                at.offset = at.start;
             }
-            return Some(self.files[file].last_ends[direction]).filter(|offset| *offset < bytes);
+            at.last_ends[direction] = at.offset;
         }
+        if at.last_ends[direction] >= at.offset.saturating_add(zones.range) {
+            at.last_ends[direction] = at.offset;
+        }
+        if self.zone_bytes.is_multiple_of(zones.range.max(1)) {
+            self.reset(file);
+        }
+    }
+
+    /// Returns the next offset in the file, and whether it is random and may be one that was used before.
+    fn offset(&mut self, file: usize, direction: usize) -> Option<(u64, bool, bool)> {
+        let job = &self.job;
+        let every = job.steps.every;
+        self.until_drawn -= 1;
+        let is_drawn = self.until_drawn == 0;
+        if is_drawn {
+            self.until_drawn = every;
+        }
+        let at = &self.files[file];
+        let (relative, is_random, may_repeat) = if job.random && job.trims_and_writes() && direction == WRITE
+        {
+            (at.last_starts[TRIM]?.checked_sub(at.offset)?, true, true)
+        } else if is_drawn && job.random {
+            if self.is_random(direction) {
+                (self.random_offset(file, direction)?, true, false)
+            } else {
+                let next = self.sequential_offset(file, direction);
+                (next.or_else(|| self.random_offset(file, direction))?, false, true)
+            }
+        } else if is_drawn {
+            (self.sequential_offset(file, direction)?, false, false)
+        } else if job.steps.is_identical {
+            (at.last_starts[direction].map_or(Some(0), |start| start.checked_sub(at.offset))?, false, true)
+        } else {
+            let next = self.sequential_offset(file, direction);
+            (next.or_else(|| self.random_offset(file, direction))?, false, true)
+        };
+        let at = &mut self.files[file];
+        let offset = relative.checked_add(at.offset)?;
+        if relative >= at.bytes || offset >= at.length {
+            return None;
+        }
+        if self.job.random
+            && direction == TRIM
+            && self.job.trims_and_writes()
+            && at.last_starts[TRIM] == Some(offset)
+        {
+            // The same place again: the next operation must still be its write.
+            at.last_starts[WRITE] = at.last_starts[WRITE].map(|start| start.wrapping_sub(1));
+        }
+        Some((offset, is_random, may_repeat))
+    }
+
+    fn is_random(&mut self, direction: usize) -> bool {
+        let share = self.job.percent_random[direction];
+        share == 100 || self.draws.is_random[direction].percent() <= share
+    }
+
+    fn random_offset(&mut self, file: usize, direction: usize) -> Option<u64> {
         let block = self.block(file, direction).or_else(|| {
-            if !self.job.time_based {
+            if !self.job.time_based && !matches!(self.job.service.order, FileOrder::Skewed(_)) {
                 return None;
             }
-            let mut again = self.files[file].clone();
-            self.reset(&mut again);
-            self.files[file] = again;
+            self.reset(file);
             self.block(file, direction)
         })?;
-        Some(block * self.job.block_bytes[direction].0).filter(|offset| *offset < bytes)
+        block.checked_mul(self.job.align[direction])
+    }
+
+    fn sequential_offset(&mut self, file: usize, direction: usize) -> Option<u64> {
+        let (job, at) = (&self.job, &mut self.files[file]);
+        let is_at_end = at.last_ends[direction] >= at.bytes.saturating_add(at.start);
+        let writes_more = job.writes() && job.io_size.is_some_and(|bytes| bytes > job.size);
+        if is_at_end && (job.time_based && self.job.files.len() == 1 || writes_more) {
+            at.last_ends[direction] = at.offset;
+        }
+        if at.last_ends[direction] >= at.length {
+            return None;
+        }
+        let (skip, end) = (job.steps.skip, at.length.min(at.bytes));
+        if at.last_ends[direction] == at.offset && at.offset > 0 && skip < 0 {
+            at.last_ends[direction] = end;
+        }
+        let position = at.last_ends[direction].checked_sub(at.offset)?;
+        if position == 0 || skip == 0 {
+            return Some(position);
+        }
+        match position.checked_add_signed(skip) {
+            Some(position) if position < at.length => Some(position),
+            _ if skip > 0 => Some(at.offset),
+            _ => end.checked_add_signed(skip),
+        }
+    }
+
+    /// Returns the number of blocks that offsets are drawn from.
+    fn blocks(&self, file: usize, direction: usize) -> u64 {
+        let (least, align) = (self.job.sizes.ranges[direction].0, self.job.align[direction]);
+        let bytes = self.job.zones.map_or(self.files[file].bytes, |zones| zones.range);
+        bytes.saturating_sub(least.saturating_sub(align)) / align
     }
 
     fn block(&mut self, file: usize, direction: usize) -> Option<u64> {
         if let Some(skewed) = &mut self.files[file].skewed {
             return Some(skewed.next());
         }
-        let blocks = self.files[file].bytes / self.job.block_bytes[direction].0;
+        let blocks = self.blocks(file, direction);
         if blocks == 0 {
             return None;
         }
         let (mut first, mut count) = (0, blocks);
-        if let Distribution::Zoned(zones) = &self.job.distribution {
-            let draw = self.zones.percent();
-            let (mut accesses, mut share) = (0, 0);
-            for &(of_accesses, of_file) in zones {
-                accesses += of_accesses;
-                if draw <= accesses {
-                    (first, count) = (share * blocks / 100, blocks * of_file / 100);
-                    break;
-                }
-                share += of_file;
+        match &self.job.distribution {
+            Distribution::Zoned(zones) if !zones[direction].is_empty() => {
+                let (from, share) = drawn_zone(&mut self.draws.zones, &zones[direction]);
+                (first, count) = (from * blocks / 100, blocks * share / 100);
             }
+            Distribution::ZonedBytes(zones) if !zones[direction].is_empty() => {
+                let (from, bytes) = drawn_zone(&mut self.draws.zones, &zones[direction]);
+                let align = self.job.align[direction];
+                first = from / align;
+                let end = from.saturating_add(bytes) / align;
+                if end > blocks {
+                    return None;
+                }
+                count = end - first;
+            }
+            Distribution::Sequence(sequence, is_strided) => {
+                let (number, of) = (self.issued[direction], sequence.len() as u64);
+                let block = sequence[(number % of) as usize];
+                let behind = if *is_strided { number / of * of } else { 0 };
+                let least = self.job.sizes.ranges[direction].0;
+                return Some(block + behind).filter(|block| *block < self.files[file].bytes / least);
+            }
+            _ => {}
         }
         let drawn = match &mut self.files[file].lfsr {
             Some(lfsr) => lfsr.next()?,
-            None => self.offsets.below(count),
+            None => self.draws.offsets.below(count),
         };
         match &self.files[file].map {
             Some(map) if map.has(drawn) => map.next_free(drawn),
@@ -290,23 +715,65 @@ impl Sequence {
         }
     }
 
-    fn length(&mut self, file: usize, direction: usize, offset: u64) -> Option<u64> {
-        let (from, to) = self.job.block_bytes[direction];
+    fn length(&mut self, file: usize, direction: usize, offset: u64, is_random: bool) -> Option<u64> {
+        let (job, at) = (&self.job, &self.files[file]);
+        if job.random && job.trims_and_writes() && direction == WRITE {
+            return at.last_ends[TRIM].checked_sub(at.last_starts[TRIM]?);
+        }
+        let direction = match job.sizes.is_by_order {
+            true if is_random => WRITE,
+            true => READ,
+            false => direction,
+        };
+        let (from, to) = job.sizes.ranges[direction];
         if from == to {
             return Some(from);
         }
-        let room = self.files[file].bytes - offset;
+        let room = (at.bytes + at.start).saturating_sub(offset);
         if from > room {
             return None;
         }
-        loop {
-            let drawn = from + self.sizes[direction].below(to);
-            let bytes = (drawn - drawn % from).min(to);
+        let (split, is_unaligned) = (&job.sizes.splits[direction], job.sizes.is_unaligned);
+        let draws = &mut self.draws.sizes[direction];
+        for _ in 0..DRAWS_MAX {
+            let mut bytes = if split.is_empty() {
+                from + draws.below(to)
+            } else {
+                let drawn = draws.draw();
+                let (mut sum, mut bytes) = (0, from);
+                for &(size, share) in split.iter().filter(|(_, share)| *share > 0) {
+                    bytes = size;
+                    sum += share;
+                    if drawn / sum <= draws.most() / 100 && size <= room {
+                        break;
+                    }
+                }
+                bytes
+            };
+            if !is_unaligned {
+                bytes -= bytes % from;
+            }
+            let bytes = bytes.min(to);
             if bytes <= room {
                 return Some(bytes);
             }
         }
+        Some(from)
     }
+}
+
+/// Draws a zone: returns what is before it and its own size.
+fn drawn_zone(draws: &mut Tausworthe, zones: &[(u64, u64)]) -> (u64, u64) {
+    let draw = draws.percent();
+    let (mut accesses, mut before) = (0, 0_u64);
+    for &(share, size) in zones {
+        accesses += share;
+        if draw <= accesses {
+            return (before, size);
+        }
+        before = before.saturating_add(size);
+    }
+    (0, 0)
 }
 
 impl Iterator for Sequence {
@@ -315,28 +782,30 @@ impl Iterator for Sequence {
     /// Returns the next operation; `None` when the job is over. A job that only its runtime ends never is.
     fn next(&mut self) -> Option<Io> {
         loop {
+            if self.is_verifying {
+                if let Some(io) = self.verifying_read() {
+                    return Some(io);
+                }
+                self.is_verifying = false;
+            }
+            if !self.in_loop {
+                if !self.keeps_running() {
+                    return None;
+                }
+                if std::mem::replace(&mut self.has_begun, true) {
+                    self.clear();
+                }
+                (self.in_loop, self.bytes_in_loop) = (true, 0);
+            }
             if let Some(io) = self.next_in_loop() {
                 return Some(io);
             }
-            if self.has_all_bytes() {
-                return None;
+            self.in_loop = false;
+            self.is_over |= self.bytes_in_loop == 0;
+            if self.job.verify.is_some_and(|Verify { reads, .. }| reads) && self.history.len() > 0 {
+                self.is_verifying = true;
+                self.clear();
             }
-            if !self.job.time_based {
-                self.loops_left = self.loops_left.checked_sub(1)?;
-            } else if self.bytes_in_loop == 0 {
-                return None; // no file has a block to use
-            }
-            self.bytes_in_loop = 0;
-            self.mix_until = 0;
-            if self.job.repeats {
-                self.reseed();
-            }
-            let mut files = std::mem::take(&mut self.files);
-            for file in &mut files {
-                file.is_done = false;
-                self.reset(file);
-            }
-            self.files = files;
         }
     }
 }

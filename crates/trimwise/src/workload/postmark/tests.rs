@@ -140,6 +140,9 @@ impl Files for Counting {
         file.position = offset;
         Ok(())
     }
+    async fn punch(&self, _: &mut Open, _: u64, _: u64) -> Result<(), FileError> {
+        unreachable!("PostMark punches no holes")
+    }
     async fn fsync(&self, _: &mut Open) -> Result<(), FileError> {
         panic!("PostMark makes nothing durable")
     }

@@ -1,0 +1,144 @@
+//! fio job files on this computer: what they include, variables, and folders of them.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use trimwise::workload::fio::Surroundings;
+use trimwise::workload::program::Program;
+use trimwise_lab::failure::Failure;
+use trimwise_linux::files::read_input;
+
+use crate::input;
+
+/// What a job file is, for messages.
+const WHAT: &str = "a fio job file (a folder of them is an entry of a sweep's `workloads`)";
+/// Most bytes of an included file.
+const INCLUDED_BYTES_MAX: u64 = 1 << 20;
+
+/// The folder of a job file, and the environment.
+struct Folder(PathBuf);
+
+impl Surroundings for Folder {
+    fn included(&self, name: &str) -> Result<String, String> {
+        let here = Path::new(name);
+        let path = if here.exists() { here.to_owned() } else { self.0.join(name) };
+        let bytes = read_input(&path, INCLUDED_BYTES_MAX + 1).map_err(|e| e.to_string())?;
+        if bytes.len() as u64 > INCLUDED_BYTES_MAX {
+            return Err("larger than 1 MiB".to_owned());
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+/// Reads the program of an argument: an application, or a job file with what overrides it.
+///
+/// # Errors
+///
+/// All that is wrong in a job file, or why it cannot be read.
+pub fn program(argument: &str) -> Result<Program, Failure> {
+    let file = Program::job_file(argument);
+    let text = file.map_or(Ok(String::new()), |file| input::read(file, "workload", WHAT, &[]))?;
+    let folder = Path::new(file.unwrap_or_default()).parent().unwrap_or(Path::new(""));
+    let program = Program::read(argument, &text, &Folder(folder.to_owned()));
+    program.map_err(|e| Failure::usage(format!("--workload: {e}")))
+}
+
+/// Returns the job files of an argument that names a folder, in the order of their names, each with its overrides;
+/// otherwise the argument itself.
+///
+/// # Errors
+///
+/// If the folder cannot be read or has no job files.
+pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
+    let Some(folder) = Program::job_file(argument).filter(|file| Path::new(file).is_dir()) else {
+        return Ok(vec![argument.to_owned()]);
+    };
+    let fail = |why: String| Failure::usage(format!("--workload {argument}: {why}"));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|e| fail(e.to_string()))? {
+        let path = entry.map_err(|e| fail(e.to_string()))?.path();
+        if path.extension().is_some_and(|extension| extension == "fio" || extension == "job") {
+            files.push(path.display().to_string());
+        }
+    }
+    if files.is_empty() {
+        return Err(fail(
+            "no file in the folder ends with .fio or .job; expected a folder of job files".to_owned(),
+        ));
+    }
+    files.sort_unstable();
+    let rest = argument.strip_prefix("job:").and_then(|rest| rest.strip_prefix(folder)).unwrap_or_default();
+    Ok(files.into_iter().map(|file| format!("job:{file}{rest}")).collect())
+}
+
+/// What was understood of a job file; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Understood {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The job file, with its overrides.
+    pub workload: String,
+    /// A line for each job: its operations, files and end.
+    pub jobs: Vec<String>,
+    /// Space that the files take, without those that take what is free.
+    pub needed_bytes: u64,
+    /// Operations in flight at the same time.
+    pub tasks: u32,
+    /// What was ignored, and why.
+    pub notes: Vec<String>,
+}
+
+impl Understood {
+    /// Reads a job file.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong in it, or why it cannot be read.
+    pub fn of(argument: &str) -> Result<Self, Failure> {
+        let expected = "expected job:FILE.fio, or no argument for the list of named workloads";
+        let fail = || Failure::usage(format!("{argument}: not a fio job; {expected}"));
+        if Program::job_file(argument).is_none() {
+            return Err(fail());
+        }
+        let Program::Fio(_, jobs) = program(argument)? else { return Err(fail()) };
+        Ok(Self {
+            trimwise: trimwise::VERSION,
+            workload: argument.to_owned(),
+            jobs: jobs.description().to_string().lines().map(str::to_owned).collect(),
+            needed_bytes: jobs.needed().0,
+            tasks: jobs.tasks(),
+            notes: jobs.notes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_its_job_files_and_includes_are_found_next_to_the_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        for (name, text) in
+            [("b.fio", "[b]\ninclude common.inc\n"), ("a.job", "[a]\nsize=1m\n"), ("common.inc", "size=2m\n")]
+        {
+            std::fs::write(path(name), text).unwrap();
+        }
+        let all = in_folder(&format!("job:{}:bs=8k", path(""))).unwrap();
+        let base = path("");
+        let expected = ["a.job", "b.fio"].map(|name| format!("job:{base}{name}:bs=8k"));
+        assert_eq!(all, expected);
+        assert_eq!(in_folder("lsm:reads=1").unwrap(), ["lsm:reads=1"]);
+        let understood = Understood::of(&all[1]).unwrap();
+        assert_eq!((understood.needed_bytes, understood.tasks), (2 << 20, 1));
+        std::fs::remove_file(path("common.inc")).unwrap();
+        let error = Understood::of(&all[1]).unwrap_err().to_string();
+        assert!(error.contains("line 2: include common.inc:"), "{error}");
+        assert!(Understood::of("lsm").unwrap_err().to_string().contains("expected job:FILE.fio"));
+    }
+}

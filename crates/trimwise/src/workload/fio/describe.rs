@@ -1,0 +1,153 @@
+//! What was understood of a job file, as text.
+
+use std::fmt;
+
+use super::{Distribution, Durable, FileOrder, Job, JobFile, READ, Rate, Shape, TRIM, WRITE};
+use crate::numbers;
+use crate::units::Bytes;
+
+/// Names of the directions.
+const DIRECTIONS: [&str; 3] = ["reads", "writes", "TRIMs"];
+
+/// One line for each job of a file: its operations, files and end.
+pub struct Description<'a>(&'a JobFile);
+
+impl JobFile {
+    /// Returns what the jobs do, in words.
+    pub fn description(&self) -> Description<'_> {
+        Description(self)
+    }
+}
+
+impl fmt::Display for Description<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut jobs = self.0.jobs.iter().zip(&self.0.plans).peekable();
+        while let Some((job, plan)) = jobs.next() {
+            let mut copies = 1;
+            while jobs.next_if(|(other, _)| other.name == job.name && other.copy > 0).is_some() {
+                copies += 1;
+            }
+            writeln!(f, "{}", line(job, copies, plan.fills_space()))?;
+        }
+        Ok(())
+    }
+}
+
+fn line(job: &Job, copies: usize, fills_space: bool) -> String {
+    let name: String = job.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut words = vec![operations(job)];
+    if copies > 1 {
+        words.push(format!("{copies} processes"));
+    }
+    if job.depth > 1 {
+        words.push(format!("{} at a time", job.depth));
+    }
+    words.push(if job.direct { "direct".to_owned() } else { "through the page cache".to_owned() });
+    words.push(files(job, fills_space));
+    words.extend(durability(job));
+    words.extend(pace(job));
+    words.extend(end(job));
+    if job.group > 0 {
+        words.push("after the jobs before it".to_owned());
+    }
+    if let Some(other) = &job.waits_for {
+        words.push(format!("after {other}"));
+    }
+    format!("{name}: {}", words.join("; "))
+}
+
+fn operations(job: &Job) -> String {
+    let of = |i: usize| {
+        let (from, to) = job.sizes.ranges[i];
+        let size = match () {
+            () if from == to => Bytes(from).to_string(),
+            () => format!("{} to {}", Bytes(from), Bytes(to)),
+        };
+        format!("{} of {size}", DIRECTIONS[i])
+    };
+    let used: Vec<String> = [READ, WRITE, TRIM].into_iter().filter(|i| job.directions[*i]).map(of).collect();
+    let mut text = if job.random { "random ".to_owned() } else { "sequential ".to_owned() };
+    text += &used.join(" and ");
+    if job.reads() && job.writes() {
+        text += &format!(", {} % reads", job.read_percent);
+    }
+    match &job.distribution {
+        _ if !job.random => {}
+        Distribution::Uniform => {}
+        Distribution::Skewed(Shape::Zipf { theta, .. }) => text += &format!(", zipf {theta}"),
+        Distribution::Skewed(Shape::Pareto { h, .. }) => text += &format!(", pareto {h}"),
+        Distribution::Skewed(Shape::Normal { .. }) => text += ", normally distributed",
+        Distribution::Zoned(_) | Distribution::ZonedBytes(_) => text += ", by zones",
+        Distribution::Sequence(..) => text += ", in a sequence of blocks",
+    }
+    if job.verify.is_some_and(|verify| verify.reads) && job.writes() {
+        text += ", read again";
+    }
+    text
+}
+
+fn files(job: &Job, fills_space: bool) -> String {
+    let all = job.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
+    let size = if fills_space { "the free space".to_owned() } else { Bytes(all).to_string() };
+    match &job.files[..] {
+        [file] => format!("{size} in {}", file.name),
+        files => {
+            let order = match job.service.order {
+                FileOrder::RoundRobin => "in turn",
+                FileOrder::Sequential => "one after another",
+                FileOrder::Random | FileOrder::Skewed(_) => "at random",
+            };
+            format!("{size} in {} files {order}", files.len())
+        }
+    }
+}
+
+fn durability(job: &Job) -> Vec<String> {
+    let every = |call: &str, every: u64| (every > 0).then(|| format!("{call} after {every} writes"));
+    let mut words: Vec<String> =
+        [every("fsync", job.fsync), every("fdatasync", job.fdatasync)].into_iter().flatten().collect();
+    if job.durable != Durable::No {
+        words.push("each write durable".to_owned());
+    }
+    if job.end_fsync {
+        words.push("fsync at the end".to_owned());
+    }
+    words
+}
+
+fn pace(job: &Job) -> Vec<String> {
+    let rate = |i: usize| match job.rate[i].filter(|_| job.directions[i])? {
+        Rate::Bytes(bytes) => Some(format!("{}/s of {}", Bytes(bytes), DIRECTIONS[i])),
+        Rate::Operations(operations) => Some(format!("{operations} {} a second", DIRECTIONS[i])),
+    };
+    let mut words: Vec<String> = [READ, WRITE, TRIM].into_iter().filter_map(rate).collect();
+    if job.think.0 > 0 {
+        words.push(format!(
+            "pauses of {} after {} operations",
+            numbers::time(job.think.as_secs_f64()),
+            job.think_every
+        ));
+    }
+    words
+}
+
+fn end(job: &Job) -> Vec<String> {
+    let mut words = Vec::new();
+    if job.starts_after.0 > 0 {
+        words.push(format!("begins after {}", numbers::time(job.starts_after.as_secs_f64())));
+    }
+    match job.runtime {
+        Some(runtime) if job.time_based => {
+            words.push(format!("for {}", numbers::time(runtime.as_secs_f64())))
+        }
+        Some(runtime) => words.push(format!("for at most {}", numbers::time(runtime.as_secs_f64()))),
+        None => {}
+    }
+    if let Some(bytes) = job.io_size {
+        words.push(format!("until {} are done", Bytes(bytes)));
+    }
+    if job.loops > 1 && !job.time_based {
+        words.push(format!("{} loops", job.loops));
+    }
+    words
+}

@@ -1,0 +1,440 @@
+//! fio's options as data: which of them the jobs here follow, which change none of their I/O, and which are beyond the
+//! model.
+//!
+//! The names are those of fio 3.42, and of older versions where job files still use them.
+
+/// What becomes of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A job follows it.
+    Followed,
+    /// Nothing here changes with it, and why.
+    Ignored(&'static str),
+    /// With these values nothing changes; any other is beyond the model, and why.
+    Only(&'static [&'static str], &'static str),
+}
+
+use Meaning::{Followed, Ignored, Only};
+
+const REPORT: &str = "only changes what fio reports";
+const CHECKS: &str = "only changes how what was read is checked, and nothing is compared here";
+const PLACE: &str = "only changes where fio's threads and memory are";
+const SUBMIT: &str = "only changes how requests are handed to the kernel";
+const FAILURES: &str = "only changes what follows an error, and a run here ends with its first";
+const HINT: &str = "is a hint or priority, and the model knows none";
+const ENDS: &str = "ends or adjusts a job by its measurements; here it runs as if they were met";
+const ENGINE: &str = "belongs to another engine";
+const LAYOUT: &str = "only changes how files are made before the run";
+const OUTSIDE: &str = "acts on the host outside the job's I/O";
+
+const OFF: &[&str] = &["0", "none", ""];
+
+/// Returns what becomes of an option, and the name that fio knows it by; `None` if fio has no such option.
+pub fn find(written: &str) -> Option<(&'static str, Meaning)> {
+    let of = |(names, meaning): &(&'static str, Meaning)| {
+        let mut names = names.split(' ');
+        let first = names.next()?;
+        (first == written || names.any(|name| name == written)).then_some((first, *meaning))
+    };
+    TABLE
+        .iter()
+        .flat_map(|(meaning, lines)| lines.iter().map(move |names| (*names, *meaning)))
+        .find_map(|line| of(&line))
+}
+
+/// Returns every name of every option.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().flat_map(|(_, lines)| lines.iter()).flat_map(|names| names.split(' '))
+}
+
+/// Each line is the name of an option, and other names of the same after it.
+const TABLE: &[(Meaning, &[&str])] = &[
+    (
+        Followed,
+        &[
+            "blockalign ba",
+            "bs blocksize",
+            "bs_is_seq_rand",
+            "bs_unaligned blocksize_unaligned",
+            "bsrange blocksize_range",
+            "bssplit",
+            "buffer_compress_percentage",
+            "buffer_pattern",
+            "buffered",
+            "create_on_open",
+            "dedupe_percentage",
+            "direct",
+            "directory",
+            "do_verify",
+            "end_fsync end_syncfs",
+            "exit_what",
+            "exitall",
+            "experimental_verify",
+            "fdatasync",
+            "file_append",
+            "file_service_type",
+            "filename",
+            "filename_format",
+            "filesize",
+            "fill_device fill_fs",
+            "flow",
+            "flow_id",
+            "flow_sleep",
+            "fsync",
+            "fsync_on_close",
+            "invalidate",
+            "io_size io_limit",
+            "iodepth",
+            "ioengine",
+            "kb_base",
+            "loops",
+            "norandommap",
+            "nrfiles nr_files",
+            "number_ios",
+            "numjobs",
+            "offset fileoffset",
+            "offset_align",
+            "offset_increment",
+            "openfiles",
+            "percentage_random",
+            "ramp_time",
+            "random_distribution",
+            "random_generator",
+            "random_sequence_stride",
+            "randrepeat allrandrepeat",
+            "randseed",
+            "rate",
+            "rate_iops",
+            "rate_process",
+            "runtime timeout",
+            "rw readwrite",
+            "rw_sequencer",
+            "rwmixread",
+            "rwmixwrite",
+            "size",
+            "softrandommap",
+            "startdelay",
+            "stonewall wait_for_previous",
+            "sync",
+            "thinktime",
+            "thinktime_blocks",
+            "time_based",
+            "unlink",
+            "verify",
+            "verify_backlog",
+            "verify_backlog_batch",
+            "verify_only",
+            "wait_for",
+            "zero_buffers",
+            "zonemode",
+            "zonerange",
+            "zonesize",
+            "zoneskip",
+        ],
+    ),
+    (
+        Ignored(REPORT),
+        &[
+            "block_error_percentiles",
+            "bwavgtime",
+            "clat_percentiles",
+            "clocksource",
+            "comm",
+            "description",
+            "disable_bw disable_bw_measurement",
+            "disable_clat",
+            "disable_lat",
+            "disable_slat",
+            "disk_util",
+            "eta",
+            "eta-newline",
+            "group_reporting",
+            "gtod_cpu",
+            "gtod_reduce",
+            "iopsavgtime",
+            "job_start_clock_id",
+            "lat_percentiles",
+            "log_alternate_epoch log_unix_epoch",
+            "log_alternate_epoch_clock_id",
+            "log_avg_msec",
+            "log_compression",
+            "log_compression_cpus",
+            "log_entries",
+            "log_hist_coarseness",
+            "log_hist_msec",
+            "log_issue_time",
+            "log_offset",
+            "log_prio",
+            "log_store_compressed",
+            "log_window_value log_max_value",
+            "minimal",
+            "name",
+            "output",
+            "output-format",
+            "per_job_logs",
+            "percentile_list",
+            "significant_figures",
+            "slat_percentiles",
+            "stats",
+            "status-interval",
+            "unified_rw_reporting",
+            "unit_base",
+            "write_bw_log",
+            "write_hist_log",
+            "write_iolog",
+            "write_iops_log",
+            "write_lat_log",
+        ],
+    ),
+    (
+        Ignored(CHECKS),
+        &[
+            "trim_verify_zero",
+            "verify_async",
+            "verify_async_cpus",
+            "verify_dump",
+            "verify_fatal",
+            "verify_header_seed",
+            "verify_interval",
+            "verify_offset",
+            "verify_pattern",
+            "verify_pattern_interval",
+            "verify_policy",
+            "verify_state_load",
+            "verify_state_save",
+            "verify_write_sequence",
+            "verifysort",
+            "verifysort_nr",
+        ],
+    ),
+    (
+        Ignored(PLACE),
+        &[
+            "cpumask",
+            "cpus_allowed",
+            "cpus_allowed_policy",
+            "gid",
+            "gpu_dev_id",
+            "gpu_dev_ids",
+            "hugepage-size",
+            "iomem_align mem_align",
+            "lockmem",
+            "mem iomem",
+            "nice",
+            "numa_cpu_nodes",
+            "numa_mem_policy",
+            "thread",
+            "thinktime_spin",
+            "thinkcycles",
+            "uid",
+        ],
+    ),
+    (
+        Ignored(SUBMIT),
+        &[
+            "fixedbufs",
+            "force_async",
+            "hipri",
+            "hipri_percentage",
+            "io_submit_mode",
+            "iodepth_batch iodepth_batch_submit",
+            "iodepth_batch_complete_max",
+            "iodepth_batch_complete_min iodepth_batch_complete",
+            "iodepth_low",
+            "lockfile",
+            "nonvectored vectored",
+            "nowait",
+            "registerfiles",
+            "serialize_overlap",
+            "sqthread_poll",
+            "sqthread_poll_cpu",
+            "thinktime_blocks_type",
+            "uncached",
+            "userspace_reap",
+        ],
+    ),
+    (Ignored(FAILURES), &["continue_on_error", "error_dump", "exitall_on_error", "ignore_error"]),
+    (
+        Ignored(HINT),
+        &[
+            "apptag",
+            "apptag_mask",
+            "atomic",
+            "buffer_compress_chunk",
+            "cmd_type",
+            "cmdprio",
+            "cmdprio_bssplit",
+            "cmdprio_class",
+            "cmdprio_hint",
+            "cmdprio_percentage",
+            "dataplacement data_placement",
+            "dedupe_global",
+            "dedupe_mode",
+            "dedupe_working_set_percentage",
+            "dp_scheme",
+            "fadvise_hint",
+            "fdp",
+            "fdp_pli plids",
+            "fdp_pli_select plid_select",
+            "md_per_io_size",
+            "pi_act",
+            "pi_chk",
+            "prio",
+            "prioclass",
+            "priohint",
+            "refill_buffers",
+            "scramble_buffers",
+            "sg_write_mode",
+            "write_barrier",
+            "write_hint",
+        ],
+    ),
+    (
+        Ignored(ENDS),
+        &[
+            "latency_percentile",
+            "latency_run",
+            "latency_target",
+            "latency_window",
+            "max_latency",
+            "rate_cycle ratecycle",
+            "rate_ignore_thinktime",
+            "rate_iops_min",
+            "rate_min ratemin",
+            "steadystate ss",
+            "steadystate_check_interval ss_interval",
+            "steadystate_duration ss_dur",
+            "steadystate_ramp_time ss_ramp",
+        ],
+    ),
+    (
+        Ignored(LAYOUT),
+        &[
+            "allow_file_create",
+            "allow_mounted_write",
+            "create_fsync",
+            "create_serialize",
+            "fallocate",
+            "filetype",
+            "overwrite",
+            "pre_read",
+            "unique_filename",
+        ],
+    ),
+    (
+        Ignored(OUTSIDE),
+        &[
+            "cgroup",
+            "cgroup_nodelete",
+            "cgroup_weight",
+            "exec_postrun",
+            "exec_prerun",
+            "flow_watermark",
+            "ioscheduler",
+            "new_group",
+            "rwmixcycle",
+        ],
+    ),
+    (
+        Ignored(ENGINE),
+        &[
+            "cpuchunks",
+            "cpuload",
+            "cpumode",
+            "exit_on_io_done",
+            "max_open_zones",
+            "job_max_open_zones",
+            "ignore_zone_limits",
+            "read_beyond_wp",
+            "recover_zbd_write_error",
+            "replay_align",
+            "replay_no_stall",
+            "replay_redirect",
+            "replay_scale",
+            "replay_skip",
+            "replay_time_scale",
+            "spr_cs",
+            "spr_num_regions",
+            "spr_op",
+            "write_zone_remainder",
+            "zone_reset_frequency",
+            "zone_reset_threshold",
+            "zonecapacity",
+        ],
+    ),
+    (Only(OFF, "fio only makes the files, so there is no run"), &["create_only"]),
+    (Only(OFF, "writes all addresses once in an order of its own"), &["sprandom"]),
+    (Only(OFF, "the model has no write-back of a range"), &["sync_file_range"]),
+    (
+        Only(OFF, "TRIMs of what was written are not among a job's operations here"),
+        &["trim_backlog", "trim_percentage"],
+    ),
+    (Only(OFF, "TRIMs of what was written are not among a job's operations here"), &["trim_backlog_batch"]),
+    (Only(&["1"], "several ranges in one TRIM"), &["num_range"]),
+    (Only(OFF, "files are removed and made again between loops"), &["unlink_each_loop"]),
+    (
+        Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"),
+        &["read_iolog", "read_iolog_chunked"],
+    ),
+    (Only(&[], "merges traces"), &["merge_blktrace_file", "merge_blktrace_iters", "merge_blktrace_scalars"]),
+    (Only(&[], "takes the files that are in a directory"), &["opendir"]),
+    (Only(&[], "runs a program of fio's own instead of jobs"), &["profile"]),
+    (Only(&[], "ends the warm-up after bytes; expected ramp_time"), &["ramp_size"]),
+    (Only(&[], "pauses by the time of I/O"), &["thinktime_iotime"]),
+    (Only(&["write"], "commands other than writes"), &["write_mode"]),
+    (Only(&["read"], "commands other than reads"), &["verify_mode"]),
+    (Only(OFF, "every write durable by itself at the drive"), &["writefua", "readfua"]),
+];
+
+/// What an engine does with a job's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// One operation at a time, whatever `iodepth` says.
+    OneAtATime,
+    /// Up to `iodepth` operations at a time.
+    Overlapping,
+    /// No I/O: the job computes.
+    Idle,
+}
+
+/// Engines, with what a note says of those that hand I/O to the kernel in another way than by calls on files.
+const ENGINES: &[(Engine, &[&str])] = &[
+    (Engine::OneAtATime, &["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "sg"]),
+    (
+        Engine::Overlapping,
+        &["libaio", "io_uring", "posixaio", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"],
+    ),
+    (Engine::Idle, &["cpuio"]),
+];
+
+/// Returns what an engine does; `None` if its I/O is not that of a file system.
+pub fn engine(name: &str) -> Option<Engine> {
+    ENGINES.iter().find(|(_, names)| names.contains(&name)).map(|(engine, _)| *engine)
+}
+
+/// Returns true if an engine passes the file system by, so that its jobs are direct.
+pub fn is_raw(engine: &str) -> bool {
+    matches!(engine, "sg" | "io_uring_cmd")
+}
+
+/// Returns the names of all engines that jobs may have.
+pub fn engines() -> String {
+    ENGINES.iter().flat_map(|(_, names)| names.iter().copied()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_name_has_one_meaning() {
+        let all: Vec<&str> = names().collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!(find("readwrite"), Some(("rw", Followed)));
+        assert_eq!(find("disk_util"), Some(("disk_util", Ignored(REPORT))));
+        assert_eq!(find("size_"), None);
+        assert_eq!(find(""), None);
+    }
+}

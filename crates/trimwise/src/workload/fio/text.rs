@@ -1,0 +1,547 @@
+//! The text of a job file: sections with their options, after includes, variables and overrides.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+
+use thiserror::Error;
+
+use super::options::{self, Meaning};
+use crate::spelling::nearest;
+
+/// Most files in one another.
+const INCLUDES_MAX: usize = 16;
+/// Most lines of all files together.
+const LINES_MAX: usize = 1_000_000;
+/// Most errors that a message names, and after which no more lines are read.
+const SHOWN_MAX: usize = 40;
+const ERRORS_MAX: usize = 1_000;
+/// Most sections: more jobs than fio has.
+const SECTIONS_MAX: usize = 4096;
+/// Unit of memory of the modelled machine.
+const PAGE_BYTES: u64 = 4096;
+
+/// Where a job file finds what it names outside itself.
+pub trait Surroundings {
+    /// Returns the text of a file that a line `include` names.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn included(&self, name: &str) -> Result<String, String>;
+
+    /// Returns a variable of the environment, for `${NAME}`.
+    fn variable(&self, name: &str) -> Option<String>;
+}
+
+/// No file and no variable.
+impl Surroundings for () {
+    fn included(&self, _: &str) -> Result<String, String> {
+        Err("there are no other files here".to_owned())
+    }
+
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Place in a job file or in one that it includes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The included file; `None` for the job file itself.
+    pub file: Option<String>,
+    /// The line, from 1; 0 for an override.
+    pub line: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (_, 0) => f.write_str("override"),
+            (None, line) => write!(f, "line {line}"),
+            (Some(file), line) => write!(f, "{file}, line {line}"),
+        }
+    }
+}
+
+/// Error in a job file.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{place}: {what}; expected {expected}")]
+pub struct FioError {
+    /// Where it is.
+    pub place: Place,
+    /// Description of the error.
+    pub what: String,
+    /// Description of accepted text.
+    pub expected: String,
+    /// True if fio accepts it and the model cannot follow it.
+    pub is_beyond_model: bool,
+}
+
+/// All errors of a job file, in the order of its lines; at least one.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub struct FioErrors(pub Vec<FioError>);
+
+impl fmt::Display for FioErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0[..] {
+            [error] => write!(f, "{error}")?,
+            errors => {
+                write!(f, "{} errors", errors.len())?;
+                errors.iter().take(SHOWN_MAX).try_for_each(|error| write!(f, "\n  {error}"))?;
+                if errors.len() > SHOWN_MAX {
+                    write!(f, "\n  and {} more", errors.len() - SHOWN_MAX)?;
+                }
+            }
+        }
+        if self.0.iter().any(|error| error.is_beyond_model) {
+            f.write_str(
+                "\nA real kernel runs it unchanged: --target kernel:6.12:ext4 --workload 'cmd:fio FILE'",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// One line of text from a file, which may hold anything.
+fn printable(text: impl Into<String>) -> String {
+    text.into().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+pub fn wrong(place: &Place, what: impl Into<String>, expected: impl Into<String>) -> FioError {
+    let (what, expected) = (printable(what), printable(expected));
+    let file = place.file.clone().map(printable);
+    FioError { place: Place { file, ..*place }, what, expected, is_beyond_model: false }
+}
+
+/// A value of an option, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub value: String,
+    pub place: Place,
+    /// Variables in the value that are not set.
+    unset: Vec<String>,
+}
+
+/// The values of a section's options by name: usually one, but several of `filename`, which add up. Sections share those
+/// of `[global]`.
+pub type Options = BTreeMap<&'static str, Rc<Vec<Given>>>;
+
+/// A section with the options of `[global]` before it.
+#[derive(Clone, Debug)]
+pub struct Section {
+    pub name: String,
+    pub place: Place,
+    pub options: Options,
+}
+
+/// A job file, read and put together.
+#[derive(Debug, Default)]
+pub struct Text {
+    pub sections: Vec<Section>,
+    pub errors: Vec<FioError>,
+    /// Lines of ignored options by the reason, which ends a sentence that begins with the options.
+    ignored: BTreeMap<&'static str, BTreeMap<&'static str, Vec<String>>>,
+    /// Other notes.
+    notes: Vec<String>,
+}
+
+/// Options that replace those of the file in every section: name and value.
+pub type Overrides = [(String, String)];
+
+/// Splits what follows `job:` into the file's name and the overrides, as in `a.fio:size=1g:runtime=60`.
+pub fn split_overrides(argument: &str) -> (&str, Vec<(String, String)>) {
+    let is_override = |part: &str| match part.split_once('=') {
+        Some((name, _)) => {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+        }
+        None => options::find(part).is_some(),
+    };
+    let mut parts = argument.split(':');
+    let mut end = parts.next().unwrap_or_default().len();
+    let mut overrides: Vec<(String, String)> = Vec::new();
+    for part in parts {
+        match overrides.last_mut() {
+            _ if is_override(part) => {
+                let (name, value) = part.split_once('=').unwrap_or((part, ""));
+                overrides.push((name.to_owned(), value.to_owned()));
+            }
+            // A value with colons goes on.
+            Some((_, value)) => *value += &format!(":{part}"),
+            None => end += 1 + part.len(),
+        }
+    }
+    (&argument[..end], overrides)
+}
+
+struct Reader<'a> {
+    surroundings: &'a dyn Surroundings,
+    overrides: &'a Overrides,
+    text: Text,
+    global: Options,
+    /// True if options belong to `[global]`.
+    in_global: bool,
+    /// Variables that the file uses.
+    variables: BTreeSet<String>,
+    lines: usize,
+    /// True if nothing more is read.
+    is_over: bool,
+}
+
+impl Given {
+    /// Returns true if the value has a variable that is not set, which is an error of its own.
+    pub fn is_unset(&self) -> bool {
+        !self.unset.is_empty()
+    }
+}
+
+impl Text {
+    /// Reads a job file, and what it includes.
+    pub fn read(text: &str, overrides: &Overrides, surroundings: &dyn Surroundings) -> Self {
+        let is_header = |line: &str| bare(line).starts_with('[');
+        let is_fragment = !text.lines().any(is_header);
+        let mut reader = Reader {
+            surroundings,
+            overrides,
+            text: Self::default(),
+            global: Options::new(),
+            in_global: is_fragment,
+            variables: BTreeSet::new(),
+            lines: 0,
+            is_over: false,
+        };
+        reader.lines(text, &None, &mut Vec::new());
+        let global = std::mem::take(&mut reader.global);
+        if reader.text.sections.is_empty() && !global.is_empty() {
+            // A part of a job file, which others include, or a file of defaults.
+            let section = Section { name: "job".to_owned(), place: line_of(1), options: global };
+            reader.text.sections.push(section);
+            reader
+                .text
+                .notes
+                .push("no section of a job: its options are taken as those of one job".to_owned());
+        }
+        reader.apply_overrides();
+        let mut text = reader.text;
+        text.refuse_unset();
+        if text.sections.is_empty() && text.errors.is_empty() {
+            text.errors.push(wrong(&line_of(1), "no job section", "a section such as [job1]"));
+        }
+        text
+    }
+
+    /// Returns a note for each reason why options are ignored.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (why, options) in &self.ignored {
+            let options = options.iter().map(|(name, places)| match &places[..] {
+                [place] => format!("{name} ({place})"),
+                [place, rest @ ..] => format!("{name} ({place} and {} more)", rest.len()),
+                [] => (*name).to_owned(),
+            });
+            notes.push(format!("ignored, as it {why}: {}", options.collect::<Vec<_>>().join(", ")));
+        }
+        notes.extend(self.notes.iter().cloned());
+        notes
+    }
+
+    /// Returns the file as one text without variables, includes and overrides, which reads as the same jobs.
+    pub fn flat(&self) -> String {
+        let mut flat = String::new();
+        for section in &self.sections {
+            flat += &format!("[{}]\n", section.name);
+            for (name, values) in &section.options {
+                for given in values.iter() {
+                    flat += &format!("{name}={}\n", given.value);
+                }
+            }
+        }
+        flat
+    }
+
+    fn refuse_unset(&mut self) {
+        let mut errors: Vec<FioError> = Vec::new();
+        let mut seen = BTreeSet::new();
+        let all = self.sections.iter().flat_map(|section| &section.options);
+        for (name, given) in all.flat_map(|(name, all)| all.iter().map(move |given| (name, given))) {
+            let Some(variable) = given.unset.first() else { continue };
+            // Options of `[global]` are in every section.
+            if !seen.insert((&given.place, name)) {
+                continue;
+            }
+            let what = format!("the variable {variable} is not set");
+            let expected = format!("it in the environment, or `:{name}=VALUE` after the file's name");
+            errors.push(wrong(&given.place, what, expected));
+        }
+        self.errors.append(&mut errors);
+    }
+}
+
+fn line_of(line: usize) -> Place {
+    Place { file: None, line }
+}
+
+/// A line without its comment: fio ends it at either character, wherever it is.
+fn bare(line: &str) -> &str {
+    line.split([';', '#'])
+        .next()
+        .unwrap_or_default()
+        .trim_matches(|c: char| c.is_whitespace() || c.is_control())
+}
+
+impl Reader<'_> {
+    fn lines(&mut self, text: &str, file: &Option<String>, including: &mut Vec<String>) {
+        let text = text.trim_start_matches('\u{feff}');
+        for (line, text) in (1..).zip(text.lines()) {
+            let place = Place { file: file.clone(), line };
+            self.lines += 1;
+            if self.lines > LINES_MAX && !self.is_over {
+                let what = format!("more than {LINES_MAX} lines with what is included");
+                self.text.errors.push(wrong(&place, what, "fewer"));
+                self.is_over = true;
+            }
+            if self.is_over || self.text.errors.len() >= ERRORS_MAX {
+                return;
+            }
+            let text = bare(text);
+            if text.is_empty() {
+                continue;
+            }
+            if let Some(header) = text.strip_prefix('[') {
+                self.header(header, &place);
+            } else if let Some(name) =
+                text.strip_prefix("include").filter(|rest| rest.starts_with([' ', '\t', '=']))
+            {
+                self.include(name[1..].trim(), &place, including);
+            } else {
+                self.option(text, place);
+            }
+        }
+    }
+
+    fn header(&mut self, header: &str, place: &Place) {
+        let Some(name) = header.strip_suffix(']').filter(|name| !name.is_empty()) else {
+            self.text.errors.push(wrong(place, format!("'[{header}' is not a section header"), "[NAME]"));
+            return;
+        };
+        if place.file.is_some() {
+            self.text.errors.push(wrong(place, "a section in an included file", "only options there"));
+            return;
+        }
+        self.in_global = name.starts_with("global");
+        if !self.in_global && self.text.sections.len() >= SECTIONS_MAX {
+            let what = format!("more than {SECTIONS_MAX} sections");
+            self.text.errors.push(wrong(place, what, "fewer, in several files"));
+            self.is_over = true;
+        } else if !self.in_global {
+            let (name, options) = (name.to_owned(), self.global.clone());
+            self.text.sections.push(Section { name, place: place.clone(), options });
+        }
+    }
+
+    fn include(&mut self, name: &str, place: &Place, including: &mut Vec<String>) {
+        let expected = "a file of options, found from the working directory or the job file's";
+        let result = match name {
+            _ if including.iter().any(|outer| outer == name) => Err("includes itself".to_owned()),
+            _ if including.len() >= INCLUDES_MAX => {
+                Err(format!("more than {INCLUDES_MAX} files in one another"))
+            }
+            _ => self.surroundings.included(name),
+        };
+        match result {
+            Err(why) => self.text.errors.push(wrong(place, format!("include {name}: {why}"), expected)),
+            Ok(text) => {
+                including.push(name.to_owned());
+                self.lines(&text, &Some(name.to_owned()), including);
+                including.pop();
+            }
+        }
+    }
+
+    fn option(&mut self, text: &str, place: Place) {
+        let (written, value) =
+            text.split_once('=').map_or((text, ""), |(name, value)| (name.trim(), value.trim()));
+        let Some((name, meaning)) = self.known(written, &place) else { return };
+        let (value, unset) = self.substituted(value);
+        let given = Given { value, place, unset };
+        if self.text.sections.is_empty() && !self.in_global {
+            let what = format!("'{written}' is outside any section");
+            self.text.errors.push(wrong(&given.place, what, "[global] or [NAME] before it"));
+            return;
+        }
+        if let Meaning::Ignored(why) = meaning {
+            let place = given.place.to_string();
+            self.text.ignored.entry(why).or_default().entry(name).or_default().push(place);
+            return;
+        }
+        let options = match self.text.sections.last_mut() {
+            Some(section) if !self.in_global => &mut section.options,
+            _ => &mut self.global,
+        };
+        add(options, name, given, false);
+    }
+
+    /// Finds an option; notes an error if there is none.
+    fn known(&mut self, written: &str, place: &Place) -> Option<(&'static str, Meaning)> {
+        let found = options::find(written);
+        if found.is_none() {
+            let is_close = |name: &&str| name.len().abs_diff(written.len()) <= 2 || name.starts_with(written);
+            let meant = nearest(written, options::names().filter(is_close));
+            let expected = meant.map_or("an option of fio".to_owned(), |name| format!("`{name}`?"));
+            self.text.errors.push(wrong(place, format!("fio has no option '{written}'"), expected));
+        }
+        found
+    }
+
+    /// Replaces variables and fio's own words.
+    fn substituted(&mut self, value: &str) -> (String, Vec<String>) {
+        let (mut done, mut rest, mut unset) = (String::new(), value, Vec::new());
+        while let Some((before, name, after)) = rest.split_once("${").and_then(|(before, rest)| {
+            let (name, after) = rest.split_once('}')?;
+            Some((before, name, after))
+        }) {
+            done += before;
+            self.variables.insert(name.to_owned());
+            let own =
+                self.overrides.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+            match own.or_else(|| self.surroundings.variable(name)) {
+                Some(value) => done += &value,
+                None => {
+                    unset.push(format!("${{{name}}}"));
+                    done += &format!("${{{name}}}");
+                }
+            }
+            rest = after;
+        }
+        done += rest;
+        let words = [("$pagesize", PAGE_BYTES), ("$mb_memory", 1024), ("$ncpus", 1)];
+        let mut has_word = false;
+        for (word, number) in words {
+            if done.contains(word) {
+                done = done.replace(word, &number.to_string());
+                has_word = true;
+            }
+        }
+        match has_word.then(|| product(&done)).flatten() {
+            Some(number) => (number.to_string(), unset),
+            None => (done, unset),
+        }
+    }
+
+    /// Puts the overrides into each section.
+    fn apply_overrides(&mut self) {
+        for (written, value) in self.overrides {
+            let place = Place::default();
+            if self.variables.contains(written) {
+                continue;
+            }
+            let Some((name, meaning)) = self.known(written, &place) else { continue };
+            if matches!(meaning, Meaning::Ignored(_)) {
+                continue;
+            }
+            let given = Given { value: value.clone(), place, unset: Vec::new() };
+            for section in &mut self.text.sections {
+                add(&mut section.options, name, given.clone(), true);
+            }
+        }
+    }
+}
+
+/// Adds a value of an option. What says the same in other words replaces that.
+fn add(options: &mut Options, name: &'static str, given: Given, replaces: bool) {
+    let inverse = |given: Given, of: fn(u64) -> Option<u64>| match given.value.parse().ok().and_then(of) {
+        Some(value) => Given { value: value.to_string(), ..given },
+        None => given,
+    };
+    let (name, given) = match name {
+        "buffered" if given.value.is_empty() => ("direct", Given { value: "0".to_owned(), ..given }),
+        "buffered" => ("direct", inverse(given, |n| Some(u64::from(n == 0)))),
+        "rwmixwrite" => ("rwmixread", inverse(given, |n| 100_u64.checked_sub(n))),
+        name => (name, given),
+    };
+    let values = Rc::make_mut(options.entry(name).or_default());
+    if replaces || name != "filename" {
+        values.clear();
+    }
+    values.push(given);
+}
+
+/// Returns the value of a product of numbers, such as `2*4096`.
+fn product(text: &str) -> Option<u64> {
+    text.split('*')
+        .map(|n| n.trim().parse::<u64>().ok())
+        .try_fold(1_u64, |product, n| product.checked_mul(n?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Files(&'static [(&'static str, &'static str)]);
+
+    impl Surroundings for Files {
+        fn included(&self, name: &str) -> Result<String, String> {
+            let found = self.0.iter().find(|(file, _)| *file == name);
+            found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "no such file".to_owned())
+        }
+
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "SIZE").then(|| "7m".to_owned())
+        }
+    }
+
+    fn overrides(text: &str) -> (&str, Vec<(String, String)>) {
+        split_overrides(text)
+    }
+
+    #[test]
+    fn what_follows_the_file_s_name_overrides_it() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(overrides("a.fio"), ("a.fio", vec![]));
+        assert_eq!(
+            overrides("a:b.fio:size=1g:bssplit=4k/50:8k/50:time_based"),
+            ("a:b.fio", vec![pair("size", "1g"), pair("bssplit", "4k/50:8k/50"), pair("time_based", "")])
+        );
+        let text = Text::read(
+            "[a]\nsize=1m\nfilename=x\n[b]\nfilename=y",
+            &overrides("f:size=2m:filename=z").1,
+            &(),
+        );
+        assert_eq!(text.flat(), "[a]\nfilename=z\nsize=2m\n[b]\nfilename=z\nsize=2m\n");
+        let again = Text::read(&text.flat(), &overrides("f:size=2m:filename=z").1, &());
+        assert_eq!(again.flat(), text.flat());
+    }
+
+    #[test]
+    fn includes_and_variables_are_put_in() {
+        let files = Files(&[
+            ("common", "bs=8k\ninclude deep\n"),
+            ("deep", "size=${SIZE}\n"),
+            ("loop", "include loop"),
+        ]);
+        let text = Text::read("[a]\ninclude common\nrw=read ; x\n", &[], &files);
+        assert_eq!(text.flat(), "[a]\nbs=8k\nrw=read\nsize=7m\n");
+        for (job, place, what) in [
+            ("[a]\ninclude none", "line 2", "include none: no such file"),
+            ("[a]\ninclude loop", "loop, line 1", "include loop: includes itself"),
+            ("[a]\nsize=${NONE}", "line 2", "the variable ${NONE} is not set"),
+            ("[a]\nszie=1m", "line 2", "fio has no option 'szie'"),
+            ("bs=1m\n[a]", "line 1", "'bs' is outside any section"),
+        ] {
+            let errors = Text::read(job, &[], &files).errors;
+            let found = errors.iter().map(|e| (e.place.to_string(), e.what.clone())).collect::<Vec<_>>();
+            assert_eq!(found, [(place.to_owned(), what.to_owned())]);
+        }
+        // An override makes the variable unnecessary, or sets it.
+        assert!(Text::read("[a]\nsize=${NONE}", &overrides("f:size=1m").1, &files).errors.is_empty());
+        assert_eq!(Text::read("[a]\nsize=${N}k", &overrides("f:N=4").1, &files).flat(), "[a]\nsize=4k\n");
+        assert_eq!(Text::read("[a]\nbs=2*$pagesize", &[], &files).flat(), "[a]\nbs=8192\n");
+    }
+
+    #[test]
+    fn a_part_without_a_section_is_one_job() {
+        let text = Text::read("bs=8k\nsize=1m\n", &[], &());
+        assert_eq!((text.flat().as_str(), text.errors.len()), ("[job]\nbs=8k\nsize=1m\n", 0));
+        let text = Text::read("[global]\nbs=8k\n", &[], &());
+        assert_eq!(text.flat(), "[job]\nbs=8k\n");
+    }
+}

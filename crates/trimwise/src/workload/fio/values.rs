@@ -1,0 +1,246 @@
+//! The values of fio's options: sizes, times, and lists of them for reads, writes and TRIMs.
+
+use super::{Distribution, Shape, Size};
+use crate::units::SimDuration;
+
+/// Largest block.
+const BLOCK_MAX: u64 = 64 << 20;
+/// Longest time: 31 years.
+const TIME_MAX_NS: u64 = 1_000_000_000_000_000_000;
+/// Most entries of a list in one value, as in fio.
+const ENTRIES_MAX: usize = 64;
+
+/// Parses fio's numbers and sizes: with `kb_base=1024`, `k` and `kb` are 1,024, and `ki` and `kib` 1,000; with
+/// `kb_base=1000` it is the other way round.
+pub fn number(text: &str, kb_base: u64) -> Option<u64> {
+    if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        return u64::from_str_radix(digits, 16).ok();
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let unit = unit.to_ascii_lowercase();
+    let other = if kb_base == 1000 { 1024 } else { 1000 };
+    let (unit, base) = match unit.strip_suffix("ib") {
+        Some(unit) => (unit, other),
+        None => match unit.strip_suffix('i') {
+            Some(unit) => (unit, other),
+            None => (unit.strip_suffix('b').unwrap_or(&unit), kb_base),
+        },
+    };
+    let power = match unit {
+        "" if base == kb_base => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(base.checked_pow(power)?)
+}
+
+/// Parses a size or a share of the file, such as `50%`.
+pub fn size(text: &str, kb_base: u64) -> Option<Size> {
+    match text.strip_suffix('%') {
+        Some(percent) => percent.parse().ok().filter(|n| *n <= 100).map(Size::Percent),
+        None => number(text, kb_base).map(Size::Bytes),
+    }
+}
+
+pub fn time(text: &str, unit_ns: u64) -> Option<SimDuration> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let unit_ns = match unit.to_ascii_lowercase().as_str() {
+        "" => unit_ns,
+        "us" | "usec" => 1_000,
+        "ms" | "msec" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return None,
+    };
+    let ns = digits.parse::<u64>().ok()?.checked_mul(unit_ns)?;
+    (ns <= TIME_MAX_NS).then_some(SimDuration(ns))
+}
+
+pub fn block_size(text: &str, kb_base: u64) -> Option<u64> {
+    number(text, kb_base).filter(|bytes| (1..=BLOCK_MAX).contains(bytes))
+}
+
+/// Parses a range of block sizes.
+pub fn block_range(text: &str, kb_base: u64) -> Option<(u64, u64)> {
+    let (from, to) = text.split_once(['-', ':'])?;
+    Some((block_size(from, kb_base)?, block_size(to, kb_base)?)).filter(|(from, to)| from <= to)
+}
+
+/// Parses a size of files, or a range of them.
+pub fn file_size(text: &str, kb_base: u64) -> Option<(u64, u64)> {
+    let range = match text.split_once(['-', ':']) {
+        Some((from, to)) => (number(from, kb_base)?, number(to, kb_base)?),
+        None => number(text, kb_base).map(|bytes| (bytes, bytes))?,
+    };
+    Some(range).filter(|(from, to)| *from > 0 && from <= to)
+}
+
+/// Parses one value for reads, writes and TRIMs, or one for each, separated by commas. What is missing is as the last.
+pub fn for_each<T: Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<[T; 3]> {
+    let mut parts = text.split(',').map(|part| parse(part.trim()));
+    let read = parts.next()??;
+    let write = parts.next().unwrap_or_else(|| Some(read.clone()))?;
+    let trim = parts.next().unwrap_or_else(|| Some(write.clone()))?;
+    parts.next().is_none().then_some([read, write, trim])
+}
+
+/// Parses `SIZE/PERCENT:...`: sizes of blocks with their shares, sorted as fio does. Shares that are left out divide
+/// what is missing.
+pub fn split(text: &str, kb_base: u64) -> Option<Vec<(u64, u64)>> {
+    let mut entries = Vec::new();
+    for entry in text.split(':').take_while(|entry| !entry.is_empty()) {
+        let (bytes, share) = entry.split_once('/').unwrap_or((entry, ""));
+        let share = if share.is_empty() { None } else { Some(share.trim().parse::<u64>().ok()?.min(100)) };
+        entries.push((block_size(bytes.trim(), kb_base)?, share.filter(|share| *share > 0)));
+    }
+    let given: u64 = entries.iter().filter_map(|(_, share)| *share).sum();
+    let missing = entries.iter().filter(|(_, share)| share.is_none()).count() as u64;
+    if entries.is_empty() || entries.len() > ENTRIES_MAX || given > 100 || (missing == 0 && given < 100) {
+        return None;
+    }
+    let rest = if missing == 1 && entries.len() == 1 { 0 } else { 100 - given };
+    let share = |share: Option<u64>| share.unwrap_or_else(|| rest / missing.max(1));
+    let mut split: Vec<(u64, u64)> = entries.into_iter().map(|(bytes, of)| (bytes, share(of))).collect();
+    split.sort_by_key(|(_, share)| *share);
+    Some(split)
+}
+
+/// Parses `VALUE[:CENTER]`.
+fn shape(rest: &str, default: f64, is_fine: fn(f64) -> bool) -> Option<(f64, Option<f64>)> {
+    let (value, center) = rest.split_once(':').map_or((rest, None), |(value, center)| (value, Some(center)));
+    let value = if value.is_empty() { default } else { value.parse().ok()? };
+    let center = center.map(|center| center.parse::<f64>().ok().filter(|c| (0.0..=1.0).contains(c)));
+    let center = match center {
+        Some(None) => return None,
+        Some(center) => center,
+        None => None,
+    };
+    (value.is_finite() && is_fine(value)).then_some((value, center))
+}
+
+/// Parses the name and the numbers of a skewed distribution; `None` if it is not one of these.
+pub fn skewed(text: &str) -> Option<Shape> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    match name {
+        "zipf" => {
+            let (theta, center) = shape(rest, 1.1, |theta| theta > 0.0 && theta != 1.0)?;
+            Some(Shape::Zipf { theta, center })
+        }
+        "pareto" => {
+            let (h, center) = shape(rest, 0.2, |h| h > 0.0 && h < 1.0)?;
+            Some(Shape::Pareto { h, center })
+        }
+        "normal" | "gauss" => {
+            let (deviation, center) = shape(rest, 0.0, |deviation| (0.0..100.0).contains(&deviation))?;
+            Some(Shape::Normal { deviation, center })
+        }
+        _ => None,
+    }
+}
+
+/// Parses the shares of accesses and of the file (or sizes, if `parse` takes them) of each zone.
+fn zones(text: &str, parse: impl Fn(&str) -> Option<u64>) -> Option<Vec<(u64, u64)>> {
+    let entries = text.split(':').take_while(|zone| !zone.is_empty()).map(|zone| {
+        let (accesses, share) = zone.split_once('/').unwrap_or((zone, ""));
+        let share = if share.is_empty() { Some(None) } else { parse(share).map(Some) };
+        Some((accesses.parse::<u64>().ok().filter(|n| *n <= 100)?, share?))
+    });
+    let entries: Option<Vec<(u64, Option<u64>)>> = entries.collect();
+    let entries = entries.filter(|entries| !entries.is_empty() && entries.len() <= ENTRIES_MAX)?;
+    let given = entries.iter().try_fold(0_u64, |sum, (_, share)| sum.checked_add(share.unwrap_or(0)))?;
+    let missing = entries.iter().filter(|(_, share)| share.is_none()).count() as u64;
+    let rest = 100_u64.saturating_sub(given) / missing.max(1);
+    let zones: Vec<(u64, u64)> =
+        entries.into_iter().map(|(accesses, share)| (accesses, share.unwrap_or(rest))).collect();
+    (zones.iter().map(|(accesses, _)| accesses).sum::<u64>() == 100).then_some(zones)
+}
+
+pub fn distribution(text: &str, kb_base: u64) -> Option<Distribution> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    match name {
+        "random" if rest.is_empty() => Some(Distribution::Uniform),
+        "zoned" => {
+            let one = |text: &str| {
+                let percent = |text: &str| text.parse().ok().filter(|n: &u64| *n <= 100);
+                zones(text, percent).filter(|zones| zones.iter().map(|zone| zone.1).sum::<u64>() <= 100)
+            };
+            for_each(rest, one).map(Distribution::Zoned)
+        }
+        "zoned_abs" => {
+            for_each(rest, |text| zones(text, |size| number(size, kb_base))).map(Distribution::ZonedBytes)
+        }
+        "sequence" => {
+            let blocks: Option<Vec<u64>> = rest.split(',').map(|n| n.trim().parse().ok()).collect();
+            let blocks = blocks.filter(|blocks| blocks.len() <= 1024)?;
+            Some(Distribution::Sequence(blocks, false))
+        }
+        _ => skewed(text).map(Distribution::Skewed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_fio_s() {
+        let sizes = ["4k", "4kb", "1ki", "2M", "512", "0x10", "1kib"].map(|text| number(text, 1024));
+        assert_eq!(sizes, [4096, 4096, 1000, 2 << 20, 512, 16, 1000].map(Some));
+        assert_eq!(["4k", "1ki", "1MiB"].map(|text| number(text, 1000)), [4000, 1024, 1 << 20].map(Some));
+        assert_eq!(
+            ["", "k", "4x", "-1", "99999999999g", "1i", "20z"].map(|text| number(text, 1024)),
+            [None; 7]
+        );
+        assert_eq!(size("30%", 1024), Some(Size::Percent(30)));
+        assert_eq!(size("101%", 1024), None);
+        assert_eq!(time("5m", 1), Some(SimDuration::from_secs(300)));
+        assert_eq!(time("7", 1_000), Some(SimDuration::from_micros(7)));
+    }
+
+    #[test]
+    fn shares_of_blocks_add_up_or_are_refused() {
+        assert_eq!(split("4k/10:64k/50:32k/40", 1024).unwrap(), [(4096, 10), (32_768, 40), (65_536, 50)]);
+        assert_eq!(
+            split("512/25:1k/:2k/:4k/", 1024).unwrap(),
+            [(512, 25), (1024, 25), (2048, 25), (4096, 25)]
+        );
+        for wrong in ["4k/60:8k/50", "4k/60:8k/30", "", "4k/x", "0/50:4k/50"] {
+            assert_eq!(split(wrong, 1024), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_value_is_for_all_directions() {
+        let parse = |text: &str| number(text, 1024);
+        assert_eq!(for_each("4k", parse), Some([4096; 3]));
+        assert_eq!(for_each("1,2", parse), Some([1, 2, 2]));
+        assert_eq!(for_each("1,2,3", parse), Some([1, 2, 3]));
+        assert_eq!(for_each("1,2,3,4", parse), None);
+        assert_eq!(for_each("1,x", parse), None);
+    }
+
+    #[test]
+    fn distributions_have_numbers_in_range() {
+        let parse = |text: &str| distribution(text, 1024);
+        assert_eq!(parse("zipf"), Some(Distribution::Skewed(Shape::Zipf { theta: 1.1, center: None })));
+        assert_eq!(
+            parse("pareto:0.3:0.5"),
+            Some(Distribution::Skewed(Shape::Pareto { h: 0.3, center: Some(0.5) }))
+        );
+        let Some(Distribution::Zoned([read, ..])) = parse("zoned:50/5:30/15:20/") else { panic!("no zones") };
+        assert_eq!(read, [(50, 5), (30, 15), (20, 80)]);
+        for wrong in
+            ["zipf:1", "zipf:x", "pareto:1", "normal:100", "zipf:1.2:7", "zoned:50/50", "random:1", "x"]
+        {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}
