@@ -44,7 +44,7 @@ fn disk_bytes(kind: &str) -> u64 {
 }
 
 /// A guest gives up on one stack after less than this (`guest-init`).
-const SILENT_FOR: Duration = Duration::from_secs(200);
+const SILENT_FOR: Duration = Duration::from_secs(450);
 
 /// Enough to boot and find a hundred disks on a busy machine: thirty times what it takes on an idle one.
 const BOOTS_FOR: Duration = Duration::from_secs(600);
