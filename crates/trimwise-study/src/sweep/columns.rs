@@ -151,7 +151,7 @@ pub fn columns() -> Vec<Column> {
     }
     add(Integers, replay, "recorded_drive_bytes");
     add(Text, replay, "knows");
-    add(Integers, replay, "recorded_discards lost_events cut_requests");
+    add(Integers, replay, "recorded_discards written_before_bytes lost_events cut_requests");
     add(Text, replay, "cut_off");
     add(
         Integers,
