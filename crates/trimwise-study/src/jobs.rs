@@ -52,7 +52,7 @@ pub fn program(argument: &str) -> Result<Program, Failure> {
 ///
 /// # Errors
 ///
-/// If the folder cannot be read or has no job files.
+/// If the folder cannot be read or has no job files, and all that is wrong in any of them.
 pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
     let Some(folder) = Program::job_file(argument).filter(|file| Path::new(file).is_dir()) else {
         return Ok(vec![argument.to_owned()]);
@@ -72,7 +72,10 @@ pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
     }
     files.sort_unstable();
     let rest = argument.strip_prefix("job:").and_then(|rest| rest.strip_prefix(folder)).unwrap_or_default();
-    Ok(files.into_iter().map(|file| format!("job:{file}{rest}")).collect())
+    let arguments: Vec<String> = files.into_iter().map(|file| format!("job:{file}{rest}")).collect();
+    let wrong: Vec<String> =
+        arguments.iter().filter_map(|argument| program(argument).err()).map(|e| e.to_string()).collect();
+    if wrong.is_empty() { Ok(arguments) } else { Err(Failure::usage(wrong.join("\n"))) }
 }
 
 /// What was understood of a job file; the order of the keys is part of the format.
@@ -137,6 +140,10 @@ mod tests {
         let understood = Understood::of(&all[1]).unwrap();
         assert_eq!((understood.needed_bytes, understood.tasks), (2 << 20, 1));
         std::fs::remove_file(path("common.inc")).unwrap();
+        std::fs::write(path("c.fio"), "[c]\nszie=1m\n").unwrap();
+        let errors = in_folder(&format!("job:{}", path(""))).unwrap_err().to_string();
+        let parts = ["b.fio: line 2: include common.inc:", "c.fio: line 2: fio has no option 'szie'"];
+        assert!(parts.iter().all(|part| errors.contains(part)), "{errors}");
         let error = Understood::of(&all[1]).unwrap_err().to_string();
         assert!(error.contains("line 2: include common.inc:"), "{error}");
         assert!(Understood::of("lsm").unwrap_err().to_string().contains("expected job:FILE.fio"));

@@ -50,6 +50,11 @@ impl Room {
         self.holds(footprint(config))
     }
 
+    /// Returns the most that ageing leaves free.
+    pub fn free(&self) -> Bytes {
+        self.free
+    }
+
     /// Rejects files that need more than is free. The error begins with `need`, and advises `smaller`.
     pub fn fits(&self, needed: Bytes, need: &str, smaller: &str) -> Result<(), String> {
         let Self { total, free, utilization_percent, .. } = self;

@@ -241,7 +241,7 @@ impl Workload {
             Kind::Program(program, _) => {
                 let needed = program.needed();
                 let smaller = match program {
-                    Program::Fio(name, _) => format!("smaller files, such as --workload job:{name}:size=1g"),
+                    Program::Fio(name, jobs) => jobs.smaller(name, room.free()),
                     Program::Application(_) => "smaller parameters (trimwise workloads)".to_owned(),
                 };
                 let smaller = smaller.as_str();

@@ -1,8 +1,10 @@
 //! What was understood of a job file, as text.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Distribution, Durable, FileOrder, Job, JobFile, READ, Rate, Shape, TRIM, WRITE};
+use super::layout::Plan;
+use super::{Distribution, Durable, FileOrder, Job, JobFile, READ, Rate, Shape, Size, TRIM, WRITE};
 use crate::numbers;
 use crate::units::Bytes;
 
@@ -21,19 +23,34 @@ impl JobFile {
 
 impl fmt::Display for Description<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let filling: BTreeSet<&str> =
+            self.0.plans.iter().filter(|plan| plan.fills_space()).flat_map(Plan::paths).collect();
         let mut jobs = self.0.jobs.iter().zip(&self.0.plans).peekable();
         while let Some((job, plan)) = jobs.next() {
             let mut copies = 1;
             while jobs.next_if(|(other, _)| other.name == job.name && other.copy > 0).is_some() {
                 copies += 1;
             }
-            writeln!(f, "{}", line(job, copies, plan.fills_space()))?;
+            writeln!(f, "{}", line(job, copies, &size(job, plan, filling.len())))?;
         }
         Ok(())
     }
 }
 
-fn line(job: &Job, copies: usize, fills_space: bool) -> String {
+/// What a job's files take; `filling` files divide the free space.
+fn size(job: &Job, plan: &Plan, filling: usize) -> String {
+    if !plan.fills_space() {
+        return Bytes(job.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add)).to_string();
+    }
+    let own = plan.paths().collect::<BTreeSet<_>>().len();
+    let part = if own < filling { format!("{own}/{filling} of ") } else { String::new() };
+    match plan.size {
+        Some(Size::Percent(percent)) if percent < 100 => format!("{percent} % of {part}the free space"),
+        _ => format!("{part}the free space"),
+    }
+}
+
+fn line(job: &Job, copies: usize, size: &str) -> String {
     let name: String = job.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut words = vec![operations(job)];
     if copies > 1 {
@@ -43,7 +60,7 @@ fn line(job: &Job, copies: usize, fills_space: bool) -> String {
         words.push(format!("{} at a time", job.depth));
     }
     words.push(if job.direct { "direct".to_owned() } else { "through the page cache".to_owned() });
-    words.push(files(job, fills_space));
+    words.push(files(job, size));
     words.extend(durability(job));
     words.extend(pace(job));
     words.extend(end(job));
@@ -86,9 +103,7 @@ fn operations(job: &Job) -> String {
     text
 }
 
-fn files(job: &Job, fills_space: bool) -> String {
-    let all = job.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
-    let size = if fills_space { "the free space".to_owned() } else { Bytes(all).to_string() };
+fn files(job: &Job, size: &str) -> String {
     match &job.files[..] {
         [file] => format!("{size} in {}", file.name),
         files => {

@@ -34,6 +34,7 @@ pub struct Plan {
     offset_align: u64,
     appends: bool,
     size_place: Place,
+    offset_place: Place,
 }
 
 /// A file's path below the workload's directory, and fio's own name of it.
@@ -153,6 +154,7 @@ impl Plan {
             offset_align: reader.number("offset_align", 0, 0, LENGTH_MAX),
             appends: reader.number("file_append", 0, 0, 1) > 0,
             size_place: reader.place(&["size", "filesize", "bs"]),
+            offset_place: reader.place(&["offset", "offset_increment"]),
             job,
         };
         if fills {
@@ -171,6 +173,20 @@ impl Plan {
         let names = self.naming.names(&self.job.name, copy).into_iter().flatten().collect();
         let mut plan = Self { names, ..self.clone() };
         (plan.job.copy, plan.job.thread_number) = (copy, thread_number);
+        plan
+    }
+
+    /// Returns the process with other values of options of its files.
+    pub fn with(&self, changes: &[(&str, u64)]) -> Self {
+        let mut plan = self.clone();
+        for &(name, bytes) in changes {
+            match name {
+                "filesize" => plan.file_size = Some((bytes, bytes)),
+                "offset" => plan.offset = Size::Bytes(bytes),
+                "offset_increment" => plan.increment = Size::Bytes(bytes),
+                _ => plan.size = Some(Size::Bytes(bytes)),
+            }
+        }
         plan
     }
 
@@ -291,8 +307,13 @@ fn sized_job<'a>(plan: &'a Plan, lengths: &mut BTreeMap<&'a str, u64>) -> Result
     for name in &plan.names {
         let length = lengths.get(name.path.as_str()).copied().unwrap_or(0);
         let offset = plan.start(length);
-        let bad_offset =
-            || plan.error(format!("offset {offset} is past the end of a file"), "a smaller offset=");
+        let bad_offset = || {
+            wrong(
+                &plan.offset_place,
+                format!("offset {offset} is past the end of a file"),
+                "a smaller offset=",
+            )
+        };
         let mut bytes = match plan.file_size {
             None => {
                 let bytes = each + if extra > 0 { least } else { 0 };
@@ -313,7 +334,13 @@ fn sized_job<'a>(plan: &'a Plan, lengths: &mut BTreeMap<&'a str, u64>) -> Result
             bytes -= bytes % least;
         }
         let end = bytes.checked_add(offset).filter(|end| *end <= LENGTH_MAX);
-        let end = end.ok_or_else(|| plan.error(format!("a file of {bytes} bytes"), too_small))?;
+        let end = end.ok_or_else(|| match bytes {
+            0..=LENGTH_MAX => {
+                let what = format!("a file of {bytes} bytes from offset {offset}");
+                wrong(&plan.offset_place, what, "an end of at most 1 PiB")
+            }
+            _ => plan.error(format!("a file of {bytes} bytes"), too_small),
+        })?;
         let real = length.max(end);
         lengths.insert(&name.path, real);
         total = total.saturating_add(match plan.io_size {

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::layout::{Plan, laid_out};
 use super::options::{self, Engine, Meaning};
-use super::text::{FioError, FioErrors, Given, Overrides, Place, Section, Surroundings, Text, wrong};
+use super::text::{
+    FioError, FioErrors, Given, Overrides, Place, Section, Surroundings, Text, split_overrides, wrong,
+};
 use super::values::{self, for_each};
 use super::{
     BlockSizes, Distribution, Durable, Ends, FileOrder, Flow, Generator, Io, Job, READ, Rate, Sequence,
@@ -110,7 +112,7 @@ impl JobFile {
         }
         let mut seen = BTreeSet::new();
         errors.retain(|error| seen.insert((error.place.clone(), error.what.clone())));
-        errors.sort_by_key(|error| error.place.file.is_none().then_some(error.place.line));
+        errors.sort_by(|a, b| a.place.cmp(&b.place));
         Err(FioErrors(errors))
     }
 
@@ -181,6 +183,57 @@ impl JobFile {
             self.plans.iter().filter(|plan| plan.fills_space()).flat_map(|plan| plan.paths()).collect();
         let sized = self.files().into_iter().filter(|(name, _)| !filling.contains(name));
         Bytes(sized.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes)))
+    }
+
+    /// Describes what makes the files fit into `free`, for the end of a sentence; `argument` is what follows `job:`.
+    pub fn smaller(&self, argument: &str, free: Bytes) -> String {
+        let has_files_of = |plan: &Plan| plan.file_size.is_some();
+        let changes: Vec<(&str, fn(&Plan) -> bool)> = vec![
+            ("offset", |plan| !matches!(plan.offset, Size::Bytes(0))),
+            ("offset_increment", |plan| !matches!(plan.increment, Size::Bytes(0))),
+        ];
+        let offsets: Vec<(&str, u64)> = changes
+            .into_iter()
+            .filter(|(_, is_given)| self.plans.iter().any(is_given))
+            .map(|(name, _)| (name, 0))
+            .collect();
+        // Files that several processes share are counted once.
+        let files: BTreeSet<&str> = self.plans.iter().flat_map(Plan::paths).collect();
+        let per_file = self.plans.iter().map(|plan| if has_files_of(plan) { 1 } else { plan.names.len() });
+        let processes = files.len() / per_file.min().unwrap_or(1).max(1);
+        let power = free.0.checked_div(processes as u64).and_then(u64::checked_ilog2);
+        let bytes = power.map_or(0, |power| 1 << power);
+        let mut sizes = Vec::new();
+        if !self.plans.iter().all(has_files_of) {
+            sizes.push(("size", bytes));
+        }
+        if self.plans.iter().any(has_files_of) {
+            sizes.push(("filesize", bytes));
+        }
+        let both = [&sizes[..], &offsets[..]].concat();
+        let fits = |changes: &&[(&str, u64)]| {
+            let plans: Vec<Plan> = self.plans.iter().map(|plan| plan.with(changes)).collect();
+            let jobs = laid_out(&plans, None);
+            jobs.is_ok_and(|jobs| Self { jobs, plans, ..self.clone() }.needed() <= free)
+        };
+        let Some(changes) = [&offsets[..], &sizes, &both].into_iter().find(fits) else {
+            return "fewer processes or smaller blocks".to_owned();
+        };
+        let (file, overrides) = split_overrides(argument);
+        let mut example = file.to_owned();
+        for (name, value) in overrides {
+            let is_replaced = |known: &str| changes.iter().any(|(change, _)| *change == known);
+            match options::find(&name) {
+                Some((known, _)) if is_replaced(known) => {}
+                _ if value.is_empty() => example += &format!(":{name}"),
+                _ => example += &format!(":{name}={value}"),
+            }
+        }
+        for (name, bytes) in changes {
+            example += &format!(":{name}={}", values::written(*bytes));
+        }
+        let names: Vec<String> = changes.iter().map(|(name, _)| format!("{name}=")).collect();
+        format!("smaller files: {} after the file's name, as in job:{example}", names.join(" and "))
     }
 
     /// Returns the number of tasks: the most operations in flight of jobs that run at the same time.
@@ -293,7 +346,12 @@ impl<'a> Reader<'a> {
     pub fn size(&mut self, name: &str) -> Option<Size> {
         let kb_base = self.kb_base;
         let expected = "a size in bytes, with k, m or g for powers of 1,024, or a share such as 50%";
-        self.value(name, expected, |text| values::size(text, kb_base))
+        self.value(name, expected, |text| match values::size(text, kb_base)? {
+            // As in fio, whose files end where they end.
+            Size::Percent(percent) if name == "size" => Some(Size::Percent(percent.min(100))),
+            Size::Percent(101..) => None,
+            size => Some(size),
+        })
     }
 
     pub fn file_size(&mut self) -> Option<(u64, u64)> {
@@ -388,7 +446,8 @@ fn block_sizes(reader: &mut Reader) -> BlockSizes {
     let range = |text: &str| values::block_range(text, kb_base);
     let ranges = reader.directions("bsrange", "a range of block sizes such as 4k-64k", range);
     let mut ranges = ranges.unwrap_or(fixed.map(|bytes| (bytes, bytes)));
-    let expected = "SIZE/PERCENT:..., whose shares add up to 100, or a list of those for each direction";
+    let expected =
+        "SIZE/PERCENT:..., whose shares add up to at most 100, or a list of those for each direction";
     let splits =
         reader.value("bssplit", expected, |text| for_each(text, |text| values::split(text, kb_base)));
     let splits = splits.unwrap_or_default();
@@ -709,19 +768,61 @@ mod tests {
         let shown = errors.to_string();
         for part in [
             "6 errors\n  line 3: 'randwirte' is not a value of rw; expected one of read",
-            "line 5: '4k/60:8k/60' is not a value of bssplit; expected SIZE/PERCENT:..., whose shares add up to 100",
+            "line 5: '4k/60:8k/60' is not a value of bssplit; expected SIZE/PERCENT:..., whose shares add up to at most 100",
             "line 7: ioengine=rbd is beyond the model; expected an engine that reads and writes files: psync",
             "line 8: fio has no option 'iodpeth'; expected `iodepth`?",
-            "--workload 'cmd:fio FILE'",
+            "\nA real kernel runs what is beyond the model, once the other errors are mended: --target kernel:6.12:ext4 \
+             --workload 'cmd:fio FILE'",
         ] {
             assert!(shown.contains(part), "{part}\n{shown}");
         }
     }
 
     #[test]
+    fn a_real_kernel_is_advised_for_what_fio_runs() {
+        let shown = |text: &str| JobFile::parse(text).unwrap_err().to_string();
+        let beyond = shown("[a]\nsize=1m\nioengine=rados\npool=test");
+        assert!(
+            beyond.starts_with("line 3: ioengine=rados is beyond the model; expected an engine"),
+            "{beyond}"
+        );
+        assert!(
+            !beyond.contains("cpuio") && beyond.contains("\nA real kernel runs it unchanged: "),
+            "{beyond}"
+        );
+        for wrong in ["[a]\nsize=1m\niodpeth=4", "[a]\nsize={{ size }}"] {
+            assert!(!shown(wrong).contains("kernel"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn advice_for_smaller_files_fits_and_replaces_what_was_given() {
+        let free = Bytes::mib(100);
+        for (text, argument, advice) in [
+            ("[a]\nnumjobs=8", "F:size=1g", "F:size=8m"),
+            ("[a]\nsize=1g\n[b]\nsize=2g", "F:bs=8k:time_based", "F:bs=8k:time_based:size=32m"),
+            ("[a]\nsize=16m\noffset=60g", "F:size=8m", "F:size=8m:offset=0"),
+            ("[a]\nsize=200m\noffset=10m", "F", "F:size=64m"),
+            ("[a]\nsize=200m\noffset=60g", "F:rw=read", "F:rw=read:size=64m:offset=0"),
+            ("[a]\nsize=8m\nnumjobs=4\noffset_increment=1g", "F", "F:offset_increment=0"),
+            ("[a]\nfilesize=1g\nnrfiles=10", "F:nr_files=2", "F:nr_files=2:filesize=32m"),
+            ("[a]\nsize=1g\nfilename=x\nnumjobs=100", "F", "F:size=64m"),
+        ] {
+            let read = |argument: &str| JobFile::read(text, &split_overrides(argument).1, &()).unwrap();
+            let given = read(argument);
+            assert!(given.needed() > free, "{text}");
+            let shown = given.smaller(argument, free);
+            assert!(shown.ends_with(&format!(", as in job:{advice}")), "{text}: {shown}");
+            assert!(read(advice).needed() <= free, "{text}: {advice}");
+        }
+        let many = parsed("[a]\nsize=1g\nbs=4m\nnumjobs=100");
+        assert_eq!(many.smaller("F", free), "fewer processes or smaller blocks");
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, line, what) in [
-            ("[a]\nsize=101%", 2, "'101%' is not a value of size"),
+            ("[a]\nsize=1m\nio_size=101%", 3, "'101%' is not a value of io_size"),
             ("[a]\nsize=1k", 2, "a size of 1024 bytes is less than a block of 4096"),
             ("[a]\nsize=1m\ndirect=1\nbs=100", 4, "direct transfers of parts of sectors"),
             (
@@ -740,6 +841,19 @@ mod tests {
             ("[a]\nsize=1m\nrate=1m\nrate_iops=5", 4, "rate and rate_iops contradict"),
             ("[a]\nsize=1m\nfilename=x\n[b]\nsize=1m\nfilename=x/y", 4, "'x' would be a file, and a folder"),
             ("[a]\nsize=18446744073709551615", 2, "a file of 18446744073709551615 bytes"),
+            (
+                "[a]\nsize=4m\noffset=18446744073709551615",
+                3,
+                "a file of 4194304 bytes from offset 18446744073709551615",
+            ),
+            (
+                "[a]\nsize=4m\nnumjobs=2\noffset_increment=18446744073709551615",
+                4,
+                "a file of 4194304 bytes from offset 18446744073709551615",
+            ),
+            ("[a]\nfilesize=1m\noffset=2m", 3, "offset 2097152 is past the end of a file"),
+            ("[a]\nsize=1m\0", 2, "a NUL character"),
+            ("[a]\n{% if x %}\nsize={{ size }}\n{% endif %}\nfoo=1", 2, "'{% if x %}' is of a template"),
             ("[a]\nioengine=cpuio", 1, "no job does I/O"),
             ("", 1, "no job section"),
         ] {

@@ -93,12 +93,13 @@ impl fmt::Display for FioErrors {
                 }
             }
         }
-        if self.0.iter().any(|error| error.is_beyond_model) {
-            f.write_str(
-                "\nA real kernel runs it unchanged: --target kernel:6.12:ext4 --workload 'cmd:fio FILE'",
-            )?;
-        }
-        Ok(())
+        let beyond = self.0.iter().filter(|error| error.is_beyond_model).count();
+        let runs = match beyond {
+            0 => return Ok(()),
+            _ if beyond == self.0.len() => "it unchanged",
+            _ => "what is beyond the model, once the other errors are mended",
+        };
+        write!(f, "\nA real kernel runs {runs}: --target kernel:6.12:ext4 --workload 'cmd:fio FILE'")
     }
 }
 
@@ -121,6 +122,9 @@ pub struct Given {
     /// Variables in the value that are not set.
     unset: Vec<String>,
 }
+
+/// Words of the programs that make job files, Jinja above all.
+const TEMPLATE: [&str; 2] = ["{%", "{{"];
 
 /// The values of a section's options by name: usually one, but several of `filename`, which add up. Sections share those
 /// of `[global]`.
@@ -148,12 +152,14 @@ pub struct Text {
 /// Options that replace those of the file in every section: name and value.
 pub type Overrides = [(String, String)];
 
+fn can_be_overridden(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+}
+
 /// Splits what follows `job:` into the file's name and the overrides, as in `a.fio:size=1g:runtime=60`.
 pub fn split_overrides(argument: &str) -> (&str, Vec<(String, String)>) {
     let is_override = |part: &str| match part.split_once('=') {
-        Some((name, _)) => {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
-        }
+        Some((name, _)) => can_be_overridden(name),
         None => options::find(part).is_some(),
     };
     let mut parts = argument.split(':');
@@ -220,7 +226,9 @@ impl Text {
                 .notes
                 .push("no section of a job: its options are taken as those of one job".to_owned());
         }
-        reader.apply_overrides();
+        if !reader.is_over {
+            reader.apply_overrides();
+        }
         let mut text = reader.text;
         text.refuse_unset();
         if text.sections.is_empty() && text.errors.is_empty() {
@@ -259,20 +267,27 @@ impl Text {
     }
 
     fn refuse_unset(&mut self) {
-        let mut errors: Vec<FioError> = Vec::new();
-        let mut seen = BTreeSet::new();
-        let all = self.sections.iter().flat_map(|section| &section.options);
-        for (name, given) in all.flat_map(|(name, all)| all.iter().map(move |given| (name, given))) {
-            let Some(variable) = given.unset.first() else { continue };
-            // Options of `[global]` are in every section.
-            if !seen.insert((&given.place, name)) {
-                continue;
+        // Options of `[global]` are in every section.
+        let mut uses: BTreeMap<&str, BTreeSet<&Place>> = BTreeMap::new();
+        let all = self.sections.iter().flat_map(|section| section.options.values());
+        for given in all.flat_map(|all| all.iter()) {
+            for variable in &given.unset {
+                uses.entry(variable).or_default().insert(&given.place);
             }
-            let what = format!("the variable {variable} is not set");
-            let expected = format!("it in the environment, or `:{name}=VALUE` after the file's name");
-            errors.push(wrong(&given.place, what, expected));
         }
-        self.errors.append(&mut errors);
+        for (variable, places) in uses {
+            let Some(place) = places.first() else { continue };
+            let more = match places.len() - 1 {
+                0 => String::new(),
+                more => format!(" (here and on {more} more)"),
+            };
+            let what = format!("the variable ${{{variable}}}{more} is not set");
+            let expected = match can_be_overridden(variable) {
+                true => format!("`:{variable}=VALUE` after the file's name, or it in the environment"),
+                false => "it in the environment".to_owned(),
+            };
+            self.errors.push(wrong(place, what, expected));
+        }
     }
 }
 
@@ -302,11 +317,30 @@ impl Reader<'_> {
             if self.is_over || self.text.errors.len() >= ERRORS_MAX {
                 return;
             }
+            if text.split([';', '#']).next().is_some_and(|text| text.contains('\0')) {
+                self.text.errors.push(wrong(&place, "a NUL character", "text"));
+                continue;
+            }
             let text = bare(text);
             if text.is_empty() {
                 continue;
             }
+            if TEMPLATE.iter().any(|word| text.contains(word)) {
+                // What its other lines mean is not known either.
+                let error = wrong(&place, format!("'{text}' is of a template"), "the job file made of it");
+                self.text = Text { errors: vec![error], ..Text::default() };
+                self.is_over = true;
+                return;
+            }
             if let Some(header) = text.strip_prefix('[') {
+                if file.is_some() {
+                    self.text.errors.push(wrong(
+                        &place,
+                        "a section in an included file",
+                        "only options there",
+                    ));
+                    return;
+                }
                 self.header(header, &place);
             } else if let Some(name) =
                 text.strip_prefix("include").filter(|rest| rest.starts_with([' ', '\t', '=']))
@@ -323,10 +357,6 @@ impl Reader<'_> {
             self.text.errors.push(wrong(place, format!("'[{header}' is not a section header"), "[NAME]"));
             return;
         };
-        if place.file.is_some() {
-            self.text.errors.push(wrong(place, "a section in an included file", "only options there"));
-            return;
-        }
         self.in_global = name.starts_with("global");
         if !self.in_global && self.text.sections.len() >= SECTIONS_MAX {
             let what = format!("more than {SECTIONS_MAX} sections");
@@ -385,9 +415,23 @@ impl Reader<'_> {
         let found = options::find(written);
         if found.is_none() {
             let is_close = |name: &&str| name.len().abs_diff(written.len()) <= 2 || name.starts_with(written);
+            let listed = "one that `fio --cmdhelp=all` lists".to_owned();
+            let variables: Vec<&str> = self.variables.iter().take(SHOWN_MAX).map(String::as_str).collect();
+            let (what, expected) = match place.line {
+                0 if variables.is_empty() => (", and the file no variables", listed),
+                0 => {
+                    let own = format!("an option, or one of the file's variables {}", variables.join(", "));
+                    (", and the file no such variable", own)
+                }
+                _ => ("", listed),
+            };
             let meant = nearest(written, options::names().filter(is_close));
-            let expected = meant.map_or("an option of fio".to_owned(), |name| format!("`{name}`?"));
-            self.text.errors.push(wrong(place, format!("fio has no option '{written}'"), expected));
+            let expected = match meant {
+                Some(name) if variables.is_empty() || place.line > 0 => format!("`{name}`?"),
+                Some(name) => format!("`{name}`, or {expected}"),
+                None => expected,
+            };
+            self.text.errors.push(wrong(place, format!("fio has no option '{written}'{what}"), expected));
         }
         found
     }
@@ -406,7 +450,7 @@ impl Reader<'_> {
             match own.or_else(|| self.surroundings.variable(name)) {
                 Some(value) => done += &value,
                 None => {
-                    unset.push(format!("${{{name}}}"));
+                    unset.push(name.to_owned());
                     done += &format!("${{{name}}}");
                 }
             }
@@ -517,6 +561,7 @@ mod tests {
             ("common", "bs=8k\ninclude deep\n"),
             ("deep", "size=${SIZE}\n"),
             ("loop", "include loop"),
+            ("headed", "[b]\nszie=1m\n[c]\n"),
         ]);
         let text = Text::read("[a]\ninclude common\nrw=read ; x\n", &[], &files);
         assert_eq!(text.flat(), "[a]\nbs=8k\nrw=read\nsize=7m\n");
@@ -524,12 +569,28 @@ mod tests {
             ("[a]\ninclude none", "line 2", "include none: no such file"),
             ("[a]\ninclude loop", "loop, line 1", "include loop: includes itself"),
             ("[a]\nsize=${NONE}", "line 2", "the variable ${NONE} is not set"),
+            (
+                "[global]\nbs=${NONE}\n[a]\nsize=${NONE}\n[b]\n",
+                "line 2",
+                "the variable ${NONE} (here and on 1 more) is not set",
+            ),
+            ("[a]\ninclude headed", "headed, line 1", "a section in an included file"),
             ("[a]\nszie=1m", "line 2", "fio has no option 'szie'"),
             ("bs=1m\n[a]", "line 1", "'bs' is outside any section"),
         ] {
             let errors = Text::read(job, &[], &files).errors;
             let found = errors.iter().map(|e| (e.place.to_string(), e.what.clone())).collect::<Vec<_>>();
             assert_eq!(found, [(place.to_owned(), what.to_owned())]);
+        }
+        for (job, argument, expected) in [
+            ("[a]\nsize=${NONE}", "f", "`:NONE=VALUE` after the file's name, or it in the environment"),
+            ("[a]\nsize=${NO NE}", "f", "it in the environment"),
+            ("[a]\nsize=1m", "f:DEV=x", "one that `fio --cmdhelp=all` lists"),
+            ("[a]\nsize=${SIZE}\nbs=${SIZE}", "f:DEV=x", "an option, or one of the file's variables SIZE"),
+            ("[a]\nDEV=1m", "f", "one that `fio --cmdhelp=all` lists"),
+        ] {
+            let errors = Text::read(job, &overrides(argument).1, &files).errors;
+            assert_eq!(errors.iter().map(|e| e.expected.as_str()).collect::<Vec<_>>(), [expected], "{job}");
         }
         // An override makes the variable unnecessary, or sets it.
         assert!(Text::read("[a]\nsize=${NONE}", &overrides("f:size=1m").1, &files).errors.is_empty());

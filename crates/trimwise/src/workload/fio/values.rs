@@ -39,10 +39,20 @@ pub fn number(text: &str, kb_base: u64) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(base.checked_pow(power)?)
 }
 
-/// Parses a size or a share of the file, such as `50%`.
+/// Writes a size as [`number`] reads it.
+pub fn written(bytes: u64) -> String {
+    let unit =
+        ['g', 'm', 'k'].into_iter().zip([30, 20, 10]).find(|(_, power)| bytes.is_multiple_of(1 << power));
+    match unit {
+        Some((unit, power)) if bytes > 0 => format!("{}{unit}", bytes >> power),
+        _ => bytes.to_string(),
+    }
+}
+
+/// Parses a size or a share of the file, such as `50%`; a share may be above 100 %.
 pub fn size(text: &str, kb_base: u64) -> Option<Size> {
     match text.strip_suffix('%') {
-        Some(percent) => percent.parse().ok().filter(|n| *n <= 100).map(Size::Percent),
+        Some(percent) => percent.parse().ok().map(Size::Percent),
         None => number(text, kb_base).map(Size::Bytes),
     }
 }
@@ -93,7 +103,7 @@ pub fn for_each<T: Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Opti
 }
 
 /// Parses `SIZE/PERCENT:...`: sizes of blocks with their shares, sorted as fio does. Shares that are left out divide
-/// what is missing.
+/// what is missing; otherwise the last, which is the most frequent, has it too.
 pub fn split(text: &str, kb_base: u64) -> Option<Vec<(u64, u64)>> {
     let mut entries = Vec::new();
     for entry in text.split(':').take_while(|entry| !entry.is_empty()) {
@@ -103,7 +113,7 @@ pub fn split(text: &str, kb_base: u64) -> Option<Vec<(u64, u64)>> {
     }
     let given: u64 = entries.iter().filter_map(|(_, share)| *share).sum();
     let missing = entries.iter().filter(|(_, share)| share.is_none()).count() as u64;
-    if entries.is_empty() || entries.len() > ENTRIES_MAX || given > 100 || (missing == 0 && given < 100) {
+    if entries.is_empty() || entries.len() > ENTRIES_MAX || given > 100 {
         return None;
     }
     let rest = if missing == 1 && entries.len() == 1 { 0 } else { 100 - given };
@@ -200,19 +210,20 @@ mod tests {
             [None; 7]
         );
         assert_eq!(size("30%", 1024), Some(Size::Percent(30)));
-        assert_eq!(size("101%", 1024), None);
         assert_eq!(time("5m", 1), Some(SimDuration::from_secs(300)));
         assert_eq!(time("7", 1_000), Some(SimDuration::from_micros(7)));
     }
 
     #[test]
-    fn shares_of_blocks_add_up_or_are_refused() {
+    fn shares_of_blocks_are_at_most_the_whole() {
         assert_eq!(split("4k/10:64k/50:32k/40", 1024).unwrap(), [(4096, 10), (32_768, 40), (65_536, 50)]);
         assert_eq!(
             split("512/25:1k/:2k/:4k/", 1024).unwrap(),
             [(512, 25), (1024, 25), (2048, 25), (4096, 25)]
         );
-        for wrong in ["4k/60:8k/50", "4k/60:8k/30", "", "4k/x", "0/50:4k/50"] {
+        // What is missing is not written anywhere: a draw beyond all shares takes the last.
+        assert_eq!(split("2m/33:4k/33:8k/20", 1024).unwrap(), [(8192, 20), (2 << 20, 33), (4096, 33)]);
+        for wrong in ["4k/60:8k/50", "", "4k/x", "0/50:4k/50"] {
             assert_eq!(split(wrong, 1024), None, "{wrong}");
         }
     }
