@@ -240,6 +240,9 @@ impl Workload {
             }
             Kind::Program(program, _) => {
                 let needed = program.needed();
+                if needed <= room.free() {
+                    return Ok(());
+                }
                 let smaller = match program {
                     Program::Fio(name, jobs) => jobs.smaller(name, room.free()),
                     Program::Application(_) => "smaller parameters (trimwise workloads)".to_owned(),

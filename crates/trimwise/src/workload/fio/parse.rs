@@ -187,27 +187,25 @@ impl JobFile {
 
     /// Describes what makes the files fit into `free`, for the end of a sentence; `argument` is what follows `job:`.
     pub fn smaller(&self, argument: &str, free: Bytes) -> String {
-        let has_files_of = |plan: &Plan| plan.file_size.is_some();
-        let changes: Vec<(&str, fn(&Plan) -> bool)> = vec![
-            ("offset", |plan| !matches!(plan.offset, Size::Bytes(0))),
-            ("offset_increment", |plan| !matches!(plan.increment, Size::Bytes(0))),
-        ];
-        let offsets: Vec<(&str, u64)> = changes
-            .into_iter()
-            .filter(|(_, is_given)| self.plans.iter().any(is_given))
-            .map(|(name, _)| (name, 0))
-            .collect();
+        let has_filesize = |plan: &Plan| plan.file_size.is_some();
+        let mut offsets = Vec::new();
+        if self.plans.iter().any(|plan| plan.offset != Size::Bytes(0)) {
+            offsets.push(("offset", 0));
+        }
+        if self.plans.iter().any(|plan| plan.increment != Size::Bytes(0)) {
+            offsets.push(("offset_increment", 0));
+        }
         // Files that several processes share are counted once.
         let files: BTreeSet<&str> = self.plans.iter().flat_map(Plan::paths).collect();
-        let per_file = self.plans.iter().map(|plan| if has_files_of(plan) { 1 } else { plan.names.len() });
+        let per_file = self.plans.iter().map(|plan| if has_filesize(plan) { 1 } else { plan.names.len() });
         let processes = files.len() / per_file.min().unwrap_or(1).max(1);
         let power = free.0.checked_div(processes as u64).and_then(u64::checked_ilog2);
         let bytes = power.map_or(0, |power| 1 << power);
         let mut sizes = Vec::new();
-        if !self.plans.iter().all(has_files_of) {
+        if !self.plans.iter().all(has_filesize) {
             sizes.push(("size", bytes));
         }
-        if self.plans.iter().any(has_files_of) {
+        if self.plans.iter().any(has_filesize) {
             sizes.push(("filesize", bytes));
         }
         let both = [&sizes[..], &offsets[..]].concat();
@@ -820,6 +818,24 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_an_included_file_are_in_the_order_of_its_lines() {
+        struct Included;
+        impl Surroundings for Included {
+            fn included(&self, _: &str) -> Result<String, String> {
+                Ok("rw=sideways\nszie=1m\n".to_owned())
+            }
+
+            fn variable(&self, _: &str) -> Option<String> {
+                None
+            }
+        }
+        let text = "[a]\nsize=1m\ninclude x\nbs=0";
+        let errors = JobFile::read(text, &[], &Included).unwrap_err().0;
+        let places: Vec<String> = errors.iter().map(|error| error.place.to_string()).collect();
+        assert_eq!(places, ["line 4", "x, line 1", "x, line 2"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, line, what) in [
             ("[a]\nsize=1m\nio_size=101%", 3, "'101%' is not a value of io_size"),
@@ -853,6 +869,7 @@ mod tests {
             ),
             ("[a]\nfilesize=1m\noffset=2m", 3, "offset 2097152 is past the end of a file"),
             ("[a]\nsize=1m\0", 2, "a NUL character"),
+            ("[global]\nbs=x\n[a]\nfoo=1\nsize={{ size }}", 5, "'size={{ size }}' is of a template"),
             ("[a]\n{% if x %}\nsize={{ size }}\n{% endif %}\nfoo=1", 2, "'{% if x %}' is of a template"),
             ("[a]\nioengine=cpuio", 1, "no job does I/O"),
             ("", 1, "no job section"),
@@ -876,6 +893,19 @@ mod tests {
         let [a, b] = &fitted.jobs[..] else { panic!("two jobs") };
         assert_eq!((a.size, b.size, b.files[0].offset), (60 << 20, 7_864_320, 15 << 20));
         assert!(file.fitted(Bytes(1000)).unwrap_err().to_string().contains("do not fit"));
+        for (text, shown) in [
+            ("[a]", "the free space in a.0.0"),
+            ("[a]\nsize=50%", "50 % of the free space in a.0.0"),
+            ("[a]\nsize=200%", "the free space in a.0.0"),
+            ("[a]\nsize=50%\n[b]", "50 % of 1/2 of the free space in a.0.0"),
+            ("[a]\nsize=50%\nfilename=x\n[b]\nfilename=x", "50 % of the free space in x"),
+            ("[a]\nsize=50%\nfilesize=4m", "2.000 MiB in a.0.0"),
+        ] {
+            let description = parsed(text).description().to_string();
+            assert!(description.contains(&format!("; {shown}\n")), "{description}");
+        }
+        let whole = |size: &str| parsed(&format!("[a]\nfilesize=4m\nsize={size}")).needed();
+        assert_eq!(whole("200%"), whole("100%"));
     }
 
     #[test]

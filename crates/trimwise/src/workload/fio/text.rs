@@ -329,6 +329,7 @@ impl Reader<'_> {
                 // What its other lines mean is not known either.
                 let error = wrong(&place, format!("'{text}' is of a template"), "the job file made of it");
                 self.text = Text { errors: vec![error], ..Text::default() };
+                self.global.clear();
                 self.is_over = true;
                 return;
             }
