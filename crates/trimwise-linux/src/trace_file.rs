@@ -5,10 +5,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Cursor, Read, Write};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use flate2::bufread::MultiGzDecoder;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use trimwise::trace::Part;
 
 use crate::files::{give_name, with_ending};
@@ -16,6 +21,10 @@ use crate::files::{give_name, with_ending};
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
 const BUFFER_BYTES: usize = 1 << 17;
+/// Bytes that are decompressed at once: at most so many before a damaged place are lost.
+const PIECE_BYTES: usize = 4096;
+/// Interval at which the flag to stop is looked at while a pipe is silent.
+const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -62,17 +71,49 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(if found.is_empty() { vec![path.to_owned()] } else { found })
 }
 
-/// Opens the files of a trace; `-` is standard input.
+/// A pipe, of which a silent or missing writer does not hold up a stop.
+struct Pipe {
+    from: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other("interrupted"));
+            }
+            // A FIFO that nobody has opened for writing yet is neither readable nor at its end.
+            match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&POLL)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match self.from.read(out) {
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+/// Opens the files of a trace; `-` is standard input. Once `stop` is raised, a read of a pipe fails.
 ///
 /// # Errors
 /// Errors of the operating system, or of the decompression if it cannot be set up.
-pub fn open(path: &Path) -> io::Result<Vec<Part<'static>>> {
+pub fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Vec<Part<'static>>> {
+    let pipe = |from| plain_bytes(Pipe { from, stop: Arc::clone(stop) });
     if path.as_os_str() == STDIN {
-        return Ok(vec![(STDIN.to_owned(), plain_bytes(io::stdin())?)]);
+        let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+        return Ok(vec![(STDIN.to_owned(), pipe(stdin.into())?)]);
     }
     let open = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok((name, plain_bytes(File::open(path)?)?))
+        if !fs::metadata(&path)?.file_type().is_fifo() {
+            return Ok((name, plain_bytes(File::open(path)?)?));
+        }
+        let fifo = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        Ok((name, pipe(fifo)?))
     };
     files(path)?.into_iter().map(open).collect()
 }
@@ -125,14 +166,27 @@ fn fill(mut from: impl Read, filled: &SyncSender<io::Result<Vec<u8>>>, empty: &R
     loop {
         let mut block = empty.try_recv().unwrap_or_default();
         block.resize(BUFFER_BYTES, 0);
-        let read = match from.read(&mut block) {
-            // An empty block is the end.
-            Ok(read) => read,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return drop(filled.send(Err(error))),
+        let mut length = 0;
+        // A decoder that fails drops what it decoded in the same call.
+        let end = loop {
+            let until = block.len().min(length + PIECE_BYTES);
+            match from.read(&mut block[length..until]) {
+                Ok(0) => break Some(Ok(Vec::new())),
+                Ok(read) => length += read,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Some(Err(error)),
+            }
+            if length == block.len() {
+                break None;
+            }
         };
-        block.truncate(read);
-        if filled.send(Ok(block)).is_err() || read == 0 {
+        block.truncate(length);
+        let is_gone = length > 0 && filled.send(Ok(block)).is_err();
+        if let (false, Some(end)) = (is_gone, end) {
+            // An empty block is the end.
+            return drop(filled.send(end));
+        }
+        if is_gone {
             return;
         }
     }
@@ -278,6 +332,46 @@ mod tests {
         assert_eq!(count(&[]).unwrap_err(), "byte 0: the trace is empty; expected a block trace");
     }
 
+    #[test]
+    fn regression_what_comes_before_a_damaged_place_is_read() {
+        let mut state = 1u64;
+        let line = |at| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            format!("{at} a write {} 4096\n", (state >> 40) * 4096)
+        };
+        let text = "fio version 3 iolog\n".to_owned() + &(0..6_000).map(line).collect::<String>();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(text.as_bytes()).unwrap();
+        let mut bytes = gzip.finish().unwrap();
+        assert!(bytes.len() < BUFFER_BYTES);
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 64].fill(0xff);
+        let error = count(&bytes).unwrap_err();
+        let number = error.strip_prefix("line ").and_then(|rest| rest.split(':').next()?.parse::<u64>().ok());
+        assert!(number.is_some_and(|number| number > 1_000), "{error}");
+    }
+
+    #[test]
+    fn regression_a_pipe_without_a_writer_is_not_waited_for_when_told_to_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let raised = Arc::clone(&stop);
+        let opening = std::thread::spawn(move || open(&path, &raised).err().map(|error| error.to_string()));
+        std::thread::sleep(std::time::Duration::from_millis(120));
+        assert!(!opening.is_finished(), "it waits for a writer");
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(opening.join().unwrap().as_deref(), Some("interrupted"));
+    }
+
     fn zstd_of(text: &str) -> Vec<u8> {
         zstd::encode_all(text.as_bytes(), 1).unwrap()
     }
@@ -295,18 +389,19 @@ mod tests {
         ] {
             fs::write(dir.path().join(name), name).unwrap();
         }
-        let names =
-            |path: &Path| -> Vec<String> { open(path).unwrap().into_iter().map(|(name, _)| name).collect() };
+        let names = |path: &Path| -> Vec<String> {
+            open(path, &Arc::default()).unwrap().into_iter().map(|(name, _)| name).collect()
+        };
         let sda = ["sda.blktrace.0", "sda.blktrace.2", "sda.blktrace.10"];
         assert_eq!(names(&dir.path().join("sda")), sda);
         assert_eq!(names(&dir.path().join("sda.blktrace.2")), sda);
         assert_eq!(names(dir.path()), [&sda[..], &["sdb.blktrace.0"]].concat());
         assert_eq!(names(&dir.path().join("sda.txt")), ["sda.txt"]);
         assert!(is_rereadable(dir.path()) && is_rereadable(&dir.path().join("sda")));
-        let missing = open(&dir.path().join("sdc")).err().unwrap();
+        let missing = open(&dir.path().join("sdc"), &Arc::default()).err().unwrap();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         let empty = tempfile::tempdir().unwrap();
-        let error = open(empty.path()).err().unwrap();
+        let error = open(empty.path(), &Arc::default()).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
         assert!(error.to_string().contains("DEV.blktrace.N"), "{error}");
     }

@@ -35,9 +35,12 @@ pub struct Info {
 pub fn info(trace: &str, caller: &dyn Caller) -> Result<Info, Failure> {
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let file = TraceFile::parse(trace)?;
-    let mut source = file.open()?;
-    let info = survey(&mut *source, &mut |_| !stop.load(Ordering::Relaxed));
+    let mut source = file.open_until(&stop)?;
+    let mut info = survey(&mut *source, &mut |_| !stop.load(Ordering::Relaxed));
     let failure = stop.load(Ordering::Relaxed).then_some(Failure::Interrupted);
+    if failure.is_some() {
+        info.ended_early = info.ended_early.map(|_| "interrupted".to_owned());
+    }
     if info.records + info.prelude_records == 0 && failure.is_none() {
         match &info.ended_early {
             Some(why) => return Err(Failure::usage(format!("{}: {why}", file.path().display()))),
@@ -94,13 +97,14 @@ pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<New
     if !replace && output.exists() {
         return Err(Failure::usage(format!("{shown}: already exists; pass --force to replace it")));
     }
-    let mut source = file.open()?;
+    let mut source = file.open_until(&stop)?;
     let mut new = NewTrace::create(output, *replace).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
     let converted = convert(&mut *source, &mut new, &mut |_| !stop.load(Ordering::Relaxed));
     let path = file.path().display();
     let Converted { records, left_out, cut_off } = converted.map_err(|error| match error {
         ConvertError::Interrupted => Failure::Interrupted,
         ConvertError::Output { .. } => Failure::run(format!("{shown}: {error}")),
+        ConvertError::Source(TraceError::Io { .. }) if stop.load(Ordering::Relaxed) => Failure::Interrupted,
         ConvertError::Source(TraceError::Io { .. }) => Failure::run(format!("{path}: {error}")),
         ConvertError::Source(_) => Failure::usage(format!("{path}: {error}")),
     })?;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use trimwise::compare::result::Cell;
+use trimwise::policy::PolicyId;
 use trimwise::replay::{
     Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, read_before,
     run_cell,
@@ -83,8 +85,16 @@ impl TraceFile {
 
     /// Opens it.
     pub fn open(&self) -> Result<Box<dyn Source>, Failure> {
-        let fail = |what: String| Failure::usage(format!("{}: {what}", self.path.display()));
-        let parts = trace_file::open(&self.path).map_err(|e| fail(e.to_string()))?;
+        self.open_until(&Arc::default())
+    }
+
+    /// Opens it; a pipe is waited for until `stop` is raised.
+    pub fn open_until(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source>, Failure> {
+        let fail = |what: String| match stop.load(Ordering::Relaxed) {
+            true => Failure::Interrupted,
+            false => Failure::usage(format!("{}: {what}", self.path.display())),
+        };
+        let parts = trace_file::open(&self.path, stop).map_err(|e| fail(e.to_string()))?;
         trace::open_parts(parts, self.format).map_err(|e| fail(e.to_string()))
     }
 
@@ -96,15 +106,32 @@ impl TraceFile {
         expect_recording(&mut *self.open()?).map_err(|error| self.failed(&error))
     }
 
+    /// Refuses a policy for a trace that shows nothing to trim; up to its first discard is read.
+    pub fn expect_to_trim(&self, policy: &PolicyId) -> Result<(), Failure> {
+        let header = self.open()?.header().clone();
+        let has_frees = header.file_system.is_some_and(|fs| fs.is_traced);
+        match has_frees || self.has(RequestKind::Discard)? {
+            true => Ok(()),
+            false => Err(self.failed(&ReplayError::NothingToTrim { policy: policy.clone() })),
+        }
+    }
+
     /// Whether its recording has a request of a kind; up to the first one is read.
     pub fn has(&self, kind: RequestKind) -> Result<bool, Failure> {
         let mut source = self.open()?;
+        if kind == RequestKind::Discard && source.header().never_discards() {
+            return Ok(false);
+        }
         let mut is_recording = !source.header().has_prelude;
         loop {
             match source.next() {
                 Ok(Some(Record { event: Event::Begun, .. })) => is_recording = true,
-                Ok(Some(Record { event: Event::Request(request), .. })) => {
-                    if is_recording && request.kind == kind {
+                Ok(Some(Record { event: Event::Request(request), device, .. })) => {
+                    let is_chosen = match self.options.devices {
+                        DeviceChoice::Number(number) => device == number,
+                        DeviceChoice::Only | DeviceChoice::All => true,
+                    };
+                    if is_recording && is_chosen && request.kind == kind {
                         return Ok(true);
                     }
                 }
@@ -222,6 +249,36 @@ fn set_option(options: &mut ReplayOptions, option: &str) -> Option<Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regression_a_trace_without_discards_is_refused_before_any_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        for (text, options, is_refused) in [
+            ("0,R,0,4096,1\n0,W,0,4096,2\n", "", true),
+            ("fio version 3 iolog\n0 a write 0 4096\n", "", true),
+            ("fio version 3 iolog\n0 a write 0 4096\n1 a trim 0 4096\n", "", false),
+            ("fio version 3 iolog\n0 a write 0 4096\n1 b trim 0 4096\n", ":device=0", true),
+            ("fio version 3 iolog\n0 a write 0 4096\n1 b trim 0 4096\n", ":device=1", false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let plan = |policies: &[&str]| {
+                let policies = policies.iter().map(|policy| (*policy).to_owned()).collect();
+                let workload = format!("{PREFIX}{}{options}", path.display());
+                crate::compare::on_model::Plan::of(&crate::compare::CompareRequest {
+                    workload,
+                    policies,
+                    ..Default::default()
+                })
+            };
+            let refused = plan(&["off", "commit"]).err().map(|failure| failure.to_string());
+            assert_eq!(refused.is_some(), is_refused, "{text}: {refused:?}");
+            assert!(
+                refused.is_none_or(|why| why.contains("policy commit: the trace has neither discards nor"))
+            );
+            assert!(plan(&["off"]).is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn a_workload_names_format_file_and_options() {

@@ -10,8 +10,7 @@ use trimwise::files::FileError;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::numbers::counted;
-use trimwise::policy::Trimmer;
-use trimwise::policy::{Policy, PolicySpec};
+use trimwise::policy::{Policy, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::replay::ReplaySpec;
 use trimwise::units::Bytes;
@@ -104,6 +103,10 @@ impl Plan {
             Kind::Trace(file) => file.open()?.header().has_prelude,
             _ => false,
         };
+        if let Kind::Trace(file) = &workload.kind {
+            let mut ids = policies.iter().map(|policy| PolicyId::from(*policy));
+            ids.find(|id| *id != PolicyId::OFF).map_or(Ok(()), |id| file.expect_to_trim(&id))?;
+        }
         if has_prelude && request.utilization.is_some() {
             return Err(Failure::usage(format!(
                 "--utilization does not go with --workload {}: the trace starts with the requests that filled its drive",

@@ -12,7 +12,7 @@ use super::mqsim::NS_MAX;
 use super::{Draft, Unused};
 
 /// Finds the options; `None` if there are none. Variables of the script (`name=value` at the beginning of a line) are
-/// put in for `$name` and `${name}`.
+/// put in for `$name`, `${name}` and `${name:-default}`.
 pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
     let assignment = |line: &str| {
         let (name, value) = line.trim_start().split_once('=')?;
@@ -20,12 +20,11 @@ pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
         let value = value.split('#').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
         is_name.then(|| (name.to_owned(), value.to_owned()))
     };
-    let variables: Vec<(String, String)> = text.lines().filter_map(assignment).collect();
-    let resolved = |value: &str| {
-        let name = value.strip_prefix('$').map(|name| name.trim_start_matches('{').trim_end_matches('}'));
-        let found = name.and_then(|name| variables.iter().rev().find(|(known, _)| known == name));
-        found.map_or_else(|| value.to_owned(), |(_, value)| value.clone())
-    };
+    let mut variables = Vec::new();
+    for (name, value) in text.lines().filter_map(assignment) {
+        let value = resolved(&value, &variables);
+        variables.push((name, value));
+    }
     let is_meant = |line: &&str| line.contains("femu,") || line.contains("FEMU_OPTIONS=");
     let mut parameters = Vec::new();
     let is_comment = |line: &str| line.trim_start().starts_with('#');
@@ -35,13 +34,26 @@ pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
             if let Some((name, value)) = option.split_once('=') {
                 parameters.push(Parameter {
                     name: name.to_owned(),
-                    value: resolved(value),
+                    value: resolved(value, &variables),
                     line: number + 1,
                 });
             }
         }
     }
     (!parameters.is_empty()).then_some(parameters)
+}
+
+/// Returns the value of a variable where it stands for one (`$name`, `${name}`), or its default (`${name:-value}`).
+fn resolved(value: &str, variables: &[(String, String)]) -> String {
+    let Some(name) = value.strip_prefix('$') else { return value.to_owned() };
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    let (name, default) = match name.split_once(['-', '=']) {
+        Some((name, default)) => (name.trim_end_matches(':'), Some(default)),
+        None => (name, None),
+    };
+    let known = variables.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let found = known.filter(|known| !known.is_empty() || default.is_none()).or(default);
+    found.unwrap_or(value).to_owned()
 }
 
 /// Makes a profile of the options.
@@ -119,7 +131,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
 }
 
 /// The highest rate of a profile: no limit in effect.
-const RATE_MAX: u64 = 1_000_000_000_000;
+pub(super) const RATE_MAX: u64 = 1_000_000_000_000;
 
 const WITHOUT_COUNTERPART: [(&str, &str); 9] = [
     ("gc_thres_pcent", "from there on FEMU collects lines of which an eighth is stale; here one threshold"),

@@ -5,9 +5,10 @@
 
 use roxmltree::Document;
 use trimwise::ssd::VictimPolicy;
-use trimwise::units::UNIT_BYTES;
+use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
 use trimwise_lab::failure::Failure;
 
+use super::femu::RATE_MAX;
 use super::foreign::{Foreign, Parameter};
 use super::{Draft, Unused};
 
@@ -84,10 +85,15 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         draft.number(name, mean, format!("{operation}_Latency_{}{of}", bits.join(", _")));
     }
     draft.number("nand.t_erase_ns", from.number("Block_Erase_Latency", 1..=NS_MAX), "Block_Erase_Latency");
-    let rate = from.number("Channel_Transfer_Rate", 1..=1_000_000_u64)
-        * from.number("Flash_Channel_Width", 1..=8_u64);
-    let source = "Channel_Transfer_Rate times Flash_Channel_Width";
-    draft.number("nand.bus_bytes_per_s", rate * 1_000_000, source);
+    let rate = from.number("Channel_Transfer_Rate", 1..=1_000_000_u64);
+    let width = from.number("Flash_Channel_Width", 1..=8_u64);
+    let (rate, source) = match (width * 1_000_000_000).checked_div(1000 / rate) {
+        Some(rate) => {
+            (rate, "Flash_Channel_Width in 1000 / Channel_Transfer_Rate ns, which MQSim rounds down")
+        }
+        None => (RATE_MAX, "1000 / Channel_Transfer_Rate is below 1 ns, which MQSim rounds down: no limit"),
+    };
+    draft.number("nand.bus_bytes_per_s", rate, source);
     let cycles = from.number("Block_PE_Cycles_Limit", 1..=100_000_000_u64);
     draft.number("nand.endurance_cycles", cycles, "Block_PE_Cycles_Limit");
 
@@ -122,7 +128,16 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     if !from.word("Ideal_Mapping_Table", &[("false", false), ("true", true)]) {
         let bytes = from.number("CMT_Capacity", 1..=1_u64 << 40);
         draft.set("mapping.kind", "page", "Address_Mapping");
-        draft.number("mapping.map_cache_bytes", bytes.max(UNIT_BYTES), "CMT_Capacity");
+        let all_pages = planes as f64 * blocks as f64 * pages as f64;
+        let entry_bytes = ((2.0 * all_pages.log2() + (page_bytes / SECTOR_BYTES) as f64) / 8.0).ceil();
+        let covered_units = bytes as f64 / entry_bytes * page_bytes as f64 / UNIT_BYTES as f64;
+        // Four bytes for each unit: a unit of the map has the places of 1,024.
+        let bytes = ((covered_units * 4.0) as u64).clamp(UNIT_BYTES, 1 << 40);
+        let source = format!(
+            "the map of as much of the drive as CMT_Capacity covers, of {entry_bytes} bytes for each page in MQSim; here \
+             four for each 4 KiB"
+        );
+        draft.number("mapping.map_cache_bytes", bytes, source);
     }
     from.word("Address_Mapping", &[("PAGE_LEVEL", ())]);
 

@@ -49,9 +49,27 @@ fn each_simulators_drive_has_its_size_its_times_and_a_source_for_each_number() {
         let nand = profile(text).config.nand;
         (nand.t_read_ns, nand.t_prog_ns, nand.t_erase_ns, nand.bus_bytes_per_s)
     };
-    assert_eq!(nand(MQSIM), (60_000, 700_000, 3_800_000, 333_000_000));
+    assert_eq!(nand(MQSIM), (60_000, 700_000, 3_800_000, 333_333_333));
     assert_eq!(nand(FEMU), (40_000, 200_000, 2_000_000, 1_000_000_000_000));
     assert_eq!(nand(SIMPLESSD), (52_500, 900_000, 3_500_000, 400_000_000));
+}
+
+#[test]
+fn regression_numbers_are_those_that_the_simulator_works_with() {
+    // A transfer takes whole nanoseconds in MQSim.
+    for (rate, expected) in [(400, 500_000_000), (800, 1_000_000_000), (1200, 1_000_000_000_000_u64)] {
+        let rate = format!("<Channel_Transfer_Rate>{rate}<");
+        let text = MQSIM.replace("<Channel_Transfer_Rate>333<", &rate);
+        assert_eq!(profile(&text).config.nand.bus_bytes_per_s, expected, "{rate}");
+    }
+    // 32,768 pages of 8 KiB have entries of ceil((2 * 15 + 16) / 8) = 6 bytes: 10,922 of them cover 21,845 units.
+    let text = MQSIM.replace("<Ideal_Mapping_Table>true<", "<Ideal_Mapping_Table>false<");
+    assert_eq!(profile(&text).config.mapping.map_cache().map(|cache| cache.bytes), Some(87_381));
+    let script = "nchs=${CHANNELS:-4}\nsize=${size:-2048}\nblks=\n\
+        -device femu,femu_mode=${MODE-1},nchs=$nchs,devsz_mb=${size},blks_per_pl=${blks:-320}\n";
+    let config = profile(script).config;
+    let found = (config.geometry.channels, config.capacity_bytes, config.geometry.blocks_per_plane);
+    assert_eq!(found, (4, 2048 << 20, Some(320)));
 }
 
 #[test]

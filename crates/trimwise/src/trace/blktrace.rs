@@ -394,8 +394,11 @@ fn tracepoint(line: &[u8]) -> Option<(&[u8], Stage, &[u8])> {
 }
 
 /// Returns true if a line is of the kernel's block tracepoints, or begins such text.
+/// What the text of tracefs begins with.
+pub(super) const KERNEL_HEADING: &[u8] = b"# tracer: ";
+
 pub(super) fn is_kernel_text(line: &[u8]) -> bool {
-    line.starts_with(b"# tracer: ") || tracepoint(line).is_some()
+    line.starts_with(KERNEL_HEADING) || tracepoint(line).is_some()
 }
 
 fn parse_kernel_line(line: &[u8]) -> Result<Parsed<&[u8]>, Wrong> {
@@ -439,7 +442,8 @@ impl<const KERNEL: bool> Parser for Text<'_, KERNEL> {
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Action)>, TraceError> {
         while !self.is_ended {
             let Some(line) = self.lines.next()? else { return Ok(None) };
-            if line.is_empty() || line.starts_with(b"Input file ") {
+            let is_comment = line.is_empty() || line.starts_with(b"Input file ");
+            if is_comment || !KERNEL && line.starts_with(b"#") {
                 continue;
             }
             if !KERNEL && (line.starts_with(b"CPU") || line.starts_with(b"Total (")) {

@@ -32,17 +32,23 @@ impl<'a> Iolog<'a> {
     }
 
     fn read_version(&mut self) -> Result<(), TraceError> {
-        let line = self.lines.next()?.unwrap_or_default();
-        self.version = match line {
-            b"fio version 2 iolog" => 2,
-            b"fio version 3 iolog" => 3,
-            other => {
-                let expected = "'fio version 2 iolog' or 'fio version 3 iolog'";
-                return Err(malformed("line 1", shown(other), expected));
-            }
-        };
+        while self.version == 0 {
+            self.version = match self.lines.next()?.unwrap_or(b"nothing") {
+                b"fio version 2 iolog" => 2,
+                b"fio version 3 iolog" => 3,
+                line if is_comment(line) => 0,
+                other => {
+                    let (what, expected) = (shown(other), "'fio version 2 iolog' or 'fio version 3 iolog'");
+                    return Err(malformed(&self.lines.place(), what, expected));
+                }
+            };
+        }
         Ok(())
     }
+}
+
+fn is_comment(line: &[u8]) -> bool {
+    line.is_empty() || line.starts_with(b"#")
 }
 
 enum Line<'a> {
@@ -102,7 +108,7 @@ impl Parser for Iolog<'_> {
         }
         loop {
             let Some(line) = self.lines.next()? else { return Ok(None) };
-            if line.is_empty() {
+            if is_comment(line) {
                 continue;
             }
             let parsed = parse(line, self.version, self.waited_ns).and_then(|line| {

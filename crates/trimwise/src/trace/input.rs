@@ -17,8 +17,8 @@ const LINE_BYTES_MAX: usize = 4096;
 pub(super) const DEVICES_MAX: usize = 65_536;
 /// Maximum number of records whose order is restored: many times the requests that a host has in flight at once.
 const WINDOW_RECORDS: usize = 65_536;
-/// Exclusive upper bound of sectors, so that their bytes fit into 64 bits.
-const SECTORS_MAX: u64 = u64::MAX / SECTOR_BYTES;
+/// Exclusive upper bound of the bytes of a drive: Linux counts them with a sign, and no drive comes near.
+const DRIVE_BYTES_MAX: u64 = 1 << 63;
 /// Maximum size of a read or write: Linux counts the bytes of a request in 32 bits. Discards and frees may be larger.
 const REQUEST_MAX: Bytes = Bytes::gib(4);
 /// Maximum time between the first record and any other. No published trace is longer than some months; a policy's timer
@@ -220,7 +220,12 @@ pub(super) fn billionths(text: &[u8]) -> Option<u64> {
 pub(super) fn field<T: TryFrom<u64>>(text: Option<&[u8]>, expected: &'static str) -> Result<T, Wrong> {
     let text = text.ok_or_else(|| Wrong("a field is missing".to_owned(), expected))?;
     let parsed = number(text).and_then(|number| number.try_into().ok());
-    parsed.ok_or_else(|| Wrong(shown(text), expected))
+    parsed.ok_or_else(|| match text.first() {
+        Some(b'-' | b'+' | b'0'..=b'9') => {
+            Wrong(format!("{} is no whole number below 2^{}", shown(text), 8 * size_of::<T>()), expected)
+        }
+        _ => Wrong(shown(text), expected),
+    })
 }
 
 /// Returns the nanoseconds of a time that is a multiple of `unit_ns`.
@@ -234,8 +239,9 @@ pub(super) fn nanos(count: u64, unit_ns: u64) -> Result<u64, Wrong> {
 /// that lie in it as a whole.
 #[inline]
 pub(super) fn sectors_of_bytes(kind: RequestKind, offset: u64, length: u64) -> Result<SectorRange, Wrong> {
-    let Some(end) = offset.checked_add(length) else {
-        return Err(Wrong(format!("{length} bytes from byte {offset}"), "bytes below 2^64"));
+    let end = offset.checked_add(length).filter(|end| *end < DRIVE_BYTES_MAX);
+    let Some(end) = end else {
+        return Err(Wrong(format!("{length} bytes from byte {offset}"), "bytes below 2^63"));
     };
     let (first, end) = match kind {
         RequestKind::Discard => (offset.div_ceil(SECTOR_BYTES), end / SECTOR_BYTES),
@@ -246,9 +252,9 @@ pub(super) fn sectors_of_bytes(kind: RequestKind, offset: u64, length: u64) -> R
 
 #[inline]
 pub(super) fn sectors(kind: RequestKind, first: u64, count: u64) -> Result<SectorRange, Wrong> {
-    match first.checked_add(count).is_some_and(|end| end <= SECTORS_MAX) {
+    match first.checked_add(count).is_some_and(|end| end < DRIVE_BYTES_MAX / SECTOR_BYTES) {
         true => possible(kind, SectorRange::new(Lba(first), count)),
-        false => Err(Wrong(format!("{count} sectors from sector {first}"), "sectors below 2^55")),
+        false => Err(Wrong(format!("{count} sectors from sector {first}"), "sectors below 2^54")),
     }
 }
 
@@ -257,8 +263,8 @@ pub(super) fn sectors(kind: RequestKind, first: u64, count: u64) -> Result<Secto
 fn possible(kind: RequestKind, range: SectorRange) -> Result<SectorRange, Wrong> {
     let is_transfer = matches!(kind, RequestKind::Read | RequestKind::Write);
     if is_transfer && range.sectors > REQUEST_MAX.0 / SECTOR_BYTES {
-        let what = format!("a {} of {}", kind.name(), Bytes(range.sectors * SECTOR_BYTES));
-        return Err(Wrong(what, "at most 4 GiB in a read or write"));
+        let what = format!("a {} of {} bytes", kind.name(), range.sectors * SECTOR_BYTES);
+        return Err(Wrong(what, "at most 4294967296 (4 GiB) in a read or write"));
     }
     Ok(range)
 }

@@ -130,7 +130,7 @@ pub struct Header {
 
 impl Header {
     /// Returns true if the format has neither discards nor frees.
-    pub(crate) fn never_discards(&self) -> bool {
+    pub fn never_discards(&self) -> bool {
         const NEVER: [&str; 10] = [
             "msr",
             "systor",

@@ -4,12 +4,17 @@ use std::fmt;
 use std::io::Read;
 use std::str::FromStr;
 
-use super::blktrace::{self, Binary, Matched, Text, is_blkparse, is_kernel_text};
+use memchr::memchr;
+
+use super::blktrace::{self, Binary, KERNEL_HEADING, Matched, Text, is_blkparse, is_kernel_text};
 use super::fio::{self, Iolog};
 use super::fixed::{Fixed, Oracle, Vscsi, no_vscsi};
 use super::format::{self, Reader};
-use super::input::{Imported, Input, failed, malformed, words};
-use super::rows::{Alibaba, Biosnoop, CloudPhysics, Etw, Mqsim, Msr, Row, Rows, Spc, Systor, Tencent};
+use super::input::{Imported, Input, billionths, failed, malformed, words};
+use super::rows::{
+    Alibaba, Biosnoop, CloudPhysics, Etw, Mqsim, Msr, Row, Rows, Spc, Systor, Tencent, is_banner_of_biosnoop,
+    is_banner_of_xperf,
+};
 use super::{Source, TraceError};
 
 /// A format of traces.
@@ -91,8 +96,9 @@ impl FromStr for Format {
     }
 }
 
-/// Number of bytes that are read to detect the format: more than one line of text.
+/// Number of bytes that are read to detect the format: more than one line of text, and the comments before it.
 const HEAD_BYTES: usize = 4096;
+const COMMENTS_BYTES: usize = 1 << 16;
 
 /// A file of a trace: its name, for messages, and its bytes.
 pub type Part<'a> = (String, Box<dyn Read + 'a>);
@@ -169,9 +175,14 @@ fn rows<'a, F: Row + 'a>(input: Input<'a>) -> Box<dyn Source + 'a> {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads up to the end of the first line, so that nothing waits for more of a trace that is still being written.
+/// Reads up to the end of the first line that says something, so that nothing waits for more of a trace that is still
+/// being written.
 fn read_head(input: &mut Input<'_>) -> Result<(), TraceError> {
-    while input.rest().len() < HEAD_BYTES && !input.rest().contains(&b'\n') {
+    let is_enough = |head: &[u8]| {
+        let rest = behind_comments(head);
+        rest.contains(&b'\n') || rest.len() >= HEAD_BYTES || head.len() >= COMMENTS_BYTES
+    };
+    while !is_enough(input.rest()) {
         if !input.more().map_err(|error| failed(error, "byte 0".to_owned()))? {
             break;
         }
@@ -199,6 +210,21 @@ const OTHERS: [(&[u8], &str, &str); 8] = [
     (b"<?xml", "XML", "a block trace"),
 ];
 
+/// Returns what follows the lines that say nothing of the format: empty ones, comments, and what some tools print before
+/// their first line.
+fn behind_comments(head: &[u8]) -> &[u8] {
+    let mut rest = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    while let Some(end) = memchr(b'\n', rest) {
+        let line = rest[..end].trim_ascii();
+        let is_comment = line.is_empty() || line.starts_with(b"#");
+        if !is_comment && !is_banner_of_biosnoop(line) && !is_banner_of_xperf(line) {
+            break;
+        }
+        rest = &rest[end + 1..];
+    }
+    rest
+}
+
 impl Format {
     fn is_text(self) -> bool {
         !matches!(self, Self::Own | Self::Blktrace | Self::Vscsi | Self::OracleGeneral)
@@ -216,6 +242,8 @@ fn recognise(head: &[u8]) -> Result<Format, TraceError> {
         return Ok(Format::Blktrace);
     }
     let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    // The heading of the kernel's text is a comment, too.
+    let text = if text.starts_with(KERNEL_HEADING) { text } else { behind_comments(text) };
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
     let columns: Vec<&[u8]> = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
     let is_kind = |kind: &[u8]| matches!(kind, b"R" | b"W" | b"r" | b"w");
@@ -231,9 +259,12 @@ fn recognise(head: &[u8]) -> Result<Format, TraceError> {
         [at, _, kind, _, _, _] if at.contains(&b'.') && (is_kind(kind) || kind.is_empty()) => Format::Systor,
         [_, b"R" | b"W" | b"opcode", _, _, _] => Format::Alibaba,
         [b"ASU", b"LBA", ..] => Format::Spc,
-        [_, _, _, kind, at, ..] if is_kind(kind) && at.contains(&b'.') => Format::Spc,
+        [_, _, _, kind, at, ..] if is_kind(kind) && billionths(at).is_some() => Format::Spc,
         _ if Vscsi::recognise(head).is_some() => Format::Vscsi,
-        _ => return Err(unknown(line)),
+        _ => {
+            let before = &head[..head.len() - text.len()];
+            return Err(unknown(line, 1 + before.iter().filter(|byte| **byte == b'\n').count()));
+        }
     };
     Ok(found)
 }
@@ -255,7 +286,7 @@ fn expect_none_of_others(head: &[u8]) -> Result<(), TraceError> {
     Ok(())
 }
 
-fn unknown(line: &[u8]) -> TraceError {
+fn unknown(line: &[u8], number: usize) -> TraceError {
     // Formats that are not recognised, by the shape of a line.
     let numbers = |separator: fn(&u8) -> bool| {
         let fields = line.split(separator).filter(|field| !field.is_empty());
@@ -271,5 +302,5 @@ fn unknown(line: &[u8]) -> TraceError {
         "one of {}; if it is one of those, put its name in front of the file's, as in msr:FILE{hint}",
         Format::names()
     );
-    malformed("line 1", "its first line shows no known format", &expected)
+    malformed(&format!("line {number}"), "it is the first one and shows no known format", &expected)
 }

@@ -56,6 +56,10 @@ pub(super) trait Row: Default {
     const MADE_BY: &'static str;
     const WINDOW: SimDuration = SimDuration::from_secs(1);
     fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong>;
+    /// Whether a line was printed by the tool before its first one.
+    fn is_banner(_: &[u8]) -> bool {
+        false
+    }
     /// Learns the columns from a first line without a digit.
     fn heading(&mut self, _: &[u8]) {}
 }
@@ -81,7 +85,7 @@ impl<F: Row> Parser for Rows<'_, F> {
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Self::Item)>, TraceError> {
         loop {
             let Some(line) = self.lines.next()? else { return Ok(None) };
-            if line.is_empty() || line.starts_with(b"#") {
+            if line.is_empty() || line.starts_with(b"#") || self.is_first && F::is_banner(line) {
                 continue;
             }
             if std::mem::take(&mut self.is_first) && !line.iter().any(u8::is_ascii_digit) {
@@ -367,6 +371,10 @@ impl Row for Etw {
     const MADE_BY: &'static str = "etw";
     const WINDOW: SimDuration = SimDuration::from_secs(60);
 
+    fn is_banner(line: &[u8]) -> bool {
+        is_banner_of_xperf(line)
+    }
+
     fn heading(&mut self, line: &[u8]) {
         self.is_in_header = line.trim_ascii() == b"BeginHeader";
     }
@@ -420,6 +428,16 @@ impl Row for Etw {
     }
 }
 
+/// `[File]` and the version of Windows, in front of `BeginHeader`.
+pub(super) fn is_banner_of_xperf(line: &[u8]) -> bool {
+    line.starts_with(b"[") && line.ends_with(b"]") || line.starts_with(b"OS Version: ")
+}
+
+/// `Tracing block device I/O... Hit Ctrl-C to end.`, and of newer versions without `device`.
+pub(super) fn is_banner_of_biosnoop(line: &[u8]) -> bool {
+    line.starts_with(b"Tracing block ")
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Biosnoop {
     /// With `-Q`, the time in the queue is in front of the latency.
@@ -429,6 +447,10 @@ pub(super) struct Biosnoop {
 impl Row for Biosnoop {
     const MADE_BY: &'static str = "biosnoop";
     const WINDOW: SimDuration = SimDuration::from_secs(60);
+
+    fn is_banner(line: &[u8]) -> bool {
+        is_banner_of_biosnoop(line)
+    }
 
     fn heading(&mut self, line: &[u8]) {
         self.is_queue_shown = words(line).any(|word| word == b"QUE(ms)");

@@ -385,7 +385,7 @@ fn absurd_lengths_and_times_are_errors_with_their_line() {
     let text = "0,R,0,4096,1\n0,R,0,562949953421312,2\n";
     assert_eq!(
         error_of(None, text.as_bytes()),
-        "line 2: a read of 512 TiB; expected at most 4 GiB in a read or write"
+        "line 2: a read of 562949953421312 bytes; expected at most 4294967296 (4 GiB) in a read or write"
     );
     assert!(
         read_as(None, b"fio version 3 iolog\n0 a trim 0 562949953421312\n").2.is_none(),
@@ -404,7 +404,9 @@ fn absurd_lengths_and_times_are_errors_with_their_line() {
         error_of(None, &writer.finish().unwrap())
     };
     assert!(own(1 << 60, 8).starts_with("record 1: a time 1152921505 s from the beginning; expected"));
-    assert!(own(1, 1 << 24).starts_with("record 1: a write of 8 GiB; expected at most 4 GiB"));
+    assert!(
+        own(1, 1 << 24).starts_with("record 1: a write of 8589934592 bytes; expected at most 4294967296")
+    );
 }
 
 #[test]
@@ -413,6 +415,33 @@ fn regression_the_log_of_a_second_job_is_named() {
     let (records, _, error) = read_as(None, text.as_bytes());
     assert_eq!(records.len(), 1);
     assert!(error.unwrap().starts_with("line 3: a second log begins here; expected the log of one job"));
+}
+
+#[test]
+fn regression_what_says_nothing_does_not_hide_the_format() {
+    const ETW: &str = "BeginHeader\nDiskRead, TimeStamp, Process, ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, \
+        DiskNum\nEndHeader\nDiskRead, 100, a ( 1), 2, 0xf, 0x1000, 0x200, 50, 0\n";
+    const BIOSNOOP: &str = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.5 a 1 sda W 8 4096 0.1\n";
+    for (before, text, made_by) in [
+        ("# a\n\n", "1,usr,0,Read,0,4096,9\n", "msr"),
+        ("\r\n", "0,20941264,8192,w,0\n", "spc"),
+        ("# a\n", "0.5,0.1,W,1,0,512\n", "systor"),
+        ("\n", "0,R,0,4096,1\n", "alibaba"),
+        ("# a\n", "version,time,op,size,lbn\n1,2,2a,512,3\n", "cloudphysics"),
+        ("\n# a\n", "fio version 3 iolog\n# b\n0 a write 0 8192\n", "fio"),
+        ("#\n", "8,0 1 2 0.5 3 D W 2048 + 8 [a]\n", "blkparse"),
+        ("# a\n", ETW, "etw"),
+        ("[File]\nOS Version: 10.0.19041\n", ETW, "etw"),
+        ("Tracing block device I/O... Hit Ctrl-C to end.\n", BIOSNOOP, "biosnoop"),
+    ] {
+        for bom in ["", "\u{feff}"] {
+            let text = format!("{bom}{before}{text}");
+            let (records, header, error) = read_as(None, text.as_bytes());
+            assert_eq!((records.len(), header.made_by.as_str(), error), (1, made_by, None), "{text}");
+        }
+    }
+    let long = "# a comment\n".repeat(1000) + "0,R,0,4096,1\n";
+    assert_eq!(read_as(None, long.as_bytes()).0.len(), 1);
 }
 
 #[test]
@@ -437,13 +466,34 @@ fn files_of_other_kinds_are_named() {
 fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
     for (format, text, expected) in [
         (None, "", "byte 0: the trace is empty; expected a block trace"),
-        (None, "1,2,3,4,5\n", "line 1: its first line shows no known format; expected one of trimwise"),
+        (None, "# a\n\n1,2,3,4,5\n", "line 3: it is the first one and shows no known format"),
+        (
+            Some(Format::Msr),
+            "1,usr,0,Read,18446744073709551616,1,0\n",
+            "is no whole number below 2^64; expected an offset",
+        ),
+        (
+            Some(Format::Msr),
+            "1,usr,0,Read,0,-4096,0\n",
+            "'-4096' is no whole number below 2^64; expected a size",
+        ),
+        (Some(Format::Msr), "1,usr,0,Read,9223372036854775807,512,0\n", "expected bytes below 2^63"),
+        (
+            Some(Format::Msr),
+            "1,usr,0,Read,0,4294967297,0\n",
+            "of 4294967808 bytes; expected at most 4294967296",
+        ),
+        (
+            None,
+            "1,2,3,4,5\n",
+            "line 1: it is the first one and shows no known format; expected one of trimwise",
+        ),
         (Some(Format::Msr), "1,usr,0,Trim,0,1,0\n", "line 1: type 'Trim'; expected Read or Write"),
         (Some(Format::Msr), "1,usr,0,Read,0\n", "line 1: 5 columns; expected Timestamp,Hostname"),
         (Some(Format::Alibaba), "0,R,0,4096,1\n0,R,x,4096,2\n", "line 2: 'x'; expected an offset in bytes"),
-        (Some(Format::Alibaba), "0,R,18446744073709551615,9,1\n", "expected bytes below 2^64"),
+        (Some(Format::Alibaba), "0,R,18446744073709551615,9,1\n", "expected bytes below 2^63"),
         (Some(Format::Tencent), "18446744073709551615,0,8,0,1\n", "a time that fits into 64 bits"),
-        (Some(Format::Tencent), "1,36028797018963967,8,0,1\n", "expected sectors below 2^55"),
+        (Some(Format::Tencent), "1,18014398509481980,8,0,1\n", "expected sectors below 2^54"),
         (Some(Format::Mqsim), "1 0 0 8 2\n", "type '2'; expected 0 for a write or 1 for a read"),
         (
             Some(Format::Blkparse),

@@ -114,7 +114,7 @@ fn text(Info { trace, info, .. }: &Info) -> String {
     let at_least = if info.working_set_is_a_lower_bound { "more than " } else { "" };
     text += &folded(
         &format!(
-            "Working set: {at_least}{}; a drive of at least {} holds all addresses.",
+            "Working set: {at_least}{} in units of 4 KiB; a drive of at least {} holds all addresses.",
             Bytes(info.working_set_bytes),
             Bytes(info.needed_bytes)
         ),
@@ -180,9 +180,12 @@ mod tests {
         std::fs::write(&log, "fio version 3 iolog\n0 /dev/sdz write 0 8192\n9 /dev/sdz trim 4096 4096\n")
             .unwrap();
         let text = run_line(&["info", &log]).unwrap();
-        for expected in
-            ["2 records over 9 \u{b5}s", "Device 0: /dev/sdz, 2 requests", "Working set: 8 KiB", "Complete"]
-        {
+        for expected in [
+            "2 records over 9 \u{b5}s",
+            "Device 0: /dev/sdz, 2 requests",
+            "Working set: 8 KiB in units of 4 KiB",
+            "Complete",
+        ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         let converted = path("log.zst");
