@@ -126,7 +126,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         draft.number(name, 0, "without idle collection of no effect");
     }
     draft.assume(&[("wear_levelling.interval_erases", Value::from(64))], "FEMU levels no wear");
-    draft.assume_trim("FEMU's TRIM takes no time of the flash");
+    draft.assume_trim("FEMU's trim_lat_ns is not read");
     Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
 }
 
