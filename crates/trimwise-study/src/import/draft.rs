@@ -8,6 +8,11 @@ use trimwise::ssd::VictimPolicy;
 const TABLES: [&str; 10] =
     ["", "geometry", "mapping", "nand", "link", "controller", "cache", "gc", "wear_levelling", "trim"];
 
+/// The longest time of a profile: an hour.
+pub(super) const NS_MAX: u64 = 3_600_000_000_000;
+/// The highest rate of a profile: no limit in effect.
+pub(super) const RATE_MAX: u64 = 1_000_000_000_000;
+
 /// Settings that say where they come from.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
@@ -73,6 +78,14 @@ impl Draft {
             ("trim.read_after", "zeros".into()),
         ];
         self.assume(&settings, &source);
+    }
+
+    /// Sets that nothing is collected while the host is idle.
+    pub fn without_idle_collection(&mut self, source: &str) {
+        self.set("gc.idle", false, source);
+        for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
+            self.number(name, 0, "without idle collection of no effect");
+        }
     }
 
     /// Returns where a setting comes from.

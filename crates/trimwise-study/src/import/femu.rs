@@ -7,8 +7,8 @@ use toml::Value;
 use trimwise::ssd::VictimPolicy;
 use trimwise_lab::failure::Failure;
 
+use super::draft::{NS_MAX, RATE_MAX};
 use super::foreign::{Foreign, Parameter};
-use super::mqsim::NS_MAX;
 use super::{Draft, Unused};
 
 /// Finds the options; `None` if there are none. Variables of the script (`name=value` at the beginning of a line) are
@@ -121,17 +121,11 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         free.max(2),
         "gc_thres_pcent_high: the lines that are free when writes wait",
     );
-    draft.set("gc.idle", false, "FEMU collects after commands");
-    for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
-        draft.number(name, 0, "without idle collection of no effect");
-    }
+    draft.without_idle_collection("FEMU collects after commands");
     draft.assume(&[("wear_levelling.interval_erases", Value::from(64))], "FEMU levels no wear");
     draft.assume_trim("FEMU's trim_lat_ns is not read");
     Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
 }
-
-/// The highest rate of a profile: no limit in effect.
-pub(super) const RATE_MAX: u64 = 1_000_000_000_000;
 
 const WITHOUT_COUNTERPART: [(&str, &str); 9] = [
     ("gc_thres_pcent", "from there on FEMU collects lines of which an eighth is stale; here one threshold"),

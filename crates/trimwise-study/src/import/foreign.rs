@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use roxmltree::Node;
 use trimwise_lab::failure::Failure;
 
 use super::Unused;
@@ -14,6 +15,17 @@ pub(super) struct Parameter {
     pub name: String,
     pub value: String,
     pub line: usize,
+}
+
+impl Parameter {
+    /// The parameter that an XML element with text is.
+    pub fn of(element: Node) -> Self {
+        Self {
+            name: element.tag_name().name().to_owned(),
+            value: element.text().unwrap_or_default().trim().to_owned(),
+            line: element.document().text_pos_at(element.range().start).row as usize,
+        }
+    }
 }
 
 /// The parameters of a file, and what is wrong with them.

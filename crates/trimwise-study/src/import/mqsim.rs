@@ -8,7 +8,7 @@ use trimwise::ssd::VictimPolicy;
 use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
 use trimwise_lab::failure::Failure;
 
-use super::femu::RATE_MAX;
+use super::draft::{NS_MAX, RATE_MAX};
 use super::foreign::{Foreign, Parameter};
 use super::{Draft, Unused};
 
@@ -40,13 +40,7 @@ pub(super) fn document<'a>(text: &'a str, file: &str) -> Result<Option<Document<
 pub(super) fn parameters(document: &Document) -> Vec<Parameter> {
     let leaves = document.root_element().descendants();
     let leaves = leaves.filter(|node| node.is_element() && !node.children().any(|child| child.is_element()));
-    leaves
-        .map(|node| Parameter {
-            name: node.tag_name().name().to_owned(),
-            value: node.text().unwrap_or_default().trim().to_owned(),
-            line: document.text_pos_at(node.range().start).row as usize,
-        })
-        .collect()
+    leaves.map(Parameter::of).collect()
 }
 
 /// Makes a profile of the parameters.
@@ -159,10 +153,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let threshold = from.number("GC_Exec_Threshold", 0.0..=1.0);
     let free = ((threshold * blocks as f64) as u64).max(1) * planes;
     draft.number("gc.free_superblocks_min", free, "GC_Exec_Threshold of the blocks of each plane");
-    draft.set("gc.idle", false, "MQSim collects only when a plane is short of free blocks");
-    for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
-        draft.number(name, 0, "without idle collection of no effect");
-    }
+    draft.without_idle_collection("MQSim collects only when a plane is short of free blocks");
 
     let levels = from.word("Static_Wearleveling_Enabled", &[("false", false), ("true", true)]);
     let threshold = from.number_if("Static_Wearleveling_Threshold", 1..=u64::from(u32::MAX));
@@ -173,9 +164,6 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     draft.assume_trim("MQSim has no TRIM");
     Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
 }
-
-/// An hour.
-pub(super) const NS_MAX: u64 = 3_600_000_000_000;
 
 const WITHOUT_COUNTERPART: [(&str, &str); 26] = [
     ("Seed", "seeds are given to a run"),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use roxmltree::{Document, Node};
+use trimwise::units::SECTOR_BYTES;
 use trimwise_lab::failure::Failure;
 
 use super::foreign::{Foreign, Parameter};
@@ -30,7 +31,7 @@ pub fn job_of(file: &str) -> Result<String, Failure> {
     for (scenario, flows) in elements(root).enumerate() {
         for (flow, node) in elements(flows).enumerate() {
             let name = format!("scenario{}-flow{}", scenario + 1, flow + 1);
-            let mut from = Foreign::new(file, parameters(&document, node));
+            let mut from = Foreign::new(file, elements(node).map(Parameter::of).collect());
             let made = match node.tag_name().name() {
                 "IO_Flow_Parameter_Set_Synthetic" => {
                     jobs += 1;
@@ -68,16 +69,6 @@ fn elements<'a, 'b>(node: Node<'a, 'b>) -> impl Iterator<Item = Node<'a, 'b>> {
     node.children().filter(Node::is_element)
 }
 
-fn parameters(document: &Document, flow: Node) -> Vec<Parameter> {
-    elements(flow)
-        .map(|node| Parameter {
-            name: node.tag_name().name().to_owned(),
-            value: node.text().unwrap_or_default().trim().to_owned(),
-            line: document.text_pos_at(node.range().start).row as usize,
-        })
-        .collect()
-}
-
 #[derive(Clone, Copy, PartialEq)]
 enum Addresses {
     Streaming,
@@ -86,7 +77,6 @@ enum Addresses {
 }
 
 fn synthetic(from: &mut Foreign, name: &str, waits: bool) -> String {
-    const SECTOR_BYTES: u64 = 512;
     let mut job = format!("\n[{name}]\n");
     let mut line = |text: String| {
         let _ = writeln!(job, "{text}");

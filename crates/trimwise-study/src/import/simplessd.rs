@@ -8,8 +8,8 @@ use trimwise::ssd::VictimPolicy;
 use trimwise::units::UNIT_BYTES;
 use trimwise_lab::failure::Failure;
 
+use super::draft::NS_MAX;
 use super::foreign::{Foreign, Parameter};
-use super::mqsim::NS_MAX;
 use super::{Draft, Unused};
 
 /// Reads the parameters, named `section.key`; `None` if there is no section `[pal]`.
@@ -127,10 +127,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let superblocks = total / gang.max(1) * blocks;
     let free = (from.number("ftl.GCThreshold", 0.0..=1.0) * superblocks as f64) as u64;
     draft.number("gc.free_superblocks_min", free.max(2), "GCThreshold of all superblocks");
-    draft.set("gc.idle", false, "SimpleSSD collects while writing");
-    for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
-        draft.number(name, 0, "without idle collection of no effect");
-    }
+    draft.without_idle_collection("SimpleSSD collects while writing");
     draft.assume(&[("wear_levelling.interval_erases", 64.into())], "SimpleSSD levels no wear");
     draft.assume_trim("SimpleSSD's TRIM takes its firmware's time only");
     Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
