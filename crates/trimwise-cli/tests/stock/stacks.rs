@@ -331,7 +331,7 @@ impl Measured {
         let is_known = !self.blamed.is_empty() && !stack.unseen;
         let is_false = [
             (is_known && is_claimed || trim.verdict == "taken" && expected == Reach::None, trim),
-            (is_known && is_proven || is_proven && expected == Reach::None, verify),
+            (is_proven && (is_known || expected == Reach::None), verify),
             (is_known && daemon.bytes > 0, daemon),
             (
                 expected == Reach::None && trim.code == "0" && !(stack.unseen && trim.verdict == "accepted"),
