@@ -374,6 +374,7 @@ impl Machine {
                     }
                     if let Some(logs) = std::env::var_os("STACK_LOGS") {
                         let to = Path::new(&logs).join(format!("{name}-{}", guest.name));
+                        fs::create_dir_all(&to).unwrap();
                         let copied = Command::new("cp").arg("-rT").arg(&folder).arg(&to).status().unwrap();
                         assert!(copied.success(), "{}", to.display());
                     }

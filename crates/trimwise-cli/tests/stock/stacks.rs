@@ -130,8 +130,8 @@ impl Stack {
 pub struct Doctor {
     pub passes: Option<bool>,
     pub wrong: Vec<Finding>,
-    /// Commands that carry out what it advises without calling it wrong.
-    pub advice: Vec<String>,
+    /// What it advises without calling it wrong, with commands that carry it out.
+    pub advice: Vec<Finding>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,22 +154,24 @@ impl Doctor {
         let findings = one["findings"].as_array().into_iter().chain(json["findings"].as_array()).flatten();
         let (wrong, notes): (Vec<&Value>, Vec<&Value>) =
             findings.partition(|finding| finding["wrong"] == true);
-        let wrong = wrong.into_iter().map(|finding| Finding {
+        let read = |finding: &Value| Finding {
             place: text(&finding["place"]),
             what: text(&finding["what"]),
             mend: text(&finding["mend"]),
             commands: of(finding),
-        });
-        let advice = notes.into_iter().flat_map(of);
-        Self { passes: one["passes"].as_bool(), wrong: wrong.collect(), advice: advice.collect() }
+        };
+        let advice = notes.into_iter().map(read).filter(|note| !note.commands.is_empty()).collect();
+        Self { passes: one["passes"].as_bool(), wrong: wrong.into_iter().map(read).collect(), advice }
     }
 
-    /// The commands of all its remedies; if nothing is wrong, those of its advice.
+    /// What it finds at fault; if nothing is, what it advises.
+    fn blames(&self) -> &[Finding] {
+        if self.wrong.is_empty() { &self.advice } else { &self.wrong }
+    }
+
+    /// The commands of all its remedies.
     pub fn commands(&self) -> Vec<String> {
-        if self.wrong.is_empty() {
-            return self.advice.clone();
-        }
-        self.wrong.iter().flat_map(|finding| finding.commands.clone()).collect()
+        self.blames().iter().flat_map(|finding| finding.commands.clone()).collect()
     }
 }
 
@@ -344,7 +346,7 @@ impl Measured {
     }
 
     fn told(&self) -> String {
-        let told = self.doctor.wrong.iter().map(|one| format!("{}: {}; {}", one.place, one.what, one.mend));
+        let told = self.doctor.blames().iter().map(|one| format!("{}: {}; {}", one.place, one.what, one.mend));
         told.collect::<Vec<_>>().join(" | ")
     }
 
@@ -359,8 +361,12 @@ impl Measured {
                 if !stack.unseen && !stack.unchecked => {}
             (_, said) => found.push(format!("doctor says passes={said:?}")),
         }
-        let places: Vec<&String> = doctor.wrong.iter().map(|one| &one.place).collect();
-        if places != self.blamed.iter().collect::<Vec<_>>() {
+        // Neither has an order: a layer may have two disks.
+        let mut places: Vec<&String> = doctor.blames().iter().map(|one| &one.place).collect();
+        let mut blamed: Vec<&String> = self.blamed.iter().collect();
+        places.sort();
+        blamed.sort();
+        if places != blamed {
             found.push(format!("doctor blames {places:?}, not {:?}: {}", self.blamed, self.told()));
         }
         found

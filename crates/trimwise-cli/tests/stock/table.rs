@@ -23,6 +23,7 @@ pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
                 (Some(true), true) => "passes",
                 (Some(true), false) => "passes, but",
                 (Some(false), false) => "stops",
+                (Some(false), true) if !one.doctor.advice.is_empty() => "stops, advice",
                 (Some(false), true) => "stops, no cause",
                 (None, _) => "not checked",
             }
