@@ -88,6 +88,31 @@ pub fn text(root: &HostRoot, unit: &str) -> Option<String> {
     Some(text)
 }
 
+/// Returns the first condition about paths in a unit's text that the host does not meet, so that systemd does not start
+/// it (systemd.unit(5)). Other conditions are not judged.
+pub fn unmet<'a>(root: &HostRoot, text: &'a str) -> Option<&'a str> {
+    let is_met = |line: &str| {
+        let (key, value) = line.split_once('=')?;
+        let value = value.trim().trim_start_matches('|');
+        let (is_negated, path) = value.strip_prefix('!').map_or((false, value), |path| (true, path));
+        let found = root.metadata(path.trim());
+        let holds = match key.trim() {
+            "ConditionPathExists" => found.is_some(),
+            "ConditionPathIsDirectory" => found.is_some_and(|found| found.is_dir()),
+            "ConditionFileNotEmpty" => found.is_some_and(|found| found.is_file() && found.len() > 0),
+            _ => return None,
+        };
+        Some(holds != is_negated)
+    };
+    let judged = text.lines().map(str::trim).filter_map(|line| Some((line, is_met(line)?)));
+    // Of those that begin with a bar one is enough.
+    let is_one_of_many =
+        |line: &str| line.split_once('=').is_some_and(|(_, value)| value.trim().starts_with('|'));
+    let (any, all): (Vec<_>, Vec<_>) = judged.partition(|(line, _)| is_one_of_many(line));
+    let none_of_many = any.first().filter(|_| any.iter().all(|(_, is_met)| !is_met));
+    all.iter().find(|(_, is_met)| !is_met).or(none_of_many).map(|(line, _)| *line)
+}
+
 /// Finds the unit file that mounts something at this path, in the folder that wins; `None` if systemd has none, or made
 /// it of a line of fstab.
 pub fn mount_unit(root: &HostRoot, mount_point: &Path) -> Option<PathBuf> {

@@ -55,7 +55,7 @@ fn measure(made: &Path, kernel: &'static str, stacks: &[Stack]) -> Vec<Measured>
 }
 
 /// Each stack on each kernel: what the disks' images say, what doctor, trim, verify and the daemon say of it, and what
-/// the remedy does. `STACKS=write` writes docs/stacks.md; `STACKS=sample` takes each stack on one of the kernels, by turns;
+/// the remedy does. `STACKS=write` writes docs/stacks.md; `STACKS=sample` takes every third on one of the kernels, by turns;
 /// `STACK=NAME,NAME...` takes only these. The last two leave the page alone. `STACK_LOGS=DIR` keeps what each stack left.
 #[test]
 fn stacks_are_as_the_page_says() {
@@ -69,6 +69,7 @@ fn stacks_are_as_the_page_says() {
     }
     let mode = std::env::var("STACKS").unwrap_or_default();
     if mode == "sample" {
+        stacks = stacks.into_iter().step_by(3).collect();
         let on_both = stacks.iter_mut().filter(|stack| stack.kernels.is_empty());
         on_both
             .zip(KERNELS.iter().cycle())

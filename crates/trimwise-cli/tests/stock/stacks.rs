@@ -346,7 +346,8 @@ impl Measured {
     }
 
     fn told(&self) -> String {
-        let told = self.doctor.blames().iter().map(|one| format!("{}: {}; {}", one.place, one.what, one.mend));
+        let told =
+            self.doctor.blames().iter().map(|one| format!("{}: {}; {}", one.place, one.what, one.mend));
         told.collect::<Vec<_>>().join(" | ")
     }
 

@@ -186,7 +186,8 @@ fn of_timer(root: &HostRoot, timer: &str, is_container: bool) -> Option<Job> {
     let text = systemd::text(root, timer).unwrap_or_default();
     let service =
         systemd::values(&text, &["Unit"]).last().map_or(format!("{stem}.service"), |unit| (*unit).to_owned());
-    let calls = match (timer, systemd::text(root, &service)) {
+    let of_service = systemd::text(root, &service);
+    let calls = match (timer, &of_service) {
         (BTRFS_TIMER, _) => vec![Call::Btrfs(btrfs_points(root))],
         (FSTRIM_TIMER, None) => vec![Call::of_service()],
         (_, None) => Vec::new(),
@@ -196,12 +197,14 @@ fn of_timer(root: &HostRoot, timer: &str, is_container: bool) -> Option<Job> {
             commands.iter().flat_map(|command| calls_of(root, command)).collect()
         }
     };
+    let unmet = systemd::unmet(root, &text).map(|condition| (timer, condition));
+    let unmet = unmet.or_else(|| Some((&*service, systemd::unmet(root, of_service.as_deref()?)?)));
     let broken = match () {
         () if calls.is_empty() && timer != FSTRIM_TIMER => return None,
         () if systemd::is_masked(root, &service) => Some(format!("{service} {MASKED}")),
         () if calls.is_empty() => Some(format!("{service} {RUNS_NOTHING}")),
         () if is_container && timer == FSTRIM_TIMER => Some("it does not start in a container".to_owned()),
-        () => None,
+        () => unmet.map(|(unit, condition)| format!("{unit} does not start: `{condition}` is not met")),
     };
     Some(Job { name: timer.to_owned(), every: interval_of(&text), calls, broken })
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::control::{Client, Request};
+use trimwise_linux::trim::Target;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::daemon::{ask, failed, normal};
@@ -52,6 +53,8 @@ pub struct Waited {
     pub trimmed_bytes: u64,
     /// Bytes sent since then where failed discards would not have shown.
     pub unverified_bytes: u64,
+    /// True if a hypervisor provides a disk below: it may have accepted the bytes, and its host ignored them.
+    pub on_virtual_disk: bool,
     /// Slices since then.
     pub slices: u64,
     /// Those that failed.
@@ -142,6 +145,7 @@ pub fn wait(mount: &Path, run: &Path, caller: &dyn Caller) -> Result<Waited, Fai
         took_ns: SimDuration::from_nanos(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)),
         trimmed_bytes: grown(&last, &before, "trimmed_bytes"),
         unverified_bytes: grown(&last, &before, "unverified_bytes"),
+        on_virtual_disk: Target::of(mount).is_ok_and(|target| target.is_virtual),
         slices: grown(&last, &before, "slices"),
         slices_failed: grown(&last, &before, "slices_failed"),
         waiting_bytes: number(&last["waiting_bytes"]),

@@ -52,10 +52,15 @@ fn words(waited: &Waited) -> String {
         Outcome::Done => String::new(),
         _ => format!("; {} still waiting", Bytes(waited.waiting_bytes)),
     };
+    // As the verdict of a trim without the daemon is.
+    let done = match waited.on_virtual_disk {
+        true => "accepted by a virtual disk (whether its host gives them back does not show here)",
+        false => "trimmed",
+    };
     let (trimmed, took) = (Bytes(waited.trimmed_bytes), figures::time(waited.took_ns.as_secs_f64()));
     folded(
         &format!(
-            "{}: {trimmed} trimmed{unverified} in {took} (slices: {}{failed}){rest}",
+            "{}: {trimmed} {done}{unverified} in {took} (slices: {}{failed}){rest}",
             waited.mount_point, waited.slices
         ),
         0,

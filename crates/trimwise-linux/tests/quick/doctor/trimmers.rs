@@ -484,6 +484,31 @@ fn only_what_runs_trims() {
             &["says `ro`", "take `ro` off", "!does not list", "!printf"],
         ),
         (&service("--all", ",ro"), 0, Some(true), &["!nothing trims it"]),
+        // As Debian's has it: met here.
+        (
+            &service("--all\\nConditionPathExists=!/etc/initrd-release", ""),
+            0,
+            Some(true),
+            &["!does not start"],
+        ),
+        (
+            &service("--all\\nConditionPathExists=|/gone\\nConditionPathExists=|/etc", ""),
+            0,
+            Some(true),
+            &["!does not start"],
+        ),
+        (
+            &service("--all\\nConditionPathIsDirectory=!/etc", ""),
+            1,
+            Some(true),
+            &["fstrim.service does not start: `ConditionPathIsDirectory=!/etc` is not met"],
+        ),
+        (
+            &service("--all\\nConditionPathExists=|/gone\\nConditionPathExists=|!/etc", ""),
+            1,
+            Some(true),
+            &["fstrim.service does not start: `ConditionPathExists=|/gone` is not met"],
+        ),
     ]);
 }
 
