@@ -1,5 +1,6 @@
 //! The doctor on fake hosts: sysfs, procfs and fstab in a folder.
 
+mod disks;
 mod stacks;
 mod trimmers;
 
