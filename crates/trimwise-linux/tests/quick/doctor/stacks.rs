@@ -1,6 +1,7 @@
 //! Where TRIM stops in a stack of devices, why, and what helps.
 
 use super::*;
+
 #[test]
 fn the_layer_at_which_trim_stops_is_named() {
     let crypt = Host::new("22 1 253:0 / / rw - xfs /dev/mapper/root rw\n");
