@@ -83,6 +83,8 @@ const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, US
 /// Length of the hash in an image's name, in bytes.
 const RECIPE_BYTES: usize = 6;
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
+/// Where the package `trimwise-kernels` puts its images.
+const INSTALLED: &str = "/usr/lib/trimwise/kernels";
 
 /// A kernel in the cache that can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,13 +124,14 @@ struct Description {
     recipe: String,
 }
 
-/// The folder of images.
+/// The folder of images, and that of a package's, in which nothing is built or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     directory: PathBuf,
+    installed: Option<PathBuf>,
 }
 
-/// Finds the image of this name (`6.1`, `6.12+ext4-trim`) in the user's cache.
+/// Finds the image of this name (`6.1`, `6.12+ext4-trim`) among the package's, or in the user's cache.
 ///
 /// # Errors
 /// [`KernelError::NotBuilt`] and [`KernelError::Outdated`] name the command that builds it.
@@ -137,10 +140,13 @@ pub fn find(name: &str) -> Result<KernelImage, KernelError> {
 }
 
 impl Cache {
-    /// Returns `$TRIMWISE_KERNELS`, else `$XDG_CACHE_HOME/trimwise/kernels`, else `~/.cache/trimwise/kernels`.
+    /// Returns `$TRIMWISE_KERNELS`; else, with the package's images, `$XDG_CACHE_HOME/trimwise/kernels` or
+    /// `~/.cache/trimwise/kernels`.
     pub fn of_user() -> Result<Self, KernelError> {
         let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let directory = of(CACHE_VARIABLE)
+        let given = of(CACHE_VARIABLE);
+        let installed = given.is_none().then(|| INSTALLED.into());
+        let directory = given
             .or_else(|| of("XDG_CACHE_HOME").map(|cache| cache.join("trimwise/kernels")))
             .or_else(|| of("HOME").map(|home| home.join(".cache/trimwise/kernels")))
             .ok_or(KernelError::NoCache)?;
@@ -150,13 +156,13 @@ impl Cache {
         match fs::metadata(&directory) {
             Ok(found) if !found.is_dir() => Err(KernelError::NoFolder { directory }),
             Err(e) if e.kind() == ErrorKind::NotADirectory => Err(KernelError::NoFolder { directory }),
-            _ => Ok(Self::at(directory)),
+            _ => Ok(Self { installed, ..Self::at(directory) }),
         }
     }
 
     /// Opens the cache in this folder, which the first build creates.
     pub fn at(directory: PathBuf) -> Self {
-        Self { directory }
+        Self { directory, installed: None }
     }
 
     /// Returns the folder of the cache.
@@ -171,12 +177,14 @@ impl Cache {
     /// the image cannot be read.
     pub fn find(&self, name: &str) -> Result<KernelImage, KernelError> {
         let name: KernelName = name.parse()?;
-        let candidates =
-            if name.is_plain() { vec![folder(&name, &recipe(&name, &[]))] } else { self.names(&name)? };
+        let candidates = match name.is_plain() {
+            true => self.places(&folder(&name, &recipe(&name, &[]))),
+            false => self.names(&name)?.into_iter().map(|name| self.directory.join(name)).collect(),
+        };
         let mut found = None;
         for candidate in candidates {
-            let image = self.read(&self.directory.join(candidate))?;
-            found = image.filter(|image| image.name == name && image.is_current()).or(found);
+            let image = self.read(&candidate)?;
+            found = found.or(image.filter(|image| image.name == name && image.is_current()));
         }
         let Some(image) = found else { return Err(self.not_built(&name)?) };
         match image.changed_set() {
@@ -187,6 +195,11 @@ impl Cache {
                 command: self.command(&name, &image.folders())?,
             }),
         }
+    }
+
+    /// Returns where a plain image of this folder's name can be, in the order in which it is looked for.
+    fn places(&self, folder: &str) -> Vec<PathBuf> {
+        self.installed.iter().chain([&self.directory]).map(|directory| directory.join(folder)).collect()
     }
 
     fn not_built(&self, name: &KernelName) -> Result<KernelError, KernelError> {
@@ -217,10 +230,12 @@ impl Cache {
     /// Returns all images by name, including those that a different trimwise built.
     pub fn list(&self) -> Result<Vec<KernelImage>, KernelError> {
         let mut images = Vec::new();
-        for name in self.all_entries()? {
-            let path = self.directory.join(&name);
-            if name.starts_with(|c: char| c.is_ascii_digit()) && path.is_dir() {
-                images.extend(self.read(&path)?);
+        for directory in self.installed.iter().chain([&self.directory]) {
+            for name in entries_of(directory)? {
+                let path = directory.join(&name);
+                if name.starts_with(|c: char| c.is_ascii_digit()) && path.is_dir() {
+                    images.extend(self.read(&path)?);
+                }
             }
         }
         images.sort_by_key(|image| (image.name.sort_key(), image.recipe.clone()));
@@ -247,7 +262,11 @@ impl Cache {
             is_log_removed |= fs::remove_file(self.directory.join(log)).is_ok();
         }
         if removed == 0 && !is_log_removed {
-            return Err(self.not_built(&name)?);
+            let is_listed = self.list().unwrap_or_default().into_iter().any(|image| image.name == name);
+            return Err(match is_listed {
+                true => KernelError::Installed { name: name.to_string() },
+                false => self.not_built(&name)?,
+            });
         }
         Ok(removed)
     }
@@ -282,24 +301,10 @@ impl Cache {
     /// Returns the names of entries that consist of this kernel's name, a recipe's hash, and `end`.
     fn entries(&self, name: &KernelName, end: &str) -> Result<Vec<String>, KernelError> {
         let begin = format!("{name}-");
-        let mut names = self.all_entries()?;
+        let mut names = entries_of(&self.directory)?;
         names.retain(|entry| {
             entry.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(end)).is_some_and(is_recipe)
         });
-        Ok(names)
-    }
-
-    /// Returns the names of all entries of the folder, in order; none if the folder does not exist.
-    fn all_entries(&self) -> Result<Vec<String>, KernelError> {
-        let failed = KernelError::io("read", &self.directory);
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(failed)?,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(failed(e)),
-        };
-        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-        let mut names: Vec<String> = entries.into_iter().map(name).collect();
-        names.sort();
         Ok(names)
     }
 
@@ -384,6 +389,20 @@ impl KernelImage {
         }
         Ok(bytes)
     }
+}
+
+/// Returns the names of all entries of a folder, in order; none if it does not exist.
+fn entries_of(directory: &Path) -> Result<Vec<String>, KernelError> {
+    let failed = KernelError::io("read", directory);
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(failed)?,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed(e)),
+    };
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let mut names: Vec<String> = entries.into_iter().map(name).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Returns our configuration, or a variant's, as this kernel spells it.

@@ -197,10 +197,12 @@ impl Cache {
         if plan.order.again {
             return Ok(None);
         }
-        let directory = self.directory().join(plan.folder());
         // A kernel from another source is a different one.
-        let image = self.read(&directory)?.filter(|image| plan.is_of_source(&image.source, given));
-        let Some(mut image) = image else { return Ok(None) };
+        let mut found = None;
+        for place in self.places(&plan.folder()) {
+            found = found.or(self.read(&place)?.filter(|image| plan.is_of_source(&image.source, given)));
+        }
+        let Some(mut image) = found else { return Ok(None) };
         let sets = plan.built_sets();
         if image.patches != sets {
             // The same patches in another folder, which is the one to watch from now on.

@@ -27,6 +27,10 @@ pub enum KernelError {
         otherwise: bool,
         command: String,
     },
+    #[error(
+        "kernel {name} is of the package trimwise-kernels; to remove it: apt-get remove trimwise-kernels"
+    )]
+    Installed { name: String },
     #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
             folder.display())]
     Outdated { name: String, folder: PathBuf, command: String },
@@ -86,6 +90,7 @@ impl KernelError {
             Self::NoVersion { .. }
                 | Self::UnknownVersion { .. }
                 | Self::NotBuilt { .. }
+                | Self::Installed { .. }
                 | Self::Outdated { .. }
                 | Self::UnknownVariant { .. }
                 | Self::SetName { .. }

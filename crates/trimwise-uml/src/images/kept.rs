@@ -26,7 +26,7 @@ use super::build::{Step, wait_for_lock};
 use super::patches::{Patch, PatchSet};
 use super::run::Runner;
 use super::source::Tree;
-use super::{Cache, KernelError, Variant, check, walk};
+use super::{Cache, KernelError, Variant, check, entries_of, walk};
 
 /// Prefix of these folders; such a folder is never taken for an image.
 const PREFIX: &str = ".kept-";
@@ -54,7 +54,7 @@ impl Cache {
     /// Returns the sources that are kept.
     pub fn kept(&self) -> Result<Vec<KeptSource>, KernelError> {
         let mut kept = Vec::new();
-        for name in self.all_entries()? {
+        for name in entries_of(&self.directory)? {
             let directory = self.directory().join(&name);
             let Some(version) = name.strip_prefix(PREFIX).filter(|_| directory.is_dir()) else { continue };
             if check(version).is_err() {

@@ -51,6 +51,24 @@ fn an_image_is_found_by_its_version() {
 }
 
 #[test]
+fn a_package_s_images_come_first_and_stay() {
+    let ours = recipe_of("6.1");
+    let (package, installed) = cache_with(&[("6.1", &ours), ("6.12", "0123456789ab")]);
+    let (dir, own) = cache_with(&[("6.1", &ours), ("6.12", &recipe_of("6.12"))]);
+    let cache = Cache { installed: Some(package.path().to_owned()), ..own };
+    let of = |version: &str| cache.find(version).unwrap().directory;
+    assert_eq!(of("6.1"), package.path().join(folder_of("6.1")));
+    // One of another trimwise is passed over.
+    assert_eq!(of("6.12"), dir.path().join(folder_of("6.12")));
+    assert_eq!(cache.list().unwrap().len(), 4);
+
+    assert_eq!(cache.remove("6.1").unwrap(), 1);
+    let told = cache.remove("6.1").unwrap_err().to_string();
+    assert!(told.contains("apt-get remove trimwise-kernels"), "{told}");
+    assert_eq!(installed.list().unwrap().len(), 2);
+}
+
+#[test]
 fn an_image_that_is_not_there_comes_with_the_command_that_builds_it() {
     let (_dir, cache) = cache_with(&[("6.12", "0123456789ab")]);
     let says = |version| {
