@@ -19,7 +19,7 @@ use trimwise_study::kernel::run::{AGED_PERCENT, KernelRunRequest};
     trimwise kernel list\n  \
     trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n\n\
     Kernels are kept in $TRIMWISE_KERNELS, or else $XDG_CACHE_HOME/trimwise/kernels, or else\n\
-    ~/.cache/trimwise/kernels.\n\
+    ~/.cache/trimwise/kernels. Those of the package trimwise-kernels come first.\n\
     What they are, and what a build needs: docs/guide.md")]
 pub struct KernelArguments {
     /// What to do
