@@ -34,8 +34,10 @@ pub fn is_rereadable(path: &Path) -> bool {
     path.as_os_str() != STDIN && files(path).is_ok_and(|files| files.iter().all(is_file))
 }
 
-/// Splits the name of a file that blktrace wrote for a processor: the device, and the number of the processor.
+/// Splits the name of a file that blktrace wrote for a processor, perhaps compressed since: the device, and the number of
+/// the processor.
 fn processor(name: &str) -> Option<(&str, u32)> {
+    let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     let (device, number) = name.rsplit_once(".blktrace.")?;
     let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())??;
     Some((device, number))
@@ -43,7 +45,7 @@ fn processor(name: &str) -> Option<(&str, u32)> {
 
 /// Returns the files that a path stands for: all that blktrace left in a folder, or of one device, whose name may be
 /// given as for `blkparse -i`, or with the number of any processor; otherwise the path itself.
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let named = processor(name).map(|(device, _)| device);
     let is_folder = path.is_dir();
@@ -63,12 +65,37 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     found.sort();
+    // A file goes before its compressed copy.
+    found.dedup_by(|(device, number, _), (before, its, _)| (&*device, *number) == (&*before, *its));
     if found.is_empty() && is_folder {
         let what = "a folder without files DEV.blktrace.N of blktrace; expected a trace, or such a folder";
         return Err(io::Error::new(io::ErrorKind::IsADirectory, what));
     }
     let found: Vec<PathBuf> = found.into_iter().map(|(.., path)| path).collect();
     Ok(if found.is_empty() { vec![path.to_owned()] } else { found })
+}
+
+/// Returns the names of files that are missing among those of processors: their numbers begin at 0 and have no gap.
+fn missing(files: &[PathBuf]) -> Vec<String> {
+    let names = files.iter().filter_map(|path| processor(path.file_name()?.to_str()?));
+    let (mut missing, mut expected) = (Vec::new(), ("", 0));
+    for (device, number) in names {
+        let next = if device == expected.0 { expected.1 } else { 0 };
+        if number > next {
+            missing.push(format!("{device}.blktrace.{next}"));
+        }
+        expected = (device, number.saturating_add(1));
+    }
+    missing
+}
+
+/// The file of a processor that is not there.
+struct Missing;
+
+impl Read for Missing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::new(io::ErrorKind::NotFound, "no such file, though there is one of a later processor"))
+    }
 }
 
 /// A pipe, of which a silent or missing writer does not hold up a stop.
@@ -97,7 +124,8 @@ impl Read for Pipe {
     }
 }
 
-/// Opens the files of a trace; `-` is standard input. Once `stop` is raised, a read of a pipe fails.
+/// Opens the files of a trace; `-` is standard input. Once `stop` is raised, a read of a pipe fails. A file that is
+/// missing among those of blktrace cannot be read.
 ///
 /// # Errors
 /// Errors of the operating system, or of the decompression if it cannot be set up.
@@ -115,7 +143,10 @@ pub fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Vec<Part<'static>
         let fifo = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         Ok((name, pipe(fifo)?))
     };
-    files(path)?.into_iter().map(open).collect()
+    let files = files(path)?;
+    let missing: Vec<_> =
+        missing(&files).into_iter().map(|name| Ok((name, Box::new(Missing) as _))).collect();
+    files.into_iter().map(open).chain(missing).collect()
 }
 
 /// Decompresses `input` if it begins like a compressed file.
@@ -383,7 +414,8 @@ mod tests {
             "sda.blktrace.0",
             "sda.blktrace.10",
             "sda.blktrace.2",
-            "sdb.blktrace.0",
+            "sda.blktrace.2.gz",
+            "sdb.blktrace.0.zst",
             "sda.txt",
             "sda.blktrace.x",
         ] {
@@ -392,10 +424,13 @@ mod tests {
         let names = |path: &Path| -> Vec<String> {
             open(path, &Arc::default()).unwrap().into_iter().map(|(name, _)| name).collect()
         };
+        // The last two are missing.
+        let missing = ["sda.blktrace.1", "sda.blktrace.3"];
         let sda = ["sda.blktrace.0", "sda.blktrace.2", "sda.blktrace.10"];
-        assert_eq!(names(&dir.path().join("sda")), sda);
-        assert_eq!(names(&dir.path().join("sda.blktrace.2")), sda);
-        assert_eq!(names(dir.path()), [&sda[..], &["sdb.blktrace.0"]].concat());
+        let all = [&sda[..], &missing].concat();
+        assert_eq!(names(&dir.path().join("sda")), all);
+        assert_eq!(names(&dir.path().join("sda.blktrace.2")), all);
+        assert_eq!(names(dir.path()), [&sda[..], &["sdb.blktrace.0.zst"], &missing].concat());
         assert_eq!(names(&dir.path().join("sda.txt")), ["sda.txt"]);
         assert!(is_rereadable(dir.path()) && is_rereadable(&dir.path().join("sda")));
         let missing = open(&dir.path().join("sdc"), &Arc::default()).err().unwrap();

@@ -70,8 +70,8 @@ pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failu
     })?;
     let file = TraceFile::parse_workload(trace)?;
     file.expect_recording()?;
-    let mut source = file.open()?;
     let stop = caller.stop(OnInterrupt::StopAfterRun)?;
+    let mut source = file.open_until(&stop)?;
     let device = real.open(true, QUEUE_DEPTH, &stop)?;
     let discards = !no_discards && device.facts().trim.is_some();
     let before = if *no_fill || !is_rereadable(file.path()) || source.header().has_prelude {
@@ -90,7 +90,12 @@ pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failu
     };
     let options = OnDeviceOptions { discards, before };
     let replayed = block_on(replay_on(&device, &mut *source, file.options, &options));
-    let replay = replayed.map_err(Failure::run)?.map_err(|error| file.failed(&error))?;
+    let replayed = replayed.map_err(Failure::run)?;
+    // A pipe that is no longer waited for ends like one that is damaged.
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
+    let replay = replayed.map_err(|error| file.failed(&error))?;
     Ok(Replay {
         trimwise: trimwise::VERSION,
         trace: trace.clone(),

@@ -77,7 +77,7 @@ pub struct NewTraceInfo {
     pub records: u64,
     /// Requests of the original that it does not have.
     pub left_out: LeftOut,
-    /// Where the original is cut off, if it is.
+    /// Where and why the original ended early, if it did.
     pub cut_off: Option<String>,
 }
 
@@ -108,11 +108,11 @@ pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<New
         ConvertError::Source(TraceError::Io { .. }) => Failure::run(format!("{path}: {error}")),
         ConvertError::Source(_) => Failure::usage(format!("{path}: {error}")),
     })?;
+    if cut_off.is_some() && stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
     if records == 0 {
-        match &cut_off {
-            Some(why) => return Err(Failure::usage(format!("{path}: {why}"))),
-            None => expect_some(&file, &source.header().made_by, left_out)?,
-        }
+        expect_some(&file, &source.header().made_by, left_out)?;
     }
     new.finish().map_err(|e| Failure::run(format!("{shown}: {e}")))?;
     Ok(NewTraceInfo { records, left_out, cut_off })
@@ -144,8 +144,8 @@ mod tests {
         let path = |name: &str| dir.path().join(name).display().to_string();
         let (good, bad, new) = (path("good"), path("bad"), path("new"));
         fs::write(&good, GOOD).unwrap();
-        fs::write(&bad, GOOD.to_owned() + "1 a fly\n").unwrap();
-        assert!(matches!(converted(&bad, &new, false), Err(Failure::Usage(m)) if m.contains("line 3")));
+        fs::write(&bad, "fio version 3 iolog\n1 a fly\n").unwrap();
+        assert!(matches!(converted(&bad, &new, false), Err(Failure::Usage(m)) if m.contains("line 2")));
         assert!(!std::path::Path::new(&new).exists());
         assert!(matches!(converted(&good, &bad, false), Err(Failure::Usage(m)) if m.contains("exists")));
         assert!(converted(&bad, &good, true).is_err());

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use trimwise::compare::result::Cell;
-use trimwise::policy::PolicyId;
 use trimwise::replay::{
     Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, read_before,
     run_cell,
 };
-use trimwise::trace::{self, Event, Format, Record, RequestKind, Source, TraceError};
+use trimwise::trace::{self, Event, Format, Record, RequestKind, Source};
 use trimwise::units::{Bytes, UnitRange};
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
@@ -36,9 +35,9 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Parses `[FORMAT:]FILE`.
+    /// Parses `[FORMAT:]FILE`; a file that has the whole as its name comes first.
     pub fn parse(text: &str) -> Result<Self, Failure> {
-        let (format, path) = match text.split_once(':') {
+        let (format, path) = match text.split_once(':').filter(|_| !Path::new(text).exists()) {
             Some((format, path)) if format.parse::<Format>().is_ok() => (format.parse().ok(), path),
             _ => (None, text),
         };
@@ -83,6 +82,12 @@ impl TraceFile {
         &self.path
     }
 
+    /// Reads all bytes of its files.
+    pub fn bytes(&self) -> std::io::Result<Vec<u8>> {
+        let files = trace_file::files(&self.path)?;
+        Ok(files.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
     /// Opens it.
     pub fn open(&self) -> Result<Box<dyn Source>, Failure> {
         self.open_until(&Arc::default())
@@ -106,13 +111,13 @@ impl TraceFile {
         expect_recording(&mut *self.open()?).map_err(|error| self.failed(&error))
     }
 
-    /// Refuses a policy for a trace that shows nothing to trim; up to its first discard is read.
-    pub fn expect_to_trim(&self, policy: &PolicyId) -> Result<(), Failure> {
+    /// Refuses a trace that shows nothing to trim; up to its first discard is read.
+    pub fn expect_to_trim(&self) -> Result<(), Failure> {
         let header = self.open()?.header().clone();
         let has_frees = header.file_system.is_some_and(|fs| fs.is_traced);
         match has_frees || self.has(RequestKind::Discard)? {
             true => Ok(()),
-            false => Err(self.failed(&ReplayError::NothingToTrim { policy: policy.clone() })),
+            false => Err(self.failed(&ReplayError::NothingToTrim)),
         }
     }
 
@@ -136,9 +141,8 @@ impl TraceFile {
                     }
                 }
                 Ok(Some(_)) => {}
-                // The end of one that was cut off is known only to its replay.
-                Ok(None) | Err(TraceError::Truncated { .. }) => return Ok(false),
-                Err(error) => return Err(self.failed(&error.into())),
+                // That it is damaged is known to its replay.
+                Ok(None) | Err(_) => return Ok(false),
             }
         }
     }
@@ -148,8 +152,8 @@ impl TraceFile {
         if trace_file::is_rereadable(&self.path) {
             return Ok(());
         }
-        // A missing file is the more likely mistake, and opening it says so.
-        if self.path.as_os_str() != trace_file::STDIN && !self.path.exists() {
+        // A missing file or a folder of something else is the more likely mistake, and opening it says so.
+        if self.path.as_os_str() != trace_file::STDIN && (!self.path.exists() || self.path.is_dir()) {
             return self.open().map(drop);
         }
         Err(Failure::usage(format!(
@@ -273,9 +277,7 @@ mod tests {
             };
             let refused = plan(&["off", "commit"]).err().map(|failure| failure.to_string());
             assert_eq!(refused.is_some(), is_refused, "{text}: {refused:?}");
-            assert!(
-                refused.is_none_or(|why| why.contains("policy commit: the trace has neither discards nor"))
-            );
+            assert!(refused.is_none_or(|why| why.contains("the trace has neither discards nor frees")));
             assert!(plan(&["off"]).is_ok(), "{text}");
         }
     }

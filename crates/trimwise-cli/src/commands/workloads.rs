@@ -83,7 +83,7 @@ pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
     let WorkloadsArguments { job, import, json } = arguments;
     if let Some(file) = import {
         // A file to be saved: its lines stay as they are.
-        return output::print_always(import::job_of(file)?).map(|()| String::new());
+        return output::print_always(import::import_job(file)?).map(|()| String::new());
     }
     let destinations = Destinations::check_json(json)?;
     if let Some(job) = job {

@@ -18,4 +18,5 @@ mod runs;
 mod scripts;
 mod sweep;
 mod terminal;
+mod trace;
 mod trim;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-fn trimwise(directory: &Path, line: &str) -> Command {
+pub(crate) fn trimwise(directory: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
     command.args(line.split_whitespace()).current_dir(directory).stdin(Stdio::null());
     command
@@ -17,7 +17,7 @@ fn small_workload(directory: &Path) {
 }
 
 /// The default drive with a sixteenth of its capacity, so that it is aged quickly.
-fn small_drive(directory: &Path) {
+pub(crate) fn small_drive(directory: &Path) {
     let text = include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
     std::fs::write(directory.join("small.toml"), text).unwrap();
 }
@@ -238,7 +238,7 @@ fn a_run_that_finds_the_file_system_full_says_what_it_needs() {
 }
 
 /// Whether the child's handler of SIGINT is installed.
-fn catches_interrupts(child: &Child) -> bool {
+pub(crate) fn catches_interrupts(child: &Child) -> bool {
     const SIGINT: u32 = 2;
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -246,7 +246,7 @@ fn catches_interrupts(child: &Child) -> bool {
 }
 
 /// Waits until `ready`, then interrupts as Ctrl-C does, and returns the exit code.
-fn interrupted(mut child: Child, ready: impl Fn(&Child) -> bool) -> Option<i32> {
+pub(crate) fn interrupted(mut child: Child, ready: impl Fn(&Child) -> bool) -> Option<i32> {
     let begin = Instant::now();
     while !ready(&child) {
         assert!(begin.elapsed() < Duration::from_secs(300), "never ready");

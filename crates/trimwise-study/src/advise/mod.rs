@@ -17,6 +17,7 @@ use trimwise_lab::failure::Failure;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::command_text::CommandText;
+use crate::compare::workload::Kind;
 use crate::compare::{CompareRequest, Comparison, Settings, on_model};
 use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
@@ -91,6 +92,9 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
     request.check()?;
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
     let plan = on_model::Plan::of(&request)?;
+    if let Kind::Trace(file) = &plan.workload.kind {
+        file.expect_to_trim()?;
+    }
     if let [(_, device)] = &plan.devices[..]
         && !device.config.trim.is_supported()
     {

@@ -103,9 +103,10 @@ impl Plan {
             Kind::Trace(file) => file.open()?.header().has_prelude,
             _ => false,
         };
-        if let Kind::Trace(file) = &workload.kind {
-            let mut ids = policies.iter().map(|policy| PolicyId::from(*policy));
-            ids.find(|id| *id != PolicyId::OFF).map_or(Ok(()), |id| file.expect_to_trim(&id))?;
+        if let Kind::Trace(file) = &workload.kind
+            && policies.iter().any(|policy| PolicyId::from(*policy) != PolicyId::OFF)
+        {
+            file.expect_to_trim()?;
         }
         if has_prelude && request.utilization.is_some() {
             return Err(Failure::usage(format!(

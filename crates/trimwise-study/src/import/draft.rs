@@ -61,10 +61,21 @@ impl Draft {
         }
     }
 
-    /// The TRIM, the idle collection, the cache and the rated life of a usual NVMe drive: the other simulators have no
-    /// cost of TRIM.
-    pub fn assume_trim(&mut self, because: &str) {
-        let source = format!("{because}; as nvme-generic's");
+    /// Sets a time of the flash to the mean of those of the kinds of pages, given by parameter; `per_ns` of their unit
+    /// are a nanosecond.
+    pub fn page_time(&mut self, name: &'static str, times: &[(String, u64)], per_ns: u64) {
+        let mean = times.iter().map(|(_, time)| time).sum::<u64>() / times.len().max(1) as u64 / per_ns;
+        let names: Vec<&str> = times.iter().map(|(name, _)| name.as_str()).collect();
+        let of = if times.len() > 1 { ": the mean of the kinds of pages" } else { "" };
+        self.number(name, mean, names.join(", ") + of);
+    }
+
+    /// Sets the TRIM of a usual NVMe drive, except where the simulator has its own.
+    pub fn assume_trim(&mut self, because: &str, own: &[(&'static str, toml::Value, &str)]) {
+        for (name, value, source) in own {
+            self.set(name, value.clone(), *source);
+        }
+        let source = format!("assumed: {because}; as nvme-generic's");
         let settings: [(&'static str, toml::Value); 10] = [
             ("trim.kind", "nvme".into()),
             ("trim.max_ranges", 256.into()),
@@ -77,7 +88,26 @@ impl Draft {
             ("trim.slowdown_percent", 10.into()),
             ("trim.read_after", "zeros".into()),
         ];
-        self.assume(&settings, &source);
+        for (name, value) in settings.into_iter().filter(|(name, _)| own.iter().all(|(own, ..)| own != name))
+        {
+            self.set(name, value, source.as_str());
+        }
+    }
+
+    /// Says of the settings that come from parameters which the file does not have that these are `of`'s defaults.
+    pub fn mark_defaults(&mut self, missing: &[String], of: &str) {
+        for Setting { source, .. } in &mut self.settings {
+            let is_word = |name: &&str| {
+                let mut words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                words.any(|word| word == *name)
+            };
+            // A section in front of a parameter is not in the sources.
+            let names = missing.iter().map(|name| name.rsplit('.').next().unwrap_or(name));
+            let names: Vec<&str> = names.filter(is_word).collect();
+            if !names.is_empty() {
+                *source += &format!(" ({of}'s default: {})", names.join(", "));
+            }
+        }
     }
 
     /// Sets that nothing is collected while the host is idle.

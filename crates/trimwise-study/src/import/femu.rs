@@ -1,10 +1,12 @@
 //! FEMU's black-box drive (Li et al., FEMU, FAST 2018; github.com/MoatLab/FEMU): the options of `-device femu`, in a
 //! command line or in a script such as `run-blackbox.sh`.
 //!
-//! FEMU erases *lines*: a block of each plane of all chips. It has no cache, and no limit of the link.
+//! FEMU erases *lines*: a block of each plane of all chips. It has no cache, and no limit of the link unless one is given.
+//! It is the only one of the simulators with a cost of TRIM.
 
 use toml::Value;
 use trimwise::ssd::VictimPolicy;
+use trimwise::units::UNIT_BYTES;
 use trimwise_lab::failure::Failure;
 
 use super::draft::{NS_MAX, RATE_MAX};
@@ -64,19 +66,29 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let mut draft = Draft::default();
     from.word("femu_mode", &[("1", ())]);
     // Options that are missing have FEMU's defaults (hw/femu/femu.c).
-    let mut or = |name: &str, usual: u64, most: u64| from.number_if(name, 0..=most).unwrap_or(usual);
+    let mut or = |name: &str, usual: u64, most: u64| from.number_or(name, usual, 0..=most);
     let page_bytes = or("secsz", 512, 4096) * or("secs_per_pg", 8, 2048);
     let (pages, blocks) = (or("pgs_per_blk", 256, 65_536), or("blks_per_pl", 256, 1 << 24));
     let (planes, luns, channels) =
         (or("pls_per_lun", 1, 64), or("luns_per_ch", 8, 1024), or("nchs", 8, 1024));
     let [read, program, erase] = [("pg_rd_lat", 40_000), ("pg_wr_lat", 200_000), ("blk_er_lat", 2_000_000)]
         .map(|(name, ns)| or(name, ns, NS_MAX));
-    let transfer = or("ch_xfer_lat", 0, NS_MAX);
+    let transfer = or("pg_xfer_lat", 0, NS_MAX);
+    let (trim, firmware) = (or("trim_lat_ns", 0, NS_MAX), or("fw_cpu_ns", 0, NS_MAX));
+    let megabytes_per_s = or("pcie_bandwidth_mbps", 0, 1 << 20);
     let high = or("gc_thres_pcent_high", 95, 100);
     let entries = or("entries", 2047, 65_536);
-    let megabytes = or("devsz_mb", 1024, 1 << 30);
+    let (megabytes, spare) = (or("devsz_mb", 1024, 1 << 30), or("op_pcent", 0, 1000));
 
-    draft.number("capacity_bytes", megabytes << 20, "devsz_mb");
+    let flash = [luns, planes, blocks, pages, page_bytes].iter().fold(channels, |a, b| a.saturating_mul(*b));
+    let (capacity, source) = match spare {
+        0 => (megabytes << 20, "devsz_mb"),
+        _ => (
+            (u128::from(flash) * 100 / u128::from(100 + spare)) as u64 / UNIT_BYTES * UNIT_BYTES,
+            "the flash; op_pcent % of it are spare",
+        ),
+    };
+    draft.number("capacity_bytes", capacity, source);
     draft.number("geometry.channels", channels, "nchs");
     draft.number("geometry.dies_per_channel", luns, "luns_per_ch");
     draft.number("geometry.planes_per_die", planes, "pls_per_lun");
@@ -92,17 +104,24 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     draft.number("nand.t_prog_ns", program, "pg_wr_lat");
     draft.number("nand.t_erase_ns", erase, "blk_er_lat");
     let (rate, source) = match transfer {
-        0 => (RATE_MAX, "ch_xfer_lat is 0: no limit"),
-        ns => ((page_bytes * 1_000_000_000 / ns).clamp(100_000, RATE_MAX), "a page in ch_xfer_lat"),
+        0 => (RATE_MAX, "pg_xfer_lat is 0: no limit"),
+        ns => (
+            (page_bytes * 1_000_000_000 / ns).clamp(100_000, RATE_MAX),
+            "a page in pg_xfer_lat, though FEMU of August 2026 has this phase switched off",
+        ),
     };
     draft.number("nand.bus_bytes_per_s", rate, source);
     draft.assume(&[("nand.endurance_cycles", 3000.into())], "FEMU counts no wear");
     draft.set("link.kind", "nvme", "FEMU is an NVMe drive");
-    draft.number("link.bytes_per_s", RATE_MAX, "FEMU's link has no limit");
+    let (rate, source) = match megabytes_per_s {
+        0 => (RATE_MAX, "pcie_bandwidth_mbps is 0: no limit"),
+        rate => (rate * 1_000_000, "pcie_bandwidth_mbps"),
+    };
+    draft.number("link.bytes_per_s", rate, source);
     draft.number("link.overhead_per_command_ns", 0, "FEMU adds none; its own time is the host's");
     draft.number("link.queue_depth", (entries + 1).min(65_536), "entries");
     for name in ["controller.read_overhead_ns", "controller.write_overhead_ns"] {
-        draft.number(name, 0, "FEMU adds none");
+        draft.number(name, firmware, "fw_cpu_ns");
     }
     let none = "FEMU has no cache: a write takes the program's time";
     draft.number("cache.bytes", 0, none);
@@ -123,11 +142,24 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     );
     draft.without_idle_collection("FEMU collects after commands");
     draft.assume(&[("wear_levelling.interval_erases", Value::from(64))], "FEMU levels no wear");
-    draft.assume_trim("FEMU's trim_lat_ns is not read");
+    let own: [(_, Value, _); 6] = [
+        ("trim.cost_per_command_ns", 0.into(), "FEMU counts ranges"),
+        ("trim.cost_per_range_ns", (trim as i64).into(), "trim_lat_ns"),
+        ("trim.cost_per_unit_ns", 0.into(), "FEMU counts ranges"),
+        ("trim.place", "before_ack".into(), "FEMU delays the command itself"),
+        ("trim.slowdown_percent", 0.into(), "FEMU delays the command itself"),
+        ("trim.read_after", "zeros".into(), "FEMU clears what is deallocated"),
+    ];
+    draft.assume_trim("FEMU takes any NVMe command", &own);
+    draft.mark_defaults(&from.missing, "FEMU");
     Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
 }
 
-const WITHOUT_COUNTERPART: [(&str, &str); 9] = [
+const WITHOUT_COUNTERPART: [(&str, &str); 13] = [
+    ("ch_xfer_lat", "FEMU does not use it"),
+    ("cmd_addr_lat", "FEMU does not use it"),
+    ("status_lat", "FEMU does not use it"),
+    ("nand_cell_type", "with it FEMU takes times of its own instead of pg_rd_lat, pg_wr_lat and blk_er_lat"),
     ("gc_thres_pcent", "from there on FEMU collects lines of which an eighth is stale; here one threshold"),
     ("namespaces", "one namespace"),
     ("queues", "one queue"),

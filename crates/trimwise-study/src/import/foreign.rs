@@ -33,13 +33,15 @@ impl Parameter {
 pub(super) struct Foreign<'a> {
     file: &'a str,
     parameters: Vec<(Parameter, bool)>,
+    /// Parameters that the file does not have and for which the simulator's default was taken.
+    pub missing: Vec<String>,
     problems: Vec<String>,
 }
 
 impl<'a> Foreign<'a> {
     pub fn new(file: &'a str, parameters: Vec<Parameter>) -> Self {
         let parameters = parameters.into_iter().map(|parameter| (parameter, false)).collect();
-        Self { file, parameters, problems: Vec::new() }
+        Self { file, parameters, missing: Vec::new(), problems: Vec::new() }
     }
 
     /// Returns a parameter's text; of several, the last one counts, as in all three simulators.
@@ -89,6 +91,19 @@ impl<'a> Foreign<'a> {
         })
     }
 
+    /// Returns a number, or the simulator's default if it is missing.
+    pub fn number_or<T: FromStr + Display + Copy + PartialOrd>(
+        &mut self,
+        name: &str,
+        usual: T,
+        accepted: RangeInclusive<T>,
+    ) -> T {
+        if !self.has(name) {
+            self.missing.push(name.to_owned());
+        }
+        self.number_if(name, accepted).unwrap_or(usual)
+    }
+
     /// Returns a number that may be missing.
     pub fn number_if<T: FromStr + Display + Copy + PartialOrd>(
         &mut self,
@@ -110,24 +125,34 @@ impl<'a> Foreign<'a> {
 
     /// Returns what a word stands for; a missing or wrong one counts as the first.
     pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> T {
-        let Some((line, text)) = self.text(name) else {
+        if !self.has(name) {
             self.missing(name);
-            return words[0].1;
-        };
+        }
+        self.word_if(name, words).unwrap_or(words[0].1)
+    }
+
+    /// Returns what a word stands for, or the simulator's default if it is missing.
+    pub fn word_or<T: Copy>(&mut self, name: &str, usual: T, words: &[(&str, T)]) -> T {
+        if !self.has(name) {
+            self.missing.push(name.to_owned());
+        }
+        self.word_if(name, words).unwrap_or(usual)
+    }
+
+    fn word_if<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Option<T> {
+        let (line, text) = self.text(name)?;
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
-        found.map_or_else(
-            || {
-                let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                self.wrong(line, name, &text, all.join(", "));
-                words[0].1
-            },
-            |(_, meaning)| *meaning,
-        )
+        if found.is_none() {
+            let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.wrong(line, name, &text, all.join(", "));
+        }
+        found.map(|(_, meaning)| *meaning)
     }
 
     /// Returns the product of the numbers whose letters occur in a parameter, which may be missing.
     pub fn letters(&mut self, name: &str, factors: &[(char, u64)]) -> u64 {
         let Some((line, text)) = self.text(name) else { return 1 };
+        let text = text.to_ascii_uppercase();
         if let Some(other) = text.chars().find(|c| !factors.iter().any(|(letter, _)| letter == c)) {
             let all: String = factors.iter().map(|(letter, _)| letter).collect();
             self.wrong(line, name, &other.to_string(), format!("letters of {all}"));

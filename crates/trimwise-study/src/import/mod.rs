@@ -21,6 +21,14 @@ use self::foreign::Foreign;
 pub use self::mqsim_flows::job_of;
 use crate::input;
 
+/// Makes a fio job of a workload of MQSim, `workload.xml`.
+///
+/// # Errors
+/// All that is wrong with the file, with its lines.
+pub fn import_job(file: &str) -> Result<String, Failure> {
+    job_of(&input::read(file, "import", "MQSim's workload.xml", &[])?, file)
+}
+
 /// A drive of another simulator as a profile; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Imported {
@@ -50,13 +58,20 @@ pub struct Unused {
 /// # Errors
 /// All that is wrong with the file, with its lines; or that it is of no simulator known here.
 pub fn import(file: &str) -> Result<Imported, Failure> {
-    let text = input::read(file, "import", "a drive of MQSim, SimpleSSD or FEMU", &[])?;
+    profile_of(&input::read(file, "import", "a drive of MQSim, SimpleSSD or FEMU", &[])?, file)
+}
+
+/// Makes a profile of the text of the file of this name.
+///
+/// # Errors
+/// As for [`import`].
+pub fn profile_of(text: &str, file: &str) -> Result<Imported, Failure> {
     let named = std::path::Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
-    let (simulator, found) = if let Some(xml) = mqsim::document(&text, file)? {
+    let (simulator, found) = if let Some(xml) = mqsim::document(text, file)? {
         ("MQSim", mqsim::draft(Foreign::new(file, mqsim::parameters(&xml))))
-    } else if let Some(parameters) = femu::parameters(&text) {
+    } else if let Some(parameters) = femu::parameters(text) {
         ("FEMU", femu::draft(Foreign::new(file, parameters)))
-    } else if let Some(parameters) = simplessd::parameters(&text) {
+    } else if let Some(parameters) = simplessd::parameters(text) {
         ("SimpleSSD", simplessd::draft(Foreign::new(file, parameters)))
     } else {
         return Err(Failure::usage(format!(

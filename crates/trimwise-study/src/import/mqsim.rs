@@ -73,10 +73,12 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let kinds = [("SLC", &["LSB"][..]), ("MLC", &["LSB", "MSB"]), ("TLC", &["LSB", "CSB", "MSB"])];
     let bits = from.word("Flash_Technology", &kinds);
     for (name, operation) in [("nand.t_read_ns", "Page_Read"), ("nand.t_prog_ns", "Page_Program")] {
-        let times = bits.iter().map(|bit| from.number(&format!("{operation}_Latency_{bit}"), 1..=NS_MAX));
-        let mean = times.sum::<u64>() / bits.len() as u64;
-        let of = if bits.len() > 1 { ", the mean of the kinds of pages" } else { "" };
-        draft.number(name, mean, format!("{operation}_Latency_{}{of}", bits.join(", _")));
+        let times = bits.iter().map(|bit| {
+            let name = format!("{operation}_Latency_{bit}");
+            let time = from.number(&name, 1..=NS_MAX);
+            (name, time)
+        });
+        draft.page_time(name, &times.collect::<Vec<_>>(), 1);
     }
     draft.number("nand.t_erase_ns", from.number("Block_Erase_Latency", 1..=NS_MAX), "Block_Erase_Latency");
     let rate = from.number("Channel_Transfer_Rate", 1..=1_000_000_u64);
@@ -161,7 +163,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         draft.number("wear_levelling.threshold_erases", threshold, "Static_Wearleveling_Threshold");
     }
     draft.number("wear_levelling.interval_erases", 1, "MQSim looks after each erase");
-    draft.assume_trim("MQSim has no TRIM");
+    draft.assume_trim("MQSim has no TRIM", &[]);
     Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
 }
 

@@ -7,15 +7,13 @@ use trimwise::units::SECTOR_BYTES;
 use trimwise_lab::failure::Failure;
 
 use super::foreign::{Foreign, Parameter};
-use crate::input;
 
-/// Makes a fio job of a workload of MQSim. Its scenarios run one after the other, the flows of each at the same time.
-/// Sizes are shares of the drive, as in MQSim.
+/// Makes a fio job of the text of MQSim's `workload.xml`. Its scenarios run one after the other, the flows of each at the
+/// same time. Sizes are shares of the drive, as in MQSim.
 ///
 /// # Errors
 /// All that is wrong with the file, with its lines.
-pub fn job_of(file: &str) -> Result<String, Failure> {
-    let text = input::read(file, "import", "MQSim's workload.xml", &[])?;
+pub fn job_of(text: &str, file: &str) -> Result<String, Failure> {
     let wrong = |what: String| Failure::usage(format!("--import {file}: {what}"));
     let document =
         Document::parse(text.trim_start_matches('\u{feff}')).map_err(|e| wrong(format!("as XML: {e}")))?;

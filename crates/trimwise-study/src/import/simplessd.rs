@@ -1,7 +1,8 @@
 //! SimpleSSD 2's configuration (Gouk et al., SimpleSSD; github.com/SimpleSSD/SimpleSSD): sections with `key = value`.
 //!
 //! Times are in picoseconds. SimpleSSD keeps one open superblock for each part of the flash that works by itself, and
-//! writes copies and new data to the same.
+//! writes copies and new data to the same. Parameters that are missing have SimpleSSD's defaults (`config.cc` of each
+//! part).
 
 use toml::Value;
 use trimwise::ssd::VictimPolicy;
@@ -34,21 +35,21 @@ pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
 /// All that is wrong.
 pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> {
     let mut draft = Draft::default();
-    let channels = from.number("pal.Channel", 1..=1024_u64);
-    let packages = from.number("pal.Package", 1..=1024_u64);
-    let dies = from.number("pal.Die", 1..=1024_u64);
-    let mut planes = from.number("pal.Plane", 1..=64_u64);
-    let mut blocks = from.number("pal.Block", 1..=1_u64 << 20);
-    let pages = from.number("pal.Page", 1..=65_536_u64);
-    let page_bytes = from.number("pal.PageSize", 1..=1_u64 << 20);
-    let together = from.word("pal.EnableMultiPlaneOperation", &[("0", false), ("1", true)]);
+    let channels = from.number_or("pal.Channel", 8, 1..=1024_u64);
+    let packages = from.number_or("pal.Package", 4, 1..=1024_u64);
+    let dies = from.number_or("pal.Die", 2, 1..=1024_u64);
+    let mut planes = from.number_or("pal.Plane", 1, 1..=64_u64);
+    let mut blocks = from.number_or("pal.Block", 512, 1..=1_u64 << 20);
+    let pages = from.number_or("pal.Page", 512, 1..=65_536_u64);
+    let page_bytes = from.number_or("pal.PageSize", 16_384, 1..=1_u64 << 20);
+    let together = from.word_or("pal.EnableMultiPlaneOperation", true, &BOOLEAN);
     let mut source = ["Plane", "Block"];
     if !together {
         (planes, blocks) = (1, blocks * planes);
         source = ["planes work one after the other: as one", "Block times Plane"];
     }
     let total = channels * packages * dies * planes;
-    let spare = from.number("ftl.OverProvisioningRatio", 0.0..=0.99);
+    let spare = from.number_or("ftl.OverProvisioningRatio", 0.25, 0.0..=0.99);
     let physical = total.saturating_mul(blocks).saturating_mul(pages).saturating_mul(page_bytes);
     let capacity = (physical as f64 * (1.0 - spare)) as u64 / UNIT_BYTES * UNIT_BYTES;
     draft.number("capacity_bytes", capacity, "the flash less OverProvisioningRatio of it");
@@ -62,24 +63,35 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         * planes;
     draft.number("geometry.superblock_planes", gang, "SuperblockSize, with all planes of a die");
 
-    let kinds = [("0", &["LSB"][..]), ("1", &["LSB", "MSB"]), ("2", &["LSB", "CSB", "MSB"])];
-    let bits = from.word("pal.NANDType", &kinds);
-    for (name, operation) in [("nand.t_read_ns", "Read"), ("nand.t_prog_ns", "Write")] {
-        let times = bits.iter().map(|bit| from.number(&format!("pal.{bit}{operation}"), 1..=NS_MAX * 1000));
-        let mean = times.sum::<u64>() / bits.len() as u64 / 1000;
-        let of = if bits.len() > 1 { ": the mean of the kinds of pages" } else { "" };
-        draft.number(name, mean, format!("{}{operation}{of}", bits.join(", ")));
+    // The kinds of pages that a flash has, each with its default for a read and a write.
+    let [lsb, csb, msb] =
+        [("LSB", [40_000_000, 500_000_000]), ("CSB", [0, 0]), ("MSB", [65_000_000, 1_300_000_000])];
+    let kinds = [("0", &[lsb][..]), ("1", &[lsb, msb]), ("2", &[lsb, csb, msb])];
+    let pages_of = from.word_or("pal.NANDType", kinds[1].1, &kinds);
+    for (index, (name, operation)) in
+        [("nand.t_read_ns", "Read"), ("nand.t_prog_ns", "Write")].into_iter().enumerate()
+    {
+        let times = pages_of.iter().map(|(bit, usual)| {
+            let name = format!("{bit}{operation}");
+            let time = from.number_or(&format!("pal.{name}"), usual[index], 0..=NS_MAX * 1000);
+            (name, time)
+        });
+        draft.page_time(name, &times.collect::<Vec<_>>(), 1000);
     }
-    draft.number("nand.t_erase_ns", from.number("pal.Erase", 1..=NS_MAX * 1000) / 1000, "Erase");
-    let rate = from.number("pal.DMASpeed", 1..=100_000_u64) * from.number("pal.DMAWidth", 8..=16_u64) / 8;
-    draft.number("nand.bus_bytes_per_s", rate * 1_000_000, "DMASpeed times DMAWidth");
-    let cycles = from.number("ftl.EraseThreshold", 1..=100_000_000_u64);
+    let erase = from.number_or("pal.Erase", 3_500_000_000, 1..=NS_MAX * 1000);
+    draft.number("nand.t_erase_ns", erase / 1000, "Erase");
+    let widths = ["8", "16", "24", "32", "40", "48", "56", "64"];
+    let bytes =
+        from.word_or("pal.DMAWidth", 1, &std::array::from_fn::<_, 8, _>(|i| (widths[i], i as u64 + 1)));
+    let rate = from.number_or("pal.DMASpeed", 400, 1..=100_000_u64) * bytes;
+    draft.number("nand.bus_bytes_per_s", rate << 20, "DMASpeed times DMAWidth; a mega is 2^20 in SimpleSSD");
+    let cycles = from.number_or("ftl.EraseThreshold", 100_000, 1..=100_000_000_u64);
     draft.number("nand.endurance_cycles", cycles, "EraseThreshold");
 
     draft.set("link.kind", "nvme", "assumed: the file has NVMe, UFS and SATA, and its host chooses");
-    let lane =
-        from.word("nvme.PCIEGeneration", &[("0", 250_000_000_u64), ("1", 500_000_000), ("2", 984_615_384)]);
-    let lanes = from.number("nvme.PCIELane", 1..=64_u64);
+    let generations = [("0", 250_000_000_u64), ("1", 500_000_000), ("2", 984_615_384)];
+    let lane = from.word_or("nvme.PCIEGeneration", generations[2].1, &generations);
+    let lanes = from.number_or("nvme.PCIELane", 4, 1..=64_u64);
     draft.number(
         "link.bytes_per_s",
         lane * lanes,
@@ -95,8 +107,8 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     draft.assume(&times, firmware);
     draft.assume(&[("link.queue_depth", 256.into())], "as nvme-generic's");
 
-    let caches = from.word("icl.EnableWriteCache", &[("0", false), ("1", true)]);
-    let bytes = from.number("icl.CacheSize", 0..=1_u64 << 40);
+    let caches = from.word_or("icl.EnableWriteCache", true, &BOOLEAN);
+    let bytes = from.number_or("icl.CacheSize", 32 << 20, 0..=1_u64 << 40);
     let least = 2 * planes * page_bytes.max(UNIT_BYTES) * (total / gang.max(1));
     let (bytes, source) = match bytes {
         _ if !caches => (0, "EnableWriteCache is 0"),
@@ -109,14 +121,14 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         "SimpleSSD's flush only writes",
     );
 
-    let choices = from.number_if("ftl.DChoiceParam", 1..=1024_u32).unwrap_or(1);
+    let choices = from.number_or("ftl.DChoiceParam", 3, 1..=1024_u32);
     let victims = [
         ("0", VictimPolicy::Greedy),
         ("1", VictimPolicy::CostBenefit),
         ("2", VictimPolicy::DChoices(1)),
         ("3", VictimPolicy::DChoices(choices)),
     ];
-    let victim = from.word("ftl.EvictPolicy", &victims);
+    let victim = from.word_or("ftl.EvictPolicy", VictimPolicy::Greedy, &victims);
     draft.victim(victim, "EvictPolicy of [ftl]");
     draft.set("gc.shared_frontier", true, "SimpleSSD writes copies to the blocks that are open for the host");
     draft.number(
@@ -125,13 +137,16 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         "one open superblock for each part that works by itself",
     );
     let superblocks = total / gang.max(1) * blocks;
-    let free = (from.number("ftl.GCThreshold", 0.0..=1.0) * superblocks as f64) as u64;
+    let free = (from.number_or("ftl.GCThreshold", 0.05, 0.0..=1.0) * superblocks as f64) as u64;
     draft.number("gc.free_superblocks_min", free.max(2), "GCThreshold of all superblocks");
     draft.without_idle_collection("SimpleSSD collects while writing");
     draft.assume(&[("wear_levelling.interval_erases", 64.into())], "SimpleSSD levels no wear");
-    draft.assume_trim("SimpleSSD's TRIM takes its firmware's time only");
+    draft.assume_trim("SimpleSSD's TRIM takes its firmware's time only", &[]);
+    draft.mark_defaults(&from.missing, "SimpleSSD");
     Ok((draft, from.finish(&WITHOUT_COUNTERPART)?))
 }
+
+const BOOLEAN: [(&str, bool); 4] = [("0", false), ("1", true), ("false", false), ("true", true)];
 
 const WITHOUT_COUNTERPART: [(&str, &str); 20] = [
     ("cpu.*", "the controller has one time a command"),

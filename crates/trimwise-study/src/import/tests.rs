@@ -9,13 +9,7 @@ const FEMU: &str = include_str!("../../tests/import/run-femu.sh");
 const SIMPLESSD: &str = include_str!("../../tests/import/simplessd.cfg");
 
 fn imported(text: &str) -> Result<Imported, String> {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("drive");
-    std::fs::write(&path, text).unwrap();
-    import(path.to_str().unwrap()).map_err(|failure| match failure {
-        Failure::Usage(message) => message.replace(path.to_str().unwrap(), "drive"),
-        other => panic!("{other:?}"),
-    })
+    profile_of(text, "drive").map_err(|failure| failure.to_string())
 }
 
 fn profile(text: &str) -> Profile {
@@ -51,7 +45,66 @@ fn each_simulators_drive_has_its_size_its_times_and_a_source_for_each_number() {
     };
     assert_eq!(nand(MQSIM), (60_000, 700_000, 3_800_000, 333_333_333));
     assert_eq!(nand(FEMU), (40_000, 200_000, 2_000_000, 1_000_000_000_000));
-    assert_eq!(nand(SIMPLESSD), (52_500, 900_000, 3_500_000, 400_000_000));
+    assert_eq!(nand(SIMPLESSD), (52_500, 900_000, 3_500_000, 400 << 20));
+}
+
+#[test]
+fn regression_femus_cost_of_trim_is_taken_and_its_bus_only_where_it_has_one() {
+    for (options, trim, bus, capacity) in [
+        ("devsz_mb=64", 0, 1_000_000_000_000, 64 << 20),
+        ("devsz_mb=64,trim_lat_ns=5000,ch_xfer_lat=10000", 5000, 1_000_000_000_000, 64 << 20),
+        ("devsz_mb=64,pg_xfer_lat=10000", 0, 409_600_000, 64 << 20),
+        // The flash of FEMU's defaults is 16 GiB.
+        ("op_pcent=25", 0, 1_000_000_000_000, (16 << 30) / 5 * 4 / 4096 * 4096),
+    ] {
+        let text = format!("-device femu,femu_mode=1,{options}\n");
+        let profile = profile(&text);
+        let config = &profile.config;
+        let costs =
+            [config.trim.cost_per_command_ns, config.trim.cost_per_range_ns, config.trim.cost_per_unit_ns];
+        assert_eq!(costs, [0, trim, 0], "{options}");
+        assert_eq!((config.nand.bus_bytes_per_s, config.capacity_bytes), (bus, capacity), "{options}");
+        let default = if options.contains("trim") { "" } else { " (FEMU's default: trim_lat_ns)" };
+        assert_eq!(profile.source("trim.cost_per_range_ns"), Some(&*format!("trim_lat_ns{default}")));
+    }
+    let unused = imported("-device femu,femu_mode=1,ch_xfer_lat=10000\n").unwrap().unused;
+    assert_eq!(unused[0].because, "FEMU does not use it");
+    let links = "-device femu,femu_mode=1,pcie_bandwidth_mbps=1000,fw_cpu_ns=700\n";
+    let config = profile(links).config;
+    assert_eq!((config.link.bytes_per_s, config.controller.read_overhead_ns), (1_000_000_000, 700));
+}
+
+#[test]
+fn regression_simplessd_has_defaults_as_well() {
+    let all = profile("[pal]\n");
+    let config = &all.config;
+    // 8 channels x 4 packages x 2 dies x 512 blocks x 512 pages of 16 KiB, a quarter of it spare.
+    assert_eq!((config.geometry.channels, config.capacity_bytes), (8, (256 << 30) / 4 * 3));
+    assert_eq!(
+        (config.nand.t_read_ns, config.nand.t_prog_ns, config.gc.victim),
+        (52_500, 900_000, VictimPolicy::Greedy)
+    );
+    assert_eq!(all.source("geometry.channels"), Some("Channel (SimpleSSD's default: Channel)"));
+    for (line, found) in [
+        ("DMAWidth = 8", Ok(400 << 20)),
+        ("DMAWidth = 16", Ok(800 << 20)),
+        ("DMAWidth = 12", Err("drive:2: pal.DMAWidth: '12' is not accepted; expected 8, 16, 24")),
+        ("EnableMultiPlaneOperation = True", Ok(400 << 20)),
+        ("SuperblockSize = c", Ok(400 << 20)),
+    ] {
+        let made = imported(&format!("[pal]\n{line}\n"));
+        match found {
+            Ok(rate) => {
+                assert_eq!(
+                    Profile::parse(&made.unwrap().profile, "").unwrap().config.nand.bus_bytes_per_s,
+                    rate
+                );
+            }
+            Err(expected) => assert!(made.as_ref().is_err_and(|error| error.contains(expected)), "{made:?}"),
+        }
+    }
+    // Of three kinds of pages, one takes no time.
+    assert_eq!(profile("[pal]\nNANDType = 2\nCSBRead = 0\nCSBWrite = 0\n").config.nand.t_read_ns, 35_000);
 }
 
 #[test]
@@ -127,15 +180,11 @@ fn other_files_are_refused_with_what_they_are() {
 
 #[test]
 fn a_workload_becomes_a_job_of_its_flows() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("workload.xml");
-    std::fs::write(&path, include_str!("../../tests/import/workload.xml")).unwrap();
-    let job = job_of(path.to_str().unwrap()).unwrap();
+    let job = job_of(include_str!("../../tests/import/workload.xml"), "workload.xml").unwrap();
     let lines: Vec<&str> = job.lines().skip(2).collect();
     assert_eq!(lines.join("\n"), include_str!("../../tests/import/workload.fio").trim_end());
-    std::fs::write(&path, "<MQSim_IO_Scenarios><IO_Scenario><Other/></IO_Scenario></MQSim_IO_Scenarios>")
-        .unwrap();
-    let failure = job_of(path.to_str().unwrap()).unwrap_err();
+    let other = "<MQSim_IO_Scenarios><IO_Scenario><Other/></IO_Scenario></MQSim_IO_Scenarios>";
+    let failure = job_of(other, "workload.xml").unwrap_err();
     assert!(
         matches!(&failure, Failure::Usage(m) if m.contains("workload.xml:1: Other is not accepted")),
         "{failure:?}"

@@ -289,7 +289,7 @@ impl Grid {
                 .map(|(name, (at, workload))| {
                     let mut contents = format!("{:?}", workload.kind).into_bytes();
                     if let Kind::Trace(trace) = &workload.kind {
-                        let read = std::fs::read(trace.path());
+                        let read = trace.bytes();
                         contents
                             .extend(read.map_err(|e| source.refuse(&at, format!("workloads: {name}: {e}")))?);
                     }

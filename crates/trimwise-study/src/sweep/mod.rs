@@ -147,6 +147,9 @@ pub struct Case {
     /// The verdict in words; empty in results of older versions.
     #[serde(default)]
     pub verdict: String,
+    /// Where and why the trace ended early, if the workload is a damaged one.
+    #[serde(default)]
+    pub cut_off: Option<String>,
     /// A row for each policy, as in the JSON of `compare`: medians over seeds and repetitions.
     pub rows: Vec<SummaryRow>,
 }
@@ -351,6 +354,7 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
             measure: summary.measure,
             policy: verdict.policy,
             verdict: verdict.text,
+            cut_off: cells.iter().find_map(Cell::cut_off).map(str::to_owned),
             rows: summary.rows(),
         });
     }

@@ -174,6 +174,14 @@ impl Cell {
         }
     }
 
+    /// Returns where and why the trace of the run ended early, if it is damaged.
+    pub fn cut_off(&self) -> Option<&str> {
+        match &self.workload {
+            WorkloadFigures::Replay(figures) => figures.cut_off.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The cell of a PostMark run; `format` is that of PostMark's own report.
     pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
         let cell = Self::new(id, outcome.duration(), WorkloadFigures::Postmark(outcome.figures()));

@@ -5,7 +5,7 @@
 
 use super::aim::Aim;
 use super::{ReplayError, ReplayOptions};
-use crate::trace::{Event, RequestKind, Source, TraceError};
+use crate::trace::{Event, RequestKind, Source};
 use crate::units::{Bytes, Lpn, UnitRange};
 
 const RECORDS_PER_CALL: u64 = 65_536;
@@ -62,7 +62,7 @@ impl Bits {
 }
 
 /// Returns the units of a drive of this size that a trace reads before it writes or discards them, in order. A trace
-/// with a prelude brings all that was on its drive, so there are none. A trace that was cut off counts up to there.
+/// with a prelude brings all that was on its drive, so there are none. A damaged trace counts up to there.
 /// `on_records` is called now and then with the number of records so far, and ends this by returning `false`.
 ///
 /// # Errors
@@ -81,7 +81,8 @@ pub fn read_before(
     loop {
         let record = match source.next() {
             Ok(Some(record)) => record,
-            Ok(None) | Err(TraceError::Truncated { .. }) => return Ok(before.ranges()),
+            Ok(None) => return Ok(before.ranges()),
+            Err(_) if aim.records > 0 => return Ok(before.ranges()),
             Err(error) => return Err(error.into()),
         };
         aim.records += 1;

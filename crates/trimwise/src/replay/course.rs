@@ -13,7 +13,7 @@ use crate::compare::result::TimelineSample;
 use crate::policy::{Ledger, PolicyId};
 use crate::ssd::SsdStats;
 use crate::trace::survey::Latencies;
-use crate::trace::{Event, Header, Knows, Record, ReplayFigures, Request, RequestKind, Source, TraceError};
+use crate::trace::{Event, Header, Knows, Record, ReplayFigures, Request, RequestKind, Source};
 use crate::units::{Lpn, SimDuration, SimTime};
 
 /// Records that are read and announced at once.
@@ -53,7 +53,6 @@ enum Handling {
 
 pub(super) struct Replay<'p> {
     hosted: Hosted<'p>,
-    policy: PolicyId,
     handling: Handling,
     options: ReplayOptions,
     begin: Begin,
@@ -82,7 +81,6 @@ impl<'p> Replay<'p> {
             recorded_begin: SimTime::ZERO,
             is_prelude: false,
             hosted,
-            policy: policy.clone(),
             handling: match policy {
                 off if *off == PolicyId::OFF => Handling::Dropped,
                 commit if *commit == PolicyId::COMMIT => Handling::AsRecorded,
@@ -109,7 +107,7 @@ impl<'p> Replay<'p> {
         self.has_frees = source.header().file_system.as_ref().is_some_and(|fs| fs.is_traced);
         self.is_prelude = source.header().has_prelude;
         if self.handling != Handling::Dropped && source.header().never_discards() {
-            return Err(ReplayError::NothingToTrim { policy: self.policy.clone() });
+            return Err(ReplayError::NothingToTrim);
         }
         let mut batch: Vec<Record> = Vec::with_capacity(AHEAD);
         let mut batches = 0u64;
@@ -120,7 +118,7 @@ impl<'p> Replay<'p> {
                 match source.next() {
                     Ok(Some(record)) => batch.push(record),
                     Ok(None) => ended = true,
-                    Err(error @ TraceError::Truncated { .. }) => {
+                    Err(error) if self.aim.records > 0 || !batch.is_empty() => {
                         self.figures.cut_off = Some(error.to_string());
                         ended = true;
                     }
@@ -309,7 +307,7 @@ impl<'p> Replay<'p> {
             () => Knows::Nothing,
         };
         if self.figures.knows == Knows::Nothing && self.handling != Handling::Dropped {
-            return Err(ReplayError::NothingToTrim { policy: self.policy });
+            return Err(ReplayError::NothingToTrim);
         }
         let end = self.done.max(self.now);
         self.hosted.advance(end);

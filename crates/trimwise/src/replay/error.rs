@@ -3,7 +3,6 @@
 use thiserror::Error;
 
 use crate::block::{BlockError, PortError};
-use crate::policy::PolicyId;
 use crate::ssd::ConfigError;
 use crate::trace::{LeftOut, TraceError};
 use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
@@ -49,12 +48,12 @@ pub enum ReplayError {
          expected a whole trace"
     )]
     OnlyPrelude,
-    /// A policy on a trace without discards and frees.
+    /// A policy that trims on a trace without discards and frees.
     #[error(
-        "policy {policy}: the trace has neither discards nor frees, so every policy does the same as off on it; expected \
-         --policy off"
+        "the trace has neither discards nor frees, so every policy does the same as off on it; expected `trimwise compare \
+         --policy off`, or a trace with frees (`trimwise record`) or discards (blktrace of a host that sends them)"
     )]
-    NothingToTrim { policy: PolicyId },
+    NothingToTrim,
     /// The drive does not take a request.
     #[error("record {record}: {source}")]
     Port { record: u64, source: PortError },

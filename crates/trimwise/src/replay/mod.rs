@@ -155,7 +155,7 @@ pub struct ReplaySpec {
 /// number of records so far, and ends the run by returning `false`.
 ///
 /// # Errors
-/// [`ReplayError`]. A trace that was cut off is replayed up to there.
+/// [`ReplayError`]. A damaged trace is replayed up to there.
 pub fn run_cell(
     spec: &ReplaySpec,
     source: &mut dyn Source,

@@ -14,7 +14,7 @@ use super::{Aim, Pace, ReplayError, ReplayOptions};
 use crate::block::{BlockDevice, BlockError, Operation, Piece, pieces, whole_units};
 use crate::content::{Content, ContentClass};
 use crate::trace::survey::Latencies;
-use crate::trace::{Event, Knows, Record, ReplayFigures, Request, RequestKind, Source, TraceError};
+use crate::trace::{Event, Knows, Record, ReplayFigures, Request, RequestKind, Source};
 use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 use crate::workload::latency::LatencySummary;
 
@@ -215,7 +215,7 @@ pub async fn replay_on<D: BlockDevice>(
         let record = match source.next() {
             Ok(Some(record)) => record,
             Ok(None) => break,
-            Err(error @ TraceError::Truncated { .. }) => {
+            Err(error) if aim.records > 0 => {
                 figures.cut_off = Some(error.to_string());
                 break;
             }

@@ -439,6 +439,17 @@ fn what_cannot_be_concluded_is_refused() {
     let cut = &plain[..plain.len() - 1];
     let cell = run(&spec("off"), cut).unwrap();
     assert!(figures(&cell).cut_off.as_ref().unwrap().contains("record 2"), "{:?}", figures(&cell).cut_off);
+    // A record of an unknown kind.
+    let wrong = [cut, &[14, 0]].concat();
+    let cell = run(&spec("off"), &wrong).unwrap();
+    assert!(
+        figures(&cell).cut_off.as_ref().unwrap().contains("record 2: kind 14"),
+        "{:?}",
+        figures(&cell).cut_off
+    );
+    let nothing = trace(false, &[]);
+    let nothing = [&nothing[..nothing.len() - 1], &[14, 0]].concat();
+    assert!(run(&spec("off"), &nothing).unwrap_err().contains("record 1: kind 14"));
 }
 
 #[test]

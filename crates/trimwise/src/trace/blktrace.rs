@@ -474,6 +474,8 @@ pub(super) struct Binary<'a> {
     last: usize,
     /// Number and index of the device of the record before.
     device: Option<(u64, u32)>,
+    /// Why another processor has no records here.
+    unread: Option<TraceError>,
 }
 
 #[derive(Debug)]
@@ -488,13 +490,13 @@ struct Processor<'a> {
 }
 
 impl<'a> Binary<'a> {
-    pub fn new(inputs: Vec<(String, Input<'a>)>) -> Self {
-        let several = inputs.len() > 1;
+    pub fn new(inputs: Vec<(String, Input<'a>)>, unread: Option<TraceError>) -> Self {
+        let several = inputs.len() > 1 || unread.is_some();
         let processor = |(name, input)| {
             let name = if several { format!("{name}: ") } else { String::new() };
             Processor { name, input, records: 0, bytes: (0, 0), next: None }
         };
-        Self { processors: inputs.into_iter().map(processor).collect(), last: 0, device: None }
+        Self { processors: inputs.into_iter().map(processor).collect(), last: 0, device: None, unread }
     }
 }
 
@@ -627,7 +629,7 @@ impl Parser for Binary<'_> {
     const MADE_BY: &'static str = "blktrace";
 
     fn parse(&mut self, names: &mut Names) -> Result<Option<(u64, Action)>, TraceError> {
-        if let [only] = &mut self.processors[..] {
+        if let ([only], None) = (&mut self.processors[..], &self.unread) {
             return only.parse(names, &mut self.device);
         }
         let mut earliest: Option<(u64, usize)> = None;
@@ -645,7 +647,7 @@ impl Parser for Binary<'_> {
                 earliest = Some((at, index));
             }
         }
-        let Some((_, index)) = earliest else { return Ok(None) };
+        let Some((_, index)) = earliest else { return self.unread.take().map_or(Ok(None), Err) };
         self.last = index;
         Ok(self.processors[index].next.take().flatten())
     }

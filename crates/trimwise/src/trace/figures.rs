@@ -93,7 +93,7 @@ pub struct ReplayFigures {
     pub lost_events: u64,
     /// Number of requests whose addresses were cut at the end of the drive, because they were wrapped or scaled.
     pub cut_requests: u64,
-    /// Reason why the trace was not read to its end, if it was cut off.
+    /// Where and why the trace ended early, if it is damaged; the figures cover what comes before.
     pub cut_off: Option<String>,
 }
 

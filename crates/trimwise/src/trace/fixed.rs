@@ -97,8 +97,7 @@ impl Layout for Oracle {
             0 => sectors(RequestKind::Read, 0, 0),
             _ => sectors(RequestKind::Read, object, size.div_ceil(SECTOR_BYTES)),
         };
-        let range = range.map_err(|wrong| Wrong(wrong.0, "a sector number below 2^55"))?;
-        Ok(Some((at * 1_000_000_000, plain(RequestKind::Read, range))))
+        Ok(Some((at * 1_000_000_000, plain(RequestKind::Read, range?))))
     }
 }
 

@@ -247,23 +247,23 @@ pub(super) fn sectors_of_bytes(kind: RequestKind, offset: u64, length: u64) -> R
         RequestKind::Discard => (offset.div_ceil(SECTOR_BYTES), end / SECTOR_BYTES),
         _ => (offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES)),
     };
-    possible(kind, SectorRange::new(Lba(first), end.saturating_sub(first)))
+    possible(kind, SectorRange::new(Lba(first), end.saturating_sub(first)), length)
 }
 
 #[inline]
 pub(super) fn sectors(kind: RequestKind, first: u64, count: u64) -> Result<SectorRange, Wrong> {
     match first.checked_add(count).is_some_and(|end| end < DRIVE_BYTES_MAX / SECTOR_BYTES) {
-        true => possible(kind, SectorRange::new(Lba(first), count)),
+        true => possible(kind, SectorRange::new(Lba(first), count), count * SECTOR_BYTES),
         false => Err(Wrong(format!("{count} sectors from sector {first}"), "sectors below 2^54")),
     }
 }
 
 /// Refuses reads and writes that no host can ask for.
 #[inline]
-fn possible(kind: RequestKind, range: SectorRange) -> Result<SectorRange, Wrong> {
+fn possible(kind: RequestKind, range: SectorRange, bytes: u64) -> Result<SectorRange, Wrong> {
     let is_transfer = matches!(kind, RequestKind::Read | RequestKind::Write);
-    if is_transfer && range.sectors > REQUEST_MAX.0 / SECTOR_BYTES {
-        let what = format!("a {} of {} bytes", kind.name(), range.sectors * SECTOR_BYTES);
+    if is_transfer && bytes > REQUEST_MAX.0 {
+        let what = format!("a {} of {bytes} bytes", kind.name());
         return Err(Wrong(what, "at most 4294967296 (4 GiB) in a read or write"));
     }
     Ok(range)

@@ -5,6 +5,9 @@
 //! is trimwise's own; the other modules read those of others.
 //!
 //! A trace holds no file names and no contents, only addresses, sizes and times.
+//!
+//! A trace ends where it is damaged first: cut off, a line or record that is wrong, bytes that cannot be decompressed or
+//! read. What comes before is used, and the result says where that was. If not one record comes before, it is an error.
 
 pub mod blktrace;
 mod figures;

@@ -1,7 +1,7 @@
 //! Detects the format of a trace.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 use memchr::memchr;
@@ -111,19 +111,26 @@ pub fn open<'a>(input: impl Read + 'a, format: Option<Format>) -> Result<Box<dyn
     open_parts(vec![(String::new(), Box::new(input))], format)
 }
 
-/// Opens a trace of one or several files; several are those of blktrace, one for each processor.
+/// Opens a trace of one or several files; several are those of blktrace, one for each processor. One of several that
+/// cannot even begin to be read is the error at the end of the others.
 ///
 /// # Errors
 /// As for [`open`].
 pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dyn Source + '_>, TraceError> {
-    let mut inputs: Vec<_> = parts.into_iter().map(|(name, part)| (name, Input::new(part))).collect();
-    // Of several, some are empty: those of processors that did nothing.
-    for (_, input) in &mut inputs {
-        read_head(input)?;
+    let is_one = parts.len() == 1;
+    let (mut inputs, mut unread) = (Vec::new(), None);
+    for (name, part) in parts {
+        let mut input = Input::new(part);
+        // Of several, some are empty: those of processors that did nothing.
+        match read_head(&mut input) {
+            Ok(()) => inputs.push((name, input)),
+            Err(source) if is_one => return Err(failed(source, "byte 0".to_owned())),
+            Err(source) => unread = unread.or(Some(failed(source, name))),
+        }
     }
     let begun = inputs.iter().find(|(_, input)| !input.rest().is_empty());
     let Some((_, begun)) = begun else {
-        return Err(malformed("byte 0", "the trace is empty", "a block trace"));
+        return Err(unread.unwrap_or_else(|| malformed("byte 0", "the trace is empty", "a block trace")));
     };
     // Its records may begin with any bytes.
     if format != Some(Format::OracleGeneral) {
@@ -134,9 +141,9 @@ pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dy
         None => recognise(begun.rest())?,
     };
     if format == Format::Blktrace {
-        return Ok(Box::new(Matched::new(Binary::new(inputs))));
+        return Ok(Box::new(Matched::new(Binary::new(inputs, unread))));
     }
-    let (Some((_, mut input)), true) = (inputs.pop(), inputs.is_empty()) else {
+    let (Some((_, mut input)), true) = (inputs.pop(), is_one) else {
         return Err(malformed(
             "byte 0",
             format!("several files of {format}"),
@@ -149,7 +156,7 @@ pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dy
     Ok(match format {
         Format::Own => Box::new(Reader::of(input)?),
         Format::Blkparse => Box::new(Matched::new(Text::<false>::new(input))),
-        Format::Blktrace => Box::new(Matched::new(Binary::new(vec![(String::new(), input)]))),
+        Format::Blktrace => Box::new(Matched::new(Binary::new(vec![(String::new(), input)], None))),
         Format::Tracepoints => Box::new(Matched::new(Text::<true>::new(input))),
         Format::Fio => Box::new(Imported::new(Iolog::new(input))),
         Format::Biosnoop => rows::<Biosnoop>(input),
@@ -177,13 +184,13 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads up to the end of the first line that says something, so that nothing waits for more of a trace that is still
 /// being written.
-fn read_head(input: &mut Input<'_>) -> Result<(), TraceError> {
+fn read_head(input: &mut Input<'_>) -> io::Result<()> {
     let is_enough = |head: &[u8]| {
         let rest = behind_comments(head);
         rest.contains(&b'\n') || rest.len() >= HEAD_BYTES || head.len() >= COMMENTS_BYTES
     };
     while !is_enough(input.rest()) {
-        if !input.more().map_err(|error| failed(error, "byte 0".to_owned()))? {
+        if !input.more()? {
             break;
         }
     }

@@ -358,7 +358,7 @@ pub struct Converted {
     pub records: u64,
     /// Requests that the copy does not have.
     pub left_out: LeftOut,
-    /// Place at which the original is cut off; then the copy has no end mark either.
+    /// Where and why the original ended early; then the copy has no end mark.
     pub cut_off: Option<String>,
 }
 
@@ -385,7 +385,7 @@ pub enum ConvertError {
 /// there, without an end mark.
 ///
 /// # Errors
-/// Errors of the output, and those of the source except that it is cut off. The records before an error have been
+/// Errors of the output, and that of a source of which not one record can be read. The records before an error have been
 /// written.
 pub fn convert(
     source: &mut dyn Source,
@@ -401,7 +401,7 @@ pub fn convert(
         let record = match next {
             Ok(Some(record)) => record,
             Ok(None) => break None,
-            Err(error @ TraceError::Truncated { .. }) => break Some(error.to_string()),
+            Err(error) if records > 0 => break Some(error.to_string()),
             Err(error) => return Err(error.into()),
         };
         while let Some(device) = source.header().devices.get(writer.devices()) {

@@ -224,7 +224,7 @@ fn published_traces_are_read() {
             .starts_with("record 2, byte 24: the trace is cut off")
     );
     let hashed = object(1, u64::MAX / 3, 4096);
-    assert!(error_of(Some(Format::OracleGeneral), &hashed).contains("a sector number below 2^55"));
+    assert!(error_of(Some(Format::OracleGeneral), &hashed).contains("sectors below 2^54"));
 }
 
 /// The same three requests in each format that has latencies, and without them in the others.
@@ -324,6 +324,15 @@ fn vscsi_is_read_in_both_versions() {
     }
 }
 
+/// Input that fails once.
+struct Failing(Option<std::io::Error>);
+
+impl std::io::Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
 #[test]
 fn files_of_single_processors_are_one_trace() {
     const WRITE: u32 = 1 << 17;
@@ -345,6 +354,17 @@ fn files_of_single_processors_are_one_trace() {
     assert!(source.next().unwrap().is_some());
     let error = std::iter::repeat_with(|| source.next().err()).find_map(|error| error).unwrap().to_string();
     assert_eq!(error, "sda.blktrace.1: record 2, byte 48: the trace is cut off");
+    // One of which nothing can be read ends the others at their end.
+    let unread = || -> Part<'static> {
+        let error = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+        ("sda.blktrace.9".to_owned(), Box::new(std::io::Read::chain(std::io::empty(), Failing(Some(error)))))
+    };
+    let mut all = parts(&[&first, &second]);
+    all.push(unread());
+    let mut source = open_parts(all, None).unwrap();
+    let read = std::iter::from_fn(|| source.next().ok().flatten()).count();
+    let error = open_parts(vec![unread(), unread()], None).err().unwrap().to_string();
+    assert_eq!((read, &*error), (2, "sda.blktrace.9: no such file"));
     let text = open_parts(parts(&[b"fio version 3 iolog\n", b"x"]), None).err().unwrap().to_string();
     assert!(text.contains("several files of fio"), "{text}");
 }
@@ -481,7 +501,7 @@ fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
         (
             Some(Format::Msr),
             "1,usr,0,Read,0,4294967297,0\n",
-            "of 4294967808 bytes; expected at most 4294967296",
+            "of 4294967297 bytes; expected at most 4294967296",
         ),
         (
             None,

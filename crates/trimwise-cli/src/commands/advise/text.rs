@@ -27,6 +27,10 @@ pub fn render(advice: &Advice, details: bool) -> String {
     if details {
         text += &format!("{}\n\n", bold(&title(advice)));
     }
+    if let Some(comparison) = advice.comparison.as_ref().filter(|_| !details) {
+        let incomplete = table::incomplete(&Summary::of(&comparison.cells));
+        text.extend(incomplete.iter().map(|note| bold(folded(note, 0).trim_end()) + "\n"));
+    }
     text += &conclusion::text(&advice.conclusion);
     if details {
         text += &explained(advice);

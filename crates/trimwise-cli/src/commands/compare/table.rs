@@ -42,9 +42,11 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
             }
         }
     }
-    for note in notes(comparison, &summary).iter().filter(|_| details) {
+    let incomplete = incomplete(&summary);
+    for note in notes(comparison, &summary).iter().skip(incomplete.len()).filter(|_| details) {
         text += &(folded(note, 0) + "\n");
     }
+    text.extend(incomplete.iter().map(|note| bold(folded(note, 0).trim_end()) + "\n"));
     if comparison.partial {
         text +=
             &format!("{}\n", bold("Partial: some runs are missing; the figures cover the finished ones."));
@@ -252,9 +254,39 @@ fn latencies(device: &DeviceSummary) -> Vec<Vec<String>> {
     figures::latencies(device, operations).into_iter().map(Vec::from).collect()
 }
 
-/// Returns what to know before trusting the intervals; each remark once.
+/// Says that a trace was read only up to a damaged place.
+pub fn up_to(damage: &str) -> String {
+    format!("Partial: the figures cover the trace up to {damage}.")
+}
+
+/// Says that a trace lacks events.
+pub fn lost(events: u64) -> String {
+    format!("Partial: {} events were lost when the trace was recorded.", figures::grouped(events))
+}
+
+/// Returns what the runs lack, and with them all the figures.
+pub fn incomplete(summary: &Summary) -> Vec<String> {
+    let runs = || summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
+    let mut notes = Vec::new();
+    notes.extend(runs().find_map(|run| run.cut_off()).map(up_to));
+    let events = runs().find_map(|run| match &run.workload {
+        WorkloadFigures::Replay(trace) => Some(trace.lost_events).filter(|events| *events > 0),
+        _ => None,
+    });
+    notes.extend(events.map(lost));
+    if runs().any(|run| run.postmark().is_some_and(|p| p.out_of_files)) {
+        notes.push(
+            "Partial: the workload ran out of files. It deleted all of them before its transactions were done (PostMark \
+             prints no report then), and the figures cover what was done."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// Returns what to know before trusting the intervals; each remark once. What the figures lack comes first.
 pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
+    let mut notes = incomplete(summary);
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
     let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
     let in_virtual_time = policies().flat_map(|p| &p.runs).all(|run| run.is_in_virtual_time());
@@ -264,13 +296,6 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
             "Repetitions differ in the seed of the ageing step and in the phase of the commit timer{more}; no noise is \
              added."
         ));
-    }
-    if policies().flat_map(|p| &p.runs).any(|run| run.postmark().is_some_and(|p| p.out_of_files)) {
-        notes.push(
-            "The workload ran out of files: it deleted all of them before its transactions were done (PostMark \
-             prints no report then), and the figures cover what was done."
-                .to_string(),
-        );
     }
     notes.extend(meaning(summary.measure));
     notes.extend(late(&policies().flat_map(|p| &p.runs).filter_map(|run| run.days).collect::<Vec<_>>()));
@@ -335,19 +360,12 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
         let note = size_note(trace.recorded_drive_bytes, &run.device, drive.capacity_bytes);
         notes.extend(note.filter(|note| !notes.contains(note)));
     }
-    if trace.lost_events > 0 {
-        notes.push(format!(
-            "{} events were lost when the trace was recorded.",
-            figures::grouped(trace.lost_events)
-        ));
-    }
     if trace.cut_requests > 0 {
         notes.push(format!(
             "{} requests were cut off at the end of the drive.",
             figures::grouped(trace.cut_requests)
         ));
     }
-    notes.extend(trace.cut_off.iter().map(|why| format!("The replay ended early, at {why}.")));
     notes
 }
 

@@ -8,6 +8,7 @@ use trimwise_study::caller::Caller;
 use trimwise_study::replay::{self, Replay, ReplayRequest};
 
 use crate::arguments::{JsonArguments, some_bytes, word};
+use crate::commands::compare::table;
 use crate::figures::{NONE, grouped, nanoseconds};
 use crate::output::Destinations;
 use crate::table::{folded, laid_out};
@@ -136,9 +137,10 @@ fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> Strin
     if figures.cut_requests > 0 {
         text += &folded(&format!("{} requests were cut off at the end.", grouped(figures.cut_requests)), 0);
     }
-    if let Some(why) = &figures.cut_off {
-        text += &folded(&format!("The replay ended early, at {why}."), 0);
+    if figures.lost_events > 0 {
+        text += &folded(&table::lost(figures.lost_events), 0);
     }
+    text += &figures.cut_off.as_deref().map(|why| folded(&table::up_to(why), 0)).unwrap_or_default();
     notes.iter().for_each(|note| text += &folded(note, 0));
     text
 }

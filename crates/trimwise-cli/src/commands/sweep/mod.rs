@@ -52,6 +52,7 @@ fn text(summary: &Summary, is_dry: bool) -> String {
     }
     if !summary.cases.is_empty() {
         text += &table::folded(&report::verdict(&summary.cases), 0);
+        text.extend(report::damaged(&summary.cases).iter().map(|note| table::folded(note, 0)));
     }
     match &summary.parts[..] {
         [] => {}

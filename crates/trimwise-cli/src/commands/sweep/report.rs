@@ -8,6 +8,7 @@ use trimwise::policy::PolicyId;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Axis;
 
+use crate::commands::compare::table::up_to;
 use crate::figures::{self, NONE};
 use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Style, Styles, gap, label};
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
@@ -304,8 +305,19 @@ fn case_verdict(case: &Case) -> String {
     format!("At {} % full: {}", case.utilization_percent, said.trim_end())
 }
 
+/// Names the workloads of which only a part was run: damaged traces.
+pub fn damaged(cases: &[Case]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for case in cases {
+        let note = case.cut_off.as_deref().map(|why| format!("{}: {}", case.workload, up_to(why)));
+        notes.extend(note.filter(|note| !notes.contains(note)));
+    }
+    notes
+}
+
 fn notes(summary: &Summary) -> Vec<String> {
     let mut notes = vec!["Figures of the model, not checked on a real kernel.".to_owned()];
+    notes.extend(damaged(&summary.cases));
     if summary.missing_cells > 0 {
         notes.push(format!("Partial: {} cells of the grid are missing.", summary.missing_cells));
     }
@@ -476,6 +488,7 @@ mod tests {
             measure: Measure::Total,
             policy: policy.map(Into::into),
             verdict: format!("Words about {utilization_percent}."),
+            cut_off: None,
             rows: vec![row("off", None), row("commit", Some(commit_percent)), row("ideal", Some(-50.0))],
         }
     }
