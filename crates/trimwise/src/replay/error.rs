@@ -19,9 +19,9 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     /// A request beyond the drive.
     #[error(
-        "record {record}: {} sectors from sector {} lie beyond a drive of {size}, and need one of {}; expected a larger \
+        "record {record}: {} sectors from sector {} lie beyond a drive of {size}, and need one of {} bytes; expected a larger \
          drive, or :wrap or :scale behind the trace's name, which bring addresses onto it",
-        .sectors.sectors, .sectors.first.0, Bytes((.sectors.first.0 + .sectors.sectors) * SECTOR_BYTES)
+        .sectors.sectors, .sectors.first.0, (.sectors.first.0 + .sectors.sectors) * SECTOR_BYTES
     )]
     Beyond { record: u64, sectors: SectorRange, size: Bytes },
     /// Addresses were to be scaled, and the trace does not say how large its device was.

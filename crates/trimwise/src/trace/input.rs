@@ -452,7 +452,7 @@ impl<P: Parser> Sorted<P> {
             Some(passed) if at < passed => {
                 let within = if P::WINDOW == SimDuration::from_secs(1) { "one second" } else { "one minute" };
                 (
-                    format!("a time {:.6} s before that of a record already passed on", seconds(passed - at)),
+                    format!("a time {:.9} s before that of a record already passed on", seconds(passed - at)),
                     format!("times in order, within {within} or 65,536 records"),
                 )
             }

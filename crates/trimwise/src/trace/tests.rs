@@ -548,7 +548,7 @@ fn records_out_of_order_are_put_in_order_within_a_second() {
     assert_eq!(records.len(), 3, "what was read before an error comes before it");
     assert_eq!(
         error.unwrap(),
-        "line 4: a time 0.500000 s before that of a record already passed on; expected times in order, within one \
+        "line 4: a time 0.500000000 s before that of a record already passed on; expected times in order, within one \
          second or 65,536 records"
     );
 }
