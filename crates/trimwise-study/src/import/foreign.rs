@@ -4,10 +4,21 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use roxmltree::Node;
+use roxmltree::{Document, Node};
 use trimwise_lab::failure::Failure;
 
 use super::Unused;
+
+/// Parses the text of an XML file of this name.
+///
+/// # Errors
+/// If it is no XML; the message is one line.
+pub(super) fn parsed<'a>(text: &'a str, file: &str) -> Result<Document<'a>, Failure> {
+    Document::parse(text.trim_start_matches('\u{feff}')).map_err(|error| {
+        let error = error.to_string().replace(char::is_control, "\u{fffd}");
+        Failure::usage(format!("--import {file}: as XML: {error}"))
+    })
+}
 
 /// A parameter as it stands in the file.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
 use trimwise_lab::failure::Failure;
 
 use super::draft::{NS_MAX, RATE_MAX};
-use super::foreign::{Foreign, Parameter};
+use super::foreign::{self, Foreign, Parameter};
 use super::{Draft, Unused};
 
 /// Parses an XML text; `None` if it is none.
@@ -17,12 +17,10 @@ use super::{Draft, Unused};
 /// # Errors
 /// If it is XML of something else.
 pub(super) fn document<'a>(text: &'a str, file: &str) -> Result<Option<Document<'a>>, Failure> {
-    let text = text.trim_start_matches('\u{feff}');
-    if !text.trim_start().starts_with('<') {
+    if !text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
         return Ok(None);
     }
-    let document =
-        Document::parse(text).map_err(|e| Failure::usage(format!("--import {file}: as XML: {e}")))?;
+    let document = foreign::parsed(text, file)?;
     let expected = "expected Execution_Parameter_Set, as in MQSim's ssdconfig.xml";
     match document.root_element().tag_name().name() {
         "Execution_Parameter_Set" => Ok(Some(document)),

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use roxmltree::{Document, Node};
+use roxmltree::Node;
 use trimwise::units::SECTOR_BYTES;
 use trimwise_lab::failure::Failure;
 
-use super::foreign::{Foreign, Parameter};
+use super::foreign::{self, Foreign, Parameter};
 
 /// Makes a fio job of the text of MQSim's `workload.xml`. Its scenarios run one after the other, the flows of each at the
 /// same time. Sizes are shares of the drive, as in MQSim.
@@ -15,8 +15,7 @@ use super::foreign::{Foreign, Parameter};
 /// All that is wrong with the file, with its lines.
 pub fn job_of(text: &str, file: &str) -> Result<String, Failure> {
     let wrong = |what: String| Failure::usage(format!("--import {file}: {what}"));
-    let document =
-        Document::parse(text.trim_start_matches('\u{feff}')).map_err(|e| wrong(format!("as XML: {e}")))?;
+    let document = foreign::parsed(text, file)?;
     let root = document.root_element();
     if root.tag_name().name() != "MQSim_IO_Scenarios" {
         let root = root.tag_name().name();

@@ -183,8 +183,7 @@ fn twice_the_speed_is_half_the_time_if_the_drive_keeps_up() {
 fn addresses_beyond_the_drive_are_refused_or_brought_onto_it() {
     let events = [(0, write(0, 8)), (5, write(40_000, 8))];
     let error = run(&spec("off"), &trace(false, &events)).unwrap_err();
-    let expected =
-        "record 2: 64 sectors from sector 320000 lie beyond a drive of 128 MiB, and need one of 163872768 bytes";
+    let expected = "record 2: 64 sectors from sector 320000 lie beyond a drive of 128 MiB, and need one of 163872768 bytes";
     assert!(error.starts_with(expected), "{error}");
     let with = |addresses| {
         let options = ReplayOptions { addresses, ..ReplayOptions::default() };
