@@ -76,7 +76,7 @@ fn regression_each_command_ends_where_a_trace_is_damaged() {
 }
 
 #[test]
-fn regression_a_trace_without_discards_is_refused_before_any_run() {
+fn regression_what_cannot_be_compared_is_refused_before_any_run() {
     let dir = tempfile::tempdir().unwrap();
     small_drive(dir.path());
     std::fs::write(dir.path().join("t.csv"), "1,usr,0,Write,0,4096,9\n2,usr,0,Read,0,4096,9\n").unwrap();
@@ -96,6 +96,16 @@ fn regression_a_trace_without_discards_is_refused_before_any_run() {
         for part in ["t.csv", "neither discards nor frees", "--policy off", "trimwise record"] {
             assert!(stderr.contains(part), "{line}: {part} is not in {stderr}");
         }
+    }
+    std::fs::create_dir(dir.path().join("folder")).unwrap();
+    let grid = std::fs::read_to_string(dir.path().join("grid.toml")).unwrap().replace("t.csv", "folder");
+    std::fs::write(dir.path().join("grid.toml"), grid).unwrap();
+    for line in ["compare --workload trace:folder", "sweep grid.toml --out cells"] {
+        let (code, _, stderr) = output(dir.path(), line);
+        assert!(
+            code == Some(2) && stderr.contains("a folder without files DEV.blktrace.N"),
+            "{line}: {stderr}"
+        );
     }
     let off = "compare --workload trace:t.csv --device small.toml --utilization 0 --policy off --reps 1";
     assert_eq!(output(dir.path(), off).0, Some(0));
