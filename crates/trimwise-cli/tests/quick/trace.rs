@@ -133,10 +133,12 @@ fn regression_one_stop_ends_what_waits_for_a_pipe() {
         "replay fio:- file:new.img --size 1MiB",
     ] {
         let mut command = trimwise(dir.path(), line);
-        // The pipe is open and silent as long as the child lives.
-        let child =
+        let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // Its input stays open and silent; waiting for the child would close it.
+        let input = child.stdin.take();
         assert_eq!(interrupted(child, catches_interrupts), Some(130), "{line}");
+        drop(input);
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing half-written");
 }

@@ -166,7 +166,7 @@ fn other_files_are_refused_with_what_they_are() {
         ("<MQSim_Results/>", "the results of a run"),
         ("<html><body/></html>", "the root 'html'"),
         ("<Execution_Parameter_Set>", "as XML"),
-        ("<a b\0>", "as XML: expected a whitespace not '\u{fffd}' at 1:5"),
+        ("<a b\0>", "as XML: expected '=' not '\u{fffd}' at 1:5"),
         ("[geometry]\nchannels = 8\n", "of no known simulator"),
         ("", "of no known simulator"),
         ("-device femu,femu_mode=2,nchs=8", "femu_mode: '2'"),
