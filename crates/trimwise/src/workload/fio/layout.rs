@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::parse::Reader;
 use super::random::Tausworthe;
+use super::reader::Reader;
 use super::sequence::file_sizes;
 use super::text::{FioError, Place, wrong};
 use super::{Job, JobFileSpec, Size};

@@ -120,6 +120,7 @@ const TABLE: &[(Meaning, &[&str])] = &[
             "thinktime_blocks",
             "time_based",
             "unlink",
+            "unlink_each_loop",
             "verify",
             "verify_backlog",
             "verify_backlog_batch",
@@ -458,7 +459,6 @@ const TABLE: &[(Meaning, &[&str])] = &[
     ),
     (Only(OFF, "TRIMs of what was written are not among a job's operations here"), &["trim_backlog_batch"]),
     (Only(&["1"], "several ranges in one TRIM"), &["num_range"]),
-    (Only(OFF, "files are removed and made again between loops"), &["unlink_each_loop"]),
     (
         Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"),
         &["read_iolog", "read_iolog_chunked"],
@@ -480,6 +480,9 @@ pub enum Engine {
     OneAtATime,
     /// Up to `iodepth` operations at a time.
     Overlapping,
+    /// The same past the page cache; buffered ones wait for each other. Linux carries them out in `io_submit`, and the C
+    /// library's `aio_read` and `aio_write` work through those of a file one by one.
+    OverlappingDirect,
     /// No I/O: the job computes.
     Idle,
 }
@@ -487,10 +490,8 @@ pub enum Engine {
 /// Engines, with what a note says of those that hand I/O to the kernel in another way than by calls on files.
 const ENGINES: &[(Engine, &[&str])] = &[
     (Engine::OneAtATime, &["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "sg"]),
-    (
-        Engine::Overlapping,
-        &["libaio", "io_uring", "posixaio", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"],
-    ),
+    (Engine::Overlapping, &["io_uring", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"]),
+    (Engine::OverlappingDirect, &["libaio", "posixaio"]),
     (Engine::Idle, &["cpuio"]),
 ];
 
