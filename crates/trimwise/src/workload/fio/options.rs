@@ -3,6 +3,9 @@
 //!
 //! The names are those of fio 3.42, and of older versions where job files still use them.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// What becomes of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
@@ -31,15 +34,16 @@ const OFF: &[&str] = &["0", "none", ""];
 
 /// Returns what becomes of an option, and the name that fio knows it by; `None` if fio has no such option.
 pub fn find(written: &str) -> Option<(&'static str, Meaning)> {
-    let of = |(names, meaning): &(&'static str, Meaning)| {
-        let mut names = names.split(' ');
-        let first = names.next()?;
-        (first == written || names.any(|name| name == written)).then_some((first, *meaning))
-    };
-    TABLE
-        .iter()
-        .flat_map(|(meaning, lines)| lines.iter().map(move |names| (*names, *meaning)))
-        .find_map(|line| of(&line))
+    static BY_NAME: LazyLock<HashMap<&str, (&str, Meaning)>> = LazyLock::new(|| {
+        let lines =
+            TABLE.iter().flat_map(|(meaning, lines)| lines.iter().map(move |names| (*names, *meaning)));
+        let of = |(names, meaning): (&'static str, Meaning)| {
+            let first = names.split(' ').next().unwrap_or(names);
+            names.split(' ').map(move |name| (name, (first, meaning)))
+        };
+        lines.flat_map(of).collect()
+    });
+    BY_NAME.get(written).copied()
 }
 
 /// Returns every name of every option.

@@ -377,6 +377,7 @@ mod tests {
             ("[a]\nsize=50%\n[b]", "50 % of 1/2 of the free space in a.0.0"),
             ("[a]\nsize=50%\nfilename=x\n[b]\nfilename=x", "50 % of the free space in x"),
             ("[a]\nsize=50%\nfilesize=4m", "2 MiB in a.0.0"),
+            ("[a]\nrw=trim\nbs=2g\nsize=1%", "1 % of the free space in a.0.0"),
         ] {
             let description = parsed(text).description().to_string();
             assert!(description.contains(&format!("; {shown}\n")), "{description}");
