@@ -9,7 +9,7 @@ use trimwise::workload::fio::{Io, JobFile, Sequence};
 use trimwise_testing::{directory, program, skipped};
 
 /// Jobs with one operation in flight, whose order depends on no clock.
-const JOBS: [&str; 40] = [
+const JOBS: [&str; 43] = [
     "rw=randwrite\nbs=4k\nsize=4m",
     "rw=randread\nbs=8k\nsize=4m\nrandseed=77",
     "rw=randwrite\nbs=4k\nsize=4m\nnorandommap",

@@ -440,6 +440,8 @@ mod tests {
             .filter_map(|(i, io)| (io == Io::Unlink).then_some(i))
             .collect();
         assert_eq!(removals, [2, 5]);
+        let description = file.description().to_string();
+        assert!(description.ends_with("; 3 loops; files removed between loops\n"), "{description}");
     }
 
     #[test]
