@@ -32,7 +32,9 @@ fuzz_target!(|text: &str| {
         let mut sequence = Sequence::new(job, 1);
         for _ in 0..200 {
             let Some(io) = sequence.next() else { break };
-            let (Io::Transfer { file, .. } | Io::Trim { file, .. } | Io::Fsync(file) | Io::Fdatasync(file)) = io;
+            let (Io::Transfer { file, .. } | Io::Trim { file, .. } | Io::Fsync(file) | Io::Fdatasync(file)) = io else {
+                continue;
+            };
             let name = sequence.file_name(file);
             assert!(!name.starts_with('/') && name.split('/').all(|part| !part.is_empty() && part != ".."));
         }

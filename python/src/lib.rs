@@ -161,7 +161,7 @@ type Compared = (String, String, String);
 fn run_compare(
     request: &CompareRequest,
     own: &[Policy],
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     tick: &Report,
 ) -> Result<Compared, Failure> {
     let comparison = on_model::run_own(request, own, stop, tick)?;
@@ -192,7 +192,7 @@ fn compare(py: Python<'_>, request: &str, own: Vec<(String, Py<PyAny>, String, b
             let tick: Report = Arc::new(move |_, _| {
                 Python::attach(|py| py.check_signals()).unwrap_or_else(|error| ticking.unwind(error));
             });
-            run_compare(&request, &own, &AtomicBool::new(false), &tick)
+            run_compare(&request, &own, &Arc::default(), &tick)
         }))
     });
     match (raised.take(), ran) {

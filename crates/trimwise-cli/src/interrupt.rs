@@ -1,7 +1,7 @@
 //! Ctrl-C (and SIGTERM).
 //!
-//! A run in the model holds nothing but memory, so it simply ends. A run on a real directory removes its files first. A
-//! trim ends after the current slice, and device tests end with the results so far. A command that waits for the daemon
+//! A run in the model holds nothing but memory, so it simply ends; finished ones are kept. A run on a real directory
+//! removes its files first. A trim ends after the current slice, and device tests end with the results so far. A command that waits for the daemon
 //! only stops waiting. Once results are complete and on their way out, perhaps into a pipe that nobody reads, an
 //! interrupt ends any command at once.
 
@@ -25,7 +25,7 @@ fn notice(how: OnInterrupt) -> &'static str {
         OnInterrupt::Stop => "stopping: removing the files of this run",
         OnInterrupt::StopAfterStep => "stopping after this slice; press Ctrl-C again to end at once",
         OnInterrupt::StopAfterRun => "stopping; press Ctrl-C again to end at once",
-        OnInterrupt::StopAndShow => "stopping with the results so far; press Ctrl-C again to end at once",
+        OnInterrupt::StopAndShow => "stopping with what has finished; press Ctrl-C again to end at once",
         OnInterrupt::StopWaiting => "no longer waiting; trimwised continues",
     }
 }

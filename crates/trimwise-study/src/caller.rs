@@ -58,7 +58,7 @@ pub enum OnInterrupt {
     StopAfterStep,
     /// Raise the flag and let the booted guests be ended; the second time, end at once.
     StopAfterRun,
-    /// Raise the flag and let the run show its results so far; the second time, end at once.
+    /// Raise the flag and let the command show what has finished; the second time, end at once.
     StopAndShow,
     /// Raise the flag; what it waits for goes on. The second time, end at once.
     StopWaiting,

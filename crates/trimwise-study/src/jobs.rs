@@ -87,8 +87,8 @@ pub struct Understood {
     pub workload: String,
     /// A line for each job: its operations, files and end.
     pub jobs: Vec<String>,
-    /// Space that the files take, without those that take what is free.
-    pub needed_bytes: u64,
+    /// Space that the files take; null if some take what is free.
+    pub needed_bytes: Option<u64>,
     /// Operations in flight at the same time.
     pub tasks: u32,
     /// What was ignored, and why.
@@ -112,7 +112,7 @@ impl Understood {
             trimwise: trimwise::VERSION,
             workload: argument.to_owned(),
             jobs: jobs.description().to_string().lines().map(str::to_owned).collect(),
-            needed_bytes: jobs.needed().0,
+            needed_bytes: Some(jobs.needed().0).filter(|_| !jobs.fills_space()),
             tasks: jobs.tasks(),
             notes: jobs.notes,
         })
@@ -138,7 +138,9 @@ mod tests {
         assert_eq!(all, expected);
         assert_eq!(in_folder("lsm:reads=1").unwrap(), ["lsm:reads=1"]);
         let understood = Understood::of(&all[1]).unwrap();
-        assert_eq!((understood.needed_bytes, understood.tasks), (2 << 20, 1));
+        assert_eq!((understood.needed_bytes, understood.tasks), (Some(2 << 20), 1));
+        let filling = Understood::of(&format!("{}:size=50%", all[1])).unwrap();
+        assert_eq!(filling.needed_bytes, None, "half of a file system of unknown size");
         std::fs::remove_file(path("common.inc")).unwrap();
         std::fs::write(path("c.fio"), "[c]\nszie=1m\n").unwrap();
         let errors = in_folder(&format!("job:{}", path(""))).unwrap_err().to_string();

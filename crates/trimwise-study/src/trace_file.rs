@@ -193,14 +193,15 @@ impl TraceFile {
     }
 
     /// Replays it on a new drive, on which lies what it reads first.
-    pub fn run_cell(&self, spec: ReplaySpec, report: &Report) -> Result<Cell, Failure> {
-        let before = self.read_before(Bytes(spec.ssd.capacity_bytes), &mut |_| true)?;
+    pub fn run_cell(&self, spec: ReplaySpec, report: &Report, stop: &AtomicBool) -> Result<Cell, Failure> {
+        let is_wanted = || !stop.load(Ordering::Relaxed);
+        let before = self.read_before(Bytes(spec.ssd.capacity_bytes), &mut |_| is_wanted())?;
         let spec = ReplaySpec { before, ..spec };
         let mut source = self.open()?;
         // How many records there are is not known before the end.
         let mut on_records = |records| {
             report(records, u64::MAX);
-            true
+            is_wanted()
         };
         run_cell(&spec, &mut *source, &mut on_records).map_err(|error| self.failed(&error))
     }

@@ -68,8 +68,8 @@ fn text(list: &Workloads) -> String {
 fn job_text(job: &Understood) -> String {
     let mut text: String = job.jobs.iter().map(|line| folded(line, 2)).collect();
     let needed = match job.needed_bytes {
-        0 => "what is free".to_owned(),
-        bytes => Bytes(bytes).to_string(),
+        None => "what is free".to_owned(),
+        Some(bytes) => Bytes(bytes).to_string(),
     };
     text += &folded(&format!("\nUp to {} at a time; the files take {needed}.", job.tasks), 0);
     for note in &job.notes {

@@ -272,13 +272,13 @@ fn an_interrupt_removes_what_the_run_made_in_a_real_directory() {
 #[test]
 fn an_interrupt_ends_the_model_promptly() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("w.pmrc"), "set number 500\nset transactions 500\nrun\n").unwrap();
-    let child = trimwise(dir.path(), "compare --workload w.pmrc --reps 1000")
+    std::fs::write(dir.path().join("w.fio"), "[a]\nsize=1m\ntime_based\nruntime=9999d\n").unwrap();
+    let child = trimwise(dir.path(), "compare --workload job:w.fio --reps 1")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    assert_eq!(interrupted(child, catches_interrupts), Some(130)); // thousands of cells would take minutes
+    assert_eq!(interrupted(child, catches_interrupts), Some(130)); // a cell would take months
 }
 
 /// The first interrupt once did nothing while results were written into a pipe that nobody read.

@@ -193,8 +193,10 @@ fn a_directory_sees_the_calls_that_the_model_sees() {
 fn tasks_are_threads_that_wait_for_each_other() {
     let work = directory(false);
     let lsm = SMALL[0].replace("threads=1", "threads=2,tasks=2");
-    let jobs =
-        format!("{JOBS}[b]\nstonewall\nrw=read\nfilename=a.0.0\nioengine=libaio\niodepth=3\nnumjobs=2\n");
+    let jobs = format!(
+        "{JOBS}[b]\nstonewall\nrw=read\nfilename=a.0.0\nioengine=io_uring\niodepth=3\nnumjobs=2\n\
+         [c]\nstonewall\nrw=write\nsize=1m\nloops=3\nunlink_each_loop=1\nioengine=io_uring\niodepth=4\n"
+    );
     for (argument, text, tasks) in [(lsm.as_str(), "", 4), ("job:b.fio", jobs.as_str(), 6)] {
         let program = Program::parse(argument, text).unwrap();
         let (ends, duration) = open(&work).run_program(&program, 5, &Arc::default()).unwrap();

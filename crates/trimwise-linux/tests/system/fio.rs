@@ -9,7 +9,7 @@ use trimwise::workload::fio::{Io, JobFile, Sequence};
 use trimwise_testing::{directory, program, skipped};
 
 /// Jobs with one operation in flight, whose order depends on no clock.
-const JOBS: [&str; 40] = [
+const JOBS: [&str; 43] = [
     "rw=randwrite\nbs=4k\nsize=4m",
     "rw=randread\nbs=8k\nsize=4m\nrandseed=77",
     "rw=randwrite\nbs=4k\nsize=4m\nnorandommap",
@@ -50,6 +50,9 @@ const JOBS: [&str; 40] = [
     "rw=randwrite\nbsrange=1k-8k\nbs_unaligned\nsize=1m",
     "rw=randread\nbs=4k\nsize=2m\nrandom_distribution=zoned_abs:60/256k:40/512k",
     "filename=x:y\nrw=randrw\nbs=4k\nsize=1m",
+    "rw=randrw\nbssplit=4k/33:8k/33:16k/33,\nsize=2m",
+    "rw=randrw\nbs=,8k\npercentage_random=,50,\nsize=2m",
+    "rw=write\nbs=64k\nsize=1m\nloops=3\nunlink_each_loop=1",
 ];
 
 /// A job file with a seed that fio takes unchanged: before 3.35, offsets otherwise come from a seed of their own.
@@ -76,6 +79,7 @@ fn ours(text: &str) -> Vec<String> {
                 }
                 Io::Fsync(file) => writeln!(lines, "{} sync", sequence.file_name(file)),
                 Io::Fdatasync(file) => writeln!(lines, "{} datasync", sequence.file_name(file)),
+                Io::Unlink => Ok(()),
             };
         }
         lines

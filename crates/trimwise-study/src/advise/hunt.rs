@@ -222,7 +222,8 @@ impl Hunt<'_> {
             }
             progress.begin_ageing(index);
             let (policy, rep) = runs[index];
-            let cell = self.plan.run_cell((device, policy), rep, caller::report(&progress, index))?;
+            let cell =
+                self.plan.run_cell((device, policy), rep, caller::report(&progress, index), self.stop)?;
             let mut cells = [cell];
             judge(self.request, &mut cells)?;
             let [cell] = cells;

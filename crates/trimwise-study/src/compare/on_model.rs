@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trimwise::compare::cell::{CellError, CellSpec, run_cell};
+use trimwise::compare::cell::{CellError, CellSpec, run_cell_until};
 use trimwise::compare::days::DaysSpec;
 use trimwise::compare::result::Cell;
 use trimwise::files::FileError;
@@ -222,8 +222,11 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
             return Err(Failure::Interrupted);
         }
         progress.begin_ageing(index);
-        plan.run_cell(pair, rep, caller::report(progress, index))
+        plan.run_cell(pair, rep, caller::report(progress, index), &stop)
     });
+    if matches!(&ran, (finished, Some(Failure::Interrupted)) if finished.is_empty()) {
+        caller.note("no run had finished, so nothing is kept");
+    }
     let mut comparison = finish(request, plan.settings.clone(), plan.here.clone(), ran)?;
     let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(caller, &stop)));
     if let (Some(check), Some((mut cells, failure))) = (check, ran) {
@@ -240,7 +243,7 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
 pub fn run_own(
     request: &CompareRequest,
     own: &[Policy],
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     tick: &Report,
 ) -> Result<Comparison, Failure> {
     request.check()?;
@@ -262,8 +265,7 @@ pub fn run_own(
     let (mut cells, mut ended_by) =
         grid.run(&Silent::default(), request.jobs, pool::memory_of_run, |_, _, pair, rep| {
             is_going()?;
-            // What reports nothing can be stopped only between two runs.
-            plan.run_cell(pair, rep, Arc::new(|_, _| ()))
+            plan.run_cell(pair, rep, Arc::new(|_, _| ()), stop)
         });
     let runs = plan.devices.iter().flat_map(|(_, device)| own.iter().map(move |policy| (device, policy)));
     for (device, policy) in runs {
@@ -272,7 +274,7 @@ pub fn run_own(
                 let pair = (device, policy.clone());
                 let trimmer = Trimmer::Kernel(PolicySpec::OFF);
                 let ran = is_going()
-                    .and_then(|()| plan.run_policy(pair, trimmer, (plan.seed, rep), Arc::clone(tick)));
+                    .and_then(|()| plan.run_policy(pair, trimmer, (plan.seed, rep), Arc::clone(tick), stop));
                 match ran {
                     Ok(cell) => cells.push(cell),
                     Err(failure) => ended_by = Some(failure),
@@ -319,9 +321,15 @@ fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
 }
 
 impl Plan {
-    /// Runs one cell: deterministic, and the same on any thread.
-    pub fn run_cell(&self, pair: (&Profile, Trimmer), rep: u32, report: Report) -> Result<Cell, Failure> {
-        self.run_seeded(pair, self.seed, rep, report)
+    /// Runs one cell: deterministic, and the same on any thread. It ends soon after `stop` is raised.
+    pub fn run_cell(
+        &self,
+        pair: (&Profile, Trimmer),
+        rep: u32,
+        report: Report,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Cell, Failure> {
+        self.run_seeded(pair, self.seed, rep, report, stop)
     }
 
     /// Runs one cell with another seed.
@@ -331,12 +339,13 @@ impl Plan {
         seed: u64,
         rep: u32,
         report: Report,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Cell, Failure> {
         let policy = match (&self.days, trimmer) {
             (None, Trimmer::Kernel(policy)) => policy.into(),
             _ => trimmer.policy(),
         };
-        self.run_policy((device, policy), trimmer, (seed, rep), report)
+        self.run_policy((device, policy), trimmer, (seed, rep), report, stop)
     }
 
     /// Runs one cell under any policy; over days, `trimmer` trims from outside.
@@ -346,6 +355,7 @@ impl Plan {
         trimmer: Trimmer,
         (seed, rep): (u64, u32),
         report: Report,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Cell, Failure> {
         if let Kind::Trace(file) = &self.workload.kind {
             let spec = ReplaySpec {
@@ -360,7 +370,7 @@ impl Plan {
                 seed,
                 options: file.options,
             };
-            return file.run_cell(spec, &report);
+            return file.run_cell(spec, &report, stop);
         }
         let spec = CellSpec {
             device: device.name.clone(),
@@ -377,7 +387,8 @@ impl Plan {
             rep,
             seed,
         };
-        let ran = run_cell(&spec, Box::new(move |progress| report_phase(&report, progress)));
+        let tell = Box::new(move |progress| report_phase(&report, progress));
+        let ran = run_cell_until(&spec, Arc::clone(stop), tell);
         ran.map_err(|e| self.failure(device, &spec, &e))
     }
 
@@ -391,6 +402,9 @@ impl Plan {
             CellError::File { source, .. } => matches!(**source, FileError::NoSpace { .. }),
             _ => false,
         };
+        if error.is_stopped() {
+            return Failure::Interrupted;
+        }
         if !no_space {
             return Failure::run(error);
         }
@@ -447,8 +461,7 @@ mod tests {
             ..CompareRequest::default()
         };
         let named = |name: &str, unwinds: bool| Policy::new(name, move || Box::new(Own { unwinds }));
-        let compared =
-            |own: &[Policy]| run_own(&request, own, &AtomicBool::new(false), &(Arc::new(|_, _| ()) as _));
+        let compared = |own: &[Policy]| run_own(&request, own, &Arc::default(), &(Arc::new(|_, _| ()) as _));
         let policies = |comparison: &Comparison| {
             comparison.cells.iter().map(|cell| cell.policy.to_string()).collect::<Vec<_>>()
         };
@@ -490,7 +503,7 @@ mod tests {
             ..CompareRequest::default()
         };
         let own = Policy::new("own", || PolicySpec::COMMIT.governor());
-        let comparison = run_own(&request, &[own], &AtomicBool::new(false), &(Arc::new(|_, _| ()) as Report));
+        let comparison = run_own(&request, &[own], &Arc::default(), &(Arc::new(|_, _| ()) as Report));
         let mut cells = comparison.unwrap().cells;
         let mut own = cells.split_off(2);
         own.iter_mut().for_each(|cell| cell.policy = cells[0].policy.clone());

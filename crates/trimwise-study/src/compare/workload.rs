@@ -240,15 +240,17 @@ impl Workload {
             }
             Kind::Program(program, _) => {
                 let needed = program.needed();
-                if needed <= room.free() {
-                    return Ok(());
+                let fits =
+                    |smaller: &str| room.fits(needed, &format!("its files need up to {needed}"), smaller);
+                match program {
+                    Program::Application(_) => fits("smaller parameters (trimwise workloads)"),
+                    Program::Fio(name, jobs) if needed > room.free() => {
+                        fits(&jobs.smaller(name, room.free()))
+                    }
+                    Program::Fio(_, jobs) => {
+                        jobs.fitted(room.free()).map(drop).map_err(|errors| errors.to_string())
+                    }
                 }
-                let smaller = match program {
-                    Program::Fio(name, jobs) => jobs.smaller(name, room.free()),
-                    Program::Application(_) => "smaller parameters (trimwise workloads)".to_owned(),
-                };
-                let smaller = smaller.as_str();
-                room.fits(needed, &format!("its files need up to {needed}"), smaller)
             }
             // Its addresses are known only when it has been read; what a program writes is known only to itself.
             Kind::Trace(_) | Kind::Command(_) => return Ok(()),

@@ -86,7 +86,8 @@ pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
         .ok_or_else(|| Failure::usage(format!("{profile}: no such class")))??;
     let request = CompareRequest { policies: vec![policy.to_owned()], ..request };
     let plan = Plan::on(&request, workload, Some(stand_in))?;
-    let cell = plan.run_cell((&plan.devices[0].1, plan.policies[0]), rep, Arc::new(|_, _| ()))?;
+    let cell =
+        plan.run_cell((&plan.devices[0].1, plan.policies[0]), rep, Arc::new(|_, _| ()), &Arc::default())?;
     let figures = cell.device_stats.unwrap_or_default();
     let DeviceFigures { host_units_written, nand_units_written, erases, .. } = figures;
     let waiting_ns = cell.duration_ns;

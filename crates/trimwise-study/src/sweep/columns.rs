@@ -142,7 +142,7 @@ pub fn columns() -> Vec<Column> {
     add(Integers, "result/append/trims", TRIMS);
     add(Integers, "result/full_write", "append_bytes file_bytes fsync_ns write_ns");
     add(Integers, "result/full_write/trims", TRIMS);
-    add(Integers, "result/program", "operations written_bytes read_bytes fsyncs files_removed");
+    add(Integers, "result/program", "operations written_bytes read_bytes fsyncs files_removed punched_bytes");
     let replay = "result/replay";
     add(Text, replay, "pace");
     add(Integers, replay, "requests read_bytes written_bytes latency_mean_ns recorded_latency_mean_ns");

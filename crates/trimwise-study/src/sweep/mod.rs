@@ -15,6 +15,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -202,7 +203,7 @@ fn sweep(
     folder: &Folder,
     request: &SweepRequest,
     caller: &dyn Caller,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Summary, Failure> {
     let mut summary = Summary::of(grid, request);
     let share = request.shard.unwrap_or(Shard::WHOLE);
@@ -229,7 +230,7 @@ fn sweep(
             return Err(Failure::Interrupted);
         }
         progress.begin_ageing(index);
-        let outcome = run_cell(&grid.place(left[index]), caller::report(&progress, index))?;
+        let outcome = run_cell(&grid.place(left[index]), caller::report(&progress, index), stop)?;
         folder.enter(left[index], &outcome)?;
         progress.done(index);
         Ok(match outcome {
@@ -248,9 +249,10 @@ fn sweep(
 }
 
 /// Runs a cell; whatever goes wrong inside is its outcome.
-fn run_cell(place: &Place, report: Report) -> Result<Outcome, Failure> {
+fn run_cell(place: &Place, report: Report, stop: &Arc<AtomicBool>) -> Result<Outcome, Failure> {
     let pair = (place.device.1, place.policy);
-    let ran = catch_unwind(AssertUnwindSafe(|| place.plan.run_seeded(pair, place.seed, place.rep, report)));
+    let run = || place.plan.run_seeded(pair, place.seed, place.rep, report, stop);
+    let ran = catch_unwind(AssertUnwindSafe(run));
     Ok(match ran {
         Ok(Ok(mut cell)) => {
             // Series have no place in a table.

@@ -48,7 +48,9 @@ fn every_figure_of_a_cell_has_a_column() {
             format!("devices = ['DRIVE']\npolicies = ['off', 'commit']\nutilizations_percent = [10]\n{rest}");
         let grid = grid(folder.path(), &rest).unwrap_or_else(|e| panic!("{e}"));
         for cell in 0..grid.description.cells {
-            let Outcome::Result(result) = run_cell(&grid.place(cell), Arc::new(|_, _| ())).unwrap() else {
+            let Outcome::Result(result) =
+                run_cell(&grid.place(cell), Arc::new(|_, _| ()), &Arc::default()).unwrap()
+            else {
                 panic!("cell {cell} failed")
             };
             rows.push(row(&grid, cell, Ok(*result)).unwrap());

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use thiserror::Error;
 
@@ -13,7 +14,7 @@ use super::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
 use super::watch::Watch;
 use crate::block::BlockQueue;
 use crate::content::Content;
-use crate::engine::{Event, Sim, Stalled};
+use crate::engine::{Event, Sim, Stalled, Standstill};
 use crate::files::{FileError, Files as _};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
@@ -187,13 +188,20 @@ pub enum CellError {
     /// A defect in the model, or outside [`run_cell`] also a policy that withholds blocks for ever.
     #[error(transparent)]
     Stalled(#[from] Stalled),
-    /// The run came to a standstill: its policy withholds blocks for ever
+    /// The run was stopped, or came to a standstill: its policy withholds blocks for ever
     /// ([`Withheld`](crate::engine::Standstill::Withheld)), or a defect in the model.
     #[error("{device}, policy {policy}: {source}")]
     Standstill { device: String, policy: String, source: Stalled },
     /// A defect in the model: an invariant does not hold after the run.
     #[error("{device}, policy {policy}: the audit after the run failed: {what}")]
     Audit { device: String, policy: String, what: String },
+}
+
+impl CellError {
+    /// Returns true if the run was stopped before its end.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self, Self::Standstill { source, .. } if source.why == Standstill::Stopped)
+    }
 }
 
 /// Runs one cell on a new device: format, mount, age if asked for, the workload, unmount, audit.
@@ -213,8 +221,18 @@ pub enum CellError {
 /// ```
 ///
 /// Its callback is `dyn`: each crate that calls a generic function would compile it, and the models with it.
-pub fn run_cell(spec: &CellSpec, mut progress: Box<dyn FnMut(Progress)>) -> Result<Cell, CellError> {
+pub fn run_cell(spec: &CellSpec, progress: Box<dyn FnMut(Progress)>) -> Result<Cell, CellError> {
+    run_cell_until(spec, Arc::default(), progress)
+}
+
+/// Does the same until `stop` is raised, which ends the run soon with [`CellError::is_stopped`].
+pub fn run_cell_until(
+    spec: &CellSpec,
+    stop: Arc<AtomicBool>,
+    mut progress: Box<dyn FnMut(Progress)>,
+) -> Result<Cell, CellError> {
     let sim = Sim::new();
+    sim.stop_at(stop);
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
     let task_spec = spec.clone();
     sim.run(async move { run_on(&queue, &task_spec, &mut *progress).await })
@@ -260,6 +278,7 @@ async fn run_on(
         sim.sleep(if spec.long_in_use { LONG_SETTLING } else { SETTLING }).await;
     }
     sim.sleep(commit_phase(spec.rep)).await;
+    progress(Progress::BEGUN);
 
     let cell = match &workload {
         Workload::Timed(_) if spec.days.is_some() => {
@@ -349,9 +368,17 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     let seed = spec.draw_seed();
     let pacer = days.as_ref().map(|days| days.pacer(program.operations(seed), session.tasks(), seed));
     let session = Rc::new(session.paced(pacer));
-    let ends = joined(run_tasks(fs, &session).await);
+    let ends = joined(run_tasks(fs, &session).await).map_err(failed)?;
+    // What is freed counts from its commit on, and ext4's first may be 5 s away.
+    let is_uncommitted = ends.iter().any(TaskEnd::frees) && !gauge.has_freed(fs);
+    if is_uncommitted {
+        fs.sync().await.map_err(failed)?;
+    }
     let duration = fs.now().since(begin);
-    let cell = Cell::of_program(cell_id(spec), duration, ends.map_err(failed)?);
+    if is_uncommitted {
+        fs.drain_discards().await;
+    }
+    let cell = Cell::of_program(cell_id(spec), duration, ends);
     let cell = finished(cell, gauge, days, session.pacer()).await;
     session.remove(fs).await.map_err(failed)?;
     Ok(cell)
@@ -437,7 +464,7 @@ mod tests {
         }
     }
 
-    /// When the first operation of the workload had ended, and when the device had acknowledged the last TRIM before.
+    /// When the workload began, and when the device had acknowledged the last TRIM before.
     fn begin(rep: u32, utilization_percent: Option<u64>) -> (SimTime, SimTime) {
         let spec = spec(rep, utilization_percent);
         let sim = Sim::new();
@@ -508,6 +535,45 @@ mod tests {
             "{off:?} {ideal:?}"
         );
         assert!((invalid + stale).abs_diff(invalid_trimmed) <= 2 * rounding, "{off:?} {ideal:?}");
+    }
+
+    fn run_job(text: &str, policy: &str) -> Cell {
+        let policy = policy.parse::<PolicySpec>().unwrap().into();
+        let workload = Program::parse("job:a.fio", text).unwrap().into();
+        run_cell(&CellSpec { policy, workload, ..spec(0, None) }, Box::new(|_| ())).unwrap()
+    }
+
+    #[test]
+    fn what_a_short_job_frees_is_committed_at_its_end() {
+        let trims = run_job("[a]\nrw=randtrim\nbs=1m\nsize=8m\n", "commit");
+        let removes = run_job(
+            "[a]\nrw=write\nbs=64k\nsize=4m\nloops=3\nunlink_each_loop=1\nioengine=io_uring\niodepth=4\n",
+            "commit",
+        );
+        for (cell, removed, punched_bytes, freed) in
+            [(trims, 0, 8 << 20, 2048..=2048), (removes, 2, 0, 1..=2048)]
+        {
+            let WorkloadFigures::Program(done) = &cell.workload else { panic!("{cell:?}") };
+            assert_eq!((done.files_removed, done.punched_bytes), (removed, punched_bytes));
+            assert!(freed.contains(&cell.ledger.unwrap().units.freed), "{done:?} {:?}", cell.ledger);
+            assert!(cell.device_stats.unwrap().trim_commands > 0, "{done:?}");
+        }
+        // What frees nothing is not made durable.
+        let writes = "[a]\nrw=write\nbs=64k\nsize=4m\n";
+        let [without, with] =
+            [writes.to_owned(), format!("{writes}end_fsync=1\n")].map(|text| run_job(&text, "off"));
+        assert!(without.duration_ns < with.duration_ns / 2, "{} {}", without.duration_ns, with.duration_ns);
+    }
+
+    #[test]
+    fn a_run_ends_soon_after_it_is_stopped() {
+        let text = "[a]\nrw=randwrite\nsize=4m\ntime_based\nruntime=1000\nrate_iops=10\n";
+        let spec = CellSpec { workload: Program::parse("job:a.fio", text).unwrap().into(), ..spec(0, None) };
+        let stop = Arc::new(AtomicBool::new(false));
+        let raised = Arc::clone(&stop);
+        let raise = Box::new(move |_| raised.store(true, std::sync::atomic::Ordering::SeqCst));
+        let error = run_cell_until(&spec, stop, raise).unwrap_err();
+        assert!(error.is_stopped(), "{error}");
     }
 
     #[test]

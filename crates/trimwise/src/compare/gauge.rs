@@ -53,6 +53,11 @@ impl Gauge {
         Self { sampler, ledger: fs.ledger(), blocks: block_shares(fs) }
     }
 
+    /// Returns true if a commit has freed space since the start.
+    pub fn has_freed(&self, fs: &Ext4) -> bool {
+        fs.ledger().since(&self.ledger).freed > 0
+    }
+
     /// Returns the figures from the start until now.
     pub fn finish(self) -> (DeviceFigures, CellLedger) {
         let sampler = &mut *self.sampler.borrow_mut();

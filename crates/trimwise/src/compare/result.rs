@@ -306,7 +306,7 @@ impl Cell {
     pub fn frees_nothing(&self) -> bool {
         match (&self.ledger, &self.workload) {
             (Some(ledger), _) => ledger.units.freed == 0,
-            (None, WorkloadFigures::Program(done)) => done.files_removed == 0,
+            (None, WorkloadFigures::Program(done)) => !done.frees(),
             (None, _) => false,
         }
     }

@@ -31,6 +31,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use thiserror::Error;
@@ -61,6 +63,9 @@ pub enum Standstill {
     /// [`Budget::in_all`] is used up.
     #[error("that is more than the whole run may take")]
     Endless,
+    /// The flag of [`Sim::stop_at`] is raised.
+    #[error("it was stopped")]
+    Stopped,
     /// A task has found that an event can no longer happen, and called [`Sim::give_up`].
     #[error(
         "a task waits for free blocks, but the policy withholds {units} until their TRIM and has released none since \
@@ -118,6 +123,7 @@ struct Core {
     events_before_now: Cell<u64>,
     current: Cell<Option<TaskId>>,
     given_up: Cell<Option<Standstill>>,
+    stop: RefCell<Arc<AtomicBool>>,
     ready: RefCell<VecDeque<TaskId>>,
     timers: RefCell<BinaryHeap<Reverse<(SimTime, u64, TaskId)>>>,
     slots: RefCell<Vec<Slot>>,
@@ -156,6 +162,11 @@ impl Sim {
     /// Limits this simulation; beyond the limits [`Sim::run`] returns [`Stalled`].
     pub fn set_budget(&self, budget: Budget) {
         self.0.budget.set(budget);
+    }
+
+    /// Ends the run soon after this flag is raised: [`Sim::run`] and [`Sim::advance_to`] return [`Stalled`].
+    pub fn stop_at(&self, flag: Arc<AtomicBool>) {
+        *self.0.stop.borrow_mut() = flag;
     }
 
     fn count_event(&self) {
@@ -208,7 +219,7 @@ impl Sim {
     /// a modelled device with its maps, would ever be freed.
     ///
     /// # Errors
-    /// [`Stalled`] if every task waits for another, a task gives up, or the [`Budget`] is used up.
+    /// [`Stalled`] if every task waits for another, a task gives up, the run is stopped, or the [`Budget`] is used up.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> Result<T, Stalled> {
         let result = Rc::new(RefCell::new(None));
         let output = Rc::clone(&result);
@@ -225,7 +236,7 @@ impl Sim {
     /// the way. Stopping in between does not change a run. [`Sim::stop`] ends it.
     ///
     /// # Errors
-    /// [`Stalled`] if a task gives up, or the [`Budget`] is used up.
+    /// [`Stalled`] if a task gives up, the run is stopped, or the [`Budget`] is used up.
     pub fn advance_to(&self, until: SimTime) -> Result<(), Stalled> {
         if until <= self.now() {
             return Ok(());
@@ -260,6 +271,9 @@ impl Sim {
             }
             if let Some(why) = self.over_budget() {
                 return stalled(why);
+            }
+            if self.0.stop.borrow().load(Ordering::Relaxed) {
+                return stalled(Standstill::Stopped);
             }
             let Some(Reverse((at, _, id))) = self.0.timers.borrow_mut().pop() else {
                 return stalled(Standstill::Waiting);

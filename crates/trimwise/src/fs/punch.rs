@@ -64,5 +64,7 @@ impl Ext4 {
         self.free_blocks(&handle, &freed);
         self.dirty_metadata(&handle, &metadata).await;
         self.merge_in_tree(&handle, inode, first).await;
+        let pages = freed.iter().map(|range| range.units).sum::<u64>();
+        self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
     }
 }

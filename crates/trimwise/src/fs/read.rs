@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use super::cache::{CHUNK_PAGES, ChunkId, ChunkState, mask};
 use super::{Ext4, OpenFile, State};
+use crate::engine::Event;
 use crate::files::FileError;
 use crate::units::UNIT_BYTES;
 
@@ -115,7 +116,8 @@ impl Ext4 {
     pub(super) async fn read_direct(&self, inode: u32, page: u64, pages: u64) {
         self.clean(inode, page, pages).await;
         self.wait_for_punches(inode).await;
-        let left = Rc::new(Cell::new(0));
+        // Each call has an event of its own: of thousands in flight, only the one that is done is woken.
+        let (left, done) = (Rc::new(Cell::new(0)), Event::new(&self.0.sim));
         let mut at = page;
         while at < page + pages {
             let blocks = {
@@ -133,15 +135,16 @@ impl Ext4 {
             };
             at += blocks.units;
             left.set(left.get() + 1);
-            let (fs, left) = (self.clone(), Rc::clone(&left));
+            let (fs, left, done) = (self.clone(), Rc::clone(&left), done.clone());
             self.0.queue.submit_read(blocks, move || {
                 fs.0.state.borrow_mut().disk.inodes[inode as usize].reads -= 1;
                 left.set(left.get() - 1);
+                done.notify_all();
                 fs.0.events.read_done.notify_all();
             });
         }
         while left.get() > 0 {
-            self.0.events.read_done.wait().await;
+            done.wait().await;
         }
         self.0.sim.charge(self.0.host.cpu.syscall).await;
     }

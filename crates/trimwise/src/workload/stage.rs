@@ -7,9 +7,8 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rand_core::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -38,6 +37,8 @@ pub struct Session {
     pacer: Option<Pacer>,
     names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
     shared: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What all tasks write.
+    data: Mutex<Arc<[u8]>>,
     failed: AtomicBool,
 }
 
@@ -61,6 +62,16 @@ pub struct Done {
     pub fsyncs: u64,
     /// Files removed, or replaced by a rename.
     pub files_removed: u64,
+    /// Bytes of files that holes were punched into: the TRIMs of a fio job.
+    #[serde(default)]
+    pub punched_bytes: u64,
+}
+
+impl Done {
+    /// Returns true if calls freed space of the file system.
+    pub fn frees(&self) -> bool {
+        self.files_removed > 0 || self.punched_bytes > 0
+    }
 }
 
 /// Locks a mutex; a task that panicked leaves nothing half done here.
@@ -72,7 +83,15 @@ impl Session {
     /// Starts a run of `program`. All random choices depend only on `seed`.
     pub fn new(program: Program, seed: u64) -> Self {
         let (names, shared) = (Mutex::default(), OnceLock::new());
-        Self { program, seed, pacer: None, names, shared, failed: AtomicBool::new(false) }
+        Self {
+            program,
+            seed,
+            pacer: None,
+            names,
+            shared,
+            data: Mutex::default(),
+            failed: AtomicBool::new(false),
+        }
     }
 
     /// Spreads the operations of the run over days with `pacer`.
@@ -132,6 +151,13 @@ impl Session {
     }
 }
 
+impl TaskEnd {
+    /// Returns true if the task's calls freed space of the file system.
+    pub fn frees(&self) -> bool {
+        self.done.frees()
+    }
+}
+
 /// Adds up the tasks of a run.
 pub fn sum(ends: impl IntoIterator<Item = TaskEnd>) -> (Done, OpLatencies) {
     let mut total = TaskEnd::default();
@@ -142,6 +168,7 @@ pub fn sum(ends: impl IntoIterator<Item = TaskEnd>) -> (Done, OpLatencies) {
         total.done.read_bytes += done.read_bytes;
         total.done.fsyncs += done.fsyncs;
         total.done.files_removed += done.files_removed;
+        total.done.punched_bytes += done.punched_bytes;
     }
     (total.done, total.latencies)
 }
@@ -168,7 +195,7 @@ pub struct Stage<'a, F: Files> {
     rng: RefCell<Xoshiro256PlusPlus>,
     latencies: RefCell<OpLatencies>,
     done: Cell<Done>,
-    data: RefCell<Rc<[u8]>>,
+    data: RefCell<Arc<[u8]>>,
 }
 
 impl<'a, F: Files> Stage<'a, F> {
@@ -181,7 +208,7 @@ impl<'a, F: Files> Stage<'a, F> {
             rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(session.seed ^ u64::from(task) << 48)),
             latencies: RefCell::default(),
             done: Cell::default(),
-            data: RefCell::new(Rc::default()),
+            data: RefCell::default(),
         }
     }
 
@@ -320,17 +347,21 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     /// Returns data to write: not all alike, for devices that compress.
-    fn data(&self, len: usize) -> Rc<[u8]> {
+    fn data(&self, len: usize) -> Arc<[u8]> {
         let mut data = self.data.borrow_mut();
         if data.len() < len {
-            let mut mixed = 0x9e37_79b9_7f4a_7c15_u64;
-            let words = std::iter::repeat_with(|| {
-                mixed = mixed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
-                (mixed >> 32) as u32
-            });
-            *data = words.take(len.next_power_of_two() / 4 + 1).flat_map(u32::to_le_bytes).collect();
+            let mut shared = lock(&self.session.data);
+            if shared.len() < len {
+                let mut mixed = 0x9e37_79b9_7f4a_7c15_u64;
+                let words = std::iter::repeat_with(|| {
+                    mixed = mixed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+                    (mixed >> 32) as u32
+                });
+                *shared = words.take(len.next_power_of_two() / 4 + 1).flat_map(u32::to_le_bytes).collect();
+            }
+            *data = Arc::clone(&shared);
         }
-        Rc::clone(&data)
+        Arc::clone(&data)
     }
 
     /// Writes at the file's position.
@@ -382,7 +413,9 @@ impl<'a, F: Files> Stage<'a, F> {
 
     /// Frees the blocks of a part of a file.
     pub(super) async fn punch(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
-        self.fs.punch(file, offset, bytes).await
+        self.fs.punch(file, offset, bytes).await?;
+        self.count(|done| done.punched_bytes += bytes);
+        Ok(())
     }
 
     /// Makes a file durable.

@@ -297,6 +297,17 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
              added."
         ));
     }
+    let punched = policies().flat_map(|p| &p.runs).find_map(|run| match run.workload {
+        WorkloadFigures::Program(done) => Some(done.punched_bytes).filter(|bytes| *bytes > 0),
+        _ => None,
+    });
+    if let Some(bytes) = punched {
+        notes.push(format!(
+            "The workload's own TRIMs punched holes of {} into its files. The table counts the TRIMs that policies sent \
+             for the space that became free.",
+            Bytes(bytes)
+        ));
+    }
     notes.extend(meaning(summary.measure));
     notes.extend(late(&policies().flat_map(|p| &p.runs).filter_map(|run| run.days).collect::<Vec<_>>()));
     notes.extend(traces(&policies().flat_map(|p| &p.runs).copied().collect::<Vec<_>>()));

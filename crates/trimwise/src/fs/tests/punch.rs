@@ -1,11 +1,11 @@
-//! Holes punched into files.
+//! Holes punched into files, and direct transfers.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use super::{drive, mounted, with_queue};
 use crate::block::QueueConfig;
-use crate::engine::Event;
+use crate::engine::{Budget, Event};
 use crate::files::{Files, OpenMode};
 use crate::fs::host::DiscardGeneration;
 use crate::units::{Bytes, UNIT_BYTES};
@@ -70,5 +70,35 @@ fn direct_transfers_of_sectors_read_what_they_leave_of_a_unit() {
         fs.pwrite(&mut file, 8192 - 512, &[0; 1024]).await.unwrap();
         assert_eq!(reads(), before + 2, "parts of two");
         assert!(fs.pwrite(&mut file, 100, &[0; 512]).await.is_err());
+    });
+}
+
+/// Each completed read once woke all tasks that were reading: thousands in flight took minutes.
+#[test]
+fn regression_a_direct_read_wakes_its_own_task_only() {
+    with_queue(&drive(64), QueueConfig::default(), |queue| async move {
+        const TASKS: u64 = 512;
+        let fs = mounted(&queue, "off".parse().unwrap(), DiscardGeneration::Worker).await;
+        let mut file = fs.open("a", OpenMode::Create).await.unwrap();
+        fs.write(&mut file, &[0; (BLOCKS * UNIT_BYTES) as usize]).await.unwrap();
+        fs.sync().await.unwrap();
+        // Some ten events for each read, instead of hundreds.
+        queue.sim().set_budget(Budget { in_all: TASKS * 8 * 20, ..Budget::default() });
+        let (ended, left) = (Event::new(queue.sim()), Rc::new(Cell::new(TASKS)));
+        for task in 0..TASKS {
+            let (fs, ended, left) = (fs.clone(), ended.clone(), Rc::clone(&left));
+            queue.sim().spawn(async move {
+                let mut file = fs.open("a", OpenMode::Direct).await.unwrap();
+                for i in 0..8 {
+                    let block = (i * 31 + task) % BLOCKS;
+                    fs.pread(&mut file, block * UNIT_BYTES, &mut [0; UNIT_BYTES as usize]).await.unwrap();
+                }
+                left.set(left.get() - 1);
+                ended.notify_all();
+            });
+        }
+        while left.get() > 0 {
+            ended.wait().await;
+        }
     });
 }

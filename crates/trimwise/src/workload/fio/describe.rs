@@ -164,5 +164,8 @@ fn end(job: &Job) -> Vec<String> {
     if job.loops > 1 && !job.time_based {
         words.push(format!("{} loops", job.loops));
     }
+    let removals =
+        [(job.unlinks_in_loops, "files removed between loops"), (job.unlinks, "files removed at the end")];
+    words.extend(removals.iter().filter(|(happens, _)| *happens).map(|(_, what)| (*what).to_owned()));
     words
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::parse::Reader;
 use super::random::Tausworthe;
+use super::reader::Reader;
 use super::sequence::file_sizes;
 use super::text::{FioError, Place, wrong};
 use super::{Job, JobFileSpec, Size};
@@ -259,7 +259,9 @@ pub fn laid_out(plans: &[Plan], free: Option<Bytes>) -> Result<Vec<Job>, Vec<Fio
     let mut lengths: BTreeMap<&str, u64> = filling.iter().map(|path| (*path, each)).collect();
     if free.is_none() {
         for plan in plans.iter().filter(|plan| plan.fills_space()) {
-            let end = plan.start(each).saturating_add(FREE_NOMINAL.0).min(LENGTH_MAX);
+            // A hundredth of it has a block.
+            let bytes = FREE_NOMINAL.0.max(plan.job.least().saturating_mul(100));
+            let end = plan.start(each).saturating_add(bytes).min(LENGTH_MAX);
             for path in plan.paths() {
                 lengths.entry(path).and_modify(|length| *length = end.max(*length));
             }
@@ -359,7 +361,7 @@ fn sized_job<'a>(plan: &'a Plan, lengths: &mut BTreeMap<&'a str, u64>) -> Result
     job.may_overwrite |= job.io_size.is_some_and(|bytes| bytes > job.size);
     if job.size < least {
         let what = format!("blocks of {least} bytes do not fit into {} bytes", job.size);
-        return Err(plan.error(what, too_small));
+        return Err(plan.error(what, "smaller blocks, or larger files"));
     }
     Ok(job)
 }

@@ -1,25 +1,30 @@
 //! fio job files: the operations that fio would do to the same files, in the same order.
 //!
-//! `text` reads a job file and what it includes, with the meaning of each option from `options`. `parse` makes jobs of
-//! it, with the values that `values` understands, and `layout` names their files and divides their sizes. `sequence`
-//! chooses each job's next operation as fio does, with the random numbers of `random` and the map of `map`; `run`
-//! carries it out. All errors of a file are reported at once; what changes nothing is ignored, with a note.
+//! `text` reads a job file and what it includes, with the meaning of each option from `options`. `section` makes a job of
+//! each section's options, which `reader` gives it as `values` understands them; `layout` names their files and divides
+//! their sizes, `parse` puts a `JobFile` together, and `advice` says how to make it fit. `sequence` chooses each job's
+//! next operation as fio does, with the random numbers of `random` and the map of `map`; `run` carries it out. All errors
+//! of a file are reported at once; what changes nothing is ignored, with a note.
 //!
 //! The sequences are those of fio 3.42. Differences from fio:
 //!
 //! - a file that is a device, or has an absolute path, is a file below the workload's directory;
 //! - files are never preallocated (as with `fallocate=none`);
-//! - with `iodepth` above 1, that many tasks take the next operation each; buffered ones overlap too;
+//! - with `iodepth` above 1, that many tasks take the next operation each, but one at a time where the kernel waits for
+//!   buffered operations;
 //! - with `randrepeat=0` the seed is that of the comparison.
 
+mod advice;
 mod describe;
 mod layout;
 mod map;
 mod options;
 mod parse;
 mod random;
+mod reader;
 mod run;
 mod scaled;
+mod section;
 mod sequence;
 mod text;
 mod values;
@@ -106,6 +111,8 @@ pub struct Job {
     ends: Option<Ends>,
     creates_on_open: bool,
     unlinks: bool,
+    /// True if files are removed between loops (`unlink_each_loop`).
+    unlinks_in_loops: bool,
     invalidates: bool,
     class: ContentClass,
 }

@@ -3,6 +3,9 @@
 //!
 //! The names are those of fio 3.42, and of older versions where job files still use them.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// What becomes of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
@@ -31,15 +34,16 @@ const OFF: &[&str] = &["0", "none", ""];
 
 /// Returns what becomes of an option, and the name that fio knows it by; `None` if fio has no such option.
 pub fn find(written: &str) -> Option<(&'static str, Meaning)> {
-    let of = |(names, meaning): &(&'static str, Meaning)| {
-        let mut names = names.split(' ');
-        let first = names.next()?;
-        (first == written || names.any(|name| name == written)).then_some((first, *meaning))
-    };
-    TABLE
-        .iter()
-        .flat_map(|(meaning, lines)| lines.iter().map(move |names| (*names, *meaning)))
-        .find_map(|line| of(&line))
+    static BY_NAME: LazyLock<HashMap<&str, (&str, Meaning)>> = LazyLock::new(|| {
+        let lines =
+            TABLE.iter().flat_map(|(meaning, lines)| lines.iter().map(move |names| (*names, *meaning)));
+        let of = |(names, meaning): (&'static str, Meaning)| {
+            let first = names.split(' ').next().unwrap_or(names);
+            names.split(' ').map(move |name| (name, (first, meaning)))
+        };
+        lines.flat_map(of).collect()
+    });
+    BY_NAME.get(written).copied()
 }
 
 /// Returns every name of every option.
@@ -120,6 +124,7 @@ const TABLE: &[(Meaning, &[&str])] = &[
             "thinktime_blocks",
             "time_based",
             "unlink",
+            "unlink_each_loop",
             "verify",
             "verify_backlog",
             "verify_backlog_batch",
@@ -458,7 +463,6 @@ const TABLE: &[(Meaning, &[&str])] = &[
     ),
     (Only(OFF, "TRIMs of what was written are not among a job's operations here"), &["trim_backlog_batch"]),
     (Only(&["1"], "several ranges in one TRIM"), &["num_range"]),
-    (Only(OFF, "files are removed and made again between loops"), &["unlink_each_loop"]),
     (
         Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"),
         &["read_iolog", "read_iolog_chunked"],
@@ -480,6 +484,9 @@ pub enum Engine {
     OneAtATime,
     /// Up to `iodepth` operations at a time.
     Overlapping,
+    /// The same past the page cache; buffered ones wait for each other. Linux carries them out in `io_submit`, and the C
+    /// library's `aio_read` and `aio_write` work through those of a file one by one.
+    OverlappingDirect,
     /// No I/O: the job computes.
     Idle,
 }
@@ -487,10 +494,8 @@ pub enum Engine {
 /// Engines, with what a note says of those that hand I/O to the kernel in another way than by calls on files.
 const ENGINES: &[(Engine, &[&str])] = &[
     (Engine::OneAtATime, &["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "sg"]),
-    (
-        Engine::Overlapping,
-        &["libaio", "io_uring", "posixaio", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"],
-    ),
+    (Engine::Overlapping, &["io_uring", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"]),
+    (Engine::OverlappingDirect, &["libaio", "posixaio"]),
     (Engine::Idle, &["cpuio"]),
 ];
 

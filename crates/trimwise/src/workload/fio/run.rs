@@ -46,6 +46,11 @@ struct Running {
     /// Files whose cached pages were dropped.
     invalidated: BTreeSet<usize>,
     ended_with_sync: bool,
+    /// Operations that tasks have taken and not ended.
+    in_flight: u32,
+    /// Times that the files were removed between loops, and true while a task does so.
+    removals: u64,
+    is_removing: bool,
 }
 
 fn path(name: &str) -> String {
@@ -130,7 +135,7 @@ async fn run_task_of<F: Files>(
         stage.sleep(job.starts_after - elapsed).await;
     }
     let files = job.files.iter().map(|_| None).collect();
-    let mut task = Task { stage, job, index, shared, files, order: VecDeque::new() };
+    let mut task = Task { stage, job, index, shared, files, order: VecDeque::new(), removals: 0 };
     task.work().await?;
     task.end(jobs).await
 }
@@ -149,6 +154,9 @@ impl Running {
             paces: paces(job, seed),
             invalidated: BTreeSet::new(),
             ended_with_sync: false,
+            in_flight: 0,
+            removals: 0,
+            is_removing: false,
         }
     }
 
@@ -158,11 +166,13 @@ impl Running {
             return None;
         }
         let io = self.sequence.get_or_insert_with(|| Sequence::new(job, seed)).next()?;
+        self.in_flight += 1;
         let (direction, bytes) = match io {
             Io::Transfer { writes, bytes, .. } => (usize::from(writes), bytes),
             Io::Trim { bytes, .. } => (TRIM, bytes),
-            Io::Fsync(_) | Io::Fdatasync(_) => {
+            Io::Fsync(_) | Io::Fdatasync(_) | Io::Unlink => {
                 self.ended_with_sync = true;
+                self.is_removing |= io == Io::Unlink;
                 return Some((io, SimDuration::ZERO));
             }
         };
@@ -216,6 +226,8 @@ struct Task<'a, F: Files> {
     files: Vec<Option<F::File>>,
     /// Open files, from the one that was opened first.
     order: VecDeque<usize>,
+    /// Removals of the job's files that it has seen.
+    removals: u64,
 }
 
 impl<F: Files> Task<'_, F> {
@@ -265,6 +277,9 @@ impl<F: Files> Task<'_, F> {
                 is_ramping = false;
             }
             stage.check()?;
+            if job.unlinks_in_loops {
+                self.let_go().await?;
+            }
             if let Some(flow) = job.flow
                 && self.is_ahead()
             {
@@ -276,20 +291,63 @@ impl<F: Files> Task<'_, F> {
                 let due = end.map_or(due, |end| due.min(end));
                 stage.sleep(SimDuration(due.0 - elapsed.0)).await;
                 if end.is_some_and(|end| stage.now().since(begin) >= end) {
+                    self.running(|r| r.in_flight -= 1);
                     return Ok(());
                 }
             }
             self.carry_out(io).await?;
-            if !matches!(io, Io::Fsync(_) | Io::Fdatasync(_)) {
-                let now = stage.now().since(begin);
-                self.running(|r| {
+            let now = stage.now().since(begin);
+            self.running(|r| {
+                r.in_flight -= 1;
+                if matches!(io, Io::Transfer { .. } | Io::Trim { .. }) {
                     r.operations += 1;
                     if job.think > SimDuration::ZERO && r.operations.is_multiple_of(job.think_every) {
                         r.resumes = now + job.think;
                     }
-                });
+                }
+            });
+        }
+    }
+
+    async fn close_all(&mut self) -> Result<(), FileError> {
+        self.order.clear();
+        for file in self.files.iter_mut().filter_map(Option::take) {
+            self.stage.close(file).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits while another task removes the job's files, and closes those that are gone.
+    async fn let_go(&mut self) -> Result<(), FileError> {
+        self.stage.wait_until(|| self.running(|r| !r.is_removing)).await?;
+        let removals = self.running(|r| r.removals);
+        if std::mem::replace(&mut self.removals, removals) == removals {
+            Ok(())
+        } else {
+            self.close_all().await
+        }
+    }
+
+    /// Removes the job's files when no other operation is in flight, while the other tasks wait.
+    async fn remove_files(&mut self) -> Result<(), FileError> {
+        self.stage.wait_until(|| self.running(|r| r.in_flight == 1)).await?;
+        self.close_all().await?;
+        self.unlink_files().await?;
+        self.removals = self.running(|r| {
+            (r.is_removing, r.removals) = (false, r.removals + 1);
+            r.removals
+        });
+        Ok(())
+    }
+
+    async fn unlink_files(&self) -> Result<(), FileError> {
+        for file in &self.job.files {
+            match self.stage.unlink(&path(&file.name)).await {
+                Err(FileError::NotFound { .. }) => {} // shared with another job
+                result => result?,
             }
         }
+        Ok(())
     }
 
     fn is_ahead(&self) -> bool {
@@ -302,6 +360,7 @@ impl<F: Files> Task<'_, F> {
         match io {
             Io::Fsync(file) => stage.fsync(self.file(file).await?).await,
             Io::Fdatasync(file) => stage.fdatasync(self.file(file).await?).await,
+            Io::Unlink => self.remove_files().await,
             Io::Trim { file, offset, bytes } => {
                 stage.operation().await;
                 stage.punch(self.file(file).await?, offset, bytes).await
@@ -332,16 +391,9 @@ impl<F: Files> Task<'_, F> {
                 self.stage.fsync(self.file(file).await?).await?;
             }
         }
-        for file in self.files.into_iter().flatten() {
-            self.stage.close(file).await?;
-        }
+        self.close_all().await?;
         if is_last && self.job.unlinks {
-            for file in &self.job.files {
-                match self.stage.unlink(&path(&file.name)).await {
-                    Err(FileError::NotFound { .. }) => {} // shared with another job
-                    result => result?,
-                }
-            }
+            self.unlink_files().await?;
         }
         let running = &mut *lock(&self.shared.running);
         running[self.index].tasks_left -= 1;

@@ -40,6 +40,8 @@ pub enum Io {
     Fsync(usize),
     /// An fdatasync of this file.
     Fdatasync(usize),
+    /// The removal of all files of the job, between its loops.
+    Unlink,
 }
 
 #[derive(Clone, Debug)]
@@ -792,10 +794,13 @@ impl Iterator for Sequence {
                 if !self.keeps_running() {
                     return None;
                 }
+                (self.in_loop, self.bytes_in_loop) = (true, 0);
                 if std::mem::replace(&mut self.has_begun, true) {
                     self.clear();
+                    if self.job.unlinks_in_loops {
+                        return Some(Io::Unlink);
+                    }
                 }
-                (self.in_loop, self.bytes_in_loop) = (true, 0);
             }
             if let Some(io) = self.next_in_loop() {
                 return Some(io);

@@ -325,6 +325,11 @@ impl Reader<'_> {
             if text.is_empty() {
                 continue;
             }
+            if text.rsplit_once("${").is_some_and(|(_, name)| !name.contains('}')) {
+                let what = format!("a variable without an end in '{text}'");
+                self.text.errors.push(wrong(&place, what, "${NAME}"));
+                continue;
+            }
             if TEMPLATE.iter().any(|word| text.contains(word)) {
                 // What its other lines mean is not known either.
                 let error = wrong(&place, format!("'{text}' is of a template"), "the job file made of it");
@@ -578,6 +583,7 @@ mod tests {
             ("[a]\ninclude headed", "headed, line 1", "a section in an included file"),
             ("[a]\nszie=1m", "line 2", "fio has no option 'szie'"),
             ("bs=1m\n[a]", "line 1", "'bs' is outside any section"),
+            ("[a]\nsize=${SIZE}${NONE", "line 2", "a variable without an end in 'size=${SIZE}${NONE'"),
         ] {
             let errors = Text::read(job, &[], &files).errors;
             let found = errors.iter().map(|e| (e.place.to_string(), e.what.clone())).collect::<Vec<_>>();

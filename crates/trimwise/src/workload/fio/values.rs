@@ -3,8 +3,8 @@
 use super::{Distribution, Shape, Size};
 use crate::units::SimDuration;
 
-/// Largest block.
-const BLOCK_MAX: u64 = 64 << 20;
+/// Largest block: as large as a file. Transfers, whose data take memory, have a limit of their own.
+const BLOCK_MAX: u64 = 1 << 50;
 /// Longest time: 31 years.
 const TIME_MAX_NS: u64 = 1_000_000_000_000_000_000;
 /// Most entries of a list in one value, as in fio.
@@ -93,13 +93,16 @@ pub fn file_size(text: &str, kb_base: u64) -> Option<(u64, u64)> {
     Some(range).filter(|(from, to)| *from > 0 && from <= to)
 }
 
-/// Parses one value for reads, writes and TRIMs, or one for each, separated by commas. What is missing is as the last.
-pub fn for_each<T: Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<[T; 3]> {
-    let mut parts = text.split(',').map(|part| parse(part.trim()));
+/// Parses one value for reads, writes and TRIMs, or one for each, separated by commas. A direction that is missing is as
+/// the one before it; an empty one has none, and keeps its default.
+pub fn for_each<T: Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<[Option<T>; 3]> {
+    let of = |part: &str| if part.is_empty() { Some(None) } else { parse(part).map(Some) };
+    let mut parts = text.split(',').map(|part| of(part.trim()));
     let read = parts.next()??;
     let write = parts.next().unwrap_or_else(|| Some(read.clone()))?;
     let trim = parts.next().unwrap_or_else(|| Some(write.clone()))?;
-    parts.next().is_none().then_some([read, write, trim])
+    let all = [read, write, trim];
+    (parts.next().is_none() && all.iter().any(Option::is_some)).then_some(all)
 }
 
 /// Parses `SIZE/PERCENT:...`: sizes of blocks with their shares, sorted as fio does. Shares that are left out divide
@@ -182,10 +185,11 @@ pub fn distribution(text: &str, kb_base: u64) -> Option<Distribution> {
                 let percent = |text: &str| text.parse().ok().filter(|n: &u64| *n <= 100);
                 zones(text, percent).filter(|zones| zones.iter().map(|zone| zone.1).sum::<u64>() <= 100)
             };
-            for_each(rest, one).map(Distribution::Zoned)
+            for_each(rest, one).map(|zones| Distribution::Zoned(zones.map(Option::unwrap_or_default)))
         }
         "zoned_abs" => {
-            for_each(rest, |text| zones(text, |size| number(size, kb_base))).map(Distribution::ZonedBytes)
+            let one = |text: &str| zones(text, |size| number(size, kb_base));
+            for_each(rest, one).map(|zones| Distribution::ZonedBytes(zones.map(Option::unwrap_or_default)))
         }
         "sequence" => {
             let blocks: Option<Vec<u64>> = rest.split(',').map(|n| n.trim().parse().ok()).collect();
@@ -231,11 +235,22 @@ mod tests {
     #[test]
     fn one_value_is_for_all_directions() {
         let parse = |text: &str| number(text, 1024);
-        assert_eq!(for_each("4k", parse), Some([4096; 3]));
-        assert_eq!(for_each("1,2", parse), Some([1, 2, 2]));
-        assert_eq!(for_each("1,2,3", parse), Some([1, 2, 3]));
-        assert_eq!(for_each("1,2,3,4", parse), None);
-        assert_eq!(for_each("1,x", parse), None);
+        for (text, values) in [
+            ("4k", [Some(4096); 3]),
+            ("1,2", [Some(1), Some(2), Some(2)]),
+            ("1,2,3", [Some(1), Some(2), Some(3)]),
+            // As fio 3.42 reads them.
+            (",,3", [None, None, Some(3)]),
+            (",2", [None, Some(2), Some(2)]),
+            (",2,", [None, Some(2), None]),
+            ("1,", [Some(1), None, None]),
+            ("1,,", [Some(1), None, None]),
+        ] {
+            assert_eq!(for_each(text, parse), Some(values), "{text}");
+        }
+        for wrong in ["1,2,3,4", "1,x", "", ",", ",,"] {
+            assert_eq!(for_each(wrong, parse), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub struct Progress {
     pub of: u64,
 }
 
+impl Progress {
+    /// The beginning of a workload of any kind, after what prepares the file system for it.
+    pub const BEGUN: Self = Self { phase: Phase::Create, done: 0, of: 0 };
+}
+
 /// Files and directories that a failed run could not remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers {

@@ -5,6 +5,7 @@ use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigur
 use trimwise::compare::summary::Summary;
 use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::DiscardGeneration;
+use trimwise::workload::stage::Done;
 
 use super::cells::{cell, cells, mounted};
 use crate::commands::compare::report::html;
@@ -187,4 +188,18 @@ fn over_days() {
     insta::assert_snapshot!(text);
     let page = html(&comparison).unwrap();
     assert!(page.contains("<h3>Days</h3>") && page.contains("7, server") && page.contains("\"unit\":\"d\""));
+}
+
+/// The column TRIMs once said 0 of a job that did nothing but trim.
+#[test]
+fn regression_what_a_job_punched_itself_is_told_in_the_notes() {
+    let with = |punched_bytes: u64| {
+        let done = Done { operations: 400, punched_bytes, ..Done::default() };
+        let mut cells = cells(&["vendor1"], 2, false);
+        cells.iter_mut().for_each(|cell| cell.workload = WorkloadFigures::Program(done));
+        render(&comparison(cells)).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let note = "The workload's own TRIMs punched holes of 400 MiB into its files.";
+    assert!(with(400 << 20).contains(note), "{}", with(400 << 20));
+    assert!(!with(0).contains("punched"));
 }
