@@ -153,7 +153,9 @@ fn advised(
     if found.frees_nothing {
         return Ok(advice(Conclusion::freed_nothing(here)));
     }
-    let mut comparison = on_model::run(&compared(request, &hunt, &found), &Stopped { caller, stop })?;
+    let compared = compared(request, &hunt, &found);
+    let plan = on_model::Plan::of(&compared)?;
+    let mut comparison = on_model::run(&compared, plan, &Stopped { caller, stop })?;
     let conclusion = comparison.conclusion.clone();
     let mut advice = advice(conclusion.unwrap_or_else(|| Conclusion::freed_nothing(here)));
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
