@@ -422,7 +422,7 @@ impl KernelCell<'_> {
         if self.days.is_none() {
             steps.extend(self.policy.trim_every(None));
         }
-        if self.writes_zeros() {
+        if writes_zeros(self.device, self.target) {
             steps.push(Step::WriteZeros);
         }
         if let Some(percent) = self.utilization_percent {
@@ -495,12 +495,6 @@ impl KernelCell<'_> {
         Ok((steps, workload))
     }
 
-    /// Whether the data that ageing and the work write may be zeros, which take no memory: if neither the drive nor the
-    /// file system looks at them.
-    fn writes_zeros(&self) -> bool {
-        !self.device.config.looks_at_content() && !self.target.options.contains("compress")
-    }
-
     /// Runs the cell on a new drive. For a policy of trimwised, the guest must have it ([`Guest::daemon`]).
     pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
@@ -560,6 +554,12 @@ impl KernelCell<'_> {
             ..cell
         })
     }
+}
+
+/// Returns true if the data that ageing and the work write are zeros, which take no memory: neither the drive nor the file
+/// system looks at them.
+pub fn writes_zeros(device: &Profile, target: &KernelTarget) -> bool {
+    !device.config.looks_at_content() && !target.options.contains("compress")
 }
 
 /// Returns the configuration of a daemon that follows a policy on the file system under test, with its defaults for
@@ -698,12 +698,13 @@ mod tests {
         };
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         let make = KernelWorkload::Command { setup: words("tar x"), run: words("make all") };
-        let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, ageing to 70 %, sleep, \
-                        crediting entropy, tar, sync, sleep, make, GETFSMAP";
+        let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, writing zeros, ageing to \
+                        70 %, sleep, crediting entropy, tar, sync, sleep, make, GETFSMAP";
         let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(70), 0);
         assert_eq!(names(made), (expected.to_owned(), "make".to_owned()));
         let append = KernelWorkload::Timed("append".to_owned());
-        let expected = "mkfs.btrfs, mount of btrfs with 'discard=async', sleep, workload append";
+        let expected =
+            "mkfs.btrfs, mount of btrfs with 'discard=async', writing zeros, sleep, workload append";
         let appended = steps("6.12:btrfs", "async", &append, None, 0);
         assert_eq!(names(appended), (expected.to_owned(), "workload append".to_owned()));
         for rep in [0, 1] {
@@ -712,8 +713,53 @@ mod tests {
             let phase = Step::Sleep { ns: commit_phase(rep).as_nanos() };
             let spec = "append".to_owned();
             let timed = Step::Timed { spec, part: Part::Whole, rep, seed: own };
-            assert_eq!(steps[2..], [&ageing(50, own)[..], &[phase, timed]].concat());
+            assert_eq!(steps[3..], [&ageing(50, own)[..], &[phase, timed]].concat());
         }
+    }
+
+    #[test]
+    fn over_days_the_work_is_spread_and_what_trims_starts_with_it() {
+        let device = Profile::embedded("sata-small").unwrap();
+        let days = Days::new(7, "office".parse().unwrap()).unwrap();
+        let text = String::new();
+        let workload = &KernelWorkload::Program { argument: "desktop".to_owned(), text, scale: 1.0 };
+        let names = |policy: &str| {
+            let target: KernelTarget = "6.12:xfs".parse().unwrap();
+            let policy = KernelPolicy::parse(policy, &target).unwrap();
+            let (device, target, days) = (&device, &target, Some(&days));
+            let (utilization_percent, long_in_use, rep, seed) = (Some(60), true, 0, 5);
+            let cell = KernelCell {
+                device,
+                target,
+                policy,
+                workload,
+                utilization_percent,
+                long_in_use,
+                days,
+                rep,
+                seed,
+            };
+            let (steps, workload) = cell.steps().unwrap();
+            let sweep = steps.iter().find_map(|step| match step {
+                Step::TrimEvery { first_ns, every_ns, .. } => Some((*first_ns, *every_ns)),
+                _ => None,
+            });
+            assert_eq!(steps[workload].name(), "workload desktop over 7 days");
+            (steps[2..].iter().map(Step::name).collect::<Vec<_>>().join(", "), sweep)
+        };
+        let work = "workload desktop over 7 days";
+        let aged = "writing zeros, ageing to 60 %, turning files over";
+        let off = format!("{aged}, sleep, sleep, sleep, {work}, GETFSMAP");
+        assert_eq!(names("off"), (off, None));
+        let hours = |hours: u64| hours * 3_600_000_000_000;
+        let batch =
+            format!("{aged}, sync, FITRIM, sleep, sleep, sleep, FITRIM at intervals, {work}, GETFSMAP");
+        // From noon to Monday's midnight.
+        assert_eq!(names("batch:1w"), (batch, Some((hours(156), hours(168)))));
+        let daemon = format!(
+            "{aged}, sync, FITRIM, sleep, trimwised, sleep, sleep, {work}, /proc/self/exe, trimwised, GETFSMAP"
+        );
+        assert_eq!(names("trimwised"), (daemon, None));
     }
 
     #[test]

@@ -248,7 +248,8 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
             return run_timed(&background.workload_root()?, spec, *part, (*rep, *seed));
         }
         Step::Workload { argument, text, scale, rep, seed } => {
-            let outcome = run_program(&program_of(argument, text, *scale)?, *rep, *seed);
+            let outcome =
+                run_program(background.workload_root()?, &program_of(argument, text, *scale)?, *rep, *seed);
             if background.daemon.is_none() {
                 programs::kill_all()?;
             }
@@ -507,18 +508,16 @@ fn program_of(argument: &str, text: &str, scale: f64) -> Result<Program, Failed>
     Ok(if scale < 1.0 { program.scaled(scale) } else { program })
 }
 
-fn run_program(program: &Program, rep: u32, seed: u64) -> Result<Outcome, Failed> {
-    let (root, session) = (root()?.uninterrupted(), Session::new(program.clone(), seed));
-    let ran = block_on(session.prepare(&root))?.map_err(|e| e.to_string()).and_then(|()| {
-        mark().map_err(|e| e.to_string())?;
-        let begin = root.now();
-        let ends = root.run_session(&session, &Arc::default()).map_err(|e| e.to_string())?;
-        let duration = root.now().since(begin);
-        mark().map_err(|e| e.to_string())?;
-        Ok(Cell::of_program(cell_id(rep), duration, ends))
-    });
+fn run_program(root: RealDirectory, program: &Program, rep: u32, seed: u64) -> Result<Outcome, Failed> {
+    let (root, session) = (root.uninterrupted(), Session::new(program.clone(), seed));
+    block_on(session.prepare(&root))??;
+    mark()?;
+    let begin = root.now();
+    let ends = root.run_session(&session, &Arc::default())?;
+    let duration = root.now().since(begin);
+    mark()?;
     block_on(session.remove(&root))??;
-    Ok(Outcome::Cell(Box::new(ran?), String::new()))
+    Ok(Outcome::Cell(Box::new(Cell::of_program(cell_id(rep), duration, ends)), String::new()))
 }
 
 /// Runs what `work` runs, spread over days. It ends with the last day, or with the work if that takes longer.

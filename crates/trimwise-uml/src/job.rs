@@ -162,8 +162,8 @@ pub enum Step {
         rep: u32,
         seed: u64,
     },
-    /// From now on, writes zeros instead of the data of ageing, PostMark, benchmarks, and work over days. Long runs of
-    /// them take no memory of this computer, and no drive that does not look at its content can tell.
+    /// From now on, writes zeros instead of the data of ageing and of workloads. Long runs of them take no memory of this
+    /// computer, and no drive that does not look at its content can tell.
     WriteZeros,
     /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; 100: until none fits. It takes
     /// up the files that earlier steps left, perhaps in another guest.

@@ -26,7 +26,7 @@ fn without_a_kernel_a_file_system_is_refused_with_what_the_model_can_say_and_the
         assert_eq!(text(&output.stderr).lines().count(), 1);
     }
     for (linux, build) in
-        [("6.2", "6.1`"), ("6.9", "6.12`"), ("6.18", "7.3`"), ("99", "7.3`"), ("4.4", "5.10`")]
+        [("6.2", "6.1`"), ("6.9", "6.12`"), ("6.18", "7.3`"), ("7.9", "7.3`"), ("4.4", "5.10`")]
     {
         let output = without_kernels(&format!("compare --fs xfs --linux {linux}"));
         refused(2, &output, &[&format!("kernel build --version {build}")]);
@@ -41,6 +41,7 @@ fn a_file_system_goes_with_the_model_s_options_only() {
             "'zfs' is not a file system that a guest can make; expected one of ext4, xfs, btrfs, f2fs",
         ),
         ("compare --fs xfs --target kernel:6.12:xfs", "--fs does not go with --target kernel:6.12:xfs"),
+        ("compare --fs xfs --linux new", "--linux: "),
         ("compare --fs xfs --target dir:/tmp", "--fs does not go with --target dir:/tmp"),
         (
             "compare --fs xfs --check kernel:6.12:ext4",

@@ -14,9 +14,10 @@ use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_lab::failure::Failure;
+use trimwise_uml::job::FileSystem;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
-use crate::command_text::CommandText;
+use crate::command_text::{CommandText, quoted};
 use crate::compare::{CompareRequest, Comparison, Settings, on_model};
 use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
@@ -98,6 +99,15 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
             "--device {}: it does not support TRIM, so there is nothing to choose; expected one that does",
             device.name
         )));
+    }
+    if let Some(here) = &plan.here
+        && here.file_system().parse::<FileSystem>().is_ok_and(|fs| fs != FileSystem::Ext4)
+    {
+        caller.note(&format!(
+            "advise searches on the model's ext4; `trimwise compare --here {}` runs {} itself, where a kernel is built",
+            quoted(here.mount()),
+            here.file_system()
+        ));
     }
     // What --here found may change while the runs last.
     request.utilization = Some(plan.utilization_percent);

@@ -5,6 +5,7 @@
 //! command gets a kernel.
 
 use trimwise::compare::result::Target;
+use trimwise::policy::LinuxVersion;
 use trimwise_lab::failure::Failure;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::{self, CATALOGUE, KernelName};
@@ -33,9 +34,6 @@ pub(super) fn target(
     let file_system = request.fs.or(of_host).unwrap_or(FileSystem::Ext4);
     let refused = |why: &str| Err(Failure::usage(format!("--fs {}: {why}", file_system.name())));
     if file_system == FileSystem::Ext4 {
-        if let Some(found) = found.filter(|found| found.file_system() != FileSystem::Ext4.name()) {
-            found.answered_by("The modelled file system is ext4.".to_owned());
-        }
         return Ok(Target::Model);
     }
     if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
@@ -48,6 +46,9 @@ pub(super) fn target(
     }
     if request.check.is_some() && request.fs.is_some() {
         return refused("runs on a kernel, and --check checks the model; expected one of them");
+    }
+    if let Some(linux) = &request.linux {
+        linux.parse::<LinuxVersion>().map_err(|e| Failure::usage(format!("--linux: {e}")))?;
     }
     let host = found.as_ref().map(|found| found.kernel().to_owned());
     let wanted = request.linux.clone().or(host).unwrap_or_else(|| defaults::LINUX.to_owned());
@@ -65,7 +66,8 @@ pub(super) fn target(
                 }
                 return Ok(Target::Kernel(target.to_string()));
             };
-            (what, String::new())
+            // What would be accepted there helps nobody who did not name it.
+            (what.split("; ").next().unwrap_or_default().to_owned(), String::new())
         }
     };
     let differs = differs(file_system);

@@ -16,6 +16,7 @@ use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::own_discard;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;
 use super::scale::{Scale, as_sold};
@@ -267,7 +268,9 @@ impl StandIn {
         };
         let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
         let memory_mib = request.memory.or_else(|| scaled_memory(&found, scale.work));
-        let answered_by = String::new();
+        let is_ext4 = found.mount.fs_type == FileSystem::Ext4.name();
+        let answered_by =
+            if is_ext4 { String::new() } else { "The modelled file system is ext4.".to_owned() };
         Ok(Self { device, matched_by, why, scale, drive, memory_mib, linux, answered_by, found })
     }
 
@@ -297,7 +300,7 @@ impl StandIn {
     }
 
     /// The default policies: what the host does today, what stock Linux offers there, trimwised, and the bound; on a kernel
-    /// those of them that its file system has.
+    /// those of them that its file system has. There a day of trimwised takes minutes, so it must be asked for.
     pub fn policies(&self, is_over_days: bool, target: Option<&KernelTarget>) -> Vec<String> {
         let found = &self.found;
         let called = |policy| if target.is_some() { on_kernel(policy) } else { policy };
@@ -306,12 +309,13 @@ impl StandIn {
             true => ["off", online, "batch:1d", "batch:1w", "trimwised", "ideal"].map(str::to_owned).into(),
             false => ["off", online, "judicious", "ideal"].map(str::to_owned).into(),
         };
-        policies.retain(|policy| target.is_none_or(|target| KernelPolicy::parse(policy, target).is_ok()));
         let today = found.today.policy(&found.mount.fs_type).map(called);
         let today = today.map(|policy| in_runs(&policy, is_over_days).to_string());
+        policies.retain(|policy| *policy != "trimwised" || target.is_none());
         if let Some(today) = today.filter(|today| !policies.contains(today)) {
             policies.insert(1, today);
         }
+        policies.retain(|policy| target.is_none_or(|target| KernelPolicy::parse(policy, target).is_ok()));
         policies
     }
 
@@ -624,6 +628,17 @@ mod tests {
         assert!(text.contains("2 drives; the first stands for all: sda: A"), "{text}");
         assert!(text.contains("The modelled file system is ext4."), "{text}");
         assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs judicious ideal");
+        // btrfs itself, on a kernel: its own names, and nothing that only the model has.
+        let own = "6.12:btrfs".parse().unwrap();
+        let (stand_in, ..) = chosen(found(btrfs, vec![drive(Transport::Ata, "A", 100)]), "").unwrap();
+        assert_eq!(stand_in.policies(true, Some(&own)).join(" "), "off async batch:1d batch:1w");
+        assert_eq!(stand_in.policies(false, Some(&own)).join(" "), "off async");
+        for (policy, host, name) in
+            [("async", "btrfs", "btrfs"), ("commit", "btrfs", "commit"), ("commit", "f2fs", "f2fs")]
+        {
+            assert_eq!(of_host(&policy.into(), host), name.into(), "{policy} on {host}");
+            assert_eq!(on_kernel(name.into()), policy.into(), "{name}");
+        }
         let monthly = policies(EXT4, "nodiscard", Some("batch:30d"), true).0;
         assert_eq!(monthly, "off batch:30d commit batch:1d batch:1w trimwised ideal");
         assert_eq!(policies(EXT4, "nodiscard", Some("batch:30d"), false).0, "off commit judicious ideal");

@@ -13,7 +13,7 @@ use trimwise::workload::days::Days;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
 use trimwise_lab::pool;
-use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget};
+use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
@@ -27,6 +27,9 @@ use super::{Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
 use crate::caller::{Caller, OnInterrupt};
 use crate::defaults;
 use crate::input::{self, distinct, named};
+
+/// What part of a drive's bytes takes memory where data are zeros: metadata and short writes, with room to spare.
+const ZEROS_SHARE: u64 = 8;
 
 /// What to run on a kernel.
 pub struct Plan {
@@ -66,7 +69,14 @@ fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), F
 
 impl Plan {
     /// Resolves the arguments, and rejects what no kernel can do.
-    pub fn of(
+    pub fn of(request: &CompareRequest, target: &KernelTarget) -> Result<Self, Failure> {
+        let workload = Workload::of(request)?;
+        let found = StandIn::of(request, &workload)?;
+        Self::on(request, target, (workload, found))
+    }
+
+    /// Does the same where the workload, and what stands in for the host, are known.
+    fn on(
         request: &CompareRequest,
         target: &KernelTarget,
         (workload, found): (Workload, Option<StandIn>),
@@ -92,7 +102,7 @@ impl Plan {
                 None => KernelPolicy::all_of(target).iter().map(ToString::to_string).collect(),
             };
             if days.is_some() && found.is_none() {
-                policy_arguments.extend(["batch:1d", "batch:1w", "trimwised"].map(str::to_owned));
+                policy_arguments.extend(["batch:1d", "batch:1w"].map(str::to_owned));
             }
         }
         let policies = distinct(&policy_arguments, "--policy", |text| policy(text, target))?;
@@ -149,7 +159,7 @@ pub fn run(
     of: (Workload, Option<StandIn>),
     caller: &dyn Caller,
 ) -> Result<Comparison, Failure> {
-    let plan = Plan::of(request, target, of)?;
+    let plan = Plan::on(request, target, of)?;
     let image = guests::image(target)?;
     let runs = Runs {
         grid: Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps },
@@ -166,7 +176,7 @@ pub fn run(
     };
     runs.check()?;
     plan.workload.tell_notes(caller);
-    let ran = runs.cells(caller, &caller.stop(OnInterrupt::Stop)?);
+    let ran = runs.cells(caller, &caller.stop(OnInterrupt::StopAndShow)?);
     let kernel = Some(RealKernel::of(&image, target)?);
     finish(request, Settings { kernel, ..plan.settings }, plan.here, ran)
 }
@@ -214,7 +224,10 @@ impl Runs<'_> {
     /// Runs them, as many at a time as fit. A stop ends each guest.
     pub fn cells(&self, caller: &dyn Caller, stop: &Arc<AtomicBool>) -> Ran {
         let memory = |device: &Profile| {
-            let guest = guests::memory_of_guest(self.memory, device, self.utilization_percent);
+            let guest = match cell::writes_zeros(device, self.target) {
+                true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
+                false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
+            };
             Bytes(pool::memory_of_run(device).0.saturating_add(guest.0))
         };
         let count = self.grid.pairs().count() * self.grid.reps as usize;
