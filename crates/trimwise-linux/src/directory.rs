@@ -34,6 +34,8 @@ use crate::directory_check::{DirectoryError, at, check_run, check_writable, open
 const COPY_BYTES: usize = 4096;
 /// Interval at which a sleep checks the interrupt flag.
 const INTERRUPT_LOOKS: Duration = Duration::from_millis(100);
+/// As much as most writes write.
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 /// Maximum number of parents held open: a process may have 1,024 descriptors.
 const PARENTS_MAX: usize = 256;
 
@@ -45,13 +47,21 @@ pub struct RealDirectory {
     path: PathBuf,
     /// Absolute, as the user wrote it.
     given: PathBuf,
-    begin: Instant,
-    interrupted: Arc<AtomicBool>,
-    writes_zeros: bool,
+    how: How,
     /// Parents below the root, at most [`PARENTS_MAX`].
     parents: RefCell<BTreeMap<String, Rc<OwnedFd>>>,
     /// Memory for [`Files::charge_user_copy`], which copies one half to the other.
     copy: RefCell<[[u8; COPY_BYTES]; 2]>,
+}
+
+/// How a directory is used, which its tasks share.
+#[derive(Clone, Debug)]
+pub(crate) struct How {
+    pub begin: Instant,
+    pub interrupted: Arc<AtomicBool>,
+    /// Interval at which a sleep checks the interrupt flag.
+    pub looks: Duration,
+    pub writes_zeros: bool,
 }
 
 /// An open file of a [`RealDirectory`]; dropping it closes it.
@@ -81,6 +91,11 @@ impl RealDirectory {
     /// # Errors
     /// If it is missing, not a directory, on a read-only file system, or not writable. Nothing is created.
     pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
+        let how = How { begin: Instant::now(), interrupted, looks: INTERRUPT_LOOKS, writes_zeros: false };
+        Self::open_as(path, how)
+    }
+
+    pub(crate) fn open_as(path: &Path, how: How) -> Result<Self, DirectoryError> {
         let name = || path.display().to_string();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
@@ -93,21 +108,36 @@ impl RealDirectory {
             root: Rc::new(root),
             path: path.canonicalize().map_err(at(path))?,
             given: std::path::absolute(path).map_err(at(path))?,
-            begin: Instant::now(),
-            interrupted,
-            writes_zeros: false,
+            how,
             parents: RefCell::default(),
             copy: RefCell::new([[0; COPY_BYTES]; 2]),
         })
     }
 
     /// Makes every write to this directory write zeros.
-    pub fn with_zeros(self) -> Self {
-        Self { writes_zeros: true, ..self }
+    #[must_use]
+    pub fn with_zeros(mut self) -> Self {
+        self.how.writes_zeros = true;
+        self
+    }
+
+    /// Lets a sleep of the workload last to its end without a look at the interrupt flag, which nobody will set.
+    #[must_use]
+    pub fn uninterrupted(mut self) -> Self {
+        self.how.looks = Duration::MAX;
+        self
+    }
+
+    pub(crate) fn how(&self) -> &How {
+        &self.how
     }
 
     fn written<'a>(&self, data: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.writes_zeros { Cow::Owned(vec![0; data.len()]) } else { Cow::Borrowed(data) }
+        match ZEROS.get(..data.len()) {
+            _ if !self.how.writes_zeros => Cow::Borrowed(data),
+            Some(zeros) => Cow::Borrowed(zeros),
+            None => Cow::Owned(vec![0; data.len()]),
+        }
     }
 
     /// Returns the directory's absolute path, without symbolic links.
@@ -117,7 +147,7 @@ impl RealDirectory {
 
     /// Returns true if the interrupt flag is set.
     pub fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.how.interrupted.load(Ordering::Relaxed)
     }
 
     /// Prepares a run of PostMark: returns `config` with its locations relative to this directory.
@@ -233,7 +263,7 @@ impl Files for RealDirectory {
     type File = RealFile;
 
     fn now(&self) -> SimTime {
-        SimTime(u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        SimTime(u64::try_from(self.how.begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
@@ -372,7 +402,7 @@ impl Files for RealDirectory {
         while !self.is_interrupted() {
             match end.saturating_duration_since(Instant::now()) {
                 Duration::ZERO => return,
-                left => std::thread::sleep(left.min(INTERRUPT_LOOKS)),
+                left => std::thread::sleep(left.min(self.how.looks)),
             }
         }
     }

@@ -11,6 +11,7 @@ use trimwise::units::SimDuration;
 use trimwise::workload::program::{DIRECTORY, Program};
 use trimwise::workload::stage::{Session, TaskEnd, joined};
 
+use crate::directory::How;
 use crate::directory_check::DirectoryError;
 use crate::{RealDirectory, block_on};
 
@@ -38,39 +39,51 @@ impl RealDirectory {
         interrupted: &Arc<AtomicBool>,
     ) -> Result<(Vec<TaskEnd>, SimDuration), FileError> {
         let session = Session::new(program.clone(), seed);
-        if session.tasks() > TASKS_FEW {
-            allow_open_files();
-        }
         let prepared = ready(block_on(session.prepare(self)));
         let begin = self.now();
-        let ends = prepared.and_then(|()| {
-            thread::scope(|scope| {
-                let (session, path) = (&session, self.path());
-                let task = |task| {
-                    thread::Builder::new().spawn_scoped(scope, move || {
-                        let other = |e: DirectoryError| FileError::Other {
-                            path: path.display().to_string(),
-                            reason: e.to_string(),
-                        };
-                        let root = Self::open(path, Arc::clone(interrupted)).map_err(other)?;
-                        ready(block_on(session.run_task(&root, task)))
-                    })
-                };
-                let threads: Vec<_> = (0..session.tasks()).map(task).collect();
-                if threads.iter().any(Result::is_err) {
-                    session.fail(); // the others would wait for a task that does not exist
-                }
-                let join = |thread: io::Result<ScopedJoinHandle<_>>| match thread {
-                    Ok(thread) => thread.join().unwrap_or(Err(died())),
-                    Err(e) => Err(not_started(&e)),
-                };
-                joined(threads.into_iter().map(join).collect())
-            })
-        });
+        let ends = prepared.and_then(|()| self.run_session(&session, interrupted));
         let duration = self.now().since(begin);
         let removed = ready(block_on(session.remove(self)));
         let ends = ends?;
         removed.map(|()| (ends, duration))
+    }
+
+    /// Runs the tasks of a session whose files are there, and leaves all files. Returns the ends of its tasks.
+    ///
+    /// # Errors
+    /// Errors of the file system; [`FileError::Interrupted`] if the flag was set.
+    pub fn run_session(
+        &self,
+        session: &Session,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Vec<TaskEnd>, FileError> {
+        if session.tasks() > TASKS_FEW {
+            allow_open_files();
+        }
+        thread::scope(|scope| {
+            let (path, how) =
+                (self.path(), How { interrupted: Arc::clone(interrupted), ..self.how().clone() });
+            let task = |task| {
+                let how = how.clone();
+                thread::Builder::new().spawn_scoped(scope, move || {
+                    let other = |e: DirectoryError| FileError::Other {
+                        path: path.display().to_string(),
+                        reason: e.to_string(),
+                    };
+                    let root = Self::open_as(path, how).map_err(other)?;
+                    ready(block_on(session.run_task(&root, task)))
+                })
+            };
+            let threads: Vec<_> = (0..session.tasks()).map(task).collect();
+            if threads.iter().any(Result::is_err) {
+                session.fail(); // the others would wait for a task that does not exist
+            }
+            let join = |thread: io::Result<ScopedJoinHandle<_>>| match thread {
+                Ok(thread) => thread.join().unwrap_or(Err(died())),
+                Err(e) => Err(not_started(&e)),
+            };
+            joined(threads.into_iter().map(join).collect())
+        })
     }
 }
 

@@ -18,17 +18,22 @@ use std::str::FromStr;
 use thiserror::Error;
 use trimwise::block::Port;
 use trimwise::compare::cell::{SETTLING, commit_phase};
+use trimwise::compare::days::DaysFigures;
 use trimwise::compare::gauge::{Stale, device_figures};
 use trimwise::compare::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
-use trimwise::policy::{BatchConfig, PolicyId, PolicySpec};
+use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
+use trimwise::workload::days::Days;
 use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
 use crate::images::{KernelError, KernelName};
-use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Part, ProgramEnd, Said, Step, StepReport};
+use crate::job::{
+    DAEMON_FOLDER, FileSystem, Guest, Job, JobError, MOUNT_POINT, Outcome, Part, ProgramEnd, Said, Step,
+    StepReport,
+};
 use trimwise_linux::sparse_store::SparseStore;
 
 /// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`,
@@ -117,9 +122,15 @@ pub enum KernelPolicy {
     Async,
     /// `nodiscard`, and FITRIM over the whole file system at intervals.
     Batch(BatchConfig),
+    /// `nodiscard`, and trimwised with a policy in the guest; only over days.
+    Daemon(PolicySpec),
     /// A policy that only [`EXT4_TRIM`] adds to ext4; it always has options of its own.
     Patched(PolicySpec),
 }
+
+/// Idle time before days begin: enough for discards that are sent slowly, and for a daemon to get to know the file
+/// system.
+const LONG_REST: SimDuration = SimDuration::from_secs(7_200);
 
 /// The patches that add policies to ext4, as a target names them: `6.12+ext4-trim:ext4`.
 pub(crate) const EXT4_TRIM: &str = "ext4-trim";
@@ -172,7 +183,9 @@ impl KernelPolicy {
         if target.has_ext4_trim() {
             forms += ", combinations of these, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
         }
-        forms + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals)"
+        forms
+            + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals), trimwised[:POLICY] (nodiscard, and the \
+               daemon; over --days)"
     }
 
     /// Parses a policy for a target.
@@ -181,9 +194,15 @@ impl KernelPolicy {
     /// The policies that this target has, and the command that builds a kernel with this one.
     pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, String> {
         let file_system = target.file_system;
-        let own = [Self::Off, Self::Commit, Self::Async].into_iter().find(|own| own.to_string() == text);
+        let is_named = |own: &Self| {
+            own.to_string() == text || own.mount_option(file_system) == text && text.contains('=')
+        };
+        let own = [Self::Off, Self::Commit, Self::Async].into_iter().find(is_named);
         if let Some(own) = own.filter(|own| *own != Self::Async || file_system == FileSystem::Btrfs) {
             return Ok(own);
+        }
+        if Trimmer::is_daemon(text) {
+            return text.parse::<Trimmer>().map(|trimmer| Self::Daemon(trimmer.spec()));
         }
         let spec = text.parse::<PolicySpec>();
         if text.starts_with("batch") {
@@ -220,22 +239,30 @@ impl KernelPolicy {
             Self::Commit => PolicyId::COMMIT,
             Self::Async => PolicyId::Named("async".into()),
             Self::Batch(config) => PolicySpec::from(config).into(),
+            Self::Daemon(policy) => Trimmer::Daemon(policy).into(),
             Self::Patched(policy) => policy.into(),
         }
     }
 
-    /// Returns FITRIM at intervals, if this policy uses it.
-    pub fn trim_every(self) -> Option<Step> {
+    /// Returns FITRIM at intervals, if this policy uses it: at the times of a timer if the work is spread over days, and
+    /// otherwise the first after one interval.
+    pub fn trim_every(self, days: Option<&Days>) -> Option<Step> {
         let Self::Batch(config) = self else { return None };
         let minlen_bytes = if config.units_min <= 1 { 0 } else { config.units_min * UNIT_BYTES };
-        let every_ns = config.every.as_nanos();
-        Some(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes })
+        let first = days.and_then(|days| days.sweeps(config.every).next()).unwrap_or(config.every);
+        let (first_ns, every_ns) = (first.as_nanos(), config.every.as_nanos());
+        Some(Step::TrimEvery { first_ns, every_ns, minlen_bytes })
+    }
+
+    /// Returns true if it is trimwised's.
+    pub fn is_daemon(self) -> bool {
+        matches!(self, Self::Daemon(_))
     }
 
     /// Returns the options of mount(8) that set this policy.
     pub fn mount_option(self, file_system: FileSystem) -> String {
         match (self, file_system) {
-            (Self::Off | Self::Batch(_), _) => "nodiscard".to_owned(),
+            (Self::Off | Self::Batch(_) | Self::Daemon(_), _) => "nodiscard".to_owned(),
             (Self::Commit, FileSystem::Btrfs) => "discard=sync".to_owned(),
             (Self::Commit, _) => "discard".to_owned(),
             (Self::Async, _) => "discard=async".to_owned(),
@@ -251,14 +278,21 @@ impl fmt::Display for KernelPolicy {
 }
 
 /// The workload of a kernel's cell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum KernelWorkload {
     /// PostMark, by the text of its configuration.
     Postmark(String),
     /// A benchmark that times one operation, as on the command line.
     Timed(String),
-    /// A named application or a fio job: as on the command line, and the text of the job's file.
-    Program(String, String),
+    /// A named application or a fio job.
+    Program {
+        /// The application or job, as on the command line.
+        argument: String,
+        /// The text of the job's file; empty for an application.
+        text: String,
+        /// The part of the job that runs, at most 1; that of an application is in its parameters.
+        scale: f64,
+    },
     /// A program of the host, with its arguments.
     Command {
         /// A program that prepares the file system, which is then synced; empty if there is none.
@@ -281,6 +315,11 @@ pub struct KernelCell<'a> {
     pub workload: &'a KernelWorkload,
     /// If set, the file system is first aged under the policy until this share, in percent, is in use.
     pub utilization_percent: Option<u8>,
+    /// Whether ageing goes on until all flash beyond what is in use was written once more, as in
+    /// [`CellSpec`](trimwise::compare::cell::CellSpec::long_in_use).
+    pub long_in_use: bool,
+    /// If set, PostMark or a program is spread over these days.
+    pub days: Option<&'a Days>,
     /// Number of the repetition: it decides at which phase of the commit timer the workload begins, and the seed of the
     /// ageing.
     pub rep: u32,
@@ -374,15 +413,39 @@ impl KernelCell<'_> {
     }
 
     /// Returns the steps, and the index of the workload among them.
-    fn steps(&self) -> (Vec<Step>, usize) {
+    fn steps(&self) -> Result<(Vec<Step>, usize), ConfigError> {
         let file_system = self.target.file_system;
         let mut steps = vec![
             Step::Mkfs { file_system, options: Vec::new() },
             Step::Mount { file_system, options: self.target.mount_options(self.policy) },
         ];
-        steps.extend(self.policy.trim_every());
+        if self.days.is_none() {
+            steps.extend(self.policy.trim_every(None));
+        }
+        if writes_zeros(self.device, self.target) {
+            steps.push(Step::WriteZeros);
+        }
         if let Some(percent) = self.utilization_percent {
-            steps.extend(ageing(percent, self.draw_seed()));
+            let [age, settle] = ageing(percent, self.draw_seed());
+            steps.push(age);
+            if self.long_in_use {
+                let in_use = self.device.config.capacity_bytes / 100 * u64::from(percent);
+                let bytes = self.device.config.physical_bytes()?.saturating_sub(in_use);
+                let seed = self.draw_seed();
+                steps.push(Step::TurnOver { utilization_percent: percent.into(), bytes, seed });
+            }
+            // What others have trimmed when the days begin, these have too.
+            if self.days.is_some() && matches!(self.policy, KernelPolicy::Batch(_) | KernelPolicy::Daemon(_))
+            {
+                steps.extend([Step::Sync, Step::Fitrim { minlen_bytes: 0 }]);
+            }
+            steps.push(settle);
+        }
+        if let (Some(_), KernelPolicy::Daemon(policy)) = (self.days, self.policy) {
+            steps.push(Step::Daemon { config: daemon_config(policy) });
+        }
+        if self.days.is_some() {
+            steps.push(Step::Sleep { ns: LONG_REST.as_nanos() });
         }
         if let KernelWorkload::Command { setup, .. } = self.workload {
             steps.push(Step::TrustRandomness);
@@ -392,33 +455,50 @@ impl KernelCell<'_> {
             }
         }
         steps.push(Step::Sleep { ns: commit_phase(self.rep).as_nanos() });
+        if let Some(days) = self.days {
+            steps.extend(self.policy.trim_every(Some(days)));
+        }
         let workload = steps.len();
-        steps.push(match self.workload {
+        let work = match self.workload {
             KernelWorkload::Postmark(config) => Step::Postmark { config: config.clone(), rep: self.rep },
             KernelWorkload::Timed(spec) => {
                 Step::Timed { spec: spec.clone(), part: Part::Whole, rep: self.rep, seed: self.draw_seed() }
             }
-            KernelWorkload::Program(argument, text) => Step::Workload {
+            KernelWorkload::Program { argument, text, scale } => Step::Workload {
                 argument: argument.clone(),
                 text: text.clone(),
+                scale: *scale,
                 rep: self.rep,
                 seed: self.draw_seed(),
             },
             KernelWorkload::Command { run, .. } => {
                 Step::Program { command: run.clone(), input: Said::default() }
             }
+        };
+        steps.push(match self.days {
+            None => work,
+            Some(days) => {
+                let (days, shape) = (days.days(), days.shape().to_string());
+                Step::OverDays { days, shape, seed: self.draw_seed(), work: Box::new(work) }
+            }
         });
+        if self.policy.is_daemon() {
+            steps.extend([
+                Step::Program { command: status_command(), input: Said::default() },
+                Step::StopDaemon,
+            ]);
+        }
         // The guest ends right after this with the file system mounted, so the drive's map is from exactly this moment.
         if matches!(file_system, FileSystem::Ext4 | FileSystem::Xfs) {
             steps.push(Step::FreeSpace);
         }
-        (steps, workload)
+        Ok((steps, workload))
     }
 
-    /// Runs the cell on a new drive.
+    /// Runs the cell on a new drive. For a policy of trimwised, the guest must have it ([`Guest::daemon`]).
     pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
-        let (steps, workload) = self.steps();
+        let (steps, workload) = self.steps()?;
         let job = Job { steps };
         let report = guest.run(&job, &mut disks)?;
         let [disk] = disks;
@@ -440,31 +520,66 @@ impl KernelCell<'_> {
             }
             _ => return Err(KernelCellError::NoAnswer("what the workload did")),
         };
-        let end = match reports.next().map(|report| report.outcome) {
-            Some(Outcome::Free(extents)) => Some(stale_units(ssd, &extents)),
-            _ => None,
-        };
-        let [before, after] = marks.get(workload..workload + 2).unwrap_or_default() else {
+        let (mut stale, mut of_daemon) = (Stale::default(), None);
+        for outcome in reports.map(|report| report.outcome) {
+            match outcome {
+                Outcome::Free(extents) => stale.end = Some(stale_units(ssd, &extents)),
+                Outcome::Program(status) if self.policy.is_daemon() => of_daemon = Some(totals(&status)?),
+                _ => {}
+            }
+        }
+        // These mark when their files are there, and when they are not yet removed.
+        let marks_itself = self.days.is_some() || matches!(self.workload, KernelWorkload::Program { .. });
+        let first = workload + usize::from(marks_itself);
+        let [before, after] = marks.get(first..first + 2).unwrap_or_default() else {
             return Err(KernelCellError::NoAnswer("when the workload ran"));
         };
-        let stale = Stale { end, ..Stale::default() };
+        let device_stats = device_figures(&after.stats.since(&before.stats), ssd.wear(), stale, Vec::new());
+        let days = cell.days.map(|days| {
+            let [slices, fitrim_max_ns, maps] = of_daemon.unwrap_or([0, days.fitrim_max_ns, 0]);
+            let is_sent = days.sweeps + slices > 0;
+            let fitrim_units = if is_sent { device_stats.trimmed_units } else { 0 };
+            DaysFigures { slices, fitrim_max_ns, maps, fitrim_units, ..days }
+        });
         let CellId { device, policy, target, rep } = self.id();
         Ok(Cell {
             device,
             policy,
             target,
             rep,
-            device_stats: Some(device_figures(
-                &after.stats.since(&before.stats),
-                ssd.wear(),
-                stale,
-                Vec::new(),
-            )),
+            days,
+            device_stats: Some(device_stats),
             drive: Some(DriveFacts::of(&self.device.config)),
             postmark_report,
             ..cell
         })
     }
+}
+
+/// Returns true if the data that ageing and the work write are zeros, which take no memory: neither the drive nor the file
+/// system looks at them.
+pub fn writes_zeros(device: &Profile, target: &KernelTarget) -> bool {
+    !device.config.looks_at_content() && !target.options.contains("compress")
+}
+
+/// Returns the configuration of a daemon that follows a policy on the file system under test, with its defaults for
+/// everything else.
+fn daemon_config(policy: PolicySpec) -> String {
+    let toggle = if policy.toggles_discard() { "toggle = true\n" } else { "" };
+    format!("[mount.\"{MOUNT_POINT}\"]\npolicy = \"{policy}\"\n{toggle}")
+}
+
+fn status_command() -> Vec<String> {
+    let run = format!("{DAEMON_FOLDER}/run");
+    ["/proc/self/exe", "status", "--run", &run, "--json", "-"].map(str::to_owned).to_vec()
+}
+
+/// Reads from the daemon's status, which covers one file system: slices, the longest in nanoseconds, and maps read.
+fn totals(status: &ProgramEnd) -> Result<[u64; 3], KernelCellError> {
+    let data: serde_json::Value = serde_json::from_slice(&status.output.0).unwrap_or_default();
+    let totals = &data["file_systems"][0]["status"]["totals"];
+    let number = |key| totals[key].as_u64().ok_or(KernelCellError::NoAnswer("what trimwised did"));
+    Ok([number("slices")?, number("slice_longest_ns")?, number("looks")?])
 }
 
 /// Counts units that lie entirely in a free extent and hold data in the drive.
@@ -573,19 +688,23 @@ mod tests {
             let target: KernelTarget = to.parse().unwrap();
             let policy = KernelPolicy::parse(policy, &target).unwrap();
             let (device, target, seed) = (&device, &target, 5);
-            KernelCell { device, target, policy, workload, utilization_percent, rep, seed }.steps()
+            let (long_in_use, days) = (false, None);
+            KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+                .steps()
+                .unwrap()
         };
         let names = |(steps, workload): (Vec<Step>, usize)| {
             (steps.iter().map(Step::name).collect::<Vec<_>>().join(", "), steps[workload].name())
         };
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         let make = KernelWorkload::Command { setup: words("tar x"), run: words("make all") };
-        let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, ageing to 70 %, sleep, \
-                        crediting entropy, tar, sync, sleep, make, GETFSMAP";
+        let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, writing zeros, ageing to \
+                        70 %, sleep, crediting entropy, tar, sync, sleep, make, GETFSMAP";
         let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(70), 0);
         assert_eq!(names(made), (expected.to_owned(), "make".to_owned()));
         let append = KernelWorkload::Timed("append".to_owned());
-        let expected = "mkfs.btrfs, mount of btrfs with 'discard=async', sleep, workload append";
+        let expected =
+            "mkfs.btrfs, mount of btrfs with 'discard=async', writing zeros, sleep, workload append";
         let appended = steps("6.12:btrfs", "async", &append, None, 0);
         assert_eq!(names(appended), (expected.to_owned(), "workload append".to_owned()));
         for rep in [0, 1] {
@@ -594,8 +713,53 @@ mod tests {
             let phase = Step::Sleep { ns: commit_phase(rep).as_nanos() };
             let spec = "append".to_owned();
             let timed = Step::Timed { spec, part: Part::Whole, rep, seed: own };
-            assert_eq!(steps[2..], [&ageing(50, own)[..], &[phase, timed]].concat());
+            assert_eq!(steps[3..], [&ageing(50, own)[..], &[phase, timed]].concat());
         }
+    }
+
+    #[test]
+    fn over_days_the_work_is_spread_and_what_trims_starts_with_it() {
+        let device = Profile::embedded("sata-small").unwrap();
+        let days = Days::new(7, "office".parse().unwrap()).unwrap();
+        let text = String::new();
+        let workload = &KernelWorkload::Program { argument: "desktop".to_owned(), text, scale: 1.0 };
+        let names = |policy: &str| {
+            let target: KernelTarget = "6.12:xfs".parse().unwrap();
+            let policy = KernelPolicy::parse(policy, &target).unwrap();
+            let (device, target, days) = (&device, &target, Some(&days));
+            let (utilization_percent, long_in_use, rep, seed) = (Some(60), true, 0, 5);
+            let cell = KernelCell {
+                device,
+                target,
+                policy,
+                workload,
+                utilization_percent,
+                long_in_use,
+                days,
+                rep,
+                seed,
+            };
+            let (steps, workload) = cell.steps().unwrap();
+            let sweep = steps.iter().find_map(|step| match step {
+                Step::TrimEvery { first_ns, every_ns, .. } => Some((*first_ns, *every_ns)),
+                _ => None,
+            });
+            assert_eq!(steps[workload].name(), "workload desktop over 7 days");
+            (steps[2..].iter().map(Step::name).collect::<Vec<_>>().join(", "), sweep)
+        };
+        let work = "workload desktop over 7 days";
+        let aged = "writing zeros, ageing to 60 %, turning files over";
+        let off = format!("{aged}, sleep, sleep, sleep, {work}, GETFSMAP");
+        assert_eq!(names("off"), (off, None));
+        let hours = |hours: u64| hours * 3_600_000_000_000;
+        let batch =
+            format!("{aged}, sync, FITRIM, sleep, sleep, sleep, FITRIM at intervals, {work}, GETFSMAP");
+        // From noon to Monday's midnight.
+        assert_eq!(names("batch:1w"), (batch, Some((hours(156), hours(168)))));
+        let daemon = format!(
+            "{aged}, sync, FITRIM, sleep, trimwised, sleep, sleep, {work}, /proc/self/exe, trimwised, GETFSMAP"
+        );
+        assert_eq!(names("trimwised"), (daemon, None));
     }
 
     #[test]

@@ -475,7 +475,8 @@ impl Disk {
     /// Stores what was written. Long runs of zeros take no memory, so a drive can be filled with them.
     fn keep(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         const LONG: usize = 64 << 10;
-        if bytes.len() >= LONG && bytes.iter().all(|&byte| byte == 0) {
+        // Comparing it with itself, moved by a byte, is one call of memcmp; this is most of what ageing a drive takes.
+        if bytes.len() >= LONG && bytes[0] == 0 && bytes[1..] == bytes[..bytes.len() - 1] {
             return self.store.punch(offset, Bytes(bytes.len() as u64));
         }
         self.store.write(offset, bytes)

@@ -25,13 +25,17 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
+use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, CellId, Target};
 use trimwise::files::{FileError, Files as _};
 use trimwise::policy::PolicyId;
+use trimwise::units::Bytes;
 use trimwise::workload::ageing::{self, Population};
-use trimwise::workload::postmark::{self, PostmarkConfig};
+use trimwise::workload::days::{Days, Pacer};
+use trimwise::workload::postmark::{self, PostmarkConfig, ReportFormat};
 use trimwise::workload::program::Program;
 use trimwise::workload::scene::Scene;
+use trimwise::workload::stage::Session;
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
@@ -224,10 +228,14 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
             detach(MOUNT_POINT)?;
         }
         Step::Age { utilization_percent, seed } => {
-            block_on(ageing::age(&root()?, *utilization_percent, *seed))??;
+            block_on(ageing::age(&background.workload_root()?, *utilization_percent, *seed))??;
+        }
+        Step::TurnOver { utilization_percent, bytes, seed } => {
+            let (root, mut files) = (background.workload_root()?, population(*seed)?);
+            block_on(files.turn_over(&root, *utilization_percent, Bytes(*bytes)))??;
         }
         Step::Adjust { utilization_percent, seed } => {
-            let (root, mut files) = (root()?, population(*seed)?);
+            let (root, mut files) = (background.workload_root()?, population(*seed)?);
             block_on(files.adjust_to(&root, *utilization_percent))??;
         }
         Step::WriteZeros => background.writes_zeros = true,
@@ -239,12 +247,17 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         Step::Timed { spec, part, rep, seed } => {
             return run_timed(&background.workload_root()?, spec, *part, (*rep, *seed));
         }
-        Step::Workload { argument, text, rep, seed } => {
-            let outcome = run_program(argument, text, *rep, *seed);
+        Step::Workload { argument, text, scale, rep, seed } => {
+            let outcome =
+                run_program(background.workload_root()?, &program_of(argument, text, *scale)?, *rep, *seed);
             if background.daemon.is_none() {
                 programs::kill_all()?;
             }
             return outcome;
+        }
+        Step::OverDays { days, shape, seed, work } => {
+            let days = Days::new(*days, shape.parse()?)?;
+            return run_over_days(&days, *seed, work, background);
         }
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
             scatter(file, *extents, *extent_bytes, *keeps_gaps)?;
@@ -306,24 +319,36 @@ fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
 
 struct Trims {
     stop: mpsc::Sender<()>,
+    /// Number of trims so far, and the longest, in nanoseconds.
+    done: Arc<Mutex<(u64, u64)>>,
     thread: std::thread::JoinHandle<Result<(), Failed>>,
 }
 
 impl Trims {
     fn start(first: Duration, every: Duration, minlen_bytes: u64) -> Result<Self, Failed> {
         let (stop, stopped) = mpsc::channel();
+        let done = Arc::<Mutex<(u64, u64)>>::default();
+        let noted = Arc::clone(&done);
         let run = move || {
             let mut next = Instant::now() + first;
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(next - Instant::now()) {
                 let begin = Instant::now();
                 trim_all(minlen_bytes)?;
+                let took_ns = begin.elapsed().as_nanos() as u64;
+                if let Ok(mut done) = noted.lock() {
+                    *done = (done.0 + 1, done.1.max(took_ns));
+                }
                 // A trim that takes longer than the interval is followed by the next at once, as with a timer.
                 next = (begin + every).max(Instant::now());
             }
             Ok(())
         };
         let thread = std::thread::Builder::new().spawn(run)?;
-        Ok(Self { stop, thread })
+        Ok(Self { stop, done, thread })
+    }
+
+    fn done(&self) -> (u64, u64) {
+        self.done.lock().map_or((0, 0), |done| *done)
     }
 
     fn stop(self) -> Result<(), Failed> {
@@ -436,12 +461,17 @@ fn population(seed: u64) -> Result<Population, Failed> {
     Ok(Population::of_existing(entries.map(number).collect::<Result<_, _>>()?, seed))
 }
 
-fn run_postmark(root: &RealDirectory, text: &str, rep: u32) -> Result<Outcome, Failed> {
+/// Returns the only run of a configuration, with its locations below the root, and the format of its report.
+fn postmark_of(root: &RealDirectory, text: &str) -> Result<(PostmarkConfig, ReportFormat), Failed> {
     let parsed = PostmarkConfig::parse(text, "job")?;
     let run = parsed.runs.first().ok_or("the configuration runs nothing")?;
-    let config = root.plan(&run.config)?;
+    Ok((root.plan(&run.config)?, run.config.report))
+}
+
+fn run_postmark(root: &RealDirectory, text: &str, rep: u32) -> Result<Outcome, Failed> {
+    let (config, format) = postmark_of(root, text)?;
     let outcome = block_on(postmark::run(root, &config, &mut |_| ()))??;
-    let mut cell = Cell::of_postmark(cell_id(rep), &outcome, run.config.report);
+    let mut cell = Cell::of_postmark(cell_id(rep), &outcome, format);
     let report = std::mem::take(&mut cell.postmark_report);
     Ok(Outcome::Cell(Box::new(cell), report))
 }
@@ -473,10 +503,57 @@ fn run_timed(
     Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing, None)), String::new()))
 }
 
-fn run_program(argument: &str, text: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
+fn program_of(argument: &str, text: &str, scale: f64) -> Result<Program, Failed> {
     let program = Program::parse(argument, text).map_err(|e| e.to_string())?;
-    let (ends, duration) = root()?.run_program(&program, seed, &Arc::default()).map_err(|e| e.to_string())?;
+    Ok(if scale < 1.0 { program.scaled(scale) } else { program })
+}
+
+fn run_program(root: RealDirectory, program: &Program, rep: u32, seed: u64) -> Result<Outcome, Failed> {
+    let (root, session) = (root.uninterrupted(), Session::new(program.clone(), seed));
+    block_on(session.prepare(&root))??;
+    mark()?;
+    let begin = root.now();
+    let ends = root.run_session(&session, &Arc::default())?;
+    let duration = root.now().since(begin);
+    mark()?;
+    block_on(session.remove(&root))??;
     Ok(Outcome::Cell(Box::new(Cell::of_program(cell_id(rep), duration, ends)), String::new()))
+}
+
+/// Runs what `work` runs, spread over days. It ends with the last day, or with the work if that takes longer.
+fn run_over_days(days: &Days, seed: u64, work: &Step, background: &Background) -> Result<Outcome, Failed> {
+    let root = background.workload_root()?.uninterrupted();
+    let pacer = |operations, tasks| Pacer::new(days, operations, tasks, root.now(), seed);
+    let (begin, cell, report, paced) = match work {
+        Step::Postmark { config, rep } => {
+            let (config, format) = postmark_of(&root, config)?;
+            mark()?;
+            let (begin, pacer) = (root.now(), pacer(postmark::operations(&config), 1));
+            let outcome = block_on(postmark::run_paced(&root, &config, Some(&pacer), &mut |_| ()))??;
+            let mut cell = Cell::of_postmark(cell_id(*rep), &outcome, format);
+            let report = std::mem::take(&mut cell.postmark_report);
+            (begin, cell, report, pacer.paced())
+        }
+        Step::Workload { argument, text, scale, rep, seed } => {
+            let program = program_of(argument, text, *scale)?;
+            let session = Session::new(program.clone(), *seed);
+            block_on(session.prepare(&root))??;
+            mark()?;
+            let (begin, pacer) = (root.now(), pacer(program.operations(*seed), program.tasks()));
+            let session = session.paced(Some(pacer));
+            let ends = root.run_session(&session, &Arc::default())?;
+            let cell = Cell::of_program(cell_id(*rep), root.now().since(begin), ends);
+            (begin, cell, String::new(), session.pacer().map(Pacer::paced).unwrap_or_default())
+        }
+        other => return Err(format!("{} cannot be spread over days", other.name()).into()),
+    };
+    let left = days.length().as_nanos().saturating_sub(root.now().since(begin).as_nanos());
+    std::thread::sleep(Duration::from_nanos(left));
+    let mut figures = DaysFigures::of(paced, root.now().since(begin));
+    if let Some(trims) = &background.trims {
+        (figures.sweeps, figures.fitrim_max_ns) = trims.done();
+    }
+    Ok(Outcome::Cell(Box::new(cell.over_days(figures, Some(paced.waiting))), report))
 }
 
 fn in_mount(file: &str) -> PathBuf {

@@ -139,6 +139,33 @@ pub fn find(name: &str) -> Result<KernelImage, KernelError> {
     Cache::of_user()?.find(name)
 }
 
+/// Finds the plain image in the user's cache whose series is closest to a version (`6.18.44-amd64`); of two equally
+/// close, the newer.
+pub fn closest(wanted: &str) -> Option<KernelImage> {
+    let images = Cache::of_user().and_then(|cache| cache.list()).ok()?;
+    let usable = images.into_iter().filter(|image| image.name.is_plain() && image.is_current());
+    let (names, images): (Vec<_>, Vec<_>) = usable.map(|image| (image.name.clone(), image)).unzip();
+    let name = closest_of(names.into_iter(), wanted)?;
+    images.into_iter().find(|image| image.name == name)
+}
+
+/// Returns the name whose series is closest to a version; of two equally close, the newer.
+pub fn closest_of(names: impl Iterator<Item = KernelName>, wanted: &str) -> Option<KernelName> {
+    let wanted = release_number(wanted);
+    let key = |name: &KernelName| {
+        (release_number(name.version()).abs_diff(wanted), std::cmp::Reverse(name.sort_key()))
+    };
+    names.min_by_key(key)
+}
+
+/// Counts releases of Linux: there were 20 of 5.x and 20 of 6.x. 0 of a text that is no version.
+fn release_number(version: &str) -> u32 {
+    const OF_MAJOR: u32 = 20;
+    let mut parts = version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    let [major, minor] = [(); 2].map(|()| parts.next().unwrap_or(0));
+    major.saturating_mul(OF_MAJOR).saturating_add(minor)
+}
+
 impl Cache {
     /// Returns `$TRIMWISE_KERNELS`; else, with the package's images, `$XDG_CACHE_HOME/trimwise/kernels` or
     /// `~/.cache/trimwise/kernels`.

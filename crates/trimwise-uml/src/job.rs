@@ -126,7 +126,7 @@ impl FromStr for FileSystem {
 }
 
 /// One step of a guest. Paths are relative to the root of the mounted file system.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Step {
@@ -148,6 +148,8 @@ pub enum Step {
     Unmount,
     /// Fills the file system with files and removes some, until this share is in use.
     Age { utilization_percent: u64, seed: u64 },
+    /// Removes files of [`Step::Age`] and creates others at this share in use, until so many bytes are written.
+    TurnOver { utilization_percent: u64, bytes: u64, seed: u64 },
     /// Runs PostMark on the mounted file system.
     Postmark { config: String, rep: u32 },
     /// Runs a scene on the mounted file system.
@@ -160,20 +162,33 @@ pub enum Step {
         rep: u32,
         seed: u64,
     },
-    /// From now on, writes zeros instead of the data of PostMark and of benchmarks. Long runs of them take no memory of
-    /// this computer, and no drive that does not look at its content can tell.
+    /// From now on, writes zeros instead of the data of ageing and of workloads. Long runs of them take no memory of this
+    /// computer, and no drive that does not look at its content can tell.
     WriteZeros,
     /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; 100: until none fits. It takes
     /// up the files that earlier steps left, perhaps in another guest.
     Adjust { utilization_percent: u64, seed: u64 },
-    /// Runs a named application or a fio job.
+    /// Runs a named application or a fio job. In addition to the marks of every step, the disk is marked before and after
+    /// what is measured: its files are there, and not yet removed.
     Workload {
         /// The application or job, as on the command line.
         argument: String,
         /// The text of a job's file; empty for an application.
         text: String,
+        /// The part of a job that runs, at most 1; that of an application is in its parameters.
+        scale: f64,
         rep: u32,
         seed: u64,
+    },
+    /// Spreads [`Step::Postmark`] or [`Step::Workload`] over days ([`Days`](trimwise::workload::days::Days)), and lasts to
+    /// their end. In addition to the marks of every step, the disk is marked when the days begin. Files are left behind.
+    OverDays {
+        days: u32,
+        /// Shape of each day, as on the command line.
+        shape: String,
+        /// Seed of the times at which operations are due.
+        seed: u64,
+        work: Box<Step>,
     },
     /// Makes a file of scattered extents.
     Scatter {
@@ -439,7 +454,9 @@ impl Step {
             Self::Remount { options } => format!("remount with '{options}'"),
             Self::Unmount => "unmount".to_owned(),
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
+            Self::TurnOver { .. } => "turning files over".to_owned(),
             Self::Postmark { .. } => "PostMark".to_owned(),
+            Self::OverDays { days, work, .. } => format!("{} over {days} days", work.name()),
             Self::WriteZeros => "writing zeros".to_owned(),
             Self::Adjust { utilization_percent, .. } => {
                 format!("bringing utilization to {utilization_percent} %")

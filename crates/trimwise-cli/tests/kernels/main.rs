@@ -8,6 +8,7 @@ mod daemon_guests;
 mod daemon_week;
 mod ext4_trim;
 mod f2fs;
+mod file_systems;
 mod guest_daemon;
 mod guest_faults;
 mod guests;

@@ -11,6 +11,7 @@ mod advise;
 mod command_line;
 mod daemon;
 mod device;
+mod file_system;
 mod fleet;
 mod generate;
 mod kernel;

@@ -14,9 +14,10 @@ use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_lab::failure::Failure;
+use trimwise_uml::job::FileSystem;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
-use crate::command_text::CommandText;
+use crate::command_text::{CommandText, quoted};
 use crate::compare::workload::Kind;
 use crate::compare::{CompareRequest, Comparison, Settings, on_model};
 use crate::conclusion::{Conclusion, Decision};
@@ -103,6 +104,15 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
             device.name
         )));
     }
+    if let Some(here) = &plan.here
+        && here.file_system().parse::<FileSystem>().is_ok_and(|fs| fs != FileSystem::Ext4)
+    {
+        caller.note(&format!(
+            "advise searches on the model's ext4; `trimwise compare --here {}` runs {} itself, where a kernel is built",
+            quoted(here.mount()),
+            here.file_system()
+        ));
+    }
     // What --here found may change while the runs last.
     request.utilization = Some(plan.utilization_percent);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -157,7 +167,9 @@ fn advised(
     if found.frees_nothing {
         return Ok(advice(Conclusion::freed_nothing(here)));
     }
-    let mut comparison = on_model::run(&compared(request, &hunt, &found), &Stopped { caller, stop })?;
+    let compared = compared(request, &hunt, &found);
+    let plan = on_model::Plan::of(&compared)?;
+    let mut comparison = on_model::run(&compared, plan, &Stopped { caller, stop })?;
     let conclusion = comparison.conclusion.clone();
     let mut advice = advice(conclusion.unwrap_or_else(|| Conclusion::freed_nothing(here)));
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());

@@ -15,6 +15,8 @@ use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::own_discard;
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;
 use super::scale::{Scale, as_sold};
@@ -151,7 +153,7 @@ impl Here {
     /// The steps from what the host does today to a policy.
     pub fn steps_to(&self, policy: &PolicyId) -> Steps {
         match &self.found {
-            Some(found) => Steps::to(policy, found),
+            Some(found) => Steps::to(&of_host(policy, &self.file_system), found),
             None => Steps::default(),
         }
     }
@@ -177,9 +179,29 @@ fn in_runs(policy: &PolicyId, is_over_days: bool) -> PolicyId {
     }
 }
 
+/// What a policy of a host's file system is called where that file system itself runs.
+fn on_kernel(policy: PolicyId) -> PolicyId {
+    match () {
+        () if policy == own_discard("btrfs") => KernelPolicy::Async.id(),
+        () if policy == own_discard("f2fs") => KernelPolicy::Commit.id(),
+        () => policy,
+    }
+}
+
+/// What a policy of runs on a kernel is called on a host with such a file system.
+fn of_host(policy: &PolicyId, file_system: &str) -> PolicyId {
+    match file_system {
+        "btrfs" if *policy == KernelPolicy::Async.id() => own_discard(file_system),
+        "f2fs" if *policy == KernelPolicy::Commit.id() => own_discard(file_system),
+        _ => policy.clone(),
+    }
+}
+
 /// What the model takes from this host.
 pub struct StandIn {
     found: Found,
+    /// Which file system answers, in a sentence; empty if that goes without saying.
+    answered_by: String,
     /// The profile, as `--device` names it.
     pub device: String,
     matched_by: &'static str,
@@ -246,7 +268,10 @@ impl StandIn {
         };
         let linux = Some(found.kernel.clone()).filter(|kernel| kernel.parse::<LinuxVersion>().is_ok());
         let memory_mib = request.memory.or_else(|| scaled_memory(&found, scale.work));
-        Ok(Self { device, matched_by, why, scale, drive, memory_mib, linux, found })
+        let is_ext4 = found.mount.fs_type == FileSystem::Ext4.name();
+        let answered_by =
+            if is_ext4 { String::new() } else { "The modelled file system is ext4.".to_owned() };
+        Ok(Self { device, matched_by, why, scale, drive, memory_mib, linux, answered_by, found })
     }
 
     /// Whether the user chose the profile.
@@ -259,19 +284,38 @@ impl StandIn {
         self.found.utilization_percent
     }
 
-    /// The default policies: what the host does today, what stock Linux offers there, trimwised, and the bound.
-    pub fn policies(&self, is_over_days: bool) -> Vec<String> {
+    /// The type of the file system.
+    pub fn file_system(&self) -> &str {
+        &self.found.mount.fs_type
+    }
+
+    /// The host's kernel.
+    pub fn kernel(&self) -> &str {
+        &self.found.kernel
+    }
+
+    /// Notes which file system answers, in a sentence.
+    pub fn answered_by(&mut self, sentence: String) {
+        self.answered_by = sentence;
+    }
+
+    /// The default policies: what the host does today, what stock Linux offers there, trimwised, and the bound; on a kernel
+    /// those of them that its file system has. There a day of trimwised takes minutes, so it must be asked for.
+    pub fn policies(&self, is_over_days: bool, target: Option<&KernelTarget>) -> Vec<String> {
         let found = &self.found;
-        let online = &*own_discard(&found.mount.fs_type).to_string();
+        let called = |policy| if target.is_some() { on_kernel(policy) } else { policy };
+        let online = &*called(own_discard(&found.mount.fs_type)).to_string();
         let mut policies: Vec<String> = match is_over_days {
             true => ["off", online, "batch:1d", "batch:1w", "trimwised", "ideal"].map(str::to_owned).into(),
             false => ["off", online, "judicious", "ideal"].map(str::to_owned).into(),
         };
-        let today =
-            found.today.policy(&found.mount.fs_type).map(|policy| in_runs(&policy, is_over_days).to_string());
+        let today = found.today.policy(&found.mount.fs_type).map(called);
+        let today = today.map(|policy| in_runs(&policy, is_over_days).to_string());
+        policies.retain(|policy| *policy != "trimwised" || target.is_none());
         if let Some(today) = today.filter(|today| !policies.contains(today)) {
             policies.insert(1, today);
         }
+        policies.retain(|policy| target.is_none_or(|target| KernelPolicy::parse(policy, target).is_ok()));
         policies
     }
 
@@ -280,6 +324,7 @@ impl StandIn {
         &self,
         (name, profile): &mut (String, Profile),
         is_over_days: bool,
+        target: Option<&KernelTarget>,
     ) -> Result<Here, Failure> {
         let own_name = name.clone();
         let capacity = self.scale.capacity;
@@ -310,11 +355,14 @@ impl StandIn {
             file_system: found.mount.fs_type.clone(),
             utilization_percent: found.utilization_percent,
             policy: found.policy(),
-            today: found.today.policy(&found.mount.fs_type),
+            today: match found.today.policy(&found.mount.fs_type) {
+                Some(policy) if target.is_some() => Some(on_kernel(policy)),
+                today => today,
+            },
             today_text: found.today.sentence(),
             passes: found.passes,
             found: Some(found.clone()),
-            lines: [self.found_line(), self.stand_in_line(&own_name, profile)],
+            lines: [self.found_line(), self.stand_in_line(&own_name, profile, target.is_some())],
             stands_for: self.scale.stands_for(self.memory_mib.map(Bytes::mib), is_over_days, &self.drive),
         })
     }
@@ -346,10 +394,10 @@ impl StandIn {
         )
     }
 
-    fn stand_in_line(&self, name: &str, profile: &Profile) -> String {
+    fn stand_in_line(&self, name: &str, profile: &Profile, is_on_kernel: bool) -> String {
         let mut line = format!("In its place: {name}, {}{}.", self.why, self.whether_fitted(profile));
-        if self.found.mount.fs_type != "ext4" {
-            line += " The modelled file system is ext4.";
+        if !self.answered_by.is_empty() {
+            line += &format!(" {}", self.answered_by);
         }
         let drive = self.found.drives.iter().map(|drive| drive.size.0).sum::<u64>();
         if self.found.size.0.saturating_mul(10) < drive.saturating_mul(9) {
@@ -358,7 +406,7 @@ impl StandIn {
         if self.found.drives.iter().any(|drive| drive.discard_max.0 == 0) {
             line += " The drive here does not accept TRIM; see `trimwise doctor`.";
         }
-        if self.linux.is_none() {
+        if self.linux.is_none() && !is_on_kernel {
             line += &format!(" Linux {} is unknown to the model.", self.found.kernel);
         }
         line
@@ -397,7 +445,7 @@ impl Here {
     pub(crate) fn of_found(found: Found) -> Option<Self> {
         let request = CompareRequest { full_size: true, ..CompareRequest::default() };
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).ok()?;
-        Some(stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap(), false).unwrap())
+        Some(stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap(), false, None).unwrap())
     }
 }
 
@@ -461,7 +509,7 @@ mod tests {
         }
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request)?)?;
         let mut device = crate::input::device(&stand_in.device)?;
-        let here = stand_in.stand_in(&mut device, false)?;
+        let here = stand_in.stand_in(&mut device, false, None)?;
         Ok((stand_in, here, device.1))
     }
 
@@ -571,7 +619,7 @@ mod tests {
             });
             found.today.at_intervals = periodic.into_iter().collect();
             let (stand_in, here, _) = chosen(found, "").unwrap();
-            (stand_in.policies(is_over_days).join(" "), here)
+            (stand_in.policies(is_over_days, None).join(" "), here)
         };
         let btrfs = "22 1 0:40 / /home rw - btrfs /dev/sda rw,discard=async";
         let (over_days, here) = policies(btrfs, "discard=async", None, true);
@@ -580,6 +628,17 @@ mod tests {
         assert!(text.contains("2 drives; the first stands for all: sda: A"), "{text}");
         assert!(text.contains("The modelled file system is ext4."), "{text}");
         assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs judicious ideal");
+        // btrfs itself, on a kernel: its own names, and nothing that only the model has.
+        let own = "6.12:btrfs".parse().unwrap();
+        let (stand_in, ..) = chosen(found(btrfs, vec![drive(Transport::Ata, "A", 100)]), "").unwrap();
+        assert_eq!(stand_in.policies(true, Some(&own)).join(" "), "off async batch:1d batch:1w");
+        assert_eq!(stand_in.policies(false, Some(&own)).join(" "), "off async");
+        for (policy, host, name) in
+            [("async", "btrfs", "btrfs"), ("commit", "btrfs", "commit"), ("commit", "f2fs", "f2fs")]
+        {
+            assert_eq!(of_host(&policy.into(), host), name.into(), "{policy} on {host}");
+            assert_eq!(on_kernel(name.into()), policy.into(), "{name}");
+        }
         let monthly = policies(EXT4, "nodiscard", Some("batch:30d"), true).0;
         assert_eq!(monthly, "off batch:30d commit batch:1d batch:1w trimwised ideal");
         assert_eq!(policies(EXT4, "nodiscard", Some("batch:30d"), false).0, "off commit judicious ideal");

@@ -1,6 +1,7 @@
 //! `compare`: each policy on each device, as often as requested, and what the runs say.
 
 pub mod check;
+mod file_system;
 pub mod here;
 mod on_directory;
 pub mod on_kernel;
@@ -25,6 +26,7 @@ use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::RealKernel;
 use trimwise_lab::pool;
+use trimwise_uml::job::FileSystem;
 
 use crate::as_text;
 use crate::caller::{Caller, Progress};
@@ -33,6 +35,8 @@ use crate::command_text::CommandText;
 use crate::conclusion::{self, Conclusion};
 use crate::defaults;
 use crate::guest_limits::GuestLimits;
+use here::StandIn;
+use workload::Workload;
 
 /// What to compare. Names of devices, policies and workloads are resolved when a plan is made of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +54,9 @@ pub struct CompareRequest {
     pub policies: Vec<String>,
     /// Where to run.
     pub target: Target,
+    /// The file system: the model's ext4, or another one on the closest kernel that is built; none: that of `here`, or
+    /// the target's.
+    pub fs: Option<FileSystem>,
     /// A real kernel that checks the model: `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
     pub check: Option<String>,
     /// Whether a workload may fill the file system of a real directory.
@@ -89,6 +96,7 @@ impl Default for CompareRequest {
             full_size: false,
             policies: Vec::new(),
             target: Target::Model,
+            fs: None,
             check: None,
             fill: false,
             utilization: None,
@@ -131,6 +139,10 @@ pub struct Settings {
     pub workload: String,
     /// Where it ran.
     pub target: Target,
+    /// Which file system ran, by its name for mount(8): the model is `ext4`. `None` in results of older versions, and on a
+    /// real directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<Cow<'static, str>>,
     /// How full the modelled device was made before the run; `None` on a real directory, and of a new file system.
     pub utilization_percent: Option<u8>,
     /// How the modelled host's Linux carries out discard; `None` elsewhere.
@@ -250,27 +262,45 @@ pub(crate) const NO_FILL: &str = "--fill is for --target dir:PATH; other targets
 /// are missing.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
     request.check()?;
-    let only_in_model = [
+    let is_real = matches!(request.target, Target::Directory(_));
+    let unfit = [
         ("--check", request.check.is_some(), "it checks the model"),
-        ("--here", request.here.is_some(), "it sets up the model"),
-        ("--days", request.days.is_some_and(|days| days > 0), "only the model skips idle time"),
+        ("--fs", request.fs.is_some(), "the target has its file system"),
+        ("--here", is_real && request.here.is_some(), "it sets up the model or a kernel"),
+        ("--days", is_real && request.days.is_some_and(|days| days > 0), "only virtual time skips idle time"),
     ];
     if request.target != Target::Model
-        && let Some((option, _, why)) = only_in_model.into_iter().find(|(_, is_given, _)| *is_given)
+        && let Some((option, _, why)) = unfit.into_iter().find(|(_, is_given, _)| *is_given)
     {
         let target = &request.target;
         return Err(Failure::usage(format!(
             "{option} does not go with --target {target}: {why}; expected --target model"
         )));
     }
-    match &request.target {
-        Target::Model => on_model::run(request, caller),
-        Target::Kernel(text) => {
-            let target = text.parse().map_err(|e| Failure::usage(format!("--target kernel:{text}: {e}")))?;
-            on_kernel::run(request, &target, caller)
-        }
-        Target::Directory(path) => on_directory::run(request, Path::new(path), caller),
+    if let Target::Directory(path) = &request.target {
+        return on_directory::run(request, Path::new(path), caller);
     }
+    let workload = Workload::of(request)?;
+    let mut found = StandIn::of(request, &workload)?;
+    let target = match &request.target {
+        Target::Model => file_system::target(request, &workload, found.as_mut(), caller)?,
+        given => given.clone(),
+    };
+    let Target::Kernel(text) = &target else {
+        return on_model::run(request, on_model::Plan::on(request, workload, found)?, caller);
+    };
+    let parsed = text.parse().map_err(|e| Failure::usage(format!("--target kernel:{text}: {e}")))?;
+    let mut request = request.clone();
+    if let Some(found) = &found {
+        request.utilization.get_or_insert(found.utilization_percent());
+    }
+    if request.target == Target::Model {
+        // As the model would run it, on the kernel that was chosen by its version.
+        request.utilization.get_or_insert(defaults::UTILIZATION_PERCENT);
+        (request.fs, request.linux) = (None, None);
+    }
+    request.target = target;
+    on_kernel::run(&request, &parsed, (workload, found), caller)
 }
 
 /// Every policy on every device, as often as requested.
@@ -336,6 +366,7 @@ impl Settings {
         Self {
             workload: request.workload.clone(),
             target: request.target.clone(),
+            file_system: None,
             utilization_percent: None,
             linux: None,
             host_memory_bytes: None,

@@ -18,6 +18,7 @@ use trimwise::workload::days::Days;
 use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::pool;
+use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;
 use super::check::{self, Planned};
@@ -79,13 +80,11 @@ impl Plan {
             None => or(&request.policies, defaults::POLICIES),
         };
         if let (true, Some(found)) = (request.policies.is_empty(), &found) {
-            policy_arguments = found.policies(days.is_some());
+            policy_arguments = found.policies(days.is_some(), None);
         }
         let policies = distinct(&policy_arguments, "--policy", input::trimmer)?;
         if let (None, Some(name)) = (&days, policies.iter().find(|policy| policy.is_hosted())) {
-            return Err(Failure::usage(format!(
-                "--policy {name}: the daemon works over hours; expected --days N with it, such as --days 7"
-            )));
+            return Err(needs_days(&name.to_string()));
         }
         let mut devices = named(&device_arguments, "--device", input::device)?;
         let given_memory = request.memory.or(found.as_ref().and_then(|found| found.memory_mib));
@@ -93,11 +92,9 @@ impl Plan {
             (Some(found), None, None) => found.linux.clone(),
             (_, linux, _) => linux.clone(),
         };
-        let here = found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some())).transpose()?;
+        let here =
+            found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), None)).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
-        if days.is_some() {
-            workload.expect_no_own_pace()?;
-        }
         let has_prelude = match &workload.kind {
             Kind::Command(_) => return Err(workload.needs_linux()),
             Kind::Trace(file) => file.open()?.header().has_prelude,
@@ -158,6 +155,7 @@ impl Plan {
             command.option("--seed", seed);
         });
         let settings = Settings {
+            file_system: Some(FileSystem::Ext4.name().into()),
             utilization_percent: (!has_prelude).then_some(utilization_percent),
             linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels().into() }),
             host_memory_bytes: Some(Bytes::mib(memory_mib).0),
@@ -183,14 +181,15 @@ impl Plan {
 }
 
 /// Runs every cell, and the check on a kernel if one is requested.
-pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
-    let plan = Plan::of(request)?;
+pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let target = request.check.as_deref().map(check::parse).transpose()?;
     let check = target.as_ref().map(|target| Planned::of(target, plan.policies.iter())).transpose()?;
     let runs = check.as_ref().and_then(|check| {
         Some(Runs {
             grid: Grid { devices: &plan.devices, policies: &check.policies, reps: request.reps },
             workload: &plan.workload,
+            days: None,
+            long_in_use: false,
             image: check.image.as_ref().ok()?,
             target: check.target,
             utilization_percent: Some(plan.utilization_percent),
@@ -247,6 +246,12 @@ pub fn run_own(
     tick: &Report,
 ) -> Result<Comparison, Failure> {
     request.check()?;
+    if let Some(fs) = request.fs.filter(|fs| *fs != FileSystem::Ext4) {
+        return Err(Failure::usage(format!(
+            "--fs {}: a program that embeds trimwise runs the model; expected ext4, or the command `trimwise compare`",
+            fs.name()
+        )));
+    }
     let mut plan = Plan::of(request)?;
     if plan.days.is_some() && !own.is_empty() {
         return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
@@ -287,8 +292,15 @@ pub fn run_own(
     finish(request, plan.settings.clone(), None, (cells, None))
 }
 
+/// The error for the daemon without days.
+pub(super) fn needs_days(policy: &str) -> Failure {
+    Failure::usage(format!(
+        "--policy {policy}: the daemon works over hours; expected --days N with it, such as --days 7"
+    ))
+}
+
 /// The days over which the workload is spread, if it is.
-fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
+pub(super) fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
     let is_week =
         || request.here.is_some() && request.check.is_none() && workload.expect_no_own_pace().is_ok();
     let days = match request.days {
@@ -299,9 +311,10 @@ fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, F
     };
     if request.check.is_some() {
         return Err(Failure::usage(
-            "--check does not go with --days: no kernel runs for days; expected one of them",
+            "--check does not go with --days: it checks work without pauses; expected one of them",
         ));
     }
+    workload.expect_no_own_pace()?;
     let shape = match &request.day {
         Some(shape) => shape.clone(),
         None => workload.day().parse().map_err(Failure::usage)?,

@@ -107,7 +107,9 @@ impl Workload {
 
     /// Returns what runs of the workload at a scale.
     pub fn scaled(&self, scale: &Scale) -> Self {
-        let (mut scaled, factor) = (self.clone(), scale.of_named);
+        let factor = scale.of_named;
+        let mut scaled = self.clone();
+        scaled.scale = factor;
         match &mut scaled.kind {
             _ if factor == 1.0 => {}
             Kind::Postmark(run, text) => {

@@ -53,6 +53,8 @@ pub struct Workload {
     pub argument: String,
     /// What it does.
     pub kind: Kind,
+    /// The part of it that runs, at most 1.
+    pub scale: f64,
     /// What was left out of it, for whoever asked.
     notes: Vec<String>,
 }
@@ -127,7 +129,7 @@ impl Workload {
 
     /// Finds the workload of this name, or in this file.
     pub fn named(argument: &str) -> Result<Self, Failure> {
-        let of = |kind| Self { argument: argument.to_owned(), kind, notes: Vec::new() };
+        let of = |kind| Self { argument: argument.to_owned(), kind, scale: 1.0, notes: Vec::new() };
         if let Some(text) = argument.strip_prefix(trace_file::PREFIX) {
             let checked = || {
                 let file = TraceFile::parse_workload(text)?;
@@ -196,7 +198,8 @@ impl Workload {
     /// The error for a trace where there is a file system.
     pub fn has_no_files(&self) -> Failure {
         Failure::usage(format!(
-            "--workload {}: a trace has no files; expected --target model, or `trimwise replay` on a file or device",
+            "--workload {}: a trace has no files; expected --target model or --fs ext4, or `trimwise replay` on a file or \
+             device",
             self.argument
         ))
     }
@@ -211,7 +214,7 @@ impl Workload {
             },
             Kind::Timed(_) => "it times a single operation".to_owned(),
             Kind::Trace(_) => "a trace has its own times".to_owned(),
-            Kind::Command(_) => "a program runs on Linux, and days on the model".to_owned(),
+            Kind::Command(_) => "a program keeps its own times".to_owned(),
         };
         Err(Failure::usage(format!(
             "--days does not go with --workload {}: {why}; expected PostMark, an application, or a fio job without \
@@ -289,7 +292,8 @@ impl Workload {
                 let argument = program.to_string();
                 let argument =
                     Program::job_file(&argument).map_or(argument.clone(), |file| format!("job:{file}"));
-                Ok(KernelWorkload::Program(argument, text.clone()))
+                let scale = if matches!(program, Program::Fio(..)) { self.scale } else { 1.0 };
+                Ok(KernelWorkload::Program { argument, text: text.clone(), scale })
             }
             Kind::Command(programs) => {
                 let found = programs.found(true)?;

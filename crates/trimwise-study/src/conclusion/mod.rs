@@ -20,7 +20,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::Means;
-use trimwise::compare::result::{Measure, WorkloadFigures};
+use trimwise::compare::result::{Measure, Target, WorkloadFigures};
 use trimwise::compare::statistics::{Comparison as Test, compare};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::compare::why::Endurance;
@@ -29,6 +29,7 @@ use trimwise::trace::Knows;
 use trimwise_linux::doctor::{self, Diagnosis};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::own_discard;
+use trimwise_uml::cell::KernelPolicy;
 
 use crate::command_text::quoted;
 use crate::compare::Comparison;
@@ -381,7 +382,7 @@ fn on_device(
         return unsure(words::Unsure::TodayDidNotRun);
     };
     let is_candidate = |p: &&PolicySummary| {
-        p.policy != base.policy && !p.bound && !p.unswept && is_there(p.policy, comparison.here.as_ref())
+        p.policy != base.policy && !p.bound && !p.unswept && is_there(p.policy, comparison)
     };
     let others: Vec<Compared> =
         device.policies.iter().filter(is_candidate).map(|p| frame.compared(base, p, device)).collect();
@@ -459,14 +460,21 @@ fn widest(others: &[Compared]) -> Worth {
 
 /// What it takes to have a policy; `None` for one of the caller's.
 fn means(policy: &PolicyId) -> Option<Means> {
+    if *policy == KernelPolicy::Async.id() {
+        return Some(Means::Kernel);
+    }
     policy.known().map(Means::of)
 }
 
 /// Whether a host can have a policy: this file system's own discard, fstrim, trimwised, or one of the caller's.
-fn is_there(policy: &PolicyId, here: Option<&Here>) -> bool {
+fn is_there(policy: &PolicyId, comparison: &Comparison) -> bool {
     let is_own_discard = |fs_type: &str| *policy == own_discard(fs_type);
-    match here {
-        Some(here) if ["ext4", "btrfs", "f2fs"].into_iter().any(is_own_discard) => {
+    match &comparison.here {
+        // What ran on a kernel is there.
+        Some(here)
+            if comparison.settings.target == Target::Model
+                && ["ext4", "btrfs", "f2fs"].into_iter().any(is_own_discard) =>
+        {
             is_own_discard(here.file_system())
         }
         _ => means(policy) != Some(Means::Changed),

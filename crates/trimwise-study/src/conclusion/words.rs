@@ -4,6 +4,8 @@ use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::numbers::two_digits;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::doctor::{self, Diagnosis};
+use trimwise_linux::today::own_discard;
+use trimwise_uml::cell::KernelPolicy;
 
 use super::steps::Steps;
 use super::{Conclusion, Decision, Found, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, Worth, class};
@@ -35,7 +37,10 @@ pub(super) fn head(
     let here = comparison.here.as_ref();
     let settings = &comparison.settings;
     let measure = comparison.cells.first().map(Cell::measure).unwrap_or_default();
-    let name = |policy: &PolicyId| if here.is_some() { way(policy) } else { format!("`{policy}`") };
+    let name = |policy: &PolicyId| match here {
+        Some(here) => way_on(here.file_system(), policy),
+        None => format!("`{policy}`"),
+    };
     let base = today.map_or_else(|| "what it does today".to_owned(), name);
     let first = match (decision, here) {
         (Decision::Keep, Some(here)) => {
@@ -179,6 +184,15 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
              `trimwise compare --here {quoted}`."
         ),
     ]
+}
+
+/// Names a policy as the owner of such a file system knows it.
+fn way_on(file_system: &str, policy: &PolicyId) -> String {
+    match file_system {
+        _ if *policy == KernelPolicy::Async.id() => way(&own_discard("btrfs")),
+        "btrfs" if *policy == PolicyId::COMMIT => "mount option `discard=sync`".to_owned(),
+        _ => way(policy),
+    }
 }
 
 /// Names a policy as its owner knows it.
@@ -346,7 +360,14 @@ fn evidence(comparison: &Comparison) -> String {
     };
     let how = match (&settings.target, &comparison.here) {
         (Target::Directory(_), _) => format!("run {times} on this directory"),
-        (Target::Kernel(_), _) => format!("run {times} on a real kernel and a modelled drive"),
+        (Target::Kernel(_), here) => {
+            let on = here.as_ref().map_or("a modelled drive", Here::evidence);
+            let fs = settings
+                .kernel
+                .as_ref()
+                .map_or(String::new(), |kernel| format!("{} of Linux {}", kernel.file_system, kernel.name));
+            format!("run {times} on {} and {on}", if fs.is_empty() { "a real kernel" } else { &fs })
+        }
         (Target::Model, Some(here)) => format!("simulated {times} on {}", here.evidence()),
         (Target::Model, None) => format!("simulated {times} on the modelled drive"),
     };

@@ -169,3 +169,26 @@ fn all_that_is_missing_is_named_at_once_with_the_command_that_installs_it() {
     program("xz", 0o755);
     check(false, "/nonexistent.gpg").unwrap();
 }
+
+#[test]
+fn the_closest_series_is_counted_in_releases() {
+    let names = || ["5.10", "6.1", "6.12", "7.3"].into_iter().map(|name| name.parse::<KernelName>().unwrap());
+    for (wanted, closest) in [
+        ("6.12", "6.12"),
+        ("6.12.43-amd64", "6.12"),
+        ("6.1.0-39-amd64", "6.1"),
+        ("6.18.44", "7.3"),
+        ("6.17", "6.12"),
+        ("5.15", "5.10"),
+        ("2.6.32", "5.10"),
+        ("99.0", "7.3"),
+        ("4294967295.4294967295", "7.3"),
+        ("unknown", "5.10"),
+    ] {
+        assert_eq!(closest_of(names(), wanted).unwrap().to_string(), closest, "{wanted}");
+    }
+    // As far from 6.2 as from 6.10: the newer.
+    let two = ["6.2", "6.10"].into_iter().map(|name| name.parse().unwrap());
+    assert_eq!(closest_of(two, "6.6").unwrap().to_string(), "6.10");
+    assert_eq!(closest_of(std::iter::empty(), "6.6"), None);
+}

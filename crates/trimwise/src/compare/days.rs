@@ -11,7 +11,7 @@ use crate::files::{FileError, Files as _};
 use crate::fs::Ext4;
 use crate::policy::{BatchConfig, Trimmer};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
-use crate::workload::days::{Days, Pacer};
+use crate::workload::days::{Days, Paced, Pacer};
 
 /// The days of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,19 @@ pub struct DaysFigures {
     pub maps: u64,
     /// Units in the commands of sweeps or slices.
     pub fitrim_units: u64,
+}
+
+impl DaysFigures {
+    /// The figures of operations that were spread so over days, of which `elapsed` has passed.
+    pub fn of(paced: Paced, elapsed: SimDuration) -> Self {
+        Self {
+            elapsed_ns: elapsed.as_nanos(),
+            operations: paced.operations,
+            late_operations: paced.late,
+            late_max_ns: paced.late_max.as_nanos(),
+            ..Self::default()
+        }
+    }
 }
 
 const EVERYTHING: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
@@ -133,13 +146,12 @@ impl Running {
         let sim = self.fs.queue().sim();
         sim.sleep_until(self.begin + self.days.length()).await;
         let known = pacer.map(Pacer::paced);
-        let paced = known.unwrap_or_default();
+        let of_sweeps = self.sweeper.figures.get();
         let mut figures = DaysFigures {
-            elapsed_ns: sim.now().since(self.begin).as_nanos(),
-            operations: paced.operations,
-            late_operations: paced.late,
-            late_max_ns: paced.late_max.as_nanos(),
-            ..self.sweeper.figures.get()
+            sweeps: of_sweeps.sweeps,
+            fitrim_max_ns: of_sweeps.fitrim_max_ns,
+            fitrim_units: of_sweeps.fitrim_units,
+            ..DaysFigures::of(known.unwrap_or_default(), sim.now().since(self.begin))
         };
         if let Some(daemon) = &self.daemon {
             let did = daemon.did();

@@ -249,7 +249,8 @@ impl Cell {
     }
 
     /// The same run, spread over days, in which its tasks spent `waiting` in their operations, if that is known.
-    pub(super) fn over_days(self, days: DaysFigures, waiting: Option<SimDuration>) -> Self {
+    #[must_use]
+    pub fn over_days(self, days: DaysFigures, waiting: Option<SimDuration>) -> Self {
         let duration_ns = waiting.map_or(self.duration_ns, SimDuration::as_nanos);
         Self { duration_ns, days: Some(days), ..self }
     }

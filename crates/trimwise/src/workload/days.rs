@@ -198,7 +198,7 @@ impl Days {
     }
 
     /// Returns the times of sweeps at this interval, from the start: one of them is at midnight before the last Monday.
-    pub(crate) fn sweeps(&self, every: SimDuration) -> impl Iterator<Item = SimDuration> + use<> {
+    pub fn sweeps(&self, every: SimDuration) -> impl Iterator<Item = SimDuration> + use<> {
         let (every, end) = (every.as_nanos().max(1), self.length().as_nanos());
         let monday = end - NOON * HOUR.as_nanos();
         (monday % every..end).step_by(usize::try_from(every).unwrap_or(usize::MAX)).map(SimDuration)

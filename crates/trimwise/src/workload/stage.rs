@@ -99,7 +99,8 @@ impl Session {
         Self { pacer, ..self }
     }
 
-    pub(crate) fn pacer(&self) -> Option<&Pacer> {
+    /// Returns what spreads the operations of the run over days, if anything does.
+    pub fn pacer(&self) -> Option<&Pacer> {
         self.pacer.as_ref()
     }
 

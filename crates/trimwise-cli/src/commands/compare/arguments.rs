@@ -6,6 +6,7 @@ use clap::Args;
 use trimwise::compare::result::Measure;
 use trimwise::policy::terms;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
+use trimwise_uml::job::FileSystem;
 
 use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};
@@ -49,6 +50,11 @@ pub struct CompareArguments {
     #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model", value_parser = word)]
     pub target: String,
 
+    /// The file system: ext4 is the model; xfs, btrfs and f2fs run themselves, in virtual time, on the built kernel that is
+    /// closest to --linux (see `trimwise kernel`) [default: that of --here, or else ext4]
+    #[arg(long, value_name = "ext4|xfs|btrfs|f2fs")]
+    pub fs: Option<FileSystem>,
+
     /// Also run the policies that a stock kernel has (off, commit, batch) on a real one with the same memory, and
     /// report first where it contradicts the model: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
@@ -90,7 +96,7 @@ pub struct CompareArguments {
     #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
-    /// In the model: spread the workload's operations over this many days, so that weekly and daily sweeps (batch:1w,
+    /// In virtual time: spread the workload's operations over this many days, so that weekly and daily sweeps (batch:1w,
     /// batch:1d) and the daemon (trimwised, trimwised:POLICY) can be compared. Idle time takes next to no real time.
     /// Policies are judged by the time that the workload waits in its operations. 0: without a pause
     /// [default: 7 with --here if the workload can be spread, or else 0]
@@ -134,6 +140,8 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     two devices, for another program to read\n  \
     trimwise compare --days 7 --workload desktop --day office\n      \
     a week: no TRIM, discard, daily and weekly fstrim, judicious and the daemon in one table\n  \
+    trimwise compare --fs xfs --policy nodiscard discard\n      \
+    XFS itself, from a real kernel, in the place of the modelled ext4\n  \
     trimwise compare --target kernel:6.1:ext4 --reps 1\n      \
     the real ext4 of Linux 6.1 on the modelled drive; see `trimwise kernel`\n  \
     trimwise compare --policy off commit batch:30s --check kernel:6.12:ext4\n      \

@@ -42,6 +42,7 @@ impl CompareArguments {
             target: target.map_err(|e| {
                 Failure::usage(format!("--target {}: {e}", self.target.trim_end_matches(':')))
             })?,
+            fs: self.fs,
             check: self.check.clone(),
             fill: self.fill,
             utilization: self.utilization,

@@ -299,6 +299,8 @@ fn run_on_kernel(request: &Request, target: &KernelTarget) -> Result<ExperimentR
                 policy: if column.discard { KernelPolicy::Commit } else { KernelPolicy::Off },
                 workload: &KernelWorkload::Postmark(workload(column.buffering).to_text()),
                 utilization_percent: None,
+                long_in_use: false,
+                days: None,
                 rep,
                 seed,
             }

@@ -73,7 +73,7 @@ fn run_kernel(request: &Request, image: &KernelImage, case: Case, rep: u32) -> R
         Step::Mkfs { file_system, options: Vec::new() },
         Step::Mount { file_system, options: policy.mount_option(file_system) },
     ];
-    steps.extend(policy.trim_every());
+    steps.extend(policy.trim_every(None));
     steps.extend([
         Step::Age { utilization_percent: case.utilization_percent.into(), seed: draw },
         Step::Sleep { ns: SETTLING.as_nanos() },

@@ -313,7 +313,7 @@ fn days_refuse_what_is_not_spread_over_them() {
         (fio.as_str(), "its option `rate` sets its own pace"),
         ("--days 7 --workload append", "it times a single operation"),
         ("--days 7 --workload desktop:pause=5", "its option `pause`"),
-        ("--days 7 --target kernel:6.1:ext4", "--days does not go with --target"),
+        ("--days 7 --target kernel:6.1:ext4 --workload append", "it times a single operation"),
         ("--days 7 --target dir:/mnt/x", "--days does not go with --target"),
         ("--days 7 --check kernel:6.1:ext4", "--check does not go with --days"),
         ("--policy off trimwised", "expected --days N"),

@@ -22,6 +22,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
         settings: Settings {
             workload: "mail.pmrc".into(),
             target: cells[0].target.clone(),
+            file_system: in_model.then(|| "ext4".into()),
             utilization_percent: in_model.then_some(80),
             linux: in_model.then(|| Linux {
                 version: "6.1".into(),

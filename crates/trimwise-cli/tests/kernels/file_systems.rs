@@ -1,0 +1,157 @@
+//! `compare --fs` and `--here`: each file system answers for itself, on a kernel that is built.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use trimwise_testing::loops::{Loop, can_run};
+use trimwise_uml::job::FileSystem;
+
+use crate::common::{command, command_in, text};
+use crate::guest_daemon::kernel;
+use crate::reproduction::is_full;
+
+/// A folder with a drive of 512 MiB and a small workload, if there are kernels, programs and the daemon.
+fn folder(file_system: FileSystem) -> Option<TempDir> {
+    kernel(file_system)?;
+    let folder = tempfile::tempdir().unwrap();
+    let drive = include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
+    fs::write(folder.path().join("drive.toml"), drive).unwrap();
+    let mail = "set number 100\nset transactions 300\nset size 1000 50000\nset buffering false\nrun\n";
+    fs::write(folder.path().join("mail.pmrc"), mail).unwrap();
+    Some(folder)
+}
+
+/// The policies that a stock kernel has there.
+fn policies(file_system: FileSystem) -> &'static [&'static str] {
+    match file_system {
+        FileSystem::Btrfs => &["off", "commit", "async", "batch:1d", "batch:1w"],
+        _ => &["off", "commit", "batch:1d", "batch:1w"],
+    }
+}
+
+fn a_day_is_the_same_twice(file_system: FileSystem) {
+    let Some(folder) = folder(file_system) else { return };
+    let name = file_system.name();
+    // 6.2 is closest to 6.1, which these tests need.
+    let line = format!(
+        "compare --fs {name} --linux 6.2 --device drive.toml --workload mail.pmrc --utilization 50 --memory 128 --days 1 \
+         --reps 1 --json -"
+    );
+    let run = |options: &str| {
+        let output = command_in(folder.path(), &format!("{line} {options}")).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let first = run("");
+    assert_eq!(first, run("--jobs 1"), "{name}");
+    let json: Value = serde_json::from_str(&first).unwrap();
+    let (settings, cells) = (&json["settings"], json["cells"].as_array().unwrap());
+    assert_eq!(
+        (&settings["file_system"], &settings["target"]),
+        (&name.into(), &format!("kernel:6.1:{name}").into())
+    );
+    assert!(settings["kernel"]["release"].as_str().unwrap().starts_with("6.1."), "{settings}");
+    assert!(
+        settings["command"].as_str().unwrap().contains(&format!("--target kernel:6.1:{name} ")),
+        "{settings}"
+    );
+    let ran: Vec<&str> = cells.iter().map(|cell| cell["policy"].as_str().unwrap()).collect();
+    assert_eq!(ran, policies(file_system));
+    for cell in cells {
+        let (days, device) = (&cell["days"], &cell["device_stats"]);
+        assert!(days["elapsed_ns"].as_u64().unwrap() >= 86_400_000_000_000, "{days}");
+        assert_eq!(days["operations"], cells[0]["days"]["operations"]);
+        assert!(cell["duration_ns"].as_u64().unwrap() < 60_000_000_000, "waiting only: {days}");
+        let sent = device["trim_commands"].as_u64().unwrap();
+        let (sweeps, slices) = (days["sweeps"].as_u64().unwrap(), days["slices"].as_u64().unwrap());
+        match cell["policy"].as_str().unwrap() {
+            "off" => assert_eq!((sent, sweeps, slices), (0, 0, 0)),
+            "batch:1d" | "batch:1w" => assert!(sweeps == 1 && slices == 0 && sent > 0, "{days} {device}"),
+            _ => assert!(sent > 0 && (sweeps, slices) == (0, 0), "{days} {device}"),
+        }
+    }
+}
+
+#[test]
+fn a_day_on_xfs_is_the_same_twice() {
+    a_day_is_the_same_twice(FileSystem::Xfs);
+}
+
+#[test]
+fn a_day_on_btrfs_is_the_same_twice() {
+    a_day_is_the_same_twice(FileSystem::Btrfs);
+}
+
+#[test]
+fn a_day_on_f2fs_is_the_same_twice() {
+    a_day_is_the_same_twice(FileSystem::F2fs);
+}
+
+/// It looks at the file system each second, which takes a guest some two minutes a day: only with `KERNELS=full`.
+#[test]
+fn trimwised_runs_over_days_on_a_real_file_system() {
+    if !is_full() {
+        return;
+    }
+    let Some(folder) = folder(FileSystem::Xfs) else { return };
+    let line = "compare --fs xfs --linux 6.1 --device drive.toml --workload mail.pmrc --utilization 50 --memory 128 --days 1 \
+                --reps 1 --policy off trimwised --json -";
+    let output = command_in(folder.path(), line).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let days = &json["cells"][1]["days"];
+    let [sweeps, slices, maps] = ["sweeps", "slices", "maps"].map(|key| days[key].as_u64().unwrap());
+    assert!(sweeps == 0 && slices > 0 && maps > 0, "{days}");
+    assert_eq!(json["cells"][1]["policy"], "trimwised");
+}
+
+#[test]
+fn here_on_a_mount_of_another_file_system_is_answered_by_that_one() {
+    for file_system in [FileSystem::Xfs, FileSystem::Btrfs, FileSystem::F2fs] {
+        let Some(folder) = folder(file_system) else { return };
+        if !can_run(&[file_system.mkfs().0]) {
+            return;
+        }
+        let name = file_system.name();
+        // Many hosts cannot mount f2fs; a guest's kernel can.
+        let known = fs::read_to_string("/proc/filesystems").unwrap();
+        if file_system == FileSystem::F2fs && !known.contains(name) {
+            continue;
+        }
+        let quiet = if file_system == FileSystem::F2fs { "-f" } else { "-qf" };
+        let disk = Loop::new(512 << 20, &[file_system.mkfs().0, quiet]);
+        let run = |kernels: Option<&str>, options: &[&str]| {
+            let point = disk.point.to_str().unwrap();
+            let mut command =
+                command(&["compare", "--here", point, "--device", "drive.toml", "--workload", "mail.pmrc"]);
+            command
+                .args(["--reps", "1", "--days", "1", "--memory", "128", "--policy", "off", "discard"])
+                .args(options);
+            kernels.map(|folder| command.env("TRIMWISE_KERNELS", folder));
+            command.current_dir(folder.path()).output().unwrap()
+        };
+        let own = run(None, &["--linux", "6.2", "--json", "-"]);
+        assert!(own.status.success(), "{name}: {}", text(&own.stderr));
+        let json: Value = serde_json::from_slice(&own.stdout).unwrap();
+        assert_eq!(json["settings"]["target"], format!("kernel:6.1:{name}"));
+        let (here, cells) = (&json["here"], json["cells"].as_array().unwrap());
+        assert_eq!(here["file_system"], name);
+        assert!(here["lines"][1].as_str().unwrap().contains("itself, that of Linux 6.1."), "{here}");
+        assert!(cells[1]["device_stats"]["trim_commands"].as_u64().unwrap() > 0);
+
+        let modelled = run(Some("none"), &["--json", "-"]);
+        let said = text(&modelled.stderr);
+        assert!(modelled.status.success(), "{said}");
+        for words in
+            ["no kernel is built here, so the model's ext4 answers", "`trimwise kernel build --version "]
+        {
+            assert!(said.contains(words), "{name}: {said}");
+        }
+        let json: Value = serde_json::from_slice(&modelled.stdout).unwrap();
+        assert_eq!(
+            (&json["settings"]["target"], &json["settings"]["file_system"]),
+            (&"model".into(), &"ext4".into())
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! `--fs` without a kernel: what is said instead, and what no kernel would do.
+
+use std::process::Output;
+
+use crate::common::{command_in, refused, text};
+
+/// Runs in an empty folder, with no kernel built.
+fn without_kernels(line: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    command_in(folder.path(), line).env("TRIMWISE_KERNELS", folder.path().join("none")).output().unwrap()
+}
+
+#[test]
+fn without_a_kernel_a_file_system_is_refused_with_what_the_model_can_say_and_the_command_that_gets_one() {
+    for (fs, words) in [
+        ("xfs", "not what XFS does differently"),
+        ("btrfs", "not what btrfs does differently"),
+        ("f2fs", "not what f2fs does differently"),
+    ] {
+        let begin = format!("--fs {fs}: ");
+        let output = without_kernels(&format!("compare --fs {fs} --policy off"));
+        // Where mkfs is missing too, that is said first.
+        let expected =
+            ["no kernel is built here", "(--fs ext4)", words, "trimwise kernel build --version 6.12`"];
+        refused(2, &output, &[&[begin.as_str()][..], &expected].concat());
+        assert_eq!(text(&output.stderr).lines().count(), 1);
+    }
+    for (linux, build) in
+        [("6.2", "6.1`"), ("6.9", "6.12`"), ("6.18", "7.3`"), ("7.9", "7.3`"), ("4.4", "5.10`")]
+    {
+        let output = without_kernels(&format!("compare --fs xfs --linux {linux}"));
+        refused(2, &output, &[&format!("kernel build --version {build}")]);
+    }
+}
+
+#[test]
+fn a_file_system_goes_with_the_model_s_options_only() {
+    for (line, words) in [
+        (
+            "compare --fs zfs",
+            "'zfs' is not a file system that a guest can make; expected one of ext4, xfs, btrfs, f2fs",
+        ),
+        ("compare --fs xfs --target kernel:6.12:xfs", "--fs does not go with --target kernel:6.12:xfs"),
+        ("compare --fs xfs --linux new", "--linux: "),
+        ("compare --fs xfs --target dir:/tmp", "--fs does not go with --target dir:/tmp"),
+        (
+            "compare --fs xfs --check kernel:6.12:ext4",
+            "--fs xfs: runs on a kernel, and --check checks the model",
+        ),
+    ] {
+        refused(2, &without_kernels(line), &[words]);
+    }
+}
+
+#[test]
+fn what_no_kernel_does_is_told_at_once() {
+    let line = "compare --target kernel:6.12:xfs --workload append --days 1 --policy off lazy judicious async \
+                discard=async";
+    let expected = [
+        "'lazy' is not a policy of xfs on a real kernel; expected off (mount option nodiscard), commit",
+        "'judicious' is not a policy of xfs",
+        "'async' is not a policy of xfs",
+        "'discard=async' is not a policy of xfs",
+        "--days does not go with --workload append: it times a single operation",
+    ];
+    refused(2, &without_kernels(line), &expected);
+    let line = "compare --target kernel:6.12:btrfs --policy trimwised";
+    refused(
+        2,
+        &without_kernels(line),
+        &["--policy trimwised: the daemon works over hours; expected --days N"],
+    );
+}
+
+#[test]
+fn ext4_is_the_model() {
+    let line = "compare --workload append:4KiB:1MiB --utilization 1 --reps 1 --policy off --json -";
+    let [named, usual] = [format!("{line} --fs ext4"), line.to_owned()].map(|line| without_kernels(&line));
+    assert!(named.status.success(), "{}", text(&named.stderr));
+    assert_eq!(text(&named.stdout), text(&usual.stdout));
+    let json: serde_json::Value = serde_json::from_slice(&named.stdout).unwrap();
+    assert_eq!((&json["settings"]["file_system"], &json["settings"]["kernel"]), (&"ext4".into(), &().into()));
+}

@@ -1,0 +1,132 @@
+//! `--fs`, and the file system that `--here` finds: which one answers.
+//!
+//! The model is an ext4. Any other file system answers for itself, on a real kernel in virtual time: the built one that is
+//! closest to the host's. Where none is built, a sentence says what the model's ext4 can and cannot say about it, and which
+//! command gets a kernel.
+
+use trimwise::compare::result::Target;
+use trimwise::policy::LinuxVersion;
+use trimwise_lab::failure::Failure;
+use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::images::{self, CATALOGUE, KernelName};
+use trimwise_uml::job::FileSystem;
+
+use super::CompareRequest;
+use super::here::StandIn;
+use super::on_kernel;
+use super::workload::Workload;
+use crate::caller::Caller;
+use crate::defaults;
+
+/// Chooses where a request runs. Tells `found` which file system answers, and whoever asked if that is the model's ext4 in
+/// place of another.
+///
+/// # Errors
+///
+/// If the file system of `--fs` cannot answer.
+pub(super) fn target(
+    request: &CompareRequest,
+    workload: &Workload,
+    found: Option<&mut StandIn>,
+    caller: &dyn Caller,
+) -> Result<Target, Failure> {
+    let of_host = found.as_ref().and_then(|found| found.file_system().parse::<FileSystem>().ok());
+    let file_system = request.fs.or(of_host).unwrap_or(FileSystem::Ext4);
+    let refused = |why: &str| Err(Failure::usage(format!("--fs {}: {why}", file_system.name())));
+    if file_system == FileSystem::Ext4 {
+        return Ok(Target::Model);
+    }
+    if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
+        let expected = of_host.filter(|fs| *fs != FileSystem::Ext4).map_or("", FileSystem::name);
+        let or = if expected.is_empty() { "" } else { " or " };
+        return refused(&format!(
+            "--here is on {}; expected ext4, the model,{or}{expected}",
+            found.file_system()
+        ));
+    }
+    if request.check.is_some() && request.fs.is_some() {
+        return refused("runs on a kernel, and --check checks the model; expected one of them");
+    }
+    if let Some(linux) = &request.linux {
+        linux.parse::<LinuxVersion>().map_err(|e| Failure::usage(format!("--linux: {e}")))?;
+    }
+    let host = found.as_ref().map(|found| found.kernel().to_owned());
+    let wanted = request.linux.clone().or(host).unwrap_or_else(|| defaults::LINUX.to_owned());
+    let (reason, remedy) = match kernel(file_system, &wanted) {
+        Err((reason, command)) => (reason, format!("; for {} itself: `{command}`", title(file_system))),
+        Ok(target) => {
+            // Whoever names the file system hears all that it does not take; for a host's, the model can answer.
+            let refusals = on_kernel::refusals(request, workload, &target).into_iter();
+            let what =
+                request.check.iter().map(|_| "--check checks the model".to_owned()).chain(refusals).next();
+            let Some(what) = what.filter(|_| request.fs.is_none()) else {
+                if let Some(found) = found {
+                    let (name, kernel) = (title(file_system), &target.kernel);
+                    found.answered_by(format!("The file system is {name} itself, that of Linux {kernel}."));
+                }
+                return Ok(Target::Kernel(target.to_string()));
+            };
+            // What would be accepted there helps nobody who did not name it.
+            (what.split("; ").next().unwrap_or_default().to_owned(), String::new())
+        }
+    };
+    let differs = differs(file_system);
+    if let Some(found) = found.filter(|_| request.fs.is_none()) {
+        let why = format!(
+            "{reason}, so the model's ext4 answers: it shows what TRIM is worth to this drive and work, not what {differs}\
+             {remedy}"
+        );
+        caller.note(&why);
+        found.answered_by(format!("In place of {}: {why}.", title(file_system)));
+        return Ok(Target::Model);
+    }
+    refused(&format!(
+        "{reason}; the model's ext4 (--fs ext4) shows what TRIM is worth to this drive and work, not what {differs}{remedy}"
+    ))
+}
+
+/// A file system's name in sentences.
+fn title(file_system: FileSystem) -> &'static str {
+    match file_system {
+        FileSystem::Xfs => "XFS",
+        other => other.name(),
+    }
+}
+
+/// Says in what a file system differs from the model's ext4, as far as TRIM is concerned.
+fn differs(file_system: FileSystem) -> &'static str {
+    match file_system {
+        FileSystem::Ext4 => "this ext4 does differently",
+        FileSystem::Xfs => {
+            "XFS does differently (where it allocates, its log, an fstrim that sends all free space again)"
+        }
+        FileSystem::Btrfs => "btrfs does differently (it copies on write, and paces `discard=async` itself)",
+        FileSystem::F2fs => "f2fs does differently (it writes as a log, and cleans up itself)",
+    }
+}
+
+/// Finds the built kernel that is closest to a version, for this file system.
+///
+/// # Errors
+///
+/// What is missing, and the command that gets it.
+fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String, String)> {
+    let image = images::closest(wanted);
+    let (program, package) = file_system.mkfs();
+    let needs_program = file_system.check_mkfs().is_err();
+    if let (Some(image), false) = (&image, needs_program) {
+        return Ok(KernelTarget { kernel: image.name.clone(), file_system, options: String::new() });
+    }
+    let known = CATALOGUE.iter().filter_map(|series| series.version.parse::<KernelName>().ok());
+    let version =
+        images::closest_of(known, wanted).map_or(defaults::LINUX.to_owned(), |name| name.to_string());
+    let build = format!("trimwise kernel build --version {version}");
+    let install = format!("apt-get install {package}");
+    Err(match (image.is_none(), needs_program) {
+        (true, false) => ("no kernel is built here".to_owned(), build),
+        (true, true) => {
+            (format!("no kernel is built here, and {program} is missing"), format!("{install} && {build}"))
+        }
+        _ => (format!("{program} is missing"), install),
+    })
+}
