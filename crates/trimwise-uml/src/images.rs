@@ -139,14 +139,15 @@ pub fn find(name: &str) -> Result<KernelImage, KernelError> {
     Cache::of_user()?.find(name)
 }
 
-/// Finds the plain image in the user's cache whose series is closest to a version (`6.18.44-amd64`); of two equally
-/// close, the newer.
-pub fn closest(wanted: &str) -> Option<KernelImage> {
-    let images = Cache::of_user().and_then(|cache| cache.list()).ok()?;
-    let usable = images.into_iter().filter(|image| image.name.is_plain() && image.is_current());
-    let (names, images): (Vec<_>, Vec<_>) = usable.map(|image| (image.name.clone(), image)).unzip();
-    let name = closest_of(names.into_iter(), wanted)?;
-    images.into_iter().find(|image| image.name == name)
+/// Names the plain kernel, the package's or in the user's cache, whose series is closest to a version (`6.18.44-amd64`);
+/// `None` if there is none.
+///
+/// # Errors
+/// If the images cannot be read, or one is damaged.
+pub fn closest(wanted: &str) -> Result<Option<KernelName>, KernelError> {
+    let images = Cache::of_user()?.list()?.into_iter();
+    let usable = images.filter(|image| image.name.is_plain() && image.is_current());
+    Ok(closest_of(usable.map(|image| image.name), wanted))
 }
 
 /// Returns the name whose series is closest to a version; of two equally close, the newer.

@@ -81,3 +81,14 @@ fn ext4_is_the_model() {
     let json: serde_json::Value = serde_json::from_slice(&named.stdout).unwrap();
     assert_eq!((&json["settings"]["file_system"], &json["settings"]["kernel"]), (&"ext4".into(), &().into()));
 }
+
+#[test]
+fn a_damaged_kernel_is_told_instead_of_one_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("kernels/6.12-0123456789ab");
+    std::fs::create_dir_all(&image).unwrap();
+    std::fs::write(image.join("image.json"), "{").unwrap();
+    let mut command = command_in(folder.path(), "compare --fs xfs");
+    let output = command.env("TRIMWISE_KERNELS", folder.path().join("kernels")).output().unwrap();
+    refused(2, &output, &["--fs xfs: ", "6.12-0123456789ab", "image.json", "`trimwise kernel list`"]);
+}

@@ -105,28 +105,31 @@ fn differs(file_system: FileSystem) -> &'static str {
     }
 }
 
-/// Finds the built kernel that is closest to a version, for this file system.
+/// Finds the kernel that is closest to a version, for this file system.
 ///
 /// # Errors
 ///
 /// What is missing, and the command that gets it.
 fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String, String)> {
-    let image = images::closest(wanted);
     let (program, package) = file_system.mkfs();
+    let install = format!("apt-get install {package}");
     let needs_program = file_system.check_mkfs().is_err();
-    if let (Some(image), false) = (&image, needs_program) {
-        return Ok(KernelTarget { kernel: image.name.clone(), file_system, options: String::new() });
+    let found = images::closest(wanted).map_err(|e| (e.to_string(), "trimwise kernel list".to_owned()))?;
+    match found {
+        Some(kernel) if !needs_program => {
+            return Ok(KernelTarget { kernel, file_system, options: String::new() });
+        }
+        Some(_) => return Err((format!("{program} is missing"), install)),
+        None => {}
     }
     let known = CATALOGUE.iter().filter_map(|series| series.version.parse::<KernelName>().ok());
     let version =
         images::closest_of(known, wanted).map_or(defaults::LINUX.to_owned(), |name| name.to_string());
     let build = format!("trimwise kernel build --version {version}");
-    let install = format!("apt-get install {package}");
-    Err(match (image.is_none(), needs_program) {
-        (true, false) => ("no kernel is built here".to_owned(), build),
-        (true, true) => {
+    Err(match needs_program {
+        false => ("no kernel is built here".to_owned(), build),
+        true => {
             (format!("no kernel is built here, and {program} is missing"), format!("{install} && {build}"))
         }
-        _ => (format!("{program} is missing"), install),
     })
 }
