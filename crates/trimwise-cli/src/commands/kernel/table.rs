@@ -1,5 +1,7 @@
 //! The texts of `kernel list`, `kernel build` and `kernel run`.
 
+use std::path::Path;
+
 use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
 use trimwise_study::kernel::run::{Phase, RunReport};
@@ -46,7 +48,14 @@ pub fn render(report: &KernelsReport) -> String {
         );
         text += &folded(&line, 0);
     }
-    text + &format!("Folder: {}\n", report.directory.display())
+    let of_images = report.kernels.iter().filter_map(|kernel| kernel.linux.as_deref()?.parent()?.parent());
+    let mut folders: Vec<&Path> = of_images.chain([&*report.directory]).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    for folder in folders {
+        text += &format!("Folder: {}\n", folder.display());
+    }
+    text
 }
 
 /// Renders the kernel's requests to the drive while a program ran.
