@@ -10,6 +10,9 @@ use serde_json::Value;
 /// Less than this is the file system's own writing, not the file of 16 MiB.
 const NOISE_BYTES: u64 = 2 << 20;
 
+/// What timeout(1) returns when it ends a script, or has to kill it.
+const HUNG: [&str; 2] = ["124", "137"];
+
 /// One stack; `stacks.toml` explains the fields.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -207,6 +210,8 @@ pub struct Measured {
     pub kernel: &'static str,
     /// Why there is nothing more.
     pub failure: Option<String>,
+    /// True if its script was ended after its time.
+    pub has_hung: bool,
     /// What TRIM reached at best, by `trimwise trim` or by fstrim.
     pub reach: Option<Reach>,
     pub trim_reach: Option<Reach>,
@@ -240,11 +245,13 @@ impl Measured {
     /// Reads what a stack left in its folder.
     pub fn read(name: &str, kernel: &'static str, folder: &Path, status: &str, sizes: &Sizes) -> Self {
         if status != "0" {
+            let has_hung = HUNG.contains(&status);
             let log = fs::read(folder.join("log")).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
             let lines: Vec<&str> = log.lines().collect();
             let end = lines[lines.len().saturating_sub(15)..].join("\n    ");
-            return Self::failed(name, kernel, format!("its script ended with {status}:\n    {end}"));
+            let failed = Self::failed(name, kernel, format!("its script ended with {status}:\n    {end}"));
+            return Self { has_hung, ..failed };
         }
         let text = |name: &str| {
             String::from_utf8_lossy(&fs::read(folder.join(name)).unwrap_or_default()).trim().to_owned()
@@ -255,6 +262,7 @@ impl Measured {
             name: name.to_owned(),
             kernel,
             failure: None,
+            has_hung: false,
             reach: sizes.reach("fstrimmed").or(trim_reach),
             trim_reach,
             daemon_reach: sizes.reach("daemon-trimmed"),
