@@ -68,8 +68,8 @@ fn measure_once(made: &Path, kernel: &'static str, stacks: &[Stack]) -> Vec<Meas
 }
 
 /// Each stack on each kernel: what the disks' images say, what doctor, trim, verify and the daemon say of it, and what
-/// the remedy does. `STACKS=write` writes docs/stacks.md; `STACKS=sample` takes every third on one of the kernels, by turns;
-/// `STACK=NAME,NAME...` takes only these. The last two leave the page alone. `STACK_LOGS=DIR` keeps what each stack left.
+/// the remedy does. `STACKS=write` writes docs/stacks.md; `STACK=NAME,NAME...` takes only these, and leaves the page alone.
+/// `STACK_LOGS=DIR` keeps what each stack left.
 #[test]
 fn stacks_are_as_the_page_says() {
     let Some(made) = guest() else { return };
@@ -81,20 +81,13 @@ fn stacks_are_as_the_page_says() {
         stacks.retain(|stack| only.split(',').any(|name| name == stack.name));
     }
     let mode = std::env::var("STACKS").unwrap_or_default();
-    if mode == "sample" {
-        stacks = stacks.into_iter().step_by(3).collect();
-        let on_both = stacks.iter_mut().filter(|stack| stack.kernels.is_empty());
-        on_both
-            .zip(KERNELS.iter().cycle())
-            .for_each(|(stack, &kernel)| stack.kernels = vec![kernel.to_owned()]);
-    }
     let measured = std::thread::scope(|scope| {
         let runs = KERNELS.map(|kernel| scope.spawn(|| measure(&made, kernel, &stacks)));
         runs.map(|run| run.join().unwrap()).concat()
     });
     let page = table::page(&stacks, &measured);
     let place = repository().join("docs/stacks.md");
-    let is_whole = only.is_none() && mode != "sample";
+    let is_whole = only.is_none();
     match &*mode {
         "write" if is_whole => std::fs::write(&place, &page).unwrap(),
         _ if !is_whole => println!("{page}"),
