@@ -21,7 +21,7 @@ use crate::files::{give_name, with_ending};
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
 const BUFFER_BYTES: usize = 1 << 17;
-/// Bytes that are decompressed at once: at most so many before a damaged place are lost.
+/// Bytes decompressed at a time: a damaged place costs at most this many before it.
 const PIECE_BYTES: usize = 4096;
 /// Interval at which the flag to stop is looked at while a pipe is silent.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -148,7 +148,7 @@ pub enum Step {
     Unmount,
     /// Fills the file system with files and removes some, until this share is in use.
     Age { utilization_percent: u64, seed: u64 },
-    /// Removes files of [`Step::Age`] and creates others at this share in use, until so many bytes are written.
+    /// Removes files of [`Step::Age`] and creates others at this share in use, until this many bytes are written.
     TurnOver { utilization_percent: u64, bytes: u64, seed: u64 },
     /// Runs PostMark on the mounted file system.
     Postmark { config: String, rep: u32 },
