@@ -14,7 +14,9 @@ use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelCellError, KernelTarget, new_disk};
 use trimwise_uml::disk::{Disk, Mark, TraceEntry};
 use trimwise_uml::images::{self, BuiltSet, KernelImage};
-use trimwise_uml::job::{FileExtent, FileSystem, Guest, Job, JobError, Outcome, Step, StepReport};
+use trimwise_uml::job::{
+    FileExtent, FileSystem, Guest, INIT_BYTES, Job, JobError, Outcome, Step, StepReport,
+};
 use trimwise_uml::machine::{Limits, MachineError};
 
 use crate::failure::Failure;
@@ -55,7 +57,7 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
 pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>) -> Bytes {
     // An aged file system was full once; for a new one that is unknown, and its working set is in the guest's memory.
     let written = if utilization.is_some() { device.config.capacity_bytes } else { memory.0 };
-    Bytes(memory.0.saturating_add(written))
+    Bytes(memory.0.saturating_add(written).saturating_add(INIT_BYTES))
 }
 
 /// What ends a guest early.
@@ -89,8 +91,8 @@ fn this_program() -> Result<PathBuf, Failure> {
         .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))
 }
 
-/// Returns the SHA-256 of this program. Another program leaves a guest a different amount of free memory, which decides
-/// when it writes back. So even this program without debug information makes a different guest.
+/// Returns the SHA-256 of this program. What init takes of a guest's memory at its start does not depend on the build; what
+/// it takes while it works, a few MiB, does, and free memory decides what is read again and when it is written back.
 ///
 /// # Errors
 /// If this program's own file cannot be read.

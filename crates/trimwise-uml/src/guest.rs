@@ -23,13 +23,14 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, CellId, Target};
 use trimwise::files::{FileError, Files as _};
 use trimwise::policy::PolicyId;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::ageing::{self, Population};
 use trimwise::workload::days::{Days, Pacer};
 use trimwise::workload::postmark::{self, PostmarkConfig, ReportFormat};
@@ -39,8 +40,8 @@ use trimwise::workload::stage::Session;
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
-    FOLDER, FileExtent, FileSystem, INIT_COMMAND, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, Part,
-    REPORT_FILE, Report, Step, StepReport,
+    FOLDER, FileExtent, FileSystem, INIT_BYTES, INIT_COMMAND, JOB_FILE, Job, MOUNT_POINT, MetadataExtent,
+    Outcome, Part, REPORT_FILE, Report, Step, StepReport,
 };
 use daemon::Daemon;
 use trimwise_linux::block_on;
@@ -91,6 +92,7 @@ fn prepare() -> Result<(), Failed> {
         fs::create_dir(directory).map_err(|e| format!("{directory}: {e}"))?;
     }
     be_an_ssd()?;
+    hold_memory()?;
     // The host resolves the path for the kernel's own process there.
     attach("run", FOLDER, "hostfs", "/proc/self/cwd")
 }
@@ -108,6 +110,20 @@ fn be_an_ssd() -> Result<(), Failed> {
             }
         }
     }
+    Ok(())
+}
+
+/// Makes this program take the same memory however it was built: its pages stay, and it takes what they leave of its share.
+/// Otherwise a build of another size leaves the page cache another size, which decides how much a workload reads again.
+fn hold_memory() -> Result<(), Failed> {
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
+        .map_err(|e| format!("cannot hold this program's memory: {e}"))?;
+    // What was read ahead of this program's file, and mapped by nobody.
+    fs::write("/proc/sys/vm/drop_caches", "1").map_err(|e| format!("/proc/sys/vm/drop_caches: {e}"))?;
+    let taken = fs::read_to_string("/proc/self/statm").map_err(|e| format!("/proc/self/statm: {e}"))?;
+    let pages: u64 = taken.split(' ').nth(1).unwrap_or_default().parse()?;
+    let left = INIT_BYTES.saturating_sub(pages * UNIT_BYTES);
+    std::mem::forget(vec![1_u8; left as usize]);
     Ok(())
 }
 

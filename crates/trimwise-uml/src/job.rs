@@ -38,6 +38,9 @@ pub const MOUNT_POINT: &str = "/tmp/fs";
 pub const SECOND_NODE: &str = "/dev/vdb";
 /// The environment variable that names the second disk to programs in a guest, if there is one.
 pub(crate) const SECOND_DISK: &str = "TRIMWISE_DISK";
+/// Memory that a guest has on top of what was asked for, for this program as its init: 40 MiB. Init takes exactly so much
+/// at its start, however it was built.
+pub const INIT_BYTES: u64 = 40 << 20;
 /// The daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
 pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
 

@@ -12,7 +12,7 @@ use trimwise::units::Bytes;
 
 use super::boot::BootOptions;
 use super::folder::{RunFolder, open_regular};
-use super::{INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, Step, StepReport};
+use super::{INIT_BYTES, INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, Step, StepReport};
 use crate::disk::Disk;
 use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines, refusal};
 
@@ -138,7 +138,7 @@ impl Guest {
             linux: self.linux.clone(),
             preload: self.preload.clone(),
             seccomp: self.seccomp,
-            memory: self.memory,
+            memory: Bytes(self.memory.0.saturating_add(INIT_BYTES)),
             folder: place.to_owned(),
             arguments: std::iter::once(INIT_COMMAND.to_owned())
                 .chain(boot.words().map(str::to_owned))
