@@ -10,6 +10,8 @@ pub mod experiment;
 pub mod failure;
 pub mod fit;
 pub mod guests;
+pub mod kept;
+pub mod made;
 pub mod plot;
 pub mod pool;
 pub mod selftest;

@@ -1,5 +1,6 @@
 //! Published experiments, repeated.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,12 +9,14 @@ use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::experiment::{ALL, Experiment, On, Request};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds};
+use trimwise_lab::kept::Kept;
 
 use crate::caller::{self, Caller, OnInterrupt};
 use crate::check::{JOBS, REPS, within};
 use crate::command_text::CommandText;
 use crate::defaults;
 use crate::guest_limits::{GUEST_LIMITS, GuestLimits};
+use crate::place::check_directory;
 
 /// Which experiments to repeat, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +30,8 @@ pub struct ReproduceRequest {
     pub only: Vec<String>,
     /// Whether what is sampled on a kernel runs in full there.
     pub full: bool,
+    /// Where a long experiment keeps finished cells, to go on from them; `None`: nowhere.
+    pub out: Option<PathBuf>,
     /// Repetitions of each cell; `None`: as many as in the source.
     pub reps: Option<u32>,
     /// When a guest is ended.
@@ -44,6 +49,7 @@ impl Default for ReproduceRequest {
             on: MODEL.to_owned(),
             only: Vec::new(),
             full: false,
+            out: None,
             reps: None,
             limits: GuestLimits::default(),
             jobs: None,
@@ -103,17 +109,32 @@ pub fn run_of(
     within("--jobs", request.jobs, &JOBS)?;
     request.limits.check()?;
     let on = host(&request.on)?;
-    if request.full && on == On::Usual {
-        return Err(Failure::usage(
-            "--full: only runs on a real kernel are sampled; expected --on kernel with it",
-        ));
-    }
     let mut experiments = match &request.name {
         None => all.to_vec(),
         Some(name) => vec![*all.iter().find(|e| e.name == name).ok_or_else(|| {
             let known: Vec<&str> = all.iter().map(|e| e.name).collect();
             Failure::usage(format!("unknown experiment '{name}'; {}", Accepted::one_of(name, &known)))
         })?],
+    };
+    let is_long = experiments.iter().all(|e| e.is_long());
+    if request.full && on == On::Usual && !is_long {
+        return Err(Failure::usage(
+            "--full: only runs on a real kernel are sampled; expected --on kernel with it",
+        ));
+    }
+    let kept = match &request.out {
+        Some(_) if !is_long => {
+            let able: Vec<&str> = all.iter().filter(|e| e.is_long()).map(|e| e.name).collect();
+            return Err(Failure::usage(format!(
+                "--out: only long experiments keep finished cells; expected {} with it",
+                able.join(" or ")
+            )));
+        }
+        Some(folder) => {
+            check_directory("--out", folder)?;
+            Some(Kept::open(folder)?)
+        }
+        None => None,
     };
     let boots = |experiment: &Experiment| on != On::Usual || experiment.boots();
     let any_boots = experiments.iter().any(|e| boots(e));
@@ -164,6 +185,7 @@ pub fn run_of(
             jobs: request.jobs.map(usize::from),
             only: request.only.clone(),
             full: request.full,
+            kept: kept.clone(),
             target,
             bounds: Bounds { limits: request.limits.limits(), stop: Arc::clone(&stop) },
             report: caller::report(&progress, i),
@@ -217,6 +239,9 @@ impl ReproduceRequest {
             command.argument("--full");
         }
         self.only.iter().for_each(|part| command.option("--only", part));
+        if let Some(folder) = &self.out {
+            command.option("--out", folder.display());
+        }
         if let Some(reps) = self.reps {
             command.option("--reps", reps);
         }

@@ -130,7 +130,7 @@ pub enum KernelPolicy {
 
 /// Idle time before days begin: enough for discards that are sent slowly, and for a daemon to get to know the file
 /// system.
-const LONG_REST: SimDuration = SimDuration::from_secs(7_200);
+pub const LONG_REST: SimDuration = SimDuration::from_secs(7_200);
 
 /// The patches that add policies to ext4, as a target names them: `6.12+ext4-trim:ext4`.
 pub(crate) const EXT4_TRIM: &str = "ext4-trim";
@@ -564,7 +564,7 @@ pub fn writes_zeros(device: &Profile, target: &KernelTarget) -> bool {
 
 /// Returns the configuration of a daemon that follows a policy on the file system under test, with its defaults for
 /// everything else.
-fn daemon_config(policy: PolicySpec) -> String {
+pub fn daemon_config(policy: PolicySpec) -> String {
     let toggle = if policy.toggles_discard() { "toggle = true\n" } else { "" };
     format!("[mount.\"{MOUNT_POINT}\"]\npolicy = \"{policy}\"\n{toggle}")
 }

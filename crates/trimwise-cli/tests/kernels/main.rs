@@ -22,3 +22,4 @@ mod run_disks;
 #[cfg(feature = "kernel-7-3-tests")]
 mod seccomp;
 mod verdicts;
+mod verdicts_fs;

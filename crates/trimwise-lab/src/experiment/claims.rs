@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Experiment;
 use super::result::{Basis, Claim, ExperimentResult, Figure, Role, Rows};
 use crate::guests::RealKernel;
+use crate::made::MadeBy;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures(BTreeMap<String, Vec<f64>>);
@@ -72,8 +73,8 @@ impl Experiment {
         let (claims, untried, finding) = document.judge(figures);
         let finding = match &kernel {
             None => finding,
-            Some(RealKernel { release, .. }) => {
-                format!("On the ext4 of Linux {release}, where computing takes no time: {finding}")
+            Some(RealKernel { release, file_system, .. }) => {
+                format!("On the {file_system} of Linux {release}, where computing takes no time: {finding}")
             }
         };
         ExperimentResult {
@@ -81,6 +82,11 @@ impl Experiment {
             question: question.to_owned(),
             source: document.source,
             finding,
+            made_by: if self.boots() {
+                MadeBy::kernels(Vec::new(), seed)
+            } else {
+                MadeBy::on(kernel.as_ref(), seed)
+            },
             kernel,
             trimwise: trimwise::VERSION.to_owned(),
             seed,

@@ -15,6 +15,7 @@ pub mod sandforce;
 pub mod set;
 mod settling;
 mod verdicts;
+mod verdicts_fs;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,13 +28,14 @@ use trimwise_uml::cell::KernelTarget;
 
 use crate::failure::Failure;
 use crate::guests::{self, Bounds};
+use crate::kept::Kept;
 use crate::pool;
 pub use daemon_week::{AGED_PERCENT as WEEK_AGED_PERCENT, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
 pub use grid::Grid;
 use result::ExperimentResult;
 
 /// All experiments, in the order of the list.
-pub static ALL: [&Experiment; 14] = [
+pub static ALL: [&Experiment; 15] = [
     &postmark_vendors::EXPERIMENT,
     &set::one_a::EXPERIMENT,
     &set::one_b::EXPERIMENT,
@@ -46,6 +48,7 @@ pub static ALL: [&Experiment; 14] = [
     &kernels::EXPERIMENT,
     &model_ext4::EXPERIMENT,
     &verdicts::EXPERIMENT,
+    &verdicts_fs::EXPERIMENT,
     &daemon_week::WEEK,
     &daemon_week::DAY,
 ];
@@ -90,16 +93,23 @@ pub enum Host {
     Kernels(Check),
     /// On a kernel of its own choice, or on the one that is named.
     AnyKernel(Check),
+    /// The same for hours: it is sampled unless all of it is asked for, and keeps finished cells in a folder if one is named.
+    Long(Check),
 }
 
 impl Experiment {
     /// Whether it boots kernels without being asked to.
     pub fn boots(&self) -> bool {
-        matches!(self.host, Host::Kernels(_) | Host::AnyKernel(_))
+        matches!(self.host, Host::Kernels(_) | Host::AnyKernel(_) | Host::Long(_))
+    }
+
+    /// Whether it takes hours, and keeps finished cells.
+    pub fn is_long(&self) -> bool {
+        matches!(self.host, Host::Long(_))
     }
 
     fn takes_kernel(&self) -> bool {
-        matches!(self.host, Host::ModelOrKernel(..) | Host::AnyKernel(_))
+        matches!(self.host, Host::ModelOrKernel(..) | Host::AnyKernel(_) | Host::Long(_))
     }
 
     /// Returns the kernel to name to it if it is to run there; `None` if it runs on its usual host.
@@ -108,7 +118,9 @@ impl Experiment {
     /// [`Failure::Usage`] if it cannot run there.
     pub fn target(&self, on: &On) -> Result<Option<KernelTarget>, Failure> {
         let named = match (on, &self.host) {
-            (On::Usual, _) | (On::Kernel, Host::Kernels(_) | Host::AnyKernel(_)) => return Ok(None),
+            (On::Usual, _) | (On::Kernel, Host::Kernels(_) | Host::AnyKernel(_) | Host::Long(_)) => {
+                return Ok(None);
+            }
             (On::Kernel, Host::ModelOrKernel(kernel, _)) => {
                 return kernel.parse().map(Some).map_err(Failure::usage);
             }
@@ -128,9 +140,10 @@ impl Experiment {
     /// Rejects parts and kernels that it does not have, or that this computer cannot run.
     pub fn check(&self, only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
         match self.host {
-            Host::ModelOrKernel(_, check) | Host::Kernels(check) | Host::AnyKernel(check) => {
-                check(only, target)?
-            }
+            Host::ModelOrKernel(_, check)
+            | Host::Kernels(check)
+            | Host::AnyKernel(check)
+            | Host::Long(check) => check(only, target)?,
             Host::Model if only.is_empty() => {}
             Host::Model => {
                 return Err(Failure::usage(format!("--only: '{}' has no parts to choose from", self.name)));
@@ -157,6 +170,8 @@ pub struct Request {
     pub only: Vec<String>,
     /// Whether experiments that are sampled on a real kernel run whole there.
     pub full: bool,
+    /// Where a long experiment keeps finished cells; `None`: nowhere.
+    pub kept: Option<Kept>,
     /// The kernel to run it on, if not its usual host.
     pub target: Option<KernelTarget>,
     /// Limits of the guests, for experiments that boot kernels.
@@ -255,6 +270,7 @@ mod tests {
             jobs: Some(2),
             only: vec![],
             full: false,
+            kept: None,
             target: None,
             bounds,
             report,

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use trimwise_uml::images::KernelImage;
 
 use super::postmark_vendors::rows::{self, VendorRow};
 use crate::guests::RealKernel;
+use crate::made::{self, MadeBy};
 use crate::plot::{Plot, Table};
 
 /// The result of a repeated experiment.
@@ -23,6 +25,9 @@ pub struct ExperimentResult {
     pub kernel: Option<RealKernel>,
     /// The version of trimwise.
     pub trimwise: String,
+    /// The code and the kernels that made it; empty in documents of earlier versions.
+    #[serde(default)]
+    pub made_by: MadeBy,
     /// The seed of all its runs.
     pub seed: u64,
     /// Repetitions of each cell.
@@ -40,6 +45,14 @@ pub struct ExperimentResult {
     /// The command that repeats it; empty in documents of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
+}
+
+impl ExperimentResult {
+    /// Names the kernels that an experiment of its own kernels ran on.
+    pub(super) fn made_on<'a>(self, images: impl IntoIterator<Item = &'a KernelImage>) -> Self {
+        let kernels = images.into_iter().map(made::kernel).collect();
+        Self { made_by: MadeBy::kernels(kernels, self.seed), ..self }
+    }
 }
 
 /// The rows of an experiment: data for programs, in the layout of its source, with the figures and tables of them for

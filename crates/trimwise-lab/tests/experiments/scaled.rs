@@ -15,6 +15,7 @@ use trimwise::units::Bytes;
 use trimwise::workload::days::Days;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::program::Program;
+use trimwise_lab::made::MadeBy;
 use trimwise_lab::pool;
 
 struct Case {
@@ -214,5 +215,6 @@ fn a_shrunk_drive_compares_policies_as_the_whole_does() {
             agree &= case.agrees(&whole, 1.0 / parts);
         }
     }
+    println!("\n{}", MadeBy::model(1).line());
     assert!(asked != "full" || agree);
 }

@@ -1,29 +1,25 @@
 //! The folder of a sweep.
 //!
-//! `_sweep.json` says which sweep it is. `_cells` has a file for each finished cell, which is written whole under
-//! another name, synced and then renamed. The file begins with a line that names the sweep and the cell and has a hash
-//! of the rest, so half a file, or one that belongs elsewhere, is never taken for a result. `part-*.parquet` are made
+//! `_sweep.json` says which sweep it is. `_cells` has a file for each finished cell ([`kept`]). `part-*.parquet` are made
 //! from the cells. Readers of Parquet data sets skip names that begin with `_` or `.`.
 
-use std::fs::{self, OpenOptions};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::files::{Unread, give_name, read_own};
+use trimwise_lab::kept::{self, CELL_BYTES_MAX, UNFINISHED, hash, write_whole};
+use trimwise_linux::files::{Unread, read_own};
 
-use super::grid::{Description, Grid, hash};
+use super::grid::{Description, Grid};
 use crate::place::check_directory;
 
 /// The file that says which sweep it is.
 const DESCRIPTION: &str = "_sweep.json";
 /// The finished cells.
 const CELLS: &str = "_cells";
-/// Ends the name of a file that is being written.
-const UNFINISHED: &str = ".new";
 
 /// What became of a cell.
 #[derive(Debug, Serialize, Deserialize)]
@@ -158,8 +154,8 @@ impl Folder {
         self.cells_folder(cell / self.cells_per_part).join(format!("{cell:08}"))
     }
 
-    fn head(&self, cell: u64, body: &str) -> String {
-        format!("trimwise sweep {}, cell {cell}, sha256 {}", self.sweep, hash(body.as_bytes()))
+    fn name(&self, cell: u64) -> String {
+        format!("sweep {}, cell {cell}", self.sweep)
     }
 
     /// Looks for a cell.
@@ -181,10 +177,8 @@ impl Folder {
             Ok(_) => {}
         }
         let bytes = fs::read(&path).map_err(failed)?;
-        let outcome = String::from_utf8(bytes).ok().and_then(|text| {
-            let (head, body) = text.split_once('\n')?;
-            (head == self.head(cell, body)).then(|| serde_json::from_str(body).ok())?
-        });
+        let body = kept::body(&self.name(cell), bytes);
+        let outcome = body.and_then(|body| serde_json::from_str(&body).ok());
         Ok(outcome.map_or(Found::Broken, Found::Done))
     }
 
@@ -193,7 +187,7 @@ impl Folder {
         let path = self.cell_path(cell);
         let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
         let body = serde_json::to_string(outcome).map_err(Failure::run)?;
-        let text = format!("{}\n{body}", self.head(cell, &body));
+        let text = kept::text(&self.name(cell), &body);
         fs::create_dir_all(self.cells_folder(cell / self.cells_per_part)).map_err(failed)?;
         match write_whole(&path, text.as_bytes(), true) {
             // Two that run the same cell have the same result.
@@ -260,28 +254,8 @@ fn misplaced(path: &Path, found: &str, expected: &str) -> Failure {
 /// The longest description: ten million seeds, a line each, are a fifth of it.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 30;
 
-/// No cell's file is nearly as large.
-const CELL_BYTES_MAX: u64 = 64 << 20;
-
 /// About how many cells a part has: few enough to be held in memory, enough for a file of some size.
 const CELLS_PER_PART: u64 = 1000;
-
-/// Writes a file under another name, syncs it and gives it its own.
-fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
-    // Process ids repeat where several computers share a folder.
-    let number = RandomState::new().build_hasher().finish();
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{number:016x}{UNFINISHED}"));
-    let written = OpenOptions::new().write(true).create_new(true).open(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        give_name(&temporary, path, replace)
-    });
-    if written.is_err() {
-        drop(fs::remove_file(&temporary));
-    }
-    written
-}
 
 /// The first difference, in words.
 fn difference(there: &Description, here: &Description) -> String {

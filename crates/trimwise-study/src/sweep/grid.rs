@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
+use trimwise_lab::kept::hash;
 
 use crate::check::REPS;
 use crate::compare::CompareRequest;
@@ -423,9 +423,4 @@ fn seeds(source: &Source, given: Option<&List<Seeds>>) -> Result<Vec<u64>, Failu
         seeds.extend(range);
     }
     Ok(seeds)
-}
-
-/// The SHA-256 of these bytes, in hexadecimal.
-pub fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

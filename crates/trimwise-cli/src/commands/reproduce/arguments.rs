@@ -1,5 +1,7 @@
 //! Arguments of `reproduce`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::arguments::GuestLimits;
@@ -36,14 +38,20 @@ pub struct ReproduceArguments {
     /// Only these parts: for `kernels`, kernels and file systems (6.1, 6.1:ext4); for `postmark-vendors`, drives
     /// (vendor1); for `model-ext4`, workloads (small); with --on kernel for `lazy-3` and `lazy-4`,
     /// append sizes in KiB (64), for `lazy-table2` and `set-1b`, policies (commit), for `set-1a`, utilizations (80); for
-    /// `verdicts-ext4`, workloads, drives, kernels, policies and degrees of use (mid 6.12 80%); for `daemon-week` and
+    /// `verdicts-ext4`, workloads, drives, kernels, policies and degrees of use (mid 6.12 80%); for `verdicts-fs`, file systems, workloads, drives,
+    /// ways of trimming and degrees of use (xfs database discard); for `daemon-week` and
     /// `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
     #[arg(long, value_name = "PART", num_args = 1.., value_parser = word, conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 
-    /// With --on kernel: the whole drive, and all points of `set-1a` and `set-1b` instead of a sample
+    /// With --on kernel: the whole drive, and all points of `set-1a` and `set-1b` instead of a sample; all cells of
+    /// `verdicts-fs`, which take a day
     #[arg(long, conflicts_with = "list")]
     pub full: bool,
+
+    /// Keep finished cells of `verdicts-fs` in this folder, and go on from those that it has
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "list")]
+    pub out: Option<PathBuf>,
 
     /// Repetitions [default: as many as in the source]
     #[arg(long, short = 'n', value_name = "N", value_parser = whole_in(&REPS), allow_negative_numbers = true,

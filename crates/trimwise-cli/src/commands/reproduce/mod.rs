@@ -7,6 +7,7 @@ pub mod table;
 use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::experiment::{ALL, Experiment};
 use trimwise_lab::failure::Failure;
+use trimwise_lab::made;
 use trimwise_study::caller::Caller;
 use trimwise_study::command_text::CommandText;
 use trimwise_study::reproduce::{self, Made, ReproduceRequest, Reproduced};
@@ -30,7 +31,9 @@ fn run_of(
         if arguments.output.json.is_some() || arguments.output.report.is_some() {
             return Err(Failure::usage("--list runs nothing, so --json and --report do not go with it"));
         }
-        return Ok(described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0));
+        let list = described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0);
+        let code: Vec<String> = made::code().iter().map(|(part, hash)| format!("{part} {hash}")).collect();
+        return Ok(format!("{list}\nCode of this version, as below tables: {}\n", code.join(", ")));
     }
     let request = arguments.request();
     let Reproduced { made, ended_by } = reproduce::run_of(all, &request, caller)?;
@@ -58,6 +61,7 @@ impl ReproduceArguments {
             on: self.on.clone(),
             only: self.only.clone(),
             full: self.full,
+            out: self.out.clone(),
             reps: self.reps,
             limits: self.limits.request(),
             jobs: self.output.jobs,

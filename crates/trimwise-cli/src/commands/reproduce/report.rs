@@ -6,7 +6,7 @@ use trimwise_lab::experiment::ALL;
 use trimwise_lab::experiment::result::{Claim, ExperimentResult};
 use trimwise_lab::failure::Failure;
 
-use super::table::{blocks, here, limits, repetitions, words};
+use super::table::{blocks, here, limits, made_by, repetitions, words};
 use crate::report::chart::{Chart, Styles};
 use crate::report::pair::{NAMES, Page, Run, Section};
 use crate::report::{Figure, plots, rendered, with_code};
@@ -28,6 +28,7 @@ struct Experiment<'a> {
     version: &'a str,
     seed: u64,
     reps: String,
+    made_by: String,
     claims: Vec<ClaimLine<'a>>,
     any_tolerated: bool,
     untried: &'a [String],
@@ -76,6 +77,7 @@ fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<E
         version: &result.trimwise,
         seed: result.seed,
         reps: repetitions(result.reps),
+        made_by: made_by(result),
         claims: result
             .claims
             .iter()

@@ -34,11 +34,17 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
     text.push('\n');
     text += &bold(folded(&result.finding, 0).trim_end());
     text + &format!(
-        "\n\ntrimwise {}, seed {}, {}; repeat with:\n  {command}\n",
+        "\n\ntrimwise {}, seed {}, {}; repeat with:\n  {command}\n{}",
         result.trimwise,
         result.seed,
-        repetitions(result.reps)
+        repetitions(result.reps),
+        folded(&made_by(result), 0)
     )
+}
+
+/// Says what made a result, as pages say it below their tables; nothing for documents of earlier versions.
+pub fn made_by(result: &ExperimentResult) -> String {
+    if result.made_by.fingerprint.is_empty() { String::new() } else { result.made_by.line() }
 }
 
 /// The number of repetitions, in words.

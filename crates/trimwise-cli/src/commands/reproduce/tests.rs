@@ -3,6 +3,7 @@ use serde::Serialize;
 use trimwise_lab::experiment::Host;
 use trimwise_lab::experiment::result::{Basis, Claim, Figure, Role, Rows};
 use trimwise_lab::guests;
+use trimwise_lab::made::MadeBy;
 use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise_study::caller::Silent;
 
@@ -127,6 +128,13 @@ pub fn experiment() -> ExperimentResult {
             .into(),
         kernel: None,
         trimwise: "0.0.0-test".into(),
+        made_by: MadeBy {
+            fingerprint: "82165b767afd".into(),
+            code: [("model", "92199a"), ("profiles", "3f8980")]
+                .map(|(part, hash)| (part.to_owned(), hash.to_owned()))
+                .into(),
+            kernels: Vec::new(),
+        },
         seed: 1,
         reps: 10,
         rows: rows(&[

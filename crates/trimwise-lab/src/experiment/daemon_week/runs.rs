@@ -130,7 +130,7 @@ pub(super) fn run(
             result.finding
         );
     }
-    Ok(result)
+    Ok(result.made_on([&image]))
 }
 
 fn run_case(request: &Request, image: &KernelImage, case: Case, week: &Week) -> Result<Run, Failure> {

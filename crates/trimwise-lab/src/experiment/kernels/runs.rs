@@ -32,7 +32,8 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
         all.remounts.append(&mut one.remounts);
         all
     });
-    Ok(super::evaluate(&measured, request.reps, request.seed))
+    let result = super::evaluate(&measured, request.reps, request.seed);
+    Ok(result.made_on(choice.images.iter().map(|(image, _)| image)))
 }
 
 fn run_case(request: &Request, image: &KernelImage, case: Case) -> Result<Measured, Failure> {

@@ -8,6 +8,7 @@
 //! One profile and one host serve all three. Two numbers of the profile are fitted, to the 60 % and the 840 ms.
 
 mod on_kernel;
+mod others;
 mod sizes;
 mod table2;
 mod table2_on_kernel;

@@ -42,7 +42,7 @@ pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<()
     RealExt4::new(target, GUEST_MEMORY).map(drop)
 }
 
-fn choice(only: &[String]) -> Result<Vec<Bytes>, Failure> {
+pub(super) fn choice(only: &[String]) -> Result<Vec<Bytes>, Failure> {
     chosen(&sizes().collect::<Vec<_>>(), kib, only, "an append size in KiB")
 }
 

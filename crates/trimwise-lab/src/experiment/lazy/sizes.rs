@@ -13,7 +13,7 @@ use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::timed::Timed;
 
 use super::{
-    DEVICE, Issue, POLICIES, REPS, Run, TRADITIONAL, device, host, labelled, milliseconds, on_kernel,
+    DEVICE, Issue, POLICIES, REPS, Run, TRADITIONAL, device, host, labelled, milliseconds, on_kernel, others,
 };
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
@@ -27,9 +27,10 @@ pub static FIGURE_3: Experiment = Experiment {
     question: "How long does fsync take after the removal of a fragmented file?",
     reps: REPS,
     claims: include_str!("../../../../../experiments/lazy-3/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, others::check),
     run: |request| match &request.target {
         None => Ok(evaluate_figure_3(&run(request)?, request.seed)),
+        Some(target) if others::is_other(target) => others::run(request, target),
         Some(target) => on_kernel::run(request, target, &FIGURE_3, &FSYNC),
     },
 };

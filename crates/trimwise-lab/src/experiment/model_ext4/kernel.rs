@@ -37,7 +37,7 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
         let model = super::run_model(case, guest, request.seed).map_err(Failure::run)?;
         Ok(Pair { shape: case.shape.name, policy: case.policy().to_string(), guest, kernel, model })
     })?;
-    Ok(super::evaluate(&pairs, request.seed))
+    Ok(super::evaluate(&pairs, request.seed).made_on([&image]))
 }
 
 fn run_kernel(request: &Request, image: &KernelImage, case: Case) -> Result<(GuestFacts, Side), Failure> {

@@ -61,7 +61,7 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
         }
         Ok(Row::new(case, kernel, model))
     })?;
-    Ok(super::evaluate(rows, reps, seed))
+    Ok(super::evaluate(rows, reps, seed).made_on(&images))
 }
 
 fn run_kernel(request: &Request, image: &KernelImage, case: Case, rep: u32) -> Result<Side, Failure> {

@@ -1,0 +1,137 @@
+//! Finished cells in files, so that a long run goes on where it was stopped.
+//!
+//! A file is written whole under another name, synced and then renamed. It begins with a line that names the run and the
+//! cell and has a hash of the rest, so half a file, or one that belongs elsewhere, is never taken for a result.
+
+use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
+use trimwise_linux::files::give_name;
+
+use crate::failure::Failure;
+
+/// Ends the name of a file that is being written.
+pub const UNFINISHED: &str = ".new";
+
+/// No cell's file is nearly as large.
+pub const CELL_BYTES_MAX: u64 = 64 << 20;
+
+/// Returns a SHA-256 in hexadecimal.
+pub fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the text of a finished cell's file; `cell` names the run and the cell.
+pub fn text(cell: &str, body: &str) -> String {
+    format!("{}\n{body}", head(cell, body))
+}
+
+/// Returns what [`text`] was made of; `None` if the file is another cell's, or not whole.
+pub fn body(cell: &str, bytes: Vec<u8>) -> Option<String> {
+    let text = String::from_utf8(bytes).ok()?;
+    let (first, body) = text.split_once('\n')?;
+    (first == head(cell, body)).then(|| body.to_owned())
+}
+
+fn head(cell: &str, body: &str) -> String {
+    format!("trimwise {cell}, sha256 {}", hash(body.as_bytes()))
+}
+
+/// Writes a file under another name, syncs it and gives it its own.
+///
+/// # Errors
+/// Those of the file system; without `replace` also that the file exists.
+pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
+    // Process ids repeat where several computers share a folder.
+    let number = RandomState::new().build_hasher().finish();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{number:016x}{UNFINISHED}"));
+    let written = OpenOptions::new().write(true).create_new(true).open(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        give_name(&temporary, path, replace)
+    });
+    if written.is_err() {
+        drop(fs::remove_file(&temporary));
+    }
+    written
+}
+
+/// A folder with the finished cells of an experiment.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    folder: PathBuf,
+}
+
+impl Kept {
+    /// Makes the folder, unless it is there.
+    ///
+    /// # Errors
+    /// A folder that cannot be made.
+    pub fn open(folder: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(folder)
+            .map_err(|e| Failure::usage(format!("--out {}: {e}; expected a folder", folder.display())))?;
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    fn path(&self, cell: &str) -> PathBuf {
+        self.folder.join(hash(cell.as_bytes()))
+    }
+
+    /// Returns a finished cell. `cell` says everything that its result depends on.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn look<T: DeserializeOwned>(&self, cell: &str) -> Result<Option<T>, Failure> {
+        let path = self.path(cell);
+        let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+            // A link may lead to a file without an end.
+            Ok(there) if !there.is_file() || there.len() > CELL_BYTES_MAX => return Ok(None),
+            Ok(_) => {}
+        }
+        let body = body(cell, fs::read(&path).map_err(failed)?);
+        Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
+    }
+
+    /// Enters a finished cell.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn enter(&self, cell: &str, result: &impl Serialize) -> Result<(), Failure> {
+        let path = self.path(cell);
+        let body = serde_json::to_string(result).map_err(Failure::run)?;
+        write_whole(&path, text(cell, &body).as_bytes(), true)
+            .map_err(|e| Failure::run(format!("{}: {e}", path.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_found_again_unless_it_is_damaged_or_another_s() {
+        let folder = std::env::temp_dir().join(format!("trimwise-kept-{}", std::process::id()));
+        let kept = Kept::open(&folder).unwrap();
+        assert_eq!(kept.look::<Vec<u64>>("a").unwrap(), None);
+        kept.enter("a", &vec![1, 2]).unwrap();
+        assert_eq!(kept.look("a").unwrap(), Some(vec![1, 2]));
+        assert_eq!(kept.look::<Vec<u64>>("b").unwrap(), None);
+        fs::copy(kept.path("a"), kept.path("b")).unwrap();
+        assert_eq!(kept.look::<Vec<u64>>("b").unwrap(), None, "the file names its cell");
+        let mut bytes = fs::read(kept.path("a")).unwrap();
+        *bytes.last_mut().unwrap() = b' ';
+        fs::write(kept.path("a"), bytes).unwrap();
+        assert_eq!(kept.look::<Vec<u64>>("a").unwrap(), None, "it is not whole");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing half written stays");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
