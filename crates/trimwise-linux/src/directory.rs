@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -22,13 +23,15 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
-use trimwise::files::{FileError, FileSystemSpace, Files, OpenMode};
+use rustix::time::{ClockId, clock_gettime};
+use trimwise::files::{Call, Calls, FileError, FileSystemSpace, Files, OpenMode, one_by_one};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::timed::Timed;
 
 use crate::directory_check::{DirectoryError, at, check_run, check_writable, open_beneath, words};
+use crate::ioctl::batch::{CALLS_MAX, Memory};
 
 /// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
@@ -50,6 +53,8 @@ pub struct RealDirectory {
     how: How,
     /// Parents below the root, at most [`PARENTS_MAX`].
     parents: RefCell<BTreeMap<String, Rc<OwnedFd>>>,
+    /// Memory for several calls at once; `None` where they are made one by one.
+    batches: RefCell<Option<Memory>>,
     /// Memory for [`Files::charge_user_copy`], which copies one half to the other.
     copy: RefCell<[[u8; COPY_BYTES]; 2]>,
 }
@@ -57,11 +62,19 @@ pub struct RealDirectory {
 /// How a directory is used, which its tasks share.
 #[derive(Clone, Debug)]
 pub(crate) struct How {
-    pub begin: Instant,
+    /// Time of the monotonic clock at which the run began.
+    pub begin_ns: u64,
     pub interrupted: Arc<AtomicBool>,
     /// Interval at which a sleep checks the interrupt flag.
     pub looks: Duration,
     pub writes_zeros: bool,
+    /// Whether several calls are made at once where the caller allows it.
+    pub in_batches: bool,
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// An open file of a [`RealDirectory`]; dropping it closes it.
@@ -91,7 +104,13 @@ impl RealDirectory {
     /// # Errors
     /// If it is missing, not a directory, on a read-only file system, or not writable. Nothing is created.
     pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
-        let how = How { begin: Instant::now(), interrupted, looks: INTERRUPT_LOOKS, writes_zeros: false };
+        let how = How {
+            begin_ns: monotonic_ns(),
+            interrupted,
+            looks: INTERRUPT_LOOKS,
+            writes_zeros: false,
+            in_batches: false,
+        };
         Self::open_as(path, how)
     }
 
@@ -108,6 +127,7 @@ impl RealDirectory {
             root: Rc::new(root),
             path: path.canonicalize().map_err(at(path))?,
             given: std::path::absolute(path).map_err(at(path))?,
+            batches: RefCell::new(how.in_batches.then(Memory::new)),
             how,
             parents: RefCell::default(),
             copy: RefCell::new([[0; COPY_BYTES]; 2]),
@@ -118,6 +138,15 @@ impl RealDirectory {
     #[must_use]
     pub fn with_zeros(mut self) -> Self {
         self.how.writes_zeros = true;
+        self
+    }
+
+    /// Makes several calls at once where the workload allows it ([`Files::perform`]): only in a guest of `trimwise-uml`,
+    /// whose kernel's process takes them ([`batch`](crate::ioctl::batch)).
+    #[must_use]
+    pub fn in_batches(mut self) -> Self {
+        self.how.in_batches = true;
+        self.batches = RefCell::new(Some(Memory::new()));
         self
     }
 
@@ -227,6 +256,86 @@ impl RealDirectory {
         }
     }
 
+    /// Performs calls in batches. Returns `None`, and has made none, where nothing takes batches.
+    fn perform_in(&self, memory: &mut Memory, calls: &mut Calls) -> Option<Result<(), FileError>> {
+        let (list, paths, data, scratch, times) = calls.parts();
+        let (mut at, mut file, mut path) = (0, None, "");
+        while at < list.len() {
+            let mut batch = memory.begin(scratch, file.take());
+            // Index in the list of each call of the batch: a copy is none, since a guest's processor takes no time.
+            let mut indices = Vec::with_capacity(CALLS_MAX);
+            let mut failed = None;
+            for (index, call) in list.iter().enumerate().skip(at) {
+                let parent = |path: &Range<usize>| self.parent(&paths[path.clone()]);
+                let added = match call {
+                    Call::Now => Ok(batch.now()),
+                    Call::Open(path, mode) => parent(path).map(|(parent, name)| {
+                        let (flags, permissions) = flags_of(*mode);
+                        batch.open(&parent, name, flags, permissions)
+                    }),
+                    Call::Write(range) => Ok(batch.write(match ZEROS.get(..range.len()) {
+                        Some(zeros) if self.how.writes_zeros => zeros,
+                        _ => &data[range.clone()],
+                    })),
+                    Call::Read(bytes) => Ok(batch.read(*bytes)),
+                    Call::ChargeUserCopy(_) => continue,
+                    Call::Close => Ok(batch.close()),
+                    Call::Unlink(path) => parent(path).map(|(parent, name)| batch.unlink(&parent, name)),
+                };
+                match added {
+                    Ok(true) => indices.push(index),
+                    Ok(false) => break,
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+            let Some(&last) = indices.last() else { return Some(failed.map_or(Ok(()), Err)) };
+            let Some(mut ended) = batch.submit() else {
+                let refused =
+                    FileError::Other { path: path.to_owned(), reason: "a batch was refused".to_owned() };
+                return (at > 0).then_some(Err(refused));
+            };
+            times.extend(ended.times_ns.iter().map(|ns| SimTime(ns.saturating_sub(self.how.begin_ns))));
+            let made = indices.get(ended.made - 1).copied().unwrap_or(last);
+            if let Some(opened) = list[at..=made].iter().rev().find_map(|call| match call {
+                Call::Open(path, _) | Call::Unlink(path) => Some(path),
+                _ => None,
+            }) {
+                path = &paths[opened.clone()];
+            }
+            at = made + 1;
+            if ended.is_cut_short {
+                let done = match (ended.result, &list[made], &ended.file) {
+                    // The kernel may write less, for instance when the disk fills up.
+                    (Ok(written), Call::Write(range), Some(file)) => {
+                        self.write_rest(path, file, &data[range.start + written as usize..range.end])
+                    }
+                    (result, _, _) => Err(file_error(path, result.err().unwrap_or(Errno::IO))),
+                };
+                if let Err(error) = done {
+                    return Some(Err(error));
+                }
+            } else if let (true, Some(error)) = (made == last, failed) {
+                return Some(Err(error));
+            }
+            file = ended.file.take();
+        }
+        Some(Ok(()))
+    }
+
+    fn write_rest(&self, path: &str, file: &OwnedFd, data: &[u8]) -> Result<(), FileError> {
+        let mut written = 0;
+        while written < data.len() {
+            match self.retry(path, || io::write(file, &self.written(&data[written..])))? {
+                0 => return Err(FileError::NoSpace { path: path.to_owned() }),
+                more => written += more,
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a system call, and retries it after a signal unless that signal ends the run.
     fn retry<T>(&self, path: &str, mut call: impl FnMut() -> io::Result<T>) -> Result<T, FileError> {
         loop {
@@ -249,6 +358,17 @@ impl RealDirectory {
     }
 }
 
+fn flags_of(mode: OpenMode) -> (OFlags, Mode) {
+    let (flags, permissions) = match mode {
+        OpenMode::Create => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
+        OpenMode::CreateKeep => (OFlags::RDWR | OFlags::CREATE, 0o644),
+        OpenMode::Read => (OFlags::RDONLY, 0),
+        OpenMode::Append => (OFlags::RDWR | OFlags::APPEND, 0),
+        OpenMode::Direct => (OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT, 0o644),
+    };
+    (flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::from_raw_mode(permissions))
+}
+
 fn file_error(path: &str, errno: Errno) -> FileError {
     let path = path.to_owned();
     match errno {
@@ -263,7 +383,7 @@ impl Files for RealDirectory {
     type File = RealFile;
 
     fn now(&self) -> SimTime {
-        SimTime(u64::try_from(self.how.begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        SimTime(monotonic_ns().saturating_sub(self.how.begin_ns))
     }
 
     async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
@@ -284,15 +404,8 @@ impl Files for RealDirectory {
     async fn open(&self, path: &str, mode: OpenMode) -> Result<RealFile, FileError> {
         self.check_interrupt()?;
         let (parent, name) = self.parent(path)?;
-        let (flags, permissions) = match mode {
-            OpenMode::Create => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
-            OpenMode::CreateKeep => (OFlags::RDWR | OFlags::CREATE, 0o644),
-            OpenMode::Read => (OFlags::RDONLY, 0),
-            OpenMode::Append => (OFlags::RDWR | OFlags::APPEND, 0),
-            OpenMode::Direct => (OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT, 0o644),
-        };
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || fs::openat(&parent, name, flags, Mode::from_raw_mode(permissions));
+        let (flags, permissions) = flags_of(mode);
+        let open = || fs::openat(&parent, name, flags, permissions);
         let aligned = (mode == OpenMode::Direct).then(Vec::new);
         Ok(RealFile { descriptor: self.retry(path, open)?, path: path.to_owned(), aligned })
     }
@@ -300,15 +413,9 @@ impl Files for RealDirectory {
     async fn write(&self, file: &mut RealFile, data: &[u8]) -> Result<(), FileError> {
         self.check_interrupt()?;
         let data = &*self.written(data);
-        let mut written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
+        let written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
         // The kernel may write less, for instance when the disk fills up; the next call returns the reason.
-        while written < data.len() {
-            match self.retry(&file.path, || io::write(&file.descriptor, &data[written..]))? {
-                0 => return Err(FileError::NoSpace { path: file.path.clone() }),
-                more => written += more,
-            }
-        }
-        Ok(())
+        self.write_rest(&file.path, &file.descriptor, &data[written..])
     }
 
     async fn read(&self, file: &mut RealFile, buffer: &mut [u8]) -> Result<usize, FileError> {
@@ -405,6 +512,21 @@ impl Files for RealDirectory {
                 left => std::thread::sleep(left.min(self.how.looks)),
             }
         }
+    }
+
+    fn calls_at_once(&self) -> usize {
+        // A step of the workload may add some more.
+        if self.batches.borrow().is_some() { CALLS_MAX * 3 / 4 } else { 1 }
+    }
+
+    async fn perform(&self, calls: &mut Calls) -> Result<(), FileError> {
+        if let Some(memory) = &mut *self.batches.borrow_mut()
+            && let Some(done) = self.perform_in(memory, calls)
+        {
+            return done;
+        }
+        *self.batches.borrow_mut() = None;
+        one_by_one(self, calls).await
     }
 
     /// Spends the time by copying `bytes`, since the workload has no stdio buffer.

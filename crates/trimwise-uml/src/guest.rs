@@ -220,7 +220,7 @@ struct Background {
 
 impl Background {
     fn workload_root(&self) -> Result<RealDirectory, Failed> {
-        let root = root()?;
+        let root = root()?.in_batches();
         Ok(if self.writes_zeros { root.with_zeros() } else { root })
     }
 

@@ -95,6 +95,14 @@ static long get_vector_registers(ptrace_function *real, pid_t process, void *kin
 	return done;
 }
 
+static long give_vector_registers(ptrace_function *real, pid_t process, void *kind, struct iovec *given)
+{
+	if (are_as_read(process, given))
+		return 0;
+	as_read.process = 0;
+	return set_vector_registers(real, process, kind, given);
+}
+
 long ptrace(enum __ptrace_request request, ...)
 {
 	static ptrace_function *real;
@@ -106,17 +114,58 @@ long ptrace(enum __ptrace_request request, ...)
 	va_end(arguments);
 	if (!real)
 		real = (ptrace_function *)dlsym(RTLD_NEXT, "ptrace");
-	if (request == PTRACE_GETREGSET && (uintptr_t)address == NT_X86_XSTATE)
-		return get_vector_registers(real, process, address, data);
-	if (request == PTRACE_SETREGSET && (uintptr_t)address == NT_X86_XSTATE) {
-		if (are_as_read(process, data))
+	int is_vector = (request == PTRACE_GETREGSET || request == PTRACE_SETREGSET) && (uintptr_t)address == NT_X86_XSTATE;
+	if (is_vector && request == PTRACE_GETREGSET) {
+		if (told) { /* they are where they were put before */
+			told = NULL;
 			return 0;
-		as_read.process = 0;
-		return set_vector_registers(real, process, address, data);
+		}
+		return get_vector_registers(real, process, address, data);
 	}
-	/* These two neither change them nor let the process run. */
-	if (request != PTRACE_GETREGS && request != PTRACE_SETREGS)
-		as_read.process = 0;
+	if (is_vector) {
+		if (returning) {
+			vector_registers = *(const struct iovec *)data;
+			return 0;
+		}
+		return give_vector_registers(real, process, address, data);
+	}
+	if (request == PTRACE_SETREGS) {
+		const struct user_regs_struct *given = data;
+		returning = batch_of(process, given);
+		if (!returning)
+			return real(request, process, address, data);
+		batch_result = (int64_t)given->rax;
+		vector_registers.iov_len = 0;
+		return 0;
+	}
+	if (request == PTRACE_GETREGS && told) {
+		tell(told, data);
+		return 0;
+	}
+	if (request == PTRACE_GETREGS) {
+		long done = real(request, process, address, data);
+		struct user_regs_struct *found = data;
+		if (!done && process == at_a_call && found->orig_rax == BATCH_NUMBER && begin_batch(process, found))
+			tell(batch_of(process, found), found);
+		return done;
+	}
+	if (returning) {
+		if (next_of_batch(returning) && (int)request == RUN_TO_NEXT_CALL) {
+			told = returning;
+			returning = NULL;
+			return 0;
+		}
+		struct user_regs_struct registers = end_batch(returning);
+		returning = NULL;
+		if (real(PTRACE_SETREGS, process, NULL, &registers) < 0
+				|| (vector_registers.iov_len && give_vector_registers(real, process, (void *)NT_X86_XSTATE, &vector_registers) < 0))
+			return -1;
+	}
+	if (request == PTRACE_KILL)
+		drop_batches(process);
+	/* Whatever is left lets the process run, or may change them. */
+	as_read.process = 0;
+	runs_to_next_call = (int)request == RUN_TO_NEXT_CALL;
 	/* Up to 6.1 it sets them by the request's old number, 21. */
 	if (request == PTRACE_SETOPTIONS || (int)request == 21)
 		data = (void *)((unsigned long)data | PTRACE_O_EXITKILL);

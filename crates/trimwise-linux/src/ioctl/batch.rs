@@ -1,0 +1,260 @@
+//! Several system calls for one switch to the kernel, in a guest whose kernel is a process of the host.
+//!
+//! There each call costs two switches between processes and six calls of the host. The library that trimwise preloads
+//! into the guest's kernel (`trimwise-uml`, preload/batch.c, which has the story) takes a list of calls instead, by a
+//! number that no kernel knows, and presents them to the kernel one by one. Anywhere else that number is refused
+//! (ENOSYS).
+
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::rc::Rc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// The most calls that the library takes.
+pub(crate) const CALLS_MAX: usize = 256;
+/// The most paths in a batch.
+const PATHS_MAX: usize = 64;
+const PAGE: usize = 4096;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Call {
+    number: u32,
+    flags: u32,
+    /// A smaller result ends the batch.
+    least: i64,
+    arguments: [u64; 6],
+}
+
+/// The call's result is the file of those that follow.
+const OPENS: u32 = 1;
+/// The call's first argument is the file.
+const TAKES_FILE: u32 = 2;
+
+/// Numbers of x86-64.
+mod number {
+    pub(super) const READ: u32 = 0;
+    pub(super) const WRITE: u32 = 1;
+    pub(super) const CLOSE: u32 = 3;
+    pub(super) const CLOCK_GETTIME: u32 = 228;
+    pub(super) const OPENAT: u32 = 257;
+    pub(super) const UNLINKAT: u32 = 263;
+}
+
+/// The kernel copies a path with the rest of its page, so each lies at the end of one.
+#[repr(align(4096))]
+struct Page([u8; PAGE]);
+
+/// `struct timespec`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// Memory for batches.
+pub(crate) struct Memory {
+    calls: Vec<Call>,
+    paths: Box<[Page]>,
+    times: Box<[Time]>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        Self {
+            calls: Vec::with_capacity(CALLS_MAX),
+            paths: (0..PATHS_MAX).map(|_| Page([0; PAGE])).collect(),
+            times: vec![Time::default(); CALLS_MAX].into(),
+        }
+    }
+
+    /// Begins a batch whose reads go to `scratch`; `file` is open already.
+    pub(crate) fn begin<'a>(&'a mut self, scratch: &'a mut [u8], file: Option<OwnedFd>) -> Batch<'a> {
+        self.calls.clear();
+        Batch { memory: self, scratch, paths: 0, times: 0, file, directories: Vec::new(), data: PhantomData }
+    }
+}
+
+/// Calls that were not made yet. Each method adds one; it returns false if there is no room for it.
+pub(crate) struct Batch<'a> {
+    memory: &'a mut Memory,
+    scratch: &'a mut [u8],
+    paths: usize,
+    times: usize,
+    file: Option<OwnedFd>,
+    /// Directories that calls refer to.
+    directories: Vec<Rc<OwnedFd>>,
+    data: PhantomData<&'a [u8]>,
+}
+
+/// The end of a batch.
+pub(crate) struct Ended {
+    /// Number of calls that were made.
+    pub made: usize,
+    /// Result of the last of them.
+    pub result: Result<u64, Errno>,
+    /// True if that result was too small.
+    pub is_cut_short: bool,
+    /// The file that is open.
+    pub file: Option<OwnedFd>,
+    /// Results of [`Batch::now`], in nanoseconds of the monotonic clock.
+    pub times_ns: Vec<u64>,
+}
+
+impl<'a> Batch<'a> {
+    fn add(&mut self, number: u32, flags: u32, least: i64, arguments: &[u64]) -> bool {
+        if self.memory.calls.len() == CALLS_MAX {
+            return false;
+        }
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        self.memory.calls.push(Call { number, flags, least, arguments: all });
+        true
+    }
+
+    fn path(&mut self, path: &str) -> Option<u64> {
+        let begin = (PAGE - 1).checked_sub(path.len())?;
+        let page = self.memory.paths.get_mut(self.paths)?;
+        self.paths += 1;
+        page.0[begin..PAGE - 1].copy_from_slice(path.as_bytes());
+        page.0[PAGE - 1] = 0;
+        Some(page.0[begin..].as_ptr() as u64)
+    }
+
+    /// Reads the monotonic clock.
+    pub(crate) fn now(&mut self) -> bool {
+        const MONOTONIC: u64 = 1;
+        let Some(time) = self.memory.times.get_mut(self.times) else { return false };
+        self.times += 1;
+        let time = std::ptr::from_mut(time) as u64;
+        self.add(number::CLOCK_GETTIME, 0, 0, &[MONOTONIC, time])
+    }
+
+    pub(crate) fn open(&mut self, directory: &Rc<OwnedFd>, name: &str, flags: OFlags, mode: Mode) -> bool {
+        let Some(path) = self.path(name) else { return false };
+        let at = directory.as_raw_fd() as u64;
+        self.directories.push(Rc::clone(directory));
+        self.add(number::OPENAT, OPENS, 0, &[at, path, flags.bits().into(), mode.bits().into()])
+    }
+
+    pub(crate) fn write(&mut self, data: &'a [u8]) -> bool {
+        self.add(number::WRITE, TAKES_FILE, data.len() as i64, &[0, data.as_ptr() as u64, data.len() as u64])
+    }
+
+    /// Reads up to `bytes` bytes, which are dropped.
+    pub(crate) fn read(&mut self, bytes: usize) -> bool {
+        let bytes = bytes.min(self.scratch.len()) as u64;
+        let scratch = self.scratch.as_mut_ptr() as u64;
+        self.add(number::READ, TAKES_FILE, 0, &[0, scratch, bytes])
+    }
+
+    pub(crate) fn close(&mut self) -> bool {
+        // The descriptor is free even if the kernel has an error to report, which dropping a file ignores too.
+        self.add(number::CLOSE, TAKES_FILE, i64::MIN, &[])
+    }
+
+    pub(crate) fn unlink(&mut self, directory: &Rc<OwnedFd>, name: &str) -> bool {
+        let Some(path) = self.path(name) else { return false };
+        let at = directory.as_raw_fd() as u64;
+        self.directories.push(Rc::clone(directory));
+        self.add(number::UNLINKAT, 0, 0, &[at, path, 0])
+    }
+
+    /// Makes the calls. Returns `None`, and has made none, where nothing takes batches.
+    pub(crate) fn submit(self) -> Option<Ended> {
+        let before = self.file.as_ref().map_or(-1, |file| file.as_fd().as_raw_fd());
+        let calls = &self.memory.calls;
+        // SAFETY: the calls refer to paths, times and scratch memory that `self` borrows exclusively, to data that it
+        // borrows, and to directories that it keeps open. Only `open` and `close` make and end a descriptor: `file`.
+        let (made, result, file) = unsafe { submit(calls, before) };
+        if made <= 0 {
+            return None;
+        }
+        let made = (made as usize).min(calls.len());
+        let last = calls.get(made - 1)?;
+        // It is the batch's own: closed by it, or what the last `open` returned.
+        let before = self.file.map(|file| std::os::fd::IntoRawFd::into_raw_fd(file)).unwrap_or(-1);
+        debug_assert!(
+            before < 0 || before == file || calls[..made].iter().any(|call| call.flags & OPENS != 0)
+        );
+        let touches = |call: &&Call| call.flags & OPENS != 0 || call.number == number::CLOSE;
+        let is_open = match calls[..made].iter().rev().find(touches) {
+            Some(call) => call.number != number::CLOSE,
+            None => true,
+        };
+        // SAFETY: the descriptor was made by the batch or given to it, and has no other owner.
+        let file = (is_open && file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(file) });
+        let clocks = calls[..made].iter().filter(|call| call.number == number::CLOCK_GETTIME).count();
+        let ns = |time: &Time| time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64;
+        Some(Ended {
+            made,
+            result: if (-4095..0).contains(&result) {
+                Err(Errno::from_raw_os_error(-result as i32))
+            } else {
+                Ok(result as u64)
+            },
+            is_cut_short: result < last.least,
+            file,
+            times_ns: self.memory.times[..clocks].iter().map(ns).collect(),
+        })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn submit(calls: &[Call], file: RawFd) -> (i64, i64, RawFd) {
+    const NUMBER: u64 = 0x7472_696d;
+    let (made, result, opened): (i64, i64, i64);
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") NUMBER as i64 => made,
+            inlateout("rdi") calls.as_ptr() as i64 => opened,
+            in("rsi") calls.len(),
+            inlateout("rdx") i64::from(file) => result,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    (made, result, opened as RawFd)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn submit(_: &[Call], file: RawFd) -> (i64, i64, RawFd) {
+    (0, 0, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_takes_batches_none_of_its_calls_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Rc::new(OwnedFd::from(std::fs::File::open(dir.path()).unwrap()));
+        let (mut memory, mut scratch) = (Memory::new(), [0; 8]);
+        let mut batch = memory.begin(&mut scratch, None);
+        assert!(batch.open(&root, "a", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR) && batch.close());
+        assert!(batch.submit().is_none());
+        assert!(!dir.path().join("a").exists());
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused() {
+        let root = Rc::new(OwnedFd::from(std::fs::File::open("/").unwrap()));
+        let (mut memory, mut scratch) = (Memory::new(), [0; 8]);
+        let mut batch = memory.begin(&mut scratch, None);
+        assert!(!batch.unlink(&root, &"x".repeat(PAGE)), "longer than any path");
+        assert!((0..PATHS_MAX).all(|_| batch.unlink(&root, "x")) && !batch.unlink(&root, "x"));
+        assert!((PATHS_MAX..CALLS_MAX).all(|_| batch.now()) && !batch.now());
+    }
+}
