@@ -24,14 +24,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
 use rustix::time::{ClockId, clock_gettime};
-use trimwise::files::{Call, Calls, FileError, FileSystemSpace, Files, OpenMode, one_by_one};
+use trimwise::files::{
+    Call, Calls, FileError, FileSystemSpace, Files, Measured, OpenMode, one_by_one, timed_in_three,
+};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::timed::Timed;
 
 use crate::directory_check::{DirectoryError, at, check_run, check_writable, open_beneath, words};
-use crate::ioctl::batch::{CALLS_MAX, Memory};
+use crate::ioctl::batch::{CALLS_MAX, Ended, Memory};
 
 /// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
@@ -96,6 +98,18 @@ fn aligned_part(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
     }
     let at = memory.as_ptr().align_offset(ALIGNMENT);
     &mut memory[at..at + len]
+}
+
+/// Returns the data at an address from which they can be written.
+fn staged<'a>(aligned: &'a mut Option<Vec<u8>>, data: &'a [u8]) -> &'a [u8] {
+    match aligned {
+        None => data,
+        Some(memory) => {
+            let staging = aligned_part(memory, data.len());
+            staging.copy_from_slice(data);
+            staging
+        }
+    }
 }
 
 impl RealDirectory {
@@ -273,10 +287,7 @@ impl RealDirectory {
                         let (flags, permissions) = flags_of(*mode);
                         batch.open(&parent, name, flags, permissions)
                     }),
-                    Call::Write(range) => Ok(batch.write(match ZEROS.get(..range.len()) {
-                        Some(zeros) if self.how.writes_zeros => zeros,
-                        _ => &data[range.clone()],
-                    })),
+                    Call::Write(range) => Ok(batch.write(self.zeros_or(&data[range.clone()]))),
                     Call::Read(bytes) => Ok(batch.read(*bytes)),
                     Call::ChargeUserCopy(_) => continue,
                     Call::Close => Ok(batch.close()),
@@ -323,6 +334,86 @@ impl RealDirectory {
             file = ended.file.take();
         }
         Some(Ok(()))
+    }
+
+    /// Performs and measures a call in one batch. Returns `None`, and has made none, where nothing takes batches.
+    fn timed_in(
+        &self,
+        memory: &mut Memory,
+        call: &mut Measured<'_, RealFile>,
+    ) -> Option<Result<(SimDuration, usize), FileError>> {
+        let finish = |ended: Ended, path: &str, rest: &dyn Fn(usize) -> Result<(), FileError>| {
+            let end_ns = match (ended.is_cut_short, ended.result) {
+                (false, _) => ended.times_ns.get(1).copied(),
+                (true, Err(errno)) => return Err(file_error(path, errno)),
+                // The kernel may write less, for instance when the disk fills up.
+                (true, Ok(_)) => {
+                    rest(ended.asked as usize)?;
+                    None
+                }
+            };
+            let begin_ns = ended.times_ns.first().copied().unwrap_or_default();
+            let duration = end_ns.unwrap_or_else(monotonic_ns).saturating_sub(begin_ns);
+            Ok((SimDuration::from_nanos(duration), ended.asked as usize))
+        };
+        let none = |_| Ok(());
+        Some(match call {
+            Measured::Write(RealFile { descriptor, path, .. }, data) => {
+                let data = self.zeros_or(data);
+                let ended = memory.timed(|batch| batch.write_to(descriptor, data))?;
+                finish(ended, path, &|written| self.write_rest(path, descriptor, &data[written..]))
+            }
+            Measured::Pwrite(RealFile { descriptor, path, aligned }, offset, data) => {
+                let data = staged(aligned, self.zeros_or(data));
+                let ended = memory.timed(|batch| batch.pwrite(descriptor, *offset, data))?;
+                finish(ended, path, &|written| self.pwrite_rest(path, descriptor, *offset, data, written))
+            }
+            Measured::Pread(RealFile { descriptor, path, aligned: None }, offset, buffer) => {
+                finish(memory.timed(|batch| batch.pread(descriptor, *offset, buffer))?, path, &none)
+            }
+            Measured::Pread(RealFile { descriptor, path, aligned: Some(aligned) }, offset, buffer) => {
+                let staging = aligned_part(aligned, buffer.len());
+                let ended = memory.timed(|batch| batch.pread(descriptor, *offset, staging))?;
+                let done = finish(ended, path, &none);
+                if let Ok((_, got)) = done {
+                    buffer[..got].copy_from_slice(&staging[..got]);
+                }
+                done
+            }
+            Measured::Fsync(RealFile { descriptor, path, .. }) => {
+                finish(memory.timed(|batch| batch.fsync(descriptor))?, path, &none)
+            }
+            Measured::Fdatasync(RealFile { descriptor, path, .. }) => {
+                finish(memory.timed(|batch| batch.fdatasync(descriptor))?, path, &none)
+            }
+            Measured::Unlink(path) => match self.parent(path) {
+                Ok((parent, name)) => finish(memory.timed(|batch| batch.unlink(&parent, name))?, path, &none),
+                Err(error) => Err(error),
+            },
+        })
+    }
+
+    /// Returns the data to write in a batch: those given, or as many zeros.
+    fn zeros_or<'a>(&self, data: &'a [u8]) -> &'a [u8] {
+        ZEROS.get(..data.len()).filter(|_| self.how.writes_zeros).unwrap_or(data)
+    }
+
+    fn pwrite_rest(
+        &self,
+        path: &str,
+        file: &OwnedFd,
+        offset: u64,
+        data: &[u8],
+        mut written: usize,
+    ) -> Result<(), FileError> {
+        while written < data.len() {
+            let at = offset + written as u64;
+            match self.retry(path, || io::pwrite(file, &data[written..], at))? {
+                0 => return Err(FileError::NoSpace { path: path.to_owned() }),
+                more => written += more,
+            }
+        }
+        Ok(())
     }
 
     fn write_rest(&self, path: &str, file: &OwnedFd, data: &[u8]) -> Result<(), FileError> {
@@ -433,23 +524,7 @@ impl Files for RealDirectory {
         self.check_interrupt()?;
         let data = &*self.written(data);
         let RealFile { descriptor, path, aligned } = file;
-        let data = match aligned {
-            None => data,
-            Some(memory) => {
-                let staging = aligned_part(memory, data.len());
-                staging.copy_from_slice(data);
-                staging
-            }
-        };
-        let mut written = 0;
-        while written < data.len() {
-            let at = offset + written as u64;
-            match self.retry(path, || io::pwrite(&*descriptor, &data[written..], at))? {
-                0 => return Err(FileError::NoSpace { path: path.clone() }),
-                more => written += more,
-            }
-        }
-        Ok(())
+        self.pwrite_rest(path, descriptor, offset, staged(aligned, data), 0)
     }
 
     async fn pread(&self, file: &mut RealFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
@@ -512,6 +587,16 @@ impl Files for RealDirectory {
                 left => std::thread::sleep(left.min(self.how.looks)),
             }
         }
+    }
+
+    async fn timed(&self, mut call: Measured<'_, RealFile>) -> Result<(SimDuration, usize), FileError> {
+        if let Some(memory) = &mut *self.batches.borrow_mut()
+            && let Some(done) = self.timed_in(memory, &mut call)
+        {
+            return done;
+        }
+        *self.batches.borrow_mut() = None;
+        timed_in_three(self, call).await
     }
 
     fn calls_at_once(&self) -> usize {

@@ -6,7 +6,7 @@
 //! (ENOSYS).
 
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::rc::Rc;
 
 use rustix::fs::{Mode, OFlags};
@@ -33,11 +33,18 @@ const OPENS: u32 = 1;
 /// The call's first argument is the file.
 const TAKES_FILE: u32 = 2;
 
+/// The call's result is [`Ended::asked`].
+const IS_ASKED: u32 = 4;
+
 /// Numbers of x86-64.
 mod number {
     pub(super) const READ: u32 = 0;
     pub(super) const WRITE: u32 = 1;
     pub(super) const CLOSE: u32 = 3;
+    pub(super) const PREAD: u32 = 17;
+    pub(super) const PWRITE: u32 = 18;
+    pub(super) const FSYNC: u32 = 74;
+    pub(super) const FDATASYNC: u32 = 75;
     pub(super) const CLOCK_GETTIME: u32 = 228;
     pub(super) const OPENAT: u32 = 257;
     pub(super) const UNLINKAT: u32 = 263;
@@ -58,7 +65,7 @@ struct Time {
 /// Memory for batches.
 pub(crate) struct Memory {
     calls: Vec<Call>,
-    paths: Box<[Page]>,
+    paths: Vec<Page>,
     times: Box<[Time]>,
 }
 
@@ -72,15 +79,30 @@ impl Memory {
     pub(crate) fn new() -> Self {
         Self {
             calls: Vec::with_capacity(CALLS_MAX),
-            paths: (0..PATHS_MAX).map(|_| Page([0; PAGE])).collect(),
+            paths: Vec::new(),
             times: vec![Time::default(); CALLS_MAX].into(),
         }
     }
 
-    /// Begins a batch whose reads go to `scratch`; `file` is open already.
+    /// Begins a batch whose reads go to `scratch`. `file` is open already, and the batch may close it.
     pub(crate) fn begin<'a>(&'a mut self, scratch: &'a mut [u8], file: Option<OwnedFd>) -> Batch<'a> {
+        self.begin_with(PATHS_MAX, scratch, file)
+    }
+
+    fn begin_with<'a>(&'a mut self, paths: usize, scratch: &'a mut [u8], file: Option<OwnedFd>) -> Batch<'a> {
         self.calls.clear();
+        if self.paths.len() < paths {
+            self.paths.resize_with(paths, || Page([0; PAGE]));
+        }
         Batch { memory: self, scratch, paths: 0, times: 0, file, directories: Vec::new(), data: PhantomData }
+    }
+
+    /// Makes the call that `add` adds, between two readings of the clock. Returns `None`, and has made none, where nothing
+    /// takes batches.
+    pub(crate) fn timed<'a>(&'a mut self, add: impl FnOnce(&mut Batch<'a>) -> bool) -> Option<Ended> {
+        let mut batch = self.begin_with(1, &mut [], None);
+        (batch.now() && add(&mut batch) && batch.now()).then_some(())?;
+        batch.submit()
     }
 }
 
@@ -102,7 +124,9 @@ pub(crate) struct Ended {
     pub made: usize,
     /// Result of the last of them.
     pub result: Result<u64, Errno>,
-    /// True if that result was too small.
+    /// Result of the call of [`Memory::timed`].
+    pub asked: u64,
+    /// True if the last result was too small.
     pub is_cut_short: bool,
     /// The file that is open.
     pub file: Option<OwnedFd>,
@@ -169,23 +193,50 @@ impl<'a> Batch<'a> {
         self.add(number::UNLINKAT, 0, 0, &[at, path, 0])
     }
 
+    fn add_asked(&mut self, number: u32, file: &'a OwnedFd, least: usize, rest: [u64; 3]) -> bool {
+        let [a, b, c] = rest;
+        self.add(number, IS_ASKED, least as i64, &[file.as_raw_fd() as u64, a, b, c])
+    }
+
+    /// Writes to a file at its position; [`Ended::asked`] is how much.
+    pub(crate) fn write_to(&mut self, file: &'a OwnedFd, data: &'a [u8]) -> bool {
+        self.add_asked(number::WRITE, file, data.len(), [data.as_ptr() as u64, data.len() as u64, 0])
+    }
+
+    /// Writes to a file at an offset; [`Ended::asked`] is how much.
+    pub(crate) fn pwrite(&mut self, file: &'a OwnedFd, offset: u64, data: &'a [u8]) -> bool {
+        self.add_asked(number::PWRITE, file, data.len(), [data.as_ptr() as u64, data.len() as u64, offset])
+    }
+
+    /// Reads from a file at an offset; [`Ended::asked`] is how much.
+    pub(crate) fn pread(&mut self, file: &'a OwnedFd, offset: u64, buffer: &'a mut [u8]) -> bool {
+        let len = buffer.len() as u64;
+        self.add_asked(number::PREAD, file, 0, [buffer.as_mut_ptr() as u64, len, offset])
+    }
+
+    pub(crate) fn fsync(&mut self, file: &'a OwnedFd) -> bool {
+        self.add_asked(number::FSYNC, file, 0, [0; 3])
+    }
+
+    pub(crate) fn fdatasync(&mut self, file: &'a OwnedFd) -> bool {
+        self.add_asked(number::FDATASYNC, file, 0, [0; 3])
+    }
+
     /// Makes the calls. Returns `None`, and has made none, where nothing takes batches.
     pub(crate) fn submit(self) -> Option<Ended> {
-        let before = self.file.as_ref().map_or(-1, |file| file.as_fd().as_raw_fd());
+        let before = self.file.as_ref().map_or(-1, |file| file.as_raw_fd());
         let calls = &self.memory.calls;
         // SAFETY: the calls refer to paths, times and scratch memory that `self` borrows exclusively, to data that it
-        // borrows, and to directories that it keeps open. Only `open` and `close` make and end a descriptor: `file`.
-        let (made, result, file) = unsafe { submit(calls, before) };
+        // borrows, and to files and directories that are open while it lasts. Only `open` and `close` make and end a descriptor: `file`.
+        let (made, result, file, asked) = unsafe { submit(calls, before) };
         if made <= 0 {
             return None;
         }
         let made = (made as usize).min(calls.len());
         let last = calls.get(made - 1)?;
-        // It is the batch's own: closed by it, or what the last `open` returned.
-        let before = self.file.map(|file| std::os::fd::IntoRawFd::into_raw_fd(file)).unwrap_or(-1);
-        debug_assert!(
-            before < 0 || before == file || calls[..made].iter().any(|call| call.flags & OPENS != 0)
-        );
+        if let Some(file) = self.file {
+            let _ = file.into_raw_fd(); // it was closed by the batch, or is returned
+        }
         let touches = |call: &&Call| call.flags & OPENS != 0 || call.number == number::CLOSE;
         let is_open = match calls[..made].iter().rev().find(touches) {
             Some(call) => call.number != number::CLOSE,
@@ -197,6 +248,7 @@ impl<'a> Batch<'a> {
         let ns = |time: &Time| time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64;
         Some(Ended {
             made,
+            asked,
             result: if (-4095..0).contains(&result) {
                 Err(Errno::from_raw_os_error(-result as i32))
             } else {
@@ -210,9 +262,9 @@ impl<'a> Batch<'a> {
 }
 
 #[cfg(target_arch = "x86_64")]
-unsafe fn submit(calls: &[Call], file: RawFd) -> (i64, i64, RawFd) {
+unsafe fn submit(calls: &[Call], file: RawFd) -> (i64, i64, RawFd, u64) {
     const NUMBER: u64 = 0x7472_696d;
-    let (made, result, opened): (i64, i64, i64);
+    let (made, result, opened, asked): (i64, i64, i64, u64);
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -220,17 +272,18 @@ unsafe fn submit(calls: &[Call], file: RawFd) -> (i64, i64, RawFd) {
             inlateout("rdi") calls.as_ptr() as i64 => opened,
             in("rsi") calls.len(),
             inlateout("rdx") i64::from(file) => result,
+            lateout("r8") asked,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
         );
     }
-    (made, result, opened as RawFd)
+    (made, result, opened as RawFd, asked)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn submit(_: &[Call], file: RawFd) -> (i64, i64, RawFd) {
-    (0, 0, file)
+unsafe fn submit(_: &[Call], file: RawFd) -> (i64, i64, RawFd, u64) {
+    (0, 0, file, 0)
 }
 
 #[cfg(test)]

@@ -29,11 +29,11 @@
 /* As in batch.rs. */
 #define BATCH_NUMBER 0x7472696d
 #define BATCH_CALLS_MAX 256
-enum { OPENS = 1, TAKES_FILE = 2 };
+enum { OPENS = 1, TAKES_FILE = 2, IS_ASKED = 4 };
 
 struct batched_call {
 	uint32_t number;
-	uint32_t flags; /* its result is the file; its first argument is the file */
+	uint32_t flags; /* its result is the file; its first argument is the file; its result is told apart from the last */
 	int64_t least; /* a smaller result ends the batch */
 	uint64_t arguments[6];
 };
@@ -41,20 +41,23 @@ struct batched_call {
 #define BATCHES_MAX 64
 /* <sys/ptrace.h> has it from glibc 2.27 on */
 #define RUN_TO_NEXT_CALL 31 /* PTRACE_SYSEMU */
+#define RUN_ONE_STEP 32 /* PTRACE_SYSEMU_SINGLESTEP */
 #define AT_A_CALL (((SIGTRAP | 0x80) << 8) | 0x7f) /* the status of a process that stopped at one */
 
 static struct batch {
 	pid_t process; /* 0: unused */
 	uint32_t count, at;
 	uint64_t file;
+	int64_t asked;
 	struct user_regs_struct registers; /* at the call that began it */
 	struct batched_call calls[BATCH_CALLS_MAX];
 } batches[BATCHES_MAX];
+static unsigned int batches_end; /* behind the last that was ever used */
 
 /* The batch whose task the kernel is about to let run, and the one that it was last told of. */
 static struct batch *returning, *told;
-/* The result with which it is about to run. */
-static int64_t batch_result;
+/* The registers with which it is about to run. */
+static struct user_regs_struct batch_registers;
 /* The process that stopped at a call of its own, until its registers are read. */
 static pid_t at_a_call;
 /* Whether it was let run to its next call (PTRACE_SYSEMU). */
@@ -64,7 +67,7 @@ static struct iovec vector_registers;
 
 static struct batch *batch_of(pid_t process, const struct user_regs_struct *registers)
 {
-	for (struct batch *batch = batches; batch < batches + BATCHES_MAX; batch++)
+	for (struct batch *batch = batches; batch < batches + batches_end; batch++)
 		if (batch->process == process && batch->registers.rip == registers->rip
 				&& batch->registers.rsp == registers->rsp)
 			return batch;
@@ -87,23 +90,24 @@ static void tell(const struct batch *batch, struct user_regs_struct *registers)
 	registers->r9 = call->arguments[5];
 }
 
-/* Ends a batch. Returns the registers with which its process goes on: how many calls were made, the last result, and the
- * file. */
-static struct user_regs_struct end_batch(struct batch *batch)
+/* Ends a batch. Returns the registers with which its process goes on: how many calls were made, the last result, the
+ * file, and the result that was asked for. */
+static struct user_regs_struct end_batch(struct batch *batch, int64_t result)
 {
 	struct user_regs_struct registers = batch->registers;
 
 	registers.orig_rax = (uint64_t)-1; /* the host has no call to restart */
 	registers.rax = batch->at;
-	registers.rdx = (uint64_t)batch_result;
+	registers.rdx = (uint64_t)result;
 	registers.rdi = batch->file;
+	registers.r8 = (uint64_t)batch->asked;
 	batch->process = 0;
 	return registers;
 }
 
 static void drop_batches(pid_t process)
 {
-	for (struct batch *batch = batches; batch < batches + BATCHES_MAX; batch++)
+	for (struct batch *batch = batches; batch < batches + batches_end; batch++)
 		if (batch->process == process)
 			batch->process = 0;
 }
@@ -125,22 +129,27 @@ static int begin_batch(pid_t process, struct user_regs_struct *registers)
 	struct iovec there = { (void *)registers->rdi, here.iov_len };
 	if (syscall(SYS_process_vm_readv, process, &here, 1, &there, 1, 0) != (long)here.iov_len)
 		return 0; /* it is not mapped at the moment */
+	if (batch == batches + batches_end)
+		batches_end++;
 	batch->process = process;
 	batch->count = (uint32_t)count;
 	batch->at = 0;
 	batch->file = registers->rdx;
+	batch->asked = 0;
 	batch->registers = *registers;
 	return 1;
 }
 
 /* Notes the result of the batch's call. Returns whether another one follows. */
-static int next_of_batch(struct batch *batch)
+static int next_of_batch(struct batch *batch, int64_t result)
 {
 	const struct batched_call *call = &batch->calls[batch->at++];
 
 	if (call->flags & OPENS)
-		batch->file = (uint64_t)batch_result;
-	return batch_result >= call->least && batch->at < batch->count;
+		batch->file = (uint64_t)result;
+	if (call->flags & IS_ASKED)
+		batch->asked = result;
+	return result >= call->least && batch->at < batch->count;
 }
 
 pid_t waitpid(pid_t process, int *status, int options)

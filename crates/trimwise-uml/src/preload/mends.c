@@ -103,6 +103,16 @@ static long give_vector_registers(ptrace_function *real, pid_t process, void *ki
 	return set_vector_registers(real, process, kind, given);
 }
 
+/* Sets the registers of a process whose setting was put off, and the vector registers if they were. */
+static long set_registers(ptrace_function *real, pid_t process, struct user_regs_struct *registers)
+{
+	returning = NULL;
+	long done = real(PTRACE_SETREGS, process, NULL, registers);
+	if (!done && vector_registers.iov_len)
+		done = give_vector_registers(real, process, (void *)NT_X86_XSTATE, &vector_registers);
+	return done;
+}
+
 long ptrace(enum __ptrace_request request, ...)
 {
 	static ptrace_function *real;
@@ -129,12 +139,17 @@ long ptrace(enum __ptrace_request request, ...)
 		}
 		return give_vector_registers(real, process, address, data);
 	}
+	int runs = (int)request == RUN_TO_NEXT_CALL || (int)request == RUN_ONE_STEP;
+	if (returning && !runs) {
+		/* It does not run yet: up to 6.1, the kernel also sets the registers of a task that waits. */
+		if (set_registers(real, process, &batch_registers) < 0)
+			return -1;
+	}
 	if (request == PTRACE_SETREGS) {
-		const struct user_regs_struct *given = data;
-		returning = batch_of(process, given);
+		returning = batch_of(process, data);
 		if (!returning)
 			return real(request, process, address, data);
-		batch_result = (int64_t)given->rax;
+		batch_registers = *(const struct user_regs_struct *)data;
 		vector_registers.iov_len = 0;
 		return 0;
 	}
@@ -145,20 +160,21 @@ long ptrace(enum __ptrace_request request, ...)
 	if (request == PTRACE_GETREGS) {
 		long done = real(request, process, address, data);
 		struct user_regs_struct *found = data;
-		if (!done && process == at_a_call && found->orig_rax == BATCH_NUMBER && begin_batch(process, found))
+		int is_call = process == at_a_call;
+		at_a_call = 0;
+		if (!done && is_call && found->orig_rax == BATCH_NUMBER && begin_batch(process, found))
 			tell(batch_of(process, found), found);
 		return done;
 	}
 	if (returning) {
-		if (next_of_batch(returning) && (int)request == RUN_TO_NEXT_CALL) {
-			told = returning;
+		struct batch *batch = returning;
+		if (next_of_batch(batch, (int64_t)batch_registers.rax) && (int)request == RUN_TO_NEXT_CALL) {
+			told = batch;
 			returning = NULL;
 			return 0;
 		}
-		struct user_regs_struct registers = end_batch(returning);
-		returning = NULL;
-		if (real(PTRACE_SETREGS, process, NULL, &registers) < 0
-				|| (vector_registers.iov_len && give_vector_registers(real, process, (void *)NT_X86_XSTATE, &vector_registers) < 0))
+		struct user_regs_struct registers = end_batch(batch, (int64_t)batch_registers.rax);
+		if (set_registers(real, process, &registers) < 0)
 			return -1;
 	}
 	if (request == PTRACE_KILL)
