@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
-use rustix::time::{ClockId, clock_gettime};
 use trimwise::files::{
     Call, Calls, FileError, FileSystemSpace, Files, Measured, OpenMode, one_by_one, timed_in_three,
 };
@@ -33,7 +32,7 @@ use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::timed::Timed;
 
 use crate::directory_check::{DirectoryError, at, check_run, check_writable, open_beneath, words};
-use crate::ioctl::batch::{CALLS_MAX, Ended, Memory};
+use crate::ioctl::batch::{CALLS_MAX, Ended, Memory, monotonic_ns};
 
 /// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
@@ -64,19 +63,14 @@ pub struct RealDirectory {
 /// How a directory is used, which its tasks share.
 #[derive(Clone, Debug)]
 pub(crate) struct How {
-    /// Time of the monotonic clock at which the run began.
-    pub begin_ns: u64,
+    pub begin: Instant,
     pub interrupted: Arc<AtomicBool>,
     /// Interval at which a sleep checks the interrupt flag.
     pub looks: Duration,
     pub writes_zeros: bool,
-    /// Whether several calls are made at once where the caller allows it.
-    pub in_batches: bool,
-}
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    /// If several calls are made at once where the caller allows it, the time on the kernel's own clock at which that
+    /// began.
+    pub batches_since_ns: Option<u64>,
 }
 
 /// An open file of a [`RealDirectory`]; dropping it closes it.
@@ -118,13 +112,9 @@ impl RealDirectory {
     /// # Errors
     /// If it is missing, not a directory, on a read-only file system, or not writable. Nothing is created.
     pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
-        let how = How {
-            begin_ns: monotonic_ns(),
-            interrupted,
-            looks: INTERRUPT_LOOKS,
-            writes_zeros: false,
-            in_batches: false,
-        };
+        let begin = Instant::now();
+        let how =
+            How { begin, interrupted, looks: INTERRUPT_LOOKS, writes_zeros: false, batches_since_ns: None };
         Self::open_as(path, how)
     }
 
@@ -141,7 +131,7 @@ impl RealDirectory {
             root: Rc::new(root),
             path: path.canonicalize().map_err(at(path))?,
             given: std::path::absolute(path).map_err(at(path))?,
-            batches: RefCell::new(how.in_batches.then(Memory::new)),
+            batches: RefCell::new(how.batches_since_ns.map(|_| Memory::new())),
             how,
             parents: RefCell::default(),
             copy: RefCell::new([[0; COPY_BYTES]; 2]),
@@ -159,8 +149,8 @@ impl RealDirectory {
     /// whose kernel's process takes them ([`batch`](crate::ioctl::batch)).
     #[must_use]
     pub fn in_batches(mut self) -> Self {
-        self.how.in_batches = true;
-        self.batches = RefCell::new(Some(Memory::new()));
+        self.how.batches_since_ns = monotonic_ns();
+        self.batches = RefCell::new(self.how.batches_since_ns.map(|_| Memory::new()));
         self
     }
 
@@ -273,6 +263,7 @@ impl RealDirectory {
     /// Performs calls in batches. Returns `None`, and has made none, where nothing takes batches.
     fn perform_in(&self, memory: &mut Memory, calls: &mut Calls) -> Option<Result<(), FileError>> {
         let (list, paths, data, scratch, times) = calls.parts();
+        let begin_ns = self.how.batches_since_ns?;
         let (mut at, mut file, mut path) = (0, None, "");
         while at < list.len() {
             let mut batch = memory.begin(scratch, file.take());
@@ -308,7 +299,7 @@ impl RealDirectory {
                     FileError::Other { path: path.to_owned(), reason: "a batch was refused".to_owned() };
                 return (at > 0).then_some(Err(refused));
             };
-            times.extend(ended.times_ns.iter().map(|ns| SimTime(ns.saturating_sub(self.how.begin_ns))));
+            times.extend(ended.times_ns.iter().map(|ns| SimTime(ns.saturating_sub(begin_ns))));
             let made = indices.get(ended.made - 1).copied().unwrap_or(last);
             if let Some(opened) = list[at..=made].iter().rev().find_map(|call| match call {
                 Call::Open(path, _) | Call::Unlink(path) => Some(path),
@@ -353,7 +344,7 @@ impl RealDirectory {
                 }
             };
             let begin_ns = ended.times_ns.first().copied().unwrap_or_default();
-            let duration = end_ns.unwrap_or_else(monotonic_ns).saturating_sub(begin_ns);
+            let duration = end_ns.or_else(monotonic_ns).unwrap_or_default().saturating_sub(begin_ns);
             Ok((SimDuration::from_nanos(duration), ended.asked as usize))
         };
         let none = |_| Ok(());
@@ -474,7 +465,10 @@ impl Files for RealDirectory {
     type File = RealFile;
 
     fn now(&self) -> SimTime {
-        SimTime(monotonic_ns().saturating_sub(self.how.begin_ns))
+        match (self.how.batches_since_ns, self.how.batches_since_ns.and_then(|_| monotonic_ns())) {
+            (Some(begin), Some(now)) => SimTime(now.saturating_sub(begin)),
+            _ => SimTime(u64::try_from(self.how.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+        }
     }
 
     async fn statfs(&self) -> Result<FileSystemSpace, FileError> {

@@ -54,12 +54,21 @@ mod number {
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 
+/// CLOCK_MONOTONIC.
+const MONOTONIC: u64 = 1;
+
 /// `struct timespec`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Time {
     seconds: i64,
     nanoseconds: i64,
+}
+
+impl Time {
+    fn ns(&self) -> u64 {
+        self.seconds as u64 * 1_000_000_000 + self.nanoseconds as u64
+    }
 }
 
 /// Memory for batches.
@@ -156,7 +165,6 @@ impl<'a> Batch<'a> {
 
     /// Reads the monotonic clock.
     pub(crate) fn now(&mut self) -> bool {
-        const MONOTONIC: u64 = 1;
         let Some(time) = self.memory.times.get_mut(self.times) else { return false };
         self.times += 1;
         let time = std::ptr::from_mut(time) as u64;
@@ -227,8 +235,16 @@ impl<'a> Batch<'a> {
         let before = self.file.as_ref().map_or(-1, |file| file.as_raw_fd());
         let calls = &self.memory.calls;
         // SAFETY: the calls refer to paths, times and scratch memory that `self` borrows exclusively, to data that it
-        // borrows, and to files and directories that are open while it lasts. Only `open` and `close` make and end a descriptor: `file`.
-        let (made, result, file, asked) = unsafe { submit(calls, before) };
+        // borrows, and to files and directories that are open while it lasts. Only `open` and `close`
+        // make and end a descriptor: `file`.
+        let mut answer = unsafe { submit(calls, before) };
+        if answer.0 <= 0 {
+            // Where the kernel has unmapped them at the moment, reading maps them again.
+            std::hint::black_box(calls.iter().fold(0, |sum: u32, call| sum.wrapping_add(call.number)));
+            // SAFETY: as above; no call was made.
+            answer = unsafe { submit(calls, before) };
+        }
+        let (made, result, file, asked) = answer;
         if made <= 0 {
             return None;
         }
@@ -245,7 +261,6 @@ impl<'a> Batch<'a> {
         // SAFETY: the descriptor was made by the batch or given to it, and has no other owner.
         let file = (is_open && file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(file) });
         let clocks = calls[..made].iter().filter(|call| call.number == number::CLOCK_GETTIME).count();
-        let ns = |time: &Time| time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64;
         Some(Ended {
             made,
             asked,
@@ -256,34 +271,53 @@ impl<'a> Batch<'a> {
             },
             is_cut_short: result < last.least,
             file,
-            times_ns: self.memory.times[..clocks].iter().map(ns).collect(),
+            times_ns: self.memory.times[..clocks].iter().map(Time::ns).collect(),
         })
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+/// Reads the monotonic clock by the call that batches make; `None` on other processors. The vDSO of a guest's kernel, if it
+/// has one, makes this call too.
+pub(crate) fn monotonic_ns() -> Option<u64> {
+    let mut time = Time::default();
+    // SAFETY: the kernel writes one `struct timespec` there.
+    let answer = unsafe { call(number::CLOCK_GETTIME.into(), [MONOTONIC, &raw mut time as u64, 0]) };
+    (answer[0] == 0).then(|| time.ns())
+}
+
 unsafe fn submit(calls: &[Call], file: RawFd) -> (i64, i64, RawFd, u64) {
     const NUMBER: u64 = 0x7472_696d;
-    let (made, result, opened, asked): (i64, i64, i64, u64);
+    let arguments = [calls.as_ptr() as u64, calls.len() as u64, i64::from(file) as u64];
+    // SAFETY: by the caller.
+    let [made, result, file, asked] = unsafe { call(NUMBER, arguments) };
+    (made, result, file as RawFd, asked as u64)
+}
+
+/// Makes a system call. Returns its result, and the registers rdx, rdi and r8 after it.
+#[cfg(target_arch = "x86_64")]
+unsafe fn call(number: u64, arguments: [u64; 3]) -> [i64; 4] {
+    let [mut first, second, mut third] = arguments;
+    let (result, r8): (u64, u64);
+    // SAFETY: the caller vouches for what the arguments refer to.
     unsafe {
         std::arch::asm!(
             "syscall",
-            inlateout("rax") NUMBER as i64 => made,
-            inlateout("rdi") calls.as_ptr() as i64 => opened,
-            in("rsi") calls.len(),
-            inlateout("rdx") i64::from(file) => result,
-            lateout("r8") asked,
+            inlateout("rax") number => result,
+            inlateout("rdi") first,
+            in("rsi") second,
+            inlateout("rdx") third,
+            lateout("r8") r8,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
         );
     }
-    (made, result, opened as RawFd, asked)
+    [result as i64, third as i64, first as i64, r8 as i64]
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn submit(_: &[Call], file: RawFd) -> (i64, i64, RawFd, u64) {
-    (0, 0, file, 0)
+unsafe fn call(_: u64, _: [u64; 3]) -> [i64; 4] {
+    [-1; 4]
 }
 
 #[cfg(test)]
