@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -22,13 +23,16 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
-use trimwise::files::{FileError, FileSystemSpace, Files, OpenMode};
+use trimwise::files::{
+    Call, Calls, FileError, FileSystemSpace, Files, Measured, OpenMode, one_by_one, timed_in_three,
+};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::timed::Timed;
 
 use crate::directory_check::{DirectoryError, at, check_run, check_writable, open_beneath, words};
+use crate::ioctl::batch::{CALLS_MAX, Ended, Memory, monotonic_ns};
 
 /// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
@@ -50,6 +54,8 @@ pub struct RealDirectory {
     how: How,
     /// Parents below the root, at most [`PARENTS_MAX`].
     parents: RefCell<BTreeMap<String, Rc<OwnedFd>>>,
+    /// Memory for several calls at once; `None` where they are made one by one.
+    batches: RefCell<Option<Memory>>,
     /// Memory for [`Files::charge_user_copy`], which copies one half to the other.
     copy: RefCell<[[u8; COPY_BYTES]; 2]>,
 }
@@ -62,6 +68,9 @@ pub(crate) struct How {
     /// Interval at which a sleep checks the interrupt flag.
     pub looks: Duration,
     pub writes_zeros: bool,
+    /// If several calls are made at once where the caller allows it, the time on the kernel's own clock at which that
+    /// began.
+    pub batches_since_ns: Option<u64>,
 }
 
 /// An open file of a [`RealDirectory`]; dropping it closes it.
@@ -85,13 +94,27 @@ fn aligned_part(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut memory[at..at + len]
 }
 
+/// Returns the data at an address from which they can be written.
+fn staged<'a>(aligned: &'a mut Option<Vec<u8>>, data: &'a [u8]) -> &'a [u8] {
+    match aligned {
+        None => data,
+        Some(memory) => {
+            let staging = aligned_part(memory, data.len());
+            staging.copy_from_slice(data);
+            staging
+        }
+    }
+}
+
 impl RealDirectory {
     /// Opens the directory. `interrupted` can be set at any time, for instance by a signal handler.
     ///
     /// # Errors
     /// If it is missing, not a directory, on a read-only file system, or not writable. Nothing is created.
     pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
-        let how = How { begin: Instant::now(), interrupted, looks: INTERRUPT_LOOKS, writes_zeros: false };
+        let begin = Instant::now();
+        let how =
+            How { begin, interrupted, looks: INTERRUPT_LOOKS, writes_zeros: false, batches_since_ns: None };
         Self::open_as(path, how)
     }
 
@@ -108,6 +131,7 @@ impl RealDirectory {
             root: Rc::new(root),
             path: path.canonicalize().map_err(at(path))?,
             given: std::path::absolute(path).map_err(at(path))?,
+            batches: RefCell::new(how.batches_since_ns.map(|_| Memory::new())),
             how,
             parents: RefCell::default(),
             copy: RefCell::new([[0; COPY_BYTES]; 2]),
@@ -118,6 +142,15 @@ impl RealDirectory {
     #[must_use]
     pub fn with_zeros(mut self) -> Self {
         self.how.writes_zeros = true;
+        self
+    }
+
+    /// Makes several calls at once where the workload allows it ([`Files::perform`]): only in a guest of `trimwise-uml`,
+    /// whose kernel's process takes them ([`batch`](crate::ioctl::batch)).
+    #[must_use]
+    pub fn in_batches(mut self) -> Self {
+        self.how.batches_since_ns = monotonic_ns();
+        self.batches = RefCell::new(self.how.batches_since_ns.map(|_| Memory::new()));
         self
     }
 
@@ -227,6 +260,164 @@ impl RealDirectory {
         }
     }
 
+    /// Performs calls in batches. Returns `None`, and has made none, where nothing takes batches.
+    fn perform_in(&self, memory: &mut Memory, calls: &mut Calls) -> Option<Result<(), FileError>> {
+        let (list, paths, data, scratch, times) = calls.parts();
+        let begin_ns = self.how.batches_since_ns?;
+        let (mut at, mut file, mut path) = (0, None, "");
+        while at < list.len() {
+            let mut batch = memory.begin(scratch, file.take());
+            // Index in the list of each call of the batch: a copy is none, since a guest's processor takes no time.
+            let mut indices = Vec::with_capacity(CALLS_MAX);
+            let mut failed = None;
+            for (index, call) in list.iter().enumerate().skip(at) {
+                let parent = |path: &Range<usize>| self.parent(&paths[path.clone()]);
+                let added = match call {
+                    Call::Now => Ok(batch.now()),
+                    Call::Open(path, mode) => parent(path).map(|(parent, name)| {
+                        let (flags, permissions) = flags_of(*mode);
+                        batch.open(&parent, name, flags, permissions)
+                    }),
+                    Call::Write(range) => Ok(batch.write(self.zeros_or(&data[range.clone()]))),
+                    Call::Read(bytes) => Ok(batch.read(*bytes)),
+                    Call::ChargeUserCopy(_) => continue,
+                    Call::Close => Ok(batch.close()),
+                    Call::Unlink(path) => parent(path).map(|(parent, name)| batch.unlink(&parent, name)),
+                };
+                match added {
+                    Ok(true) => indices.push(index),
+                    Ok(false) => break,
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+            let Some(&last) = indices.last() else { return Some(failed.map_or(Ok(()), Err)) };
+            let Some(mut ended) = batch.submit() else {
+                let refused =
+                    FileError::Other { path: path.to_owned(), reason: "a batch was refused".to_owned() };
+                return (at > 0).then_some(Err(refused));
+            };
+            times.extend(ended.times_ns.iter().map(|ns| SimTime(ns.saturating_sub(begin_ns))));
+            let made = indices.get(ended.made - 1).copied().unwrap_or(last);
+            if let Some(opened) = list[at..=made].iter().rev().find_map(|call| match call {
+                Call::Open(path, _) | Call::Unlink(path) => Some(path),
+                _ => None,
+            }) {
+                path = &paths[opened.clone()];
+            }
+            at = made + 1;
+            if ended.is_cut_short {
+                let done = match (ended.result, &list[made], &ended.file) {
+                    // The kernel may write less, for instance when the disk fills up.
+                    (Ok(written), Call::Write(range), Some(file)) => {
+                        self.write_rest(path, file, &data[range.start + written as usize..range.end])
+                    }
+                    (result, _, _) => Err(file_error(path, result.err().unwrap_or(Errno::IO))),
+                };
+                if let Err(error) = done {
+                    return Some(Err(error));
+                }
+            } else if let (true, Some(error)) = (made == last, failed) {
+                return Some(Err(error));
+            }
+            file = ended.file.take();
+        }
+        Some(Ok(()))
+    }
+
+    /// Performs and measures a call in one batch. Returns `None`, and has made none, where nothing takes batches.
+    fn timed_in(
+        &self,
+        memory: &mut Memory,
+        call: &mut Measured<'_, RealFile>,
+    ) -> Option<Result<(SimDuration, usize), FileError>> {
+        let finish = |ended: Ended, path: &str, rest: &dyn Fn(usize) -> Result<(), FileError>| {
+            let end_ns = match (ended.is_cut_short, ended.result) {
+                (false, _) => ended.times_ns.get(1).copied(),
+                (true, Err(errno)) => return Err(file_error(path, errno)),
+                // The kernel may write less, for instance when the disk fills up.
+                (true, Ok(_)) => {
+                    rest(ended.asked as usize)?;
+                    None
+                }
+            };
+            let begin_ns = ended.times_ns.first().copied().unwrap_or_default();
+            let duration = end_ns.or_else(monotonic_ns).unwrap_or_default().saturating_sub(begin_ns);
+            Ok((SimDuration::from_nanos(duration), ended.asked as usize))
+        };
+        let none = |_| Ok(());
+        Some(match call {
+            Measured::Write(RealFile { descriptor, path, .. }, data) => {
+                let data = self.zeros_or(data);
+                let ended = memory.timed(|batch| batch.write_to(descriptor, data))?;
+                finish(ended, path, &|written| self.write_rest(path, descriptor, &data[written..]))
+            }
+            Measured::Pwrite(RealFile { descriptor, path, aligned }, offset, data) => {
+                let data = staged(aligned, self.zeros_or(data));
+                let ended = memory.timed(|batch| batch.pwrite(descriptor, *offset, data))?;
+                finish(ended, path, &|written| self.pwrite_rest(path, descriptor, *offset, data, written))
+            }
+            Measured::Pread(RealFile { descriptor, path, aligned: None }, offset, buffer) => {
+                finish(memory.timed(|batch| batch.pread(descriptor, *offset, buffer))?, path, &none)
+            }
+            Measured::Pread(RealFile { descriptor, path, aligned: Some(aligned) }, offset, buffer) => {
+                let staging = aligned_part(aligned, buffer.len());
+                let ended = memory.timed(|batch| batch.pread(descriptor, *offset, staging))?;
+                let done = finish(ended, path, &none);
+                if let Ok((_, got)) = done {
+                    buffer[..got].copy_from_slice(&staging[..got]);
+                }
+                done
+            }
+            Measured::Fsync(RealFile { descriptor, path, .. }) => {
+                finish(memory.timed(|batch| batch.fsync(descriptor))?, path, &none)
+            }
+            Measured::Fdatasync(RealFile { descriptor, path, .. }) => {
+                finish(memory.timed(|batch| batch.fdatasync(descriptor))?, path, &none)
+            }
+            Measured::Unlink(path) => match self.parent(path) {
+                Ok((parent, name)) => finish(memory.timed(|batch| batch.unlink(&parent, name))?, path, &none),
+                Err(error) => Err(error),
+            },
+        })
+    }
+
+    /// Returns the data to write in a batch: those given, or as many zeros.
+    fn zeros_or<'a>(&self, data: &'a [u8]) -> &'a [u8] {
+        ZEROS.get(..data.len()).filter(|_| self.how.writes_zeros).unwrap_or(data)
+    }
+
+    fn pwrite_rest(
+        &self,
+        path: &str,
+        file: &OwnedFd,
+        offset: u64,
+        data: &[u8],
+        mut written: usize,
+    ) -> Result<(), FileError> {
+        while written < data.len() {
+            let at = offset + written as u64;
+            match self.retry(path, || io::pwrite(file, &data[written..], at))? {
+                0 => return Err(FileError::NoSpace { path: path.to_owned() }),
+                more => written += more,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_rest(&self, path: &str, file: &OwnedFd, data: &[u8]) -> Result<(), FileError> {
+        let mut written = 0;
+        while written < data.len() {
+            match self.retry(path, || io::write(file, &self.written(&data[written..])))? {
+                0 => return Err(FileError::NoSpace { path: path.to_owned() }),
+                more => written += more,
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a system call, and retries it after a signal unless that signal ends the run.
     fn retry<T>(&self, path: &str, mut call: impl FnMut() -> io::Result<T>) -> Result<T, FileError> {
         loop {
@@ -249,6 +440,17 @@ impl RealDirectory {
     }
 }
 
+fn flags_of(mode: OpenMode) -> (OFlags, Mode) {
+    let (flags, permissions) = match mode {
+        OpenMode::Create => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
+        OpenMode::CreateKeep => (OFlags::RDWR | OFlags::CREATE, 0o644),
+        OpenMode::Read => (OFlags::RDONLY, 0),
+        OpenMode::Append => (OFlags::RDWR | OFlags::APPEND, 0),
+        OpenMode::Direct => (OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT, 0o644),
+    };
+    (flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::from_raw_mode(permissions))
+}
+
 fn file_error(path: &str, errno: Errno) -> FileError {
     let path = path.to_owned();
     match errno {
@@ -263,7 +465,10 @@ impl Files for RealDirectory {
     type File = RealFile;
 
     fn now(&self) -> SimTime {
-        SimTime(u64::try_from(self.how.begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        match (self.how.batches_since_ns, self.how.batches_since_ns.and_then(|_| monotonic_ns())) {
+            (Some(begin), Some(now)) => SimTime(now.saturating_sub(begin)),
+            _ => SimTime(u64::try_from(self.how.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+        }
     }
 
     async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
@@ -284,15 +489,8 @@ impl Files for RealDirectory {
     async fn open(&self, path: &str, mode: OpenMode) -> Result<RealFile, FileError> {
         self.check_interrupt()?;
         let (parent, name) = self.parent(path)?;
-        let (flags, permissions) = match mode {
-            OpenMode::Create => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
-            OpenMode::CreateKeep => (OFlags::RDWR | OFlags::CREATE, 0o644),
-            OpenMode::Read => (OFlags::RDONLY, 0),
-            OpenMode::Append => (OFlags::RDWR | OFlags::APPEND, 0),
-            OpenMode::Direct => (OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT, 0o644),
-        };
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || fs::openat(&parent, name, flags, Mode::from_raw_mode(permissions));
+        let (flags, permissions) = flags_of(mode);
+        let open = || fs::openat(&parent, name, flags, permissions);
         let aligned = (mode == OpenMode::Direct).then(Vec::new);
         Ok(RealFile { descriptor: self.retry(path, open)?, path: path.to_owned(), aligned })
     }
@@ -300,15 +498,9 @@ impl Files for RealDirectory {
     async fn write(&self, file: &mut RealFile, data: &[u8]) -> Result<(), FileError> {
         self.check_interrupt()?;
         let data = &*self.written(data);
-        let mut written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
+        let written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
         // The kernel may write less, for instance when the disk fills up; the next call returns the reason.
-        while written < data.len() {
-            match self.retry(&file.path, || io::write(&file.descriptor, &data[written..]))? {
-                0 => return Err(FileError::NoSpace { path: file.path.clone() }),
-                more => written += more,
-            }
-        }
-        Ok(())
+        self.write_rest(&file.path, &file.descriptor, &data[written..])
     }
 
     async fn read(&self, file: &mut RealFile, buffer: &mut [u8]) -> Result<usize, FileError> {
@@ -326,23 +518,7 @@ impl Files for RealDirectory {
         self.check_interrupt()?;
         let data = &*self.written(data);
         let RealFile { descriptor, path, aligned } = file;
-        let data = match aligned {
-            None => data,
-            Some(memory) => {
-                let staging = aligned_part(memory, data.len());
-                staging.copy_from_slice(data);
-                staging
-            }
-        };
-        let mut written = 0;
-        while written < data.len() {
-            let at = offset + written as u64;
-            match self.retry(path, || io::pwrite(&*descriptor, &data[written..], at))? {
-                0 => return Err(FileError::NoSpace { path: path.clone() }),
-                more => written += more,
-            }
-        }
-        Ok(())
+        self.pwrite_rest(path, descriptor, offset, staged(aligned, data), 0)
     }
 
     async fn pread(&self, file: &mut RealFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
@@ -405,6 +581,31 @@ impl Files for RealDirectory {
                 left => std::thread::sleep(left.min(self.how.looks)),
             }
         }
+    }
+
+    async fn timed(&self, mut call: Measured<'_, RealFile>) -> Result<(SimDuration, usize), FileError> {
+        if let Some(memory) = &mut *self.batches.borrow_mut()
+            && let Some(done) = self.timed_in(memory, &mut call)
+        {
+            return done;
+        }
+        *self.batches.borrow_mut() = None;
+        timed_in_three(self, call).await
+    }
+
+    fn calls_at_once(&self) -> usize {
+        // A step of the workload may add some more.
+        if self.batches.borrow().is_some() { CALLS_MAX * 3 / 4 } else { 1 }
+    }
+
+    async fn perform(&self, calls: &mut Calls) -> Result<(), FileError> {
+        if let Some(memory) = &mut *self.batches.borrow_mut()
+            && let Some(done) = self.perform_in(memory, calls)
+        {
+            return done;
+        }
+        *self.batches.borrow_mut() = None;
+        one_by_one(self, calls).await
     }
 
     /// Spends the time by copying `bytes`, since the workload has no stdio buffer.

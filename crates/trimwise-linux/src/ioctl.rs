@@ -1,12 +1,13 @@
 //! The ioctl calls of trimwise: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD,
 //! NVME_IOCTL_ADMIN_CMD and RNDADDTOENTCNT; and submodules for io_uring (`ring`), child processes between fork and exec
-//! (`child`), loop devices (`loop_device`), and the chunks of a btrfs (`btrfs`).
+//! (`child`), loop devices (`loop_device`), the chunks of a btrfs (`btrfs`), and several system calls at once (`batch`).
 //!
 //! The only unsafe code: rustix cannot know which structure an ioctl number takes, nor io_uring how long a buffer
 //! lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and nvme_ioctl.h, and
 //! of fs/xfs/libxfs/xfs_fs.h.
 #![allow(unsafe_code)]
 
+pub(crate) mod batch;
 pub(crate) mod btrfs;
 pub mod child;
 pub mod loop_device;

@@ -216,11 +216,13 @@ struct Background {
     trims: Option<Trims>,
     daemon: Option<Daemon>,
     writes_zeros: bool,
+    calls_one_by_one: bool,
 }
 
 impl Background {
     fn workload_root(&self) -> Result<RealDirectory, Failed> {
         let root = root()?;
+        let root = if self.calls_one_by_one { root } else { root.in_batches() };
         Ok(if self.writes_zeros { root.with_zeros() } else { root })
     }
 
@@ -255,6 +257,7 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
             block_on(files.adjust_to(&root, *utilization_percent))??;
         }
         Step::WriteZeros => background.writes_zeros = true,
+        Step::CallOneByOne => background.calls_one_by_one = true,
         Step::Postmark { config, rep } => return run_postmark(&background.workload_root()?, config, *rep),
         Step::Scene { name, seed } => {
             let lasted = block_on(name.parse::<Scene>()?.run(&root()?, *seed))??;

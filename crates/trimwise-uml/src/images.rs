@@ -70,6 +70,8 @@ const SECCOMP_SINCE: [u32; 2] = [6, 16];
 /// Source of the library to preload: it replaces inputs that the kernel takes from the host, and is the kernel's side
 /// of the line.
 const PRELOAD_SOURCE: &str = concat!(
+    include_str!("preload/batch.c"),
+    "\n",
     include_str!("preload/mends.c"),
     "\n",
     include_str!("preload/line.c"),

@@ -168,6 +168,8 @@ pub enum Step {
     /// From now on, writes zeros instead of the data of ageing and of workloads. Long runs of them take no memory of this
     /// computer, and no drive that does not look at its content can tell.
     WriteZeros,
+    /// From now on, makes the calls of workloads one by one and not in batches, which must give the same.
+    CallOneByOne,
     /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; 100: until none fits. It takes
     /// up the files that earlier steps left, perhaps in another guest.
     Adjust { utilization_percent: u64, seed: u64 },
@@ -447,6 +449,12 @@ pub struct Job {
 }
 
 impl Step {
+    /// Returns true if it starts programs, which make their system calls one by one. What this program does itself goes
+    /// to the kernel in batches, which need ptrace.
+    pub(super) fn starts_programs(&self) -> bool {
+        matches!(self, Self::Program { .. } | Self::Daemon { .. })
+    }
+
     /// Returns a few words for errors, as in `JobError::Step`.
     pub fn name(&self) -> String {
         match self {
@@ -461,6 +469,7 @@ impl Step {
             Self::Postmark { .. } => "PostMark".to_owned(),
             Self::OverDays { days, work, .. } => format!("{} over {days} days", work.name()),
             Self::WriteZeros => "writing zeros".to_owned(),
+            Self::CallOneByOne => "calling one by one".to_owned(),
             Self::Adjust { utilization_percent, .. } => {
                 format!("bringing utilization to {utilization_percent} %")
             }

@@ -4,6 +4,8 @@
 //! on a real directory in real time (there each call blocks and the future is ready at once). So claims about the model
 //! can be checked against the real thing with the same code.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use crate::units::{Bytes, SimDuration, SimTime};
@@ -52,6 +54,160 @@ pub struct FileSystemSpace {
     pub total: Bytes,
     /// Bytes that an allocation could use now or after the running commit.
     pub free: Bytes,
+}
+
+/// Calls that a workload will make one after the other, for [`Files::perform`]. They concern one open file at a time:
+/// the one that was opened last.
+#[derive(Debug, Default)]
+pub struct Calls {
+    list: Vec<Call>,
+    paths: String,
+    data: Vec<u8>,
+    scratch: Vec<u8>,
+    times: Vec<SimTime>,
+}
+
+/// One of [`Calls`]; paths and data are ranges of what these hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the method of `Files` of that name")]
+pub enum Call {
+    Now,
+    Open(Range<usize>, OpenMode),
+    Write(Range<usize>),
+    /// Reads up to this many bytes, and drops them.
+    Read(usize),
+    ChargeUserCopy(u64),
+    Close,
+    Unlink(Range<usize>),
+}
+
+impl Calls {
+    /// Creates an empty list of calls that write parts of `data`, and read up to `longest_read` bytes at a time.
+    pub fn new(data: Vec<u8>, longest_read: usize) -> Self {
+        Self { data, scratch: vec![0; longest_read], ..Self::default() }
+    }
+
+    /// Adds a call that has no path.
+    pub fn push(&mut self, call: Call) {
+        self.list.push(call);
+    }
+
+    /// Adds [`Call::Open`].
+    pub fn open(&mut self, path: &str, mode: OpenMode) {
+        let path = self.keep(path);
+        self.list.push(Call::Open(path, mode));
+    }
+
+    /// Adds [`Call::Unlink`].
+    pub fn unlink(&mut self, path: &str) {
+        let path = self.keep(path);
+        self.list.push(Call::Unlink(path));
+    }
+
+    fn keep(&mut self, path: &str) -> Range<usize> {
+        let begin = self.paths.len();
+        self.paths.push_str(path);
+        begin..self.paths.len()
+    }
+
+    /// Returns the calls, their paths, the data that they write, memory for what they read, and the list in which
+    /// [`Call::Now`] leaves its results.
+    pub fn parts(&mut self) -> (&[Call], &str, &[u8], &mut [u8], &mut Vec<SimTime>) {
+        (&self.list, &self.paths, &self.data, &mut self.scratch, &mut self.times)
+    }
+
+    /// Returns the number of calls.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns true if there are no calls.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Returns the results of [`Call::Now`], in order.
+    pub fn times(&self) -> &[SimTime] {
+        &self.times
+    }
+
+    /// Removes all calls and results.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.paths.clear();
+        self.times.clear();
+    }
+}
+
+/// Performs calls one by one: [`Files::perform`] of a file system that gains nothing from several at once.
+///
+/// # Errors
+/// The first that fails; the file that is open then is closed.
+pub async fn one_by_one<F: Files>(fs: &F, calls: &mut Calls) -> Result<(), FileError> {
+    let (list, paths, data, scratch, times) = calls.parts();
+    let mut open: Option<F::File> = None;
+    for call in list {
+        let done = match (call, &mut open) {
+            (Call::Now, _) => {
+                times.push(fs.now());
+                Ok(())
+            }
+            (Call::Open(path, mode), _) => {
+                fs.open(&paths[path.clone()], *mode).await.map(|file| open = Some(file))
+            }
+            (Call::Write(range), Some(file)) => fs.write(file, &data[range.clone()]).await,
+            (Call::Read(bytes), Some(file)) => fs.read(file, &mut scratch[..*bytes]).await.map(drop),
+            (Call::ChargeUserCopy(bytes), _) => {
+                fs.charge_user_copy(*bytes).await;
+                Ok(())
+            }
+            (Call::Close, _) => match open.take() {
+                Some(file) => fs.close(file).await,
+                None => Ok(()),
+            },
+            (Call::Unlink(path), _) => fs.unlink(&paths[path.clone()]).await,
+            (Call::Write(_) | Call::Read(_), None) => Ok(()), // no file is open
+        };
+        if let Err(error) = done {
+            if let Some(file) = open {
+                let _ = fs.close(file).await; // the first error counts
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// A call that is measured, for [`Files::timed`].
+#[derive(Debug)]
+#[allow(missing_docs, reason = "each is the method of `Files` of that name")]
+pub enum Measured<'a, F> {
+    Write(&'a mut F, &'a [u8]),
+    Pwrite(&'a mut F, u64, &'a [u8]),
+    Pread(&'a mut F, u64, &'a mut [u8]),
+    Fsync(&'a mut F),
+    Fdatasync(&'a mut F),
+    Unlink(&'a str),
+}
+
+/// Performs and measures a call in three: [`Files::timed`] of a file system that gains nothing from fewer.
+///
+/// # Errors
+/// Errors of the call.
+pub async fn timed_in_three<F: Files>(
+    fs: &F,
+    call: Measured<'_, F::File>,
+) -> Result<(SimDuration, usize), FileError> {
+    let begin = fs.now();
+    let read = match call {
+        Measured::Write(file, data) => fs.write(file, data).await.map(|()| 0),
+        Measured::Pwrite(file, offset, data) => fs.pwrite(file, offset, data).await.map(|()| 0),
+        Measured::Pread(file, offset, buffer) => fs.pread(file, offset, buffer).await,
+        Measured::Fsync(file) => fs.fsync(file).await.map(|()| 0),
+        Measured::Fdatasync(file) => fs.fdatasync(file).await.map(|()| 0),
+        Measured::Unlink(path) => fs.unlink(path).await.map(|()| 0),
+    }?;
+    Ok((fs.now().since(begin), read))
 }
 
 /// A file system as a workload sees it.
@@ -111,4 +267,30 @@ pub trait Files {
     /// The model adds it to the clock. A real directory copies that much between two buffers, because the workload
     /// itself keeps no buffer and passes its data on directly.
     async fn charge_user_copy(&self, bytes: u64);
+
+    /// Performs a call between two readings of the clock. Returns how long it took, and the number of bytes read.
+    ///
+    /// # Errors
+    /// Errors of the call.
+    async fn timed(&self, call: Measured<'_, Self::File>) -> Result<(SimDuration, usize), FileError>
+    where
+        Self: Sized,
+    {
+        timed_in_three(self, call).await
+    }
+    /// Returns the number of calls from which [`Files::perform`] gains nothing by more.
+    fn calls_at_once(&self) -> usize {
+        1
+    }
+    /// Performs calls in order, until one fails. Their results, apart from errors and times, are dropped: a workload that
+    /// knows its calls beforehand need not wait for each of them, which is dear where a call takes long to arrive.
+    ///
+    /// # Errors
+    /// The first that fails; the file that is open then is closed.
+    async fn perform(&self, calls: &mut Calls) -> Result<(), FileError>
+    where
+        Self: Sized,
+    {
+        one_by_one(self, calls).await
+    }
 }

@@ -1,5 +1,6 @@
 //! Real kernels in virtual time: needs a kernel from `trimwise kernel build`, and the programs that make file systems.
 
+mod batches;
 mod blktrace;
 #[path = "../common/mod.rs"]
 mod common;

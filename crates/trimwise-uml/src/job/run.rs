@@ -137,7 +137,7 @@ impl Guest {
         let machine = Machine {
             linux: self.linux.clone(),
             preload: self.preload.clone(),
-            seccomp: self.seccomp,
+            seccomp: self.seccomp && job.steps.iter().any(Step::starts_programs),
             memory: Bytes(self.memory.0.saturating_add(INIT_BYTES)),
             folder: place.to_owned(),
             arguments: std::iter::once(INIT_COMMAND.to_owned())

@@ -95,6 +95,24 @@ static long get_vector_registers(ptrace_function *real, pid_t process, void *kin
 	return done;
 }
 
+static long give_vector_registers(ptrace_function *real, pid_t process, void *kind, struct iovec *given)
+{
+	if (are_as_read(process, given))
+		return 0;
+	as_read.process = 0;
+	return set_vector_registers(real, process, kind, given);
+}
+
+/* Sets the registers of a process whose setting was put off, and the vector registers if they were. */
+static long set_registers(ptrace_function *real, pid_t process, struct user_regs_struct *registers)
+{
+	returning = NULL;
+	long done = real(PTRACE_SETREGS, process, NULL, registers);
+	if (!done && vector_registers.iov_len)
+		done = give_vector_registers(real, process, (void *)NT_X86_XSTATE, &vector_registers);
+	return done;
+}
+
 long ptrace(enum __ptrace_request request, ...)
 {
 	static ptrace_function *real;
@@ -106,17 +124,64 @@ long ptrace(enum __ptrace_request request, ...)
 	va_end(arguments);
 	if (!real)
 		real = (ptrace_function *)dlsym(RTLD_NEXT, "ptrace");
-	if (request == PTRACE_GETREGSET && (uintptr_t)address == NT_X86_XSTATE)
-		return get_vector_registers(real, process, address, data);
-	if (request == PTRACE_SETREGSET && (uintptr_t)address == NT_X86_XSTATE) {
-		if (are_as_read(process, data))
+	int is_vector = (request == PTRACE_GETREGSET || request == PTRACE_SETREGSET) && (uintptr_t)address == NT_X86_XSTATE;
+	if (is_vector && request == PTRACE_GETREGSET) {
+		if (told) { /* they are where they were put before */
+			told = NULL;
 			return 0;
-		as_read.process = 0;
-		return set_vector_registers(real, process, address, data);
+		}
+		return get_vector_registers(real, process, address, data);
 	}
-	/* These two neither change them nor let the process run. */
-	if (request != PTRACE_GETREGS && request != PTRACE_SETREGS)
-		as_read.process = 0;
+	if (is_vector) {
+		if (returning) {
+			vector_registers = *(const struct iovec *)data;
+			return 0;
+		}
+		return give_vector_registers(real, process, address, data);
+	}
+	int runs = (int)request == RUN_TO_NEXT_CALL || (int)request == RUN_ONE_STEP;
+	if (returning && !runs) {
+		/* It does not run yet: up to 6.1, the kernel also sets the registers of a task that waits. */
+		if (set_registers(real, process, &batch_registers) < 0)
+			return -1;
+	}
+	if (request == PTRACE_SETREGS) {
+		returning = batch_of(process, data);
+		if (!returning)
+			return real(request, process, address, data);
+		batch_registers = *(const struct user_regs_struct *)data;
+		vector_registers.iov_len = 0;
+		return 0;
+	}
+	if (request == PTRACE_GETREGS && told) {
+		tell(told, data);
+		return 0;
+	}
+	if (request == PTRACE_GETREGS) {
+		long done = real(request, process, address, data);
+		struct user_regs_struct *found = data;
+		int is_call = process == at_a_call;
+		at_a_call = 0;
+		if (!done && is_call && found->orig_rax == BATCH_NUMBER && begin_batch(process, found))
+			tell(batch_of(process, found), found);
+		return done;
+	}
+	if (returning) {
+		struct batch *batch = returning;
+		if (next_of_batch(batch, (int64_t)batch_registers.rax) && (int)request == RUN_TO_NEXT_CALL) {
+			told = batch;
+			returning = NULL;
+			return 0;
+		}
+		struct user_regs_struct registers = end_batch(batch, (int64_t)batch_registers.rax);
+		if (set_registers(real, process, &registers) < 0)
+			return -1;
+	}
+	if (request == PTRACE_KILL)
+		drop_batches(process);
+	/* Whatever is left lets the process run, or may change them. */
+	as_read.process = 0;
+	runs_to_next_call = (int)request == RUN_TO_NEXT_CALL;
 	/* Up to 6.1 it sets them by the request's old number, 21. */
 	if (request == PTRACE_SETOPTIONS || (int)request == 21)
 		data = (void *)((unsigned long)data | PTRACE_O_EXITKILL);

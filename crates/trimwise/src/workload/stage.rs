@@ -18,7 +18,7 @@ use super::ageing::below;
 use super::days::{PacedTask, Pacer};
 use super::latency::{OpLatencies, Operation};
 use super::program::Program;
-use crate::files::{FileError, Files, OpenMode};
+use crate::files::{FileError, Files, Measured, OpenMode};
 use crate::units::{Bytes, SimDuration, SimTime};
 
 /// Interval at which a task that waits for another looks again.
@@ -287,8 +287,11 @@ impl<'a, F: Files> Stage<'a, F> {
         self.count(|done| done.operations += 1);
     }
 
-    fn record(&self, operation: Operation, begin: SimTime) {
-        self.latencies.borrow_mut().record(operation, self.fs.now().since(begin));
+    /// Performs a call and records how long it took. Returns the number of bytes read.
+    async fn timed(&self, operation: Operation, call: Measured<'_, F::File>) -> Result<usize, FileError> {
+        let (duration, read) = self.fs.timed(call).await?;
+        self.latencies.borrow_mut().record(operation, duration);
+        Ok(read)
     }
 
     /// Returns the present.
@@ -370,9 +373,8 @@ impl<'a, F: Files> Stage<'a, F> {
         let mut left = bytes;
         while left > 0 {
             let len = left.min(CALL_BYTES_MAX as u64);
-            let begin = self.fs.now();
-            self.fs.write(file, &self.data(len as usize)[..len as usize]).await?;
-            self.record(Operation::Write, begin);
+            self.timed(Operation::Write, Measured::Write(file, &self.data(len as usize)[..len as usize]))
+                .await?;
             left -= len;
         }
         self.count(|done| done.written_bytes += bytes);
@@ -381,9 +383,8 @@ impl<'a, F: Files> Stage<'a, F> {
 
     /// Writes at an offset, in one call.
     pub async fn pwrite(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
-        let begin = self.fs.now();
-        self.fs.pwrite(file, offset, &self.data(bytes as usize)[..bytes as usize]).await?;
-        self.record(Operation::Write, begin);
+        let data = self.data(bytes as usize);
+        self.timed(Operation::Write, Measured::Pwrite(file, offset, &data[..bytes as usize])).await?;
         self.count(|done| done.written_bytes += bytes);
         Ok(())
     }
@@ -391,9 +392,7 @@ impl<'a, F: Files> Stage<'a, F> {
     pub(crate) async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
         // The memory of the data is for writing; what is read must not change it.
         let mut buffer = vec![0; bytes as usize];
-        let begin = self.fs.now();
-        let read = self.fs.pread(file, offset, &mut buffer).await? as u64;
-        self.record(Operation::Read, begin);
+        let read = self.timed(Operation::Read, Measured::Pread(file, offset, &mut buffer)).await? as u64;
         self.count(|done| done.read_bytes += read);
         Ok(read)
     }
@@ -421,27 +420,21 @@ impl<'a, F: Files> Stage<'a, F> {
 
     /// Makes a file durable.
     pub async fn fsync(&self, file: &mut F::File) -> Result<(), FileError> {
-        let begin = self.fs.now();
-        self.fs.fsync(file).await?;
-        self.record(Operation::Fsync, begin);
+        self.timed(Operation::Fsync, Measured::Fsync(file)).await?;
         self.count(|done| done.fsyncs += 1);
         Ok(())
     }
 
     /// Makes a file's data durable; counted as an fsync.
     pub(crate) async fn fdatasync(&self, file: &mut F::File) -> Result<(), FileError> {
-        let begin = self.fs.now();
-        self.fs.fdatasync(file).await?;
-        self.record(Operation::Fsync, begin);
+        self.timed(Operation::Fsync, Measured::Fdatasync(file)).await?;
         self.count(|done| done.fsyncs += 1);
         Ok(())
     }
 
     /// Removes a file's name.
     pub async fn unlink(&self, path: &str) -> Result<(), FileError> {
-        let begin = self.fs.now();
-        self.fs.unlink(path).await?;
-        self.record(Operation::Unlink, begin);
+        self.timed(Operation::Unlink, Measured::Unlink(path)).await?;
         lock(&self.session.names).0.remove(path);
         self.count(|done| done.files_removed += 1);
         Ok(())

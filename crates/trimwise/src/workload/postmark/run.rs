@@ -17,7 +17,7 @@ use super::layout::{Layout, LocationError};
 use super::outcome::{Outcome, PhaseTimes};
 use super::script::{FileRef, Phase, Script, Step};
 use super::stdio::{BUFFER_BYTES, ReadStep, ReadStream, WriteStream};
-use crate::files::{FileError, Files, OpenMode};
+use crate::files::{Call, Calls, FileError, Files, OpenMode};
 use crate::workload::days::{PacedTask, Pacer};
 use crate::workload::latency::{OpLatencies, Operation};
 
@@ -111,26 +111,27 @@ pub async fn run_paced<F: Files>(
     let layout = Layout::new(config)?;
     let (script, source) = Script::new(config);
     // The longest read is that of a whole file, or stdio filling its buffer.
-    let scratch = vec![0; config.size_high.max(BUFFER_BYTES) as usize];
+    let calls = Calls::new(source, config.size_high.max(BUFFER_BYTES) as usize);
     let mut runner = Runner {
         fs,
         pace: pacer.map(PacedTask::new),
         config,
         layout: &layout,
         script,
-        source,
-        scratch,
+        calls,
+        pending: Vec::new(),
+        times: PhaseTimes::default(),
         path: String::new(),
         locations: Vec::new(),
         subdirectories: Vec::new(),
-        in_doubt: None,
+        in_doubt: Vec::new(),
         latencies: OpLatencies::default(),
     };
     match runner.all(progress).await {
-        Ok(times) => Ok(Outcome {
+        Ok(()) => Ok(Outcome {
             counts: *runner.script.counts(),
             transactions: config.transactions.into(),
-            times,
+            times: runner.times,
             latencies: runner.latencies,
             out_of_files: runner.script.out_of_files(),
         }),
@@ -148,43 +149,75 @@ struct Runner<'a, F> {
     config: &'a PostmarkConfig,
     layout: &'a Layout,
     script: Script<'a>,
-    /// Data to write: every file's data start with its first byte.
-    source: Vec<u8>,
-    scratch: Vec<u8>,
+    /// The calls of the pending steps. Every file's data start with the first byte of its source.
+    calls: Calls,
+    /// Steps that are not performed yet.
+    pending: Vec<Pending>,
+    times: PhaseTimes,
     path: String,
     locations: Vec<String>,
     subdirectories: Vec<String>,
-    /// A file that the script has deleted, but the file system perhaps not.
-    in_doubt: Option<FileRef>,
+    /// Files that the script has deleted, but the file system perhaps not.
+    in_doubt: Vec<FileRef>,
     latencies: OpLatencies,
 }
 
+/// What the times of a step are for: an operation has two, its begin and its end, and the end of a phase has one.
+#[derive(Clone, Copy)]
+enum Pending {
+    Timed(Operation),
+    EndOf(Phase),
+}
+
 impl<F: Files> Runner<'_, F> {
-    async fn all(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<PhaseTimes, FileError> {
+    async fn all(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), FileError> {
         self.make_directories().await?;
-        let mut times = PhaseTimes { begin: self.fs.now(), ..PhaseTimes::default() };
+        self.times.begin = self.fs.now();
+        // A step that waits for its time must have been performed before the next one waits.
+        let at_once = if self.pace.is_some() { 1 } else { self.fs.calls_at_once() };
         while let Some(step) = self.script.next() {
-            match step {
-                Step::EndOf(Phase::Create) => times.created = self.fs.now(),
-                Step::EndOf(Phase::Transactions) => times.transacted = self.fs.now(),
-                Step::EndOf(Phase::Delete) => times.end = self.fs.now(),
-                operation => {
-                    if let Some(pace) = &self.pace {
-                        pace.next(self.fs).await;
-                    }
-                    self.timed(operation).await?;
-                }
+            if let (Some(pace), false) = (&self.pace, matches!(step, Step::EndOf(_))) {
+                pace.next(self.fs).await;
             }
-            let (done, of) = self.script.progress();
-            progress(Progress { phase: self.script.phase(), done, of });
+            self.add(step);
+            if self.calls.len() >= at_once {
+                self.perform(progress).await?;
+            }
         }
+        self.perform(progress).await?;
         if let Some(pace) = &self.pace {
             pace.end(self.fs);
         }
         for directory in self.directories() {
             self.fs.rmdir(directory).await?;
         }
-        Ok(times)
+        Ok(())
+    }
+
+    /// Performs the pending steps.
+    async fn perform(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), FileError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.fs.perform(&mut self.calls).await?;
+        let mut times = self.calls.times().iter().copied();
+        for step in self.pending.drain(..) {
+            let time = times.next().unwrap_or_default();
+            match step {
+                Pending::Timed(operation) => {
+                    let end = times.next().unwrap_or_default();
+                    self.latencies.record(operation, end.since(time));
+                }
+                Pending::EndOf(Phase::Create) => self.times.created = time,
+                Pending::EndOf(Phase::Transactions) => self.times.transacted = time,
+                Pending::EndOf(Phase::Delete) => self.times.end = time,
+            }
+        }
+        self.calls.clear();
+        self.in_doubt.clear();
+        let (done, of) = self.script.progress();
+        progress(Progress { phase: self.script.phase(), done, of });
+        Ok(())
     }
 
     async fn make_directories(&mut self) -> Result<(), FileError> {
@@ -209,61 +242,58 @@ impl<F: Files> Runner<'_, F> {
         self.subdirectories.iter().chain(self.locations.iter().rev())
     }
 
-    async fn timed(&mut self, step: Step) -> Result<(), FileError> {
-        let begin = self.fs.now();
+    /// Adds the calls of a step.
+    fn add(&mut self, step: Step) {
+        self.calls.push(Call::Now);
         let operation = match step {
             Step::Create { file, bytes } => {
                 self.layout.path_into(file, &mut self.path);
                 let mode = if self.config.buffering { OpenMode::Create } else { OpenMode::CreateKeep };
-                self.write_file(mode, bytes).await?;
+                self.write_file(mode, bytes);
                 Operation::Create
             }
             Step::Append { file, bytes, .. } => {
                 self.layout.path_into(file, &mut self.path);
-                self.write_file(OpenMode::Append, bytes).await?;
+                self.write_file(OpenMode::Append, bytes);
                 Operation::Append
             }
             Step::Read { file, bytes } => {
                 self.layout.path_into(file, &mut self.path);
-                self.read_file(bytes).await?;
+                self.read_file(bytes);
                 Operation::Read
             }
             Step::Delete { file, .. } => {
-                self.in_doubt = Some(file);
+                self.in_doubt.push(file);
                 self.layout.path_into(file, &mut self.path);
-                self.fs.unlink(&self.path).await?;
-                self.in_doubt = None;
+                self.calls.unlink(&self.path);
                 Operation::Unlink
             }
-            Step::EndOf(_) => return Ok(()),
+            Step::EndOf(phase) => return self.pending.push(Pending::EndOf(phase)),
         };
-        self.latencies.record(operation, self.fs.now().since(begin));
-        Ok(())
+        self.calls.push(Call::Now);
+        self.pending.push(Pending::Timed(operation));
     }
 
-    async fn write_file(&mut self, mode: OpenMode, bytes: u32) -> Result<(), FileError> {
-        let mut file = self.fs.open(&self.path, mode).await?;
-        let data = &self.source[..bytes as usize];
+    fn write_file(&mut self, mode: OpenMode, bytes: u32) {
+        self.calls.open(&self.path, mode);
         let block = self.config.write_block.max(1);
-        let written = if self.config.buffering {
-            write_buffered(self.fs, &mut file, data, block).await
+        if self.config.buffering {
+            write_buffered(&mut self.calls, bytes, block);
         } else {
-            write_unbuffered(self.fs, &mut file, data, block).await
-        };
-        let closed = self.fs.close(file).await;
-        written.and(closed)
+            write_unbuffered(&mut self.calls, bytes, block);
+        }
+        self.calls.push(Call::Close);
     }
 
-    async fn read_file(&mut self, bytes: u32) -> Result<(), FileError> {
-        let mut file = self.fs.open(&self.path, OpenMode::Read).await?;
+    fn read_file(&mut self, bytes: u32) {
+        self.calls.open(&self.path, OpenMode::Read);
         let block = self.config.read_block.max(1);
-        let read = if self.config.buffering {
-            read_buffered(self.fs, &mut file, &mut self.scratch, bytes, block).await
+        if self.config.buffering {
+            read_buffered(&mut self.calls, bytes, block);
         } else {
-            read_unbuffered(self.fs, &mut file, &mut self.scratch, bytes, block).await
-        };
-        let closed = self.fs.close(file).await;
-        read.and(closed)
+            read_unbuffered(&mut self.calls, bytes, block);
+        }
+        self.calls.push(Call::Close);
     }
 
     /// Removes every file that can exist and every directory that was created. Returns those that are still there.
@@ -273,7 +303,7 @@ impl<F: Files> Runner<'_, F> {
             Ok(()) | Err(FileError::NotFound { .. }) => {}
             Err(first) => leftovers.get_or_insert(Leftovers { count: 0, first }).count += 1,
         };
-        for file in self.in_doubt.into_iter().chain(self.script.live_files()) {
+        for file in self.in_doubt.iter().copied().chain(self.script.live_files()) {
             self.layout.path_into(file, &mut self.path);
             note(self.fs.unlink(&self.path).await);
         }
@@ -285,14 +315,9 @@ impl<F: Files> Runner<'_, F> {
 }
 
 /// Writes as `fwrite` does, block by block, then the remainder, then closes as `fclose` does.
-async fn write_buffered<F: Files>(
-    fs: &F,
-    file: &mut F::File,
-    data: &[u8],
-    block: u32,
-) -> Result<(), FileError> {
+fn write_buffered(calls: &mut Calls, bytes: u32, block: u32) {
     let mut stream = WriteStream::default();
-    let (mut left, mut sent, mut copied) = (data.len() as u32, 0, 0);
+    let (mut left, mut sent, mut copied) = (bytes, 0, 0);
     while left > 0 {
         let bytes = left.min(block);
         let written = stream.fwrite(bytes);
@@ -300,50 +325,40 @@ async fn write_buffered<F: Files>(
         copied += u64::from(written.copied);
         for bytes in [written.flush, written.direct] {
             if bytes > 0 {
-                if copied > 0 {
-                    fs.charge_user_copy(std::mem::take(&mut copied)).await;
-                }
+                charge(calls, std::mem::take(&mut copied));
                 let end = sent + bytes as usize;
-                fs.write(file, &data[sent..end]).await?;
+                calls.push(Call::Write(sent..end));
                 sent = end;
             }
         }
     }
-    if copied > 0 {
-        fs.charge_user_copy(copied).await;
-    }
+    charge(calls, copied);
     if stream.fclose() > 0 {
-        fs.write(file, &data[sent..]).await?;
+        calls.push(Call::Write(sent..bytes as usize));
     }
-    Ok(())
+}
+
+fn charge(calls: &mut Calls, copied: u64) {
+    if copied > 0 {
+        calls.push(Call::ChargeUserCopy(copied));
+    }
 }
 
 /// Calls `write` once for each block, and once for the remainder, which can be empty.
-async fn write_unbuffered<F: Files>(
-    fs: &F,
-    file: &mut F::File,
-    data: &[u8],
-    block: u32,
-) -> Result<(), FileError> {
-    let blocks = data.chunks_exact(block as usize);
-    let remainder = blocks.remainder();
-    for block in blocks {
-        fs.write(file, block).await?;
+fn write_unbuffered(calls: &mut Calls, bytes: u32, block: u32) {
+    let (bytes, block) = (bytes as usize, block as usize);
+    let whole = bytes - bytes % block;
+    for begin in (0..whole).step_by(block) {
+        calls.push(Call::Write(begin..begin + block));
     }
-    fs.write(file, remainder).await
+    calls.push(Call::Write(whole..bytes));
 }
 
-/// Reads as `fread` does, block by block, then the remainder; stops at the end of the file.
-async fn read_buffered<F: Files>(
-    fs: &F,
-    file: &mut F::File,
-    scratch: &mut [u8],
-    bytes: u32,
-    block: u32,
-) -> Result<(), FileError> {
+/// Reads a file of this many bytes as `fread` does, block by block, then the remainder.
+fn read_buffered(calls: &mut Calls, bytes: u32, block: u32) {
     let mut stream = ReadStream::default();
-    let mut left = bytes;
-    'file: while left > 0 {
+    let (mut left, mut in_file) = (bytes, bytes);
+    while left > 0 {
         stream.fread(left.min(block));
         left -= left.min(block);
         loop {
@@ -353,36 +368,23 @@ async fn read_buffered<F: Files>(
                 ReadStep::Fill => BUFFER_BYTES,
                 ReadStep::Direct(bytes) => bytes,
             };
-            let copied = stream.take_copied();
-            if copied > 0 {
-                fs.charge_user_copy(copied).await;
-            }
-            let got = fs.read(file, &mut scratch[..asked as usize]).await? as u32;
+            charge(calls, stream.take_copied());
+            calls.push(Call::Read(asked as usize));
+            let got = asked.min(in_file);
+            in_file -= got;
             match step {
-                _ if got == 0 => break 'file,
                 ReadStep::Direct(_) => stream.read_directly(got),
                 ReadStep::Fill | ReadStep::Done => stream.filled(got),
             }
         }
     }
-    let copied = stream.take_copied();
-    if copied > 0 {
-        fs.charge_user_copy(copied).await;
-    }
-    Ok(())
+    charge(calls, stream.take_copied());
 }
 
 /// Calls `read` once for each block, and once for the remainder, which can be empty.
-async fn read_unbuffered<F: Files>(
-    fs: &F,
-    file: &mut F::File,
-    scratch: &mut [u8],
-    bytes: u32,
-    block: u32,
-) -> Result<(), FileError> {
+fn read_unbuffered(calls: &mut Calls, bytes: u32, block: u32) {
     for _ in 0..bytes / block {
-        fs.read(file, &mut scratch[..block as usize]).await?;
+        calls.push(Call::Read(block as usize));
     }
-    fs.read(file, &mut scratch[..(bytes % block) as usize]).await?;
-    Ok(())
+    calls.push(Call::Read((bytes % block) as usize));
 }

@@ -34,6 +34,8 @@ struct Counting {
     /// Number of calls before one fails; removals still work then, unless `stuck`.
     calls_left: Cell<Option<u64>>,
     stuck: bool,
+    /// Number of calls that it wants at once; 0: one.
+    at_once: usize,
 }
 
 struct Open {
@@ -173,6 +175,9 @@ impl Files for Counting {
     async fn sync(&self) -> Result<(), FileError> {
         panic!("PostMark makes nothing durable")
     }
+    fn calls_at_once(&self) -> usize {
+        self.at_once.max(1)
+    }
     async fn charge_user_copy(&self, bytes: u64) {
         assert!(bytes > 0, "an empty charge is a wasted call");
         add(&self.copied, bytes);
@@ -199,6 +204,20 @@ fn counts_match_what_was_done() {
         assert_eq!(latency(Operation::Unlink), counts.deleted);
         let copied = if buffering { counts.bytes_written + counts.bytes_read } else { 0 };
         assert_eq!(fs.copied.get(), copied);
+    }
+}
+
+#[test]
+fn several_calls_at_once_give_the_same_as_one() {
+    let run_on = |at_once| {
+        let fs = Counting { at_once, ..Counting::default() };
+        let outcome = block_on(run(&fs, &small(), &mut |_| {})).unwrap();
+        let calls = [&fs.writes, &fs.reads, &fs.copied, &fs.now_us].map(Cell::get);
+        (outcome.counts, outcome.times, outcome.latencies.summary(Operation::Read), calls)
+    };
+    let one_by_one = run_on(1);
+    for at_once in [7, 40, usize::MAX] {
+        assert_eq!(run_on(at_once), one_by_one, "{at_once}");
     }
 }
 
@@ -260,8 +279,8 @@ fn whenever_a_call_fails_everything_created_is_removed() {
     block_on(run(&fs, &config, &mut |_| {})).unwrap();
     let calls = u64::MAX - fs.calls_left.get().unwrap();
     assert!(calls > 50, "only {calls} calls can fail");
-    for failing in 0..calls {
-        let fs = Counting::default();
+    for (failing, at_once) in (0..calls).flat_map(|failing| [(failing, 1), (failing, 40)]) {
+        let fs = Counting { at_once, ..Counting::default() };
         // An unrelated file and directory.
         fs.entries.borrow_mut().extend([("c".to_owned(), None), ("c/notes".to_owned(), Some(5))]);
         fs.calls_left.set(Some(failing));
@@ -270,7 +289,7 @@ fn whenever_a_call_fails_everything_created_is_removed() {
             assert!(error.to_string().contains("everything that the run created was removed"), "{error}");
         }
         let left: Vec<_> = fs.entries.borrow().keys().cloned().collect();
-        assert_eq!(left, ["c", "c/notes"], "after {failing} calls");
+        assert_eq!(left, ["c", "c/notes"], "after {failing} calls, {at_once} at once");
     }
 }
 
