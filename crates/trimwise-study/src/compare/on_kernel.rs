@@ -1,11 +1,13 @@
 //! `compare --target kernel:...`: every cell on a real kernel in virtual time.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use trimwise::compare::result::{Cell, Target};
 use trimwise::fs::layout::FormatOptions;
+use trimwise::numbers::counted;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -13,8 +15,8 @@ use trimwise::workload::days::Days;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
 use trimwise_lab::pool;
-use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget};
-use trimwise_uml::images::KernelImage;
+use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::images::{self, KernelImage};
 use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
 
@@ -22,6 +24,7 @@ use super::CompareRequest;
 use super::here::{Here, StandIn};
 use super::on_model::{days, needs_days};
 use super::room::Room;
+use super::unfinished::Unfinished;
 use super::workload::Workload;
 use super::{Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
 use crate::caller::{Caller, OnInterrupt};
@@ -37,11 +40,11 @@ pub struct Plan {
     pub devices: Vec<(String, Profile)>,
     /// The policies.
     pub policies: Vec<KernelPolicy>,
-    workload: Workload,
-    days: Option<Days>,
-    memory: Bytes,
-    seed: u64,
-    here: Option<Here>,
+    pub(crate) workload: Workload,
+    pub(crate) days: Option<Days>,
+    pub(crate) memory: Bytes,
+    pub(crate) seed: u64,
+    pub(crate) here: Option<Here>,
     /// What was asked for, as the answer shows it.
     pub settings: Settings,
 }
@@ -76,7 +79,7 @@ impl Plan {
     }
 
     /// Does the same where the workload, and what stands in for the host, are known.
-    fn on(
+    pub(crate) fn on(
         request: &CompareRequest,
         target: &KernelTarget,
         (workload, found): (Workload, Option<StandIn>),
@@ -177,12 +180,14 @@ pub fn run(
     runs.check()?;
     plan.workload.tell_notes(caller);
     let ran = runs.cells(caller, &caller.stop(OnInterrupt::StopAndShow)?);
-    let kernel = Some(RealKernel::of(&image, target)?);
-    finish(request, Settings { kernel, ..plan.settings }, plan.here, ran)
+    finish(request, Settings { kernel: Some(runs.kernel()?), ..plan.settings }, plan.here, ran)
 }
 
+/// A cell of [`Runs`]: drive, policy and repetition.
+pub(crate) type Asked<'a> = (&'a Profile, KernelPolicy, u32);
+
 /// Each policy on each device, as often as requested, on one kernel.
-pub(super) struct Runs<'a> {
+pub(crate) struct Runs<'a> {
     pub grid: Grid<'a, KernelPolicy>,
     pub workload: &'a Workload,
     /// Over which days the workload is spread.
@@ -204,6 +209,14 @@ impl Runs<'_> {
         self.workload.to_guest()?;
         for (device, policy) in self.grid.pairs() {
             guests::check_size(device, self.target.file_system)?;
+            let least = Bytes(self.memory.0.saturating_add(pool::memory_of_run(device).0));
+            pool::check_memory(least).map_err(|why| {
+                Failure::usage(format!(
+                    "--memory {}: a guest with a model of {} {why}; expected less memory, or a smaller drive",
+                    self.memory.0 >> 20,
+                    device.name
+                ))
+            })?;
             if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
                 return Err(Failure::usage(format!(
                     "--policy {policy}: {} does not support TRIM; expected --policy off there",
@@ -221,49 +234,77 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Runs them, as many at a time as fit. A stop ends each guest.
+    /// Returns the kernel, as results name it.
+    pub fn kernel(&self) -> Result<RealKernel, Failure> {
+        RealKernel::of(self.image, self.target)
+    }
+
+    /// Opens the finished runs of an earlier command about the same drives, workload and kernel.
+    pub fn unfinished(&self) -> Result<Unfinished, Failure> {
+        Ok(Unfinished::of_user(&(self.common()?, self.grid.devices, self.seed)))
+    }
+
+    /// What the results of all runs depend on, besides what differs between them.
+    fn common(&self) -> Result<impl fmt::Debug + use<>, Failure> {
+        Ok((self.kernel()?, self.workload.to_guest()?, self.days.cloned(), self.memory))
+    }
+
+    /// Runs all, as many at a time as fit. A stop ends each guest.
     pub fn cells(&self, caller: &dyn Caller, stop: &Arc<AtomicBool>) -> Ran {
-        let memory = |device: &Profile| {
+        let unfinished = match self.unfinished() {
+            Ok(unfinished) => unfinished,
+            Err(failure) => return (Vec::new(), Some(failure)),
+        };
+        let reps = self.grid.reps;
+        let asked: Vec<Asked> = self
+            .grid
+            .pairs()
+            .flat_map(|(device, policy)| (0..reps).map(move |rep| (device, policy, rep)))
+            .collect();
+        let clock = Clock::start(self, caller, asked.len());
+        let (ran, failure) = self.each(&asked, (caller, stop), &unfinished, &clock);
+        unfinished.end(caller, failure.is_none());
+        (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
+    }
+
+    /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
+    pub fn each(
+        &self,
+        asked: &[Asked],
+        (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+        unfinished: &Unfinished,
+        clock: &Clock,
+    ) -> (Vec<(usize, Cell)>, Option<Failure>) {
+        let progress = caller.progress(asked.len(), "runs");
+        let ran = pool::run_finished(clock.jobs, asked.len(), |index| {
+            if stop.load(Ordering::SeqCst) {
+                return Err(Failure::Interrupted);
+            }
+            let cell = self.run((caller, stop), asked[index], unfinished, clock)?;
+            progress.done(index);
+            Ok((index, cell))
+        });
+        progress.finish();
+        ran
+    }
+
+    /// Returns how many run at a time: as many as asked for, or as fit in memory.
+    pub fn jobs(&self) -> usize {
+        self.grid.jobs(self.jobs, |device| {
             let guest = match cell::writes_zeros(device, self.target) {
                 true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
                 false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
             };
             Bytes(pool::memory_of_run(device).0.saturating_add(guest.0))
-        };
-        let count = self.grid.pairs().count() * self.grid.reps as usize;
-        let jobs = self.grid.jobs(self.jobs, memory).clamp(1, count.max(1));
-        let (begun, is_told) = (Instant::now(), AtomicBool::new(count <= jobs));
-        self.grid.run(caller, self.jobs, memory, |_, _, pair, rep| {
-            let ran = self.run(pair, rep, stop);
-            if ran.is_ok() && !is_told.swap(true, Ordering::Relaxed) {
-                self.tell_time(caller, begun.elapsed(), count, jobs);
-            }
-            ran
         })
-    }
-
-    /// Tells how long all runs may take, from the time of the first.
-    fn tell_time(&self, caller: &dyn Caller, first: Duration, count: usize, jobs: usize) {
-        const WORTH_TELLING: Duration = Duration::from_secs(2);
-        if first < WORTH_TELLING {
-            return;
-        }
-        let left = first.as_secs_f64() * (count.div_ceil(jobs) - 1) as f64;
-        let left = if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
-        caller.note(&format!(
-            "{count} runs on {} of Linux {}, {jobs} at a time; the first took {:.0} s, so some {left} are left; Ctrl-C \
-             keeps finished runs",
-            self.target.file_system.name(),
-            self.target.kernel,
-            first.as_secs_f64()
-        ));
     }
 
     fn run(
         &self,
-        (device, policy): (&Profile, KernelPolicy),
-        rep: u32,
-        stop: &Arc<AtomicBool>,
+        (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+        (device, policy, rep): Asked,
+        unfinished: &Unfinished,
+        clock: &Clock,
     ) -> Result<Cell, Failure> {
         let Self { target, utilization_percent, long_in_use, days, seed, .. } = *self;
         let workload = &self.workload.to_guest()?;
@@ -283,6 +324,97 @@ impl Runs<'_> {
         if policy.is_daemon() {
             guest.daemon = Some(guests::trimwised()?);
         }
-        cell.run(&guest).map_err(guests::failure)
+        // A program of this computer may be another one next time.
+        let is_known = !matches!(workload, KernelWorkload::Command { .. });
+        let daemon = guest.daemon.as_deref().filter(|_| is_known).map(images::file_hash).transpose();
+        let daemon = daemon.map_err(|e| Failure::run(format!("trimwised: {e}")))?;
+        let key = is_known.then(|| Ok(format!("{:?} {cell:?} {daemon:?}", self.common()?))).transpose()?;
+        if let Some(found) = key.as_ref().and_then(|key| unfinished.look(caller, key)) {
+            return Ok(found);
+        }
+        let begun = Instant::now();
+        let ran = cell.run(&guest).map_err(guests::failure)?;
+        clock.tell_first(self, caller, policy, begun.elapsed());
+        if let Some(key) = key {
+            unfinished.enter(caller, &key, &ran);
+        }
+        Ok(ran)
     }
+
+    /// Returns how long a run may take here, from what was measured on two cores of 2023: booting, ageing by what it
+    /// writes, and the days. It knows nothing of the work apart from its days, so it is right to a factor of three.
+    pub fn expected(&self, policy: KernelPolicy) -> Duration {
+        let capacity = self.grid.devices.iter().map(|(_, device)| device.config.capacity_bytes).max();
+        let gib = capacity.unwrap_or_default() as f64 / Bytes::gib(1).0 as f64;
+        let times_written = match (self.utilization_percent, self.long_in_use) {
+            (None, _) => 0.0,
+            (Some(_), false) => 1.0,
+            (Some(_), true) => 2.0,
+        };
+        let days = f64::from(self.days.map_or(0, Days::days));
+        let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
+        let work = if self.days.is_some() { days * (WORK_S_PER_DAY + of_daemon) } else { WORK_S };
+        Duration::from_secs_f64(BOOT_S + times_written * gib * AGEING_S_PER_GIB + work)
+    }
+}
+
+/// Seconds of this computer until a guest mounts its file system.
+const BOOT_S: f64 = 2.0;
+/// Seconds to write a GiB in a guest.
+const AGEING_S_PER_GIB: f64 = 1.5;
+/// Seconds of a day's work, the median of the applications.
+const WORK_S_PER_DAY: f64 = 3.0;
+/// Seconds of work without days, the median of the applications.
+const WORK_S: f64 = 30.0;
+/// Seconds that trimwised takes for a day: it looks at free space once a minute.
+const DAEMON_S_PER_DAY: f64 = 130.0;
+
+/// Tells how long runs may take: before the first by [`Runs::expected`], and then from the time of the first.
+pub(crate) struct Clock {
+    /// Runs at a time.
+    pub jobs: usize,
+    count: usize,
+    begun: Instant,
+    is_told: AtomicBool,
+}
+
+impl Clock {
+    /// Starts it, and tells how long `count` runs under the policies of `runs` may take.
+    pub fn start(runs: &Runs, caller: &dyn Caller, count: usize) -> Self {
+        let jobs = runs.jobs().clamp(1, count.max(1));
+        let policies = runs.grid.policies;
+        let all: f64 = policies.iter().map(|policy| runs.expected(*policy).as_secs_f64()).sum();
+        let all = all / policies.len().max(1) as f64 * count.div_ceil(jobs) as f64;
+        caller.note(&format!(
+            "{} on {} of Linux {}, {jobs} at a time: some {} as computers go; Ctrl-C keeps finished runs",
+            counted(count as u64, "run"),
+            runs.target.file_system.name(),
+            runs.target.kernel,
+            about(all)
+        ));
+        Self { jobs, count, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
+    }
+
+    /// Returns the time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Corrects what was told at the start when the first run is done.
+    fn tell_first(&self, runs: &Runs, caller: &dyn Caller, policy: KernelPolicy, first: Duration) {
+        const WORTH_TELLING: Duration = Duration::from_secs(2);
+        if first < WORTH_TELLING || self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let relative = |of: KernelPolicy| runs.expected(of).as_secs_f64() / runs.expected(policy).as_secs_f64();
+        let policies = runs.grid.policies;
+        let mean = policies.iter().map(|of| relative(*of)).sum::<f64>() / policies.len().max(1) as f64;
+        let left = first.as_secs_f64() * mean * (self.count.div_ceil(self.jobs) - 1) as f64;
+        caller.note(&format!("the first run took {:.0} s, so some {} are left", first.as_secs_f64(), about(left)));
+    }
+}
+
+/// A time in words.
+fn about(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
