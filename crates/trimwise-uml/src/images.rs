@@ -518,7 +518,10 @@ fn why_not_run(header: &[u8; ELF_HEADER_BYTES], size_bytes: u64) -> Option<Strin
     // Class and byte order, then the machine.
     if header[4..6] != [2, 1] || half(18) != OWN {
         let arch = std::env::consts::ARCH;
-        return Some(format!("is for another machine (ELF number {}); expected {arch}, number {OWN}", half(18)));
+        return Some(format!(
+            "is for another machine (ELF number {}); expected {arch}, number {OWN}",
+            half(18)
+        ));
     }
     let mut sections = [0; 8];
     sections.copy_from_slice(&header[40..48]);

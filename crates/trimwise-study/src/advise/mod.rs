@@ -104,7 +104,9 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
         return on_kernel::run(&chosen, &target, (workload, found), (caller, request));
     }
     if request.budget_min.is_some() {
-        return Err(Failure::usage("--budget: the model has no need of it; expected it with --fs xfs, btrfs or f2fs"));
+        return Err(Failure::usage(
+            "--budget: the model has no need of it; expected it with --fs xfs, btrfs or f2fs",
+        ));
     }
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
     let plan = on_model::Plan::of(&request)?;

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use trimwise::advise::{self, Job, LeftOut, Means, Node, Observation, Place, REPS_MAX, Rounds, Search, Space};
+use trimwise::advise::{
+    self, Job, LeftOut, Means, Node, Observation, Place, REPS_MAX, Rounds, Search, Space,
+};
 use trimwise::compare::result::Cell;
 use trimwise::compare::summary::Summary;
 use trimwise::policy::PolicyId;
@@ -47,7 +49,8 @@ impl Candidates {
             None => Space::new(used, SimDuration::from_nanos(0)),
         };
         let mut left_out = space.left_out.clone();
-        let leave = |policy: &str, reason: String| LeftOut { policy: policy.to_owned(), reason: reason.into() };
+        let leave =
+            |policy: &str, reason: String| LeftOut { policy: policy.to_owned(), reason: reason.into() };
         let batches = space.applicable.iter().filter(|c| matches!(c.place, Place::Batch { .. }));
         for text in batches.map(|c| c.policy.to_string()) {
             if BETWEEN.contains(&&*text) {
@@ -63,7 +66,8 @@ impl Candidates {
             let all = runs.expected(daemon) * (1 + REPS_MIN);
             if all > budget * runs.jobs() as u32 / 2 {
                 let minutes = runs.expected(daemon).as_secs() / 60;
-                let why = format!("a run of it in a guest takes some {minutes} min; a larger --budget tries it");
+                let why =
+                    format!("a run of it in a guest takes some {minutes} min; a larger --budget tries it");
                 left_out.push(leave(DAEMON, why));
             } else if guests::trimwised().is_err() {
                 left_out.push(leave(DAEMON, "trimwised is not next to trimwise".to_owned()));
@@ -87,7 +91,12 @@ impl Candidates {
 
     /// What is worth fresh runs: what a mount option sets, the two best of the search, the best interval, and what the
     /// host does today. `off` comes first, as the baseline.
-    fn shortlist(&self, search: &Search, target: &KernelTarget, today: Option<&PolicyId>) -> Vec<KernelPolicy> {
+    fn shortlist(
+        &self,
+        search: &Search,
+        target: &KernelTarget,
+        today: Option<&PolicyId>,
+    ) -> Vec<KernelPolicy> {
         let finalists = search.finalists();
         let mut list = KernelPolicy::all_of(target);
         list.extend(finalists.iter().take(2).map(|&i| self.policies[i]));
@@ -114,7 +123,9 @@ impl Candidates {
                 place: Self::place(self.policies[i]),
                 reps,
                 same_as: search.same_as(i).map(|other| self.policies[other].id()),
-                excess_percent: best.and_then(|best| search.excess(i, best)).map(|(excess, _)| excess * 100.0),
+                excess_percent: best
+                    .and_then(|best| search.excess(i, best))
+                    .map(|(excess, _)| excess * 100.0),
             })
         };
         let others = (0..self.policies.len()).filter(|i| !finalists.contains(i));
@@ -214,7 +225,8 @@ pub fn run(
             "The search was stopped after {} of about {count} runs, so nothing is proven.",
             searched.runs.searched
         );
-        let advice = advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
+        let advice =
+            advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
         return Ok(Advice { partial: true, ended_by: Some(failure), ..advice });
     }
     if off_cell.as_ref().is_some_and(Cell::frees_nothing) {
@@ -231,12 +243,14 @@ pub fn run(
         // As many repetitions at a time as keep all cores busy.
         let more = (at_a_time.div_ceil(shortlist.len()) as u32).min(request.reps - reps);
         let spent = clock.elapsed();
-        let of_next = spent / (searched.runs.searched + cells.len() as u32).max(1) * (shortlist.len() as u32 * more);
+        let of_next =
+            spent / (searched.runs.searched + cells.len() as u32).max(1) * (shortlist.len() as u32 * more);
         if reps >= REPS_MIN && spent + of_next > budget {
             break;
         }
-        let asked: Vec<Asked> =
-            (reps..reps + more).flat_map(|rep| shortlist.iter().map(move |&policy| (device, policy, rep))).collect();
+        let asked: Vec<Asked> = (reps..reps + more)
+            .flat_map(|rep| shortlist.iter().map(move |&policy| (device, policy, rep)))
+            .collect();
         let (ran, ended) = run_all(&second, &asked);
         cells.extend(ran.into_iter().map(|(_, cell)| cell));
         (failure, reps) = (ended, reps + more);
@@ -244,7 +258,8 @@ pub fn run(
     unfinished.end(caller, failure.is_none());
     if cells.is_empty() {
         let why = "The comparison had no run, so nothing is proven.".to_owned();
-        let advice = advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
+        let advice =
+            advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
         return Ok(Advice { partial: true, ended_by: failure, ..advice });
     }
     // As `compare` orders them.

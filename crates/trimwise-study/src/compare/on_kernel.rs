@@ -406,11 +406,16 @@ impl Clock {
         if first < WORTH_TELLING || self.is_told.swap(true, Ordering::Relaxed) {
             return;
         }
-        let relative = |of: KernelPolicy| runs.expected(of).as_secs_f64() / runs.expected(policy).as_secs_f64();
+        let relative =
+            |of: KernelPolicy| runs.expected(of).as_secs_f64() / runs.expected(policy).as_secs_f64();
         let policies = runs.grid.policies;
         let mean = policies.iter().map(|of| relative(*of)).sum::<f64>() / policies.len().max(1) as f64;
         let left = first.as_secs_f64() * mean * (self.count.div_ceil(self.jobs) - 1) as f64;
-        caller.note(&format!("the first run took {:.0} s, so some {} are left", first.as_secs_f64(), about(left)));
+        caller.note(&format!(
+            "the first run took {:.0} s, so some {} are left",
+            first.as_secs_f64(),
+            about(left)
+        ));
     }
 }
 
