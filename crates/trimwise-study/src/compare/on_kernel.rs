@@ -369,6 +369,9 @@ const WORK_S: f64 = 30.0;
 /// Seconds that trimwised takes for a day: it looks at free space once a minute.
 const DAEMON_S_PER_DAY: f64 = 130.0;
 
+/// Seconds that a person likes to know of before.
+const WORTH_TELLING_S: f64 = 10.0;
+
 /// Tells how long runs may take: before the first by [`Runs::expected`], and then from the time of the first.
 pub(crate) struct Clock {
     /// Runs at a time.
@@ -385,13 +388,15 @@ impl Clock {
         let policies = runs.grid.policies;
         let all: f64 = policies.iter().map(|policy| runs.expected(*policy).as_secs_f64()).sum();
         let all = all / policies.len().max(1) as f64 * count.div_ceil(jobs) as f64;
-        caller.note(&format!(
-            "{} on {} of Linux {}, {jobs} at a time: some {} as computers go; Ctrl-C keeps finished runs",
-            counted(count as u64, "run"),
-            runs.target.file_system.name(),
-            runs.target.kernel,
-            about(all)
-        ));
+        if all >= WORTH_TELLING_S {
+            caller.note(&format!(
+                "{} on {} of Linux {}, {jobs} at a time: roughly {}; Ctrl-C keeps finished runs",
+                counted(count as u64, "run"),
+                runs.target.file_system.name(),
+                runs.target.kernel,
+                about(all)
+            ));
+        }
         Self { jobs, count, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
     }
 
