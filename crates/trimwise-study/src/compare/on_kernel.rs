@@ -14,6 +14,7 @@ use trimwise::units::Bytes;
 use trimwise::workload::days::Days;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
+use trimwise_lab::kept;
 use trimwise_lab::pool;
 use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::{self, KernelImage};
@@ -275,17 +276,38 @@ impl Runs<'_> {
         unfinished: &Unfinished,
         clock: &Clock,
     ) -> (Vec<(usize, Cell)>, Option<Failure>) {
-        let progress = caller.progress(asked.len(), "runs");
-        let ran = pool::run_finished(clock.jobs, asked.len(), |index| {
+        let keys: Result<Vec<Option<String>>, Failure> = asked.iter().map(|of| self.key(*of)).collect();
+        let keys = match keys {
+            Ok(keys) => keys,
+            Err(failure) => return (Vec::new(), Some(failure)),
+        };
+        let found = |key: &Option<String>| unfinished.look(caller, key.as_ref()?);
+        let (mut finished, mut left) = (Vec::new(), Vec::new());
+        for (index, key) in keys.iter().enumerate() {
+            match found(key) {
+                Some(cell) => finished.push((index, cell)),
+                None => left.push(index),
+            }
+        }
+        let progress = caller.progress(left.len(), "runs");
+        let (ran, failure) = pool::run_finished(clock.jobs, left.len(), |number| {
             if stop.load(Ordering::SeqCst) {
                 return Err(Failure::Interrupted);
             }
-            let cell = self.run((caller, stop), asked[index], unfinished, clock)?;
-            progress.done(index);
+            progress.update(number, 0, 1);
+            let (index, begun) = (left[number], Instant::now());
+            let cell = self.run(asked[index], stop)?;
+            clock.tell_first(self, caller, asked[index].1, begun.elapsed());
+            if let Some(key) = &keys[index] {
+                unfinished.enter(caller, key, &cell);
+            }
+            progress.done(number);
             Ok((index, cell))
         });
         progress.finish();
-        ran
+        finished.extend(ran);
+        finished.sort_by_key(|(index, _)| *index);
+        (finished, failure)
     }
 
     /// Returns how many run at a time: as many as asked for, or as fit in memory.
@@ -299,46 +321,31 @@ impl Runs<'_> {
         })
     }
 
-    fn run(
-        &self,
-        (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
-        (device, policy, rep): Asked,
-        unfinished: &Unfinished,
-        clock: &Clock,
-    ) -> Result<Cell, Failure> {
-        let Self { target, utilization_percent, long_in_use, days, seed, .. } = *self;
+    /// Returns what a run's result depends on; `None` of a program of this computer, which may be another one next time.
+    fn key(&self, asked: Asked) -> Result<Option<String>, Failure> {
         let workload = &self.workload.to_guest()?;
-        let cell = KernelCell {
-            device,
-            target,
-            policy,
-            workload,
-            utilization_percent,
-            long_in_use,
-            days,
-            rep,
-            seed,
-        };
+        if matches!(workload, KernelWorkload::Command { .. }) {
+            return Ok(None);
+        }
+        let daemon = if asked.1.is_daemon() { Some(guests::trimwised()?) } else { None };
+        let daemon = daemon.as_deref().map(images::file_hash).transpose();
+        let daemon = daemon.map_err(|e| Failure::run(format!("trimwised: {e}")))?;
+        let all = format!("{:?} {:?} {daemon:?}", self.common()?, self.cell(asked, workload));
+        Ok(Some(kept::hash(all.as_bytes())))
+    }
+
+    fn cell<'b>(&'b self, (device, policy, rep): Asked<'b>, workload: &'b KernelWorkload) -> KernelCell<'b> {
+        let Self { target, utilization_percent, long_in_use, days, seed, .. } = *self;
+        KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+    }
+
+    fn run(&self, asked: Asked, stop: &Arc<AtomicBool>) -> Result<Cell, Failure> {
         let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
         let mut guest = guests::guest(self.image, self.memory, &bounds)?;
-        if policy.is_daemon() {
+        if asked.1.is_daemon() {
             guest.daemon = Some(guests::trimwised()?);
         }
-        // A program of this computer may be another one next time.
-        let is_known = !matches!(workload, KernelWorkload::Command { .. });
-        let daemon = guest.daemon.as_deref().filter(|_| is_known).map(images::file_hash).transpose();
-        let daemon = daemon.map_err(|e| Failure::run(format!("trimwised: {e}")))?;
-        let key = is_known.then(|| Ok(format!("{:?} {cell:?} {daemon:?}", self.common()?))).transpose()?;
-        if let Some(found) = key.as_ref().and_then(|key| unfinished.look(caller, key)) {
-            return Ok(found);
-        }
-        let begun = Instant::now();
-        let ran = cell.run(&guest).map_err(guests::failure)?;
-        clock.tell_first(self, caller, policy, begun.elapsed());
-        if let Some(key) = key {
-            unfinished.enter(caller, &key, &ran);
-        }
-        Ok(ran)
+        self.cell(asked, &self.workload.to_guest()?).run(&guest).map_err(guests::failure)
     }
 
     /// Returns how long a run may take here, from what was measured on two cores of 2023: booting, ageing by what it
