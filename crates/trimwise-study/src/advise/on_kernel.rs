@@ -28,8 +28,8 @@ use crate::defaults;
 
 /// How far the search goes.
 const ROUNDS: Rounds = Rounds { reps_max: 2, finalists: 3 };
-/// Fewest repetitions of the comparison, whatever the budget: fewer have no interval to speak of.
-const REPS_MIN: u32 = 3;
+/// Fewest repetitions of the comparison, whatever the budget: fewer cannot show any difference.
+const REPS_MIN: u32 = 4;
 /// The daemon with its own policy.
 const DAEMON: &str = "trimwised";
 /// Intervals of fstrim that are not tried over days: those tried lie around them.
