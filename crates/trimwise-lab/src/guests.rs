@@ -27,7 +27,9 @@ use crate::failure::Failure;
 /// A missing kernel or program.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     target.file_system.check_mkfs().map_err(Failure::usage)?;
-    kernel(target)
+    let image = kernel(target)?;
+    image.check(Some(target.file_system)).map_err(Failure::usage)?;
+    Ok(image)
 }
 
 /// Finds the kernel of a target whose file system need not be made.

@@ -84,6 +84,24 @@ pub fn default_jobs(bytes_per_run: Bytes) -> usize {
     jobs_that_fit(cores, available, bytes_per_run)
 }
 
+/// Checks that this much memory is available.
+///
+/// # Errors
+/// How much is needed and how much there is, in words.
+pub fn check_memory(needed: Bytes) -> Result<(), String> {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    fits_in(needed, available_memory(&text))
+}
+
+fn fits_in(needed: Bytes, available: Option<Bytes>) -> Result<(), String> {
+    match available {
+        Some(available) if available < needed => {
+            Err(format!("needs {needed} of this computer's memory, and {available} are available"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns how many runs fit into 70 % of the available memory, at least one: other programs need the rest.
 fn jobs_that_fit(cores: usize, available: Option<Bytes>, bytes_per_run: Bytes) -> usize {
     let Some(available) = available else { return cores };
@@ -141,6 +159,14 @@ mod tests {
     fn a_device_of_a_terabyte_takes_three_gigabytes() {
         let bytes = memory_of_run(&Profile::embedded("nvme-generic").unwrap());
         assert!((Bytes::gib(2)..Bytes::gib(4)).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn what_does_not_fit_at_all_is_refused_with_numbers() {
+        assert_eq!(fits_in(Bytes::gib(1), None), Ok(()), "it is unknown");
+        assert_eq!(fits_in(Bytes::gib(1), Some(Bytes::gib(1))), Ok(()));
+        let error = fits_in(Bytes::gib(2), Some(Bytes::mib(1536))).unwrap_err();
+        assert_eq!(error, "needs 2 GiB of this computer's memory, and 1.5 GiB are available");
     }
 
     #[test]

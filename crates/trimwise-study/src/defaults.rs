@@ -39,6 +39,11 @@ pub const REPS: u32 = 6;
 /// Repetitions of the comparison that ends an advice: as many as its search gives the last ones left.
 pub const ADVICE_REPS: u32 = trimwise::advise::REPS_MAX;
 
+/// Minutes that an advice on a kernel may take, more or less.
+pub const BUDGET_MIN: u32 = 15;
+/// The least and the most.
+pub const BUDGETS_MIN: RangeInclusive<u32> = 1..=10_080;
+
 /// The seed: any will do, as long as it is always the same.
 pub const SEED: u64 = 1;
 

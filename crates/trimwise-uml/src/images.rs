@@ -38,13 +38,15 @@ mod walk;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::job::FileSystem;
 
 pub use build::{Built, Order, Step};
 pub use catalogue::{CATALOGUE, Series};
@@ -213,8 +215,10 @@ impl Cache {
         };
         let mut found = None;
         for candidate in candidates {
-            let image = self.read(&candidate)?;
-            found = found.or(image.filter(|image| image.name == name && image.is_current()));
+            found = self.read(&candidate)?.filter(|image| image.name == name && image.is_current());
+            if found.is_some() {
+                break;
+            }
         }
         let Some(image) = found else { return Err(self.not_built(&name)?) };
         match image.changed_set() {
@@ -392,6 +396,35 @@ impl KernelImage {
         self.recipe == recipe(&self.name, &self.patches)
     }
 
+    /// Checks that the kernel is a whole program of this computer's kind, and has a file system.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the command that replaces it.
+    pub fn check(&self, file_system: Option<FileSystem>) -> Result<(), KernelError> {
+        let damaged = |what: String| KernelError::Damaged { directory: self.directory.clone(), what };
+        let mut header = [0; ELF_HEADER_BYTES];
+        let read = fs::File::open(&self.linux).and_then(|mut file| file.read_exact(&mut header));
+        let cannot_run = match read {
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => Some("is cut off".to_owned()),
+            Err(e) => return Err(KernelError::io("read", &self.linux)(e)),
+            Ok(()) => why_not_run(&header, self.size_bytes),
+        };
+        if let Some(why) = cannot_run {
+            return Err(damaged(format!("{}: {why}", self.linux.display())));
+        }
+        let Some(file_system) = file_system else { return Ok(()) };
+        let option = format!("CONFIG_{}_FS=y", file_system.name().to_uppercase());
+        let config = self.directory.join("config");
+        match fs::read_to_string(&config) {
+            Ok(text) if !text.lines().any(|line| line == option) => Err(damaged(format!(
+                "{}: has no {option}, so this kernel cannot mount {}",
+                config.display(),
+                file_system.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns true if the kernel can catch its processes' system calls by seccomp instead of ptrace.
     pub fn has_seccomp(&self) -> bool {
         self.name.is_since(SECCOMP_SINCE)
@@ -469,6 +502,31 @@ pub fn file_hash(path: &Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut fs::File::open(path)?, &mut hash)?;
     Ok(hex(&hash.finalize()))
+}
+
+/// Size of the header of a 64-bit ELF file.
+const ELF_HEADER_BYTES: usize = 64;
+
+/// Says why a program with this header and size cannot run here; `None` if it can.
+fn why_not_run(header: &[u8; ELF_HEADER_BYTES], size_bytes: u64) -> Option<String> {
+    // Numbers of ELF's `e_machine`.
+    const OWN: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+    let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    if header[..4] != *b"\x7fELF" {
+        return Some("is no ELF program".to_owned());
+    }
+    // Class and byte order, then the machine.
+    if header[4..6] != [2, 1] || half(18) != OWN {
+        let arch = std::env::consts::ARCH;
+        return Some(format!(
+            "is for another machine (ELF number {}); expected {arch}, number {OWN}",
+            half(18)
+        ));
+    }
+    let mut sections = [0; 8];
+    sections.copy_from_slice(&header[40..48]);
+    let end = u64::from_le_bytes(sections).saturating_add(u64::from(half(58)) * u64::from(half(60)));
+    (end > size_bytes).then(|| format!("is cut off: it has {size_bytes} of {end} bytes"))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

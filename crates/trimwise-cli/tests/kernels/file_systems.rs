@@ -1,6 +1,9 @@
-//! `compare --fs` and `--here`: each file system answers for itself, on a kernel that is built.
+//! `compare` and `advise` with `--fs` and `--here`: each file system answers for itself, on a kernel that is built.
 
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -154,4 +157,58 @@ fn here_on_a_mount_of_another_file_system_is_answered_by_that_one() {
             (&"model".into(), &"ext4".into())
         );
     }
+}
+
+/// `advise` about a day of a small workload, with a cache of its own for what an unfinished command leaves.
+fn advise(folder: &Path, cache: &str, file_system: FileSystem) -> Command {
+    let kernels = kernel(file_system).unwrap().directory;
+    let line = format!(
+        "advise --fs {} --linux 6.1 --device drive.toml --workload mail.pmrc --utilization 50 --memory 128 --days 1 \
+         --reps 3 --budget 1 --json -",
+        file_system.name()
+    );
+    let mut command = command_in(folder, &line);
+    command.env("TRIMWISE_KERNELS", kernels.parent().unwrap()).env("XDG_CACHE_HOME", folder.join(cache));
+    command
+}
+
+#[test]
+fn advise_asks_the_file_system_itself_and_goes_on_where_it_was_killed() {
+    let Some(folder) = folder(FileSystem::Btrfs) else { return };
+    let whole = advise(folder.path(), "whole", FileSystem::Btrfs).output().unwrap();
+    let said = text(&whole.stderr);
+    assert!(whole.status.success(), "{said}");
+    assert!(said.contains("on btrfs of Linux 6.1, ") && !said.contains("goes on where"), "{said}");
+    let json: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!((&json["settings"]["file_system"], &json["partial"]), (&"btrfs".into(), &false.into()));
+    let compared =
+        |key: &str| json["comparison"]["summary"].as_array().unwrap().iter().any(|row| row["policy"] == key);
+    assert!(compared("off") && compared("commit") && compared("async"), "{json}");
+    assert_eq!(json["comparison"]["settings"]["reps"], 3);
+    assert!(json["settings"]["command"].as_str().unwrap().contains("advise --workload mail.pmrc"), "{json}");
+    // A day of trimwised takes longer than a minute has room for.
+    let left_out = json["search"]["left_out"].as_array().unwrap();
+    assert!(left_out.iter().any(|left| left["policy"] == "trimwised"), "{left_out:?}");
+
+    let mut command = advise(folder.path(), "killed", FileSystem::Btrfs);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let runs = folder.path().join("killed/trimwise/runs");
+    let kept = || -> usize {
+        let folders = fs::read_dir(&runs).into_iter().flatten().flatten();
+        folders.map(|entry| fs::read_dir(entry.path()).map_or(0, Iterator::count)).sum()
+    };
+    while kept() < 2 && running.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(kept() >= 2);
+    let rest = advise(folder.path(), "killed", FileSystem::Btrfs).output().unwrap();
+    assert!(
+        text(&rest.stderr).contains("goes on where an earlier command stopped"),
+        "{}",
+        text(&rest.stderr)
+    );
+    assert_eq!(text(&rest.stdout), text(&whole.stdout));
+    assert_eq!(kept(), 0, "nothing stays of a command that is done");
 }

@@ -2,6 +2,7 @@
 //! what to set.
 
 pub mod hunt;
+pub mod on_kernel;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,15 +14,17 @@ use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
+use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
-use trimwise_uml::job::FileSystem;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
-use crate::command_text::{CommandText, quoted};
-use crate::compare::workload::Kind;
-use crate::compare::{CompareRequest, Comparison, Settings, on_model};
+use crate::command_text::CommandText;
+use crate::compare::here::StandIn;
+use crate::compare::workload::{Kind, Workload};
+use crate::compare::{CompareRequest, Comparison, Settings, file_system, on_chosen, on_model};
 use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
+use crate::input;
 use hunt::{Found, Hunt, Searched};
 
 /// An advice, as `--json` writes it; the order of the keys is part of the format.
@@ -84,39 +87,50 @@ pub struct Nearby {
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
     let refused = [
         ("--policy", !request.policies.is_empty(), "policies are what it searches"),
-        ("--target", request.target != Target::Model, "it searches in the model"),
+        ("--target", request.target != Target::Model, "it searches in the model, or with --fs on a kernel"),
         ("--device", request.devices.len() > 1, "it is about one drive"),
     ];
     if let Some((option, _, why)) = refused.into_iter().find(|(_, is_given, _)| *is_given) {
         return Err(Failure::usage(format!("{option} does not go with advise: {why}")));
     }
     request.check()?;
+    let workload = Workload::of(request)?;
+    let mut found = StandIn::of(request, &workload)?;
+    if let Target::Kernel(target) = file_system::target(request, &workload, found.as_mut(), caller)? {
+        if let Some((_, device)) = request.devices.first().map(|name| input::device(name)).transpose()? {
+            expect_trim(&device)?;
+        }
+        let (chosen, target) = on_chosen(request, &target, found.as_ref())?;
+        return on_kernel::run(&chosen, &target, (workload, found), (caller, request));
+    }
+    if request.budget_min.is_some() {
+        return Err(Failure::usage(
+            "--budget: the model has no need of it; expected it with --fs xfs, btrfs or f2fs",
+        ));
+    }
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
     let plan = on_model::Plan::of(&request)?;
     if let Kind::Trace(file) = &plan.workload.kind {
         file.expect_to_trim()?;
     }
-    if let [(_, device)] = &plan.devices[..]
-        && !device.config.trim.is_supported()
-    {
-        return Err(Failure::usage(format!(
-            "--device {}: it does not support TRIM, so there is nothing to choose; expected one that does",
-            device.name
-        )));
-    }
-    if let Some(here) = &plan.here
-        && here.file_system().parse::<FileSystem>().is_ok_and(|fs| fs != FileSystem::Ext4)
-    {
-        caller.note(&format!(
-            "advise searches on the model's ext4; `trimwise compare --here {}` runs {} itself, where a kernel is built",
-            quoted(here.mount()),
-            here.file_system()
-        ));
+    if let [(_, device)] = &plan.devices[..] {
+        expect_trim(device)?;
     }
     // What --here found may change while the runs last.
     request.utilization = Some(plan.utilization_percent);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     advised(&request, plan, (caller, &stop))
+}
+
+/// Rejects a drive about which there is nothing to ask.
+fn expect_trim(device: &Profile) -> Result<(), Failure> {
+    if device.config.trim.is_supported() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--device {}: it does not support TRIM, so there is nothing to choose; expected one that does",
+        device.name
+    )))
 }
 
 /// A caller whose flag is there already.
@@ -206,6 +220,7 @@ pub fn command(request: &CompareRequest, settings: &Settings) -> String {
     if request.full_size {
         text.argument("--full-size");
     }
+    request.fs.iter().for_each(|fs| text.option("--fs", fs.name()));
     settings.utilization_percent.iter().for_each(|percent| text.option("--utilization", percent));
     request.linux.iter().for_each(|linux| text.option("--linux", linux));
     request.memory.iter().for_each(|memory| text.option("--memory", memory));
@@ -213,6 +228,7 @@ pub fn command(request: &CompareRequest, settings: &Settings) -> String {
     settings.day.iter().for_each(|day| text.option("--day", day));
     request.judge.iter().for_each(|judge| text.option("--judge", judge));
     request.check.iter().for_each(|target| text.option("--check", target));
+    request.budget_min.iter().for_each(|minutes| text.option("--budget", minutes));
     text.option("--reps", request.reps);
     text.option("--seed", request.seed.unwrap_or(defaults::SEED));
     text.into_text()

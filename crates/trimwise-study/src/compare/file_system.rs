@@ -24,7 +24,7 @@ use crate::defaults;
 /// # Errors
 ///
 /// If the file system of `--fs` cannot answer.
-pub(super) fn target(
+pub(crate) fn target(
     request: &CompareRequest,
     workload: &Workload,
     found: Option<&mut StandIn>,

@@ -1,13 +1,14 @@
 //! `compare`: each policy on each device, as often as requested, and what the runs say.
 
 pub mod check;
-mod file_system;
+pub(crate) mod file_system;
 pub mod here;
 mod on_directory;
 pub mod on_kernel;
 pub mod on_model;
 pub(crate) mod room;
 mod scale;
+pub(crate) mod unfinished;
 pub(crate) mod workload;
 
 use std::borrow::Cow;
@@ -26,6 +27,7 @@ use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::RealKernel;
 use trimwise_lab::pool;
+use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::job::FileSystem;
 
 use crate::as_text;
@@ -73,6 +75,8 @@ pub struct CompareRequest {
     pub postmark: bool,
     /// Repetitions of each device and policy.
     pub reps: u32,
+    /// Minutes that an advice on a kernel may take, more or less; `None`: 15.
+    pub budget_min: Option<u32>,
     /// Seed of everything drawn at random in the model.
     pub seed: Option<u64>,
     /// Days over which the workload is spread; 0: none, it runs without a pause. None: the same, but with `here` a week if
@@ -105,6 +109,7 @@ impl Default for CompareRequest {
             judge: None,
             postmark: false,
             reps: defaults::REPS,
+            budget_min: None,
             seed: None,
             days: None,
             day: None,
@@ -120,6 +125,7 @@ impl CompareRequest {
         within("--reps", self.reps, &REPS)?;
         within("--utilization", self.utilization, &(0..=100))?;
         within("--memory", self.memory, &defaults::MEMORIES_MIB)?;
+        within("--budget", self.budget_min, &defaults::BUDGETS_MIN)?;
         within("--days", self.days, &(0..=DAYS_MAX))?;
         within("--jobs", self.jobs, &JOBS)?;
         self.limits.check()?;
@@ -289,9 +295,19 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
     let Target::Kernel(text) = &target else {
         return on_model::run(request, on_model::Plan::on(request, workload, found)?, caller);
     };
-    let parsed = text.parse().map_err(|e| Failure::usage(format!("--target kernel:{text}: {e}")))?;
+    let (request, parsed) = on_chosen(request, text, found.as_ref())?;
+    on_kernel::run(&request, &parsed, (workload, found), caller)
+}
+
+/// Returns a request for a kernel that was chosen, and that kernel with its file system.
+pub(crate) fn on_chosen(
+    request: &CompareRequest,
+    target: &str,
+    found: Option<&StandIn>,
+) -> Result<(CompareRequest, KernelTarget), Failure> {
+    let parsed = target.parse().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
     let mut request = request.clone();
-    if let Some(found) = &found {
+    if let Some(found) = found {
         request.utilization.get_or_insert(found.utilization_percent());
     }
     if request.target == Target::Model {
@@ -299,15 +315,15 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
         request.utilization.get_or_insert(defaults::UTILIZATION_PERCENT);
         (request.fs, request.linux) = (None, None);
     }
-    request.target = target;
-    on_kernel::run(&request, &parsed, (workload, found), caller)
+    request.target = Target::Kernel(target.to_owned());
+    Ok((request, parsed))
 }
 
 /// Every policy on every device, as often as requested.
-struct Grid<'a, P> {
-    devices: &'a [(String, Profile)],
-    policies: &'a [P],
-    reps: u32,
+pub(crate) struct Grid<'a, P> {
+    pub devices: &'a [(String, Profile)],
+    pub policies: &'a [P],
+    pub reps: u32,
 }
 
 impl<P: Copy + Sync> Grid<'_, P> {

@@ -1,20 +1,23 @@
 //! `compare --target kernel:...`: every cell on a real kernel in virtual time.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use trimwise::compare::result::{Cell, Target};
 use trimwise::fs::layout::FormatOptions;
+use trimwise::numbers::counted;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::days::Days;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
+use trimwise_lab::kept;
 use trimwise_lab::pool;
-use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget};
-use trimwise_uml::images::KernelImage;
+use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::images::{self, KernelImage};
 use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
 
@@ -22,6 +25,7 @@ use super::CompareRequest;
 use super::here::{Here, StandIn};
 use super::on_model::{days, needs_days};
 use super::room::Room;
+use super::unfinished::Unfinished;
 use super::workload::Workload;
 use super::{Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
 use crate::caller::{Caller, OnInterrupt};
@@ -37,11 +41,11 @@ pub struct Plan {
     pub devices: Vec<(String, Profile)>,
     /// The policies.
     pub policies: Vec<KernelPolicy>,
-    workload: Workload,
-    days: Option<Days>,
-    memory: Bytes,
-    seed: u64,
-    here: Option<Here>,
+    pub(crate) workload: Workload,
+    pub(crate) days: Option<Days>,
+    pub(crate) memory: Bytes,
+    pub(crate) seed: u64,
+    pub(crate) here: Option<Here>,
     /// What was asked for, as the answer shows it.
     pub settings: Settings,
 }
@@ -76,7 +80,7 @@ impl Plan {
     }
 
     /// Does the same where the workload, and what stands in for the host, are known.
-    fn on(
+    pub(crate) fn on(
         request: &CompareRequest,
         target: &KernelTarget,
         (workload, found): (Workload, Option<StandIn>),
@@ -177,12 +181,14 @@ pub fn run(
     runs.check()?;
     plan.workload.tell_notes(caller);
     let ran = runs.cells(caller, &caller.stop(OnInterrupt::StopAndShow)?);
-    let kernel = Some(RealKernel::of(&image, target)?);
-    finish(request, Settings { kernel, ..plan.settings }, plan.here, ran)
+    finish(request, Settings { kernel: Some(runs.kernel()?), ..plan.settings }, plan.here, ran)
 }
 
+/// A cell of [`Runs`]: drive, policy and repetition.
+pub(crate) type Asked<'a> = (&'a Profile, KernelPolicy, u32);
+
 /// Each policy on each device, as often as requested, on one kernel.
-pub(super) struct Runs<'a> {
+pub(crate) struct Runs<'a> {
     pub grid: Grid<'a, KernelPolicy>,
     pub workload: &'a Workload,
     /// Over which days the workload is spread.
@@ -204,6 +210,14 @@ impl Runs<'_> {
         self.workload.to_guest()?;
         for (device, policy) in self.grid.pairs() {
             guests::check_size(device, self.target.file_system)?;
+            let least = Bytes(self.memory.0.saturating_add(pool::memory_of_run(device).0));
+            pool::check_memory(least).map_err(|why| {
+                Failure::usage(format!(
+                    "--memory {}: a guest with a model of {} {why}; expected less memory, or a smaller drive",
+                    self.memory.0 >> 20,
+                    device.name
+                ))
+            })?;
             if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
                 return Err(Failure::usage(format!(
                     "--policy {policy}: {} does not support TRIM; expected --policy off there",
@@ -221,68 +235,203 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Runs them, as many at a time as fit. A stop ends each guest.
+    /// Returns the kernel, as results name it.
+    pub fn kernel(&self) -> Result<RealKernel, Failure> {
+        RealKernel::of(self.image, self.target)
+    }
+
+    /// Opens the finished runs of an earlier command about the same drives, workload and kernel.
+    pub fn unfinished(&self) -> Result<Unfinished, Failure> {
+        Ok(Unfinished::of_user(&(self.common()?, self.grid.devices, self.seed)))
+    }
+
+    /// What the results of all runs depend on, besides what differs between them.
+    fn common(&self) -> Result<impl fmt::Debug + use<>, Failure> {
+        Ok((self.kernel()?, self.workload.to_guest()?, self.days.cloned(), self.memory))
+    }
+
+    /// Runs all, as many at a time as fit. A stop ends each guest.
     pub fn cells(&self, caller: &dyn Caller, stop: &Arc<AtomicBool>) -> Ran {
-        let memory = |device: &Profile| {
+        let unfinished = match self.unfinished() {
+            Ok(unfinished) => unfinished,
+            Err(failure) => return (Vec::new(), Some(failure)),
+        };
+        let reps = self.grid.reps;
+        let asked: Vec<Asked> = self
+            .grid
+            .pairs()
+            .flat_map(|(device, policy)| (0..reps).map(move |rep| (device, policy, rep)))
+            .collect();
+        let clock = Clock::start(self, caller, asked.len());
+        let (ran, failure) = self.each(&asked, (caller, stop), &unfinished, &clock);
+        unfinished.end(caller, failure.is_none());
+        (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
+    }
+
+    /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
+    pub fn each(
+        &self,
+        asked: &[Asked],
+        (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+        unfinished: &Unfinished,
+        clock: &Clock,
+    ) -> (Vec<(usize, Cell)>, Option<Failure>) {
+        let keys: Result<Vec<Option<String>>, Failure> = asked.iter().map(|of| self.key(*of)).collect();
+        let keys = match keys {
+            Ok(keys) => keys,
+            Err(failure) => return (Vec::new(), Some(failure)),
+        };
+        let found = |key: &Option<String>| unfinished.look(caller, key.as_ref()?);
+        let (mut finished, mut left) = (Vec::new(), Vec::new());
+        for (index, key) in keys.iter().enumerate() {
+            match found(key) {
+                Some(cell) => finished.push((index, cell)),
+                None => left.push(index),
+            }
+        }
+        let progress = caller.progress(left.len(), "runs");
+        let (ran, failure) = pool::run_finished(clock.jobs, left.len(), |number| {
+            if stop.load(Ordering::SeqCst) {
+                return Err(Failure::Interrupted);
+            }
+            progress.update(number, 0, 1);
+            let (index, begun) = (left[number], Instant::now());
+            let cell = self.run(asked[index], stop)?;
+            clock.tell_first(self, caller, asked[index].1, begun.elapsed());
+            if let Some(key) = &keys[index] {
+                unfinished.enter(caller, key, &cell);
+            }
+            progress.done(number);
+            Ok((index, cell))
+        });
+        progress.finish();
+        finished.extend(ran);
+        finished.sort_by_key(|(index, _)| *index);
+        (finished, failure)
+    }
+
+    /// Returns how many run at a time: as many as asked for, or as fit in memory.
+    pub fn jobs(&self) -> usize {
+        self.grid.jobs(self.jobs, |device| {
             let guest = match cell::writes_zeros(device, self.target) {
                 true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
                 false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
             };
             Bytes(pool::memory_of_run(device).0.saturating_add(guest.0))
-        };
-        let count = self.grid.pairs().count() * self.grid.reps as usize;
-        let jobs = self.grid.jobs(self.jobs, memory).clamp(1, count.max(1));
-        let (begun, is_told) = (Instant::now(), AtomicBool::new(count <= jobs));
-        self.grid.run(caller, self.jobs, memory, |_, _, pair, rep| {
-            let ran = self.run(pair, rep, stop);
-            if ran.is_ok() && !is_told.swap(true, Ordering::Relaxed) {
-                self.tell_time(caller, begun.elapsed(), count, jobs);
-            }
-            ran
         })
     }
 
-    /// Tells how long all runs may take, from the time of the first.
-    fn tell_time(&self, caller: &dyn Caller, first: Duration, count: usize, jobs: usize) {
-        const WORTH_TELLING: Duration = Duration::from_secs(2);
-        if first < WORTH_TELLING {
-            return;
+    /// Returns what a run's result depends on; `None` of a program of this computer, which may be another one next time.
+    fn key(&self, asked: Asked) -> Result<Option<String>, Failure> {
+        let workload = &self.workload.to_guest()?;
+        if matches!(workload, KernelWorkload::Command { .. }) {
+            return Ok(None);
         }
-        let left = first.as_secs_f64() * (count.div_ceil(jobs) - 1) as f64;
-        let left = if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
-        caller.note(&format!(
-            "{count} runs on {} of Linux {}, {jobs} at a time; the first took {:.0} s, so some {left} are left; Ctrl-C \
-             keeps finished runs",
-            self.target.file_system.name(),
-            self.target.kernel,
-            first.as_secs_f64()
-        ));
+        let daemon = if asked.1.is_daemon() { Some(guests::trimwised()?) } else { None };
+        let daemon = daemon.as_deref().map(images::file_hash).transpose();
+        let daemon = daemon.map_err(|e| Failure::run(format!("trimwised: {e}")))?;
+        let all = format!("{:?} {:?} {daemon:?}", self.common()?, self.cell(asked, workload));
+        Ok(Some(kept::hash(all.as_bytes())))
     }
 
-    fn run(
-        &self,
-        (device, policy): (&Profile, KernelPolicy),
-        rep: u32,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Cell, Failure> {
+    fn cell<'b>(&'b self, (device, policy, rep): Asked<'b>, workload: &'b KernelWorkload) -> KernelCell<'b> {
         let Self { target, utilization_percent, long_in_use, days, seed, .. } = *self;
-        let workload = &self.workload.to_guest()?;
-        let cell = KernelCell {
-            device,
-            target,
-            policy,
-            workload,
-            utilization_percent,
-            long_in_use,
-            days,
-            rep,
-            seed,
-        };
+        KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+    }
+
+    fn run(&self, asked: Asked, stop: &Arc<AtomicBool>) -> Result<Cell, Failure> {
         let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
         let mut guest = guests::guest(self.image, self.memory, &bounds)?;
-        if policy.is_daemon() {
+        if asked.1.is_daemon() {
             guest.daemon = Some(guests::trimwised()?);
         }
-        cell.run(&guest).map_err(guests::failure)
+        self.cell(asked, &self.workload.to_guest()?).run(&guest).map_err(guests::failure)
     }
+
+    /// Returns how long a run may take here, from what was measured on two cores of 2023: booting, ageing by what it
+    /// writes, and the days. It knows nothing of the work apart from its days, so it is right to a factor of three.
+    pub fn expected(&self, policy: KernelPolicy) -> Duration {
+        let capacity = self.grid.devices.iter().map(|(_, device)| device.config.capacity_bytes).max();
+        let gib = capacity.unwrap_or_default() as f64 / Bytes::gib(1).0 as f64;
+        let times_written = match (self.utilization_percent, self.long_in_use) {
+            (None, _) => 0.0,
+            (Some(_), false) => 1.0,
+            (Some(_), true) => 2.0,
+        };
+        let days = f64::from(self.days.map_or(0, Days::days));
+        let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
+        let work = if self.days.is_some() { days * (WORK_S_PER_DAY + of_daemon) } else { WORK_S };
+        Duration::from_secs_f64(BOOT_S + times_written * gib * AGEING_S_PER_GIB + work)
+    }
+}
+
+/// Seconds of this computer until a guest mounts its file system.
+const BOOT_S: f64 = 2.0;
+/// Seconds to write a GiB in a guest.
+const AGEING_S_PER_GIB: f64 = 1.5;
+/// Seconds of a day's work, the median of the applications.
+const WORK_S_PER_DAY: f64 = 3.0;
+/// Seconds of work without days, the median of the applications.
+const WORK_S: f64 = 30.0;
+/// Seconds that trimwised takes for a day: it looks at free space once a minute.
+const DAEMON_S_PER_DAY: f64 = 130.0;
+
+/// Seconds that a person likes to know of before.
+const WORTH_TELLING_S: f64 = 10.0;
+
+/// Tells how long runs may take: before the first by [`Runs::expected`], and then from the time of the first.
+pub(crate) struct Clock {
+    /// Runs at a time.
+    pub jobs: usize,
+    count: usize,
+    begun: Instant,
+    is_told: AtomicBool,
+}
+
+impl Clock {
+    /// Starts it, and tells how long `count` runs under the policies of `runs` may take.
+    pub fn start(runs: &Runs, caller: &dyn Caller, count: usize) -> Self {
+        let jobs = runs.jobs().clamp(1, count.max(1));
+        let policies = runs.grid.policies;
+        let all: f64 = policies.iter().map(|policy| runs.expected(*policy).as_secs_f64()).sum();
+        let all = all / policies.len().max(1) as f64 * count.div_ceil(jobs) as f64;
+        if all >= WORTH_TELLING_S {
+            caller.note(&format!(
+                "{} on {} of Linux {}, {jobs} at a time: roughly {}; Ctrl-C keeps finished runs",
+                counted(count as u64, "run"),
+                runs.target.file_system.name(),
+                runs.target.kernel,
+                about(all)
+            ));
+        }
+        Self { jobs, count, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
+    }
+
+    /// Returns the time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Corrects what was told at the start when the first run is done.
+    fn tell_first(&self, runs: &Runs, caller: &dyn Caller, policy: KernelPolicy, first: Duration) {
+        const WORTH_TELLING: Duration = Duration::from_secs(2);
+        if first < WORTH_TELLING || self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let relative =
+            |of: KernelPolicy| runs.expected(of).as_secs_f64() / runs.expected(policy).as_secs_f64();
+        let policies = runs.grid.policies;
+        let mean = policies.iter().map(|of| relative(*of)).sum::<f64>() / policies.len().max(1) as f64;
+        let left = first.as_secs_f64() * mean * (self.count.div_ceil(self.jobs) - 1) as f64;
+        caller.note(&format!(
+            "the first run took {:.0} s, so some {} are left",
+            first.as_secs_f64(),
+            about(left)
+        ));
+    }
+}
+
+/// A time in words.
+fn about(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }

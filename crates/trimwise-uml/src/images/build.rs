@@ -200,7 +200,10 @@ impl Cache {
         // A kernel from another source is a different one.
         let mut found = None;
         for place in self.places(&plan.folder()) {
-            found = found.or(self.read(&place)?.filter(|image| plan.is_of_source(&image.source, given)));
+            found = self.read(&place)?.filter(|image| plan.is_of_source(&image.source, given));
+            if found.is_some() {
+                break;
+            }
         }
         let Some(mut image) = found else { return Ok(None) };
         let sets = plan.built_sets();

@@ -121,6 +121,43 @@ fn a_damaged_image_is_told_and_not_run_but_removed() {
 }
 
 #[test]
+fn a_kernel_of_another_machine_a_half_one_or_one_without_the_file_system_is_told() {
+    let (dir, cache) = cache_with(&[("6.1", &recipe_of("6.1"))]);
+    let linux = dir.path().join(folder_of("6.1")).join("linux");
+    let mut program = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let told = |bytes: &[u8], file_system| {
+        fs::write(&linux, bytes).unwrap();
+        cache.find("6.1").unwrap().check(file_system).map_err(|e| e.to_string())
+    };
+    assert_eq!(told(&program, None), Ok(()));
+    for (bytes, what) in [
+        (&program[..program.len() - 1], "is cut off: it has"),
+        (&program[..20], "is cut off;"),
+        (&[b'#'; 100][..], "is no ELF program"),
+    ] {
+        let error = told(bytes, None).unwrap_err();
+        assert!(error.contains(what) && error.contains("trimwise kernel build --version 6.1"), "{error}");
+    }
+    fs::write(linux.with_file_name("config"), "CONFIG_EXT4_FS=y\n# CONFIG_XFS_FS is not set\n").unwrap();
+    assert_eq!(told(&program, Some(FileSystem::Ext4)), Ok(()));
+    let error = told(&program, Some(FileSystem::Xfs)).unwrap_err();
+    assert!(error.contains("has no CONFIG_XFS_FS=y, so this kernel cannot mount xfs"), "{error}");
+    // RISC-V.
+    program[18] = 243;
+    let error = told(&program, None).unwrap_err();
+    assert!(error.contains("is for another machine (ELF number 243)"), "{error}");
+}
+
+#[test]
+fn what_the_package_has_is_found_though_the_user_s_own_is_damaged() {
+    let (package, _) = cache_with(&[("6.1", &recipe_of("6.1"))]);
+    let (dir, cache) = cache_with(&[("6.1", &recipe_of("6.1"))]);
+    fs::write(dir.path().join(folder_of("6.1")).join("image.json"), "{").unwrap();
+    let cache = Cache { installed: Some(package.path().to_owned()), ..cache };
+    assert!(cache.find("6.1").unwrap().directory.starts_with(package.path()));
+}
+
+#[test]
 fn a_kernel_is_removed_with_all_its_images_and_nothing_else() {
     let ours = recipe_of("6.1");
     let (dir, cache) = cache_with(&[("6.1", &ours), ("6.1", "0123456789ab"), ("6.12", &ours)]);

@@ -10,6 +10,7 @@ use crate::arguments::{GuestLimits, OutputArguments, whole, whole_in, word};
 use trimwise_study::check::REPS;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::defaults;
+use trimwise_uml::job::FileSystem;
 
 /// Arguments of `advise`.
 #[derive(Clone, Debug, Args)]
@@ -31,6 +32,16 @@ pub struct AdviseArguments {
     /// Model the whole drive that --here found and all of its work, however large
     #[arg(long, requires = "here")]
     pub full_size: bool,
+
+    /// The file system: ext4 is the model; xfs, btrfs and f2fs run themselves, in virtual time, on the built kernel that is
+    /// closest to --linux (see `trimwise kernel`) [default: that of --here, or else ext4]
+    #[arg(long, value_name = "ext4|xfs|btrfs|f2fs")]
+    pub fs: Option<FileSystem>,
+
+    /// Minutes that an advice on a kernel may take, more or less: how often policies are compared, and whether trimwised is
+    /// tried, depends on it [default: 15]
+    #[arg(long, value_name = "MINUTES", value_parser = whole_in(&defaults::BUDGETS_MIN), allow_negative_numbers = true)]
+    pub budget: Option<u32>,
 
     /// How full the file system is before the run [default: 80]
     #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
@@ -97,6 +108,8 @@ const EXAMPLES: &str = "Examples:\n  \
     for a recorded workload (`trimwise record`)\n  \
     trimwise advise --workload lsm --judge p99:fsync --device nvme-generic\n      \
     the policy whose slow fsyncs are shortest\n  \
+    trimwise advise --fs xfs --workload desktop --days 7\n      \
+    XFS itself, from a real kernel, in at most a quarter of an hour\n  \
     trimwise advise --workload oltp --check kernel:6.12:ext4\n      \
     the model's answer, checked on a real kernel\n\n\
     What is tried, and how to read the answer: docs/guide.md";
@@ -113,6 +126,8 @@ impl AdviseArguments {
             here: self.here.clone(),
             full_size: self.full_size,
             check: self.check.clone(),
+            fs: self.fs,
+            budget_min: self.budget,
             utilization: self.utilization,
             linux: self.linux.clone(),
             memory: self.memory,

@@ -82,6 +82,9 @@ pub fn notes(advice: &Advice) -> Vec<String> {
         let is_modelled = advice.settings.days.is_some();
         notes.push(match means {
             Means::Kernel => format!("`{policy}` needs no daemon: a stock kernel does it."),
+            Means::Daemon if advice.settings.kernel.is_some() => {
+                format!("`{policy}`: this is trimwised itself, which ran in the guest.")
+            }
             Means::Daemon if is_modelled => format!(
                 "`{policy}`: these are trimwised's own decisions, on the modelled file system. What its helper processes \
                  and maps cost is assumed."

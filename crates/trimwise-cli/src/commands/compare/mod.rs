@@ -51,6 +51,7 @@ impl CompareArguments {
             judge: self.judge,
             postmark: self.postmark,
             reps: self.reps,
+            budget_min: None,
             seed: self.seed,
             days: self.days,
             day: self.day.clone(),
