@@ -164,6 +164,7 @@ impl Port {
         // Requests admitted beyond its queue depth may have taken it further already.
         if now >= self.admitted {
             self.drive.ssd_mut().catch_up(now);
+            self.admitted = now;
         }
     }
 

@@ -70,11 +70,12 @@ fn run_kernel(request: &Request, image: &KernelImage, case: Case) -> Result<(Gue
         .checked_sub(commits(ran.text(before)?)?)
         .ok_or_else(|| Failure::run("the guest's count of commits fell"))?;
     let places = Places::in_guest(&ran, metadata, ran.extents(directory)?)?;
-    let vmstat = ran.text(vmstat)?;
+    let (vmstat, meminfo) = (ran.text(vmstat)?, ran.text(meminfo)?);
+    let kib = field(meminfo, "Active(file):")? + field(meminfo, "Inactive(file):")?;
     let facts = GuestFacts {
         background_pages: field(vmstat, "nr_dirty_background_threshold")?,
         dirty_pages: field(vmstat, "nr_dirty_threshold")?,
-        cached_pages: field(ran.text(meminfo)?, "Cached:")? * 1024 / UNIT_BYTES,
+        cached_pages: kib * 1024 / UNIT_BYTES,
         journal_blocks: places.journal_blocks(),
     };
     let traffic = Traffic::in_guest(ran.requests(work, settled), &places);

@@ -105,7 +105,8 @@ pub struct GuestFacts {
     pub background_pages: u64,
     /// Dirty pages beyond which writers would be stopped (`nr_dirty_threshold`).
     pub dirty_pages: u64,
-    /// Pages of the guest's programs and of files elsewhere (`Cached` of /proc/meminfo).
+    /// Pages of programs and of files elsewhere (the active and inactive ones of files in /proc/meminfo, so without those
+    /// of init, which are locked).
     pub cached_pages: u64,
     pub journal_blocks: u64,
 }
