@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use trimwise_linux::block_device::parse_stat;
@@ -365,7 +366,7 @@ pub(crate) fn raise_descriptors() -> u64 {
 }
 
 fn uptime_s() -> u64 {
-    u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0)
+    u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0)
 }
 
 /// Returns the share of the last 10 s in which some task waited for I/O, in thousandths, from `/proc/pressure/io`; 0 if
