@@ -1,33 +1,21 @@
 //! System calls of a guest's workload go to its kernel in batches (preload/batch.c), which must give what the same calls
 //! give one by one.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use trimwise::block::Port;
 use trimwise::compare::result::Cell;
 use trimwise::ssd::{Ssd, SsdConfig};
 use trimwise::units::Bytes;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::disk::Disk;
-use trimwise_uml::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
-use trimwise_uml::machine::Limits;
+use trimwise_uml::job::{FileSystem, Job, JobError, Outcome, Step};
 
+use crate::guest_faults::guest;
 use crate::reproduction::image;
 
 /// Runs steps in a guest with a drive of 512 MiB.
 fn run(version: &str, work: Step, one_by_one: bool) -> Option<Result<Cell, JobError>> {
     let kernel = image(version)?;
-    let guest = Guest {
-        linux: kernel.linux.clone(),
-        preload: kernel.preload.clone(),
-        seccomp: kernel.has_seccomp(),
-        init: env!("CARGO_BIN_EXE_trimwise").into(),
-        daemon: None,
-        memory: Bytes::mib(128),
-        limits: Limits::default(),
-        interrupted: Arc::new(AtomicBool::new(false)),
-    };
+    let guest = guest(&kernel);
     let config = SsdConfig { capacity_bytes: Bytes::mib(512).0, ..SsdConfig::default() };
     let port = Port::new(Ssd::new(&config, 1).unwrap());
     let store = SparseStore::in_memory(port.size()).unwrap();

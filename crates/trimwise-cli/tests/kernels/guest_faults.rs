@@ -158,7 +158,7 @@ fn what_is_no_kernel_is_refused_plainly() {
     assert!(error.starts_with(&format!("cannot start the kernel {}", kernel.display())), "{error}");
 }
 
-fn guest(kernel: &KernelImage) -> Guest {
+pub(crate) fn guest(kernel: &KernelImage) -> Guest {
     Guest {
         linux: kernel.linux.clone(),
         preload: kernel.preload.clone(),

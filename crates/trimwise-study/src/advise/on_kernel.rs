@@ -22,7 +22,7 @@ use crate::caller::{Caller, OnInterrupt};
 use crate::compare::here::StandIn;
 use crate::compare::on_kernel::{Asked, Clock, Plan, Runs};
 use crate::compare::workload::Workload;
-use crate::compare::{CompareRequest, Grid, Settings, finish, judge};
+use crate::compare::{CompareRequest, Settings, finish, judge};
 use crate::conclusion::Conclusion;
 use crate::defaults;
 
@@ -158,24 +158,12 @@ pub fn run(
 ) -> Result<Advice, Failure> {
     let plan = Plan::on(request, target, of)?;
     let image = guests::image(target)?;
-    let runs = |policies, seed| Runs {
-        grid: Grid { devices: &plan.devices, policies, reps: request.reps },
-        workload: &plan.workload,
-        days: plan.days.as_ref(),
-        long_in_use: plan.here.is_some(),
-        image: &image,
-        target,
-        utilization_percent: request.utilization,
-        memory: plan.memory,
-        seed,
-        jobs: request.jobs,
-        limits: request.limits.limits(),
-    };
+    let of_kernel = (target, &image);
     let budget = Duration::from_secs(60 * u64::from(request.budget_min.unwrap_or(defaults::BUDGET_MIN)));
     let used = request.utilization.unwrap_or(0);
     let off = [KernelPolicy::Off];
-    let candidates = Candidates::of(target, &runs(&off, plan.seed), used, budget);
-    let first = runs(&candidates.policies, plan.seed);
+    let candidates = Candidates::of(target, &plan.runs(request, of_kernel, &off, plan.seed), used, budget);
+    let first = plan.runs(request, of_kernel, &candidates.policies, plan.seed);
     first.check()?;
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -237,7 +225,7 @@ pub fn run(
     let fresh_seed = plan.seed.wrapping_add(1);
     let today = here.and_then(|here| here.today(plan.days.is_some()));
     let shortlist = candidates.shortlist(&search, target, today.as_ref());
-    let second = runs(&shortlist, fresh_seed);
+    let second = plan.runs(request, of_kernel, &shortlist, fresh_seed);
     let (mut cells, mut failure, mut reps) = (Vec::new(), None, 0);
     while reps < request.reps && failure.is_none() {
         // As many repetitions at a time as keep all cores busy.

@@ -154,6 +154,29 @@ impl Plan {
         };
         Ok(Self { devices, policies, workload, days, memory, seed, here, settings })
     }
+
+    /// Returns the runs of these policies on a kernel.
+    pub(crate) fn runs<'a>(
+        &'a self,
+        request: &CompareRequest,
+        (target, image): (&'a KernelTarget, &'a KernelImage),
+        policies: &'a [KernelPolicy],
+        seed: u64,
+    ) -> Runs<'a> {
+        Runs {
+            grid: Grid { devices: &self.devices, policies, reps: request.reps },
+            workload: &self.workload,
+            days: self.days.as_ref(),
+            long_in_use: self.here.is_some(),
+            image,
+            target,
+            utilization_percent: request.utilization,
+            memory: self.memory,
+            seed,
+            jobs: request.jobs,
+            limits: request.limits.limits(),
+        }
+    }
 }
 
 /// Runs all cells.
@@ -165,19 +188,7 @@ pub fn run(
 ) -> Result<Comparison, Failure> {
     let plan = Plan::on(request, target, of)?;
     let image = guests::image(target)?;
-    let runs = Runs {
-        grid: Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps },
-        workload: &plan.workload,
-        days: plan.days.as_ref(),
-        long_in_use: plan.here.is_some(),
-        image: &image,
-        target,
-        utilization_percent: request.utilization,
-        memory: plan.memory,
-        seed: plan.seed,
-        jobs: request.jobs,
-        limits: request.limits.limits(),
-    };
+    let runs = plan.runs(request, (target, &image), &plan.policies, plan.seed);
     runs.check()?;
     plan.workload.tell_notes(caller);
     let ran = runs.cells(caller, &caller.stop(OnInterrupt::StopAndShow)?);

@@ -71,26 +71,45 @@ pub(super) fn run(
 fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) -> Result<[Run; 2], Failure> {
     let seed = request.seed;
     let file = Fragmenting::of_append(append);
-    let part = |part| Step::Timed { spec: Timed::Append(file).to_string(), part, rep: 0, seed };
     let device = Profile::embedded(DEVICE).expect("the device is built in");
-    let steps = vec![
-        mkfs(),
-        ext4.mount(policy.kernel),
+    let steps = timing([mkfs(), ext4.mount(policy.kernel)], file, DRAIN, seed);
+    let [measure, drain] = TIMED;
+    let ran = ext4.run(request, new_disk(&device, seed, true).map_err(guests::failure)?, steps)?;
+    let took = took(&ran)?;
+    let issue = issued(&ran, measure, drain, policy, file)?;
+    let model = run_size(ext4.host, &self::device(), policy.model, append, 0, seed).map_err(Failure::run)?;
+    Ok([Run { took, issue }, model])
+}
+
+/// Returns the steps that remove a fragmented file of a new file system, and time the `fsync` behind that; then
+/// `drain` passes, in which discards end.
+pub(super) fn timing(
+    new_file_system: [Step; 2],
+    file: Fragmenting,
+    drain: SimDuration,
+    seed: u64,
+) -> Vec<Step> {
+    let part = |part| Step::Timed { spec: Timed::Append(file).to_string(), part, rep: 0, seed };
+    let mut steps = Vec::from(new_file_system);
+    steps.extend([
         Step::WriteZeros,
         Step::Sleep { ns: commit_phase(0).as_nanos() },
         part(Part::Prepare),
         part(Part::Measure),
-        Step::Sleep { ns: DRAIN.as_nanos() },
-    ];
-    let [measure, drain] = [5, 6];
-    let ran = ext4.run(request, new_disk(&device, seed, true).map_err(guests::failure)?, steps)?;
-    let took = ran.workload(measure, |figures| match figures {
+        Step::Sleep { ns: drain.as_nanos() },
+    ]);
+    steps
+}
+
+/// Indices of the steps of [`timing`] that are timed, and that follow.
+pub(super) const TIMED: [usize; 2] = [5, 6];
+
+/// Returns how long the `fsync` of [`timing`] took.
+pub(super) fn took(ran: &Ran) -> Result<SimDuration, Failure> {
+    ran.workload(TIMED[0], |figures| match figures {
         WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
         _ => None,
-    })?;
-    let issue = issued(&ran, measure, drain, policy, file)?;
-    let model = run_size(ext4.host, &self::device(), policy.model, append, 0, seed).map_err(Failure::run)?;
-    Ok([Run { took, issue }, model])
+    })
 }
 
 /// Returns how the discards of a removed file were issued between two steps; all must have been.

@@ -1,16 +1,13 @@
 //! Figure 3 on file systems that have no model: XFS, btrfs and f2fs, with and without their own discards.
 
-use trimwise::compare::cell::commit_phase;
-use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
-use trimwise::workload::timed::Timed;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::{FileSystem, Part, Step};
+use trimwise_uml::job::{FileSystem, Step};
 
-use super::on_kernel::{self, GUEST_MEMORY, MEMORY_OF_RUN, choice};
+use super::on_kernel::{self, GUEST_MEMORY, MEMORY_OF_RUN, TIMED, choice, timing, took};
 use super::sizes::{APPEND, COMMANDS, FIGURE_3, FSYNC};
 use super::{DEVICE, Run};
 use crate::experiment::Request;
@@ -63,26 +60,16 @@ fn run_case(
     append: Bytes,
 ) -> Result<Run, Failure> {
     let file_system = target.file_system;
-    let file = Fragmenting::of_append(append);
-    let part = |part| Step::Timed { spec: Timed::Append(file).to_string(), part, rep: 0, seed: request.seed };
     let device = Profile::embedded(DEVICE).expect("the device is built in");
-    let steps = vec![
+    let new_file_system = [
         Step::Mkfs { file_system, options: Vec::new() },
         Step::Mount { file_system, options: target.mount_options(policy) },
-        Step::WriteZeros,
-        Step::Sleep { ns: commit_phase(0).as_nanos() },
-        part(Part::Prepare),
-        part(Part::Measure),
-        Step::Sleep { ns: DRAIN.as_nanos() },
     ];
-    let [measure, drain] = [5, 6];
+    let steps = timing(new_file_system, Fragmenting::of_append(append), DRAIN, request.seed);
+    let [measure, drain] = TIMED;
     let guest = guests::guest(image, GUEST_MEMORY, &request.bounds)?;
     let ran = Ran::on(&guest, new_disk(&device, request.seed, true).map_err(guests::failure)?, steps)?;
-    let took = ran.workload(measure, |figures| match figures {
-        WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
-        _ => None,
-    })?;
-    Ok(Run { took, issue: real_ext4::issue(ran.requests(measure, drain)) })
+    Ok(Run { took: took(&ran)?, issue: real_ext4::issue(ran.requests(measure, drain)) })
 }
 
 fn evaluate(grid: &Grid<Run>, kernel: RealKernel, seed: u64) -> ExperimentResult {
