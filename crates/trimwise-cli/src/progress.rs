@@ -104,7 +104,8 @@ impl Progress {
         }
     }
 
-    /// Estimates the time left when `elapsed` has passed: each run takes as long as those that have ended, on average.
+    /// Estimates the time left when `elapsed` has passed: each run takes as long as those that have ended, on average. `None`
+    /// if those under way have taken longer than that.
     fn remaining(&self, elapsed: Duration) -> Option<Duration> {
         let spans: Vec<Span> = self.runs.iter().map(|run| *run.span()).collect();
         let ended: Vec<Duration> =
@@ -118,7 +119,7 @@ impl Progress {
         let waiting = spans.iter().filter(|span| span.begun.is_none()).count() as u32;
         let all = left.iter().sum::<Duration>() + mean * waiting;
         let longest = left.iter().max().copied().unwrap_or_default();
-        Some(longest.max(all / (left.len() as u32).max(1)))
+        Some(longest.max(all / (left.len() as u32).max(1))).filter(|left| !left.is_zero())
     }
 
     /// Estimates the time left from steps, assuming a constant rate; `None` if there are runs that have aged, whose steps
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(p.line(seconds(50)), "progress: 0 of 10 runs, 0:00:50 so far, about 0:01:50 left");
         (4..10).for_each(|run| span(run, 40, Some(60)));
         // Means of 22.5 s; both are late.
-        assert_eq!(p.remaining(seconds(70)), Some(Duration::ZERO));
+        assert_eq!(p.line(seconds(70)), "progress: 0 of 10 runs, 0:01:10 so far");
     }
 
     #[test]

@@ -115,10 +115,11 @@ pub enum MachineError {
     #[error("{what}: {source}")]
     Host { what: String, source: io::Error },
     #[error(
-        "cannot keep a guest from writing to this computer's files ({what}: {source}); expected Linux 5.12 or later, and \
-         root with CAP_SYS_ADMIN or a user who may make user namespaces"
+        "cannot start a guest that keeps to its own files and always runs the same ({what}: {source}); expected Linux 5.12 \
+         or later, and root with CAP_SYS_ADMIN or a user who may make user namespaces; in a container, \
+         --security-opt seccomp=unconfined"
     )]
-    Unprotected { what: String, source: io::Error },
+    Refused { what: String, source: io::Error },
     /// The kernel broke off: it panicked, was killed by a signal, or could not start.
     #[error("the kernel stopped unexpectedly{how}; its last lines:\n{console}")]
     BrokeOff {
@@ -241,7 +242,7 @@ impl Guest {
         without_randomized_addresses(&mut command);
         let mut child = command.spawn().map_err(|source| {
             let what = std::fs::read_to_string(machine.folder.join(CONSOLE)).unwrap_or_default();
-            if what.is_empty() { host(failed())(source) } else { MachineError::Unprotected { what, source } }
+            if what.is_empty() { host(failed())(source) } else { MachineError::Refused { what, source } }
         })?;
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {

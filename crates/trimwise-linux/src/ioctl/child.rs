@@ -22,12 +22,17 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Disables address-space randomisation in the child.
+/// Disables address-space randomisation in the child. Where that is forbidden, as in most containers, the child does not
+/// start, and says so on its standard error.
 pub fn without_randomized_addresses(command: &mut Command) {
     // SAFETY: as above; personality(2) takes and returns numbers only.
     unsafe {
         command.pre_exec(|| match libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) {
-            -1 => Err(io::Error::last_os_error()),
+            -1 => {
+                let error = io::Error::last_os_error();
+                say_what_failed("the same addresses each time");
+                Err(error)
+            }
             _ => Ok(()),
         });
     }
@@ -83,12 +88,17 @@ pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &st
     unsafe {
         command.pre_exec(move || {
             isolate().map_err(|(what, errno)| {
-                let _ = rustix::io::write(rustix::stdio::stderr(), what.as_bytes());
+                say_what_failed(what);
                 errno.into()
             })
         });
     }
     Ok(())
+}
+
+/// Says on standard error what a child failed in before its program began.
+fn say_what_failed(what: &str) {
+    let _ = rustix::io::write(rustix::stdio::stderr(), what.as_bytes());
 }
 
 /// Makes a mount and all mounts below it read-only, or this mount alone writable again.
