@@ -1,10 +1,10 @@
-//! The helper performs one task on one mount, in its own process.
+//! The helper performs one task on one mount at a time, in its own process.
 //!
-//! The helper reads one line of JSON from standard input, performs the task, writes its answer to standard output, and
-//! exits. A map is a line `START END` for each free extent; every answer ends with one line of JSON. The helper is
+//! The helper reads a line of JSON from standard input, performs the task and writes its answer to standard output, until
+//! its input ends. A map is a line `START END` for each free extent; every answer ends with one line of JSON. The helper is
 //! killed with the daemon, but a discard in flight still completes.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead as _, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::live::{Failed, SPANS_MAX};
 use trimwise::units::{Bytes, Span};
 
-use crate::process::{Process, asked, line};
+use crate::process::{Process, line};
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::free_space::Listed;
 use trimwise_linux::layout::Kind;
@@ -147,12 +147,29 @@ impl Answer {
     }
 }
 
-/// Starts a helper and sends it its task. The helper's only output is its answer.
+/// Starts a helper and sends it a task. The helper's only output is its answers.
 ///
 /// # Errors
 /// If no process can be started.
 pub fn start(program: &Path, request: &Request) -> io::Result<Process> {
     Process::ask(program, COMMAND, request)
+}
+
+/// Returns true if a helper's output ends with an answer: an object after the lines of a map.
+pub(crate) fn is_answer(output: &[u8]) -> bool {
+    let lines = output.strip_suffix(b"\n");
+    lines.is_some_and(|lines| {
+        lines.rsplit(|&byte| byte == b'\n').next().is_some_and(|last| last.starts_with(b"{"))
+    })
+}
+
+/// Size limit of a helper's answer, in bytes: the largest map, with a margin.
+const ANSWER_MAX: usize = 4 << 20;
+
+/// Reads a helper's output. Returns true once its answer is whole, or the helper has ended.
+pub fn hear(helper: &mut Process) -> bool {
+    helper.flush();
+    helper.receive(ANSWER_MAX) || is_answer(helper.received())
 }
 
 /// Parses a helper's output: free extents and the answer. Returns `None` if the answer is missing or malformed.
@@ -172,16 +189,21 @@ pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
     Some((spans, answer))
 }
 
-/// Runs the helper's process: reads a task, performs it and writes the answer.
+/// Runs the helper's process: performs one task after another.
 ///
 /// # Errors
-/// If there is no task, or the answer cannot be written.
+/// If a task cannot be read, or its answer cannot be written.
 pub(crate) fn main() -> io::Result<()> {
-    let request: Request = asked()?;
-    let mut out = BufWriter::new(io::stdout().lock());
-    let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&request.path, &error));
-    out.write_all(&line(&answer)?)?;
-    out.flush()
+    let (mut input, mut out) = (io::stdin().lock(), BufWriter::new(io::stdout().lock()));
+    let mut task = String::new();
+    while input.read_line(&mut task)? > 0 {
+        let request: Request = serde_json::from_str(&task)?;
+        let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&request.path, &error));
+        out.write_all(&line(&answer)?)?;
+        out.flush()?;
+        task.clear();
+    }
+    Ok(())
 }
 
 fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError> {
@@ -319,6 +341,13 @@ pub(crate) fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_whole_with_its_last_line() {
+        let output = b"0 4096\n8192 16384\n{\"is\":\"gone\"}\n";
+        let whole: Vec<_> = (0..=output.len()).filter(|&read| is_answer(&output[..read])).collect();
+        assert_eq!(whole, [output.len()]);
+    }
 
     #[test]
     fn an_answer_has_its_extents_before_it() {

@@ -13,7 +13,7 @@ use rustix::event::PollFd;
 use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Trimmed, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
-pub(crate) use self::job::{Doing, Job};
+pub(crate) use self::job::{Doing, Idle, Job};
 use crate::discover::Candidate;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
@@ -45,6 +45,7 @@ pub struct Means<'a> {
     pub known: &'a mut Store,
     pub history: &'a mut History,
     pub left: &'a mut Left,
+    pub(crate) idle: &'a mut Idle,
 }
 
 pub struct Managed {
@@ -205,9 +206,22 @@ impl Managed {
     }
 
     /// Reads the helper's output.
-    pub(crate) fn receive(&mut self) {
+    pub(crate) fn receive(&mut self, left: &mut Left) {
         if let Some(job) = &mut self.job {
-            job.hear();
+            job.hear(left);
+        }
+    }
+
+    /// Returns true if a helper's answer has been received whole.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.job.as_ref().is_some_and(Job::is_complete)
+    }
+
+    /// Returns the longest time to the next sample that suits its decisions; `None` if it takes none.
+    pub(crate) fn sample_every(&self) -> Option<Duration> {
+        match &self.live {
+            Some(live) => Some(Duration::from_nanos(live.sample_every().as_nanos())),
+            None => self.problem.is_none().then_some(Duration::ZERO),
         }
     }
 
@@ -316,7 +330,7 @@ impl Managed {
         means.room = means.room.saturating_sub(1);
         let request =
             Request { path: self.candidate.path.clone(), numbers: self.candidate.mount.numbers, task };
-        match Job::begin(means.program, doing, &request) {
+        match Job::begin(means.program, doing, request, means.idle) {
             Ok(job) => self.job = Some(job),
             Err(error) => {
                 let message = format!("the helper cannot be started: {error}");

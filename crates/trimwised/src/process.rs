@@ -108,6 +108,15 @@ impl Process {
         }))
     }
 
+    /// Returns what it has written and nobody has taken.
+    pub(crate) fn received(&self) -> &[u8] {
+        &self.received
+    }
+
+    pub(crate) fn take_received(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.received)
+    }
+
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.received.iter().position(|&byte| byte == b'\n')?;
         let rest = self.received.split_off(end + 1);
@@ -138,13 +147,19 @@ impl Process {
     }
 }
 
-/// Reads available bytes, until `into` holds more than `most` bytes. Returns true if the other side has closed.
+/// Reads available bytes, until `into` holds more than `most` bytes. Returns true if the other side has closed, which the
+/// next poll reports if there were any bytes.
 pub(crate) fn read_ready(from: &mut impl Read, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     let mut buffer = [0; 16 << 10];
     while into.len() <= most {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(true),
-            Ok(n) => into.extend(&buffer[..n]),
+            Ok(n) => {
+                into.extend(&buffer[..n]);
+                if n < buffer.len() {
+                    break;
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),

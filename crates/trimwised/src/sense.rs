@@ -1,4 +1,5 @@
-//! Samples file systems each second, with a few short reads for each, and without opening a file of the mount.
+//! Samples file systems, with a few short reads for each, and without opening a file of the mount. The daemon asks for a
+//! round each second or each few seconds, as its decisions need it.
 //!
 //! A worker samples all file systems in one round ([`Sampler`]). A call that asks a mount for its space (statvfs) can
 //! hang: below a folder whose server does not respond, or where the file system itself hangs. That blocks only the
@@ -7,17 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use trimwise_linux::block_device::parse_stat;
@@ -30,16 +30,17 @@ pub(crate) const COMMAND: &str = "sample";
 const HANGING_MAX: usize = 64;
 /// A thread without progress for this long is considered hanging; a device that is merely slow responds sooner.
 const GRACE: Duration = Duration::from_millis(200);
-/// Number of samples without a change after which a file system counts as quiet.
-const QUIET: u32 = 30;
-/// Seconds between samples of a quiet file system, so that many idle ones cost hardly more than those in use. Discards
-/// are a change too, so a file system that is being trimmed is sampled each second.
-const QUIET_EVERY: usize = 4;
+/// Seconds without a change after which a file system counts as quiet.
+const QUIET_S: u64 = 30;
+/// Seconds between samples of a quiet file system at least, so that many idle ones cost hardly more than those in use.
+/// Discards are a change too, so a file system that is being trimmed is sampled each second.
+const QUIET_EVERY_S: u64 = 4;
 /// Up to this many quiet file systems are sampled together, which wakes the thread less often; more take turns.
 const TOGETHER_MAX: usize = 64;
 const DESCRIPTORS_SPARE: usize = 64;
-/// Interval between comparisons of the list of mounts: the kernel does not report changed options.
-const COMPARE_EVERY: Duration = Duration::from_secs(5);
+/// Seconds between comparisons of the list of mounts: the kernel does not report changed options.
+const COMPARE_EVERY_S: u64 = 5;
+const UPTIME: &str = "/proc/uptime";
 
 /// Major and minor number, which identify a file system in samples.
 pub type Key = (u32, u32);
@@ -55,12 +56,9 @@ pub struct Place {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Sample these places from now on, and no others. `mountinfo` lists the mounts; the I/O pressure is below `proc`.
-    Watch {
-        mountinfo: PathBuf,
-        proc: PathBuf,
-        places: Vec<Place>,
-    },
-    Sample,
+    Watch { mountinfo: PathBuf, proc: PathBuf, places: Vec<Place> },
+    /// Sample all places now, this many seconds after the last round.
+    Sample { seconds: u64 },
 }
 
 /// Counts of all devices of a file system together, its space, and the bytes written to its first device.
@@ -106,6 +104,7 @@ pub struct Seen {
     pub descriptors_short: Option<u64>,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
+    /// Seconds since the host booted, those of suspension included.
     pub at_s: u64,
     pub mounts_changed: bool,
 }
@@ -119,7 +118,7 @@ struct Seat {
     stats: Mutex<Vec<File>>,
     /// The file system's own id, which shows if the path leads elsewhere.
     fsid: Mutex<Option<u64>>,
-    asked_at: Mutex<Option<Instant>>,
+    is_asked: AtomicBool,
     /// The latest sample not yet reported; `Some(None)` if the file system is going away.
     latest: Mutex<Option<Option<Sensed>>>,
 }
@@ -130,15 +129,15 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Seat {
     fn new(place: Place, keeps_open: bool) -> Self {
-        let (stats, fsid, asked_at, latest) = <(Mutex<Vec<File>>, Mutex<Option<u64>>, _, _)>::default();
-        Self { place, keeps_open, stats, fsid, asked_at, latest }
+        let (stats, fsid, is_asked, latest) = <(Mutex<Vec<File>>, Mutex<Option<u64>>, _, _)>::default();
+        Self { place, keeps_open, stats, fsid, is_asked, latest }
     }
 
     fn sample(&self) {
-        *locked(&self.asked_at) = Some(Instant::now());
+        self.is_asked.store(true, Ordering::Release);
         let sensed = self.sensed();
         *locked(&self.latest) = Some(sensed);
-        *locked(&self.asked_at) = None;
+        self.is_asked.store(false, Ordering::Release);
     }
 
     fn sensed(&self) -> Option<Sensed> {
@@ -183,10 +182,7 @@ impl Seat {
 
 fn count(stats: &[File], sensed: &mut Sensed) -> Option<()> {
     for (index, file) in stats.iter().enumerate() {
-        // Seventeen numbers of at most 20 digits.
-        let mut buffer = [0; 512];
-        let read = file.read_at(&mut buffer, 0).ok()?;
-        let stat = parse_stat(std::str::from_utf8(buffer.get(..read)?).ok()?)?;
+        let stat = read_short(file, parse_stat)?;
         sensed.done = sensed.done.saturating_add(stat.requests);
         sensed.took_ms = sensed.took_ms.saturating_add(stat.requests_ms);
         sensed.in_flight = sensed.in_flight.saturating_add(stat.in_flight);
@@ -199,12 +195,42 @@ fn count(stats: &[File], sensed: &mut Sensed) -> Option<()> {
     Some(())
 }
 
+/// Reads a file of less than 512 bytes from its beginning: the kernel writes such files anew for each read.
+fn read_short<T>(file: &File, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    let mut buffer = [0; 512];
+    let read = file.read_at(&mut buffer, 0).ok()?;
+    parse(std::str::from_utf8(buffer.get(..read)?).ok()?)
+}
+
+/// A file of the kernel, kept open from one read to the next.
+#[derive(Default)]
+struct Kept {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Kept {
+    fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    /// Calls `read` with the file; it is opened again after a failure.
+    fn with<T>(&mut self, read: impl FnOnce(&File) -> Option<T>) -> Option<T> {
+        let file = self.file.take().or_else(|| File::open(&self.path).ok())?;
+        let result = read(&file);
+        self.file = result.is_some().then_some(file);
+        result
+    }
+}
+
 /// One round through all file systems that do not hang. Threads take one seat after another.
 struct Round {
     seats: Vec<Arc<Seat>>,
     next: AtomicUsize,
     unfinished: AtomicUsize,
-    done: Sender<()>,
+    /// Whether all have been sampled; a channel would read the clock several times.
+    is_done: Mutex<bool>,
+    done: Condvar,
 }
 
 impl Round {
@@ -212,7 +238,8 @@ impl Round {
         while let Some(seat) = self.seats.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             seat.sample();
             if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
-                let _ = self.done.send(()); // nobody waits for an abandoned round
+                *locked(&self.is_done) = true;
+                self.done.notify_one();
             }
         }
     }
@@ -221,30 +248,35 @@ impl Round {
 struct Taken {
     seat: Arc<Seat>,
     told: Option<Sensed>,
-    quiet: u32,
+    quiet_s: u64,
+    /// When it was first found to hang.
+    hangs_since: Option<Instant>,
 }
 
 #[derive(Default)]
 pub struct Sampler {
-    mountinfo: PathBuf,
-    proc: PathBuf,
+    mountinfo: Kept,
+    pressure: Kept,
+    uptime: Kept,
     seats: Vec<Taken>,
-    rounds: usize,
+    /// Seconds of all rounds together.
+    passed_s: u64,
     descriptors_short: Option<u64>,
     runner: Option<Sender<Arc<Round>>>,
-    /// Time and hash of the last comparison of the list of mounts.
-    compared: Option<(Instant, u64)>,
+    /// The last comparison of the list of mounts: when, in seconds of the rounds, and its hash.
+    compared: Option<(u64, u64)>,
 }
 
 impl Sampler {
     pub fn answer(&mut self, ask: Ask) -> Seen {
         match ask {
             Ask::Watch { mountinfo, proc, places } => {
-                (self.mountinfo, self.proc) = (mountinfo, proc);
+                (self.mountinfo, self.pressure) = (Kept::new(mountinfo), Kept::new(proc.join("pressure/io")));
+                self.uptime = Kept::new(UPTIME.into());
                 self.watch(places);
                 Seen::default()
             }
-            Ask::Sample => self.sample(),
+            Ask::Sample { seconds } => self.sample(seconds),
         }
     }
 
@@ -262,49 +294,55 @@ impl Sampler {
             let known = before.remove(&place.key);
             let known = known.filter(|known| known.place == place && known.keeps_open == keeps_open);
             let seat = known.unwrap_or_else(|| Arc::new(Seat::new(place, keeps_open)));
-            Taken { seat, told: None, quiet: 0 }
+            Taken { seat, told: None, quiet_s: 0, hangs_since: None }
         };
         self.seats = places.into_iter().map(&mut seat).collect();
         self.descriptors_short = (wanted > most).then_some(limit);
     }
 
-    fn sample(&mut self) -> Seen {
-        self.rounds += 1;
-        let (take_turns, rounds) = (self.seats.len() > TOGETHER_MAX, self.rounds);
+    fn sample(&mut self, seconds: u64) -> Seen {
+        let before_s = self.passed_s;
+        self.passed_s += seconds;
+        let (take_turns, now_s) = (self.seats.len() > TOGETHER_MAX, self.passed_s);
+        let is_asked = |taken: &Taken| taken.seat.is_asked.load(Ordering::Acquire);
         let is_due = |(index, taken): &(usize, &Taken)| {
-            let turn = if take_turns { rounds + index } else { rounds };
-            let rests = taken.quiet >= QUIET && turn % QUIET_EVERY != 0;
-            !rests && locked(&taken.seat.asked_at).is_none()
+            let turn = |at_s: u64| (at_s + if take_turns { *index as u64 } else { 0 }) / QUIET_EVERY_S;
+            let rests = taken.quiet_s >= QUIET_S && turn(now_s) == turn(before_s);
+            !rests && !is_asked(taken)
         };
-        let hanging = self.seats.iter().filter(|taken| locked(&taken.seat.asked_at).is_some()).count();
+        let hanging = self.seats.iter().filter(|taken| is_asked(taken)).count();
         let due = self.seats.iter().enumerate().filter(is_due);
         let seats: Vec<_> = due.map(|(_, taken)| Arc::clone(&taken.seat)).collect();
-        let (done, is_done) = channel();
         let unfinished = seats.len().into();
-        let round = Arc::new(Round { seats, next: 0.into(), unfinished, done });
+        let (is_done, done) = <(Mutex<bool>, Condvar)>::default();
+        let round = Arc::new(Round { seats, next: 0.into(), unfinished, is_done, done });
         if !round.seats.is_empty() {
-            self.go_through(&round, &is_done, hanging);
+            self.go_through(&round, hanging);
         }
         let mut seen = Seen {
             descriptors_short: self.descriptors_short,
-            pressure_permille: pressure(&self.proc),
-            at_s: uptime_s(),
+            pressure_permille: self.pressure.with(|file| read_short(file, parse_pressure)).unwrap_or(0),
+            at_s: self.uptime.with(|file| read_short(file, parse_uptime)).unwrap_or(0),
             mounts_changed: self.mounts_changed(),
             ..Seen::default()
         };
-        for Taken { seat, told, quiet } in &mut self.seats {
+        for taken in &mut self.seats {
+            let is_hanging = is_asked(taken);
+            let Taken { seat, told, quiet_s, hangs_since } = taken;
             let key = seat.place.key;
-            if let Some(asked_at) = *locked(&seat.asked_at) {
-                seen.hanging.entry(asked_at.elapsed().as_secs()).or_default().push(key);
+            if is_hanging {
+                let since = hangs_since.get_or_insert_with(Instant::now);
+                seen.hanging.entry(since.elapsed().as_secs()).or_default().push(key);
                 continue;
             }
+            *hangs_since = None;
             match locked(&seat.latest).take() {
                 Some(None) => seen.gone.push(key),
                 Some(now) if now != *told => {
-                    (*told, *quiet) = (now, 0);
+                    (*told, *quiet_s) = (now, 0);
                     seen.changed.extend(now.map(|now| (key, now)));
                 }
-                Some(_) => *quiet = quiet.saturating_add(1),
+                Some(_) => *quiet_s = quiet_s.saturating_add(seconds),
                 None => {}
             }
         }
@@ -312,13 +350,23 @@ impl Sampler {
     }
 
     /// Waits until all seats have been sampled except those that hang.
-    fn go_through(&mut self, round: &Arc<Round>, is_done: &Receiver<()>, mut hanging: usize) {
+    fn go_through(&mut self, round: &Arc<Round>, mut hanging: usize) {
         let sent = self.runner.as_ref().is_some_and(|runner| runner.send(Arc::clone(round)).is_ok());
         if !sent {
             self.runner = runner(round);
         }
         let mut unfinished = round.seats.len();
-        while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(GRACE) {
+        let mut is_done = locked(&round.is_done);
+        loop {
+            if *is_done {
+                return;
+            }
+            let waited = round.done.wait_timeout(is_done, GRACE);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            is_done = guard;
+            if !timeout.timed_out() {
+                continue;
+            }
             let now = round.unfinished.load(Ordering::Acquire);
             if now == unfinished {
                 // The hanging thread is abandoned, and ends when it returns: its channel is closed.
@@ -334,13 +382,20 @@ impl Sampler {
     }
 
     fn mounts_changed(&mut self) -> bool {
-        if self.compared.is_some_and(|(at, _)| at.elapsed() < COMPARE_EVERY) {
+        if self.compared.is_some_and(|(at_s, _)| self.passed_s < at_s + COMPARE_EVERY_S) {
             return false;
         }
-        let mut hasher = DefaultHasher::new();
-        std::fs::read(&self.mountinfo).unwrap_or_default().hash(&mut hasher);
-        let before = self.compared.replace((Instant::now(), hasher.finish()));
-        before.is_some_and(|(_, before)| before != hasher.finish())
+        let now = self.mountinfo.with(|file| {
+            let (mut hasher, mut buffer, mut from) = (DefaultHasher::new(), vec![0; 16 << 10], 0);
+            while let read @ 1.. = file.read_at(&mut buffer, from).ok()? {
+                hasher.write(&buffer[..read]);
+                from += read as u64;
+            }
+            Some(hasher.finish())
+        });
+        let now = now.unwrap_or(0);
+        let before = self.compared.replace((self.passed_s, now));
+        before.is_some_and(|(_, before)| before != now)
     }
 }
 
@@ -365,17 +420,14 @@ pub(crate) fn raise_descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-fn uptime_s() -> u64 {
-    u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0)
+/// Reads `350735.47 234388.90`: the seconds since boot, as of CLOCK_BOOTTIME. Where a kernel's vDSO has no clocks, as in
+/// User-Mode Linux 7.3, rustix panics when it reads that clock.
+fn parse_uptime(text: &str) -> Option<u64> {
+    text.split('.').next()?.parse().ok()
 }
 
-/// Returns the share of the last 10 s in which some task waited for I/O, in thousandths, from `/proc/pressure/io`; 0 if
-/// not available.
-fn pressure(proc: &Path) -> u64 {
-    parse_pressure(&std::fs::read_to_string(proc.join("pressure/io")).unwrap_or_default()).unwrap_or(0)
-}
-
-/// Reads `some avg10=1.25 avg60=...`.
+/// Reads the share of the last 10 s in which some task waited for I/O, in thousandths, from `/proc/pressure/io`: `some
+/// avg10=1.25 avg60=...`.
 pub(crate) fn parse_pressure(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     let percent = line.split_ascii_whitespace().find_map(|field| field.strip_prefix("avg10="))?;
@@ -424,7 +476,7 @@ mod tests {
             places: vec![place(1, "", here), place(2, "none", here), place(3, "", here + 1)],
         });
         count(3);
-        let seen = sampler.answer(Ask::Sample);
+        let seen = sampler.answer(Ask::Sample { seconds: 1 });
         let (key, sensed) = seen.changed[0];
         assert_eq!((key, sensed.done, sensed.took_ms, sensed.written), ((8, 1), 10, 11, 16 * 512));
         // The third path leads to another mount, as after an unmount; before Linux 5.8 that cannot be detected.
@@ -433,7 +485,7 @@ mod tests {
         assert_eq!((seen.changed.len(), &seen.gone[..]), (2 - usize::from(elsewhere), gone));
         // The space of this folder changes when others write.
         let again = |sampler: &mut Sampler| {
-            let seen = sampler.answer(Ask::Sample);
+            let seen = sampler.answer(Ask::Sample { seconds: 1 });
             seen.changed.iter().map(|(_, sensed)| sensed.done).collect::<Vec<_>>()
         };
         assert!([vec![], vec![10]].contains(&again(&mut sampler)));
@@ -457,17 +509,22 @@ mod tests {
         let (mountinfo, proc) = (folder.path().join("mountinfo"), folder.path().to_owned());
         let mut sampler = Sampler::default();
         sampler.answer(Ask::Watch { mountinfo, proc, places: vec![place] });
-        let mut changes = |samples: u32| -> Vec<u32> {
-            let is_changed = |_: &u32| !sampler.answer(Ask::Sample).changed.is_empty();
+        let mut changes = |samples: u64, seconds: u64| -> Vec<u64> {
+            let is_changed = |_: &u64| !sampler.answer(Ask::Sample { seconds }).changed.is_empty();
             (1..=samples).filter(is_changed).collect()
         };
         count(1, 0);
-        assert_eq!(changes(QUIET + 10), [1]);
+        assert_eq!(changes(QUIET_S + 10, 1), [1]);
         count(1, 1);
-        assert_eq!(changes(QUIET_EVERY as u32), [4], "a discard, in the 44th round, its next turn");
+        assert_eq!(changes(QUIET_EVERY_S, 1), [4], "a discard, in the 44th round, its next turn");
         for requests in 2..12 {
             count(requests, 1);
-            assert_eq!(changes(1), [1], "and then each second");
+            assert_eq!(changes(1, 1), [1], "and then each second");
+        }
+        assert_eq!(changes(QUIET_S, 5), [0_u64; 0]);
+        for requests in 12..22 {
+            count(requests, 1);
+            assert_eq!(changes(1, 5), [1], "rounds as rare as that are its turn");
         }
     }
 }

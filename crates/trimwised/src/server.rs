@@ -99,14 +99,13 @@ impl Server {
         })
     }
 
-    pub fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
+    pub fn waits(&self, now: Instant) -> impl Iterator<Item = PollFd<'_>> {
         let has_room = self.connections.len() < CONNECTIONS_MAX;
         let status =
             self.status.as_ref().filter(|_| self.has_room_for_others() && self.rests_until.is_none());
         let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
         // Do not poll connections that await an answer: a closed one would wake the loop again and again. Nor those
         // of a user whose share is used up: they are not read, and what they send would do the same.
-        let now = Instant::now();
         let polled =
             self.connections.iter().filter(move |one| one.awaits.is_none() && self.rests(one, now).is_zero());
         let connections = polled.map(|one| {
@@ -186,8 +185,8 @@ impl Server {
     }
 
     /// Returns the time until the next request can be processed, if requests or connections are left after their turn.
-    pub(crate) fn work_in(&self) -> Option<Duration> {
-        let (now, is_full) = (Instant::now(), self.unread() > UNREAD_MAX);
+    pub(crate) fn work_in(&self, now: Instant) -> Option<Duration> {
+        let is_full = self.unread() > UNREAD_MAX;
         // One that rests is not polled, so it may have sent something.
         let has_work = |one: &&Connection| {
             one.awaits.is_none()
@@ -464,15 +463,15 @@ mod tests {
         let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
         let mut flood: Vec<UnixStream> =
             (0..ACCEPTED_MAX + 20).map(|_| UnixStream::connect(at("status")).unwrap()).collect();
-        let waits = server.waits().count();
+        let waits = server.waits(Instant::now()).count();
         server.serve(|_, _| None);
         assert_eq!(server.connections.len(), OF_ONE_MAX);
         assert_eq!(
-            server.waits().count(),
+            server.waits(Instant::now()).count(),
             waits - 1,
             "the status socket rests, and the user's connections too"
         );
-        assert!(server.work_in().is_some_and(|rest| rest <= REST));
+        assert!(server.work_in(Instant::now()).is_some_and(|rest| rest <= REST));
         let last = flood.last_mut().unwrap();
         last.set_nonblocking(true).unwrap();
         assert_eq!(last.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::WouldBlock, "not reached yet");
@@ -486,7 +485,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
-        let listeners = server.waits().count();
+        let listeners = server.waits(Instant::now()).count();
         for sent in ["\n".repeat(16_000), "A".repeat(20_000), Request::Status.line()] {
             server.shares = Shares::default();
             let mut stream = UnixStream::connect(at("status")).unwrap();
@@ -499,12 +498,15 @@ mod tests {
             let user = server.connections.last().map_or(Some(0), |one| one.user);
             server.shares.spent(user, Duration::from_secs(1), now);
             stream.write_all(b"\n").unwrap_or_default();
-            assert_eq!(server.waits().count(), listeners, "only the listeners are polled");
+            assert_eq!(server.waits(Instant::now()).count(), listeners, "only the listeners are polled");
             let answered = server.requests;
             server.serve(|_, _| Some(Response::done("x")));
             assert_eq!(server.requests, answered);
             let connected = !server.connections.is_empty();
-            assert!(!connected || server.work_in().is_some_and(|wait| wait > Duration::from_secs(10)));
+            assert!(
+                !connected
+                    || server.work_in(Instant::now()).is_some_and(|wait| wait > Duration::from_secs(10))
+            );
             server.connections.clear();
         }
     }

@@ -1,4 +1,4 @@
-//! The daemon's loop: one thread that waits for the next second, helpers, signals, mount changes and clients.
+//! The daemon's loop: one thread that waits for the next sample, helpers, signals, mount changes and clients.
 
 mod answer;
 mod configured;
@@ -31,7 +31,7 @@ use crate::frees::Watcher;
 use crate::history::History;
 use crate::journal::{Change, Journal};
 use crate::known::Store;
-use crate::managed::{Managed, Means};
+use crate::managed::{Idle, Managed, Means};
 use crate::metrics::listen::Endpoint;
 use crate::notify::Notify;
 use crate::paused::Paused;
@@ -112,6 +112,7 @@ struct Service {
     started: Instant,
     managed: BTreeMap<(u32, u32), Managed>,
     left: Left,
+    idle: Idle,
     skipped: Vec<Skipped>,
     paused: Paused,
     journal: Journal,
@@ -133,7 +134,8 @@ struct Service {
     mountinfo: File,
     hang_up: UnixStream,
     end: UnixStream,
-    next_second: Instant,
+    /// When the loop last woke: one reading of the clock serves a turn.
+    woke_at: Instant,
     next_write: Instant,
     next_metrics: Instant,
     next_keep: Instant,
@@ -202,10 +204,11 @@ impl Service {
             started: now,
             managed: BTreeMap::new(),
             left: Left::default(),
+            idle: Idle::default(),
             skipped: Vec::new(),
             paused: Paused::default(),
             notify: Notify::from_environment(),
-            next_second: now,
+            woke_at: now,
             next_write: now + WRITE_EVERY,
             next_metrics: now + METRICS_EVERY, // when there is something to report
             next_keep: now + KEEP_EVERY,
@@ -221,9 +224,13 @@ impl Service {
         Ok(service)
     }
 
+    fn time_of(&self, instant: Instant) -> SimTime {
+        let since = instant.saturating_duration_since(self.started).as_nanos();
+        SimTime::ZERO + SimDuration::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
     fn now(&self) -> SimTime {
-        SimTime::ZERO
-            + SimDuration::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.time_of(self.woke_at)
     }
 
     fn helpers_at_work(&self) -> usize {
@@ -246,6 +253,7 @@ impl Service {
             history: &mut self.history,
             known: &mut self.known,
             left: &mut self.left,
+            idle: &mut self.idle,
         };
         self.managed.values_mut().for_each(|one| act(one, &mut means));
     }
@@ -260,22 +268,25 @@ impl Service {
             if events.hang_up {
                 self.reload(None);
             }
+            let now = Instant::now();
+            self.woke_at = now;
+            let is_sample_due = self.is_sample_due(now);
             // Answers are received whole before the tracepoints are read: by then, each of their failed discards is there.
-            self.managed.values_mut().for_each(Managed::receive);
-            self.hear_frees();
+            self.managed.values_mut().for_each(|one| one.receive(&mut self.left));
+            if events.frees || is_sample_due || self.managed.values().any(Managed::is_answered) {
+                self.hear_frees();
+            }
             self.left.reap();
             self.each(Managed::hear);
             self.hear_restored();
-            let now = Instant::now();
             if events.mounts {
                 self.looking.mounts_changed();
             }
             self.look(now);
-            if now >= self.next_second {
-                // Do not catch up on seconds missed during sleep.
-                self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
+            if is_sample_due {
                 self.each(Managed::see_stuck);
-                self.sample();
+                self.idle.age(now, &mut self.left);
+                self.sample(now);
                 self.choose_watched();
                 if self.options.once
                     && let Some(ended) = self.once()
@@ -325,7 +336,7 @@ impl Service {
     }
 
     fn write(&mut self, now: Instant) {
-        self.tell_watchdog();
+        self.tell_watchdog(now);
         if now >= self.next_write {
             self.next_write = now + WRITE_EVERY;
             for one in self.managed.values_mut() {
@@ -346,8 +357,7 @@ impl Service {
         self.keep_state(now);
     }
 
-    fn tell_watchdog(&mut self) {
-        let now = Instant::now();
+    fn tell_watchdog(&mut self, now: Instant) {
         if let Some(every) = self.notify.watchdog_every()
             && now >= self.next_watchdog
         {
@@ -415,6 +425,7 @@ impl Service {
         self.keep_known();
         self.managed.clear(); // nothing is managed from here on
         self.restore_and_wait();
+        self.idle.end(&mut self.left, until);
         self.looking.end(&mut self.left);
         self.save_and_wait();
         let mut sockets = vec![self.options.places.control(), self.options.places.status()];

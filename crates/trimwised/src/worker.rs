@@ -33,6 +33,8 @@ pub struct Worker<T> {
     asked: VecDeque<T>,
     /// Time of the last response, or of a request while idle.
     heard_at: Instant,
+    /// True if nothing has come from it, as far as the last poll showed.
+    is_silent: bool,
 }
 
 #[derive(Debug)]
@@ -47,7 +49,15 @@ impl<T> Worker<T> {
     /// Creates a worker that starts with its first request. `role` is the program's argument.
     pub fn new(program: PathBuf, role: &'static str, patience: Duration) -> Self {
         let now = Instant::now();
-        Self { program, role, patience, state: State::None(now), asked: VecDeque::new(), heard_at: now }
+        Self {
+            program,
+            role,
+            patience,
+            state: State::None(now),
+            asked: VecDeque::new(),
+            heard_at: now,
+            is_silent: false,
+        }
     }
 
     /// Sends a request. `tag` is returned with the response.
@@ -78,6 +88,7 @@ impl<T> Worker<T> {
             self.heard_at = now;
         }
         self.asked.push_back(tag);
+        self.is_silent = false;
         Ok(())
     }
 
@@ -96,23 +107,33 @@ impl<T> Worker<T> {
         }
     }
 
+    /// Takes over what poll found, if this worker was polled: the next of `ready`.
+    pub fn polled(&mut self, ready: &mut impl Iterator<Item = bool>) {
+        self.is_silent = self.waits().is_some() && !ready.next().unwrap_or(true);
+    }
+
+    /// Allows [`Self::hear`] to read whatever has come since the last poll.
+    pub fn not_polled(&mut self) {
+        self.is_silent = false;
+    }
+
     /// Returns the worker's responses, and an error for each request that it will never answer. Kills the worker if it
     /// is silent for too long.
-    pub(crate) fn hear<R: DeserializeOwned>(&mut self) -> Vec<(T, Result<R, String>)> {
+    pub(crate) fn hear<R: DeserializeOwned>(&mut self, now: Instant) -> Vec<(T, Result<R, String>)> {
         let mut heard = Vec::new();
         let why = match &mut self.state {
             State::Running(process) => {
                 process.flush();
-                let has_closed = process.receive(RESPONSE_MAX);
+                let has_closed = !self.is_silent && process.receive(RESPONSE_MAX);
                 while let Some(line) = process.next_line() {
-                    self.heard_at = Instant::now();
+                    self.heard_at = now;
                     let response = serde_json::from_slice(&line).map_err(|error| error.to_string());
                     heard.extend(self.asked.pop_front().map(|tag| (tag, response)));
                 }
-                let is_silent = !self.asked.is_empty() && self.heard_at.elapsed() >= self.patience;
+                let hangs = !self.asked.is_empty() && now.duration_since(self.heard_at) >= self.patience;
                 if has_closed {
                     "its worker exited".to_owned()
-                } else if is_silent {
+                } else if hangs {
                     format!("no answer in {} s", self.patience.as_secs())
                 } else {
                     return heard;

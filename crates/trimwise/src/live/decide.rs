@@ -5,7 +5,7 @@
 //! pace forbids it.
 
 use super::knowledge::{Limits, Next};
-use super::{Asked, Busy, LiveHost, Order, Reason};
+use super::{Asked, Busy, COMMIT, LiveHost, Order, Reason, SECOND};
 use crate::policy::PolicyEvent;
 use crate::units::{SimDuration, SimTime};
 
@@ -30,6 +30,19 @@ impl LiveHost {
         matches!(self.reason, Reason::Rest { .. })
             .then(|| self.pace.rest_until())
             .filter(|_| self.busy.is_none())
+    }
+
+    /// Returns the longest time from one sample to the next. While slices follow each other, each second shows whether
+    /// they harm others, or whether the device is idle; otherwise no decision changes sooner than with a commit.
+    pub fn sample_every(&self) -> SimDuration {
+        let sends = matches!(
+            self.reason,
+            Reason::Starting | Reason::Trimming { .. } | Reason::OverBound { .. } | Reason::Rest { .. }
+        );
+        if sends || self.is_trimming() || self.is_asked() {
+            return SECOND;
+        }
+        self.settings.look_every.clamp(SECOND, COMMIT)
     }
 
     pub(super) fn decide(&mut self, orders: &mut Vec<Order>) {

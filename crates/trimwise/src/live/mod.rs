@@ -1,7 +1,7 @@
 //! A TRIM policy on a mounted file system of a real host with a stock kernel, as a pure state machine.
 //!
-//! The daemon hosts one [`LiveHost`] for each file system. It passes on what it sees: a [`Sample`] each second, a map
-//! of free space on request, how a slice of a trim ended. It receives [`Order`]s: read a map, trim this slice, turn the
+//! The daemon hosts one [`LiveHost`] for each file system. It passes on what it sees: a [`Sample`] as often as asked for
+//! ([`LiveHost::sample_every`]), a map of free space on request, how a slice of a trim ended. It receives [`Order`]s: read a map, trim this slice, turn the
 //! kernel's online discard on or off. A [`LiveHost`] does no I/O and reads no clock, so all of it is tested with a fake
 //! host.
 //!
@@ -56,8 +56,10 @@ pub use user::Asked;
 /// Shortest free extent that the daemon trims unless it is told otherwise: at least the mapping unit of most drives, and
 /// large enough to need few commands.
 pub const MIN_EXTENT: Bytes = Bytes::kib(64);
-/// Longest time between two commits reported to a governor: ext4's commit interval.
+/// Time between two commits reported to a governor: ext4's commit interval.
 const COMMIT: SimDuration = SimDuration::from_secs(5);
+/// Time between samples while slices may follow each other. Nothing else is decided sooner than with a commit.
+const SECOND: SimDuration = SimDuration::from_secs(1);
 /// Reading maps takes at most one part in this many of the time.
 const LOOK_SHARE: u64 = 1000;
 
@@ -129,7 +131,7 @@ impl LiveHost {
         }
     }
 
-    /// Handles the sample of a second.
+    /// Handles a sample.
     pub fn sample(&mut self, now: SimTime, sample: Sample, orders: &mut Vec<Order>) {
         self.now = now;
         let (before, interval) = self.load.take(now, sample);
@@ -146,7 +148,8 @@ impl LiveHost {
             self.knowledge.sampled(None, &sample, 0);
             self.introduce();
         }
-        if self.committed_at.is_some_and(|at| now.since(at) >= COMMIT) {
+        // Samples a commit apart may come a little early.
+        if self.committed_at.is_some_and(|at| now.since(at) + SECOND / 2 >= COMMIT) {
             let fresh = self.knowledge.take_fresh();
             self.committed(fresh);
         }

@@ -1,11 +1,12 @@
-//! A running helper: started, read from, and abandoned if it does not exit.
+//! A helper at work: started, read from, and abandoned if it does not answer. One that has answered serves the next job
+//! too, since starting a process costs more than most tasks.
 //!
 //! A process that hangs in the kernel cannot be killed, not even by SIGKILL: for instance a discard to which the device
 //! does not respond. Such a helper is kept until the kernel releases it. Until then no other helper starts on its file
 //! system, so that there is never more than one, and no slice on its disks.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,34 @@ use trimwise::units::Span;
 
 use super::{Managed, Means};
 use crate::helper::{self, Answer, Request};
-use crate::process::{Left, Process, has_ended};
+use crate::process::{Left, Process, has_ended, line};
 use crate::speak::warn;
 
-/// Size limit of a helper's answer, in bytes: the largest map, with a margin.
-const ANSWER_MAX: usize = 4 << 20;
+/// Time for which a helper is kept without a task: maps are read once a minute.
+const IDLE_MAX: Duration = Duration::from_secs(90);
+
+/// The helper that waits for the next task, if any, and since when.
+#[derive(Default)]
+pub(crate) struct Idle(Option<(Process, Instant)>);
+
+impl Idle {
+    fn keep(&mut self, helper: Process, left: &mut Left) {
+        if let Some((other, _)) = self.0.replace((helper, Instant::now())) {
+            left.keep(other.into_parts().1); // its input has ended
+        }
+    }
+
+    /// Lets it go if it was not needed for long.
+    pub(crate) fn age(&mut self, now: Instant, left: &mut Left) {
+        if let Some((helper, _)) = self.0.take_if(|(_, since)| now.duration_since(*since) >= IDLE_MAX) {
+            left.keep(helper.into_parts().1);
+        }
+    }
+
+    pub(crate) fn end(&mut self, left: &mut Left, until: Instant) {
+        self.0.take().into_iter().for_each(|(helper, _)| helper.end(left, until));
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
@@ -31,19 +55,23 @@ pub(crate) enum Doing {
 pub(crate) struct Job {
     pub(crate) doing: Doing,
     process: Process,
+    /// Program and task for another helper, in case that the idle one had already ended.
+    again: Option<(PathBuf, Request)>,
     begun: Instant,
     /// True once its output is complete.
     is_complete: bool,
 }
 
 impl Job {
-    pub(crate) fn begin(program: &Path, doing: Doing, request: &Request) -> io::Result<Self> {
-        Ok(Self {
-            doing,
-            process: helper::start(program, request)?,
-            begun: Instant::now(),
-            is_complete: false,
-        })
+    pub(crate) fn begin(program: &Path, doing: Doing, request: Request, idle: &mut Idle) -> io::Result<Self> {
+        let (process, again) = match idle.0.take() {
+            Some((mut process, _)) => {
+                process.send(&line(&request)?);
+                (process, Some((program.to_owned(), request)))
+            }
+            None => (helper::start(program, &request)?, None),
+        };
+        Ok(Self { doing, process, again, begun: Instant::now(), is_complete: false })
     }
 
     pub(crate) fn waits(&self) -> PollFd<'_> {
@@ -51,20 +79,33 @@ impl Job {
     }
 
     /// Reads the helper's output. Returns true once it is complete.
-    pub(crate) fn hear(&mut self) -> bool {
-        self.process.flush();
-        self.is_complete = self.is_complete || self.process.receive(ANSWER_MAX);
+    pub(crate) fn hear(&mut self, left: &mut Left) -> bool {
+        self.is_complete = self.is_complete || helper::hear(&mut self.process);
+        if self.is_complete
+            && self.process.received().is_empty()
+            && let Some((program, request)) = self.again.take()
+            && let Ok(other) = helper::start(&program, &request)
+        {
+            left.keep(std::mem::replace(&mut self.process, other).into_parts().1);
+            self.is_complete = false;
+        }
         self.is_complete
     }
 
-    pub(crate) fn answer(self, left: &mut Left) -> (Vec<Span>, Answer) {
-        let (said, mut child) = self.process.into_parts();
-        let answer = helper::parse_answer(&said).unwrap_or_else(|| {
-            let how = in_words(&mut child);
-            (Vec::new(), Answer::Again { message: format!("the helper ended without an answer ({how})") })
-        });
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    pub(crate) fn answer(mut self, left: &mut Left, idle: &mut Idle) -> (Vec<Span>, Answer) {
+        if let Some(answer) = helper::parse_answer(self.process.received()) {
+            self.process.take_received();
+            idle.keep(self.process, left);
+            return answer;
+        }
+        let (_, mut child) = self.process.into_parts();
+        let how = in_words(&mut child);
         left.keep(child);
-        answer
+        (Vec::new(), Answer::Again { message: format!("the helper ended without an answer ({how})") })
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -156,7 +197,7 @@ impl Managed {
     pub(crate) fn hear(&mut self, means: &mut Means<'_>) {
         if let Some(job) = self.job.take_if(|job| job.is_complete) {
             let (doing, elapsed) = (job.doing, job.elapsed());
-            let (spans, answer) = job.answer(means.left);
+            let (spans, answer) = job.answer(means.left, means.idle);
             self.done(doing, elapsed, spans, &answer, means);
         }
     }

@@ -15,8 +15,10 @@ use crate::speak::{warn, warn_of};
 use crate::worker::Worker;
 use trimwise_linux::mount::{Mount, mountinfo};
 
-/// Interval between full looks, since devices change too.
-const DISCOVER_EVERY: Duration = Duration::from_secs(60);
+/// Interval between full looks, since devices change too: as long as nothing has changed for, within these limits.
+const DISCOVER_EVERY: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(300)];
+/// Shortest and longest time from one sample to the next.
+const SAMPLE_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// Minimum time between looks, however many mounts come and go.
 const BURST: Duration = Duration::from_millis(200);
 /// Minimum ratio of the time between looks to the duration of a look.
@@ -38,8 +40,12 @@ pub enum Looked {
 
 pub struct Looking {
     pub(super) worker: Worker<Looked>,
-    sampler: Worker<()>,
+    /// Its requests are samples, or (false) places to sample.
+    sampler: Worker<bool>,
     watched: Vec<Place>,
+    sampled_at: Instant,
+    /// True if some path hung or was gone at the last sample.
+    has_missed: bool,
     asked_at: Option<Instant>,
     /// True if a look is wanted, such as after a change of mounts.
     is_wanted: bool,
@@ -47,6 +53,7 @@ pub struct Looking {
     is_whole: bool,
     not_before: Instant,
     next: Instant,
+    changed_at: Instant,
     pub(super) problem: Option<String>,
     /// The limit on open files, if it is too small.
     pub(super) descriptors_short: Option<u64>,
@@ -60,11 +67,14 @@ impl Looking {
             worker: Worker::new(options.program.clone(), look::COMMAND, patience),
             sampler: Worker::new(options.program.clone(), sense::COMMAND, options.patience),
             watched: Vec::new(),
+            sampled_at: now,
+            has_missed: false,
             asked_at: None,
             is_wanted: true,
             is_whole: true,
             not_before: now,
             next: now,
+            changed_at: now,
             problem: None,
             descriptors_short: None,
         }
@@ -88,6 +98,11 @@ impl Looking {
         self.worker.waits().into_iter().chain(self.sampler.waits())
     }
 
+    pub(super) fn polled(&mut self, ready: &mut impl Iterator<Item = bool>) {
+        self.worker.polled(ready);
+        self.sampler.polled(ready);
+    }
+
     /// Returns the time until the next look begins, if one is wanted.
     pub(super) fn due_in(&self, now: Instant) -> Option<Duration> {
         let wanted = self.is_wanted && self.asked_at.is_none();
@@ -104,8 +119,8 @@ impl Looking {
 impl Service {
     /// Handles the workers' answers, and starts the next look when due.
     pub(super) fn look(&mut self, now: Instant) {
-        self.hear_looks();
-        self.hear_samples();
+        self.hear_looks(now);
+        self.hear_samples(now);
         let looking = &mut self.looking;
         looking.is_wanted |= now >= looking.next;
         if looking.is_wanted && looking.asked_at.is_none() && now >= looking.not_before {
@@ -121,7 +136,8 @@ impl Service {
             Ok(()) => {
                 (self.looking.is_wanted, self.looking.is_whole) = (false, false);
                 self.looking.asked_at = Some(now);
-                self.looking.next = now + DISCOVER_EVERY;
+                let [least, most] = DISCOVER_EVERY;
+                self.looking.next = now + (now - self.looking.changed_at).clamp(least, most);
             }
             Err(why) => self.not_found(why),
         }
@@ -136,18 +152,18 @@ impl Service {
         self.tell_reloaded();
     }
 
-    fn hear_looks(&mut self) {
-        for (looked, answer) in self.looking.worker.hear::<look::Answer>() {
+    fn hear_looks(&mut self, now: Instant) {
+        for (looked, answer) in self.looking.worker.hear::<look::Answer>(now) {
             match (looked, answer) {
                 (Looked::Found, Ok(look::Answer::Found(Ok(found)))) => {
-                    let now = Instant::now();
                     let asked_at = self.looking.asked_at.take().unwrap_or(now);
                     let took = now - asked_at;
                     self.looking.not_before = now + BURST.max(took * LOOK_SHARE);
                     self.looking.problem = None;
                     if let Some(found) = found {
+                        self.looking.changed_at = now;
                         self.found(found, asked_at);
-                        self.sample();
+                        self.sample(now);
                     }
                     self.watch();
                     // Another look is wanted if this one began before the configuration was read.
@@ -177,10 +193,14 @@ impl Service {
     }
 
     fn wait_for_look(&mut self, until: Instant) {
-        self.hear_looks();
-        while self.looking.asked_at.is_some() && Instant::now() < until {
+        loop {
+            let now = Instant::now();
+            self.looking.worker.not_polled();
+            self.hear_looks(now);
+            if self.looking.asked_at.is_none() || now >= until {
+                return;
+            }
             std::thread::sleep(Duration::from_millis(2));
-            self.hear_looks();
         }
     }
 
@@ -255,7 +275,27 @@ impl Service {
         self.skipped = found.skipped;
     }
 
-    pub(super) fn sample(&mut self) {
+    /// Returns true if the next sample is due.
+    pub(super) fn is_sample_due(&self, now: Instant) -> bool {
+        now.duration_since(self.looking.sampled_at) >= self.sample_every()
+    }
+
+    /// Returns when the next sample is due.
+    pub(super) fn sample_at(&self) -> Instant {
+        self.looking.sampled_at + self.sample_every()
+    }
+
+    fn sample_every(&self) -> Duration {
+        if self.options.once || self.looking.has_missed {
+            return SAMPLE_EVERY[0];
+        }
+        let [least, most] = SAMPLE_EVERY;
+        self.managed.values().filter_map(Managed::sample_every).fold(most, Duration::min).max(least)
+    }
+
+    pub(super) fn sample(&mut self, now: Instant) {
+        // Seconds missed during sleep are not made up for.
+        let since = now - std::mem::replace(&mut self.looking.sampled_at, now);
         if self.looking.sampler.asked().next().is_some() {
             return;
         }
@@ -279,10 +319,11 @@ impl Service {
             let places: Vec<Place> = self.managed.iter().map(place).collect();
             let (mountinfo, proc) = (mountinfo(host), host.path("/proc"));
             let watch = sense::Ask::Watch { mountinfo, proc, places: places.clone() };
-            asked = self.looking.sampler.ask((), &watch);
+            asked = self.looking.sampler.ask(false, &watch);
             self.looking.watched = places;
         }
-        if asked.and_then(|()| self.looking.sampler.ask((), &sense::Ask::Sample)).is_err() {
+        let ask = sense::Ask::Sample { seconds: since.as_millis().div_ceil(1000) as u64 };
+        if asked.and_then(|()| self.looking.sampler.ask(true, &ask)).is_err() {
             self.looking.watched.clear(); // a newly started worker knows nothing
         }
     }
@@ -292,14 +333,15 @@ impl Service {
         let limit = self.looking.descriptors_short?;
         Some(format!(
             "no more than {limit} files may be open (RLIMIT_NOFILE, LimitNOFILE= of the unit), fewer than there are \
-             devices: the counts of some are reopened each second"
+             devices: the counts of some are reopened for each sample"
         ))
     }
 
-    fn hear_samples(&mut self) {
-        for ((), answer) in self.looking.sampler.hear::<Seen>() {
+    fn hear_samples(&mut self, now: Instant) {
+        for (is_sample, answer) in self.looking.sampler.hear::<Seen>(now) {
             match answer {
-                Ok(seen) => self.seen(seen),
+                Ok(seen) if is_sample => self.seen(seen),
+                Ok(_) => {}
                 Err(why) => {
                     warn(&format!("file systems were not sampled: {why}"));
                     self.looking.watched.clear();
@@ -309,9 +351,7 @@ impl Service {
     }
 
     fn seen(&mut self, seen: Seen) {
-        if seen.at_s == 0 {
-            return; // the answer to `Watch`
-        }
+        self.looking.has_missed = !seen.gone.is_empty() || !seen.hanging.is_empty();
         self.looking.is_wanted |= seen.mounts_changed;
         if self.looking.descriptors_short != seen.descriptors_short {
             self.looking.descriptors_short = seen.descriptors_short;

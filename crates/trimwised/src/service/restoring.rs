@@ -58,7 +58,7 @@ impl Service {
             task: Task::Toggle { option: change.was.clone() },
         };
         let doing = Doing::Toggling { on: change.was != "nodiscard" };
-        match Job::begin(&self.options.program, doing, &request) {
+        match Job::begin(&self.options.program, doing, request, &mut self.idle) {
             Ok(job) => self.restoring.push(Restoring { change, point, job }),
             Err(error) => {
                 warn(&format!("{}: the helper cannot be started: {error}", point.display()));
@@ -71,8 +71,8 @@ impl Service {
         let before = std::mem::take(&mut self.restoring);
         let (begun, mut going_on) = (before.len(), Vec::new());
         for mut one in before {
-            let answer = if one.job.hear() {
-                one.job.answer(&mut self.left).1
+            let answer = if one.job.hear(&mut self.left) {
+                one.job.answer(&mut self.left, &mut self.idle).1
             } else if let Some(message) = one.job.give_up_behind(self.options.patience) {
                 one.job.leave(&mut self.left);
                 Answer::Again { message }

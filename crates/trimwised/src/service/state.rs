@@ -95,6 +95,11 @@ impl State {
         self.worker.waits().into_iter().chain(self.metrics_worker.waits())
     }
 
+    pub(super) fn polled(&mut self, ready: &mut impl Iterator<Item = bool>) {
+        self.worker.polled(ready);
+        self.metrics_worker.polled(ready);
+    }
+
     /// Returns the time until a waiting client must be told that its request is not yet done.
     pub(super) fn due_in(&self, now: Instant) -> Option<Duration> {
         self.laters.iter().map(|one| one.until.saturating_duration_since(now)).min()
@@ -157,8 +162,9 @@ impl Service {
     pub(super) fn open_state_and_wait(&mut self) -> Result<(), ServiceError> {
         let until = Instant::now() + WAIT_MAX.min(self.options.patience);
         while !self.is_loaded() && Instant::now() < until {
-            self.open_state(Instant::now());
-            self.hear_written()?;
+            let now = Instant::now();
+            self.open_state(now);
+            self.hear_written(now)?;
             if self.state.problem.is_some() {
                 return Ok(());
             }
@@ -197,7 +203,7 @@ impl Service {
 
     /// Handles the worker's answers, writes the files that are due, and responds to waiting clients.
     pub(super) fn keep_state(&mut self, now: Instant) {
-        if let Err(error) = self.hear_written() {
+        if let Err(error) = self.hear_written(now) {
             self.not_opened(error.to_string());
         }
         self.open_state(now);
@@ -242,9 +248,10 @@ impl Service {
     ///
     /// # Errors
     /// If another daemon uses the state folder, or it is unsuitable.
-    fn hear_written(&mut self) -> Result<(), ServiceError> {
+    fn hear_written(&mut self, now: Instant) -> Result<(), ServiceError> {
         let workers = [&mut self.state.worker, &mut self.state.metrics_worker];
-        let heard: Vec<_> = workers.into_iter().flat_map(Worker::hear::<Result<Done, Failure>>).collect();
+        let hear = |worker: &mut Worker<Asked>| worker.hear::<Result<Done, Failure>>(now);
+        let heard: Vec<_> = workers.into_iter().flat_map(hear).collect();
         for (what, answer) in heard {
             let done = answer.unwrap_or_else(|why| Err(Failure { why, may_pass: true }));
             match (&what, done) {
@@ -422,6 +429,7 @@ impl Service {
     pub(super) fn save_and_wait(&mut self) {
         let until = Instant::now() + WAIT_MAX;
         self.write_history();
+        self.state.worker.not_polled();
         self.keep_state(Instant::now());
         while self.state.is_asked(|_| true) && !self.state.worker.is_stuck() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));

@@ -12,7 +12,6 @@ use super::Service;
 use crate::frees::Watcher;
 use crate::managed::Managed;
 use crate::metrics::listen::Endpoint;
-use crate::server::Server;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
@@ -21,17 +20,20 @@ pub struct Events {
     /// A request to reload: SIGHUP.
     pub hang_up: bool,
     pub mounts: bool,
+    /// Records of tracepoints.
+    pub frees: bool,
     pub clients: bool,
 }
 
 impl Service {
     pub(super) fn wait(&mut self) -> io::Result<Events> {
-        let timeout = self.timeout();
+        let now = Instant::now();
+        let timeout = self.timeout(now);
         let timeout = Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(1),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        let ready = {
+        let (ready, workers) = {
             let mut waits = vec![
                 // The kernel signals a changed list by an exceptional condition (proc_pid_mounts(5)).
                 PollFd::new(&self.mountinfo, PollFlags::PRI),
@@ -39,25 +41,32 @@ impl Service {
                 PollFd::new(&self.hang_up, PollFlags::IN),
             ];
             waits.extend(self.managed.values().filter_map(Managed::waits));
+            let before_frees = waits.len();
             let watcher = self.watching.watcher.iter().flat_map(Watcher::waits);
             waits.extend(watcher.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             let before_clients = waits.len();
-            waits.extend(self.server.iter().flat_map(Server::waits));
-            let clients = before_clients..waits.len();
+            waits.extend(self.server.iter().flat_map(|server| server.waits(now)));
+            let before_workers = waits.len();
             waits.extend(self.looking.waits().chain(self.state.waits()));
+            let workers = before_workers..waits.len();
             waits.extend(self.metrics.iter().flat_map(Endpoint::waits));
             match poll(&mut waits, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             let is_ready = |wait: &PollFd<'_>| !wait.revents().is_empty();
-            Events {
+            let events = Events {
                 end: is_ready(&waits[1]),
                 hang_up: is_ready(&waits[2]),
                 mounts: waits[0].revents().contains(PollFlags::PRI),
-                clients: waits[clients].iter().any(is_ready),
-            }
+                frees: waits[before_frees..before_clients].iter().any(is_ready),
+                clients: waits[before_clients..before_workers].iter().any(is_ready),
+            };
+            (events, waits[workers].iter().map(is_ready).collect::<Vec<_>>())
         };
+        let mut workers = workers.into_iter();
+        self.looking.polled(&mut workers);
+        self.state.polled(&mut workers);
         // A system call that finds nothing is most of what an idle daemon costs.
         Ok(Events {
             end: ready.end && drained(&mut self.end),
@@ -66,15 +75,15 @@ impl Service {
         })
     }
 
-    /// Time until the next second, or until a pause ends.
-    fn timeout(&self) -> Duration {
-        let left = self.next_second.saturating_duration_since(Instant::now());
-        let left = self.server.as_ref().and_then(Server::work_in).map_or(left, |work| left.min(work));
+    /// Time until the next sample, or until a pause ends.
+    fn timeout(&self, now: Instant) -> Duration {
+        let left = self.sample_at().saturating_duration_since(now);
+        let left =
+            self.server.as_ref().and_then(|server| server.work_in(now)).map_or(left, |work| left.min(work));
         let left = self.watching.watcher.as_ref().map_or(left, |watcher| left.min(watcher.rest_left()));
-        let at = Instant::now();
-        let due = self.looking.due_in(at).into_iter().chain(self.state.due_in(at));
+        let due = self.looking.due_in(now).into_iter().chain(self.state.due_in(now));
         let left = due.fold(left, Duration::min);
-        let now = self.now();
+        let now = self.time_of(now);
         let rests = self.managed.values().filter_map(|one| one.live.as_ref().and_then(LiveHost::next_at));
         rests.fold(left, |least, at| least.min(Duration::from_nanos(at.since(now).as_nanos())))
     }

@@ -158,12 +158,14 @@ fn sound_is_trimmed(daemon: &Daemon, sound: &Loop) {
     });
 }
 
-/// The daemon's running helpers.
+/// The daemon's helpers that are at work: one may wait for the next task.
 fn helpers(daemon: &Daemon) -> String {
     let task = format!("/proc/{0}/task/{0}/children", daemon.process());
     let is_helper = |process: &&str| {
         let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        line.contains("\0helper\0") // one that has exited has no command line
+        // A read of standard input: it waits.
+        let call = fs::read_to_string(format!("/proc/{process}/syscall")).unwrap_or_default();
+        line.contains("\0helper\0") && !call.starts_with("0 0x0 ") // one that has exited has no command line
     };
     let children = fs::read_to_string(task).unwrap_or_default();
     children.split_whitespace().filter(is_helper).collect::<Vec<_>>().join(" ")

@@ -16,7 +16,7 @@ fn ask(point: &Path, task: Task) -> (Vec<Span>, Answer) {
     let numbers = trimwise_linux::mount::mount_of(point).unwrap().numbers;
     let request = Request { path: point.to_owned(), numbers, task };
     let mut helper = helper::start(Path::new(TRIMWISED), &request).unwrap();
-    while !helper.receive(4 << 20) {
+    while !helper::hear(&mut helper) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let (said, mut child) = helper.into_parts();
