@@ -30,7 +30,7 @@ pub(super) const REPORT_FILE: &str = "report.json";
 pub(crate) const INIT_COMMAND: &str = "guest-init";
 /// Path at which a guest mounts the run's folder.
 pub(super) const FOLDER: &str = "/tmp/run";
-/// Path of `trimwised` in a guest, if [`Guest::daemon`] names one: a link in the run's folder.
+/// Path of `trimwised` in a guest, if [`Guest::daemon`] names one: a copy in the run's folder.
 pub const DAEMON: &str = "/tmp/run/trimwised";
 /// Path at which a guest mounts the file system under test.
 pub const MOUNT_POINT: &str = "/tmp/fs";

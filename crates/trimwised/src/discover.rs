@@ -145,7 +145,7 @@ impl<'a> Mounts<'a> {
         })
     }
 
-    /// Returns true for an automount: a look each second would keep it mounted.
+    /// Returns true for an automount: a look every few seconds would keep it mounted.
     fn is_on_demand(&self, mount: &Mount) -> bool {
         // An indirect map mounts below its own mount, a direct one in its place.
         self.automounts.1.contains(&mount.parent) || self.automounts.0.contains(bytes(&mount.mount_point))
@@ -163,7 +163,7 @@ impl<'a> Mounts<'a> {
             Some("its mount point is not UTF-8, so requests cannot name it")
         } else if self.is_on_demand(mount) && !wanted.listed.contains(&mount.mount_point) {
             Some(
-                "it is mounted on demand (automount), and a look each second would keep it mounted; give it a table \
+                "it is mounted on demand (automount), and a look every few seconds would keep it mounted; give it a table \
                  in the \
                  configuration to manage it anyway",
             )

@@ -2,7 +2,7 @@
 //!
 //! A [`Watcher`] has its own trace instance (Documentation/trace/ftrace.rst, "Instances") with its own buffers and
 //! events. In it, the tracepoints for frees of ext4 and XFS are enabled, filtered to the managed file systems. Records
-//! are read as the kernel wrote them, a page at a time, each second and whenever a buffer is half full. If they are not
+//! are read as the kernel wrote them, a page at a time, with each sample and whenever a buffer is half full. If they are not
 //! read in time, the kernel overwrites the oldest and counts them. The block layer's tracepoint for failed requests is
 //! enabled too, for discards: XFS ignores their result.
 //!

@@ -1,6 +1,6 @@
 //! `trimwised`: TRIM policies on the mounted file systems of a live host.
 //!
-//! The daemon finds mounts ([`discover`]), samples each once a second ([`sense`]), and hosts a
+//! The daemon finds mounts ([`discover`]), samples each every few seconds ([`sense`]), and hosts a
 //! [`LiveHost`](trimwise::live::LiveHost) for each, which makes the decisions. A helper ([`helper`]), which is this
 //! program in another role, carries them out: it opens the mount, reads a map, trims one slice or changes the mount
 //! option, closes it and exits. So the daemon never has a file of a mount open, and anything that hangs in the kernel

@@ -27,7 +27,7 @@ pub struct Guest {
     pub seccomp: bool,
     /// Path of the program that is the guest's init: this one, with the command [`INIT_COMMAND`].
     pub init: PathBuf,
-    /// Path of `trimwised`, for jobs with a [`Step::Daemon`](super::Step::Daemon).
+    /// Path of `trimwised`, which is copied for the guest, for jobs with a [`Step::Daemon`](super::Step::Daemon).
     pub daemon: Option<PathBuf>,
     /// Size of the guest's memory.
     pub memory: Bytes,
@@ -133,7 +133,10 @@ impl Guest {
             symlink(program, place.join(name)).map_err(folder_error("cannot link a program"))
         };
         link(&self.init, "init")?;
-        self.daemon.as_ref().map_or(Ok(()), |daemon| link(daemon, "trimwised"))?;
+        if let Some(daemon) = &self.daemon {
+            // Kernels since 6.12 follow links themselves, and in a guest there is another /tmp.
+            fs::copy(daemon, place.join("trimwised")).map_err(folder_error("cannot copy trimwised"))?;
+        }
         let machine = Machine {
             linux: self.linux.clone(),
             preload: self.preload.clone(),

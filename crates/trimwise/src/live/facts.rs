@@ -48,7 +48,7 @@ impl Default for Settings {
     }
 }
 
-/// What is seen each second. Counters may start at any value.
+/// What is seen at a time. Counters may start at any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Bytes in use.

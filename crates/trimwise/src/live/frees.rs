@@ -16,7 +16,7 @@ use super::space::SPANS_MAX;
 use super::spans::{bytes, intersect, keep_longest, subtract, union};
 use crate::units::{Bytes, Span};
 
-/// Maps for which a gap lasts. Utilization comes each second, a map whenever it is ready: the next one may have been
+/// Maps for which a gap lasts. Utilization comes every few seconds, a map whenever it is ready: the next one may have been
 /// read before utilization fell.
 const GAP: u8 = 2;
 

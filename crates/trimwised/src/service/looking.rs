@@ -322,7 +322,7 @@ impl Service {
             asked = self.looking.sampler.ask(false, &watch);
             self.looking.watched = places;
         }
-        let ask = sense::Ask::Sample { seconds: since.as_millis().div_ceil(1000) as u64 };
+        let ask = sense::Ask::Sample { seconds: (since.as_millis() as u64 + 500) / 1000 };
         if asked.and_then(|()| self.looking.sampler.ask(true, &ask)).is_err() {
             self.looking.watched.clear(); // a newly started worker knows nothing
         }
