@@ -11,13 +11,16 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::fs::statvfs;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::thread::futex;
+use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
 use trimwise_linux::block_device::parse_stat;
@@ -29,7 +32,7 @@ pub(crate) const COMMAND: &str = "sample";
 /// Maximum number of threads that may hang at a time. Beyond it, the rest wait until one returns.
 const HANGING_MAX: usize = 64;
 /// A thread without progress for this long is considered hanging; a device that is merely slow responds sooner.
-const GRACE: Duration = Duration::from_millis(200);
+const GRACE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Seconds without a change after which a file system counts as quiet.
 const QUIET_S: u64 = 30;
 /// Seconds between samples of a quiet file system at least, so that many idle ones cost hardly more than those in use.
@@ -39,7 +42,7 @@ const QUIET_EVERY_S: u64 = 4;
 const TOGETHER_MAX: usize = 64;
 const DESCRIPTORS_SPARE: usize = 64;
 /// Seconds between comparisons of the list of mounts: the kernel does not report changed options.
-const COMPARE_EVERY_S: u64 = 5;
+const COMPARE_EVERY_S: u64 = 10;
 const UPTIME: &str = "/proc/uptime";
 
 /// Major and minor number, which identify a file system in samples.
@@ -228,9 +231,8 @@ struct Round {
     seats: Vec<Arc<Seat>>,
     next: AtomicUsize,
     unfinished: AtomicUsize,
-    /// Whether all have been sampled; a channel would read the clock several times.
-    is_done: Mutex<bool>,
-    done: Condvar,
+    /// 1 once all have been sampled. A futex: a channel would read the clock several times.
+    done: AtomicU32,
 }
 
 impl Round {
@@ -238,8 +240,8 @@ impl Round {
         while let Some(seat) = self.seats.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             seat.sample();
             if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
-                *locked(&self.is_done) = true;
-                self.done.notify_one();
+                self.done.store(1, Ordering::Release);
+                let _ = futex::wake(&self.done, futex::Flags::PRIVATE, 1); // nobody waits for an abandoned round
             }
         }
     }
@@ -314,8 +316,7 @@ impl Sampler {
         let due = self.seats.iter().enumerate().filter(is_due);
         let seats: Vec<_> = due.map(|(_, taken)| Arc::clone(&taken.seat)).collect();
         let unfinished = seats.len().into();
-        let (is_done, done) = <(Mutex<bool>, Condvar)>::default();
-        let round = Arc::new(Round { seats, next: 0.into(), unfinished, is_done, done });
+        let round = Arc::new(Round { seats, next: 0.into(), unfinished, done: 0.into() });
         if !round.seats.is_empty() {
             self.go_through(&round, hanging);
         }
@@ -356,15 +357,9 @@ impl Sampler {
             self.runner = runner(round);
         }
         let mut unfinished = round.seats.len();
-        let mut is_done = locked(&round.is_done);
-        loop {
-            if *is_done {
-                return;
-            }
-            let waited = round.done.wait_timeout(is_done, GRACE);
-            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            is_done = guard;
-            if !timeout.timed_out() {
+        while round.done.load(Ordering::Acquire) == 0 {
+            let waited = futex::wait(&round.done, futex::Flags::PRIVATE, 0, Some(&GRACE));
+            if waited != Err(Errno::TIMEDOUT) {
                 continue;
             }
             let now = round.unfinished.load(Ordering::Acquire);

@@ -65,11 +65,18 @@ impl<T> Worker<T> {
     /// # Errors
     /// If the request cannot be sent now, with a description.
     pub fn ask(&mut self, tag: T, request: &impl Serialize) -> Result<(), String> {
+        self.ask_at(Instant::now(), tag, request)
+    }
+
+    /// Sends a request as [`Self::ask`] does, at this instant.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask_at(&mut self, now: Instant, tag: T, request: &impl Serialize) -> Result<(), String> {
         if self.asked.len() >= QUEUE_MAX {
             return Err("too many requests are waiting for it".to_owned());
         }
         let line = line(request).map_err(|error| error.to_string())?;
-        let now = Instant::now();
         if let State::None(rests_until) = self.state {
             if now < rests_until {
                 return Err("its worker has just exited".to_owned());

@@ -1,8 +1,8 @@
 //! A block device as sysfs shows it: its attributes, its partitions, and the devices above and below it.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -242,13 +242,21 @@ fn read_as<T>(
     expected: &'static str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T, SysfsError> {
-    let text = fs::read_to_string(path).map_err(at(path))?;
+    let text = short_text(path).map_err(at(path))?;
     let text = text.trim();
     parse(text).ok_or_else(|| SysfsError::Text {
         path: path.display().to_string(),
         text: text.chars().take(200).collect(),
         expected,
     })
+}
+
+/// Reads an attribute, which is a page at most: a size and a second read would say nothing more.
+fn short_text(path: &Path) -> io::Result<String> {
+    let mut text = vec![0; 4096];
+    let read = File::open(path)?.read(&mut text)?;
+    text.truncate(read);
+    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// Iterates over the devices that a folder of links leads to, in order of their names.

@@ -258,7 +258,14 @@ impl Target {
             return Ok(Settled { took: Duration::ZERO, in_flight: 0 }); // others wait for their discards
         }
         let begun = Instant::now();
-        let counted = || Ok::<_, TrimError>(self.counts()?.unwrap_or_default().bytes);
+        let are_counted = self.counts()?.is_some();
+        let counted = || {
+            let mut sum = DiscardCounts::default();
+            for device in self.devices.iter().filter(|_| are_counted) {
+                sum = sum.plus(device.stat()?.discards.unwrap_or_default());
+            }
+            Ok::<_, TrimError>(sum.bytes)
+        };
         let mut settling = Settling::new(counted()?, enough);
         loop {
             std::thread::sleep(LOOK_EVERY);

@@ -32,17 +32,20 @@ impl LiveHost {
             .filter(|_| self.busy.is_none())
     }
 
-    /// Returns the longest time from one sample to the next. While slices follow each other, each second shows whether
-    /// they harm others, or whether the device is idle; otherwise no decision changes sooner than with a commit.
+    /// Returns the longest time from one sample to the next. The second of a slice shows whether it harms others, and
+    /// where nothing else uses the device the next slice may follow at once; otherwise no decision changes sooner than
+    /// with a commit.
     pub fn sample_every(&self) -> SimDuration {
-        let sends = matches!(
-            self.reason,
-            Reason::Starting | Reason::Trimming { .. } | Reason::OverBound { .. } | Reason::Rest { .. }
-        );
-        if sends || self.is_trimming() || self.is_asked() {
+        let rests = matches!(self.reason, Reason::Rest { .. });
+        let sends = self.is_trimming() || self.load.touched || (rests && self.load.alone >= ALONE);
+        if sends || self.is_asked() || self.reason == Reason::Starting {
             return SECOND;
         }
-        self.settings.look_every.clamp(SECOND, COMMIT)
+        let every = self.settings.look_every.min(COMMIT);
+        // The last one before a slice shows what the device does without it.
+        let rest = self.pace.rest_until().since(self.load.sampled_at);
+        let every = if rests { every.min(rest - SECOND) } else { every };
+        every.max(SECOND)
     }
 
     pub(super) fn decide(&mut self, orders: &mut Vec<Order>) {

@@ -12,7 +12,7 @@ const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
 /// The last sample, and what it shows compared with those before it.
 pub(super) struct Load {
     pub sample: Sample,
-    sampled_at: SimTime,
+    pub sampled_at: SimTime,
     pub trend: Trend,
     pub quiet: SimDuration,
     pub alone: SimDuration,

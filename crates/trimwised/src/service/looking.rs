@@ -319,11 +319,11 @@ impl Service {
             let places: Vec<Place> = self.managed.iter().map(place).collect();
             let (mountinfo, proc) = (mountinfo(host), host.path("/proc"));
             let watch = sense::Ask::Watch { mountinfo, proc, places: places.clone() };
-            asked = self.looking.sampler.ask(false, &watch);
+            asked = self.looking.sampler.ask_at(now, false, &watch);
             self.looking.watched = places;
         }
         let ask = sense::Ask::Sample { seconds: (since.as_millis() as u64 + 500) / 1000 };
-        if asked.and_then(|()| self.looking.sampler.ask(true, &ask)).is_err() {
+        if asked.and_then(|()| self.looking.sampler.ask_at(now, true, &ask)).is_err() {
             self.looking.watched.clear(); // a newly started worker knows nothing
         }
     }
