@@ -6,7 +6,7 @@ use crate::live_host::{EXT4, FakeHost, GROUP, PIECE, PIECES, Step, XFS, facts, h
 use trimwise::live::{
     Asked, Cut, Facts, Failed, FreeSpace, Order, Reason, SPANS_MAX, Sample, Settings, WHOLE, keep_longest,
 };
-use trimwise::units::{Bytes, SimDuration, Span};
+use trimwise::units::{Bytes, SimDuration, SimTime, Span};
 
 fn toggling() -> Settings {
     Settings { may_toggle: true, ..Settings::default() }
@@ -26,6 +26,28 @@ fn judicious_trims_the_backlog_slice_by_slice_and_then_nothing_more() {
         host.pass(600);
         assert_eq!(host.sent, sent);
         assert!(host.slices.iter().all(|(_, slice)| slice.bytes <= Bytes::gib(1)), "{:?}", host.slices);
+    }
+}
+
+#[test]
+fn samples_are_rare_but_around_slices() {
+    for load in [0, 100] {
+        let mut host = host("judicious", XFS);
+        (host.is_sampled_as_asked, host.load) = (true, load);
+        host.told.fill(false);
+        host.pass(7200);
+        // A device in use may wait below the bound.
+        assert!(host.slices.len() > 50 && (load > 0 || host.untrimmed() == 0), "{:?}", host.live.explain());
+        assert_eq!(host.sent_twice, 0, "{load}");
+        let second = SimDuration::from_secs(1);
+        for (begun, _) in &host.slices {
+            let is_near = |at: &&SimTime| begun.since(**at) <= second && at.since(*begun) <= second;
+            let near = host.sampled_at.iter().filter(is_near).count();
+            assert!(near >= 2, "{load}: {begun:?} of {:?}", host.sampled_at);
+        }
+        let before = host.sampled_at.len();
+        host.pass(600);
+        assert_eq!(host.sampled_at.len() - before, 120, "{load}");
     }
 }
 

@@ -17,6 +17,9 @@ pub const GROUP: u64 = 128;
 pub struct FakeHost {
     pub live: LiveHost,
     pub now: SimTime,
+    /// Samples come as rarely as is asked for, as the daemon's do; otherwise each second.
+    pub is_sampled_as_asked: bool,
+    pub sampled_at: Vec<SimTime>,
     pub used: Vec<bool>,
     /// The device was told that it is free.
     pub told: Vec<bool>,
@@ -71,6 +74,8 @@ impl FakeHost {
         Self {
             live,
             now: SimTime::ZERO,
+            is_sampled_as_asked: false,
+            sampled_at: Vec::new(),
             used: vec![false; PIECES],
             told: vec![true; PIECES],
             freed_at: vec![None; PIECES],
@@ -288,7 +293,13 @@ impl FakeHost {
             self.sample.requests_time += SimDuration::from_micros(300) * self.load;
             self.pressure_heard = self.sample.pressure_permille;
             let mut orders = Vec::new();
-            self.live.sample(self.now, self.sample, &mut orders);
+            let last = self.sampled_at.last().copied().unwrap_or(SimTime::ZERO);
+            if !self.is_sampled_as_asked || self.now.since(last) >= self.live.sample_every() {
+                self.sampled_at.push(self.now);
+                self.live.sample(self.now, self.sample, &mut orders);
+            } else if self.live.next_at().is_some_and(|at| at <= self.now) {
+                self.live.tick(self.now, &mut orders);
+            }
             self.take(orders);
         }
     }
