@@ -16,7 +16,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
 use trimwise_lab::kept;
 use trimwise_lab::pool;
-use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::cell::{self, KernelCell, KernelCellError, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::{self, KernelImage};
 use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
@@ -65,7 +65,7 @@ pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &K
 }
 
 /// Parses a policy of a kernel.
-fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
+pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
     let policy = KernelPolicy::parse(&input::usual_name(text), target)
         .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
     Ok((policy.to_string(), policy))
@@ -307,8 +307,8 @@ impl Runs<'_> {
             }
             progress.update(number, 0, 1);
             let (index, begun) = (left[number], Instant::now());
-            let cell = self.run(asked[index], stop)?;
-            clock.tell_first(self, caller, asked[index].1, begun.elapsed());
+            let cell = self.run(asked[index], stop)?.map_err(guests::failure)?;
+            clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
             if let Some(key) = &keys[index] {
                 unfinished.enter(caller, key, &cell);
             }
@@ -350,13 +350,22 @@ impl Runs<'_> {
         KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
     }
 
-    fn run(&self, asked: Asked, stop: &Arc<AtomicBool>) -> Result<Cell, Failure> {
+    /// Runs one in a guest, and returns what came of it.
+    ///
+    /// # Errors
+    ///
+    /// If the programs of a guest cannot be found.
+    pub fn run(
+        &self,
+        asked: Asked,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Result<Cell, KernelCellError>, Failure> {
         let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
         let mut guest = guests::guest(self.image, self.memory, &bounds)?;
         if asked.1.is_daemon() {
             guest.daemon = Some(guests::trimwised()?);
         }
-        self.cell(asked, &self.workload.to_guest()?).run(&guest).map_err(guests::failure)
+        Ok(self.cell(asked, &self.workload.to_guest()?).run(&guest))
     }
 
     /// Returns how long a run may take here, from what was measured on two cores of 2023: booting, ageing by what it
@@ -395,6 +404,8 @@ pub(crate) struct Clock {
     /// Runs at a time.
     pub jobs: usize,
     count: usize,
+    /// What a run takes, as it was expected, on average.
+    mean: Duration,
     begun: Instant,
     is_told: AtomicBool,
 }
@@ -402,20 +413,30 @@ pub(crate) struct Clock {
 impl Clock {
     /// Starts it, and tells how long `count` runs under the policies of `runs` may take.
     pub fn start(runs: &Runs, caller: &dyn Caller, count: usize) -> Self {
-        let jobs = runs.jobs().clamp(1, count.max(1));
         let policies = runs.grid.policies;
-        let all: f64 = policies.iter().map(|policy| runs.expected(*policy).as_secs_f64()).sum();
-        let all = all / policies.len().max(1) as f64 * count.div_ceil(jobs) as f64;
+        let all: Duration = policies.iter().map(|policy| runs.expected(*policy)).sum();
+        Self::of(caller, runs.target, (runs.jobs(), count), all / policies.len().max(1) as u32)
+    }
+
+    /// Starts it, and tells how long `count` runs may take, so many at a time, which are expected to take `mean` each.
+    pub fn of(
+        caller: &dyn Caller,
+        target: &KernelTarget,
+        (jobs, count): (usize, usize),
+        mean: Duration,
+    ) -> Self {
+        let jobs = jobs.clamp(1, count.max(1));
+        let all = mean.as_secs_f64() * count.div_ceil(jobs) as f64;
         if all >= WORTH_TELLING_S {
             caller.note(&format!(
                 "{} on {} of Linux {}, {jobs} at a time: roughly {}; Ctrl-C keeps finished runs",
                 counted(count as u64, "run"),
-                runs.target.file_system.name(),
-                runs.target.kernel,
+                target.file_system.name(),
+                target.kernel,
                 about(all)
             ));
         }
-        Self { jobs, count, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
+        Self { jobs, count, mean, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
     }
 
     /// Returns the time since the start.
@@ -423,17 +444,14 @@ impl Clock {
         self.begun.elapsed()
     }
 
-    /// Corrects what was told at the start when the first run is done.
-    fn tell_first(&self, runs: &Runs, caller: &dyn Caller, policy: KernelPolicy, first: Duration) {
+    /// Corrects what was told at the start when the first run is done, of which so much was expected.
+    pub fn tell_first(&self, caller: &dyn Caller, expected: Duration, first: Duration) {
         const WORTH_TELLING: Duration = Duration::from_secs(2);
         if first < WORTH_TELLING || self.is_told.swap(true, Ordering::Relaxed) {
             return;
         }
-        let relative =
-            |of: KernelPolicy| runs.expected(of).as_secs_f64() / runs.expected(policy).as_secs_f64();
-        let policies = runs.grid.policies;
-        let mean = policies.iter().map(|of| relative(*of)).sum::<f64>() / policies.len().max(1) as f64;
-        let left = first.as_secs_f64() * mean * (self.count.div_ceil(self.jobs) - 1) as f64;
+        let mean = first.as_secs_f64() * self.mean.as_secs_f64() / expected.as_secs_f64();
+        let left = mean * (self.count.div_ceil(self.jobs) - 1) as f64;
         caller.note(&format!(
             "the first run took {:.0} s, so some {} are left",
             first.as_secs_f64(),
