@@ -159,6 +159,13 @@ fn here_on_a_mount_of_another_file_system_is_answered_by_that_one() {
     }
 }
 
+/// Counts the finished runs of unfinished commands in a cache.
+fn kept(cache: &Path) -> usize {
+    let folders = fs::read_dir(cache.join("trimwise/runs")).into_iter().flatten().flatten();
+    let names = folders.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten().flatten());
+    names.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+}
+
 /// `advise` about a day of a small workload, with a cache of its own for what an unfinished command leaves.
 fn advise(folder: &Path, cache: &str, file_system: FileSystem) -> Command {
     let kernels = kernel(file_system).unwrap().directory;
@@ -192,11 +199,7 @@ fn advise_asks_the_file_system_itself_and_goes_on_where_it_was_killed() {
 
     let mut command = advise(folder.path(), "killed", FileSystem::Btrfs);
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let runs = folder.path().join("killed/trimwise/runs");
-    let kept = || -> usize {
-        let folders = fs::read_dir(&runs).into_iter().flatten().flatten();
-        folders.map(|entry| fs::read_dir(entry.path()).map_or(0, Iterator::count)).sum()
-    };
+    let kept = || kept(&folder.path().join("killed"));
     while kept() < 2 && running.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -211,6 +214,56 @@ fn advise_asks_the_file_system_itself_and_goes_on_where_it_was_killed() {
     );
     assert_eq!(text(&rest.stdout), text(&whole.stdout));
     assert_eq!(kept(), 0, "nothing stays of a command that is done");
+}
+
+#[test]
+fn what_ran_before_a_guest_was_killed_is_kept_and_gives_the_same_answer() {
+    let Some(folder) = folder(FileSystem::Btrfs) else { return };
+    let kernels = kernel(FileSystem::Btrfs).unwrap().directory;
+    let compare = |cache: &str| {
+        let line = "compare --fs btrfs --linux 6.1 --device drive.toml --workload mail.pmrc --utilization 30 --memory 128 \
+                    --days 1 --policy off discard --reps 2 --jobs 1 --postmark --details";
+        let mut command = command_in(folder.path(), line);
+        command.env("TRIMWISE_KERNELS", kernels.parent().unwrap());
+        command.env("XDG_CACHE_HOME", folder.path().join(cache));
+        command
+    };
+    let whole = compare("whole").output().unwrap();
+    let said = text(&whole.stdout);
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    // The verdict is about what a cell's JSON does not have, too.
+    assert!(said.contains("the flash lasts") && said.contains("transactions per second"), "{said}");
+
+    let cache = folder.path().join("killed");
+    let running = compare("killed").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while kept(&cache) == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_a_guest_of(running.id());
+    let output = running.wait_with_output().unwrap();
+    let cause = "the kernel stopped unexpectedly (signal: 9 (SIGKILL)";
+    refused(1, &output, &["finished run", "kept for a month", "sata-small under ", ", repetition ", cause]);
+    assert!(text(&output.stdout).contains("Partial: some runs are missing"), "{}", text(&output.stdout));
+    assert!(kept(&cache) > 0);
+    let rest = compare("killed").output().unwrap();
+    assert!(
+        text(&rest.stderr).contains("goes on where an earlier command stopped"),
+        "{}",
+        text(&rest.stderr)
+    );
+    assert_eq!(text(&rest.stdout), said);
+    assert_eq!(kept(&cache), 0);
+}
+
+/// Ends a guest of this command, as the kernel does when memory runs out.
+fn kill_a_guest_of(command: u32) {
+    let guest = loop {
+        match &guests_of(command)[..] {
+            [] => std::thread::sleep(Duration::from_millis(1)),
+            [guest, ..] => break guest.clone(),
+        }
+    };
+    assert!(Command::new("kill").args(["-KILL", &guest]).status().unwrap().success());
 }
 
 /// The children of a process, which are its guests.
@@ -247,13 +300,7 @@ fn a_sweep_on_a_file_system_itself_goes_on_after_its_guests_were_killed() {
 
     let mut command = sweep("grid.toml --out killed --jobs 1");
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let guest = loop {
-        match &guests_of(running.id())[..] {
-            [] => std::thread::sleep(Duration::from_millis(1)),
-            [guest, ..] => break guest.clone(),
-        }
-    };
-    assert!(Command::new("kill").args(["-KILL", &guest]).status().unwrap().success());
+    kill_a_guest_of(running.id());
     let output = running.wait_with_output().unwrap();
     refused(1, &output, &["1 of 4 cells failed"]);
     let said = text(&output.stdout);

@@ -119,5 +119,6 @@ fn a_damaged_kernel_is_told_instead_of_one_that_is_not_there() {
     std::fs::write(image.join("image.json"), "{").unwrap();
     let mut command = command_in(folder.path(), "compare --fs xfs");
     let output = command.env("TRIMWISE_KERNELS", folder.path().join("kernels")).output().unwrap();
-    refused(2, &output, &["--fs xfs: ", "6.12-0123456789ab", "image.json", "`trimwise kernel list`"]);
+    let command = "for XFS itself: `trimwise kernel remove 6.12 && trimwise kernel build --version 6.12`";
+    refused(2, &output, &["--fs xfs: ", "6.12-0123456789ab", "image.json", command]);
 }

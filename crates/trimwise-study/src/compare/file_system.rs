@@ -8,7 +8,7 @@ use trimwise::compare::result::Target;
 use trimwise::policy::LinuxVersion;
 use trimwise_lab::failure::Failure;
 use trimwise_uml::cell::KernelTarget;
-use trimwise_uml::images::{self, CATALOGUE, KernelName};
+use trimwise_uml::images::{self, CATALOGUE, KernelError, KernelName};
 use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;
@@ -120,9 +120,17 @@ fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String
     let (program, package) = file_system.mkfs();
     let install = format!("`apt-get install {package}`");
     let needs_program = file_system.check_mkfs().is_err();
-    let found = images::closest(wanted).map_err(|e| (e.to_string(), "`trimwise kernel list`".to_owned()))?;
-    match found {
+    let unusable = |error: KernelError| {
+        let text = error.to_string();
+        match text.split_once("; to replace it: ") {
+            Some((reason, command)) => (reason.to_owned(), format!("`{command}`")),
+            None => (text, "`trimwise kernel list`".to_owned()),
+        }
+    };
+    match images::closest(wanted).map_err(unusable)? {
         Some(kernel) if !needs_program => {
+            let image = images::find(&kernel.to_string()).map_err(unusable)?;
+            image.check(Some(file_system)).map_err(unusable)?;
             return Ok(KernelTarget { kernel, file_system, options: String::new() });
         }
         Some(_) => return Err((format!("{program} is missing"), install)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use trimwise::compare::result::{Cell, Target};
+use trimwise::compare::result::{Cell, DriveFacts, Target};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::numbers::counted;
 use trimwise::policy::Trimmer;
@@ -292,11 +292,15 @@ impl Runs<'_> {
             Ok(keys) => keys,
             Err(failure) => return (Vec::new(), Some(failure)),
         };
-        let found = |key: &Option<String>| unfinished.look(caller, key.as_ref()?);
+        let found = |key: &Option<String>| unfinished.look::<(Cell, String)>(caller, key.as_ref()?);
         let (mut finished, mut left) = (Vec::new(), Vec::new());
         for (index, key) in keys.iter().enumerate() {
             match found(key) {
-                Some(cell) => finished.push((index, cell)),
+                // What the JSON of a cell leaves out, a verdict needs.
+                Some((cell, postmark_report)) => {
+                    let drive = Some(DriveFacts::of(&asked[index].0.config));
+                    finished.push((index, Cell { drive, postmark_report, ..cell }));
+                }
                 None => left.push(index),
             }
         }
@@ -307,10 +311,10 @@ impl Runs<'_> {
             }
             progress.update(number, 0, 1);
             let (index, begun) = (left[number], Instant::now());
-            let cell = self.run(asked[index], stop)?.map_err(guests::failure)?;
+            let cell = self.run(asked[index], stop)?.map_err(|error| failed_run(error, asked[index]))?;
             clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
             if let Some(key) = &keys[index] {
-                unfinished.enter(caller, key, &cell);
+                unfinished.enter(caller, key, &(&cell, &cell.postmark_report));
             }
             progress.done(number);
             Ok((index, cell))
@@ -382,6 +386,16 @@ impl Runs<'_> {
         let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
         let work = if self.days.is_some() { days * (WORK_S_PER_DAY + of_daemon) } else { WORK_S };
         Duration::from_secs_f64(BOOT_S + times_written * gib * AGEING_S_PER_GIB + work)
+    }
+}
+
+/// Names the run that failed.
+fn failed_run(error: KernelCellError, (device, policy, rep): Asked) -> Failure {
+    match guests::failure(error) {
+        Failure::Run(why) => {
+            Failure::Run(format!("{} under {policy}, repetition {}: {why}", device.name, rep + 1))
+        }
+        other => other,
     }
 }
 

@@ -411,6 +411,10 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
         (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
             "To be surer: your own workload (--workload; see `trimwise workloads`).".to_owned()
         }
+        // No kernel replays a trace.
+        (_, Some(_)) if matches!(settings.target, Target::Kernel(_)) => {
+            "To be surer: your own work as a fio job (--workload job:FILE.fio).".to_owned()
+        }
         (_, Some(here)) => here.surer(),
         (_, None) if decision == Decision::Change => {
             "For a host of yours, with the commands: `trimwise advise --here PATH`.".to_owned()
