@@ -2,6 +2,8 @@
 //!
 //! Each run is a pure function of its number, so the number of threads affects nothing but the time.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -80,8 +82,7 @@ pub fn memory_of_run(device: &Profile) -> Bytes {
 /// Number of parallel runs by default: one for each core, as long as they fit in memory.
 pub fn default_jobs(bytes_per_run: Bytes) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_memory(&text));
-    jobs_that_fit(cores, available, bytes_per_run)
+    jobs_that_fit(cores, available_memory(Path::new("/")), bytes_per_run)
 }
 
 /// Checks that this much memory is available.
@@ -89,8 +90,7 @@ pub fn default_jobs(bytes_per_run: Bytes) -> usize {
 /// # Errors
 /// How much is needed and how much there is, in words.
 pub fn check_memory(needed: Bytes) -> Result<(), String> {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    fits_in(needed, available_memory(&text))
+    fits_in(needed, available_memory(Path::new("/")))
 }
 
 fn fits_in(needed: Bytes, available: Option<Bytes>) -> Result<(), String> {
@@ -109,10 +109,49 @@ fn jobs_that_fit(cores: usize, available: Option<Bytes>, bytes_per_run: Bytes) -
     usize::try_from(fit).unwrap_or(cores).clamp(1, cores.max(1))
 }
 
-fn available_memory(meminfo: &str) -> Option<Bytes> {
+/// Returns what the computer has, or the control groups of this process leave: containers and services have such limits.
+fn available_memory(root: &Path) -> Option<Bytes> {
+    let of_computer = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| available(&text));
+    of_computer.into_iter().chain(left_by_groups(root)).min()
+}
+
+fn available(meminfo: &str) -> Option<Bytes> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(Bytes::kib(kib))
+}
+
+/// Returns what the limits of this process's control groups leave; `None` without any.
+fn left_by_groups(root: &Path) -> Option<Bytes> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let of_line = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let (base, limit, used) = match controllers {
+            "" => ("sys/fs/cgroup", "memory.max", "memory.current"),
+            "memory" => ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+            _ => return None,
+        };
+        let base = root.join(base);
+        let group = base.join(path.trim_start_matches('/'));
+        let up = group.ancestors().take_while(|group| group.starts_with(&base));
+        up.filter_map(|group| left_by_group(group, limit, used)).min()
+    };
+    groups.lines().filter_map(of_line).min().map(Bytes)
+}
+
+fn left_by_group(group: &Path, limit: &str, used: &str) -> Option<u64> {
+    let text = |name: &str| fs::read_to_string(group.join(name)).ok();
+    // No limit is `max`.
+    let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
+    let stat = text("memory.stat").unwrap_or_default();
+    // The kernel takes cached files back before it runs out.
+    let cached = |line: &str| {
+        let (name, bytes) = line.split_once(' ')?;
+        ["active_file", "inactive_file"].contains(&name).then(|| bytes.parse::<u64>().ok()).flatten()
+    };
+    let cached: u64 = stat.lines().filter_map(cached).sum();
+    Some(number(limit)?.saturating_sub(number(used)?.saturating_sub(cached)))
 }
 
 #[cfg(test)]
@@ -172,11 +211,38 @@ mod tests {
     #[test]
     fn no_more_runs_than_the_memory_holds() {
         let text = "MemTotal:       16000000 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n";
-        assert_eq!(available_memory(text), Some(Bytes::gib(8)));
-        assert_eq!(available_memory("MemFree: 1 kB\nMemAvailable: much\n"), None);
+        assert_eq!(available(text), Some(Bytes::gib(8)));
+        assert_eq!(available("MemFree: 1 kB\nMemAvailable: much\n"), None);
         let jobs = |gib| jobs_that_fit(16, Some(Bytes::gib(8)), Bytes::gib(gib));
         assert_eq!([jobs(0), jobs(1), jobs(2), jobs(3), jobs(100)], [16, 5, 2, 1, 1]);
         assert_eq!(jobs_that_fit(4, None, Bytes::gib(100)), 4);
+    }
+
+    #[test]
+    fn a_control_group_s_limit_counts_like_less_memory() {
+        let root = std::env::temp_dir().join(format!("trimwise-groups-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let file = root.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write("proc/meminfo", "MemAvailable: 8388608 kB\n");
+        assert_eq!(available_memory(&root), Some(Bytes::gib(8)));
+        write("proc/self/cgroup", "1:cpu:/\n0::/a/b\n");
+        write("sys/fs/cgroup/a/b/memory.max", "max\n");
+        write("sys/fs/cgroup/a/b/memory.current", "0\n");
+        assert_eq!(available_memory(&root), Some(Bytes::gib(8)), "no limit");
+        // That of a group above counts too; half of what it uses are cached files.
+        let gib = |count: u64| (count << 30).to_string();
+        write("sys/fs/cgroup/a/memory.max", &gib(4));
+        write("sys/fs/cgroup/a/memory.current", &gib(2));
+        write("sys/fs/cgroup/a/memory.stat", &format!("anon 5\ninactive_file {}\n", gib(1)));
+        assert_eq!(available_memory(&root), Some(Bytes::gib(3)));
+        write("proc/self/cgroup", "0::/\n4:memory:/box\n");
+        write("sys/fs/cgroup/memory/box/memory.limit_in_bytes", &gib(2));
+        write("sys/fs/cgroup/memory/box/memory.usage_in_bytes", &gib(1));
+        assert_eq!(available_memory(&root), Some(Bytes::gib(1)));
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

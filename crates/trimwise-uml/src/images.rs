@@ -402,15 +402,21 @@ impl KernelImage {
     /// What is wrong with it, and the command that replaces it.
     pub fn check(&self, file_system: Option<FileSystem>) -> Result<(), KernelError> {
         let damaged = |what: String| KernelError::Damaged { directory: self.directory.clone(), what };
-        let mut header = [0; ELF_HEADER_BYTES];
-        let read = fs::File::open(&self.linux).and_then(|mut file| file.read_exact(&mut header));
-        let cannot_run = match read {
-            Err(e) if e.kind() == ErrorKind::UnexpectedEof => Some("is cut off".to_owned()),
-            Err(e) => return Err(KernelError::io("read", &self.linux)(e)),
-            Ok(()) => why_not_run(&header, self.size_bytes),
-        };
-        if let Some(why) = cannot_run {
-            return Err(damaged(format!("{}: {why}", self.linux.display())));
+        for path in [&self.linux, &self.preload] {
+            let mut header = [0; ELF_HEADER_BYTES];
+            let mut read_size = || {
+                let mut file = fs::File::open(path)?;
+                file.read_exact(&mut header)?;
+                file.metadata().map(|found| found.len())
+            };
+            let cannot_run = match read_size() {
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => Some("is cut off".to_owned()),
+                Err(e) => return Err(KernelError::io("read", path)(e)),
+                Ok(size_bytes) => why_not_run(&header, size_bytes),
+            };
+            if let Some(why) = cannot_run {
+                return Err(damaged(format!("{}: {why}", path.display())));
+            }
         }
         let Some(file_system) = file_system else { return Ok(()) };
         let option = format!("CONFIG_{}_FS=y", file_system.name().to_uppercase());

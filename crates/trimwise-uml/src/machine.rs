@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -285,6 +285,12 @@ impl Guest {
 
     fn how_it_ended(&mut self) -> String {
         match self.child.try_wait() {
+            // Nothing in a guest does that.
+            Ok(Some(status)) if status.signal() == Some(Signal::KILL.as_raw()) => {
+                format!(
+                    " ({status}: somebody killed it, or this computer's memory ran out, of which dmesg tells)"
+                )
+            }
             Ok(Some(status)) => format!(" ({status})"),
             _ => String::new(),
         }

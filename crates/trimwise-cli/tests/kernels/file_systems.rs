@@ -1,4 +1,4 @@
-//! `compare` and `advise` with `--fs` and `--here`: each file system answers for itself, on a kernel that is built.
+//! `compare`, `advise` and `sweep` with `--fs` and `--here`: each file system answers for itself, on a kernel that is built.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use trimwise_testing::loops::{Loop, can_run};
 use trimwise_uml::job::FileSystem;
 
-use crate::common::{command, command_in, text};
+use crate::common::{command, command_in, refused, text};
 use crate::guest_daemon::kernel;
 use crate::reproduction::is_full;
 
@@ -159,6 +159,13 @@ fn here_on_a_mount_of_another_file_system_is_answered_by_that_one() {
     }
 }
 
+/// Counts the finished runs of unfinished commands in a cache.
+fn kept(cache: &Path) -> usize {
+    let folders = fs::read_dir(cache.join("trimwise/runs")).into_iter().flatten().flatten();
+    let names = folders.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten().flatten());
+    names.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+}
+
 /// `advise` about a day of a small workload, with a cache of its own for what an unfinished command leaves.
 fn advise(folder: &Path, cache: &str, file_system: FileSystem) -> Command {
     let kernels = kernel(file_system).unwrap().directory;
@@ -192,11 +199,7 @@ fn advise_asks_the_file_system_itself_and_goes_on_where_it_was_killed() {
 
     let mut command = advise(folder.path(), "killed", FileSystem::Btrfs);
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let runs = folder.path().join("killed/trimwise/runs");
-    let kept = || -> usize {
-        let folders = fs::read_dir(&runs).into_iter().flatten().flatten();
-        folders.map(|entry| fs::read_dir(entry.path()).map_or(0, Iterator::count)).sum()
-    };
+    let kept = || kept(&folder.path().join("killed"));
     while kept() < 2 && running.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -211,4 +214,138 @@ fn advise_asks_the_file_system_itself_and_goes_on_where_it_was_killed() {
     );
     assert_eq!(text(&rest.stdout), text(&whole.stdout));
     assert_eq!(kept(), 0, "nothing stays of a command that is done");
+}
+
+#[test]
+fn what_ran_before_a_guest_was_killed_is_kept_and_gives_the_same_answer() {
+    let Some(folder) = folder(FileSystem::Btrfs) else { return };
+    let kernels = kernel(FileSystem::Btrfs).unwrap().directory;
+    let compare = |cache: &str| {
+        let line = "compare --fs btrfs --linux 6.1 --device drive.toml --workload mail.pmrc --utilization 30 --memory 128 \
+                    --days 1 --policy off discard --reps 2 --jobs 1 --postmark --details";
+        let mut command = command_in(folder.path(), line);
+        command.env("TRIMWISE_KERNELS", kernels.parent().unwrap());
+        command.env("XDG_CACHE_HOME", folder.path().join(cache));
+        command
+    };
+    let whole = compare("whole").output().unwrap();
+    let said = text(&whole.stdout);
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    // The verdict is about what a cell's JSON does not have, too.
+    assert!(said.contains("the flash lasts") && said.contains("megabytes written ("), "{said}");
+
+    let cache = folder.path().join("killed");
+    let running = compare("killed").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while kept(&cache) == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_a_guest_of(running.id());
+    let output = running.wait_with_output().unwrap();
+    let cause = "the kernel stopped unexpectedly (signal: 9 (SIGKILL)";
+    refused(1, &output, &["finished run", "kept for a month", "sata-small under ", ", repetition ", cause]);
+    assert!(text(&output.stdout).contains("Partial: some runs are missing"), "{}", text(&output.stdout));
+    assert!(kept(&cache) > 0);
+    let rest = compare("killed").output().unwrap();
+    assert!(
+        text(&rest.stderr).contains("goes on where an earlier command stopped"),
+        "{}",
+        text(&rest.stderr)
+    );
+    assert_eq!(text(&rest.stdout), said);
+    assert_eq!(kept(&cache), 0);
+}
+
+/// Ends a guest of this command, as the kernel does when memory runs out.
+fn kill_a_guest_of(command: u32) {
+    let guest = loop {
+        match &guests_of(command)[..] {
+            [] => std::thread::sleep(Duration::from_millis(1)),
+            [guest, ..] => break guest.clone(),
+        }
+    };
+    assert!(Command::new("kill").args(["-KILL", &guest]).status().unwrap().success());
+}
+
+/// The children of a process, which are its guests.
+fn guests_of(parent: u32) -> Vec<String> {
+    let of = |process: &str| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The program's name may have spaces.
+        stat.rsplit(") ").next()?.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|process| of(process) == Some(parent)).collect()
+}
+
+#[test]
+fn a_sweep_on_a_file_system_itself_goes_on_after_its_guests_were_killed() {
+    let Some(folder) = folder(FileSystem::Btrfs) else { return };
+    let grid = |name: &str, rest: &str| {
+        let text = format!("devices = ['drive.toml']\nlinux = '6.2'\nmemory_mib = 128\n{rest}");
+        fs::write(folder.path().join(name), text).unwrap();
+    };
+    let sweep = |line: &str| command_in(folder.path(), &format!("sweep {line} --fs btrfs"));
+    let policies = "policies = ['off', 'discard', 'discard=async', 'batch:10s']\n";
+    grid("grid.toml", &format!("{policies}workloads = ['mail.pmrc']\nutilizations_percent = [30]\n"));
+    let whole = sweep("grid.toml --out whole --json whole.json").output().unwrap();
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    let json: Value = serde_json::from_slice(&fs::read(folder.path().join("whole.json")).unwrap()).unwrap();
+    let rows = json["cases"][0]["rows"].as_array().unwrap();
+    let ran: Vec<&str> = rows.iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    assert_eq!(ran, ["off", "commit", "async", "batch:10s"]);
+    assert_eq!((&json["run_cells"], &json["missing_cells"]), (&4.into(), &0.into()));
+    let description = fs::read_to_string(folder.path().join("whole/_sweep.json")).unwrap();
+    assert!(description.contains("\"btrfs\"") && description.contains("\"6.1."), "{description}");
+
+    let mut command = sweep("grid.toml --out killed --jobs 1");
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    kill_a_guest_of(running.id());
+    let output = running.wait_with_output().unwrap();
+    refused(1, &output, &["1 of 4 cells failed"]);
+    let said = text(&output.stdout);
+    for words in ["4 run now", "cell 0 failed: the kernel stopped", "SIGKILL"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let noted = text(&output.stderr);
+    assert!(noted.contains("1 guest did not end by itself: the same command runs it again"), "{noted}");
+    let rest = sweep("grid.toml --out killed").output().unwrap();
+    assert!(text(&rest.stdout).contains("1 run now, 3 finished before"), "{}", text(&rest.stdout));
+    let part = |name: &str| fs::read(folder.path().join(name).join("part-00000.parquet")).unwrap();
+    assert!(part("whole") == part("killed"), "after a kill there are other bytes");
+
+    // What no kernel does, and a guest that no computer has the memory for.
+    let mail = "workloads = ['mail.pmrc']\n";
+    fs::write(folder.path().join("log"), "fio version 3 iolog\n0 a write 0 4096\n").unwrap();
+    for (rest, expected) in [
+        (
+            format!("policies = ['off',\n'ideal']\n{mail}"),
+            &["grid.toml:5: policies: 'ideal' is not a policy of btrfs on a real kernel", "discard=async"][..],
+        ),
+        (
+            format!("policies = ['off', 'async', 'discard=async']\n{mail}"),
+            &["policies: 'async' is given twice"],
+        ),
+        (
+            format!("policies = ['trimwised']\n{mail}"),
+            &["grid.toml:4: policies: trimwised: the daemon works over hours"],
+        ),
+        ("policies = ['off']\nworkloads = ['trace:log']".to_owned(), &["grid.toml:5: workloads: trace:log"]),
+        (
+            "policies = ['off']\nworkloads = ['cmd:true']".to_owned(),
+            &["grid.toml:5: workloads: cmd:true: is a program of this computer"],
+        ),
+        (
+            format!("policies = ['off']\n{mail}days = 1\nutilizations_percent = [101]"),
+            &["grid.toml:7: utilizations_percent: 101"],
+        ),
+    ] {
+        grid("grid.toml", &rest);
+        refused(2, &sweep("grid.toml --out refused").output().unwrap(), expected);
+    }
+    let large = "devices = ['drive.toml']\npolicies = ['off']\nmemory_mib = 1000000\nlinux = '6.2'\n";
+    fs::write(folder.path().join("grid.toml"), format!("{large}{mail}")).unwrap();
+    let output = sweep("grid.toml --out refused").output().unwrap();
+    refused(2, &output, &["grid.toml:3: memory_mib: 1000000: a guest with a model of sata-small needs 97"]);
+    assert!(!folder.path().join("refused").exists());
 }

@@ -20,8 +20,12 @@ fn without_a_kernel_a_file_system_is_refused_with_what_the_model_can_say_and_the
         let begin = format!("--fs {fs}: ");
         let output = without_kernels(&format!("compare --fs {fs} --policy off"));
         // Where mkfs is missing too, that is said first.
-        let expected =
-            ["no kernel is built here", "(--fs ext4)", words, "trimwise kernel build --version 6.12`"];
+        let expected = [
+            "no kernel is built here",
+            "(--fs ext4)",
+            words,
+            "`trimwise kernel build --version 6.12`, or without a compiler the package trimwise-kernels",
+        ];
         refused(2, &output, &[&[begin.as_str()][..], &expected].concat());
         assert_eq!(text(&output.stderr).lines().count(), 1);
     }
@@ -30,6 +34,31 @@ fn without_a_kernel_a_file_system_is_refused_with_what_the_model_can_say_and_the
     {
         let output = without_kernels(&format!("compare --fs xfs --linux {linux}"));
         refused(2, &output, &[&format!("kernel build --version {build}")]);
+    }
+}
+
+#[test]
+fn a_sweep_asks_for_a_kernel_too_and_without_one_its_guests_have_no_limits() {
+    let grid = "devices = ['sata-small']\npolicies = ['off']\nworkloads = ['append:64KiB:4MiB']\n";
+    for (rest, options, expected) in [
+        (
+            "",
+            "--fs xfs",
+            &["--fs xfs: no kernel is built here", "the model's ext4", "kernel build --version 6.12`"][..],
+        ),
+        ("linux = '6.2'", "--fs btrfs", &["--fs btrfs: no kernel", "kernel build --version 6.1`"]),
+        ("linux = 'new'", "--fs xfs", &["grid.toml:4: linux: 'new' is not a known Linux version"]),
+        ("", "--fs zfs", &["'zfs' is not a file system that a guest can make"]),
+        ("", "--max-wall 9", &["apply only to guests; expected --fs xfs, btrfs or f2fs"]),
+        ("", "--fs ext4 --max-silence 9", &["apply only to guests"]),
+        ("", "--fs xfs --max-wall 0", &["--max-wall"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("grid.toml"), format!("{grid}{rest}")).unwrap();
+        let mut command = command_in(folder.path(), &format!("sweep grid.toml --out out {options}"));
+        let output = command.env("TRIMWISE_KERNELS", folder.path().join("none")).output().unwrap();
+        refused(2, &output, expected);
+        assert!(!folder.path().join("out").exists());
     }
 }
 
@@ -90,5 +119,6 @@ fn a_damaged_kernel_is_told_instead_of_one_that_is_not_there() {
     std::fs::write(image.join("image.json"), "{").unwrap();
     let mut command = command_in(folder.path(), "compare --fs xfs");
     let output = command.env("TRIMWISE_KERNELS", folder.path().join("kernels")).output().unwrap();
-    refused(2, &output, &["--fs xfs: ", "6.12-0123456789ab", "image.json", "`trimwise kernel list`"]);
+    let command = "for XFS itself: `trimwise kernel remove 6.12 && trimwise kernel build --version 6.12`";
+    refused(2, &output, &["--fs xfs: ", "6.12-0123456789ab", "image.json", command]);
 }

@@ -108,7 +108,8 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
             "--budget: the model has no need of it; expected it with --fs xfs, btrfs or f2fs",
         ));
     }
-    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() };
+    let request = file_system::on_model(request, found.as_ref());
+    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request };
     let plan = on_model::Plan::of(&request)?;
     if let Kind::Trace(file) = &plan.workload.kind {
         file.expect_to_trim()?;

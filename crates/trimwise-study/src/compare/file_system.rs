@@ -8,7 +8,7 @@ use trimwise::compare::result::Target;
 use trimwise::policy::LinuxVersion;
 use trimwise_lab::failure::Failure;
 use trimwise_uml::cell::KernelTarget;
-use trimwise_uml::images::{self, CATALOGUE, KernelName};
+use trimwise_uml::images::{self, CATALOGUE, KernelError, KernelName};
 use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;
@@ -37,12 +37,10 @@ pub(crate) fn target(
         return Ok(Target::Model);
     }
     if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
-        let expected = of_host.filter(|fs| *fs != FileSystem::Ext4).map_or("", FileSystem::name);
-        let or = if expected.is_empty() { "" } else { " or " };
-        return refused(&format!(
-            "--here is on {}; expected ext4, the model,{or}{expected}",
-            found.file_system()
-        ));
+        let own = of_host.filter(|fs| *fs != FileSystem::Ext4);
+        let or_own = own.map_or(String::new(), |own| format!(", or {}", own.name()));
+        let here = found.file_system();
+        return refused(&format!("--here is on {here}; expected --fs ext4, the model{or_own}"));
     }
     if request.check.is_some() && request.fs.is_some() {
         return refused("runs on a kernel, and --check checks the model; expected one of them");
@@ -53,7 +51,7 @@ pub(crate) fn target(
     let host = found.as_ref().map(|found| found.kernel().to_owned());
     let wanted = request.linux.clone().or(host).unwrap_or_else(|| defaults::LINUX.to_owned());
     let (reason, remedy) = match kernel(file_system, &wanted) {
-        Err((reason, command)) => (reason, format!("; for {} itself: `{command}`", title(file_system))),
+        Err((reason, remedy)) => (reason, format!("; for {} itself: {remedy}", title(file_system))),
         Ok(target) => {
             // Whoever names the file system hears all that it does not take; for a host's, the model can answer.
             let refusals = on_kernel::refusals(request, workload, &target).into_iter();
@@ -85,6 +83,14 @@ pub(crate) fn target(
     ))
 }
 
+/// Returns a request for the model that names its ext4 where `--here` is on another file system: the command that repeats
+/// it does not depend on which kernels are built.
+pub(crate) fn on_model(request: &CompareRequest, found: Option<&StandIn>) -> CompareRequest {
+    let is_other = found.is_some_and(|found| found.file_system() != FileSystem::Ext4.name());
+    let fs = if is_other { Some(FileSystem::Ext4) } else { request.fs };
+    CompareRequest { fs, ..request.clone() }
+}
+
 /// A file system's name in sentences.
 fn title(file_system: FileSystem) -> &'static str {
     match file_system {
@@ -109,14 +115,22 @@ fn differs(file_system: FileSystem) -> &'static str {
 ///
 /// # Errors
 ///
-/// What is missing, and the command that gets it.
+/// What is missing, and what gets it.
 fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String, String)> {
     let (program, package) = file_system.mkfs();
-    let install = format!("apt-get install {package}");
+    let install = format!("`apt-get install {package}`");
     let needs_program = file_system.check_mkfs().is_err();
-    let found = images::closest(wanted).map_err(|e| (e.to_string(), "trimwise kernel list".to_owned()))?;
-    match found {
+    let unusable = |error: KernelError| {
+        let text = error.to_string();
+        match text.split_once("; to replace it: ") {
+            Some((reason, command)) => (reason.to_owned(), format!("`{command}`")),
+            None => (text, "`trimwise kernel list`".to_owned()),
+        }
+    };
+    match images::closest(wanted).map_err(unusable)? {
         Some(kernel) if !needs_program => {
+            let image = images::find(&kernel.to_string()).map_err(unusable)?;
+            image.check(Some(file_system)).map_err(unusable)?;
             return Ok(KernelTarget { kernel, file_system, options: String::new() });
         }
         Some(_) => return Err((format!("{program} is missing"), install)),
@@ -125,11 +139,13 @@ fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String
     let known = CATALOGUE.iter().filter_map(|series| series.version.parse::<KernelName>().ok());
     let version =
         images::closest_of(known, wanted).map_or(defaults::LINUX.to_owned(), |name| name.to_string());
-    let build = format!("trimwise kernel build --version {version}");
+    let build = format!(
+        "`trimwise kernel build --version {version}`, or without a compiler the package trimwise-kernels"
+    );
     Err(match needs_program {
         false => ("no kernel is built here".to_owned(), build),
         true => {
-            (format!("no kernel is built here, and {program} is missing"), format!("{install} && {build}"))
+            (format!("no kernel is built here, and {program} is missing"), format!("{install}, and {build}"))
         }
     })
 }

@@ -293,7 +293,8 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
         given => given.clone(),
     };
     let Target::Kernel(text) = &target else {
-        return on_model::run(request, on_model::Plan::on(request, workload, found)?, caller);
+        let request = file_system::on_model(request, found.as_ref());
+        return on_model::run(&request, on_model::Plan::on(&request, workload, found)?, caller);
     };
     let (request, parsed) = on_chosen(request, text, found.as_ref())?;
     on_kernel::run(&request, &parsed, (workload, found), caller)
@@ -376,6 +377,9 @@ impl Settings {
         request.here.iter().for_each(|path| text.option("--here", path.display()));
         if request.full_size {
             text.argument("--full-size");
+        }
+        if request.here.is_some() {
+            request.fs.iter().for_each(|fs| text.option("--fs", fs.name()));
         }
         command(&mut text);
         request.judge.iter().for_each(|judge| text.option("--judge", judge));

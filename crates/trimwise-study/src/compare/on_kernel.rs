@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use trimwise::compare::result::{Cell, Target};
+use trimwise::compare::result::{Cell, DriveFacts, Target};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::numbers::counted;
 use trimwise::policy::Trimmer;
@@ -16,7 +16,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
 use trimwise_lab::kept;
 use trimwise_lab::pool;
-use trimwise_uml::cell::{self, KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::cell::{self, KernelCell, KernelCellError, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::{self, KernelImage};
 use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
@@ -65,7 +65,7 @@ pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &K
 }
 
 /// Parses a policy of a kernel.
-fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
+pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
     let policy = KernelPolicy::parse(&input::usual_name(text), target)
         .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
     Ok((policy.to_string(), policy))
@@ -292,11 +292,15 @@ impl Runs<'_> {
             Ok(keys) => keys,
             Err(failure) => return (Vec::new(), Some(failure)),
         };
-        let found = |key: &Option<String>| unfinished.look(caller, key.as_ref()?);
+        let found = |key: &Option<String>| unfinished.look::<(Cell, String)>(caller, key.as_ref()?);
         let (mut finished, mut left) = (Vec::new(), Vec::new());
         for (index, key) in keys.iter().enumerate() {
             match found(key) {
-                Some(cell) => finished.push((index, cell)),
+                // What the JSON of a cell leaves out, a verdict needs.
+                Some((cell, postmark_report)) => {
+                    let drive = Some(DriveFacts::of(&asked[index].0.config));
+                    finished.push((index, Cell { drive, postmark_report, ..cell }));
+                }
                 None => left.push(index),
             }
         }
@@ -307,10 +311,10 @@ impl Runs<'_> {
             }
             progress.update(number, 0, 1);
             let (index, begun) = (left[number], Instant::now());
-            let cell = self.run(asked[index], stop)?;
-            clock.tell_first(self, caller, asked[index].1, begun.elapsed());
+            let cell = self.run(asked[index], stop)?.map_err(|error| failed_run(error, asked[index]))?;
+            clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
             if let Some(key) = &keys[index] {
-                unfinished.enter(caller, key, &cell);
+                unfinished.enter(caller, key, &(&cell, &cell.postmark_report));
             }
             progress.done(number);
             Ok((index, cell))
@@ -350,13 +354,22 @@ impl Runs<'_> {
         KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
     }
 
-    fn run(&self, asked: Asked, stop: &Arc<AtomicBool>) -> Result<Cell, Failure> {
+    /// Runs one in a guest, and returns what came of it.
+    ///
+    /// # Errors
+    ///
+    /// If the programs of a guest cannot be found.
+    pub fn run(
+        &self,
+        asked: Asked,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Result<Cell, KernelCellError>, Failure> {
         let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
         let mut guest = guests::guest(self.image, self.memory, &bounds)?;
         if asked.1.is_daemon() {
             guest.daemon = Some(guests::trimwised()?);
         }
-        self.cell(asked, &self.workload.to_guest()?).run(&guest).map_err(guests::failure)
+        Ok(self.cell(asked, &self.workload.to_guest()?).run(&guest))
     }
 
     /// Returns how long a run may take here, from what was measured on two cores of 2023: booting, ageing by what it
@@ -373,6 +386,16 @@ impl Runs<'_> {
         let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
         let work = if self.days.is_some() { days * (WORK_S_PER_DAY + of_daemon) } else { WORK_S };
         Duration::from_secs_f64(BOOT_S + times_written * gib * AGEING_S_PER_GIB + work)
+    }
+}
+
+/// Names the run that failed.
+fn failed_run(error: KernelCellError, (device, policy, rep): Asked) -> Failure {
+    match guests::failure(error) {
+        Failure::Run(why) => {
+            Failure::Run(format!("{} under {policy}, repetition {}: {why}", device.name, rep + 1))
+        }
+        other => other,
     }
 }
 
@@ -395,6 +418,8 @@ pub(crate) struct Clock {
     /// Runs at a time.
     pub jobs: usize,
     count: usize,
+    /// What a run takes, as it was expected, on average.
+    mean: Duration,
     begun: Instant,
     is_told: AtomicBool,
 }
@@ -402,20 +427,30 @@ pub(crate) struct Clock {
 impl Clock {
     /// Starts it, and tells how long `count` runs under the policies of `runs` may take.
     pub fn start(runs: &Runs, caller: &dyn Caller, count: usize) -> Self {
-        let jobs = runs.jobs().clamp(1, count.max(1));
         let policies = runs.grid.policies;
-        let all: f64 = policies.iter().map(|policy| runs.expected(*policy).as_secs_f64()).sum();
-        let all = all / policies.len().max(1) as f64 * count.div_ceil(jobs) as f64;
+        let all: Duration = policies.iter().map(|policy| runs.expected(*policy)).sum();
+        Self::of(caller, runs.target, (runs.jobs(), count), all / policies.len().max(1) as u32)
+    }
+
+    /// Starts it, and tells how long `count` runs may take, so many at a time, which are expected to take `mean` each.
+    pub fn of(
+        caller: &dyn Caller,
+        target: &KernelTarget,
+        (jobs, count): (usize, usize),
+        mean: Duration,
+    ) -> Self {
+        let jobs = jobs.clamp(1, count.max(1));
+        let all = mean.as_secs_f64() * count.div_ceil(jobs) as f64;
         if all >= WORTH_TELLING_S {
             caller.note(&format!(
                 "{} on {} of Linux {}, {jobs} at a time: roughly {}; Ctrl-C keeps finished runs",
                 counted(count as u64, "run"),
-                runs.target.file_system.name(),
-                runs.target.kernel,
+                target.file_system.name(),
+                target.kernel,
                 about(all)
             ));
         }
-        Self { jobs, count, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
+        Self { jobs, count, mean, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
     }
 
     /// Returns the time since the start.
@@ -423,17 +458,14 @@ impl Clock {
         self.begun.elapsed()
     }
 
-    /// Corrects what was told at the start when the first run is done.
-    fn tell_first(&self, runs: &Runs, caller: &dyn Caller, policy: KernelPolicy, first: Duration) {
+    /// Corrects what was told at the start when the first run is done, of which so much was expected.
+    pub fn tell_first(&self, caller: &dyn Caller, expected: Duration, first: Duration) {
         const WORTH_TELLING: Duration = Duration::from_secs(2);
         if first < WORTH_TELLING || self.is_told.swap(true, Ordering::Relaxed) {
             return;
         }
-        let relative =
-            |of: KernelPolicy| runs.expected(of).as_secs_f64() / runs.expected(policy).as_secs_f64();
-        let policies = runs.grid.policies;
-        let mean = policies.iter().map(|of| relative(*of)).sum::<f64>() / policies.len().max(1) as f64;
-        let left = first.as_secs_f64() * mean * (self.count.div_ceil(self.jobs) - 1) as f64;
+        let mean = first.as_secs_f64() * self.mean.as_secs_f64() / expected.as_secs_f64();
+        let left = mean * (self.count.div_ceil(self.jobs) - 1) as f64;
         caller.note(&format!(
             "the first run took {:.0} s, so some {} are left",
             first.as_secs_f64(),

@@ -8,11 +8,12 @@
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use trimwise::numbers::counted;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::kept::{self, Kept};
 
@@ -29,6 +30,8 @@ pub struct Unfinished {
     is_found: AtomicBool,
     /// Whether the caller knows that runs cannot be kept.
     is_refused: AtomicBool,
+    /// How many of its runs are kept.
+    count: AtomicU64,
 }
 
 impl Unfinished {
@@ -54,6 +57,7 @@ impl Unfinished {
             folder: all.map(|all| all.join(name)),
             is_found: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
+            count: AtomicU64::new(0),
         }
     }
 
@@ -64,6 +68,7 @@ impl Unfinished {
         if !self.is_found.swap(true, Ordering::Relaxed) {
             caller.note("goes on where an earlier command stopped: runs that it finished are not run again");
         }
+        self.count.fetch_add(1, Ordering::Relaxed);
         Some(found)
     }
 
@@ -71,6 +76,7 @@ impl Unfinished {
     pub fn enter(&self, caller: &dyn Caller, cell: &str, result: &impl Serialize) {
         let Some(folder) = &self.folder else { return };
         let entered = Kept::open(folder).and_then(|kept| kept.enter(cell, result));
+        self.count.fetch_add(u64::from(entered.is_ok()), Ordering::Relaxed);
         if let Err(Failure::Usage(why) | Failure::Run(why) | Failure::Unchecked(why)) = entered
             && !self.is_refused.swap(true, Ordering::Relaxed)
         {
@@ -85,7 +91,9 @@ impl Unfinished {
         if has_all {
             drop(fs::remove_dir_all(folder));
         } else if !self.is_refused.load(Ordering::Relaxed) {
-            caller.note("finished runs are kept for a month: the same command goes on from there");
+            let count = self.count.load(Ordering::Relaxed);
+            let (runs, are) = (counted(count, "finished run"), if count == 1 { "is" } else { "are" });
+            caller.note(&format!("{runs} {are} kept for a month: the same command goes on from there"));
         }
     }
 }

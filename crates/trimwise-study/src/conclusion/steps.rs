@@ -254,17 +254,21 @@ impl Planned<'_> {
                 self.edit_fstab(line, &options, |options| with_discard(options, option));
             }
             MountedBy::Unit { file } => {
+                let until = if takes_remount { "This lasts until the next mount. For" } else { "For" };
                 let file = file.display();
-                self.by_hand.push(format!(
-                    "This lasts until the next mount. For each boot set `{option}` in Options= of {file}."
-                ));
+                self.by_hand.push(format!("{until} each boot set `{option}` in Options= of {file}."));
             }
             MountedBy::Unknown => {
                 let how = match mount == Path::new("/") {
                     true => "rootflags= on the kernel's command line",
                     false => "what mounts it (a script, a program, another line)",
                 };
-                self.by_hand.push(format!("This lasts until the next mount: no line of /etc/fstab is clearly its own. Set `{option}` in {how}."));
+                let no_line = match takes_remount {
+                    true => "This lasts until the next mount: no line",
+                    false => "No line",
+                };
+                self.by_hand
+                    .push(format!("{no_line} of /etc/fstab is clearly its own. Set `{option}` in {how}."));
             }
         }
         if !takes_remount {

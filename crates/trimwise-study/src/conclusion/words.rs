@@ -14,6 +14,9 @@ use crate::compare::here::Here;
 use crate::compare::{Comparison, Settings};
 use crate::defaults;
 
+/// The model's file system.
+const MODELLED: &str = "ext4";
+
 /// Why nothing can be concluded.
 pub(super) enum Unsure {
     Partial,
@@ -368,7 +371,14 @@ fn evidence(comparison: &Comparison) -> String {
                 .map_or(String::new(), |kernel| format!("{} of Linux {}", kernel.file_system, kernel.name));
             format!("run {times} on {} and {on}", if fs.is_empty() { "a real kernel" } else { &fs })
         }
-        (Target::Model, Some(here)) => format!("simulated {times} on {}", here.evidence()),
+        (Target::Model, Some(here)) => {
+            // The line must stay short.
+            let how = match here.file_system() == MODELLED {
+                true => format!("simulated {times}"),
+                false => format!("{times} as {MODELLED}"),
+            };
+            format!("{how} on {}", here.evidence())
+        }
         (Target::Model, None) => format!("simulated {times} on the modelled drive"),
     };
     let is_without_timer = settings.days.is_none() && comparison.here.as_ref().is_some_and(Here::has_timer);
@@ -386,7 +396,11 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
     match (found, &comparison.here) {
         (Found::Unsure(Unsure::Partial), _) => "Run it again to the end (the command below).".to_owned(),
         (Found::Unsure(Unsure::DrivesDiffer(_)), _) => "Each drive has its own verdict below.".to_owned(),
-        (Found::Unsure(Unsure::TodayDidNotRun), _) => "Run `trimwise compare` with that --policy.".to_owned(),
+        (Found::Unsure(Unsure::TodayDidNotRun), here) => {
+            let today = here.as_ref().and_then(|here| here.today(settings.days.is_some()));
+            let today = today.map_or("that one".to_owned(), |today| format!("`{today}`"));
+            format!("Run `trimwise compare` with {today} among its --policy.")
+        }
         (Found::Unsure(Unsure::NothingElse), _) => {
             "Leave --policy out, or add what is available on a host (--policy off, commit, judicious)."
                 .to_owned()
@@ -396,6 +410,10 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
         }
         (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
             "To be surer: your own workload (--workload; see `trimwise workloads`).".to_owned()
+        }
+        // No kernel replays a trace.
+        (_, Some(_)) if matches!(settings.target, Target::Kernel(_)) => {
+            "To be surer: your own work as a fio job (--workload job:FILE.fio).".to_owned()
         }
         (_, Some(here)) => here.surer(),
         (_, None) if decision == Decision::Change => {

@@ -97,7 +97,7 @@ pub fn columns() -> Vec<Column> {
         }
     };
     add(Integers, "", "cell");
-    add(Text, "", "device policy workload");
+    add(Text, "", "target device policy workload");
     add(Integers, "", "utilization_percent seed rep");
     add(Text, "", "error measure");
     add(Integers, "", "measured_ns");

@@ -261,11 +261,12 @@ const CELLS_PER_PART: u64 = 1000;
 fn difference(there: &Description, here: &Description) -> String {
     let values = |description| serde_json::to_value(description).unwrap_or_default();
     let (there, here) = (values(there), values(here));
-    let keys = here.as_object().into_iter().flat_map(|keys| keys.keys());
+    // What only one of the two has is a difference too.
+    let keys = [&here, &there].into_iter().flat_map(|all| all.as_object()).flat_map(|keys| keys.keys());
     let key = keys.filter(|key| *key != "cells").find(|key| there[*key] != here[*key]);
     let Some(key) = key else { return "they differ".to_owned() };
     let shown = |value: &serde_json::Value| {
-        let text = value.to_string();
+        let text = if value.is_null() { "none".to_owned() } else { value.to_string() };
         if text.chars().count() > 60 { text.chars().take(57).chain("...".chars()).collect() } else { text }
     };
     let names = |value: &serde_json::Value| -> Option<Vec<serde_json::Value>> {

@@ -2,19 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
+use trimwise::compare::result::Target;
 use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
+use trimwise_lab::guests::{self, RealKernel};
 use trimwise_lab::kept::hash;
+use trimwise_lab::pool;
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::images::{self, KernelImage};
 
+use super::SweepRequest;
+use crate::caller::Silent;
 use crate::check::REPS;
-use crate::compare::CompareRequest;
-use crate::compare::on_model::Plan;
+use crate::compare::on_kernel::{self, Runs};
 use crate::compare::workload::{Kind, Workload};
+use crate::compare::{CompareRequest, file_system, on_chosen, on_model};
 use crate::{defaults, input, jobs};
 
 /// More cells than this are a mistake: a year on a hundred cores.
@@ -53,8 +59,27 @@ pub struct Grid {
     pub file: String,
     /// What decides the results, as `_sweep.json` keeps it.
     pub description: Description,
-    /// For each workload and utilization, utilizations innermost.
-    plans: Vec<Plan>,
+    plans: Plans,
+}
+
+/// Where the cells run: a plan for each workload and utilization, utilizations innermost.
+enum Plans {
+    Model(Vec<on_model::Plan>),
+    Kernel(Box<OnKernel>),
+}
+
+/// The plans on a kernel.
+struct OnKernel {
+    target: KernelTarget,
+    image: KernelImage,
+    plans: Vec<(CompareRequest, on_kernel::Plan)>,
+}
+
+impl OnKernel {
+    fn runs(&self, plan: usize, seed: u64) -> Runs<'_> {
+        let (request, plan) = &self.plans[plan];
+        plan.runs(request, (&self.target, &self.image), &plan.policies, seed)
+    }
 }
 
 /// What decides the results of a sweep.
@@ -74,6 +99,12 @@ pub struct Description {
     pub memory_mib: u64,
     pub days: Option<u32>,
     pub day: Option<String>,
+    /// The file system, if it is another one than the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
+    /// The kernel that runs it, and the programs that its guests run: none in the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<Named>,
 }
 
 /// A device or workload, and a hash of all that it stands for: a file may have changed under its name.
@@ -86,11 +117,28 @@ pub struct Named {
 /// The coordinates of a cell.
 pub struct Place<'a> {
     pub device: (&'a str, &'a Profile),
-    pub policy: Trimmer,
+    pub policy: &'a PolicyId,
     pub workload: &'a str,
-    pub plan: &'a Plan,
+    pub utilization_percent: u8,
     pub seed: u64,
     pub rep: u32,
+    pub on: On<'a>,
+}
+
+/// Where a cell runs, and the policy as it is called there.
+pub enum On<'a> {
+    Model(&'a on_model::Plan, Trimmer),
+    Kernel(Runs<'a>, KernelPolicy),
+}
+
+impl On<'_> {
+    /// As results name it.
+    pub fn target(&self) -> Target {
+        match self {
+            Self::Model(..) => Target::Model,
+            Self::Kernel(runs, _) => Target::Kernel(runs.target.to_string()),
+        }
+    }
 }
 
 /// Where messages point to.
@@ -166,17 +214,17 @@ impl Source<'_> {
 
 impl Grid {
     /// Reads a grid and checks all that it names.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let file = path.display().to_string();
+    pub fn read(asked: &SweepRequest) -> Result<Self, Failure> {
+        let file = asked.grid.display().to_string();
         let text = input::read(&file, "grid", "a grid (TOML)", &[]).map_err(|failure| match failure {
             Failure::Usage(why) => Failure::usage(why.trim_start_matches("--grid ")),
             other => other,
         })?;
-        Self::parse(&text, &file)
+        Self::parse(&text, &file, asked)
     }
 
     /// Parses the text of the file of this name.
-    pub fn parse(text: &str, file: &str) -> Result<Self, Failure> {
+    pub fn parse(text: &str, file: &str, asked: &SweepRequest) -> Result<Self, Failure> {
         let source = Source { file, text };
         let document: Document = toml::from_str(text).map_err(|error| {
             let Some(at) = error.span() else {
@@ -195,10 +243,6 @@ impl Grid {
         source.distinct(("devices", "\"sata-small\""), &document.devices, |given| {
             let resolved = input::device(given.get_ref());
             resolved.map_err(|failure| source.refuse_as("devices", "--device", &given.span(), failure))
-        })?;
-        let policies = source.distinct(("policies", "\"lazy+reuse\""), &document.policies, |given| {
-            let resolved = input::trimmer(given.get_ref());
-            resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
         })?;
         let mut jobs = Vec::new();
         for given in document.workloads.get_ref() {
@@ -250,40 +294,106 @@ impl Grid {
             reps,
             days: days.map(|days| days as u32),
             day: day.clone(),
+            fs: asked.fs,
+            limits: asked.limits,
+            jobs: asked.jobs,
             ..CompareRequest::default()
         };
-        let mut plans = Vec::new();
-        for (name, (at, _)) in &workloads {
-            for utilization in &utilizations {
-                let plan = Plan::of(&request(name, *utilization));
-                plans.push(plan.map_err(|failure| {
-                    let Failure::Usage(why) = &failure else { return failure };
-                    let policies = ("policies", "--policy", Some(document.policies.span()));
-                    let linux = ("linux", "--linux", document.linux.as_ref().map(Spanned::span));
-                    // The plan names the option first; here its key and line in the grid say where.
-                    for (key, option, place) in [policies, linux] {
-                        if let Some(at) = place.filter(|_| why.starts_with(option)) {
-                            return source.refuse_as(key, option, &at, failure);
-                        }
-                    }
-                    source.refuse(at, format!("workloads: {name} at {utilization} percent: {why}"))
-                })?);
+        // The plan names the option first; here its key and line in the grid say where.
+        let located = |failure: Failure| {
+            let Failure::Usage(why) = &failure else { return Err(failure) };
+            let of = |spanned: Option<Range<usize>>| spanned.unwrap_or_default();
+            for (key, option, at) in [
+                ("policies", "--policy", document.policies.span()),
+                ("devices", "--device", document.devices.span()),
+                ("linux", "--linux", of(document.linux.as_ref().map(Spanned::span))),
+                ("memory_mib", "--memory", of(document.memory_mib.as_ref().map(Spanned::span))),
+            ] {
+                if why.starts_with(option) {
+                    return Err(source.refuse_as(key, option, &at, failure));
+                }
             }
-        }
-        let Some(Plan { devices, .. }) = plans.first() else {
+            Ok(why.clone())
+        };
+        let Some((first, (_, workload))) = workloads.first() else {
             return Err(Failure::usage(format!("{file}: has no cells")));
+        };
+        let target = file_system::target(
+            &request(first, defaults::UTILIZATION_PERCENT),
+            workload,
+            None,
+            &Silent::default(),
+        );
+        let kernel = match target {
+            Ok(Target::Kernel(target)) => Some(target),
+            Ok(_) => None,
+            Err(failure) => return Err(Failure::Usage(located(failure)?)),
+        };
+        let parsed = kernel.as_ref().map(|kernel| kernel.parse::<KernelTarget>()).transpose();
+        let parsed = parsed.map_err(Failure::usage)?;
+        let policies = source.distinct(("policies", "\"commit\""), &document.policies, |given| {
+            let resolved = match &parsed {
+                None => input::trimmer(given.get_ref()).map(|(name, trimmer)| (name, trimmer.into())),
+                Some(target) => {
+                    on_kernel::policy(given.get_ref(), target).map(|(name, policy)| (name, policy.id()))
+                }
+            };
+            resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
+        })?;
+        let each_plan = || {
+            let of = |(name, (at, workload))| {
+                utilizations.iter().map(move |&percent| (name, at, workload, percent))
+            };
+            workloads.iter().map(|(name, (at, workload))| (name, (at, workload))).flat_map(of)
+        };
+        let refused = |(name, at, percent): (&String, &Range<usize>, u8), failure| match located(failure) {
+            Ok(why) => source.refuse(at, format!("workloads: {name} at {percent} percent: {why}")),
+            Err(failure) => failure,
+        };
+        let plans = match parsed {
+            None => {
+                let plans = each_plan().map(|(name, at, _, percent)| {
+                    let plan = on_model::Plan::of(&request(name, percent));
+                    plan.map_err(|failure| refused((name, at, percent), failure))
+                });
+                Plans::Model(plans.collect::<Result<_, Failure>>()?)
+            }
+            Some(target) => {
+                let text = target.to_string();
+                let plans = each_plan().map(|(name, at, workload, percent)| {
+                    if matches!(workload.kind, Kind::Command(_)) {
+                        let why = "is a program of this computer, which may be another one next time; expected a workload \
+                                   of trimwise, or `trimwise compare`";
+                        return Err(source.refuse(at, format!("workloads: {name}: {why}")));
+                    }
+                    let plan = on_chosen(&request(name, percent), &text, None)
+                        .and_then(|(request, target)| Ok((on_kernel::Plan::of(&request, &target)?, request)));
+                    let plan = plan.map_err(|failure| refused((name, at, percent), failure))?;
+                    Ok((plan.1, plan.0))
+                });
+                let plans = plans.collect::<Result<_, Failure>>()?;
+                let on = OnKernel { image: guests::image(&target)?, target, plans };
+                for (number, (name, at, _, percent)) in each_plan().enumerate() {
+                    let checked = on.runs(number, defaults::SEED).check();
+                    checked.map_err(|failure| refused((name, at, percent), failure))?;
+                }
+                Plans::Kernel(Box::new(on))
+            }
         };
         let description = Description {
             trimwise: trimwise::VERSION.to_owned(),
             cells: 0,
-            devices: devices
+            devices: plans
+                .devices()
                 .iter()
                 .map(|(name, profile)| {
                     let contents = format!("{:?} {:?}", profile.config, profile.faults);
                     Named { name: name.clone(), sha256: hash(contents.as_bytes()) }
                 })
                 .collect(),
-            policies: policies.into_iter().map(|(_, policy)| policy.into()).collect(),
+            policies: policies.into_iter().map(|(_, policy)| policy).collect(),
+            file_system: asked.fs.filter(|_| kernel.is_some()).map(|fs| fs.name().to_owned()),
+            kernel: plans.kernel()?,
             workloads: workloads
                 .into_iter()
                 .map(|(name, (at, workload))| {
@@ -317,7 +427,9 @@ impl Grid {
 
     /// Returns each workload once.
     pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
-        self.plans.iter().step_by(self.description.utilizations_percent.len()).map(|plan| &plan.workload)
+        let per_workload = self.description.utilizations_percent.len();
+        (0..self.description.workloads.len())
+            .map(move |workload| self.plans.workload(workload * per_workload))
     }
 
     /// Cells that differ in nothing but the policy are one group: their numbers follow each other.
@@ -344,21 +456,71 @@ impl Grid {
         let seed = digit(d.seeds.len());
         let utilization = digit(d.utilizations_percent.len());
         let workload = digit(d.workloads.len());
-        let plan = &self.plans[workload * d.utilizations_percent.len() + utilization];
-        let (device, profile) = &plan.devices[digit(d.devices.len())];
+        let plan = workload * d.utilizations_percent.len() + utilization;
+        let device = digit(d.devices.len());
+        let seed = d.seeds[seed];
+        let on = match &self.plans {
+            Plans::Model(plans) => On::Model(&plans[plan], plans[plan].policies[policy]),
+            Plans::Kernel(on) => {
+                let mut runs = on.runs(plan, seed);
+                runs.grid.devices = &runs.grid.devices[device..=device];
+                On::Kernel(runs, on.plans[plan].1.policies[policy])
+            }
+        };
+        let (name, profile) = &self.plans.devices()[device];
         Place {
-            device: (device, profile),
-            policy: plan.policies[policy],
+            device: (name, profile),
+            policy: &d.policies[policy],
             workload: &d.workloads[workload].name,
-            plan,
-            seed: d.seeds[seed],
+            utilization_percent: d.utilizations_percent[utilization],
+            seed,
             rep: rep as u32,
+            on,
         }
     }
 
-    /// The devices.
-    pub fn devices(&self) -> impl Iterator<Item = &Profile> {
-        self.plans.iter().take(1).flat_map(|plan| plan.devices.iter().map(|(_, profile)| profile))
+    /// Cells at a time if nobody says otherwise: as many as fit into memory.
+    pub fn default_jobs(&self) -> usize {
+        match &self.plans {
+            Plans::Model(_) => {
+                let devices = self.plans.devices().iter();
+                let largest = devices.map(|(_, device)| pool::memory_of_run(device)).max();
+                pool::default_jobs(largest.unwrap_or_default())
+            }
+            Plans::Kernel(on) => {
+                (0..on.plans.len()).map(|plan| on.runs(plan, defaults::SEED).jobs()).min().unwrap_or(1)
+            }
+        }
+    }
+}
+
+impl Plans {
+    fn devices(&self) -> &[(String, Profile)] {
+        match self {
+            Self::Model(plans) => plans.first().map_or(&[], |plan| &plan.devices),
+            Self::Kernel(on) => on.plans.first().map_or(&[], |(_, plan)| &plan.devices),
+        }
+    }
+
+    fn workload(&self, plan: usize) -> &Workload {
+        match self {
+            Self::Model(plans) => &plans[plan].workload,
+            Self::Kernel(on) => &on.plans[plan].1.workload,
+        }
+    }
+
+    /// The kernel, and what its guests run of this computer.
+    fn kernel(&self) -> Result<Vec<Named>, Failure> {
+        let Self::Kernel(on) = self else { return Ok(Vec::new()) };
+        let kernel = RealKernel::of(&on.image, &on.target)?;
+        let mut programs =
+            vec![Named { name: kernel.title(), sha256: hash(format!("{kernel:?}").as_bytes()) }];
+        if on.plans.iter().any(|(_, plan)| plan.policies.iter().any(|policy| policy.is_daemon())) {
+            let sha256 = images::file_hash(&guests::trimwised()?);
+            let sha256 = sha256.map_err(|e| Failure::run(format!("trimwised: {e}")))?;
+            programs.push(Named { name: "trimwised".to_owned(), sha256 });
+        }
+        Ok(programs)
     }
 }
 

@@ -16,7 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,18 +25,24 @@ use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::summary::{Summary as CellSummary, SummaryRow};
 use trimwise::compare::verdict;
+use trimwise::numbers::counted;
 use trimwise::policy::PolicyId;
-use trimwise_lab::experiment::Report;
 use trimwise_lab::failure::Failure;
+use trimwise_lab::guests;
 use trimwise_lab::pool;
+use trimwise_uml::cell::KernelCellError;
+use trimwise_uml::job::{FileSystem, JobError};
+use trimwise_uml::machine::MachineError;
 
 use crate::as_text;
-use crate::caller::{self, Caller, OnInterrupt};
+use crate::caller::{self, Caller, OnInterrupt, Progress};
 use crate::check::{JOBS, within};
 use crate::compare::Comparison;
+use crate::compare::on_kernel::Clock;
+use crate::guest_limits::{GUEST_LIMITS, GuestLimits};
 pub use columns::Row;
 use folder::{Folder, Found, Outcome};
-use grid::{Grid, Place};
+use grid::{Grid, On, Place};
 
 /// Which cells to run, and where their results go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +59,10 @@ pub struct SweepRequest {
     pub shard: Option<Shard>,
     /// Whether the summary says what the finished cells of the grid say.
     pub wants_cases: bool,
+    /// The file system: the model's ext4, which is the default, or another one on the closest kernel that is built.
+    pub fs: Option<FileSystem>,
+    /// When a guest is ended.
+    pub limits: GuestLimits,
     /// Runs at a time; the result is the same for any number.
     pub jobs: Option<u16>,
 }
@@ -183,7 +194,11 @@ pub struct FailedCell {
 /// What is wrong with the request, or why its folder cannot be used. [`Summary::failure`] says whether cells failed.
 pub fn run(request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failure> {
     within("--jobs", request.jobs, &JOBS)?;
-    let grid = Grid::read(&request.grid)?;
+    request.limits.check()?;
+    if request.limits.are_given() && request.fs.is_none_or(|fs| fs == FileSystem::Ext4) {
+        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --fs xfs, btrfs or f2fs")));
+    }
+    let grid = Grid::read(request)?;
     if request.is_dry {
         return Ok(Summary::of(&grid, request));
     }
@@ -222,23 +237,44 @@ fn sweep(
             }
         }
     }
-    let largest = grid.devices().map(pool::memory_of_run).max().unwrap_or_default();
-    let jobs = request.jobs.map_or_else(|| pool::default_jobs(largest), usize::from);
+    let jobs = request.jobs.map_or_else(|| grid.default_jobs(), usize::from);
+    let clock = clock(grid, &left, jobs, caller);
+    let again = AtomicUsize::new(0);
     let progress = caller.progress(left.len(), "cells");
     let (ran, ended_by) = pool::run_finished(jobs, left.len(), |index| {
         if stop.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted);
         }
         progress.begin_ageing(index);
-        let outcome = run_cell(&grid.place(left[index]), caller::report(&progress, index), stop)?;
-        folder.enter(left[index], &outcome)?;
+        let (place, begun) = (grid.place(left[index]), Instant::now());
+        let ran = run_cell(&place, (&progress, index), stop)?;
+        if let (Some(clock), On::Kernel(runs, policy)) = (&clock, &place.on) {
+            clock.tell_first(caller, runs.expected(*policy), begun.elapsed());
+        }
+        let failed = match ran {
+            Ran::Done(outcome) => {
+                folder.enter(left[index], &outcome)?;
+                match outcome {
+                    Outcome::Result(_) => None,
+                    Outcome::Error(error) => Some(error),
+                }
+            }
+            Ran::BrokenOff(error) => {
+                again.fetch_add(1, Ordering::Relaxed);
+                Some(error)
+            }
+        };
         progress.done(index);
-        Ok(match outcome {
-            Outcome::Result(_) => None,
-            Outcome::Error(error) => Some(FailedCell::of(grid, left[index], error)),
-        })
+        Ok(failed.map(|error| FailedCell::of(grid, left[index], error)))
     });
     progress.finish();
+    let again = again.into_inner() as u64;
+    if again > 0 {
+        caller.note(&format!(
+            "{} did not end by itself: the same command runs it again",
+            counted(again, "guest")
+        ));
+    }
     summary.run_cells = ran.len() as u64;
     summary.failures.extend(ran.into_iter().flatten());
     summary.failures.sort_by_key(|failed| failed.cell);
@@ -248,25 +284,80 @@ fn sweep(
     Ok(summary)
 }
 
+/// Tells how long cells on a kernel may take.
+fn clock(grid: &Grid, left: &[u64], jobs: usize, caller: &dyn Caller) -> Option<Clock> {
+    let expected = |cell: &u64| match grid.place(*cell).on {
+        On::Kernel(runs, policy) => runs.expected(policy),
+        On::Model(..) => Duration::ZERO,
+    };
+    let On::Kernel(runs, _) = grid.place(*left.first()?).on else { return None };
+    let mean = left.iter().map(expected).sum::<Duration>() / u32::try_from(left.len()).unwrap_or(u32::MAX);
+    Some(Clock::of(caller, runs.target, (jobs, left.len()), mean))
+}
+
+/// What came of running a cell.
+enum Ran {
+    /// Its outcome, which would be the same each time.
+    Done(Outcome),
+    /// Why its guest did not end by itself, which may be otherwise next time.
+    BrokenOff(String),
+}
+
 /// Runs a cell; whatever goes wrong inside is its outcome.
-fn run_cell(place: &Place, report: Report, stop: &Arc<AtomicBool>) -> Result<Outcome, Failure> {
-    let pair = (place.device.1, place.policy);
-    let run = || place.plan.run_seeded(pair, place.seed, place.rep, report, stop);
-    let ran = catch_unwind(AssertUnwindSafe(run));
-    Ok(match ran {
-        Ok(Ok(mut cell)) => {
-            // Series have no place in a table.
-            cell.latency_quantiles_ns.clear();
-            if let Some(device) = &mut cell.device_stats {
-                device.timeline.clear();
-                device.blocks = None;
-            }
-            Outcome::Result(Box::new(cell))
+fn run_cell(
+    place: &Place,
+    (progress, index): (&Arc<dyn Progress>, usize),
+    stop: &Arc<AtomicBool>,
+) -> Result<Ran, Failure> {
+    let (plan, policy) = match &place.on {
+        On::Model(plan, policy) => (plan, *policy),
+        On::Kernel(runs, policy) => {
+            progress.update(index, 0, 1);
+            return match runs.run((place.device.1, *policy, place.rep), stop)? {
+                Ok(cell) => Ok(Ran::Done(result(cell))),
+                Err(error) => of_guest(error),
+            };
         }
+    };
+    let run = || {
+        let report = caller::report(progress, index);
+        plan.run_seeded((place.device.1, policy), place.seed, place.rep, report, stop)
+    };
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    Ok(Ran::Done(match ran {
+        Ok(Ok(cell)) => result(cell),
         Ok(Err(Failure::Interrupted)) => return Err(Failure::Interrupted),
         Ok(Err(Failure::Usage(why) | Failure::Run(why) | Failure::Unchecked(why))) => Outcome::Error(why),
         Err(panic) => Outcome::Error(Failure::defect(&*panic).to_string()),
-    })
+    }))
+}
+
+fn result(mut cell: Cell) -> Outcome {
+    // Series have no place in a table.
+    cell.latency_quantiles_ns.clear();
+    if let Some(device) = &mut cell.device_stats {
+        device.timeline.clear();
+        device.blocks = None;
+    }
+    Outcome::Result(Box::new(cell))
+}
+
+/// Tells a guest that would fail each time from one that was ended, and from a computer on which none can run.
+fn of_guest(error: KernelCellError) -> Result<Ran, Failure> {
+    use MachineError::{BrokeOff, Silent, SleepsForEver, TookTooLong};
+    match error {
+        KernelCellError::Job(
+            error @ (JobError::Disk { .. }
+            | JobError::NoReport { .. }
+            | JobError::Machine(
+                BrokeOff { .. } | Silent { .. } | SleepsForEver { .. } | TookTooLong { .. },
+            )),
+        ) => Ok(Ran::BrokenOff(error.to_string())),
+        KernelCellError::Store(_) | KernelCellError::Job(JobError::Folder { .. } | JobError::Machine(_)) => {
+            Err(guests::failure(error))
+        }
+        lasting => Ok(Ran::Done(Outcome::Error(lasting.to_string()))),
+    }
 }
 
 /// Writes the data set from the cells that are there. Another process may add cells meanwhile: then once more.
@@ -348,11 +439,11 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
         compare_with_off(&mut cells);
         let summary = CellSummary::of(&cells);
         let Some(verdict) = verdict::of_summary(&summary) else { continue };
-        let Place { device, workload, plan, .. } = grid.place(begin);
+        let Place { device, workload, utilization_percent, .. } = grid.place(begin);
         cases.push(Case {
             device: device.0.to_owned(),
             workload: workload.to_owned(),
-            utilization_percent: plan.utilization_percent,
+            utilization_percent,
             measure: summary.measure,
             policy: verdict.policy,
             verdict: verdict.text,
@@ -365,13 +456,14 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
 
 /// Returns the row of a cell, as [`columns`] find its figures.
 fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, Failure> {
-    let Place { device, policy, workload, plan, seed, rep } = grid.place(cell);
+    let Place { device, policy, workload, utilization_percent, seed, rep, on } = grid.place(cell);
     let place = json!({
         "cell": cell,
+        "target": on.target(),
         "device": device.0,
-        "policy": PolicyId::from(policy),
+        "policy": policy,
         "workload": workload,
-        "utilization_percent": plan.utilization_percent,
+        "utilization_percent": utilization_percent,
         "seed": seed,
         "rep": rep,
     });
@@ -388,6 +480,7 @@ pub fn rows(comparison: &Comparison) -> Result<Vec<Row>, Failure> {
     let row = |(number, cell): (usize, &Cell)| {
         let place = json!({
             "cell": number,
+            "target": cell.target,
             "device": cell.device,
             "policy": cell.policy,
             "workload": settings.workload,
@@ -402,13 +495,13 @@ pub fn rows(comparison: &Comparison) -> Result<Vec<Row>, Failure> {
 
 impl FailedCell {
     fn of(grid: &Grid, cell: u64, error: String) -> Self {
-        let Place { device, policy, workload, plan, seed, rep } = grid.place(cell);
+        let Place { device, policy, workload, utilization_percent, seed, rep, .. } = grid.place(cell);
         Self {
             cell,
             device: device.0.to_owned(),
-            policy: policy.into(),
+            policy: policy.clone(),
             workload: workload.to_owned(),
-            utilization_percent: plan.utilization_percent,
+            utilization_percent,
             seed,
             rep,
             error,

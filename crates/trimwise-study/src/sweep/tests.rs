@@ -6,6 +6,7 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
 use super::*;
+use crate::caller::Silent;
 
 /// The default drive with a sixteenth of its capacity, so that it is aged quickly; and a small PostMark.
 fn grid(folder: &Path, rest: &str) -> Result<Grid, Failure> {
@@ -22,7 +23,7 @@ fn grid(folder: &Path, rest: &str) -> Result<Grid, Failure> {
         "fio version 3 iolog\n0 a write 0 4096\n10 a read 0 4096\n20 a trim 0 4096\n30 a write 8192 4096\n",
     );
     let rest = rest.replace("DRIVE", &drive).replace("MAIL", &mail).replace("LOG", &log);
-    Grid::parse(&rest, "grid.toml")
+    Grid::parse(&rest, "grid.toml", &SweepRequest::default())
 }
 
 /// The paths of all figures in a row.
@@ -40,6 +41,7 @@ fn leaves(value: &Value, path: &str, into: &mut BTreeSet<String>) {
 fn every_figure_of_a_cell_has_a_column() {
     let folder = tempfile::tempdir().unwrap();
     let mut rows = Vec::new();
+    let progress = Silent::default().progress(1, "cells");
     for rest in [
         "workloads = ['MAIL', 'append:64KiB:4MiB', 'fullwrite:64KiB:4MiB', 'lsm:operations=200', 'trace:LOG']",
         "workloads = ['MAIL']\ndays = 1\nday = 'flat'",
@@ -48,8 +50,8 @@ fn every_figure_of_a_cell_has_a_column() {
             format!("devices = ['DRIVE']\npolicies = ['off', 'commit']\nutilizations_percent = [10]\n{rest}");
         let grid = grid(folder.path(), &rest).unwrap_or_else(|e| panic!("{e}"));
         for cell in 0..grid.description.cells {
-            let Outcome::Result(result) =
-                run_cell(&grid.place(cell), Arc::new(|_, _| ()), &Arc::default()).unwrap()
+            let Ran::Done(Outcome::Result(result)) =
+                run_cell(&grid.place(cell), (&progress, 0), &Arc::default()).unwrap()
             else {
                 panic!("cell {cell} failed")
             };
@@ -167,7 +169,7 @@ fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
         (&format!("{good}seeds = []"), &["grid.toml:4: seeds: is empty", "such as 1 or \"1-100\""]),
         (
             "devices = ['DRIVE']\npolicies = [\n]\nworkloads = ['MAIL']",
-            &["grid.toml:2: policies: is empty", "such as \"lazy+reuse\""],
+            &["grid.toml:2: policies: is empty", "such as \"commit\""],
         ),
         (
             "devices = []\npolicies = ['off']\nworkloads = []",

@@ -125,6 +125,8 @@ fn a_kernel_of_another_machine_a_half_one_or_one_without_the_file_system_is_told
     let (dir, cache) = cache_with(&[("6.1", &recipe_of("6.1"))]);
     let linux = dir.path().join(folder_of("6.1")).join("linux");
     let mut program = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let preload = linux.with_file_name("preload.so");
+    fs::write(&preload, &program).unwrap();
     let told = |bytes: &[u8], file_system| {
         fs::write(&linux, bytes).unwrap();
         cache.find("6.1").unwrap().check(file_system).map_err(|e| e.to_string())
@@ -142,6 +144,10 @@ fn a_kernel_of_another_machine_a_half_one_or_one_without_the_file_system_is_told
     assert_eq!(told(&program, Some(FileSystem::Ext4)), Ok(()));
     let error = told(&program, Some(FileSystem::Xfs)).unwrap_err();
     assert!(error.contains("has no CONFIG_XFS_FS=y, so this kernel cannot mount xfs"), "{error}");
+    fs::write(&preload, "").unwrap();
+    let error = told(&program, None).unwrap_err();
+    assert!(error.contains("preload.so: is cut off"), "{error}");
+    fs::write(&preload, &program).unwrap();
     // RISC-V.
     program[18] = 243;
     let error = told(&program, None).unwrap_err();

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use trimwise_study::sweep::{Shard, SweepRequest};
+use trimwise_uml::job::FileSystem;
 
-use crate::arguments::OutputArguments;
+use crate::arguments::{GuestLimits, OutputArguments};
 
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
@@ -16,7 +17,9 @@ use crate::arguments::OutputArguments;
     trimwise sweep grid.toml --out results --dry-run\n      \
     how many cells it has; nothing is run or written\n  \
     trimwise sweep grid.toml --out /shared/results --shard 3/64 --jobs 4\n      \
-    the third of 64 jobs of a batch system, into a folder that all of them share\n\n\
+    the third of 64 jobs of a batch system, into a folder that all of them share\n  \
+    trimwise sweep grid.toml --out on-xfs --fs xfs\n      \
+    the same grid on XFS itself; its policies must be those that a stock kernel has there\n\n\
     A grid:\n  \
     devices = [\"sata-small\", \"my-ssd.toml\"]\n  \
     policies = [\"off\", \"commit\", \"lazy+reuse\", \"ideal\"]\n  \
@@ -43,6 +46,14 @@ pub struct SweepArguments {
     #[arg(long, value_name = "K/N")]
     pub shard: Option<Shard>,
 
+    /// The file system: ext4 is the model; xfs, btrfs and f2fs run themselves, in virtual time, on the built kernel that is
+    /// closest to the grid's `linux` (see `trimwise kernel`) [default: ext4]
+    #[arg(long, value_name = "ext4|xfs|btrfs|f2fs")]
+    pub fs: Option<FileSystem>,
+
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
     /// Where the results go
     #[command(flatten)]
     pub output: OutputArguments,
@@ -57,6 +68,8 @@ impl SweepArguments {
             is_dry: self.dry_run,
             shard: self.shard,
             wants_cases,
+            fs: self.fs,
+            limits: self.limits.request(),
             jobs: self.output.jobs,
         }
     }
