@@ -412,34 +412,68 @@ impl KernelCell<'_> {
         }
     }
 
-    /// Returns the steps, and the index of the workload among them.
+    /// Returns the steps that age the drive before the guest that is measured boots: over days. None if that guest does it
+    /// itself, or nothing ages the drive.
+    ///
+    /// Cells on the same kind of drive, with the same kernel, memory and seed, may begin with one drive if these are the
+    /// same: what differs between `off`, fstrim and the daemon begins after them.
+    ///
+    /// # Errors
+    /// A device whose numbers contradict each other.
+    pub fn steps_before(&self) -> Result<Option<Vec<Step>>, ConfigError> {
+        if self.days.is_none() || self.utilization_percent.is_none() {
+            return Ok(None);
+        }
+        let file_system = self.target.file_system;
+        let mut steps = vec![Step::Mkfs { file_system, options: Vec::new() }, self.mount()];
+        steps.extend(self.zeros());
+        steps.extend(self.ageing()?);
+        steps.extend([settling(), Step::Sync, Step::Sleep { ns: LONG_REST.as_nanos() }, Step::Unmount]);
+        Ok(Some(steps))
+    }
+
+    fn mount(&self) -> Step {
+        let file_system = self.target.file_system;
+        Step::Mount { file_system, options: self.target.mount_options(self.policy) }
+    }
+
+    fn zeros(&self) -> Option<Step> {
+        writes_zeros(self.device, self.target).then_some(Step::WriteZeros)
+    }
+
+    fn ageing(&self) -> Result<Vec<Step>, ConfigError> {
+        let Some(percent) = self.utilization_percent else { return Ok(Vec::new()) };
+        let (utilization_percent, seed) = (percent.into(), self.draw_seed());
+        let mut steps = vec![Step::Age { utilization_percent, seed }];
+        if self.long_in_use {
+            let in_use = self.device.config.capacity_bytes / 100 * utilization_percent;
+            let bytes = self.device.config.physical_bytes()?.saturating_sub(in_use);
+            steps.push(Step::TurnOver { utilization_percent, bytes, seed });
+        }
+        Ok(steps)
+    }
+
+    /// Returns the steps of the guest that is measured, and the index of the workload among them.
     fn steps(&self) -> Result<(Vec<Step>, usize), ConfigError> {
         let file_system = self.target.file_system;
-        let mut steps = vec![
-            Step::Mkfs { file_system, options: Vec::new() },
-            Step::Mount { file_system, options: self.target.mount_options(self.policy) },
-        ];
+        let is_aged = self.steps_before()?.is_some();
+        let mut steps = Vec::new();
+        if !is_aged {
+            steps.push(Step::Mkfs { file_system, options: Vec::new() });
+        }
+        steps.push(self.mount());
         if self.days.is_none() {
             steps.extend(self.policy.trim_every(None));
         }
-        if writes_zeros(self.device, self.target) {
-            steps.push(Step::WriteZeros);
-        }
-        if let Some(percent) = self.utilization_percent {
-            let [age, settle] = ageing(percent, self.draw_seed());
-            steps.push(age);
-            if self.long_in_use {
-                let in_use = self.device.config.capacity_bytes / 100 * u64::from(percent);
-                let bytes = self.device.config.physical_bytes()?.saturating_sub(in_use);
-                let seed = self.draw_seed();
-                steps.push(Step::TurnOver { utilization_percent: percent.into(), bytes, seed });
-            }
+        steps.extend(self.zeros());
+        if !is_aged {
+            steps.extend(self.ageing()?);
+        } else if matches!(self.policy, KernelPolicy::Batch(_) | KernelPolicy::Daemon(_)) {
             // What others have trimmed when the days begin, these have too.
-            if self.days.is_some() && matches!(self.policy, KernelPolicy::Batch(_) | KernelPolicy::Daemon(_))
-            {
-                steps.extend([Step::Sync, Step::Fitrim { minlen_bytes: 0 }]);
-            }
-            steps.push(settle);
+            steps.push(Step::Fitrim { minlen_bytes: 0 });
+        }
+        if self.utilization_percent.is_some() {
+            steps.push(settling());
         }
         if let (Some(_), KernelPolicy::Daemon(policy)) = (self.days, self.policy) {
             steps.push(Step::Daemon { config: daemon_config(policy) });
@@ -497,7 +531,25 @@ impl KernelCell<'_> {
 
     /// Runs the cell on a new drive. For a policy of trimwised, the guest must have it ([`Guest::daemon`]).
     pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
+        self.run_on(self.age(guest)?.into_disk(), guest)
+    }
+
+    /// Returns a new drive after [`KernelCell::steps_before`].
+    pub fn age(&self, guest: &Guest) -> Result<Aged, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
+        if let Some(steps) = self.steps_before()? {
+            // The same guest whichever cell it is for.
+            let guest = Guest { daemon: None, ..guest.clone() };
+            guest.run(&Job { steps }, &mut disks)?;
+        }
+        let [disk] = disks;
+        let (port, store, _, _) = disk.into_parts();
+        Ok(Aged { port, store })
+    }
+
+    /// Runs the cell on a drive that [`KernelCell::age`] returned, for this cell or for one with the same steps before.
+    pub fn run_on(&self, disk: Disk, guest: &Guest) -> Result<Cell, KernelCellError> {
+        let mut disks = [disk];
         let (steps, workload) = self.steps()?;
         let job = Job { steps };
         let report = guest.run(&job, &mut disks)?;
@@ -553,6 +605,33 @@ impl KernelCell<'_> {
             postmark_report,
             ..cell
         })
+    }
+}
+
+/// A drive on which cells begin, at a moment when no guest has it.
+///
+/// A guest in the middle of its work cannot be copied in this way. Each of its processes is one of this computer that the
+/// kernel's process traces: a fork of that would trace none of them, and share the guest's memory, a mapped file, with the
+/// original. So every cell boots a guest of its own, which takes a tenth of a second.
+#[derive(Debug)]
+pub struct Aged {
+    port: Port,
+    store: SparseStore,
+}
+
+impl Aged {
+    /// Returns a copy as a guest's disk. The drive's clock goes on: that guest's first request waits until this time.
+    ///
+    /// # Errors
+    /// If there is no memory for the drive's bytes.
+    pub fn disk(&self) -> Result<Disk, KernelCellError> {
+        let store = self.store.duplicate().map_err(KernelCellError::Store)?;
+        Ok(Aged { port: self.port.clone(), store }.into_disk())
+    }
+
+    /// Returns the drive itself as a guest's disk, for the last cell.
+    pub fn into_disk(self) -> Disk {
+        Disk::new(self.port, self.store, "trimwise", false)
     }
 }
 
@@ -745,21 +824,28 @@ mod tests {
                 _ => None,
             });
             assert_eq!(steps[workload].name(), "workload desktop over 7 days");
-            (steps[2..].iter().map(Step::name).collect::<Vec<_>>().join(", "), sweep)
+            let names = |steps: &[Step]| steps.iter().map(Step::name).collect::<Vec<_>>().join(", ");
+            (cell.steps_before().unwrap().map(|steps| names(&steps)), names(&steps[1..]), sweep)
         };
         let work = "workload desktop over 7 days";
-        let aged = "writing zeros, ageing to 60 %, turning files over";
-        let off = format!("{aged}, sleep, sleep, sleep, {work}, GETFSMAP");
-        assert_eq!(names("off"), (off, None));
+        let aged = |options: &str| {
+            Some(format!(
+                "mkfs.xfs, mount of xfs with '{options}', writing zeros, ageing to 60 %, turning files over, sleep, sync, \
+                 sleep, unmount"
+            ))
+        };
+        let plain = format!("writing zeros, sleep, sleep, sleep, {work}, GETFSMAP");
+        assert_eq!(names("off"), (aged("nodiscard"), plain.clone(), None));
+        assert_eq!(names("commit"), (aged("discard"), plain, None));
         let hours = |hours: u64| hours * 3_600_000_000_000;
         let batch =
-            format!("{aged}, sync, FITRIM, sleep, sleep, sleep, FITRIM at intervals, {work}, GETFSMAP");
+            format!("writing zeros, FITRIM, sleep, sleep, sleep, FITRIM at intervals, {work}, GETFSMAP");
         // From noon to Monday's midnight.
-        assert_eq!(names("batch:1w"), (batch, Some((hours(156), hours(168)))));
+        assert_eq!(names("batch:1w"), (aged("nodiscard"), batch, Some((hours(156), hours(168)))));
         let daemon = format!(
-            "{aged}, sync, FITRIM, sleep, trimwised, sleep, sleep, {work}, /proc/self/exe, trimwised, GETFSMAP"
+            "writing zeros, FITRIM, sleep, trimwised, sleep, sleep, {work}, /proc/self/exe, trimwised, GETFSMAP"
         );
-        assert_eq!(names("trimwised"), (daemon, None));
+        assert_eq!(names("trimwised"), (aged("nodiscard"), daemon, None));
     }
 
     #[test]

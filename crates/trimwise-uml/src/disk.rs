@@ -164,6 +164,8 @@ pub struct Disk {
     port: Port,
     store: SparseStore,
     name: String,
+    /// For the data of a request: new memory for each would cost as much as copying them.
+    buffer: Vec<u8>,
     pending: BinaryHeap<Reverse<Pending>>,
     requests: u64,
     /// Whether the drive depends on what is written.
@@ -188,6 +190,7 @@ impl Disk {
             port,
             store,
             name: name.to_owned(),
+            buffer: Vec::new(),
             pending: BinaryHeap::new(),
             requests: 0,
             trace: is_traced.then(Vec::new),
@@ -395,20 +398,23 @@ impl Disk {
             kind::READ => {
                 let range = run(data_bytes);
                 let done = self.submit(now, &PortRequest::Read(range))?;
-                let mut bytes = vec![0; data_bytes];
-                self.store.read(sector * SECTOR_BYTES, &mut bytes)?;
-                to_guest.write_all(&bytes)?;
+                let bytes = part(&mut self.buffer, data_bytes);
+                self.store.read(sector * SECTOR_BYTES, bytes)?;
+                to_guest.write_all(bytes)?;
                 self.trace(now, done, Traced::Read, range);
                 Ok(done)
             }
             kind::WRITE => {
-                let mut bytes = vec![0; from_guest.available_bytes()];
-                from_guest.read_exact(&mut bytes)?;
+                let mut buffer = std::mem::take(&mut self.buffer);
+                let bytes = part(&mut buffer, from_guest.available_bytes());
+                from_guest.read_exact(bytes)?;
                 let range = run(bytes.len());
                 // First, since a late TRIM is carried out after the write that it follows, and may destroy it.
-                self.keep(sector * SECTOR_BYTES, &bytes)?;
+                self.keep(sector * SECTOR_BYTES, bytes)?;
                 self.record_write(range)?;
-                self.write(now, range, &bytes)
+                let done = self.write(now, range, bytes);
+                self.buffer = buffer;
+                done
             }
             kind::FLUSH => self.flush(now),
             kind::GET_ID => {
@@ -534,6 +540,14 @@ impl Disk {
             });
         }
     }
+}
+
+/// Returns the first bytes of a buffer, which grows as needed.
+fn part(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if buffer.len() < bytes {
+        buffer.resize(bytes, 0);
+    }
+    &mut buffer[..bytes]
 }
 
 /// The ranges of a discard or a write of zeros (`struct virtio_blk_discard_write_zeroes`), with their flags.

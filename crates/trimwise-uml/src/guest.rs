@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags, mlockall};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
 use trimwise::compare::days::DaysFigures;
@@ -48,6 +48,7 @@ use trimwise_linux::block_on;
 use trimwise_linux::directory::RealDirectory;
 use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
 use trimwise_linux::mount::{Mount, parse_mountinfo};
+use vm_memory::MmapRegion;
 
 const DISK: &str = "/dev/vda";
 /// Names of disks that a guest may have.
@@ -58,6 +59,8 @@ const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes written at a time to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
+/// MAP_ANONYMOUS, which rustix adds by itself.
+const ANONYMOUS: u32 = 0x20;
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Does the job in the run's folder and powers the guest off. Call it only as process 1 of a guest.
@@ -116,15 +119,25 @@ fn be_an_ssd() -> Result<(), Failed> {
 /// Makes this program take the same memory however it was built: its pages stay, and it takes what they leave of its share.
 /// Otherwise a build of another size leaves the page cache another size, which decides how much a workload reads again.
 fn hold_memory() -> Result<(), Failed> {
-    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
-        .map_err(|e| format!("cannot hold this program's memory: {e}"))?;
+    let hold = |more| {
+        mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT | more)
+            .map_err(|e| Failed::from(format!("cannot hold this program's memory: {e}")))
+    };
+    hold(MlockAllFlags::empty())?;
     // What was read ahead of this program's file, and mapped by nobody.
     fs::write("/proc/sys/vm/drop_caches", "1").map_err(|e| format!("/proc/sys/vm/drop_caches: {e}"))?;
     let taken = fs::read_to_string("/proc/self/statm").map_err(|e| format!("/proc/self/statm: {e}"))?;
     let pages: u64 = taken.split(' ').nth(1).unwrap_or_default().parse()?;
     let left = INIT_BYTES.saturating_sub(pages * UNIT_BYTES);
-    std::mem::forget(vec![1_u8; left as usize]);
-    Ok(())
+    // All at once: to touch each page takes this computer longer than the rest of the boot. Before memory to come is held
+    // as well, since the kernel would not fill that.
+    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let [flags, protection] = [flags.bits() | ANONYMOUS, protection.bits()].map(u32::cast_signed);
+    let rest: MmapRegion = MmapRegion::build(None, (left + UNIT_BYTES) as usize, protection, flags)
+        .map_err(|e| format!("cannot take this program's share of memory: {e}"))?;
+    std::mem::forget(rest);
+    hold(MlockAllFlags::FUTURE)
 }
 
 fn carry_out() -> Result<(), Failed> {

@@ -1,5 +1,6 @@
 //! `compare`: each policy on each device, as often as requested, and what the runs say.
 
+mod aged;
 pub mod check;
 pub(crate) mod file_system;
 pub mod here;

@@ -1,5 +1,6 @@
 //! `compare --target kernel:...`: every cell on a real kernel in virtual time.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
 
 use super::CompareRequest;
+use super::aged::Shared;
 use super::here::{Here, StandIn};
 use super::on_model::{days, needs_days};
 use super::room::Room;
@@ -304,14 +306,20 @@ impl Runs<'_> {
                 None => left.push(index),
             }
         }
+        let shared = match self.shared(left.iter().map(|&index| asked[index]), clock.jobs) {
+            Ok(shared) => shared,
+            Err(failure) => return (finished, Some(failure)),
+        };
         let progress = caller.progress(left.len(), "runs");
         let (ran, failure) = pool::run_finished(clock.jobs, left.len(), |number| {
             if stop.load(Ordering::SeqCst) {
                 return Err(Failure::Interrupted);
             }
             progress.update(number, 0, 1);
-            let (index, begun) = (left[number], Instant::now());
-            let cell = self.run(asked[index], stop)?.map_err(|error| failed_run(error, asked[index]))?;
+            let (of_left, drive) = shared.order[number];
+            let (index, begun) = (left[of_left], Instant::now());
+            let cell = self.run(asked[index], Some((&shared, drive)), stop)?;
+            let cell = cell.map_err(|error| failed_run(error, asked[index]))?;
             clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
             if let Some(key) = &keys[index] {
                 unfinished.enter(caller, key, &(&cell, &cell.postmark_report));
@@ -332,7 +340,13 @@ impl Runs<'_> {
                 true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
                 false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
             };
-            Bytes(pool::memory_of_run(device).0.saturating_add(guest.0))
+            // A cell begins with a copy.
+            let kept = if self.shares() {
+                pool::memory_of_run(device).0.saturating_add(guest.0.saturating_sub(self.memory.0))
+            } else {
+                0
+            };
+            Bytes(pool::memory_of_run(device).0.saturating_add(guest.0).saturating_add(kept))
         })
     }
 
@@ -354,7 +368,16 @@ impl Runs<'_> {
         KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
     }
 
-    /// Runs one in a guest, and returns what came of it.
+    /// Finds which cells begin with the same drive.
+    fn shared<'b>(&self, asked: impl Iterator<Item = Asked<'b>>, jobs: usize) -> Result<Shared, Failure> {
+        let workload = self.workload.to_guest()?;
+        let before: Result<Vec<_>, _> = asked
+            .map(|of| Ok((of.0, self.cell(of, &workload).steps_before().map_err(Failure::usage)?)))
+            .collect();
+        Ok(Shared::of(&before?, jobs))
+    }
+
+    /// Runs one in a guest, on its own drive or one of those that cells share, and returns what came of it.
     ///
     /// # Errors
     ///
@@ -362,6 +385,7 @@ impl Runs<'_> {
     pub fn run(
         &self,
         asked: Asked,
+        shared: Option<(&Shared, Option<usize>)>,
         stop: &Arc<AtomicBool>,
     ) -> Result<Result<Cell, KernelCellError>, Failure> {
         let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
@@ -369,12 +393,32 @@ impl Runs<'_> {
         if asked.1.is_daemon() {
             guest.daemon = Some(guests::trimwised()?);
         }
-        Ok(self.cell(asked, &self.workload.to_guest()?).run(&guest))
+        let workload = self.workload.to_guest()?;
+        let cell = self.cell(asked, &workload);
+        Ok(match shared {
+            Some((shared, drive)) => {
+                shared.drive(drive, &cell, &guest).and_then(|disk| cell.run_on(disk, &guest))
+            }
+            None => cell.run(&guest),
+        })
     }
 
-    /// Returns how long a run may take here, from what was measured on two cores of 2023: booting, ageing by what it
-    /// writes, and the days. It knows nothing of the work apart from its days, so it is right to a factor of three.
+    /// Whether runs that age alike begin with the same drive.
+    fn shares(&self) -> bool {
+        self.days.is_some() && self.utilization_percent.is_some()
+    }
+
+    /// Returns how long a run may take here that ages its drive itself, from what was measured on two cores of 2023:
+    /// booting, ageing by what it writes, and the days. It knows nothing of the work apart from its days, so it is right to
+    /// a factor of three.
     pub fn expected(&self, policy: KernelPolicy) -> Duration {
+        let days = f64::from(self.days.map_or(0, Days::days));
+        let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
+        let work = if self.days.is_some() { days * (WORK_S_PER_DAY + of_daemon) } else { WORK_S };
+        Duration::from_secs_f64(BOOT_S + work) + self.expected_ageing()
+    }
+
+    fn expected_ageing(&self) -> Duration {
         let capacity = self.grid.devices.iter().map(|(_, device)| device.config.capacity_bytes).max();
         let gib = capacity.unwrap_or_default() as f64 / Bytes::gib(1).0 as f64;
         let times_written = match (self.utilization_percent, self.long_in_use) {
@@ -382,10 +426,18 @@ impl Runs<'_> {
             (Some(_), false) => 1.0,
             (Some(_), true) => 2.0,
         };
-        let days = f64::from(self.days.map_or(0, Days::days));
-        let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
-        let work = if self.days.is_some() { days * (WORK_S_PER_DAY + of_daemon) } else { WORK_S };
-        Duration::from_secs_f64(BOOT_S + times_written * gib * AGEING_S_PER_GIB + work)
+        let boot = if self.shares() { BOOT_S } else { 0.0 };
+        Duration::from_secs_f64(boot + times_written * gib * AGEING_S_PER_GIB)
+    }
+
+    /// Returns the mean of what the policies take, of which those with the same options age a drive together.
+    fn expected_mean(&self) -> Duration {
+        let policies = self.grid.policies;
+        let all: Duration = policies.iter().map(|policy| self.expected(*policy)).sum();
+        let options: BTreeSet<String> =
+            policies.iter().map(|policy| self.target.mount_options(*policy)).collect();
+        let shared = if self.shares() { policies.len() - options.len() } else { 0 };
+        all.saturating_sub(self.expected_ageing() * shared as u32) / policies.len().max(1) as u32
     }
 }
 
@@ -427,9 +479,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// Starts it, and tells how long `count` runs under the policies of `runs` may take.
     pub fn start(runs: &Runs, caller: &dyn Caller, count: usize) -> Self {
-        let policies = runs.grid.policies;
-        let all: Duration = policies.iter().map(|policy| runs.expected(*policy)).sum();
-        Self::of(caller, runs.target, (runs.jobs(), count), all / policies.len().max(1) as u32)
+        Self::of(caller, runs.target, (runs.jobs(), count), runs.expected_mean())
     }
 
     /// Starts it, and tells how long `count` runs may take, so many at a time, which are expected to take `mean` each.

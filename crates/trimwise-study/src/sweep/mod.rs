@@ -313,7 +313,7 @@ fn run_cell(
         On::Model(plan, policy) => (plan, *policy),
         On::Kernel(runs, policy) => {
             progress.update(index, 0, 1);
-            return match runs.run((place.device.1, *policy, place.rep), stop)? {
+            return match runs.run((place.device.1, *policy, place.rep), None, stop)? {
                 Ok(cell) => Ok(Ran::Done(result(cell))),
                 Err(error) => of_guest(error),
             };

@@ -265,16 +265,20 @@ impl<F: Files> Task<'_, F> {
     async fn work(&mut self) -> Result<(), FileError> {
         let (stage, job) = (self.stage, self.job);
         let begin = self.running(|r| *r.began.get_or_insert_with(|| stage.now()));
+        // Only if it matters: in a guest, each reading of the clock is a system call, and takes time there.
+        let elapsed = || stage.now().since(begin);
         let end = job.runtime.map(|runtime| job.ramp + runtime);
         let mut is_ramping = job.ramp > SimDuration::ZERO;
         loop {
-            let elapsed = stage.now().since(begin);
-            if end.is_some_and(|end| elapsed >= end) {
-                return Ok(());
-            }
-            if is_ramping && elapsed >= job.ramp {
-                stage.begin_anew();
-                is_ramping = false;
+            if end.is_some() || is_ramping {
+                let elapsed = elapsed();
+                if end.is_some_and(|end| elapsed >= end) {
+                    return Ok(());
+                }
+                if is_ramping && elapsed >= job.ramp {
+                    stage.begin_anew();
+                    is_ramping = false;
+                }
             }
             stage.check()?;
             if job.unlinks_in_loops {
@@ -287,22 +291,24 @@ impl<F: Files> Task<'_, F> {
                 continue;
             }
             let Some((io, due)) = self.running(|r| r.next(job, stage.seed())) else { return Ok(()) };
-            if due > elapsed {
-                let due = end.map_or(due, |end| due.min(end));
-                stage.sleep(SimDuration(due.0 - elapsed.0)).await;
-                if end.is_some_and(|end| stage.now().since(begin) >= end) {
-                    self.running(|r| r.in_flight -= 1);
-                    return Ok(());
+            if due > SimDuration::ZERO {
+                let elapsed = elapsed();
+                if due > elapsed {
+                    let due = end.map_or(due, |end| due.min(end));
+                    stage.sleep(SimDuration(due.0.saturating_sub(elapsed.0))).await;
+                    if end.is_some_and(|end| stage.now().since(begin) >= end) {
+                        self.running(|r| r.in_flight -= 1);
+                        return Ok(());
+                    }
                 }
             }
             self.carry_out(io).await?;
-            let now = stage.now().since(begin);
             self.running(|r| {
                 r.in_flight -= 1;
                 if matches!(io, Io::Transfer { .. } | Io::Trim { .. }) {
                     r.operations += 1;
                     if job.think > SimDuration::ZERO && r.operations.is_multiple_of(job.think_every) {
-                        r.resumes = now + job.think;
+                        r.resumes = elapsed() + job.think;
                     }
                 }
             });

@@ -1,0 +1,94 @@
+//! Drives that are aged once, for all cells of a command that begin with the same one.
+//!
+//! Over days, `off`, fstrim at any interval and the daemon age a drive in the same way: under `nodiscard`. A cell ages its
+//! drive in a guest of its own even if no other begins with it, so its result does not depend on which others there are.
+
+use std::sync::{Mutex, PoisonError};
+
+use trimwise::profile::Profile;
+use trimwise_uml::cell::{Aged, KernelCell, KernelCellError};
+use trimwise_uml::disk::Disk;
+use trimwise_uml::job::{Guest, Step};
+
+/// The cells of a command in the order in which they run, and the drives that they share.
+pub(crate) struct Shared {
+    /// Each cell with the number of its drive; `None` if it ages its own.
+    pub order: Vec<(usize, Option<usize>)>,
+    /// Each drive, if a cell has aged it, with the number of cells that have yet to begin on it.
+    drives: Vec<Mutex<(usize, Option<Aged>)>>,
+}
+
+impl Shared {
+    /// Orders cells, of which `before` has the drive and the steps that age it. At any time no more than `jobs` drives are
+    /// kept, and no cell waits for a drive that another one is ageing if there are others to begin with.
+    pub fn of(before: &[(&Profile, Option<Vec<Step>>)], jobs: usize) -> Self {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (cell, of_cell) in before.iter().enumerate() {
+            match groups.iter_mut().find(|group| of_cell.1.is_some() && before[group[0]] == *of_cell) {
+                Some(group) => group.push(cell),
+                None => groups.push(vec![cell]),
+            }
+        }
+        let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
+        let numbered: Vec<(usize, &Vec<usize>)> = groups.iter().enumerate().collect();
+        let of_turn = |(turn, (drive, group)): (usize, &(usize, &Vec<usize>))| {
+            group.get(turn).map(|&cell| (cell, before[cell].1.is_some().then_some(*drive)))
+        };
+        let of_some = |some: &[(usize, &Vec<usize>)]| -> Vec<_> {
+            let turns = (0..longest).flat_map(|turn| some.iter().map(move |group| (turn, group)));
+            turns.filter_map(of_turn).collect()
+        };
+        let order = numbered.chunks(jobs.max(1)).flat_map(of_some).collect();
+        Self { order, drives: groups.iter().map(|group| Mutex::new((group.len(), None))).collect() }
+    }
+
+    /// Returns the drive of a cell, aged.
+    ///
+    /// # Errors
+    /// A failed guest, or too little memory for a copy.
+    pub fn drive(
+        &self,
+        number: Option<usize>,
+        cell: &KernelCell,
+        guest: &Guest,
+    ) -> Result<Disk, KernelCellError> {
+        let Some(drive) = number.and_then(|number| self.drives.get(number)) else {
+            return Ok(cell.age(guest)?.into_disk());
+        };
+        let (left, aged) = &mut *drive.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match aged.take() {
+            Some(found) => found,
+            None => cell.age(guest)?,
+        };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return Ok(found.into_disk());
+        }
+        aged.insert(found).disk()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_with_the_same_drive_follow_each_other_and_no_more_drives_are_kept_than_jobs() {
+        let [a, b] = ["sata-small", "sata-generic"].map(|name| Profile::embedded(name).unwrap());
+        let aged = |seed| Some(vec![Step::Age { utilization_percent: 80, seed }]);
+        // Two policies that age alike and one that does not, of three repetitions each.
+        let before: Vec<_> =
+            [0, 1, 2, 0, 1, 2, 10, 11, 12].into_iter().map(|seed| (&a, aged(seed))).collect();
+        let cells = |jobs| -> Vec<usize> {
+            Shared::of(&before, jobs).order.into_iter().map(|(cell, _)| cell).collect()
+        };
+        assert_eq!(cells(1), [0, 3, 1, 4, 2, 5, 6, 7, 8]);
+        assert_eq!(cells(2), [0, 1, 3, 4, 2, 6, 5, 7, 8]);
+        let drives = |before: &[_]| -> Vec<_> {
+            Shared::of(before, 1).order.into_iter().map(|(_, drive)| drive).collect()
+        };
+        assert_eq!(drives(&before[2..6]), [Some(0), Some(0), Some(1), Some(2)]);
+        assert_eq!(drives(&[(&a, None), (&a, None)]), [None, None]);
+        assert_eq!(drives(&[(&a, aged(0)), (&b, aged(0))]), [Some(0), Some(1)]);
+    }
+}
