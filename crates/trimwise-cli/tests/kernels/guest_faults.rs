@@ -305,7 +305,9 @@ fn a_guest_that_could_write_to_the_host_is_not_started() {
     }
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
-        errors.contains("cannot start a guest that keeps to its own files and always runs the same (a user namespace: "),
+        errors.contains(
+            "cannot start a guest that keeps to its own files and always runs the same (a user namespace: "
+        ),
         "{errors}"
     );
 }

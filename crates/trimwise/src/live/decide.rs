@@ -5,7 +5,7 @@
 //! pace forbids it.
 
 use super::knowledge::{Limits, Next};
-use super::{Asked, Busy, COMMIT, LiveHost, Order, Reason, SECOND};
+use super::{Asked, Busy, COMMIT, LiveHost, Order, RECENT, Reason, SECOND};
 use crate::policy::PolicyEvent;
 use crate::units::{SimDuration, SimTime};
 
@@ -33,12 +33,14 @@ impl LiveHost {
     }
 
     /// Returns the longest time from one sample to the next. The second of a slice shows whether it harms others, and
-    /// where nothing else uses the device the next slice may follow at once; otherwise no decision changes sooner than
-    /// with a commit.
+    /// where nothing else uses the device the next slice may follow at once. Where nothing tells of frees, each second
+    /// shows what comes and goes within a few. Otherwise no decision changes sooner than with a commit.
     pub fn sample_every(&self) -> SimDuration {
         let rests = matches!(self.reason, Reason::Rest { .. });
         let sends = self.is_trimming() || self.load.touched || (rests && self.load.alone >= ALONE);
-        if sends || self.is_asked() || self.reason == Reason::Starting {
+        let is_recent = self.used_changed_at.is_some_and(|at| self.now.since(at) < RECENT);
+        let must_see = is_recent && !self.are_frees_watched();
+        if sends || must_see || self.is_asked() || self.reason == Reason::Starting {
             return SECOND;
         }
         let every = self.settings.look_every.min(COMMIT);

@@ -1,9 +1,9 @@
 //! A TRIM policy on a mounted file system of a real host with a stock kernel, as a pure state machine.
 //!
 //! The daemon hosts one [`LiveHost`] for each file system. It passes on what it sees: a [`Sample`] as often as asked for
-//! ([`LiveHost::sample_every`]), a map of free space on request, how a slice of a trim ended. It receives [`Order`]s: read a map, trim this slice, turn the
-//! kernel's online discard on or off. A [`LiveHost`] does no I/O and reads no clock, so all of it is tested with a fake
-//! host.
+//! ([`LiveHost::sample_every`]), a map of free space on request, how a slice of a trim ended. It receives [`Order`]s: read
+//! a map, trim this slice, turn the kernel's online discard on or off. A [`LiveHost`] does no I/O and reads no clock, so
+//! all of it is tested with a fake host.
 //!
 //! The governors are those of the models. What is a commit there is a set of frees here, as seen in a map or in
 //! utilization; a TRIM command that they issue is a slice here. Space reused meanwhile is never sent, since FITRIM
@@ -58,8 +58,11 @@ pub use user::Asked;
 pub const MIN_EXTENT: Bytes = Bytes::kib(64);
 /// Time between two commits reported to a governor: ext4's commit interval.
 const COMMIT: SimDuration = SimDuration::from_secs(5);
-/// Time between samples while slices may follow each other. Nothing else is decided sooner than with a commit.
+/// Time between samples while slices may follow each other, or files come and go. Nothing else is decided sooner than with a
+/// commit.
 const SECOND: SimDuration = SimDuration::from_secs(1);
+/// Files that have come or gone this recently may go on doing so.
+const RECENT: SimDuration = SimDuration::from_secs(60);
 /// Reading maps takes at most one part in this many of the time.
 const LOOK_SHARE: u64 = 1000;
 
@@ -87,6 +90,8 @@ pub struct LiveHost {
     wishes: Wishes,
     /// When the governor was last told of a commit; `None` before the first sample.
     committed_at: Option<SimTime>,
+    /// When the space in use was last seen to change.
+    used_changed_at: Option<SimTime>,
     facts: Facts,
     settings: Settings,
     user: User,
@@ -113,6 +118,7 @@ impl LiveHost {
             governor: policy.governor(),
             wishes: Wishes::default(),
             committed_at: None,
+            used_changed_at: None,
             facts,
             settings,
             user: User::default(),
@@ -135,6 +141,9 @@ impl LiveHost {
     pub fn sample(&mut self, now: SimTime, sample: Sample, orders: &mut Vec<Order>) {
         self.now = now;
         let (before, interval) = self.load.take(now, sample);
+        if before.used != sample.used {
+            self.used_changed_at = Some(now);
+        }
         if self.has_seen() {
             if let Some(Latency { mean, touched }) =
                 self.load.see_requests(&before, interval, self.is_trimming())

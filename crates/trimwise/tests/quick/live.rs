@@ -48,6 +48,16 @@ fn samples_are_rare_but_around_slices() {
         let before = host.sampled_at.len();
         host.pass(600);
         assert_eq!(host.sampled_at.len() - before, 120, "{load}");
+        // What comes and goes is seen within seconds from then on, as long as nothing else tells of it.
+        host.allocate(100, 10);
+        host.pass(6);
+        let before = host.sampled_at.len();
+        host.pass(30);
+        assert_eq!(host.sampled_at.len() - before, 30, "{load}");
+        host.live.watch_frees(true);
+        let before = host.sampled_at.len();
+        host.pass(20);
+        assert_eq!(host.sampled_at.len() - before, 4, "{load}");
     }
 }
 
