@@ -54,10 +54,18 @@ impl Event {
     }
 
     pub(crate) fn notify_all(&self) {
-        for waiter in self.waiters.borrow_mut().drain(..) {
-            waiter.notified.set(true);
-            self.sim.wake(waiter.task);
-        }
+        self.waiters.borrow_mut().drain(..).for_each(|waiter| self.wake(&waiter));
+    }
+
+    /// Wakes the task that has waited for the shortest time first: Linux's waits for a bit enter their queue at its head
+    /// (`prepare_to_wait`, kernel/sched/wait.c).
+    pub(crate) fn notify_all_last_first(&self) {
+        self.waiters.borrow_mut().drain(..).rev().for_each(|waiter| self.wake(&waiter));
+    }
+
+    fn wake(&self, waiter: &Waiter) {
+        waiter.notified.set(true);
+        self.sim.wake(waiter.task);
     }
 
     fn enlist(&self) -> Rc<Cell<bool>> {

@@ -559,25 +559,28 @@ mod tests {
     }
 
     #[test]
-    fn an_event_wakes_its_waiters_in_order() {
-        let sim = Sim::new();
-        let log = log();
-        let event = Event::new(&sim);
-        for name in ["first", "second"] {
-            let (sim2, event, log) = (sim.clone(), event.clone(), Rc::clone(&log));
-            sim.spawn(async move {
-                event.wait().await;
-                log.borrow_mut().push((sim2.now().as_nanos(), name));
-            });
+    fn an_event_wakes_its_waiters_in_order_or_in_reverse() {
+        let notifies: [fn(&Event); 2] = [Event::notify_all, Event::notify_all_last_first];
+        for (notify, order) in notifies.into_iter().zip([["first", "second"], ["second", "first"]]) {
+            let sim = Sim::new();
+            let log = log();
+            let event = Event::new(&sim);
+            for name in ["first", "second"] {
+                let (sim2, event, log) = (sim.clone(), event.clone(), Rc::clone(&log));
+                sim.spawn(async move {
+                    event.wait().await;
+                    log.borrow_mut().push((sim2.now().as_nanos(), name));
+                });
+            }
+            let (sim2, event2) = (sim.clone(), event.clone());
+            sim.run(async move {
+                sim2.sleep(SimDuration::from_nanos(5)).await;
+                notify(&event2);
+                sim2.yield_now().await;
+            })
+            .unwrap();
+            assert_eq!(*log.borrow(), order.map(|name| (5, name)));
         }
-        let (sim2, event2) = (sim.clone(), event.clone());
-        sim.run(async move {
-            sim2.sleep(SimDuration::from_nanos(5)).await;
-            event2.notify_all();
-            sim2.yield_now().await;
-        })
-        .unwrap();
-        assert_eq!(*log.borrow(), [(5, "first"), (5, "second")]);
     }
 
     #[test]

@@ -98,7 +98,8 @@ impl Ext4 {
             let buffers = &mut inner.state.borrow_mut().journal.buffers;
             transaction.buffers.iter().for_each(|&id| buffers[id as usize].locked = false);
         }
-        inner.events.metadata_io_done.notify_all();
+        // Conversions, which came last, end the transfer of their pages before a writer looks how much is in transfer.
+        inner.events.metadata_io_done.notify_all_last_first();
 
         // What is in its place before the first flush is durable after it. Each move of the tail costs a write and a
         // flush, so move it only if that frees enough of the log.
