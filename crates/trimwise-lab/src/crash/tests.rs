@@ -59,6 +59,16 @@ proptest! {
     }
 }
 
+/// A direct write into a file that was being truncated went to blocks that were about to be freed, and did not lengthen it.
+#[test]
+fn regression_a_direct_write_into_a_file_that_is_truncated_lengthens_it() {
+    let test = CrashTest { policy: PolicySpec::OFF.into(), seed: 3, cuts: CUTS_PER_RUN };
+    for run in [21, 107] {
+        let report = test.one_run(run).unwrap();
+        assert_eq!(report.violations, 0, "{}", details(&report));
+    }
+}
+
 /// Returns the report up to the first run in which a faulty host is caught, within `cuts` cuts.
 fn found_within(how: Sabotage, cuts: u64, seed: u64) -> CrashReport {
     let test = CrashTest { policy: PolicySpec::OFF.into(), seed, cuts };

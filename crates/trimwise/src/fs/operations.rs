@@ -148,16 +148,19 @@ impl Ext4 {
             }
         }
         let punches = || self.0.state.borrow().disk.inodes[file.inode as usize].punches;
+        // While a file is truncated, its blocks outlive its length: they are about to go.
+        let is_within = || self.0.state.borrow().disk.inodes[file.inode as usize].size_bytes >= start + len;
         let blocks = loop {
             self.wait_for_punches(file.inode).await;
             let before = punches();
-            let Some(blocks) = self.blocks_of(file, page, pages) else {
+            let Some(blocks) = self.blocks_of(file, page, pages).filter(|_| is_within()) else {
                 self.write_at(file, start, len).await?;
                 self.write_file(file.inode).await;
                 return Ok(());
             };
             self.0.sim.charge(self.0.host.cpu.syscall).await;
-            if punches() == before && self.0.state.borrow().disk.inodes[file.inode as usize].punching == 0 {
+            let is_punching = self.0.state.borrow().disk.inodes[file.inode as usize].punching > 0;
+            if punches() == before && !is_punching && is_within() {
                 break blocks;
             }
         };
