@@ -421,7 +421,7 @@ impl KernelCell<'_> {
     /// # Errors
     /// A device whose numbers contradict each other.
     pub fn steps_before(&self) -> Result<Option<Vec<Step>>, ConfigError> {
-        if self.days.is_none() || self.utilization_percent.is_none() {
+        if !self.is_aged_before() {
             return Ok(None);
         }
         let file_system = self.target.file_system;
@@ -430,6 +430,10 @@ impl KernelCell<'_> {
         steps.extend(self.ageing()?);
         steps.extend([settling(), Step::Sync, Step::Sleep { ns: LONG_REST.as_nanos() }, Step::Unmount]);
         Ok(Some(steps))
+    }
+
+    fn is_aged_before(&self) -> bool {
+        is_aged_before(self.days, self.utilization_percent)
     }
 
     fn mount(&self) -> Step {
@@ -456,7 +460,7 @@ impl KernelCell<'_> {
     /// Returns the steps of the guest that is measured, and the index of the workload among them.
     fn steps(&self) -> Result<(Vec<Step>, usize), ConfigError> {
         let file_system = self.target.file_system;
-        let is_aged = self.steps_before()?.is_some();
+        let is_aged = self.is_aged_before();
         let mut steps = Vec::new();
         if !is_aged {
             steps.push(Step::Mkfs { file_system, options: Vec::new() });
@@ -606,6 +610,11 @@ impl KernelCell<'_> {
             ..cell
         })
     }
+}
+
+/// Returns true if a guest of its own ages a cell's drive, before the one that is measured boots: over days.
+pub fn is_aged_before(days: Option<&Days>, utilization_percent: Option<u8>) -> bool {
+    days.is_some() && utilization_percent.is_some()
 }
 
 /// A drive on which cells begin, at a moment when no guest has it.

@@ -3,10 +3,10 @@
 //! The daemon finds mounts ([`discover`]), samples each every few seconds ([`sense`]), and hosts a
 //! [`LiveHost`](trimwise::live::LiveHost) for each, which makes the decisions. A helper ([`helper`]), which is this
 //! program in another role, carries them out: it opens the mount, reads a map, trims one slice or changes the mount
-//! option, closes it and exits. So the daemon never has a file of a mount open, and anything that hangs in the kernel
+//! option, and closes it. So the daemon never has a file of a mount open, and anything that hangs in the kernel
 //! hangs in a process that can be abandoned. The same holds for everything else that may hang: workers ([`worker`])
 //! look at mounts ([`look`]), sample, write state files ([`mod@write`]) and write the log. [`service`] is the loop
-//! around them: one thread that waits for the next second, for those processes, and for clients
+//! around them: one thread that waits for the next sample, for those processes, and for clients
 //! ([`control`](trimwise_linux::daemon::control), [`metrics`]).
 //!
 //! If tracefs is available, [`frees`] reports frees as they happen.

@@ -242,9 +242,15 @@ impl Target {
     /// Returns the discards counted on all devices; `None` if the kernel does not count them, or was told not to
     /// (`iostats`).
     pub fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
+        let sum = self.discards()?;
+        Ok(sum.filter(|_| self.devices.iter().all(|device| device.counts_requests())))
+    }
+
+    /// Returns the sum of what the devices' files say, which stands still where `iostats` is off.
+    fn discards(&self) -> Result<Option<DiscardCounts>, TrimError> {
         let mut sum = Some(DiscardCounts::default());
         for device in &self.devices {
-            let found = device.stat()?.discards.filter(|_| device.counts_requests());
+            let found = device.stat()?.discards;
             sum = sum.zip(found).map(|(sum, found)| sum.plus(found));
         }
         Ok(sum)
@@ -260,11 +266,8 @@ impl Target {
         let begun = Instant::now();
         let are_counted = self.counts()?.is_some();
         let counted = || {
-            let mut sum = DiscardCounts::default();
-            for device in self.devices.iter().filter(|_| are_counted) {
-                sum = sum.plus(device.stat()?.discards.unwrap_or_default());
-            }
-            Ok::<_, TrimError>(sum.bytes)
+            let sum = if are_counted { self.discards()? } else { None };
+            Ok::<_, TrimError>(sum.unwrap_or_default().bytes)
         };
         let mut settling = Settling::new(counted()?, enough);
         loop {

@@ -14,9 +14,11 @@ use trimwise_uml::job::{Guest, Step};
 pub(crate) struct Shared {
     /// Each cell with the number of its drive; `None` if it ages its own.
     pub order: Vec<(usize, Option<usize>)>,
-    /// Each drive, if a cell has aged it, with the number of cells that have yet to begin on it.
-    drives: Vec<Mutex<(usize, Option<Aged>)>>,
+    pub drives: Vec<Drive>,
 }
+
+/// A drive on which several cells begin: the number of those that have yet to, and the drive if one of them has aged it.
+pub(crate) struct Drive(Mutex<(usize, Option<Aged>)>);
 
 impl Shared {
     /// Orders cells, of which `before` has the drive and the steps that age it. At any time no more than `jobs` drives are
@@ -39,23 +41,18 @@ impl Shared {
             turns.filter_map(of_turn).collect()
         };
         let order = numbered.chunks(jobs.max(1)).flat_map(of_some).collect();
-        Self { order, drives: groups.iter().map(|group| Mutex::new((group.len(), None))).collect() }
+        let drive = |group: &Vec<usize>| Drive(Mutex::new((group.len(), None)));
+        Self { order, drives: groups.iter().map(drive).collect() }
     }
+}
 
-    /// Returns the drive of a cell, aged.
+impl Drive {
+    /// Returns it for a cell, aged: a copy, or itself for the last one.
     ///
     /// # Errors
     /// A failed guest, or too little memory for a copy.
-    pub fn drive(
-        &self,
-        number: Option<usize>,
-        cell: &KernelCell,
-        guest: &Guest,
-    ) -> Result<Disk, KernelCellError> {
-        let Some(drive) = number.and_then(|number| self.drives.get(number)) else {
-            return Ok(cell.age(guest)?.into_disk());
-        };
-        let (left, aged) = &mut *drive.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn disk(&self, cell: &KernelCell, guest: &Guest) -> Result<Disk, KernelCellError> {
+        let (left, aged) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match aged.take() {
             Some(found) => found,
             None => cell.age(guest)?,

@@ -121,11 +121,8 @@ fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String
     let install = format!("`apt-get install {package}`");
     let needs_program = file_system.check_mkfs().is_err();
     let unusable = |error: KernelError| {
-        let text = error.to_string();
-        match text.split_once("; to replace it: ") {
-            Some((reason, command)) => (reason.to_owned(), format!("`{command}`")),
-            None => (text, "`trimwise kernel list`".to_owned()),
-        }
+        let (reason, remedy) = error.reason_and_remedy();
+        (reason, format!("`{}`", remedy.as_deref().unwrap_or("trimwise kernel list")))
     };
     match images::closest(wanted).map_err(unusable)? {
         Some(kernel) if !needs_program => {

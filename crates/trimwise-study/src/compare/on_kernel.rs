@@ -23,7 +23,7 @@ use trimwise_uml::job::FileSystem;
 use trimwise_uml::machine::Limits;
 
 use super::CompareRequest;
-use super::aged::Shared;
+use super::aged::{Drive, Shared};
 use super::here::{Here, StandIn};
 use super::on_model::{days, needs_days};
 use super::room::Room;
@@ -318,7 +318,7 @@ impl Runs<'_> {
             progress.update(number, 0, 1);
             let (of_left, drive) = shared.order[number];
             let (index, begun) = (left[of_left], Instant::now());
-            let cell = self.run(asked[index], Some((&shared, drive)), stop)?;
+            let cell = self.run(asked[index], drive.map(|number| &shared.drives[number]), stop)?;
             let cell = cell.map_err(|error| failed_run(error, asked[index]))?;
             clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
             if let Some(key) = &keys[index] {
@@ -377,7 +377,7 @@ impl Runs<'_> {
         Ok(Shared::of(&before?, jobs))
     }
 
-    /// Runs one in a guest, on its own drive or one of those that cells share, and returns what came of it.
+    /// Runs one in a guest, on a drive that it shares with others or on its own, and returns what came of it.
     ///
     /// # Errors
     ///
@@ -385,7 +385,7 @@ impl Runs<'_> {
     pub fn run(
         &self,
         asked: Asked,
-        shared: Option<(&Shared, Option<usize>)>,
+        shared: Option<&Drive>,
         stop: &Arc<AtomicBool>,
     ) -> Result<Result<Cell, KernelCellError>, Failure> {
         let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
@@ -396,16 +396,14 @@ impl Runs<'_> {
         let workload = self.workload.to_guest()?;
         let cell = self.cell(asked, &workload);
         Ok(match shared {
-            Some((shared, drive)) => {
-                shared.drive(drive, &cell, &guest).and_then(|disk| cell.run_on(disk, &guest))
-            }
+            Some(drive) => drive.disk(&cell, &guest).and_then(|disk| cell.run_on(disk, &guest)),
             None => cell.run(&guest),
         })
     }
 
     /// Whether runs that age alike begin with the same drive.
     fn shares(&self) -> bool {
-        self.days.is_some() && self.utilization_percent.is_some()
+        cell::is_aged_before(self.days, self.utilization_percent)
     }
 
     /// Returns how long a run may take here that ages its drive itself, from what was measured on two cores of 2023:
@@ -482,7 +480,7 @@ impl Clock {
         Self::of(caller, runs.target, (runs.jobs(), count), runs.expected_mean())
     }
 
-    /// Starts it, and tells how long `count` runs may take, so many at a time, which are expected to take `mean` each.
+    /// Starts the clock, and tells how long `count` runs of about `mean` each may take, `jobs` at a time.
     pub fn of(
         caller: &dyn Caller,
         target: &KernelTarget,
@@ -508,7 +506,7 @@ impl Clock {
         self.begun.elapsed()
     }
 
-    /// Corrects what was told at the start when the first run is done, of which so much was expected.
+    /// Corrects the estimate of the start once a first run, expected to take `expected`, has taken `first`.
     pub fn tell_first(&self, caller: &dyn Caller, expected: Duration, first: Duration) {
         const WORTH_TELLING: Duration = Duration::from_secs(2);
         if first < WORTH_TELLING || self.is_told.swap(true, Ordering::Relaxed) {

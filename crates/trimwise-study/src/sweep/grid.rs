@@ -341,10 +341,9 @@ impl Grid {
             resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
         })?;
         let each_plan = || {
-            let of = |(name, (at, workload))| {
+            workloads.iter().flat_map(|(name, (at, workload))| {
                 utilizations.iter().map(move |&percent| (name, at, workload, percent))
-            };
-            workloads.iter().map(|(name, (at, workload))| (name, (at, workload))).flat_map(of)
+            })
         };
         let refused = |(name, at, percent): (&String, &Range<usize>, u8), failure| match located(failure) {
             Ok(why) => source.refuse(at, format!("workloads: {name} at {percent} percent: {why}")),
@@ -366,10 +365,11 @@ impl Grid {
                                    of trimwise, or `trimwise compare`";
                         return Err(source.refuse(at, format!("workloads: {name}: {why}")));
                     }
-                    let plan = on_chosen(&request(name, percent), &text, None)
-                        .and_then(|(request, target)| Ok((on_kernel::Plan::of(&request, &target)?, request)));
-                    let plan = plan.map_err(|failure| refused((name, at, percent), failure))?;
-                    Ok((plan.1, plan.0))
+                    let plan = on_chosen(&request(name, percent), &text, None).and_then(|(request, target)| {
+                        let plan = on_kernel::Plan::of(&request, &target)?;
+                        Ok((request, plan))
+                    });
+                    plan.map_err(|failure| refused((name, at, percent), failure))
                 });
                 let plans = plans.collect::<Result<_, Failure>>()?;
                 let on = OnKernel { image: guests::image(&target)?, target, plans };

@@ -55,8 +55,7 @@ pub enum KernelError {
     NoSource { version: String, directory: PathBuf, there: Vec<String> },
     #[error("the source of {version} is in use by a build; try again when it has ended")]
     SourceInUse { version: String },
-    #[error("the image in {} is damaged: {what}; to replace it: {}", directory.display(),
-            super::replacement(directory))]
+    #[error("{}; to replace it: {}", damage(directory, what), super::replacement(directory))]
     Damaged { directory: PathBuf, what: String },
     #[error("there is no folder for kernels: expected TRIMWISE_KERNELS, XDG_CACHE_HOME or HOME to be set")]
     NoCache,
@@ -103,11 +102,25 @@ impl KernelError {
         )
     }
 
+    /// Returns what is wrong, and the command that mends it if there is one for that image alone.
+    pub fn reason_and_remedy(&self) -> (String, Option<String>) {
+        match self {
+            Self::Damaged { directory, what } => {
+                (damage(directory, what), Some(super::replacement(directory)))
+            }
+            other => (other.to_string(), None),
+        }
+    }
+
     /// Returns a function that converts an error of the operating system.
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Io { doing, path, error }
     }
+}
+
+fn damage(directory: &Path, what: &str) -> String {
+    format!("the image in {} is damaged: {what}", directory.display())
 }
 
 /// Lists the known versions: `5.10, 6.1, 6.12`.

@@ -57,7 +57,7 @@ impl Event {
         self.waiters.borrow_mut().drain(..).for_each(|waiter| self.wake(&waiter));
     }
 
-    /// Wakes the task that has waited for the shortest time first: Linux's waits for a bit enter their queue at its head
+    /// Wakes the latest waiter first, as Linux does where tasks wait for a bit: they enter the queue at its head
     /// (`prepare_to_wait`, kernel/sched/wait.c).
     pub(crate) fn notify_all_last_first(&self) {
         self.waiters.borrow_mut().drain(..).rev().for_each(|waiter| self.wake(&waiter));
