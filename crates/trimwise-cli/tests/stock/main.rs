@@ -189,7 +189,7 @@ fn guests_that_hang_or_end_say_why() {
     let Some(made) = guest() else { return };
     for (init, why, console) in [
         (
-            "echo ready 0 >/dev/ttyS1; echo it will hang >/dev/ttyS0; sleep 100000",
+            "echo it will hang >/dev/ttyS0; echo ready 0 >/dev/ttyS1; sleep 100000",
             "no word from the guest for 5s",
             "it will hang",
         ),
