@@ -191,17 +191,21 @@ fn selective_trim_is_off_when_there_is_room_and_on_when_there_is_none() {
     }
 }
 
-/// 1 % of this drive is 10.5 MB, 160 files.
+/// It turns when twice as much is allocated as freed within ten seconds, or freed as allocated, however small the part of
+/// the drive.
 #[test]
 fn between_the_watermarks_the_direction_decides() {
     let Some(folder) = folder_with_drive(KERNEL) else { return };
-    let script = "mkdir d; cd d; write_files 1 5; write_files 6 200; echo rising $(counter open); cd ..
-        sleep 20; rm -r d; sync; sleep 1; echo falling $(counter open)
-        write_files 1 20; sync; sleep 30; write_files 21 40; sync; echo steady $(counter open)";
+    let script = "change() { rm -f $(seq $1 $2); for i in $(seq $3 $4); do content $i >$i; done; sync; sleep 12; }
+        write_files 1 5; write_files 6 200; echo rising $(counter open); sleep 20
+        change 1 40 201 230; echo rising_mix $(counter open)
+        change 41 150 0 -1; echo falling $(counter open); sleep 20
+        change 151 180 301 340; echo falling_mix $(counter open)
+        change 0 -1 401 410; echo little $(counter open)";
     let guest = guest(&folder, "discard=commit,trim_low=0,trim_high=100", script);
     assert_eq!(
-        ["rising", "falling", "steady"].map(|when| guest.number(when)),
-        [0, 1, 1],
+        ["rising", "rising_mix", "falling", "falling_mix", "little"].map(|when| guest.number(when)),
+        [0, 0, 1, 1, 1],
         "{:?}",
         guest.lines
     );
