@@ -46,13 +46,14 @@ pub fn credit_randomness(file: BorrowedFd<'_>) -> Result<(), Errno> {
     unsafe { ioctl(file, Setter::<RNDADDTOENTCNT, i32>::new(256)) }
 }
 
-/// Gives the calling thread the lowest of the real-time priorities, by which it runs as soon as it can, before all threads
-/// that have none. Needs root.
+/// Gives the calling thread a real-time priority, by which it runs as soon as it can, before all threads that have none.
+/// Threads and processes that it starts have none. Needs root.
 pub fn run_before_others() -> Result<(), Errno> {
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: sched_setscheduler(2) reads one `struct sched_param` and keeps no pointer to it. musl's function of this
     // name makes no call.
-    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const lowest) } {
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) } {
         0 => Ok(()),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM)),
     }

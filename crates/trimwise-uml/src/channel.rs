@@ -24,7 +24,7 @@ pub(crate) const CONSOLE_OPTION: &str = "con15=null,fd:0";
 /// Maximum bytes of a frame.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 10;
 /// Maximum bytes of a program's output, and of its error output: they are in this computer's memory, and in the result.
-pub(crate) const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 16 << 20;
 const HEADER_BYTES: usize = 5;
 
 /// A stream of a program's output.
@@ -188,7 +188,7 @@ impl Listener {
                     Stream::Output => &mut self.output.0,
                     Stream::Errors => &mut self.errors.0,
                 };
-                if (said.len() + bytes.len()) as u64 > OUTPUT_BYTES_MAX {
+                if said.len() + bytes.len() > OUTPUT_BYTES_MAX {
                     return Err(damaged(&format!("{} of a program is too long", stream.name())));
                 }
                 said.extend(bytes);
@@ -218,7 +218,7 @@ fn header(bytes: &[u8]) -> io::Result<Option<(Kind, usize)>> {
     let length = u32::from_le_bytes(*length) as usize;
     match Kind::ALL.into_iter().find(|(byte, _)| *byte == kind) {
         Some((_, kind)) if length <= FRAME_BYTES_MAX => Ok(Some((kind, length))),
-        _ => Err(damaged("another program wrote there")),
+        _ => Err(damaged("a program wrote to it, and the guest reports through it")),
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
         }
         let mut listener = Listener::default();
         let piece = frame(b'e', &vec![0; FRAME_BYTES_MAX]);
-        let pieces = OUTPUT_BYTES_MAX as usize / FRAME_BYTES_MAX;
+        let pieces = OUTPUT_BYTES_MAX / FRAME_BYTES_MAX;
         (0..pieces).for_each(|_| listener.hear(&piece, &mut |_, _| ()).unwrap());
         let error = listener.hear(&piece, &mut |_, _| ()).unwrap_err();
         assert!(error.to_string().contains("standard error of a program is too long"), "{error}");

@@ -81,7 +81,8 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
         false => table::run(report, ran.wall_s),
     });
     let printed = printer.finish(ran.failure == Some(Failure::Interrupted));
-    let delivered = delivered.and_then(|text| output::print(&text));
+    // Where the output could not be printed, the table cannot either.
+    let delivered = delivered.and_then(|text| if printed.is_ok() { output::print(&text) } else { Ok(()) });
     output::both(logged, output::both(traced, output::both(printed, delivered)))?;
     ran.failure.map_or(Ok(String::new()), Err)
 }
