@@ -171,7 +171,12 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes what there is of an incomplete last frame, if it is a program's: the guest ended while it told that.
+    /// Returns an error if the last frame is incomplete, as no guest leaves it that ends by itself.
+    pub(crate) fn expect_whole(&self) -> io::Result<()> {
+        if self.rest.is_empty() { Ok(()) } else { Err(disturbed()) }
+    }
+
+    /// Takes what there is of an incomplete last frame, if it is a program's: the guest broke off while it told that.
     pub(crate) fn hear_no_more(&mut self, says: &mut dyn FnMut(Stream, &[u8])) {
         let rest = std::mem::take(&mut self.rest);
         if let Ok(Some((kind @ Kind::Program(_), _))) = header(&rest) {
@@ -182,7 +187,6 @@ impl Listener {
 
     fn take(&mut self, kind: Kind, bytes: &[u8], says: &mut dyn FnMut(Stream, &[u8])) -> io::Result<()> {
         match kind {
-            Kind::Program(_) if bytes.is_empty() => {}
             Kind::Program(stream) => {
                 let said = match stream {
                     Stream::Output => &mut self.output.0,
@@ -218,8 +222,12 @@ fn header(bytes: &[u8]) -> io::Result<Option<(Kind, usize)>> {
     let length = u32::from_le_bytes(*length) as usize;
     match Kind::ALL.into_iter().find(|(byte, _)| *byte == kind) {
         Some((_, kind)) if length <= FRAME_BYTES_MAX => Ok(Some((kind, length))),
-        _ => Err(damaged("a program wrote to it, and the guest reports through it")),
+        _ => Err(disturbed()),
     }
+}
+
+fn disturbed() -> io::Error {
+    damaged("a program wrote to it, and the guest reports through it")
 }
 
 fn damaged(what: &str) -> io::Error {
@@ -272,6 +280,7 @@ mod tests {
             };
             assert_eq!((&*end.output.0, &*end.errors.0), (&b"onetwo"[..], &b"\xff"[..]));
             assert!(listener.end.is_none());
+            assert!(listener.expect_whole().is_ok(), "the rest was heard");
         }
     }
 

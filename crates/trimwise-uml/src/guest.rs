@@ -106,7 +106,7 @@ fn prepare() -> Result<(), Failed> {
     attach("devpts", "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666")?;
     be_an_ssd()?;
     hold_memory()?;
-    // The host resolves the path for the kernel's own process there. `unmount_all` takes later mounts for those of
+    // The host resolves the path for the kernel's own process there. `unmount_disks` takes later mounts for those of
     // programs.
     attach("run", FOLDER, "hostfs", "/proc/self/cwd")
 }
@@ -181,7 +181,7 @@ fn carry_out() -> Result<(), Failed> {
     tell(Told::End(end))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
     background.stop()?;
-    unmount_all().map(drop)
+    unmount_disks(true).map(drop)
 }
 
 /// Returns the words on the kernel's command line that the kernel did not know; init receives them as arguments and
@@ -256,11 +256,11 @@ fn perform(step: &Step, background: &mut Background, teller: &Teller) -> Result<
         }
         Step::Unmount => {
             background.trims.take().map_or(Ok(()), Trims::stop)?;
-            if !unmount_all()? {
+            if !unmount_disks(false)? {
                 return Err(format!("nothing is mounted on {MOUNT_POINT}: a program has unmounted it").into());
             }
         }
-        Step::UnmountRest => return Ok(Outcome::Unmounted { was_mounted: unmount_all()? }),
+        Step::UnmountRest => return Ok(Outcome::Unmounted { was_mounted: unmount_disks(true)? }),
         Step::Age { utilization_percent, seed } => {
             block_on(ageing::age(&background.workload_root()?, *utilization_percent, *seed))??;
         }
@@ -418,8 +418,9 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
 }
 
 /// Unmounts whatever this program and others have mounted from disks, the latest first: a kernel that halts would go on
-/// writing to them. Returns whether anything was mounted on [`MOUNT_POINT`].
-fn unmount_all() -> Result<bool, Failed> {
+/// writing to them. With `frees_them`, also what programs have mounted besides: that may hide a disk's mount or have files
+/// open in one, as a tmpfs and an overlay do. Returns whether a disk was mounted on [`MOUNT_POINT`].
+fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
     let mounts = fs::read("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
     let mounts = parse_mountinfo(&mounts);
     let last_of_boot = mounts.iter().position(|mount| mount.mount_point == Path::new(FOLDER));
@@ -431,8 +432,7 @@ fn unmount_all() -> Result<bool, Failed> {
             detach(mount_point)
                 .map_err(|errno| format!("cannot unmount {}: {errno}", mount_point.display()))?;
             was_mounted |= mount_point == Path::new(MOUNT_POINT);
-        } else if last_of_boot.is_some() {
-            // It may hide a file system or have files open in one, as a tmpfs and an overlay do.
+        } else if frees_them && last_of_boot.is_some() {
             let _ = unmount(mount_point, UnmountFlags::DETACH);
         }
     }

@@ -41,11 +41,8 @@ pub(super) use console::{complains, complaints, last_lines, out_of_memory, refus
 use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
-/// Interval at which this process checks on a kernel that says nothing: whether it lives, and its limits.
+/// Interval at which this process checks on a kernel: its limits, what it tells and, if it says nothing, whether it lives.
 const STEP: Duration = Duration::from_millis(50);
-
-/// Words of the kernel between checks of its limits; a word takes some 20 us.
-const WORDS_BETWEEN_CHECKS: u64 = 4096;
 
 /// Search path of a guest for programs: folders of the host, whose files it sees.
 pub const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -355,12 +352,13 @@ struct Run<'a> {
 impl Run<'_> {
     /// Serves the kernel until its process has ended.
     fn finish(&mut self) -> Result<Ended, Stop> {
-        let (mut words, mut beats, mut beat) = (0_u64, 0, Instant::now());
+        let (mut beats, mut beat, mut checked) = (0, Instant::now(), Instant::now());
         loop {
             let word = self.line.wait(STEP)?;
-            if word.is_none() || words % WORDS_BETWEEN_CHECKS == 0 {
+            if word.is_none() || checked.elapsed() >= STEP {
                 self.check_limits()?;
                 self.listen()?;
+                checked = Instant::now();
             }
             let Some(word) = word else {
                 if self.guest.wait(Duration::ZERO).is_some() {
@@ -373,7 +371,6 @@ impl Run<'_> {
                 }
                 continue;
             };
-            words += 1;
             match word {
                 Word::Beyond(at) if at >= Line::NEVER => return Err(Stop::SleepsForEver(self.line.now()?)),
                 Word::Beyond(_) => {

@@ -122,7 +122,9 @@ fn listen(mut pipes: Vec<(Stream, OwnedFd)>, says: Says<'_>) -> Result<(), Faile
         let left = &mut left[*stream as usize];
         let length = retry_on_intr(|| rustix::io::read(pipe, &mut piece))?;
         let within = length.min(*left);
-        says(*stream, &piece[..within])?;
+        if within > 0 {
+            says(*stream, &piece[..within])?;
+        }
         *left -= within;
         if within < length {
             too_long = Some(*stream);

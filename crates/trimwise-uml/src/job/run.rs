@@ -162,7 +162,9 @@ impl Guest {
         };
         let mut listener = Listener::default();
         let outcome = machine.run(disks, &mut |bytes| listener.hear(bytes, says));
-        listener.hear_no_more(says);
+        if outcome.is_err() {
+            listener.hear_no_more(says);
+        }
         *log = fs::read(place.join(CONSOLE)).unwrap_or_default();
         // How the guest handles a failed request is up to it: an error somewhere, or silence.
         if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
@@ -171,6 +173,7 @@ impl Guest {
         let ended = outcome?;
         let console = place.join(CONSOLE);
         let no_report = |what: String| JobError::NoReport { what, console: last_lines(&console) };
+        listener.expect_whole().map_err(|e| no_report(e.to_string()))?;
         let Listener { steps, end, .. } = listener;
         let Some(End { marks, unknown_words }) = end else {
             let step = job.steps.get(steps.len()).map_or("the end of its job".to_owned(), Step::name);
