@@ -46,6 +46,9 @@ impl Stream {
     }
 }
 
+/// What takes each piece of a program's output.
+pub type Says<'a> = dyn FnMut(Stream, &[u8]) + 'a;
+
 /// What is in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -156,7 +159,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Takes what the guest has told since the last call, and calls `says` with each piece of a program's output.
-    pub(crate) fn hear(&mut self, bytes: &[u8], says: &mut dyn FnMut(Stream, &[u8])) -> io::Result<()> {
+    pub(crate) fn hear(&mut self, bytes: &[u8], says: &mut Says<'_>) -> io::Result<()> {
         self.rest.extend(bytes);
         let mut rest = std::mem::take(&mut self.rest);
         let mut at = 0;
@@ -177,7 +180,7 @@ impl Listener {
     }
 
     /// Takes what there is of an incomplete last frame, if it is a program's: the guest broke off while it told that.
-    pub(crate) fn hear_no_more(&mut self, says: &mut dyn FnMut(Stream, &[u8])) {
+    pub(crate) fn hear_no_more(&mut self, says: &mut Says<'_>) {
         let rest = std::mem::take(&mut self.rest);
         if let Ok(Some((kind @ Kind::Program(_), _))) = header(&rest) {
             // Output beyond its maximum is of no use.
@@ -185,7 +188,7 @@ impl Listener {
         }
     }
 
-    fn take(&mut self, kind: Kind, bytes: &[u8], says: &mut dyn FnMut(Stream, &[u8])) -> io::Result<()> {
+    fn take(&mut self, kind: Kind, bytes: &[u8], says: &mut Says<'_>) -> io::Result<()> {
         match kind {
             Kind::Program(stream) => {
                 let said = match stream {

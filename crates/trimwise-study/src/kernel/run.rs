@@ -18,7 +18,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelTarget, ageing, disk_over, new_disk, settling};
-use trimwise_uml::channel::Stream;
+use trimwise_uml::channel::{Says, Stream};
 use trimwise_uml::disk::{Disk, Image, Mark, TraceEntry};
 use trimwise_uml::images::{KernelError, KernelImage, KernelName};
 use trimwise_uml::job::{
@@ -217,7 +217,7 @@ pub struct Plan<'a> {
 pub struct Watch<'a> {
     /// Is called with each piece of the program's output as it comes; `None` to have it in the report alone. Until the
     /// first piece, progress is shown.
-    pub says: Option<&'a mut dyn FnMut(Stream, &[u8])>,
+    pub says: Option<&'a mut Says<'a>>,
     /// Receives the kernel's log, even if the run fails.
     pub log: &'a mut Vec<u8>,
 }
@@ -390,10 +390,8 @@ impl RunReport {
         if requests(0).all(|of_program| of_program.writes + of_program.discards == 0) {
             let later = Bytes(requests(1).map(|of_unmount| of_unmount.written_bytes).sum());
             remarks.push(match later.0 {
-                0 => "The program wrote nothing to the drive, and trimmed nothing.".to_owned(),
-                _ => format!(
-                    "Nothing was written to the drive while the program ran, and nothing trimmed; the unmount wrote {later}."
-                ),
+                0 => "Nothing was written to the drive.".to_owned(),
+                _ => format!("Nothing was written to the drive before the unmount, which wrote {later}."),
             });
         }
         remarks

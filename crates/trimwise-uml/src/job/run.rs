@@ -13,7 +13,7 @@ use trimwise::units::Bytes;
 use super::boot::BootOptions;
 use super::folder::RunFolder;
 use super::{INIT_BYTES, INIT_COMMAND, JOB_FILE, Job, Outcome, Step, StepReport};
-use crate::channel::{End, Listener, Stream};
+use crate::channel::{End, Listener, Says};
 use crate::disk::Disk;
 use crate::machine::{
     CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines, out_of_memory, refusal,
@@ -129,7 +129,7 @@ impl Guest {
         disks: &mut [Disk],
         boot: &BootOptions,
         log: &mut Vec<u8>,
-        says: &mut dyn FnMut(Stream, &[u8]),
+        says: &mut Says<'_>,
     ) -> Result<JobReport, JobError> {
         let folder_error = |what: &str| {
             let what = what.to_owned();

@@ -10,7 +10,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::kernel::run::{Plan, Watch};
 use trimwise_study::kernel::trace::DriveTrace;
-use trimwise_uml::channel::Stream;
+use trimwise_uml::channel::{Says, Stream};
 use trimwise_uml::job::Said;
 
 use super::table;
@@ -53,10 +53,7 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
     let mut print = |stream, piece: &[u8]| printer.print(stream, piece);
     let mut log = Vec::new();
     // Standard output is for the JSON, which has the output.
-    let says: Option<&mut dyn FnMut(Stream, &[u8])> = match destinations.json_to_stdout() {
-        true => None,
-        false => Some(&mut print),
-    };
+    let says: Option<&mut Says<'_>> = if destinations.json_to_stdout() { None } else { Some(&mut print) };
     let ran = plan.run(input, caller, Watch { says, log: &mut log });
     let logged = match &arguments.kernel_log {
         Some(path) if ran.is_ok() || !log.is_empty() => {
