@@ -178,8 +178,11 @@ impl caller::Progress for Progress {
     }
 
     fn finish(&self) {
-        *self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
-        self.bar.finish_and_clear();
+        let mut finished = self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // A second time, it could clear what was printed since.
+        if !std::mem::replace(&mut *finished, true) {
+            self.bar.finish_and_clear();
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use trimwise::units::Bytes;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelCellError, KernelTarget, new_disk};
 use trimwise_uml::disk::{Disk, Mark, TraceEntry};
-use trimwise_uml::images::{self, BuiltSet, KernelImage};
+use trimwise_uml::images::{self, BuiltSet, KernelImage, KernelName};
 use trimwise_uml::job::{
     FileExtent, FileSystem, Guest, INIT_BYTES, Job, JobError, Outcome, Step, StepReport,
 };
@@ -27,14 +27,17 @@ use crate::failure::Failure;
 /// A missing kernel or program.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     target.file_system.check_mkfs().map_err(Failure::usage)?;
-    let image = kernel(target)?;
+    let image = kernel(&target.kernel)?;
     image.check(Some(target.file_system)).map_err(Failure::usage)?;
     Ok(image)
 }
 
-/// Finds the kernel of a target whose file system need not be made.
-pub fn kernel(target: &KernelTarget) -> Result<KernelImage, Failure> {
-    images::find(&target.kernel.to_string())
+/// Finds a kernel for a guest in which no file system need be made.
+///
+/// # Errors
+/// A missing kernel.
+pub fn kernel(name: &KernelName) -> Result<KernelImage, Failure> {
+    images::find(&name.to_string())
         .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
 }
 
@@ -138,7 +141,7 @@ pub struct RealKernel {
     pub patches: Vec<AppliedSet>,
     /// Hash of patches, configuration and build recipe.
     pub recipe: String,
-    /// The file system.
+    /// The file system; `none` if there is none.
     pub file_system: String,
     /// Its mount options, apart from those of the policy.
     pub mount_options: String,
@@ -155,14 +158,19 @@ impl RealKernel {
 
     /// Returns the kernel of a target.
     pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
+        Self::with(image, target.file_system.name(), &target.options)
+    }
+
+    /// Returns a kernel with a file system and its mount options.
+    pub fn with(image: &KernelImage, file_system: &str, options: &str) -> Result<Self, Failure> {
         Ok(Self {
             name: image.name.to_string(),
             release: image.release.clone(),
             patches: image.patches.iter().map(AppliedSet::of).collect(),
             source: image.source.clone(),
             recipe: image.recipe.clone(),
-            file_system: target.file_system.name().to_owned(),
-            mount_options: target.options.clone(),
+            file_system: file_system.to_owned(),
+            mount_options: options.to_owned(),
             guest_program: program_hash()?,
         })
     }

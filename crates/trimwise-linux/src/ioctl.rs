@@ -1,5 +1,5 @@
 //! The ioctl calls of trimwise: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD,
-//! NVME_IOCTL_ADMIN_CMD and RNDADDTOENTCNT; and submodules for io_uring (`ring`), child processes between fork and exec
+//! NVME_IOCTL_ADMIN_CMD and RNDADDTOENTCNT; sched_setscheduler(2); and submodules for io_uring (`ring`), child processes between fork and exec
 //! (`child`), loop devices (`loop_device`), the chunks of a btrfs (`btrfs`), and several system calls at once (`batch`).
 //!
 //! The only unsafe code: rustix cannot know which structure an ioctl number takes, nor io_uring how long a buffer
@@ -44,6 +44,19 @@ pub fn credit_randomness(file: BorrowedFd<'_>) -> Result<(), Errno> {
     const RNDADDTOENTCNT: Opcode = opcode::write::<i32>(b'R', 1);
     // SAFETY: RNDADDTOENTCNT reads one `int` and keeps no pointer to it.
     unsafe { ioctl(file, Setter::<RNDADDTOENTCNT, i32>::new(256)) }
+}
+
+/// Gives the calling thread a real-time priority, by which it runs as soon as it can, before all threads that have none.
+/// Threads and processes that it starts have none. Needs root.
+pub fn run_before_others() -> Result<(), Errno> {
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: sched_setscheduler(2) reads one `struct sched_param` and keeps no pointer to it. musl's function of this
+    // name makes no call.
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM)),
+    }
 }
 
 /// `struct fsmap`: an extent of a file system, in bytes, and its owner.

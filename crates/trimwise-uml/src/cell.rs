@@ -386,11 +386,7 @@ pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
 /// If it failed: a sentence with its exit status and its last lines of output.
 pub fn expect_success(command: &[String], end: &ProgramEnd) -> Result<(), String> {
     const LINES: usize = 10;
-    let how = match (end.code, end.signal) {
-        (Some(0), _) => return Ok(()),
-        (Some(code), _) => format!("exit code {code}"),
-        (None, signal) => format!("ended by signal {}", signal.unwrap_or(0)),
-    };
+    let Some(how) = end.failure() else { return Ok(()) };
     let said = [&end.errors, &end.output].map(Said::text);
     let said = said.iter().find(|text| !text.trim().is_empty()).map_or("", |text| text.trim_end());
     let lines: Vec<&str> = said.lines().collect();
@@ -879,7 +875,7 @@ mod tests {
         assert_eq!(ended(Some(0), None, "a warning"), Ok(()));
         assert_eq!(ended(Some(2), None, " \n").unwrap_err(), "make all: exit code 2\n  out");
         let lines: Vec<String> = (1..=12).map(|line| line.to_string()).collect();
-        let expected = format!("make all: ended by signal 9\n  {}", lines[2..].join("\n  "));
+        let expected = format!("make all: ended by signal 9 (SIGKILL)\n  {}", lines[2..].join("\n  "));
         assert_eq!(ended(None, Some(9), &lines.join("\n")).unwrap_err(), expected);
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The root is the host's file system, read-only, so that a job can use the host's programs and libraries. Writable
 //! files are in a tmpfs at `/tmp`: the mount point of the file system under test, and the run's folder, mounted from
-//! the host for the job and the reports. Time comes from the calendar, so `sleep` takes no real time.
+//! the host for the job. What there is to report goes through the [channel](crate::channel). Time comes from the
+//! calendar, so `sleep` takes no real time.
 //!
 //! Whatever happens, the guest powers off at the end: if init returned, the kernel would panic.
 
@@ -15,6 +16,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -39,9 +41,10 @@ use trimwise::workload::scene::Scene;
 use trimwise::workload::stage::Session;
 use trimwise::workload::timed::Timed;
 
+use crate::channel::{End, Teller, Told};
 use crate::job::{
     FOLDER, FileExtent, FileSystem, INIT_BYTES, INIT_COMMAND, JOB_FILE, Job, MOUNT_POINT, MetadataExtent,
-    Outcome, Part, REPORT_FILE, Report, Step, StepReport,
+    Outcome, Part, Step, StepReport,
 };
 use daemon::Daemon;
 use trimwise_linux::block_on;
@@ -91,12 +94,20 @@ fn prepare() -> Result<(), Failed> {
     attach("proc", "/proc", "proc", "")?;
     attach("sysfs", "/sys", "sysfs", "")?;
     attach("tmpfs", "/tmp", "tmpfs", "")?;
-    for directory in [MOUNT_POINT, FOLDER] {
+    for directory in [MOUNT_POINT, FOLDER, "/dev/shm", "/dev/pts"] {
         fs::create_dir(directory).map_err(|e| format!("{directory}: {e}"))?;
     }
+    // What udev and the first programs of a boot make elsewhere.
+    for (name, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
+        symlink(format!("/proc/self/fd{target}"), format!("/dev/{name}"))
+            .map_err(|e| format!("/dev/{name}: {e}"))?;
+    }
+    attach("tmpfs", "/dev/shm", "tmpfs", "mode=1777")?;
+    attach("devpts", "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666")?;
     be_an_ssd()?;
     hold_memory()?;
-    // The host resolves the path for the kernel's own process there.
+    // The host resolves the path for the kernel's own process there. `unmount_disks` takes later mounts for those of
+    // programs.
     attach("run", FOLDER, "hostfs", "/proc/self/cwd")
 }
 
@@ -141,39 +152,36 @@ fn hold_memory() -> Result<(), Failed> {
 }
 
 fn carry_out() -> Result<(), Failed> {
-    let folder = Path::new(FOLDER);
-    let text = fs::read(folder.join(JOB_FILE)).map_err(|e| format!("cannot read the job: {e}"))?;
+    let teller = Teller::open().map_err(|e| format!("cannot open the channel to the host: {e}"))?;
+    let tell = |told| teller.tell(&told).map_err(|e| format!("cannot report to the host: {e}"));
+    let text = fs::read(Path::new(FOLDER).join(JOB_FILE)).map_err(|e| format!("cannot read the job: {e}"))?;
     let job: Job = serde_json::from_slice(&text).map_err(|e| format!("the job is invalid: {e}"))?;
     let boot = Instant::now();
     let now = || boot.elapsed().as_nanos() as u64;
-    let mut reports = Report::default();
     let mut background = Background::default();
     mark()?;
-    reports.unknown_words = unknown_words()?;
-    let steps = if reports.unknown_words.is_empty() { &*job.steps } else { &[] };
+    let mut end = End { unknown_words: unknown_words()?, marks: Vec::new() };
+    let steps = if end.unknown_words.is_empty() { &*job.steps } else { &[] };
     for step in steps {
         let begin_ns = now();
-        let outcome = perform(step, &mut background).unwrap_or_else(|what| Outcome::Failed(what.to_string()));
+        let outcome =
+            perform(step, &mut background, &teller).unwrap_or_else(|what| Outcome::Failed(what.to_string()));
         let end_ns = now();
         let failed = matches!(outcome, Outcome::Failed(_));
-        reports.steps.push(StepReport { begin_ns, end_ns, outcome });
         mark()?;
+        tell(Told::Step(StepReport { begin_ns, end_ns, outcome }))?;
         if failed {
             break;
         }
     }
-    reports.marks =
+    end.marks =
         MARKS.lock().map_err(|e| e.to_string())?.iter().filter(|marks| !marks.is_empty()).cloned().collect();
     // Threads that mark at the same time may note their marks in another order.
-    reports.marks.iter_mut().for_each(|marks| marks.sort_unstable());
-    leave(&reports, &folder.join(REPORT_FILE)).map_err(|e| format!("cannot write the report: {e}"))?;
+    end.marks.iter_mut().for_each(|marks| marks.sort_unstable());
+    tell(Told::End(end))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
     background.stop()?;
-    detach_others()?;
-    match detach(MOUNT_POINT) {
-        Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
-        Err(errno) => Err(format!("cannot unmount at the end: {errno}").into()),
-    }
+    unmount_disks(true).map(drop)
 }
 
 /// Returns the words on the kernel's command line that the kernel did not know; init receives them as arguments and
@@ -186,13 +194,6 @@ fn unknown_words() -> Result<Vec<String>, Failed> {
         None => std::env::args_os().any(|argument| argument == **word),
     };
     Ok(added.filter(is_unknown).map(str::to_owned).collect())
-}
-
-/// Writes the report piece by piece: a program's output can be as large as half of the guest's memory.
-fn leave(report: &Report, path: &Path) -> io::Result<()> {
-    let mut file = io::BufWriter::new(fs::File::create(path)?);
-    serde_json::to_writer(&mut file, report)?;
-    file.flush()
 }
 
 /// Numbers of the marks so far, of each disk.
@@ -245,7 +246,7 @@ impl Background {
     }
 }
 
-fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> {
+fn perform(step: &Step, background: &mut Background, teller: &Teller) -> Result<Outcome, Failed> {
     match step {
         Step::Mkfs { file_system, options } => return make(*file_system, options).map(Outcome::Text),
         Step::Mount { file_system, options } => attach(*file_system, options)?,
@@ -255,9 +256,11 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         }
         Step::Unmount => {
             background.trims.take().map_or(Ok(()), Trims::stop)?;
-            detach_others()?;
-            detach(MOUNT_POINT)?;
+            if !unmount_disks(false)? {
+                return Err(format!("nothing is mounted on {MOUNT_POINT}: a program has unmounted it").into());
+            }
         }
+        Step::UnmountRest => return Ok(Outcome::Unmounted { was_mounted: unmount_disks(true)? }),
         Step::Age { utilization_percent, seed } => {
             block_on(ageing::age(&background.workload_root()?, *utilization_percent, *seed))??;
         }
@@ -337,7 +340,7 @@ fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> 
         Step::Program { command, input } => {
             // Among what is left running would be the daemon.
             let may_stay = background.daemon.is_some();
-            return programs::run_in_mount(command, &input.0, may_stay).map(Outcome::Program);
+            return programs::run_in_mount(command, &input.0, may_stay, teller).map(Outcome::Program);
         }
     }
     Ok(Outcome::Done)
@@ -414,20 +417,26 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
         .map_err(|errno| errno.to_string().into())
 }
 
-/// Unmounts the file systems that programs have mounted from disks, the latest first: a kernel that halts would go on
-/// writing to them.
-fn detach_others() -> Result<(), Failed> {
+/// Unmounts whatever this program and others have mounted from disks, the latest first: a kernel that halts would go on
+/// writing to them. With `frees_them`, also what programs have mounted besides: that may hide a disk's mount or have files
+/// open in one, as a tmpfs and an overlay do. Returns whether a disk was mounted on [`MOUNT_POINT`].
+fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
     let mounts = fs::read("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
-    let others = parse_mountinfo(&mounts).into_iter().rev().filter(|mount| {
+    let mounts = parse_mountinfo(&mounts);
+    let last_of_boot = mounts.iter().position(|mount| mount.mount_point == Path::new(FOLDER));
+    let later = &mounts[last_of_boot.map_or(0, |last| last + 1)..];
+    let mut was_mounted = false;
+    for Mount { mount_point, device, fs_type, .. } in later.iter().rev() {
         // The root is the host's files, with a device that is none.
-        mount.device.starts_with("/dev/")
-            && mount.fs_type != "hostfs"
-            && mount.mount_point != Path::new(MOUNT_POINT)
-    });
-    for Mount { mount_point, .. } in others {
-        detach(&mount_point).map_err(|errno| format!("cannot unmount {}: {errno}", mount_point.display()))?;
+        if device.starts_with("/dev/") && fs_type != "hostfs" {
+            detach(mount_point)
+                .map_err(|errno| format!("cannot unmount {}: {errno}", mount_point.display()))?;
+            was_mounted |= mount_point == Path::new(MOUNT_POINT);
+        } else if frees_them && last_of_boot.is_some() {
+            let _ = unmount(mount_point, UnmountFlags::DETACH);
+        }
     }
-    Ok(())
+    Ok(was_mounted)
 }
 
 /// Unmounts a file system as soon as it is not in use.

@@ -1,7 +1,7 @@
 //! The work of a guest: steps as data, and their results.
 //!
 //! The host writes a [`Job`] into the run's folder, which the guest mounts. The guest's init is this same program; it
-//! carries out the steps one by one ([`super::guest`]) and writes a [`StepReport`] for each. It marks the disk before
+//! carries out the steps one by one ([`super::guest`]) and tells a [`StepReport`] after each ([`super::channel`]). It marks the disk before
 //! the first step and after each step, so that the host knows the drive's requests and work in between. `run` boots the
 //! guest and collects the reports.
 
@@ -10,7 +10,9 @@ mod folder;
 mod run;
 
 use std::borrow::Cow;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -25,7 +27,6 @@ pub use boot::BootOptions;
 pub use run::{Guest, JobError, JobReport};
 
 pub(super) const JOB_FILE: &str = "job.json";
-pub(super) const REPORT_FILE: &str = "report.json";
 /// The hidden command by which the program is the guest's init.
 pub(crate) const INIT_COMMAND: &str = "guest-init";
 /// Path at which a guest mounts the run's folder.
@@ -149,6 +150,8 @@ pub enum Step {
     /// Unmounts the file system, and before it any that programs have mounted from disks. Waits for programs that
     /// briefly have it open.
     Unmount,
+    /// Does the same, but a program may have unmounted the file system, or there was none.
+    UnmountRest,
     /// Fills the file system with files and removes some, until this share is in use.
     Age { utilization_percent: u64, seed: u64 },
     /// Removes files of [`Step::Age`] and creates others at this share in use, until this many bytes are written.
@@ -308,6 +311,8 @@ pub enum Outcome {
     Done,
     /// The figures of a workload, and the report of PostMark if that was the workload.
     Cell(Box<Cell>, String),
+    /// Success of [`Step::UnmountRest`].
+    Unmounted { was_mounted: bool },
     /// Success of a scene.
     Lasted { duration_ns: u64 },
     /// The output of a program or the text of a file.
@@ -363,7 +368,7 @@ pub struct FoundFile {
 }
 
 /// The end of a program of [`Step::Program`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramEnd {
     /// Exit code of the program; `None` if a signal ended it.
     pub code: Option<i32>,
@@ -375,6 +380,22 @@ pub struct ProgramEnd {
     pub errors: Said,
     /// Number of processes that the program had left running; they were killed.
     pub killed_processes: u32,
+}
+
+impl ProgramEnd {
+    /// Returns how the program failed; `None` if it succeeded.
+    pub fn failure(&self) -> Option<String> {
+        // As std writes it: `9 (SIGKILL)`.
+        let named = |signal| ExitStatus::from_raw(signal).to_string().replacen("signal: ", "", 1);
+        match (self.code, self.signal) {
+            (Some(0), _) => None,
+            (Some(code @ 129..=192), _) => {
+                Some(format!("exit code {code}, by which a shell reports signal {}", named(code - 128)))
+            }
+            (Some(code), _) => Some(format!("exit code {code}")),
+            (None, signal) => Some(format!("ended by signal {}", named(signal.unwrap_or(0)))),
+        }
+    }
 }
 
 /// Input or output of a program: bytes, usually text. In JSON a string; an array of bytes if it is not UTF-8.
@@ -432,15 +453,6 @@ impl StepReport {
     }
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Report {
-    pub steps: Vec<StepReport>,
-    pub marks: Vec<Vec<usize>>,
-    /// Words that were added to the kernel's command line and that it does not know. If there are any, no step was
-    /// done.
-    pub unknown_words: Vec<String>,
-}
-
 /// Work for a guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
@@ -463,7 +475,7 @@ impl Step {
                 format!("mount of {} with '{options}'", file_system.name())
             }
             Self::Remount { options } => format!("remount with '{options}'"),
-            Self::Unmount => "unmount".to_owned(),
+            Self::Unmount | Self::UnmountRest => "unmount".to_owned(),
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
             Self::TurnOver { .. } => "turning files over".to_owned(),
             Self::Postmark { .. } => "PostMark".to_owned(),
@@ -509,6 +521,19 @@ mod tests {
             assert_eq!(serde_json::to_string(&said).unwrap(), json);
             assert_eq!(serde_json::from_str::<Said>(json).unwrap(), said);
         }
+    }
+
+    #[test]
+    fn a_failure_names_the_signal() {
+        let failure = |code, signal| ProgramEnd { code, signal, ..ProgramEnd::default() }.failure();
+        assert_eq!(failure(Some(0), None), None);
+        assert_eq!(failure(Some(1), None).unwrap(), "exit code 1");
+        assert_eq!(
+            failure(Some(137), None).unwrap(),
+            "exit code 137, by which a shell reports signal 9 (SIGKILL)"
+        );
+        assert_eq!(failure(Some(255), None).unwrap(), "exit code 255");
+        assert_eq!(failure(None, Some(11)).unwrap(), "ended by signal 11 (SIGSEGV)");
     }
 
     #[test]

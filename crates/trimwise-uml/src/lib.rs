@@ -11,11 +11,13 @@
 //! - `line`: shared memory between the kernel's process and this one;
 //! - `vhost`: the protocol between a kernel and its disk, and the disk's queues;
 //! - `disk`: block requests on the modelled drive, and their bytes;
+//! - [`channel`]: what a guest tells while it runs: output of programs, and its report;
 //! - [`machine`]: boots a kernel, advances its time, and ends it in every case;
 //! - [`cell`]: one run of a comparison on a kernel, as in the model;
 //! - [`job`]: a guest's steps and their results, as data; [`guest`]: carries them out.
 
 pub mod cell;
+pub mod channel;
 pub mod disk;
 pub mod guest;
 pub mod images;

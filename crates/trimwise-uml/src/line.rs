@@ -8,7 +8,7 @@
 //! memory is trusted.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -86,7 +86,8 @@ impl Line {
     pub(crate) fn new(folder: &Path, latest: SimTime) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(folder.join(NAME))?;
         let bytes = at::END.next_multiple_of(4096);
-        file.set_len(bytes as u64)?;
+        // Written, not left as a hole: a full disk would end this process when it fills one.
+        (&file).write_all(&vec![0; bytes])?;
         let memory = MmapRegion::from_file(FileOffset::new(file, 0), bytes).map_err(io::Error::other)?;
         let line = Self { memory, list: Vec::new() };
         line.store(at::BOARD_VERSION, BOARD_VERSION)?;

@@ -18,31 +18,31 @@ mod processor;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use thiserror::Error;
 use trimwise::units::{Bytes, SimTime};
 
+use crate::channel::CONSOLE_OPTION;
 use crate::disk::Disk;
 use crate::line::{Completion, DISKS_MAX, Line, Word};
 use crate::vhost::FrontEnd;
-pub(super) use console::{complains, complaints, last_lines, refusal};
+pub(super) use console::{complains, complaints, last_lines, out_of_memory, refusal};
 use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
-/// Interval at which this process checks on a kernel that says nothing: whether it lives, and its limits.
+/// Interval at which this process checks on a kernel: its limits, what it tells and, if it says nothing, whether it lives.
 const STEP: Duration = Duration::from_millis(50);
-
-/// Words of the kernel between checks of its limits; a word takes some 20 us.
-const WORDS_BETWEEN_CHECKS: u64 = 4096;
 
 /// Search path of a guest for programs: folders of the host, whose files it sees.
 pub const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -98,6 +98,9 @@ pub struct Machine {
     pub interrupted: Arc<AtomicBool>,
 }
 
+/// Takes what a guest tells through its channel; an error stops the run.
+pub(super) type Hear<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+
 /// A run that ended with the guest powering off.
 #[derive(Debug)]
 pub struct Ended {
@@ -123,7 +126,7 @@ pub enum MachineError {
     /// The kernel broke off: it panicked, was killed by a signal, or could not start.
     #[error("the kernel stopped unexpectedly{how}; its last lines:\n{console}")]
     BrokeOff {
-        /// Exit status of the kernel's process in words, if it ended.
+        /// Exit status of the kernel's process in words, if it ended, and the cause, if it is known.
         how: String,
         console: String,
     },
@@ -144,8 +147,10 @@ fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
 }
 
 impl Machine {
-    /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off.
-    pub fn run(&self, disks: &mut [Disk]) -> Result<Ended, MachineError> {
+    /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off. Calls `hear` with
+    /// what the guest tells through its [channel](crate::channel), soon after it is told, and in any case before this
+    /// returns.
+    pub fn run(&self, disks: &mut [Disk], hear: Hear<'_>) -> Result<Ended, MachineError> {
         let folder =
             File::open(&self.folder).map_err(host(format!("cannot use {}", self.folder.display())))?;
         // A socket's path has at most 107 bytes, and the folder's may be longer.
@@ -163,8 +168,12 @@ impl Machine {
             (0..disks.len()).map(|i| bind(&format!("disk{i}"))).collect::<Result<_, _>>()?;
         let console = self.folder.join(CONSOLE);
         let output = File::create(&console).map_err(host(format!("cannot write {}", console.display())))?;
+        let told = memfd_create("trimwise-guest", MemfdFlags::CLOEXEC)
+            .map(File::from)
+            .map_err(|e| host("cannot make a file in memory")(e.into()))?;
+        let for_guest = told.try_clone().map_err(host("cannot share a file in memory"))?;
         let _turn = Turn::take("trimwise-guest-cpu");
-        let guest = Guest::start(self, disks.len(), output)?;
+        let guest = Guest::start(self, disks.len(), output, for_guest)?;
         let mut run = Run {
             machine: self,
             begin: Instant::now(),
@@ -173,14 +182,22 @@ impl Machine {
             listeners,
             fronts: disks.iter().map(|_| None).collect(),
             disks,
+            told,
+            told_bytes: 0,
+            hear,
         };
         let outcome = run.finish();
         run.guest.end();
+        // Whatever ended the run, its last words count.
+        let heard = run.listen();
+        let outcome = outcome.and_then(|ended| heard.map(|()| ended));
         let console = || last_lines(&console);
         match outcome {
             Ok(ended) => Ok(ended),
             Err(Stop::BrokeOff) => {
-                Err(MachineError::BrokeOff { how: run.guest.how_it_ended(), console: console() })
+                let (mut how, console) = (run.guest.how_it_ended(), console());
+                how.extend(out_of_memory(&console).map(|cause| format!(": {cause}")));
+                Err(MachineError::BrokeOff { how, console })
             }
             Err(Stop::Io(source)) => {
                 Err(MachineError::Host { what: "talking to the kernel".to_owned(), source })
@@ -210,7 +227,13 @@ impl Machine {
             // No setting in the guest can keep a fault from the console.
             "ignore_loglevel",
         ]);
-        command.args(["con=null", "con0=null,fd:1", "time-travel=ext:time", "init=/proc/self/cwd/init"]);
+        command.args([
+            "con=null",
+            "con0=null,fd:1",
+            CONSOLE_OPTION,
+            "time-travel=ext:time",
+            "init=/proc/self/cwd/init",
+        ]);
         command.args((0..disks).map(|i| format!("virtio_uml.device=disk{i}:2")));
         // The environment of init, inherited by its children.
         command.arg(format!("PATH={SEARCH_PATH}")).arg("LC_ALL=C");
@@ -229,12 +252,12 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(machine: &Machine, disks: usize, output: File) -> Result<Self, MachineError> {
+    fn start(machine: &Machine, disks: usize, output: File, told: File) -> Result<Self, MachineError> {
         let failed = || format!("cannot start the kernel {}", machine.linux.display());
         let error_output = output.try_clone().map_err(host(failed()))?;
         std::fs::create_dir(machine.folder.join(MEMORY)).map_err(host(failed()))?;
         let mut command = machine.command(disks);
-        command.stdin(Stdio::null()).stdout(output).stderr(error_output).process_group(0);
+        command.stdin(told).stdout(output).stderr(error_output).process_group(0);
         // The guest's root is the host's, and a guest could mount it writable.
         with_the_host_read_only(&mut command, &machine.folder, MEMORY).map_err(host(failed()))?;
         die_with_parent(&mut command);
@@ -320,16 +343,22 @@ struct Run<'a> {
     listeners: Vec<UnixListener>,
     fronts: Vec<Option<FrontEnd>>,
     disks: &'a mut [Disk],
+    /// The file in memory at the other end of the guest's channel, and how much of it was heard.
+    told: File,
+    told_bytes: u64,
+    hear: Hear<'a>,
 }
 
 impl Run<'_> {
     /// Serves the kernel until its process has ended.
     fn finish(&mut self) -> Result<Ended, Stop> {
-        let (mut words, mut beats, mut beat) = (0_u64, 0, Instant::now());
+        let (mut beats, mut beat, mut checked) = (0, Instant::now(), Instant::now());
         loop {
             let word = self.line.wait(STEP)?;
-            if word.is_none() || words % WORDS_BETWEEN_CHECKS == 0 {
+            if word.is_none() || checked.elapsed() >= STEP {
                 self.check_limits()?;
+                self.listen()?;
+                checked = Instant::now();
             }
             let Some(word) = word else {
                 if self.guest.wait(Duration::ZERO).is_some() {
@@ -342,7 +371,6 @@ impl Run<'_> {
                 }
                 continue;
             };
-            words += 1;
             match word {
                 Word::Beyond(at) if at >= Line::NEVER => return Err(Stop::SleepsForEver(self.line.now()?)),
                 Word::Beyond(_) => {
@@ -365,6 +393,25 @@ impl Run<'_> {
             }),
             _ => Err(Stop::BrokeOff),
         }
+    }
+
+    /// Passes on what the guest has told since the last call, and gives its memory back.
+    fn listen(&mut self) -> Result<(), Stop> {
+        let begin = self.told_bytes;
+        let mut piece = [0; 16 << 10];
+        loop {
+            match self.told.read_at(&mut piece, self.told_bytes)? {
+                0 if self.told_bytes == begin => return Ok(()),
+                0 => break,
+                length => {
+                    self.told_bytes += length as u64;
+                    (self.hear)(&piece[..length])?;
+                }
+            }
+        }
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.told, hole, 0, self.told_bytes).map_err(io::Error::from)?;
+        Ok(())
     }
 
     fn check_limits(&self) -> Result<(), Stop> {

@@ -65,7 +65,7 @@ fn processes_in(folder: &Path) -> Vec<PathBuf> {
 fn a_kernel_that_panics_says_so_in_its_last_lines() {
     let Some(kernel) = image("6.1") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let error = machine(&kernel, folder.path(), "/bin/true").run(&mut [disk()]).unwrap_err();
+    let error = machine(&kernel, folder.path(), "/bin/true").run(&mut [disk()], &mut |_| Ok(())).unwrap_err();
     let MachineError::BrokeOff { console, .. } = &error else { panic!("{error}") };
     assert!(console.contains("Attempted to kill init"), "{console}");
     assert_eq!(processes_in(folder.path()), [] as [PathBuf; 0]);
@@ -77,7 +77,7 @@ fn a_guest_that_computes_for_ever_is_ended_when_it_was_silent_too_long() {
     let folder = tempfile::tempdir().unwrap();
     let mut machine = machine(&kernel, folder.path(), "#!/bin/sh\necho busy\nwhile :; do :; done\n");
     machine.limits.silence = Duration::from_secs(2);
-    let error = machine.run(&mut [disk()]).unwrap_err();
+    let error = machine.run(&mut [disk()], &mut |_| Ok(())).unwrap_err();
     let MachineError::Silent { console, .. } = &error else { panic!("{error}") };
     assert!(console.contains("busy"), "{console}");
     assert_eq!(processes_in(folder.path()), [] as [PathBuf; 0]);
@@ -89,7 +89,7 @@ fn a_guest_that_only_sleeps_comes_to_the_end_of_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let mut machine = machine(&kernel, folder.path(), "#!/bin/sh\nwhile :; do sleep 1000; done\n");
     machine.limits.virtual_time = SimTime(3_600_000_000_000);
-    let error = machine.run(&mut [disk()]).unwrap_err();
+    let error = machine.run(&mut [disk()], &mut |_| Ok(())).unwrap_err();
     assert!(
         matches!(&error, MachineError::TookTooLong { limit, .. } if limit == "3600 s of virtual time"),
         "{error}"
@@ -104,7 +104,7 @@ fn a_killed_guest_is_missed_and_an_interrupted_one_ends() {
         let folder = tempfile::tempdir().unwrap();
         let machine = machine(&kernel, folder.path(), "#!/bin/sh\necho alive\nwhile :; do sleep 1; done\n");
         let outcome = std::thread::scope(|scope| {
-            let run = scope.spawn(|| machine.run(&mut [disk()]));
+            let run = scope.spawn(|| machine.run(&mut [disk()], &mut |_| Ok(())));
             let console = folder.path().join("console");
             while !fs::read_to_string(&console).is_ok_and(|text| text.contains("alive")) && !run.is_finished()
             {
@@ -135,7 +135,7 @@ fn a_folder_with_a_long_name_has_sockets_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let deep = folder.path().join("d".repeat(200));
     fs::create_dir(&deep).unwrap();
-    let error = machine(&kernel, &deep, "/bin/true").run(&mut [disk()]).unwrap_err();
+    let error = machine(&kernel, &deep, "/bin/true").run(&mut [disk()], &mut |_| Ok(())).unwrap_err();
     assert!(matches!(&error, MachineError::BrokeOff { console, .. } if console.contains("init")), "{error}");
 }
 
@@ -154,7 +154,7 @@ fn what_is_no_kernel_is_refused_plainly() {
         limits: Limits::default(),
         interrupted: Arc::new(AtomicBool::new(false)),
     };
-    let error = machine.run(&mut [disk()]).unwrap_err().to_string();
+    let error = machine.run(&mut [disk()], &mut |_| Ok(())).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot start the kernel {}", kernel.display())), "{error}");
 }
 

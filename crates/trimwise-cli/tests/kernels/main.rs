@@ -20,6 +20,7 @@ mod papers;
 mod programs;
 mod reproduction;
 mod run_disks;
+mod run_output;
 #[cfg(feature = "kernel-7-3-tests")]
 mod seccomp;
 mod verdicts;

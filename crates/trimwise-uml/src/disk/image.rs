@@ -37,18 +37,19 @@ const MAGICS: [(FileSystem, usize, &[u8]); 4] = [
 const HEAD_BYTES: usize = 0x1_0040 + 8;
 
 impl Image {
-    /// Reads an image of this file system into a new store of the drive's capacity; behind it are zeros. Zeros in it
-    /// take no memory.
+    /// Reads an image of this file system, or with `None` of anything, into a new store of the drive's capacity; behind
+    /// it are zeros. Zeros in it take no memory.
     ///
     /// # Errors
     /// A sentence that says what is wrong with the file, and what would be accepted.
     pub fn read(
         path: &Path,
-        file_system: FileSystem,
+        file_system: impl Into<Option<FileSystem>>,
         capacity: Bytes,
     ) -> Result<(Self, SparseStore), String> {
+        let file_system = file_system.into();
         let failed = |e: io::Error| e.to_string();
-        let name = file_system.name();
+        let name = file_system.map_or("a disk", FileSystem::name);
         // Before it is opened: a pipe would keep us waiting.
         let found = fs::metadata(path).map_err(failed)?;
         if !found.is_file() {
@@ -82,7 +83,7 @@ impl Image {
             if piece.is_empty() {
                 break;
             }
-            if at == 0 {
+            if let Some(file_system) = file_system.filter(|_| at == 0) {
                 is_of(file_system, &piece)?;
             }
             hash.update(&piece);
@@ -149,6 +150,7 @@ mod tests {
             image[(5 << 20) - 1] = 8;
             fs::write(&path, &image).unwrap();
             let (named, store) = Image::read(&path, file_system, Bytes::mib(8)).unwrap();
+            assert_eq!(Image::read(&path, None, Bytes::mib(8)).unwrap().0, named);
             assert_eq!((named.size_bytes, store.size()), (5 << 20, Bytes::mib(8)));
             assert_eq!(named.sha256, crate::images::file_hash(&path).unwrap());
             let mut bytes = vec![1; 8 << 20];

@@ -3,95 +3,143 @@
 //! A program's run is over when the program has ended. Processes that it has left running are then killed: an open file
 //! would keep the file system from being unmounted, and an open pipe would keep the output from ending.
 
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::thread::ScopedJoinHandle;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use trimwise::units::Bytes;
 
 use super::{Failed, has_disk};
-use crate::job::{MOUNT_POINT, ProgramEnd, SECOND_DISK, SECOND_NODE, Said};
-
-/// Maximum bytes of a program's output, and of its error output: they are in the guest's memory, and then in the
-/// result.
-const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+use crate::channel::{FRAME_BYTES_MAX, OUTPUT_BYTES_MAX, Stream, Teller};
+use crate::job::{MOUNT_POINT, ProgramEnd, SECOND_DISK, SECOND_NODE};
+use trimwise_linux::ioctl::run_before_others;
 
 /// Ends an error about a program that was not found: the rules of lookup in a guest.
 const PATHS: &str = "paths are the guest's: a name without '/' is looked up in PATH, other relative paths begin in the \
                      new file system, and this computer's files have their absolute paths";
 
 /// Runs a program in the root of the mounted file system, and kills the processes that it has left running unless
-/// `may_stay`.
-pub(crate) fn run_in_mount(command: &[String], input: &[u8], may_stay: bool) -> Result<ProgramEnd, Failed> {
-    let child = start(Path::new(MOUNT_POINT), command).map_err(|e| format!("{e}; {PATHS}"))?;
-    let (Output { status, stdout, stderr }, killed) = finish(child, input, may_stay)?;
-    Ok(ProgramEnd {
-        code: status.code(),
-        signal: status.signal(),
-        output: Said(stdout),
-        errors: Said(stderr),
-        killed_processes: killed,
-    })
+/// `may_stay`. Its output goes to the host as it comes, and is not in the result.
+pub(crate) fn run_in_mount(
+    command: &[String],
+    input: &[u8],
+    may_stay: bool,
+    teller: &Teller,
+) -> Result<ProgramEnd, Failed> {
+    let command = in_directory(Path::new(MOUNT_POINT), command)?;
+    let not_started = |e| format!("{e}; {PATHS}").into();
+    let (status, killed_processes) =
+        run(command, input, may_stay, &not_started, &mut |stream, bytes| teller.pass_on(stream, bytes))?;
+    Ok(ProgramEnd { code: status.code(), signal: status.signal(), killed_processes, ..ProgramEnd::default() })
 }
 
 /// Runs a program and returns its output. If it fails, the error contains its error output too.
 pub(crate) fn run_tool(command: &[String]) -> Result<String, Failed> {
     let program = command.first().map_or("", String::as_str);
-    let child = start(Path::new("/"), command).map_err(|e| format!("{program}: {e}"))?;
-    let (output, _) = finish(child, &[], true)?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
+    let not_started = |e| format!("{program}: {e}").into();
+    let command = in_directory(Path::new("/"), command)?;
+    let [mut output, mut errors] = [Vec::new(), Vec::new()];
+    let (status, _) = run(command, &[], true, &not_started, &mut |stream, bytes| {
+        if stream == Stream::Output { &mut output } else { &mut errors }.extend(bytes);
+        Ok(())
+    })?;
+    let text = String::from_utf8_lossy(&output).into_owned();
+    if status.success() {
         return Ok(text);
     }
-    Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)).into())
+    Err(format!("{program}: {status}: {text}{}", String::from_utf8_lossy(&errors)).into())
 }
 
-fn start(directory: &Path, command: &[String]) -> Result<Child, Failed> {
+fn in_directory(directory: &Path, command: &[String]) -> Result<Command, Failed> {
     let (program, arguments) = command.split_first().ok_or("no program to run")?;
     // Without udev, dmsetup would wait for the nodes that it can make itself.
     let second = [(SECOND_DISK, SECOND_NODE), ("DM_DISABLE_UDEV", "1")];
     let second = second.into_iter().filter(|_| has_disk(1));
     let mut command = Command::new(program);
     command.args(arguments).envs(second).current_dir(directory);
-    Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
 }
 
-/// Waits until a program has ended. Returns its output, and the number of processes that it had left running.
-fn finish(mut child: Child, input: &[u8], may_stay: bool) -> Result<(Output, u32), Failed> {
-    let stdin = child.stdin.take().filter(|_| !input.is_empty());
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+/// What takes each piece of a program's output.
+type Says<'a> = &'a mut (dyn FnMut(Stream, &[u8]) -> io::Result<()> + Send);
+
+/// Runs a program to its end, and passes its output on. Returns its status, and the number of processes that it had
+/// left running.
+fn run(
+    mut command: Command,
+    input: &[u8],
+    may_stay: bool,
+    not_started: &dyn Fn(io::Error) -> Failed,
+    says: Says<'_>,
+) -> Result<(ExitStatus, u32), Failed> {
+    let (tell_started, started) = mpsc::channel();
     std::thread::scope(|scope| {
-        // It may write more than a pipe holds before it has read its whole input.
-        if let Some(mut stdin) = stdin {
-            // A program that closes its input early does not need it.
-            scope.spawn(move || stdin.write_all(input));
-        }
-        let stdout = scope.spawn(|| collect(stdout, "standard output"));
-        let stderr = scope.spawn(|| collect(stderr, "standard error"));
-        let status = child.wait()?;
-        let killed = if may_stay { 0 } else { kill_all()? };
-        let joined = |thread: ScopedJoinHandle<'_, Result<Vec<u8>, Failed>>| {
-            thread.join().unwrap_or_else(|_| Err("a thread that reads output has died".into()))
-        };
-        Ok((Output { status, stdout: joined(stdout)?, stderr: joined(stderr)? }, killed))
+        let listening = scope.spawn(move || {
+            // Then this thread reads each write before the program goes on, and the two streams keep their order.
+            run_before_others()?;
+            let child = command.spawn().map(|mut child| {
+                let output = child.stdout.take().map(|pipe| (Stream::Output, OwnedFd::from(pipe)));
+                let errors = child.stderr.take().map(|pipe| (Stream::Errors, OwnedFd::from(pipe)));
+                (child, output.into_iter().chain(errors).collect())
+            });
+            let (child, pipes) =
+                child.map_or_else(|e| (Err(e), Vec::new()), |(child, pipes)| (Ok(child), pipes));
+            let _ = tell_started.send(child); // it is waited for
+            listen(pipes, says)
+        });
+        let ended = started.recv().map(|child| {
+            let mut child = child.map_err(not_started)?;
+            // It may write more than a pipe holds before it has read its whole input.
+            if let Some(mut stdin) = child.stdin.take().filter(|_| !input.is_empty()) {
+                // A program that closes its input early does not need it.
+                scope.spawn(move || stdin.write_all(input));
+            }
+            let status = child.wait()?;
+            Ok((status, if may_stay { 0 } else { kill_all()? }))
+        });
+        listening.join().unwrap_or_else(|_| Err("the thread that reads output has died".into()))?;
+        ended?
     })
 }
 
-/// Reads all output. If it is too long, the pipe is closed, which ends most programs.
-fn collect(pipe: Option<impl Read>, name: &str) -> Result<Vec<u8>, Failed> {
-    let mut bytes = Vec::new();
-    if let Some(pipe) = pipe {
-        pipe.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+/// Passes on what comes through both pipes until their ends. If it is too long, the pipe is closed, which ends most
+/// programs.
+fn listen(mut pipes: Vec<(Stream, OwnedFd)>, says: Says<'_>) -> Result<(), Failed> {
+    let (mut left, mut too_long) = ([OUTPUT_BYTES_MAX; 2], None);
+    let mut piece = vec![0; FRAME_BYTES_MAX];
+    while !pipes.is_empty() {
+        let mut waiting: Vec<_> = pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
+        retry_on_intr(|| poll(&mut waiting, None))?;
+        let Some(at) = waiting.iter().position(|pipe| !pipe.revents().is_empty()) else { continue };
+        let (stream, pipe) = &pipes[at];
+        let left = &mut left[*stream as usize];
+        let length = retry_on_intr(|| rustix::io::read(pipe, &mut piece))?;
+        let within = length.min(*left);
+        if within > 0 {
+            says(*stream, &piece[..within])?;
+        }
+        *left -= within;
+        if within < length {
+            too_long = Some(*stream);
+        }
+        if within < length || length == 0 {
+            pipes.remove(at);
+        }
     }
-    if bytes.len() as u64 > OUTPUT_BYTES_MAX {
-        let most = Bytes(OUTPUT_BYTES_MAX);
-        return Err(format!("{name}: longer than {most}; write it to a file, or to /dev/null").into());
+    match too_long {
+        None => Ok(()),
+        Some(stream) => {
+            let (name, most) = (stream.name(), Bytes(OUTPUT_BYTES_MAX as u64));
+            Err(format!("{name}: longer than {most}; write it to a file, or to /dev/null").into())
+        }
     }
-    Ok(bytes)
 }
 
 pub(crate) fn kill_all() -> io::Result<u32> {

@@ -70,7 +70,7 @@ impl RunFolder {
 }
 
 /// Opens a regular file for reading. A FIFO in its place would block the caller, and a link could lead elsewhere.
-pub(super) fn open_regular(folder: impl AsFd, name: &str) -> io::Result<fs::File> {
+fn open_regular(folder: impl AsFd, name: &str) -> io::Result<fs::File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(openat(folder, name, flags, Mode::empty())?);
     if file.metadata()?.is_file() {

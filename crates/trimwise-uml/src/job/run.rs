@@ -1,7 +1,7 @@
 //! Runs a job in a guest.
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,10 +11,13 @@ use thiserror::Error;
 use trimwise::units::Bytes;
 
 use super::boot::BootOptions;
-use super::folder::{RunFolder, open_regular};
-use super::{INIT_BYTES, INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, Step, StepReport};
+use super::folder::RunFolder;
+use super::{INIT_BYTES, INIT_COMMAND, JOB_FILE, Job, Outcome, Step, StepReport};
+use crate::channel::{End, Listener, Says};
 use crate::disk::Disk;
-use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines, refusal};
+use crate::machine::{
+    CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines, out_of_memory, refusal,
+};
 
 /// A kernel and the settings for running jobs in it.
 #[derive(Clone, Debug)]
@@ -72,10 +75,16 @@ pub enum JobError {
         console: String,
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
-    #[error("the guest's kernel reported problems, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
+    #[error("{}:\n{}", why_not_trusted(.complaints), .complaints.join("\n"))]
     Complains { complaints: Vec<String> },
     #[error("the guest left no report ({what}); its last lines:\n{console}")]
     NoReport { what: String, console: String },
+}
+
+/// Begins the message about a kernel's complaints.
+fn why_not_trusted(complaints: &[String]) -> String {
+    out_of_memory(&complaints.join("\n"))
+        .unwrap_or_else(|| "the guest's kernel reported problems, so the result cannot be trusted".to_owned())
 }
 
 impl JobError {
@@ -108,17 +117,19 @@ impl Guest {
 
     /// Runs a job as [`Guest::run`] does, but returns the kernel's complaints instead of failing.
     pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
-        self.run_logged(job, disks, &BootOptions::default(), &mut Vec::new())
+        self.run_logged(job, disks, &BootOptions::default(), &mut Vec::new(), &mut |_, _| ())
     }
 
     /// Runs a job as [`Guest::run_in_any_case`] does, with options of the kernel's command line. `log` receives the
-    /// kernel's log even if the run fails.
+    /// kernel's log, and `says` each piece of what programs print while they run, even if the run fails. The guest
+    /// cannot notice how long `says` takes.
     pub fn run_logged(
         &self,
         job: &Job,
         disks: &mut [Disk],
         boot: &BootOptions,
         log: &mut Vec<u8>,
+        says: &mut Says<'_>,
     ) -> Result<JobReport, JobError> {
         let folder_error = |what: &str| {
             let what = what.to_owned();
@@ -149,7 +160,11 @@ impl Guest {
             limits: self.limits,
             interrupted: Arc::clone(&self.interrupted),
         };
-        let outcome = machine.run(disks);
+        let mut listener = Listener::default();
+        let outcome = machine.run(disks, &mut |bytes| listener.hear(bytes, says));
+        if outcome.is_err() {
+            listener.hear_no_more(says);
+        }
         *log = fs::read(place.join(CONSOLE)).unwrap_or_default();
         // How the guest handles a failed request is up to it: an error somewhere, or silence.
         if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
@@ -158,13 +173,12 @@ impl Guest {
         let ended = outcome?;
         let console = place.join(CONSOLE);
         let no_report = |what: String| JobError::NoReport { what, console: last_lines(&console) };
-        let mut bytes = Vec::new();
-        // Programs in the guest can write to the folder, too.
-        fs::File::open(place)
-            .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
-            .map_err(|e| no_report(e.to_string()))?;
-        let Report { steps, marks, unknown_words } =
-            serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        listener.expect_whole().map_err(|e| no_report(e.to_string()))?;
+        let Listener { steps, end, .. } = listener;
+        let Some(End { marks, unknown_words }) = end else {
+            let step = job.steps.get(steps.len()).map_or("the end of its job".to_owned(), Step::name);
+            return Err(no_report(format!("it powered off during {step}")));
+        };
         if !unknown_words.is_empty() {
             return Err(JobError::UnknownWords { words: unknown_words.join(" ") });
         }

@@ -40,6 +40,21 @@ pub(crate) fn complaints(console: &Path) -> Vec<String> {
         .collect()
 }
 
+/// Returns a sentence if these lines of a kernel's log say that its memory ran out.
+pub(crate) fn out_of_memory(lines: &str) -> Option<String> {
+    const CURE: &str = "give it more (--memory), or have the programs take less";
+    if let Some((_, killed)) = lines.split_once("Out of memory: Killed process ") {
+        let name =
+            killed.split_once('(').and_then(|(_, name)| name.split_once(')')).map_or("", |(name, _)| name);
+        return Some(format!("the guest ran out of memory, and its kernel killed '{name}': {CURE}"));
+    }
+    let panics = [
+        "Kernel panic - not syncing: Out of memory",
+        "Kernel panic - not syncing: System is deadlocked on memory",
+    ];
+    panics.iter().any(|panic| lines.contains(panic)).then(|| format!("the guest ran out of memory: {CURE}"))
+}
+
 /// Returns the last messages of a file system of this name, without its successes and the kernel's times: the reason
 /// why it was not mounted.
 pub(crate) fn refusal(console: &Path, file_system: &str) -> Option<String> {
@@ -105,6 +120,17 @@ mod tests {
                      open_ctree failed\n";
         let both = "BTRFS error (device vda): bad; BTRFS error (device vda): open_ctree failed";
         assert_eq!(reason(btrfs, "btrfs").unwrap(), both);
+    }
+
+    #[test]
+    fn a_lack_of_memory_is_named_with_its_victim() {
+        let of = |line: &str| out_of_memory(&format!("[    1.0] a\n[    2.0] {line}\n[    2.1] b\n"));
+        let killed =
+            of("Out of memory: Killed process 57 (python3) total-vm:270000kB, anon-rss:9kB").unwrap();
+        assert!(killed.contains("killed 'python3'") && killed.contains("--memory"), "{killed}");
+        let panic = "Kernel panic - not syncing: System is deadlocked on memory";
+        assert!(of(panic).unwrap().starts_with("the guest ran out of memory: "));
+        assert_eq!(of("Kernel panic - not syncing: Attempted to kill init!"), None);
     }
 
     #[test]

@@ -122,13 +122,16 @@ pub struct KernelListArguments {
     on an ext4 that was full once; compare --workload trace:a.trace replays it\n  \
     trimwise kernel run 6.12:ext4 --image root.img -- fstrim -v .\n  \
     trimwise kernel run 6.12:ext4 --disk sata-small -- sh -ec 'mkfs.xfs -q /dev/vdb\n      \
-    mkdir b; mount /dev/vdb b; cp -r /etc b'\n\n\
+    mkdir b; mount /dev/vdb b; cp -r /etc b'\n  \
+    trimwise kernel run 6.12:none -- sh -ec 'mkfs.ext4 -q /dev/vda; mount /dev/vda /tmp/fs; ...'\n      \
+    has the drive to itself, as test suites such as xfstests need it\n\n\
     The program comes from this computer, whose files the guest sees read-only. It runs in the root of\n\
     the file system and reads standard input unless that is a terminal. Computing takes no virtual time.\n\
-    /tmp is the guest's own.\n\n\
+    /tmp is the guest's own. Output appears as it comes, and is kept whatever ends the run.\n\n\
     Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelRunArguments {
-    /// Kernel, file system (ext4, xfs, btrfs or f2fs) and mount options as in mount(8)
+    /// Kernel, file system (ext4, xfs, btrfs or f2fs) and mount options as in mount(8); KERNEL:none mounts nothing and
+    /// leaves the drive, /dev/vda, to the program
     #[arg(value_name = "KERNEL:FS[:MOUNT_OPTIONS]")]
     pub target: String,
 
@@ -185,7 +188,8 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace", requires = "disk")]
     pub disk_trace: Option<PathBuf>,
 
-    /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the program's output
+    /// Write the result, with the program's output, as JSON to a new file, even if the run fails; `-`, or no FILE, prints
+    /// it at the end instead of the output as it comes
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 

@@ -2,23 +2,30 @@
 
 use std::io::{IsTerminal, Read, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
-use trimwise_study::kernel::run::Plan;
+use trimwise_study::kernel::run::{Plan, Watch};
 use trimwise_study::kernel::trace::DriveTrace;
+use trimwise_uml::channel::{Says, Stream};
 use trimwise_uml::job::Said;
 
 use super::table;
 use crate::arguments::JsonArguments;
 use crate::commands::kernel::arguments::KernelRunArguments;
+use crate::interrupt;
 use crate::output::{self, Destinations};
 
 /// Most bytes of standard input for a program: they are held in memory.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// Runs the command; prints the program's output, and returns what is left to print.
+/// Time that an interrupted command leaves its reader to take the rest of the output.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Runs the command; prints the program's output as it comes, and returns what is left to print.
 pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations =
         Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
@@ -41,8 +48,13 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
     }
     let request = arguments.request();
     let plan = Plan::of(&request)?;
+    let input = input()?;
+    let printer = Printer::start()?;
+    let mut print = |stream, piece: &[u8]| printer.print(stream, piece);
     let mut log = Vec::new();
-    let ran = plan.run(input()?, caller, &mut log);
+    // Standard output is for the JSON, which has the output.
+    let says: Option<&mut Says<'_>> = if destinations.json_to_stdout() { None } else { Some(&mut print) };
+    let ran = plan.run(input, caller, Watch { says, log: &mut log });
     let logged = match &arguments.kernel_log {
         Some(path) if ran.is_ok() || !log.is_empty() => {
             let text = String::from_utf8_lossy(&log).replace('\r', "");
@@ -60,17 +72,60 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
     });
     let traced = traced.fold(Ok(()), output::both);
     let report = &ran.report;
-    let printed = if destinations.json_to_stdout() {
-        Ok(())
-    } else {
-        // A closed standard error is no failure.
-        let _ = std::io::stderr().write_all(&report.program.errors.0);
-        output::print_always(&report.program.output.0)
-    };
-    let delivered = destinations.deliver(report, || table::run(report, ran.wall_s));
-    let delivered = delivered.and_then(|text| output::print(&text));
+    // First the files: nobody may be reading what is printed.
+    let delivered = destinations.deliver(report, || match report.phases.is_empty() {
+        true => String::new(),
+        false => table::run(report, ran.wall_s),
+    });
+    let printed = printer.finish(ran.failure == Some(Failure::Interrupted));
+    // Where the output could not be printed, the table cannot either.
+    let delivered = delivered.and_then(|text| if printed.is_ok() { output::print(&text) } else { Ok(()) });
     output::both(logged, output::both(traced, output::both(printed, delivered)))?;
-    report.failure().map_or(Ok(String::new()), Err)
+    ran.failure.map_or(Ok(String::new()), Err)
+}
+
+/// Prints a program's output as it comes, on a thread of its own: a reader that is slow, or stopped, keeps neither the
+/// guest waiting nor its limits from being checked.
+struct Printer {
+    pieces: mpsc::Sender<(Stream, Vec<u8>)>,
+    printed: mpsc::Receiver<Result<(), Failure>>,
+}
+
+impl Printer {
+    fn start() -> Result<Self, Failure> {
+        let (pieces, coming) = mpsc::channel::<(Stream, Vec<u8>)>();
+        let (done, printed) = mpsc::channel();
+        let print_all = move || {
+            let mut printed = Ok(());
+            for (stream, piece) in coming {
+                match stream {
+                    Stream::Output if printed.is_ok() => printed = output::print_always(piece),
+                    Stream::Output => {}
+                    // A closed standard error is no failure.
+                    Stream::Errors => drop(std::io::stderr().write_all(&piece)),
+                }
+            }
+            let _ = done.send(printed);
+        };
+        let thread = std::thread::Builder::new().name("printer".to_owned()).spawn(print_all);
+        thread.map_err(|e| Failure::run(format!("cannot start a thread: {e}")))?;
+        Ok(Self { pieces, printed })
+    }
+
+    fn print(&self, stream: Stream, piece: &[u8]) {
+        // The thread ends after this value.
+        let _ = self.pieces.send((stream, piece.to_owned()));
+    }
+
+    /// Waits until everything is printed, and returns the first failure. A second interrupt ends the wait.
+    fn finish(self, is_interrupted: bool) -> Result<(), Failure> {
+        drop(self.pieces);
+        interrupt::begin_delivery();
+        match is_interrupted {
+            true => self.printed.recv_timeout(READER_PATIENCE).unwrap_or(Ok(())),
+            false => self.printed.recv().unwrap_or(Ok(())),
+        }
+    }
 }
 
 /// Where the trace goes, and how it is written.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
-use trimwise_study::kernel::run::{Phase, RunReport};
+use trimwise_study::kernel::run::{NO_FILE_SYSTEM, Phase, RunReport};
 use trimwise_study::kernel::{Kernel, KernelsReport, State};
 
 use crate::figures::{self, NONE, grouped};
@@ -80,8 +80,11 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
         let rows: Vec<Vec<String>> = phases.iter().map(row).collect();
         format!("\n{}\n\n{}", crate::table::bold(title), laid_out(&header, &rows))
     };
-    let title =
-        format!("{}, {} of Linux {}", report.device, report.kernel.file_system, report.kernel.title());
+    let linux = report.kernel.title();
+    let title = match &*report.kernel.file_system {
+        NO_FILE_SYSTEM => format!("{}, Linux {linux} without a file system", report.device),
+        file_system => format!("{}, {file_system} of Linux {linux}", report.device),
+    };
     let mut text = part(&title, &report.phases);
     if let Some(disk) = &report.disk {
         text += &part(&format!("{}: {}", disk.node, disk.device), &disk.phases);
@@ -91,6 +94,9 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
         // The beginning identifies it; JSON has the whole.
         let hash: String = image.sha256.chars().take(16).collect();
         text += &folded(&format!("Image: {}, {}, SHA-256 {hash}...", image.path, Bytes(image.size_bytes)), 0);
+    }
+    for remark in report.remarks() {
+        text += &folded(&remark, 0);
     }
     text += &match report.program.killed_processes {
         0 => String::new(),

@@ -1,0 +1,306 @@
+//! What a guest tells its host while it runs: the output of its programs as it comes, and the report of each step once
+//! that is over.
+//!
+//! It goes through a console of its own ([`NODE`]), which the kernel's process writes to a file in this computer's memory.
+//! Such a write takes no virtual time and never waits, so a guest cannot notice how fast its host reads, and what was told
+//! outlives the guest, whatever ends it. No full disk of the host and nothing that programs mount gets in the way.
+//!
+//! It is told in frames: what it is (one byte), a length (32 bits, little-endian), and as many bytes.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use serde::{Deserialize, Serialize};
+
+use crate::job::{Outcome, Said, StepReport};
+
+/// The console in the guest. It is the last of UML's consoles, which programs leave alone.
+const NODE: &str = "/dev/tty15";
+/// The same console on the kernel's command line: it has no input, and its output is the standard input of the kernel's
+/// process, which needs none.
+pub(crate) const CONSOLE_OPTION: &str = "con15=null,fd:0";
+/// Maximum bytes of a frame.
+pub(crate) const FRAME_BYTES_MAX: usize = 64 << 10;
+/// Maximum bytes of a program's output, and of its error output: they are in this computer's memory, and in the result.
+pub(crate) const OUTPUT_BYTES_MAX: usize = 16 << 20;
+const HEADER_BYTES: usize = 5;
+
+/// A stream of a program's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Errors,
+}
+
+impl Stream {
+    /// Returns the stream's name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Output => "standard output",
+            Self::Errors => "standard error",
+        }
+    }
+}
+
+/// What takes each piece of a program's output.
+pub type Says<'a> = dyn FnMut(Stream, &[u8]) + 'a;
+
+/// What is in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Program(Stream),
+    /// A piece of a [`Told`] in JSON.
+    Piece,
+    /// Nothing: a [`Told`] is complete.
+    Whole,
+}
+
+impl Kind {
+    const ALL: [(u8, Self); 4] = [
+        (b'o', Self::Program(Stream::Output)),
+        (b'e', Self::Program(Stream::Errors)),
+        (b'p', Self::Piece),
+        (b'w', Self::Whole),
+    ];
+
+    fn byte(self) -> u8 {
+        Self::ALL.into_iter().find(|(_, kind)| *kind == self).map_or(0, |(byte, _)| byte)
+    }
+}
+
+/// A part of the guest's report.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Told {
+    /// A step is over.
+    Step(StepReport),
+    /// All steps are over; nothing follows.
+    End(End),
+}
+
+/// The end of a guest's report.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct End {
+    /// Numbers of the marks of each disk.
+    pub(crate) marks: Vec<Vec<usize>>,
+    /// Words that were added to the kernel's command line and that it does not know. If there are any, no step was
+    /// done.
+    pub(crate) unknown_words: Vec<String>,
+}
+
+/// The guest's side.
+#[derive(Debug)]
+pub(crate) struct Teller(File);
+
+impl Teller {
+    pub(crate) fn open() -> io::Result<Self> {
+        // Not as the terminal of this process, which would then receive its signals.
+        let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let node = rustix::fs::open(NODE, flags, Mode::empty())?;
+        let mut attributes = tcgetattr(&node)?;
+        attributes.make_raw();
+        tcsetattr(&node, OptionalActions::Now, &attributes)?;
+        Ok(Self(node.into()))
+    }
+
+    /// Passes on what a program has written: at most [`FRAME_BYTES_MAX`] bytes.
+    pub(crate) fn pass_on(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        self.send(Kind::Program(stream), bytes)
+    }
+
+    /// Tells a part of the report, piece by piece: it can be large compared with the guest's memory.
+    pub(crate) fn tell(&self, told: &Told) -> io::Result<()> {
+        let mut pieces = io::BufWriter::with_capacity(FRAME_BYTES_MAX, Pieces(self));
+        serde_json::to_writer(&mut pieces, told)?;
+        pieces.flush()?;
+        self.send(Kind::Whole, &[])
+    }
+
+    fn send(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+        let mut frame = Vec::with_capacity(HEADER_BYTES + bytes.len());
+        frame.push(kind.byte());
+        frame.extend((bytes.len() as u32).to_le_bytes());
+        frame.extend(bytes);
+        (&self.0).write_all(&frame)
+    }
+}
+
+struct Pieces<'a>(&'a Teller);
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = &bytes[..bytes.len().min(FRAME_BYTES_MAX)];
+        self.0.send(Kind::Piece, piece).map(|()| piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The host's side. Programs in the guest can write to its console too, so nothing that is heard is trusted.
+#[derive(Debug, Default)]
+pub(crate) struct Listener {
+    /// What came after the last whole frame.
+    rest: Vec<u8>,
+    piece: Vec<u8>,
+    /// Output of programs since the last step's end.
+    output: Said,
+    errors: Said,
+    /// Reports of the steps that are over; those of programs have their output.
+    pub(crate) steps: Vec<StepReport>,
+    /// The end of the report, if the guest came so far.
+    pub(crate) end: Option<End>,
+}
+
+impl Listener {
+    /// Takes what the guest has told since the last call, and calls `says` with each piece of a program's output.
+    pub(crate) fn hear(&mut self, bytes: &[u8], says: &mut Says<'_>) -> io::Result<()> {
+        self.rest.extend(bytes);
+        let mut rest = std::mem::take(&mut self.rest);
+        let mut at = 0;
+        while let Some((kind, length)) = header(&rest[at..])?
+            && let Some(frame) = rest.get(at + HEADER_BYTES..at + HEADER_BYTES + length)
+        {
+            self.take(kind, frame, says)?;
+            at += HEADER_BYTES + length;
+        }
+        rest.drain(..at);
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// Returns an error if the last frame is incomplete, as no guest leaves it that ends by itself.
+    pub(crate) fn expect_whole(&self) -> io::Result<()> {
+        if self.rest.is_empty() { Ok(()) } else { Err(disturbed()) }
+    }
+
+    /// Takes what there is of an incomplete last frame, if it is a program's: the guest broke off while it told that.
+    pub(crate) fn hear_no_more(&mut self, says: &mut Says<'_>) {
+        let rest = std::mem::take(&mut self.rest);
+        if let Ok(Some((kind @ Kind::Program(_), _))) = header(&rest) {
+            // Output beyond its maximum is of no use.
+            let _ = self.take(kind, &rest[HEADER_BYTES..], says);
+        }
+    }
+
+    fn take(&mut self, kind: Kind, bytes: &[u8], says: &mut Says<'_>) -> io::Result<()> {
+        match kind {
+            Kind::Program(stream) => {
+                let said = match stream {
+                    Stream::Output => &mut self.output.0,
+                    Stream::Errors => &mut self.errors.0,
+                };
+                if said.len() + bytes.len() > OUTPUT_BYTES_MAX {
+                    return Err(damaged(&format!("{} of a program is too long", stream.name())));
+                }
+                said.extend(bytes);
+                says(stream, bytes);
+            }
+            Kind::Piece => self.piece.extend(bytes),
+            Kind::Whole => match serde_json::from_slice(&std::mem::take(&mut self.piece))? {
+                Told::Step(mut report) => {
+                    let [output, errors] = [&mut self.output, &mut self.errors].map(std::mem::take);
+                    if let Outcome::Program(end) = &mut report.outcome {
+                        (end.output, end.errors) = (output, errors);
+                    }
+                    self.steps.push(report);
+                }
+                Told::End(end) => self.end = Some(end),
+            },
+        }
+        Ok(())
+    }
+}
+
+/// Returns the kind and the length of the frame that begins here; `None` if its header is incomplete.
+fn header(bytes: &[u8]) -> io::Result<Option<(Kind, usize)>> {
+    let Some((&[kind, ref length @ ..], _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*length) as usize;
+    match Kind::ALL.into_iter().find(|(byte, _)| *byte == kind) {
+        Some((_, kind)) if length <= FRAME_BYTES_MAX => Ok(Some((kind, length))),
+        _ => Err(disturbed()),
+    }
+}
+
+fn disturbed() -> io::Error {
+    damaged("a program wrote to it, and the guest reports through it")
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{NODE} of the guest: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::ProgramEnd;
+
+    fn frame(kind: u8, bytes: &[u8]) -> Vec<u8> {
+        [&[kind][..], &(bytes.len() as u32).to_le_bytes(), bytes].concat()
+    }
+
+    /// Reads what was told in pieces of `size` bytes.
+    fn heard(told: &[u8], size: usize) -> (Listener, Vec<(Stream, u8)>) {
+        let (mut listener, mut said) = (Listener::default(), Vec::new());
+        let mut says = |stream, bytes: &[u8]| said.extend(bytes.iter().map(|&byte| (stream, byte)));
+        for piece in told.chunks(size) {
+            listener.hear(piece, &mut says).unwrap();
+        }
+        listener.hear_no_more(&mut says);
+        (listener, said)
+    }
+
+    #[test]
+    fn what_is_told_is_heard_in_order_however_it_is_cut() {
+        let end = ProgramEnd::default();
+        let step = Told::Step(StepReport { begin_ns: 1, end_ns: 2, outcome: Outcome::Program(end) });
+        let json = serde_json::to_vec(&step).unwrap();
+        let told = [
+            frame(b'o', b"one"),
+            frame(b'e', b"\xff"),
+            frame(b'o', b"two"),
+            frame(b'p', &json[..9]),
+            frame(b'p', &json[9..]),
+            frame(b'w', b""),
+            frame(b'o', b"last words"),
+        ];
+        let told = told.concat();
+        for size in [1, 2, 7, told.len()] {
+            // The last frame is incomplete.
+            let (listener, said) = heard(&told[..told.len() - 2], size);
+            let text: Vec<u8> = said.iter().map(|&(_, byte)| byte).collect();
+            assert_eq!(text, b"one\xfftwolast wor");
+            assert_eq!(said[3], (Stream::Errors, 0xff));
+            let [StepReport { outcome: Outcome::Program(end), .. }] = &*listener.steps else {
+                panic!("{listener:?}")
+            };
+            assert_eq!((&*end.output.0, &*end.errors.0), (&b"onetwo"[..], &b"\xff"[..]));
+            assert!(listener.end.is_none());
+            assert!(listener.expect_whole().is_ok(), "the rest was heard");
+        }
+    }
+
+    #[test]
+    fn what_no_guest_tells_is_an_error() {
+        let long = (FRAME_BYTES_MAX as u32 + 1).to_le_bytes();
+        let too_long = [&b"o"[..], &long].concat();
+        for told in
+            [&b"hello"[..], &too_long, &frame(b'w', b""), &[frame(b'p', b"{}"), frame(b'w', b"")].concat()]
+        {
+            assert!(Listener::default().hear(told, &mut |_, _| ()).is_err(), "{told:?}");
+        }
+        let mut listener = Listener::default();
+        let piece = frame(b'e', &vec![0; FRAME_BYTES_MAX]);
+        let pieces = OUTPUT_BYTES_MAX / FRAME_BYTES_MAX;
+        (0..pieces).for_each(|_| listener.hear(&piece, &mut |_, _| ()).unwrap());
+        let error = listener.hear(&piece, &mut |_, _| ()).unwrap_err();
+        assert!(error.to_string().contains("standard error of a program is too long"), "{error}");
+    }
+}
