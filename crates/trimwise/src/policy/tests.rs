@@ -1,7 +1,7 @@
 //! Tests of governors alone: events in, decisions out. Their effect on a file system is tested there.
 
 use proptest::prelude::*;
-use rand_core::{Rng as _, SeedableRng as _};
+use rand_core::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::batch::{Batch, BatchConfig};
