@@ -101,6 +101,9 @@ class View:
     @property
     def total_units(self) -> int: ...
     @property
+    def freed_units(self) -> int:
+        """Freed so far by durable commits."""
+    @property
     def pending_units(self) -> int:
         """Freed, durable, and not yet trimmed, dropped or allocated again."""
     @property

@@ -2,7 +2,7 @@
 
 use super::Sample;
 use crate::policy::set::Trend;
-use crate::units::{SimDuration, SimTime};
+use crate::units::{Bytes, SimDuration, SimTime};
 
 /// A device with at most this many requests per second counts as idle, since every host writes logs.
 const IDLE_REQUESTS_PER_SECOND: u64 = 5;
@@ -14,6 +14,8 @@ pub(super) struct Load {
     pub sample: Sample,
     pub sampled_at: SimTime,
     pub trend: Trend,
+    /// Freed so far, as far as is seen: reported, or that used space has fallen from one sample to the next.
+    pub freed: Bytes,
     pub quiet: SimDuration,
     pub alone: SimDuration,
     /// Whether a slice was in progress since the last sample.
@@ -32,19 +34,23 @@ impl Load {
         Self {
             sample: first,
             sampled_at: now,
-            trend: Trend::new(TREND_WINDOW, 10),
+            trend: Trend::new(TREND_WINDOW),
+            freed: Bytes(0),
             quiet: SimDuration::ZERO,
             alone: SimDuration::ZERO,
             touched: false,
         }
     }
 
-    /// Takes over a sample. Returns the one before it, and the time between the two.
-    pub(super) fn take(&mut self, now: SimTime, sample: Sample) -> (Sample, SimDuration) {
+    /// Takes over a sample, and how many bytes were reported as freed since the last one. Returns that one, and the time
+    /// between the two.
+    pub(super) fn take(&mut self, now: SimTime, sample: Sample, reported: u64) -> (Sample, SimDuration) {
         // The time between samples, not between calls: requests are counted from sample to sample.
         let interval = now.since(std::mem::replace(&mut self.sampled_at, now));
         let before = std::mem::replace(&mut self.sample, sample);
-        self.trend.observe(now, sample.used.0, sample.total.0);
+        let fallen = before.used.0.saturating_sub(sample.used.0);
+        self.freed.0 = self.freed.0.saturating_add(fallen.max(reported));
+        self.trend.observe(now, sample.used.units_floor(), self.freed.units_floor());
         (before, interval)
     }
 

@@ -140,7 +140,8 @@ impl LiveHost {
     /// Handles a sample.
     pub fn sample(&mut self, now: SimTime, sample: Sample, orders: &mut Vec<Order>) {
         self.now = now;
-        let (before, interval) = self.load.take(now, sample);
+        let reported = if self.has_seen() { self.frees.take_since_sample() } else { 0 };
+        let (before, interval) = self.load.take(now, sample, reported);
         if before.used != sample.used {
             self.used_changed_at = Some(now);
         }
@@ -151,7 +152,6 @@ impl LiveHost {
                 self.pace.observe(mean, touched);
             }
             self.shorten_rest();
-            let reported = self.frees.take_since_sample();
             self.totals.freed_bytes += self.knowledge.sampled(Some(&before), &sample, reported).0;
         } else {
             self.knowledge.sampled(None, &sample, 0);
@@ -229,6 +229,7 @@ impl LiveHost {
             now: self.now,
             used_units: sample.used.units_floor(),
             total_units: sample.total.units_floor(),
+            freed_units: self.load.freed.units_floor(),
             pending_units: self.waiting().units_ceil(),
             pending_extents: self.knowledge.waiting_extents(),
             untrimmed_units: self.left().units_ceil(),

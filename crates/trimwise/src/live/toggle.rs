@@ -6,12 +6,16 @@
 use super::trouble::{RETRY_INTERRUPTED, again_in};
 use super::{Busy, Failed, LiveHost, Order, Reason};
 use crate::policy::LiveUse;
-use crate::units::SimTime;
+use crate::units::{SimDuration, SimTime};
+
+/// Shortest time between two changes: each writes back what is dirty, and a line into the kernel's log. Where frees are
+/// not reported, a steady mix of creations and deletions would cause one every half minute.
+const REST: SimDuration = SimDuration::from_secs(600);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Toggling {
     failures: u32,
-    retry_at: SimTime,
+    not_before: SimTime,
     /// The operating system's message if the last attempt failed, and whether it is retried.
     problem: Option<(String, bool)>,
 }
@@ -27,7 +31,7 @@ impl LiveHost {
 
     pub(super) fn decide_online(&mut self, orders: &mut Vec<Order>) -> bool {
         let Some(on) = self.wants_online().filter(|&on| on != self.is_online()) else { return false };
-        if !self.facts.toggles || !self.settings.may_toggle || self.now < self.toggling.retry_at {
+        if !self.facts.toggles || !self.settings.may_toggle || self.now < self.toggling.not_before {
             return false;
         }
         if let Some(look) = self.knowledge.look_before_toggle().filter(|_| self.look_is_useful()) {
@@ -48,13 +52,13 @@ impl LiveHost {
             Ok(on) => {
                 self.load.sample.online = on;
                 self.knowledge.toggled(on);
-                self.toggling = Toggling::default();
+                self.toggling = Toggling { not_before: now + REST, ..Toggling::default() };
             }
             Err(Failed::Never(message)) => self.leave_option(message),
-            Err(Failed::Interrupted) => self.toggling.retry_at = now + RETRY_INTERRUPTED,
+            Err(Failed::Interrupted) => self.toggling.not_before = now + RETRY_INTERRUPTED,
             Err(Failed::Again(message) | Failed::Device(message)) => {
-                let Toggling { failures, retry_at, problem } = &mut self.toggling;
-                *retry_at = now + again_in(*failures);
+                let Toggling { failures, not_before, problem } = &mut self.toggling;
+                *not_before = now + again_in(*failures);
                 *failures += 1;
                 *problem = Some((message, true));
             }
@@ -71,7 +75,7 @@ impl LiveHost {
     pub(super) fn toggle_words(&self) -> Option<String> {
         let (message, again) = self.toggling.problem.as_ref()?;
         Some(if *again {
-            let left = self.toggling.retry_at.since(self.now).as_secs_f64();
+            let left = self.toggling.not_before.since(self.now).as_secs_f64();
             format!("Online discard could not be changed: {message}; it will be tried again in {left:.0} s.")
         } else {
             format!("Online discard cannot be changed: {message}.")

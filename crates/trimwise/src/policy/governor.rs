@@ -64,6 +64,8 @@ pub struct View {
     pub used_units: u64,
     /// Total units of the file system.
     pub total_units: u64,
+    /// Units that were freed so far, as far as the host sees it; transactions count when they are durable.
+    pub freed_units: u64,
     /// Units in the pending set.
     pub pending_units: u64,
     /// Extents in the pending set.

@@ -266,6 +266,7 @@ impl HostedPolicy {
         let mut view = host.view();
         {
             let pending = self.pending.borrow();
+            view.freed_units = pending.ledger().freed;
             view.pending_units = pending.units();
             view.pending_extents = pending.extents();
             view.untrimmed_units = pending.untrimmed_units();

@@ -41,10 +41,6 @@ const IDLE: SimDuration = SimDuration::from_millis(50);
 const DEPTH_MAX: u32 = 8;
 /// Classes of command sizes: 1, 2, 4... 1024 ranges.
 const CLASSES: usize = 11;
-/// Window of the utilization trend: two commit intervals.
-const WINDOW: SimDuration = SimDuration::from_secs(10);
-/// Change of utilization that counts: one percent of the file system.
-const CHANGE_PERMILLE: u64 = 10;
 
 pub(super) const TERM: Term = Term {
     refuses_gate: Some("decides by utilization itself"),
@@ -72,7 +68,7 @@ pub struct Judicious {
 impl Default for Judicious {
     fn default() -> Self {
         Self {
-            trend: Trend::new(WINDOW, CHANGE_PERMILLE),
+            trend: Trend::new(Trend::WINDOW),
             ranges_max: 1,
             range_units_max: u64::MAX,
             depth: 1,
@@ -162,7 +158,7 @@ impl Governor for Judicious {
                 return;
             }
             PolicyEvent::Committed { freed_units } => {
-                self.trend.observe(view.now, view.used_units, view.total_units);
+                self.trend.observe(view.now, view.used_units, view.freed_units);
                 if *freed_units == view.pending_units {
                     // The first in a while: the activity that caused it may end soon.
                     self.pause_until = self.pause_until.max(view.now + IDLE);

@@ -6,11 +6,17 @@
 //!
 //! # What "keeps rising" is
 //!
-//! The paper does not say. Here each commit compares utilization with its value one *window* ago: it keeps rising if it
-//! has gained at least the *hysteresis* since, keeps falling if it has lost as much; otherwise the gate stays as it is.
-//! To make it switch twice, the workload must move utilization by the hysteresis up and down again within two windows;
-//! smaller movements, and steady states of any kind, never move the gate. The defaults are two commit intervals, so
-//! that one commit alone cannot decide, and one percent, which is more than a journal's worth of any single file.
+//! The paper does not say; it gives the reasons: "files are being created and expanded rather than being deleted", and
+//! "file deletions are dominant". So each commit compares what was allocated with what was freed in the last *window*:
+//! utilization rises if allocations are at least twice the frees, and falls if frees are at least twice the allocations;
+//! otherwise the gate stays as it is. No part of this depends on the size of the file system. As allocations are the
+//! change of utilization plus the frees, it rises if it has gained at least what was freed, and falls if it has lost at
+//! least half of that. Blocks that are freed already and not committed yet lower both sums alike.
+//!
+//! In a steady mix of creations and deletions the two stay within a factor of two of each other, so the gate does not
+//! move. The window is two commit intervals, so that one commit among others cannot decide; after a rest, the first
+//! one does. A change below [`NET_UNITS_MIN`] decides nothing: directories and logs grow at any time, and few commands
+//! depend on it.
 //!
 //! Blocks freed while the gate is closed are dropped for good, as published; with `catchup` they are trimmed when the
 //! gate opens.
@@ -22,6 +28,8 @@ use crate::units::{SimDuration, SimTime};
 
 /// Samples kept per window; more would not change the result.
 const SAMPLES_PER_WINDOW: u64 = 16;
+/// The least change of utilization that is a direction: 1 MiB, more than the metadata that a commit allocates.
+const NET_UNITS_MIN: u64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetConfig {
@@ -29,10 +37,8 @@ pub(crate) struct SetConfig {
     pub low_percent: u64,
     /// Above this utilization TRIM is on, in percent.
     pub high_percent: u64,
-    /// Utilization is compared with its value this long ago.
+    /// Allocations and frees are compared over this long.
     pub window: SimDuration,
-    /// The change, in thousandths of all units, that counts as rising or falling.
-    pub hysteresis_permille: u64,
     /// Whether dropped extents are trimmed when the gate opens.
     pub catch_up: bool,
 }
@@ -40,54 +46,61 @@ pub(crate) struct SetConfig {
 impl SetConfig {
     /// The given watermarks, with defaults for the rest.
     pub fn new(low_percent: u64, high_percent: u64) -> Self {
-        Self {
-            low_percent,
-            high_percent,
-            window: SimDuration::from_secs(10),
-            hysteresis_permille: 10,
-            catch_up: false,
-        }
+        Self { low_percent, high_percent, window: Trend::WINDOW, catch_up: false }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It has gained at least the hysteresis within the window.
+    /// Allocations were at least twice the frees within the window.
     Rising,
+    /// Frees were at least twice the allocations.
     Falling,
     Steady,
+}
+
+/// Utilization at a moment, and all frees until then, in units.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    at: SimTime,
+    used: u64,
+    freed: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Trend {
     window: SimDuration,
-    hysteresis_permille: u64,
-    /// Used units over time; the first sample is at least a window old, or the oldest available.
-    samples: VecDeque<(SimTime, u64)>,
+    /// The first is at least a window old, or the oldest available.
+    moments: VecDeque<Moment>,
     direction: Direction,
 }
 
 impl Trend {
-    pub fn new(window: SimDuration, hysteresis_permille: u64) -> Self {
-        Self { window, hysteresis_permille, samples: VecDeque::new(), direction: Direction::Steady }
+    /// Two commit intervals.
+    pub const WINDOW: SimDuration = SimDuration::from_secs(10);
+
+    pub fn new(window: SimDuration) -> Self {
+        Self { window, moments: VecDeque::new(), direction: Direction::Steady }
     }
 
-    pub fn observe(&mut self, now: SimTime, used_units: u64, total_units: u64) -> Direction {
-        while self.samples.get(1).is_some_and(|&(at, _)| now.since(at) >= self.window) {
-            self.samples.pop_front();
+    /// Takes over the units in use now, and those freed so far.
+    pub fn observe(&mut self, at: SimTime, used: u64, freed: u64) -> Direction {
+        while self.moments.get(1).is_some_and(|second| at.since(second.at) >= self.window) {
+            self.moments.pop_front();
         }
-        let &(_, before) = self.samples.front().unwrap_or(&(now, used_units));
-        let change = (total_units.saturating_mul(self.hysteresis_permille) / 1000).max(1);
-        self.direction = if used_units >= before.saturating_add(change) {
+        let now = Moment { at, used, freed };
+        let before = *self.moments.front().unwrap_or(&now);
+        let freed = freed.saturating_sub(before.freed);
+        self.direction = if used.saturating_sub(before.used) >= freed.max(NET_UNITS_MIN) {
             Direction::Rising
-        } else if before >= used_units.saturating_add(change) {
+        } else if before.used.saturating_sub(used) >= freed.div_ceil(2).max(NET_UNITS_MIN) {
             Direction::Falling
         } else {
             Direction::Steady
         };
         let step = SimDuration::from_nanos(self.window.as_nanos() / SAMPLES_PER_WINDOW);
-        if self.samples.back().is_none_or(|&(at, _)| now.since(at) >= step) {
-            self.samples.push_back((now, used_units));
+        if self.moments.back().is_none_or(|last| at.since(last.at) >= step) {
+            self.moments.push_back(now);
         }
         self.direction
     }
@@ -106,11 +119,11 @@ pub struct Set {
 
 impl Set {
     pub fn new(config: SetConfig, inner: Box<dyn Governor>) -> Self {
-        Self { config, trend: Trend::new(config.window, config.hysteresis_permille), open: true, inner }
+        Self { config, trend: Trend::new(config.window), open: true, inner }
     }
 
     fn decide(&mut self, view: &View) -> bool {
-        let direction = self.trend.observe(view.now, view.used_units, view.total_units);
+        let direction = self.trend.observe(view.now, view.used_units, view.freed_units);
         let used = view.used_units.saturating_mul(100);
         let at = |percent: u64| view.total_units.saturating_mul(percent);
         if used > at(self.config.high_percent) {

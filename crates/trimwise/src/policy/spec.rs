@@ -54,10 +54,7 @@ fn terms_of(is_accepted: impl Fn(&Term) -> bool) -> Vec<(&'static str, &'static 
     let mut all: Vec<_> =
         TERMS.iter().copied().filter(|term| is_accepted(term)).flat_map(|term| of_policy(&term)).collect();
     all.extend([
-        (
-            "set:LOW:HIGH[:WINDOW[:CHANGE]]",
-            "on above HIGH %, off below LOW %, between them on unless use rises",
-        ),
+        ("set:LOW:HIGH[:WINDOW]", "on above HIGH %, off below LOW %, between them on unless use rises"),
         ("catchup", "with set: turning on also trims what was freed while it was off"),
         ("TERM+TERM", "terms combined, as in set:40:90+lazy+reuse"),
     ]);
@@ -151,11 +148,8 @@ impl fmt::Display for PolicySpec {
         if let Some(set) = self.gate {
             let default = SetConfig::new(set.low_percent, set.high_percent);
             let mut term = format!("set:{}:{}", set.low_percent, set.high_percent);
-            if (set.window, set.hysteresis_permille) != (default.window, default.hysteresis_permille) {
+            if set.window != default.window {
                 term += &format!(":{}", Duration(set.window));
-            }
-            if set.hysteresis_permille != default.hysteresis_permille {
-                term += &format!(":{}.{}", set.hysteresis_permille / 10, set.hysteresis_permille % 10);
             }
             terms.push(term);
             terms.extend(set.catch_up.then(|| "catchup".to_owned()));
@@ -204,7 +198,6 @@ mod tests {
             "set:0:100",
             "set:40:90",
             "set:40:90:1m",
-            "set:40:90:10s:0.5",
             "set:40:90+catchup",
             "lazy",
             "lazy:2:16",
@@ -222,7 +215,7 @@ mod tests {
             let policy: PolicySpec = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
         }
-        let disordered: PolicySpec = "reuse+lazy:1:8+set:40:90:10s:1.0".parse().unwrap();
+        let disordered: PolicySpec = "reuse+lazy:1:8+set:40:90:10s".parse().unwrap();
         assert_eq!(disordered.to_string(), "set:40:90+lazy+reuse");
         assert_eq!("batch:7d".parse::<PolicySpec>().unwrap().to_string(), "batch:1w");
     }

@@ -1,5 +1,9 @@
 //! Tests of governors alone: events in, decisions out. Their effect on a file system is tested there.
 
+use proptest::prelude::*;
+use rand_core::SeedableRng as _;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 use super::batch::{Batch, BatchConfig};
 use super::*;
 use crate::units::{SimDuration, SimTime};
@@ -37,14 +41,36 @@ impl Hosted {
         self.0.on_event(event, &view, &mut decisions);
         decisions
     }
+}
 
-    /// Sends a commit that freed one extent of ten units, at a utilization in thousandths. Returns whether it is
-    /// trimmed.
-    fn trims_at(&mut self, now_ms: u64, used_permille: u64) -> bool {
-        let view =
-            View { used_units: used_permille * 100, pending_units: 10, pending_extents: 1, ..view(now_ms) };
-        let decisions = self.see(&PolicyEvent::Committed { freed_units: 10 }, view);
-        !decisions.contains(&Decision::DropFreed)
+/// A gate before `commit`, and a file system of so many units.
+struct Gate {
+    set: Hosted,
+    at_ms: u64,
+    view: View,
+}
+
+impl Gate {
+    fn new(policy: &str, used_units: u64, total_units: u64) -> Self {
+        let view = View { used_units, total_units, ..view(0) };
+        Self { set: Hosted::new(policy), at_ms: 0, view }
+    }
+
+    /// Commits so many units that were allocated and freed after so many milliseconds. Returns whether the gate is open.
+    fn commit(&mut self, after_ms: u64, allocated_units: u64, freed_units: u64) -> bool {
+        self.at_ms += after_ms;
+        self.view.now = view(self.at_ms).now;
+        self.view.used_units = self.view.used_units + allocated_units - freed_units;
+        self.view.freed_units += freed_units;
+        self.view.pending_units = freed_units;
+        self.view.pending_extents = 1;
+        !self.set.see(&PolicyEvent::Committed { freed_units }, self.view).contains(&Decision::DropFreed)
+    }
+
+    /// Lets use go to so many thousandths within five seconds.
+    fn moves_to(&mut self, permille: u64) -> bool {
+        let (used, wanted) = (self.view.used_units, self.view.total_units * permille / 1000);
+        self.commit(5_000, wanted.saturating_sub(used), used.saturating_sub(wanted))
     }
 }
 
@@ -54,70 +80,134 @@ fn issues(decisions: &[Decision]) -> usize {
 
 #[test]
 fn set_is_on_above_off_below_and_follows_the_direction_between() {
-    let mut set = Hosted::new("set:40:90");
-    let mut at = 0;
-    let mut run = |permille: u64| {
-        at += 5_000;
-        set.trims_at(at, permille)
-    };
-    assert!(run(950));
-    assert!(!run(300), "below the low watermark");
-    assert!(!run(320), "below the low watermark");
-    assert!(!run(500), "it rises");
-    assert!(!run(700), "it rises");
-    assert!(run(910), "above the high watermark, rising or not");
-    assert!(run(600), "it falls");
-    assert!(run(595), "it falls within the window");
-    assert!(run(594), "it stands still, and fell before");
+    let mut set = Gate::new("set:40:90", 95_000, HOST.total_units);
+    assert!(set.moves_to(950));
+    assert!(!set.moves_to(300), "below the low watermark");
+    assert!(!set.moves_to(320), "below the low watermark");
+    assert!(!set.moves_to(500), "it rises");
+    assert!(!set.moves_to(700), "it rises");
+    assert!(set.moves_to(910), "above the high watermark, rising or not");
+    assert!(set.moves_to(600), "it falls");
+    assert!(set.moves_to(595), "it falls within the window");
+    assert!(set.moves_to(594), "it stands still, and fell before");
+}
+
+/// A gate between its watermarks that has seen its file system, and is open.
+fn between() -> Gate {
+    let mut set = Gate::new("set:0:100", HOST.total_units / 2, HOST.total_units);
+    assert!(set.commit(5_000, 0, 0));
+    set
 }
 
 #[test]
-fn set_does_not_flap_while_utilization_swings_by_less_than_its_hysteresis() {
-    for middle in [400, 650, 900] {
-        let mut set = Hosted::new("set:40:90");
-        let mut last = None;
-        let mut changes = 0;
-        for step in 0..1_000u64 {
-            // Swings of 0.8 %, around the watermarks too, with a period that the window does not divide.
-            let swing = if step % 7 < 4 { 4 } else { 0 };
-            let on = set.trims_at(step * 1_300, middle - 2 + swing + step % 3);
-            changes += u32::from(last.is_some_and(|last| last != on));
-            last = Some(on);
-        }
-        // Crossing a watermark once is right.
-        assert!(changes <= 1, "{changes} changes around {middle}");
+fn set_closes_if_allocations_are_twice_the_frees_and_opens_if_frees_are_twice_the_allocations() {
+    for (allocated, freed, closes) in
+        [(2_000, 1_000, true), (1_999, 1_000, false), (1_000, 0, true), (1_000, 1_000, false)]
+    {
+        assert_eq!(between().commit(5_000, allocated, freed), !closes, "{allocated} against {freed}");
+        let mut set = between();
+        assert!(!set.commit(5_000, 10_000, 0));
+        assert!(!set.commit(10_000, 0, 0), "nothing happens: it stays as it is");
+        assert_eq!(set.commit(5_000, freed, allocated), closes, "{freed} against {allocated}");
     }
 }
 
 #[test]
-fn set_follows_a_movement_of_its_hysteresis_within_its_window() {
-    let mut set = Hosted::new("set:10:90:10s:1.0");
-    assert!(set.trims_at(0, 500));
-    assert!(set.trims_at(5_000, 509), "nine thousandths are no rise yet");
-    assert!(!set.trims_at(8_000, 510));
-    assert!(!set.trims_at(16_000, 505), "slower than the window");
-    assert!(set.trims_at(20_000, 495));
+fn set_compares_all_of_its_window_and_no_more() {
+    let mut set = between();
+    assert!(set.commit(5_000, 1_000, 1_000));
+    assert!(set.commit(5_000, 2_000, 1_000), "with the commit before, 3,000 against 2,000");
+    assert!(!set.commit(5_000, 2_000, 1_000), "that one is out of the window");
+    let mut slow = Gate::new("set:0:100:1m", HOST.total_units / 2, HOST.total_units);
+    for _ in 0..11 {
+        assert!(slow.commit(5_000, 1_000, 1_000));
+    }
+    assert!(slow.commit(5_000, 8_000, 1_000), "19,000 against 12,000");
 }
 
-/// The rise is too slow to show within half the window.
+/// What it decided before is old; what is new is in one commit.
 #[test]
-fn set_looks_back_over_all_of_its_window() {
-    for policy in ["set:10:90", "set:10:90:10s:1.0"] {
-        let mut set = Hosted::new(policy);
-        for (at_ms, permille) in [(0, 500), (3_000, 503), (6_000, 506)] {
-            assert!(set.trims_at(at_ms, permille), "{policy}: no rise yet");
+fn set_is_decided_by_the_first_commit_after_a_rest() {
+    let mut set = between();
+    assert!(!set.commit(5_000, 5_000, 0));
+    assert!(set.commit(3_600_000, 0, 5_000));
+    assert!(!set.commit(3_600_000, 5_000, 0));
+}
+
+/// Use falls when blocks are freed, their transaction counts when it is durable.
+#[test]
+fn set_takes_frees_that_were_not_committed_yet_for_frees() {
+    let mut set = between();
+    assert!(!set.commit(5_000, 5_000, 0));
+    set.view.used_units -= 10_000;
+    assert!(set.commit(5_000, 0, 0), "5,000 less than before they were allocated");
+    set.view.used_units += 10_000; // what the commit takes off again
+    assert!(set.commit(5_000, 0, 10_000));
+}
+
+#[test]
+fn set_is_not_moved_by_a_few_blocks_however_small_the_file_system() {
+    for total_units in [4_096, 4 << 30] {
+        let mut set = Gate::new("set:0:100", total_units / 2, total_units);
+        let mut open = set.commit(5_000, 0, 0);
+        for step in 0..1_000u64 {
+            // At most 200 blocks come or go within a window.
+            let (allocated, freed) = if step % 8 < 4 { (step % 50, 0) } else { (0, step % 50) };
+            let now = set.commit(5_000, allocated.min(total_units / 64), freed.min(total_units / 64));
+            assert!(now && open, "step {step}");
+            open = now;
         }
-        assert!(!set.trims_at(9_000, 510), "{policy}: a rise by one percent within nine seconds");
+    }
+}
+
+/// PostMark's transactions: as many files are created as deleted, of 0.1 to 3 MB each; from 9 MB/s to 1.5 GB/s.
+#[test]
+fn set_does_not_flap_in_a_steady_mix() {
+    for (files, total_units) in [(30, 1 << 22), (30, 1 << 31), (5_000, 1 << 31)] {
+        for closed in [false, true] {
+            let mut set = Gate::new("set:0:100", total_units / 2, total_units);
+            set.commit(5_000, 0, 0);
+            if closed {
+                assert!(!set.commit(5_000, 1_000, 0));
+                set.commit(20_000, 0, 0);
+            }
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+            let mut below = |n: u64| rng.next_u64() % n;
+            let mut sizes: Vec<u64> = (0..4_250).map(|_| 25 + below(700)).collect();
+            for commit in 0..300 {
+                let [mut created, mut deleted] = [0; 2];
+                for _ in 0..files {
+                    let size = 25 + below(700);
+                    created += size;
+                    deleted += std::mem::replace(&mut sizes[below(4_250) as usize], size);
+                }
+                let open = set.commit(5_000, created, deleted);
+                assert_eq!(open, !closed, "{files} files, {total_units} units, commit {commit}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn set_decides_the_same_on_any_size_of_file_system(
+        commits in prop::collection::vec((1..20_000u64, 0..3_000u64, 0..3_000u64), 1..40),
+    ) {
+        let decided = [1u64 << 30, 10 << 40].map(|bytes| {
+            let mut set = Gate::new("set:0:100", bytes / 4096 / 2, bytes / 4096);
+            commits.iter().map(|&(after, allocated, freed)| set.commit(after, allocated, freed)).collect::<Vec<_>>()
+        });
+        prop_assert_eq!(&decided[0], &decided[1]);
     }
 }
 
 #[test]
 fn set_catches_up_on_dropped_extents_only_with_catchup() {
     for (policy, catches_up) in [("set:40:90", false), ("set:40:90+catchup", true)] {
-        let mut set = Hosted::new(policy);
-        assert!(!set.trims_at(0, 100));
-        let view = View { used_units: 95_000, pending_units: 10, pending_extents: 1, ..view(5_000) };
-        let decisions = set.see(&PolicyEvent::Committed { freed_units: 10 }, view);
+        let mut set = Gate::new(policy, 10_000, HOST.total_units);
+        assert!(!set.commit(0, 0, 10));
+        let view = View { used_units: 95_000, ..set.view };
+        let decisions = set.set.see(&PolicyEvent::Committed { freed_units: 10 }, view);
         assert_eq!(decisions.contains(&Decision::CatchUp), catches_up, "{policy}");
     }
 }

@@ -70,12 +70,9 @@ impl PolicyHost for Host<'_> {
             now,
             used_units: ssd.mapped_units().saturating_sub(self.waiting_units.get()),
             total_units: ssd.capacity_units(),
-            pending_units: 0,
-            pending_extents: 0,
-            untrimmed_units: 0,
-            in_flight: 0,
             requests: u32::from(self.busy_until.get() > now),
             quiet: now.since(self.busy_until.get()),
+            ..View::default()
         }
     }
 

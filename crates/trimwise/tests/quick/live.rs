@@ -182,9 +182,38 @@ fn set_turns_online_discard_on_above_the_high_watermark_and_off_below_the_low_on
     assert!(host.live.explain().join(" ").contains("above the high watermark"), "{:?}", host.live.explain());
     host.free(0, PIECES * 80 / 100);
     host.pass(30);
+    assert_eq!(host.toggled, [true], "a remount is not cheap");
+    host.pass(600);
     assert_eq!(host.toggled, [true, false]);
     assert_eq!(host.sent, 0, "the kernel told the device, and what was free before is left, as published");
     assert!(host.live.explain().join(" ").contains("below the low watermark"), "{:?}", host.live.explain());
+}
+
+/// As many pieces come as go, at uneven rates. Without reports only the difference within each second is seen, which has
+/// no direction for long.
+#[test]
+fn set_leaves_online_discard_alone_in_a_steady_mix() {
+    for (is_told, changes_max) in [(true, 1), (false, 7)] {
+        let mut host = FakeHost::new("set:0:100", Facts { toggles: true, ..facts(EXT4) }, toggling());
+        host.tells = is_told;
+        host.live.watch_frees(is_told);
+        let mut ring = 0..PIECES / 2;
+        host.allocate(ring.start, ring.len());
+        host.pass(30);
+        for second in 0..3_600usize {
+            // Both add up to the same in eleven seconds.
+            for at in ring.start..ring.start + 10 + second * 5 % 11 {
+                host.free(at % PIECES, 1);
+            }
+            for at in ring.end..ring.end + 10 + second * 7 % 11 {
+                host.allocate(at % PIECES, 1);
+            }
+            ring = ring.start + 10 + second * 5 % 11..ring.end + 10 + second * 7 % 11;
+            host.pass(1);
+        }
+        assert!((1..=changes_max).contains(&host.toggled.len()), "{is_told}: {:?}", host.toggled);
+        assert_eq!(host.live.status().trend, "steady", "{is_told}");
+    }
 }
 
 #[test]

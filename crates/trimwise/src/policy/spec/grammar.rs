@@ -106,7 +106,7 @@ pub(in crate::policy) fn wrong<T>(
 }
 
 fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
-    let form = "set:LOW:HIGH[:WINDOW[:CHANGE]], as in set:40:90";
+    let form = "set:LOW:HIGH[:WINDOW], as in set:40:90 or set:40:90:30s";
     let [low, high, rest @ ..] = arguments else {
         let lacking = if arguments.is_empty() { "its watermarks" } else { "its high watermark" };
         return wrong(term.at + term.text.len(), format!("'{}' lacks {lacking}", term.text), form);
@@ -120,21 +120,7 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
     if let [window, ..] = rest {
         config.window = window.duration("window")?;
     }
-    if let [_, change, ..] = rest {
-        let (whole, tenths) = change.text.split_once('.').unwrap_or((change.text, "0"));
-        let digit =
-            |text: &str| text.parse::<u64>().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
-        config.hysteresis_permille = match (digit(whole), digit(tenths), tenths.len()) {
-            (Some(whole @ 0..=100), Some(tenths), 1) if (1..=1000).contains(&(whole * 10 + tenths)) => {
-                whole * 10 + tenths
-            }
-            _ => {
-                let what = format!("change '{}'", change.text);
-                return wrong(change.at, what, "percent of the file system from 0.1 to 100");
-            }
-        };
-    }
-    match rest.get(2) {
+    match rest.get(1) {
         Some(more) => wrong(more.at, format!("unexpected '{}'", more.text), form),
         None => Ok(config),
     }
@@ -295,9 +281,7 @@ mod tests {
             ("set:-1:90", 5, "low watermark '-1'"),
             ("set:40:90:10", 11, "window '10'"),
             ("set:40:90:0s", 11, "window '0s'"),
-            ("set:40:90:10s:0", 15, "change '0'"),
-            ("set:40:90:10s:1.25", 15, "change '1.25'"),
-            ("set:40:90:10s:1:2", 17, "unexpected '2'"),
+            ("set:40:90:10s:1.0", 15, "unexpected '1.0'; expected set:LOW:HIGH[:WINDOW]"),
             ("lazy:0:4", 6, "minimum workers '0'"),
             ("lazy:4:2", 6, "minimum workers 4 is above the maximum, 2"),
             ("lazy:4", 7, "the maximum is missing"),
