@@ -196,7 +196,8 @@ fn selective_trim_is_off_when_there_is_room_and_on_when_there_is_none() {
 #[test]
 fn between_the_watermarks_the_direction_decides() {
     let Some(folder) = folder_with_drive(KERNEL) else { return };
-    let script = "change() { rm -f $(seq $1 $2); for i in $(seq $3 $4); do content $i >$i; done; sync; sleep 12; }
+    let script =
+        "change() { rm -f $(seq $1 $2); for i in $(seq $3 $4); do content $i >$i; done; sync; sleep 12; }
         write_files 1 5; write_files 6 200; echo rising $(counter open); sleep 20
         change 1 40 201 230; echo rising_mix $(counter open)
         change 41 150 0 -1; echo falling $(counter open); sleep 20
