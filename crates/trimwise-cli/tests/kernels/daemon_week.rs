@@ -6,8 +6,12 @@ use std::process::Stdio;
 use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
 use serde_json::Value;
 
-/// The daemon's claims that must hold; the experiment's README explains those that do not.
-const KEPT: [&str; 3] = ["daemon-p99-xfs", "daemon-bound-xfs", "daemon-discarded-xfs"];
+/// The daemon's claims that must hold; the experiment's README explains those that do not, and how far those of a single
+/// day move with the build.
+const KEPT: &[&str] = &["daemon-discarded-xfs", "daemon-bound-xfs", "daemon-p99-xfs"];
+const KEPT_IN_A_DAY: &[&str] = &["daemon-discarded-xfs"];
+/// 10 % of the file system, rounded up.
+const BOUND: u64 = 410 << 20;
 
 #[test]
 fn a_day_under_the_daemon_keeps_what_is_promised() {
@@ -31,7 +35,7 @@ fn a_day_under_the_daemon_keeps_what_is_promised() {
         assert_eq!(run.stdout, ended[0].stdout, "two runs of the same seed differ");
     }
     let result: Value = serde_json::from_slice(&ended[0].stdout).unwrap();
-    for id in KEPT {
+    for id in if is_full() { KEPT } else { KEPT_IN_A_DAY } {
         assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
     }
     let runs = result["rows"]["runs"].as_array().unwrap();
@@ -39,6 +43,10 @@ fn a_day_under_the_daemon_keeps_what_is_promised() {
     let untrimmed = daemon["untrimmed_bytes"].as_array().unwrap();
     assert!(untrimmed[0].as_u64() > Some(2 << 30), "a drive that was full: {}", untrimmed[0]);
     assert_eq!(untrimmed.last().and_then(Value::as_u64), Some(0));
+    // A burst of frees may pass the bound. Two looks, of ten minutes, later it is below again.
+    let is_above: Vec<bool> = untrimmed.iter().map(|bytes| bytes.as_u64() > Some(BOUND)).collect();
+    let longest = is_above[3..].split(|&above| !above).map(<[bool]>::len).max();
+    assert!(longest <= Some(2), "{untrimmed:?}");
     assert!(daemon["discards"]["commands"].as_u64() > Some(100), "{:#}", daemon["discards"]);
 }
 
