@@ -43,7 +43,7 @@ impl Hosted {
     }
 }
 
-/// A gate before `commit`, and a file system of so many units.
+/// A gate before `commit`, on a file system whose use the test moves.
 struct Gate {
     set: Hosted,
     at_ms: u64,
@@ -56,7 +56,8 @@ impl Gate {
         Self { set: Hosted::new(policy), at_ms: 0, view }
     }
 
-    /// Commits so many units that were allocated and freed after so many milliseconds. Returns whether the gate is open.
+    /// Commits what was allocated and freed, in units, some milliseconds after the last commit. Returns whether the gate
+    /// is open.
     fn commit(&mut self, after_ms: u64, allocated_units: u64, freed_units: u64) -> bool {
         self.at_ms += after_ms;
         self.view.now = view(self.at_ms).now;
@@ -67,7 +68,7 @@ impl Gate {
         !self.set.see(&PolicyEvent::Committed { freed_units }, self.view).contains(&Decision::DropFreed)
     }
 
-    /// Lets use go to so many thousandths within five seconds.
+    /// Moves use to this many thousandths of the file system within five seconds.
     fn moves_to(&mut self, permille: u64) -> bool {
         let (used, wanted) = (self.view.used_units, self.view.total_units * permille / 1000);
         self.commit(5_000, wanted.saturating_sub(used), used.saturating_sub(wanted))
