@@ -35,10 +35,10 @@ const HELPERS: &str = r#"
     counter() { cat /sys/fs/ext4/*/trim_"$1"; }
 "#;
 
-/// A guest's run: its script's lines, and its block requests.
+/// A guest's run: its script's lines, and the phases of its result by their names.
 struct Guest {
     lines: Vec<String>,
-    requests: BTreeMap<String, Value>,
+    phases: BTreeMap<String, Value>,
 }
 
 impl Guest {
@@ -60,7 +60,7 @@ impl Guest {
     }
 
     fn discarded_bytes(&self, phase: &str) -> u64 {
-        self.requests[phase]["discarded_bytes"].as_u64().unwrap()
+        self.phases[phase]["requests"]["discarded_bytes"].as_u64().unwrap()
     }
 }
 
@@ -87,7 +87,7 @@ fn guest_of(output: &Output, options: &str) -> Guest {
     let phases = result["phases"].as_array().unwrap().iter();
     Guest {
         lines: result["program"]["output"].as_str().unwrap().lines().map(str::to_owned).collect(),
-        requests: phases.map(|p| (p["phase"].as_str().unwrap().to_owned(), p["requests"].clone())).collect(),
+        phases: phases.map(|p| (p["phase"].as_str().unwrap().to_owned(), p.clone())).collect(),
     }
 }
 
@@ -173,6 +173,26 @@ fn what_was_freed_is_discarded_and_nothing_else() {
         assert!(guest.number("commands") >= 100 && guest.number("time_ns") > 0, "{mode}: {:?}", guest.lines);
         // Within the commit, or after it.
         assert_eq!(guest.number("after_commit") == 0, in_commit, "{mode}");
+    }
+}
+
+/// A drive forgets whole units of its granularity. The counters say what it forgot, not what it was sent.
+#[test]
+fn the_counters_say_what_a_drive_of_coarse_granularity_forgot() {
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
+    let drive = folder.path().join("drive.toml");
+    let fine = std::fs::read_to_string(&drive).unwrap();
+    std::fs::write(&drive, fine.replace("granularity_units = 1", "granularity_units = 16")).unwrap();
+    // From one to 70 blocks of 4 KiB each, so that what is freed neither begins nor ends with a unit of 64 KiB.
+    let script = "for i in $(seq 400); do content $i | cat - /dev/zero | head -c $((i * 700)) >$i; done; sync
+                  rm *[13579]; sync .; sleep 20; counters";
+    for mode in ["serial", "commit", "lazy", "lazy,trim_reuse"] {
+        let guest = guest(&folder, &format!("discard={mode}"), script);
+        guest.is_balanced();
+        let [issued, dropped] = ["issued_blocks", "dropped_blocks"].map(|name| guest.number(name));
+        assert!(issued > 1000 && dropped > 1000, "{mode}: {:?}", guest.lines);
+        assert_eq!(guest.phases["program"]["device_stats"]["trimmed_units"], issued, "{mode}");
+        assert!(guest.discarded_bytes("program") > issued * 4096, "{mode}");
     }
 }
 
@@ -356,7 +376,7 @@ fn a_drive_whose_discards_fail_costs_no_space() {
             let [before, failing, afterwards, remounted] = ["before", "failing", "afterwards", "remounted"]
                 .map(|name| {
                     let lines: Vec<_> = done.output(name).lines().map(str::to_owned).collect();
-                    let looked = Guest { lines, requests: BTreeMap::new() };
+                    let looked = Guest { lines, phases: BTreeMap::new() };
                     looked.is_balanced();
                     looked
                 });
