@@ -395,3 +395,29 @@ fn a_drive_whose_discards_fail_costs_no_space() {
         }
     }
 }
+
+/// What waits for its discard when the drive vanishes is let go, and nothing waits for it, unmounting neither.
+#[test]
+fn a_drive_that_vanishes_leaves_nothing_waiting() {
+    let Some(_folder) = folder_with_drive(KERNEL) else { return };
+    let Some(kernel) = image(KERNEL) else { return };
+    for mode in ["lazy,trim_workers=1-1", "lazy,trim_reuse"] {
+        let look = "for f in /sys/fs/ext4/vda/trim_*; do echo ${f##*/trim_} $(cat $f); done";
+        let mut script = Script::new(FileSystem::Ext4, &[], "true");
+        script.then(Step::Remount { options: format!("discard={mode},trim_drain=600000") });
+        script.free_in_pieces();
+        script.during(Fault::Gone, |script| {
+            script.shell("", "sync -f .; fallocate -l 1T full");
+            script.sleep_s(30);
+            script.shell("gone", look);
+            script.then(Step::Unmount);
+        });
+        script.mount();
+        let done = script.run(&kernel, 1);
+        let lines = done.output("gone").lines().map(str::to_owned).collect();
+        let gone = Guest { lines, phases: BTreeMap::new() };
+        gone.is_balanced();
+        assert!(gone.number("issued_blocks") < gone.number("queued_blocks"), "{mode}: {:?}", gone.lines);
+        assert!(gone.number("dropped_blocks") > 0, "{mode}: {:?}", gone.lines);
+    }
+}
