@@ -109,7 +109,8 @@ fn addition(text: &[u8], place: &str) -> Result<Vec<u8>, String> {
         return Err("does not end with a newline".to_owned());
     }
     let lines = text.split_inclusive(|&byte| byte == b'\n');
-    let mut diff = format!("--- /dev/null\n+++ b/{place}\n@@ -0,0 +1,{} @@\n", lines.clone().count()).into_bytes();
+    let mut diff =
+        format!("--- /dev/null\n+++ b/{place}\n@@ -0,0 +1,{} @@\n", lines.clone().count()).into_bytes();
     lines.for_each(|line| diff.extend([b"+", line].concat()));
     Ok(diff)
 }
@@ -298,7 +299,9 @@ mod tests {
         assert_eq!(read.patches[0].diff, diff.as_bytes());
         fs::write(set.join("x.config"), "CONFIG_X=m\n").unwrap();
         assert_ne!(PatchSet::read(&set).unwrap().as_built.hash, read.as_built.hash);
-        for (series, words) in [("x.config", "lists no patch"), ("new.c ../x.c", "expected the path of a file")] {
+        for (series, words) in
+            [("x.config", "lists no patch"), ("new.c ../x.c", "expected the path of a file")]
+        {
             let error = hash(series).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
