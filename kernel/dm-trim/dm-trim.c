@@ -30,6 +30,9 @@
 
 #define TRIM_WORKERS_MAX 64
 
+/* Extents that are dropped at a time, with interrupts off. */
+#define TRIM_BATCH 512
+
 /* Extents in reserve for splitting one without waiting for memory. */
 #define TRIM_RESERVE 64
 
@@ -329,14 +332,22 @@ static sector_t trim_take_out(struct trim *trim, sector_t start, sector_t end)
 	return taken;
 }
 
-static void trim_drop_list(struct trim *trim, struct list_head *list)
+static struct trim_extent *trim_oldest(struct list_head *list)
 {
-	struct trim_extent *e, *next;
+	return list_first_entry_or_null(list, struct trim_extent, list);
+}
 
-	list_for_each_entry_safe(e, next, list, list) {
+/* Drops the oldest; returns false if there are more than can be dropped under the lock. */
+static bool trim_drop_from(struct trim *trim, struct list_head *list)
+{
+	unsigned int count = TRIM_BATCH;
+	struct trim_extent *e;
+
+	while ((e = trim_oldest(list)) && count--) {
 		trim->sectors.dropped += e->end - e->start;
 		trim_free(trim, e);
 	}
+	return !e;
 }
 
 /* Writes that waited for what is in the set have nothing to wait for. */
@@ -349,17 +360,39 @@ static void trim_look_again(struct trim *trim, struct bio_list *list)
 	queue_work(trim->wq, &trim->retry);
 }
 
-static void trim_drop(struct trim *trim)
+/* Drops what is pending; returns false if it has to be called again. */
+static bool trim_drop(struct trim *trim)
 {
-	trim_drop_list(trim, &trim->ready);
-	trim_drop_list(trim, &trim->small);
-	trim_look_again(trim, &trim->held);
+	bool is_done = trim_drop_from(trim, &trim->small) && trim_drop_from(trim, &trim->ready);
+
+	if (is_done)
+		trim_look_again(trim, &trim->held);
 	wake_up(&trim->wait);
+	return is_done;
 }
 
-static struct trim_extent *trim_oldest(struct list_head *list)
+static void trim_drop_small(struct trim *trim)
 {
-	return list_first_entry_or_null(list, struct trim_extent, list);
+	bool is_done;
+
+	do {
+		spin_lock_irq(&trim->lock);
+		is_done = trim_drop_from(trim, &trim->small);
+		spin_unlock_irq(&trim->lock);
+		cond_resched();
+	} while (!is_done);
+}
+
+static void trim_drop_all(struct trim *trim)
+{
+	bool is_done;
+
+	do {
+		spin_lock_irq(&trim->lock);
+		is_done = trim_drop(trim);
+		spin_unlock_irq(&trim->lock);
+		cond_resched();
+	} while (!is_done);
 }
 
 /*
@@ -542,13 +575,12 @@ static void trim_end_discard(struct bio *bio)
 	spin_unlock_irqrestore(&trim->lock, flags);
 }
 
-/* Prepares the next discard; NULL if there is none, or all slots are in flight. */
+/* Takes what to discard next; NULL if there is none, or all slots are in flight. */
 static struct trim_slot *trim_take(struct trim *trim)
 {
 	struct trim_extent *e = trim_oldest(&trim->ready);
-	struct block_device *bdev = trim->dev->bdev;
 	struct trim_slot *slot = trim->slots;
-	sector_t start, end, max = bdev_max_discard_sectors(bdev);
+	sector_t start, end, max = bdev_max_discard_sectors(trim->dev->bdev);
 
 	if (!e || trim->flying == trim->options.workers)
 		return NULL;
@@ -574,12 +606,19 @@ static struct trim_slot *trim_take(struct trim *trim)
 	trim->in_flight += end - start;
 	trim_take_out(trim, start, end);
 	trim->commands++;
-	slot->began = ktime_get();
-	bio_init(&slot->bio, bdev, NULL, 0, REQ_OP_DISCARD);
-	slot->bio.bi_iter.bi_sector = start;
-	slot->bio.bi_iter.bi_size = (end - start) << SECTOR_SHIFT;
-	slot->bio.bi_end_io = trim_end_discard;
 	return slot;
+}
+
+static void trim_submit(struct trim_slot *slot)
+{
+	struct bio *bio = &slot->bio;
+
+	slot->began = ktime_get();
+	bio_init(bio, slot->trim->dev->bdev, NULL, 0, REQ_OP_DISCARD);
+	bio->bi_iter.bi_sector = slot->start;
+	bio->bi_iter.bi_size = (slot->end - slot->start) << SECTOR_SHIFT;
+	bio->bi_end_io = trim_end_discard;
+	submit_bio(bio);
 }
 
 /* Whether the foreground has been left alone for long enough. */
@@ -618,15 +657,16 @@ static void trim_learn(struct trim *trim, const struct trim_cpu *sum)
 static unsigned long trim_delay(struct trim *trim)
 {
 	unsigned long hold = trim->options.hold_s * HZ;
+	unsigned int count = TRIM_BATCH;
 	struct trim_extent *e;
 	struct trim_cpu sum;
 	bool is_due;
 
-	if (trim->is_refused) {
-		trim_drop(trim);
-		return MAX_SCHEDULE_TIMEOUT;
-	}
+	if (trim->is_refused)
+		return trim_drop(trim) ? MAX_SCHEDULE_TIMEOUT : 1;
 	while ((e = trim_oldest(&trim->small)) && (u32)jiffies - e->born >= hold) {
+		if (!count--)
+			return 1;
 		trim->sectors.dropped += e->end - e->start;
 		trim_free(trim, e);
 	}
@@ -667,7 +707,7 @@ static void trim_issue(struct work_struct *work)
 	spin_lock_irq(&trim->lock);
 	while (!(delay = trim_delay(trim)) && (slot = trim_take(trim))) {
 		spin_unlock_irq(&trim->lock);
-		submit_bio(&slot->bio);
+		trim_submit(slot);
 		spin_lock_irq(&trim->lock);
 	}
 	if (delay && delay != MAX_SCHEDULE_TIMEOUT)
@@ -707,11 +747,11 @@ static u32 trim_begin_drain(struct trim *trim)
 {
 	u32 mark = jiffies;
 
+	/* The device cannot discard them, and nothing may come that would complete them. */
+	trim_drop_small(trim);
 	spin_lock_irq(&trim->lock);
 	trim->draining++;
 	trim->drain_mark = mark;
-	/* The device cannot discard them, and nothing may come that would complete them. */
-	trim_drop_list(trim, &trim->small);
 	mod_delayed_work(trim->wq, &trim->issue, 0);
 	spin_unlock_irq(&trim->lock);
 	return mark;
@@ -721,8 +761,8 @@ static void trim_end_drain(struct trim *trim)
 {
 	spin_lock_irq(&trim->lock);
 	trim->draining--;
-	trim_drop_list(trim, &trim->small);
 	spin_unlock_irq(&trim->lock);
+	trim_drop_small(trim);
 }
 
 /*
@@ -1003,8 +1043,8 @@ static void trim_postsuspend(struct dm_target *ti)
 	}
 	spin_lock_irq(&trim->lock);
 	trim->is_stopped = true;
-	trim_drop(trim);
 	spin_unlock_irq(&trim->lock);
+	trim_drop_all(trim);
 	wait_event(trim->wait, trim_is_landed(trim));
 	cancel_delayed_work_sync(&trim->issue);
 	flush_work(&trim->retry);
@@ -1045,9 +1085,7 @@ static int trim_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 		return 0;
 	}
 	if (!strcasecmp(word, "drop")) {
-		spin_lock_irq(&trim->lock);
-		trim_drop(trim);
-		spin_unlock_irq(&trim->lock);
+		trim_drop_all(trim);
 		return 0;
 	}
 unknown:
