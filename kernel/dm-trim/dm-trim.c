@@ -22,6 +22,7 @@
 #include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/rbtree.h>
+#include <linux/reboot.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -32,6 +33,9 @@
 
 /* Extents that are dropped at a time, with interrupts off. */
 #define TRIM_BATCH 512
+
+/* How long a reboot waits for discards in flight. */
+#define TRIM_REBOOT_MAX (10 * HZ)
 
 /* Extents in reserve for splitting one without waiting for memory. */
 #define TRIM_RESERVE 64
@@ -1026,15 +1030,10 @@ static void trim_presuspend_undo(struct dm_target *ti)
 	trim_set_interrupted(ti->private, false);
 }
 
-/*
- * No request comes any more. What is pending goes within the bound, and what is
- * left then is dropped: another table could write to the device meanwhile.
- */
-static void trim_postsuspend(struct dm_target *ti)
+/* What is pending goes within the bound; what is left then is dropped. */
+static void trim_stop(struct trim *trim)
 {
-	struct trim *trim = ti->private;
-
-	if (trim->options.drain_ms && !trim->is_paused) {
+	if (trim->options.drain_ms && !READ_ONCE(trim->is_paused)) {
 		u32 mark = trim_begin_drain(trim);
 
 		wait_event_timeout(trim->wait, trim_is_drained(trim, mark),
@@ -1045,12 +1044,40 @@ static void trim_postsuspend(struct dm_target *ti)
 	trim->is_stopped = true;
 	spin_unlock_irq(&trim->lock);
 	trim_drop_all(trim);
+}
+
+/*
+ * No request comes any more. Nothing may stay pending: another table could write
+ * to the device meanwhile.
+ */
+static void trim_postsuspend(struct dm_target *ti)
+{
+	struct trim *trim = ti->private;
+
+	trim_stop(trim);
 	wait_event(trim->wait, trim_is_landed(trim));
 	cancel_delayed_work_sync(&trim->issue);
 	flush_work(&trim->retry);
-
 	trim_deactivate(trim);
 }
+
+/* Devices are about to be shut down, which would lose what is in flight. */
+static int trim_reboot(struct notifier_block *block, unsigned long event, void *data)
+{
+	struct trim *trim;
+
+	mutex_lock(&trim_active_lock);
+	list_for_each_entry(trim, &trim_active, active) {
+		trim_stop(trim);
+		wait_event_timeout(trim->wait, trim_is_landed(trim), TRIM_REBOOT_MAX);
+	}
+	mutex_unlock(&trim_active_lock);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block trim_reboot_block = {
+	.notifier_call = trim_reboot,
+};
 
 static int trim_drain(struct trim *trim)
 {
@@ -1220,13 +1247,17 @@ static int __init trim_init(void)
 	if (!trim_extents)
 		return -ENOMEM;
 	r = dm_register_target(&trim_target);
-	if (r < 0)
+	if (r < 0) {
 		kmem_cache_destroy(trim_extents);
-	return r;
+		return r;
+	}
+	register_reboot_notifier(&trim_reboot_block);
+	return 0;
 }
 
 static void __exit trim_exit(void)
 {
+	unregister_reboot_notifier(&trim_reboot_block);
 	dm_unregister_target(&trim_target);
 	kmem_cache_destroy(trim_extents);
 }
