@@ -42,11 +42,12 @@
 
 /*
  * With foreground requests that never pause, one in so many may meet a discard,
- * which leaves their 99th percentile alone, and discards take at most one part
- * in TRIM_REST + 1 of the time. Where so few requests come that these numbers
- * mean nothing, a rest ends after TRIM_REST_MAX.
+ * which leaves the 99th percentile alone of what takes five requests, as an fsync
+ * does; and discards take at most one part in TRIM_REST + 1 of the time. Where
+ * so few requests come that these numbers mean nothing, a rest ends after
+ * TRIM_REST_MAX.
  */
-#define TRIM_REQUESTS 200
+#define TRIM_REQUESTS 1000
 #define TRIM_REST 20
 #define TRIM_REST_MAX (5 * HZ)
 

@@ -251,6 +251,16 @@ fn suspension_drains_within_its_bound() {
     assert!(discards[0] == 1 && discards[1] > 10 && discards[1] < 60 && discards[2] == 101, "{discards:?}");
 }
 
+/// A discard that a device is shut down with would never end.
+#[test]
+fn a_guest_powers_off_with_discards_pending_and_in_flight() {
+    let Some(folder) = folder() else { return };
+    let script =
+        "lazy quiet_ms=1 drain_ms=0; for i in $(seq 0 20 1980); do discard $i 10; done; sleep 0.1; fields";
+    let guest = guest(&folder, "slow.toml", script);
+    assert!(guest.number("in_flight") == 1 && guest.number("pending") > 0, "{}", guest.output);
+}
+
 /// What is scattered takes no more memory than the limit: the rest is passed on, or dropped.
 #[test]
 fn the_limit_bounds_what_waits() {
