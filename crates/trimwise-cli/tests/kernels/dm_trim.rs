@@ -261,6 +261,21 @@ fn a_guest_powers_off_with_discards_pending_and_in_flight() {
     assert!(guest.number("in_flight") == 1 && guest.number("pending") > 0, "{}", guest.output);
 }
 
+/// Every discard fails then, and counts as dropped; the target goes on and can be removed.
+#[test]
+fn a_device_that_vanishes_costs_what_was_pending() {
+    let Some(folder) = folder() else { return };
+    let script = "dmsetup create under --table \"0 $sectors linear /dev/vda 0\"
+        dmsetup create lazy --table \"0 $sectors trim /dev/mapper/under 0\"; message pause
+        for i in $(seq 0 20 1980); do discard $i 10; done
+        dmsetup reload under --table \"0 $sectors error\"; dmsetup suspend under; dmsetup resume under
+        message drain; fields; dmsetup remove lazy; dmsetup remove under; echo removed 1";
+    let guest = guest(&folder, "drive.toml", script);
+    guest.is_balanced();
+    assert_eq!((guest.number("errors"), guest.number("dropped")), (100, 100 * 10 * 4096), "{}", guest.output);
+    assert_eq!((guest.discards, guest.number("removed")), (0, 1));
+}
+
 /// What is scattered takes no more memory than the limit: the rest is passed on, or dropped.
 #[test]
 fn the_limit_bounds_what_waits() {
