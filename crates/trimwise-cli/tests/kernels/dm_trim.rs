@@ -319,3 +319,49 @@ fn file_systems_are_whole_over_it() {
         assert_eq!(guest.number("pending"), 0, "{file_system}: {}", guest.output);
     }
 }
+
+#[test]
+fn a_mount_option_puts_it_below_the_file_system_of_a_guest() {
+    let Some(folder) = folder() else { return };
+    let run = |options: &str, script: &str| {
+        let line =
+            format!("kernel run {}:ext4:{options} --device drive.toml --memory 128 -- sh -ec", kernel());
+        trimwise(folder.path(), &line).arg(script).output().unwrap()
+    };
+    let script = "dmsetup table trim; grep /tmp/fs /proc/self/mounts";
+    for (options, table) in
+        [("x-trim", " trim 254:0 0"), ("x-trim=workers=2+quiet_ms=7", " trim 254:0 0 2 workers=2 quiet_ms=7")]
+    {
+        let output = run(&format!("discard,{options}"), script);
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mut lines = said.lines();
+        assert!(lines.next().unwrap().ends_with(table), "{said}");
+        let mount = lines.next().unwrap();
+        assert!(mount.starts_with("/dev/dm-0 /tmp/fs ext4 rw,relatime,discard"), "{said}");
+    }
+    // That of another program's is none of this.
+    assert!(
+        String::from_utf8(run("x-trimmed", "cat /proc/self/mounts").stdout)
+            .unwrap()
+            .contains("/dev/vda /tmp/fs")
+    );
+    let refused = run("x-trim=workers=0", "true");
+    assert!(!refused.status.success());
+    assert!(error(&refused).contains("workers=0: expected a number from 1 to 64"), "{}", error(&refused));
+}
+
+/// Whatever a power cut leaves, the file system is whole, and what was durable is there.
+#[test]
+fn power_cuts_below_file_systems_break_nothing() {
+    let Some(folder) = folder() else { return };
+    for target in ["ext4:discard,x-trim=policy=eager", "btrfs:discard=sync,x-trim=policy=eager+workers=4"] {
+        let line = format!("crashtest --target kernel:{}:{target} --device slow.toml --cuts 20", kernel());
+        let output = trimwise(folder.path(), &line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && said.contains("no violation"),
+            "{target}: {said}{}",
+            error(&output)
+        );
+    }
+}
