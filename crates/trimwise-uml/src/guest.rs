@@ -54,6 +54,13 @@ use trimwise_linux::mount::{Mount, parse_mountinfo};
 use vm_memory::MmapRegion;
 
 const DISK: &str = "/dev/vda";
+
+/// The mount option that puts the device-mapper target `kernel/dm-trim` below the file system, with its options:
+/// `x-trim`, `x-trim=policy=eager+workers=2`.
+const TRIM_TARGET: &str = "x-trim";
+const TRIM_NAME: &str = "trim";
+/// Its node, as the first target of all.
+const TRIM_NODE: &str = "/dev/dm-0";
 /// Names of disks that a guest may have.
 const DISK_NAMES: [&str; 2] = ["vda", "vdb"];
 /// Identifier of every file system; a random one would change hashes of it.
@@ -413,8 +420,34 @@ fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
 
 fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
     let (flags, data) = mount_options(options)?;
-    mount(DISK, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str()))
-        .map_err(|errno| errno.to_string().into())
+    let of_target = options.split(',').find_map(|option| match option.strip_prefix(TRIM_TARGET)? {
+        "" => Some(""),
+        more => more.strip_prefix('='),
+    });
+    let node = of_target.map_or(Ok(DISK), put_trim_target)?;
+    mount(node, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str()))
+        .map_err(|errno| remove_trim_target().err().unwrap_or_else(|| errno.to_string().into()))
+}
+
+/// Puts `kernel/dm-trim` over the disk. Returns the node of the target.
+fn put_trim_target(options: &str) -> Result<&'static str, Failed> {
+    let sectors = fs::read_to_string("/sys/class/block/vda/size")?;
+    let options: Vec<&str> = options.split('+').filter(|option| !option.is_empty()).collect();
+    let table = format!("0 {} trim {DISK} 0 {} {}", sectors.trim(), options.len(), options.join(" "));
+    // Nothing waits for udev, which is not there: the kernel makes the node.
+    let create = ["dmsetup", "create", TRIM_NAME, "--noudevsync", "--noudevrules", "--table", &table];
+    programs::run_tool(&create.map(str::to_owned))?;
+    Ok(TRIM_NODE)
+}
+
+/// Removes the target, if there is one, so that nothing is pending for a disk that is not mounted: the host may change
+/// its content.
+fn remove_trim_target() -> Result<(), Failed> {
+    if fs::read_to_string("/sys/class/block/dm-0/dm/name").is_ok_and(|name| name.trim() == TRIM_NAME) {
+        let remove = ["dmsetup", "remove", "--retry", "--noudevsync", "--noudevrules", TRIM_NAME];
+        programs::run_tool(&remove.map(str::to_owned))?;
+    }
+    Ok(())
 }
 
 /// Unmounts whatever this program and others have mounted from disks, the latest first: a kernel that halts would go on
@@ -429,8 +462,7 @@ fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
     for Mount { mount_point, device, fs_type, .. } in later.iter().rev() {
         // The root is the host's files, with a device that is none.
         if device.starts_with("/dev/") && fs_type != "hostfs" {
-            detach(mount_point)
-                .map_err(|errno| format!("cannot unmount {}: {errno}", mount_point.display()))?;
+            detach(mount_point)?;
             was_mounted |= mount_point == Path::new(MOUNT_POINT);
         } else if frees_them && last_of_boot.is_some() {
             let _ = unmount(mount_point, UnmountFlags::DETACH);
@@ -439,15 +471,23 @@ fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
     Ok(was_mounted)
 }
 
-/// Unmounts a file system as soon as it is not in use.
-fn detach(mount_point: impl AsRef<Path>) -> rustix::io::Result<()> {
+/// Unmounts a file system as soon as it is not in use, and removes what was put below it.
+fn detach(mount_point: impl AsRef<Path>) -> Result<(), Failed> {
     let begin = Instant::now();
     loop {
         match unmount(mount_point.as_ref(), UnmountFlags::empty()) {
             Err(Errno::BUSY) if begin.elapsed() < UNMOUNT_PATIENCE => {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            ended => return ended,
+            ended => {
+                ended
+                    .map_err(|errno| format!("cannot unmount {}: {errno}", mount_point.as_ref().display()))?;
+                return if mount_point.as_ref() == Path::new(MOUNT_POINT) {
+                    remove_trim_target()
+                } else {
+                    Ok(())
+                };
+            }
         }
     }
 }
@@ -466,6 +506,8 @@ fn mount_options(options: &str) -> Result<(MountFlags, CString), Failed> {
             "sync" => flags |= MountFlags::SYNCHRONOUS,
             "ro" => flags |= MountFlags::RDONLY,
             "defaults" | "rw" => {}
+            // For user space, as this one: TRIM_TARGET.
+            other if other.starts_with("x-") => {}
             other => own.push(other),
         }
     }

@@ -7,6 +7,7 @@ mod common;
 mod crashtest;
 mod daemon_guests;
 mod daemon_week;
+mod dm_trim;
 mod ext4_trim;
 mod f2fs;
 mod file_systems;

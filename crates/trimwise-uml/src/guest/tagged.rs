@@ -138,9 +138,7 @@ pub fn examine(file_system: FileSystem, options: &str) -> Examined {
     let mut outcome = earlier.map(drop).and_then(|()| attach(file_system, options));
     if outcome.is_ok() {
         outcome = list(Path::new(MOUNT_POINT), Path::new(""), &mut examined.files);
-        let detached =
-            detach(MOUNT_POINT).map_err(|errno| Failed::from(format!("cannot unmount it: {errno}")));
-        outcome = outcome.and(detached);
+        outcome = outcome.and(detach(MOUNT_POINT));
     }
     match kernel_log() {
         Ok(mut log) => {

@@ -391,7 +391,9 @@ impl Making<'_> {
     fn compile(&self, tree: &Tree, objects: &Path, step: &mut dyn FnMut(Step)) -> Result<(), KernelError> {
         step(Step::Configure);
         let variant = self.plan.name.variant().map_or("", |variant| variant.configuration);
-        let configuration = configuration(&self.plan.name, &format!("{CONFIGURATION}\n{variant}"));
+        let mut ours = format!("{CONFIGURATION}\n{variant}");
+        self.plan.sets.iter().for_each(|set| ours += &set.configuration);
+        let configuration = configuration(&self.plan.name, &ours);
         let fragment = self.work.path().join("um.config");
         fs::write(&fragment, &configuration).map_err(KernelError::io("write", &fragment))?;
         let mut configure = self.make(tree, objects);

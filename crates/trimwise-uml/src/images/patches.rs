@@ -1,8 +1,14 @@
 //! Patch sets: folders with a file `series` that names patches, in the order in which they are applied.
 //!
-//! A set is read once, whole, and everything afterwards works on those bytes. A line of `series` is the name of a
-//! patch; empty lines and those that begin with `#` are skipped. The patches are unified diffs that patch(1) applies
-//! with `-p1`. patch(1) receives only the parts that were parsed here: names of files, and hunks.
+//! A set is read once, whole, and everything afterwards works on those bytes. A line of `series` is
+//!
+//! - the name of a patch: a unified diff that patch(1) applies with `-p1`. patch(1) receives only the parts that were
+//!   parsed here: names of files, and hunks;
+//! - `FILE PATH`: this file of the folder becomes a new file of the tree, so that a driver that also builds outside of
+//!   the tree is there once;
+//! - the name of a file that ends in `.config`: options merged over the kernel's configuration, as those of a variant.
+//!
+//! Empty lines and those that begin with `#` are skipped.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -31,6 +37,8 @@ pub struct BuiltSet {
 pub(super) struct PatchSet {
     pub(super) as_built: BuiltSet,
     pub(super) patches: Vec<Patch>,
+    /// Lines of its `.config` files.
+    pub(super) configuration: String,
 }
 
 #[derive(Clone, Debug)]
@@ -52,24 +60,34 @@ impl PatchSet {
             .map_err(|e| refuse(format!("series: {e}; expected a file that names the patches in order")))?;
         let mut hash = Sha256::new();
         let mut patches = Vec::new();
+        let mut configuration = String::new();
         for line in series.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let in_folder = Path::new(line).components().all(|part| matches!(part, Component::Normal(_)));
+            let (file, place) =
+                line.split_once(' ').map_or((line, None), |(file, place)| (file, Some(place.trim())));
+            let in_folder = Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
             if !in_folder {
-                return Err(refuse(format!("series: '{line}' is outside the folder; expected a file in it")));
+                return Err(refuse(format!("series: '{file}' is outside the folder; expected a file in it")));
             }
-            let text = read(&at.join(line)).map_err(|what| refuse(format!("{line}: {what}")))?;
-            let (files, diff) = parse(&text).map_err(|what| refuse(format!("{line}: {what}")))?;
+            let refuse_file = |what: String| refuse(format!("{file}: {what}"));
+            let text = read(&at.join(file)).map_err(refuse_file)?;
             for part in [line.as_bytes(), &text] {
                 hash.update((part.len() as u64).to_le_bytes());
                 hash.update(part);
             }
-            patches.push(Patch { name: line.to_owned(), diff, files });
+            if place.is_none() && file.ends_with(".config") {
+                configuration += std::str::from_utf8(&text).map_err(|e| refuse_file(e.to_string()))?;
+                configuration += "\n";
+                continue;
+            }
+            let diff = place.map_or_else(|| Ok(text.clone()), |place| addition(&text, place));
+            let (files, diff) = diff.and_then(|diff| parse(&diff)).map_err(refuse_file)?;
+            patches.push(Patch { name: file.to_owned(), diff, files });
         }
         if patches.is_empty() {
             return Err(refuse("series: lists no patch".to_owned()));
         }
         let hash = hex(&hash.finalize()[..RECIPE_BYTES]);
-        Ok(Self { as_built: BuiltSet { name, hash, folder: at }, patches })
+        Ok(Self { as_built: BuiltSet { name, hash, folder: at }, patches, configuration })
     }
 }
 
@@ -83,6 +101,18 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("is larger than {} MiB", PATCH_BYTES_MAX >> 20));
     }
     fs::read(path).map_err(|e| e.to_string())
+}
+
+/// Returns the diff that adds a file with this text to the tree.
+fn addition(text: &[u8], place: &str) -> Result<Vec<u8>, String> {
+    if !text.ends_with(b"\n") {
+        return Err("does not end with a newline".to_owned());
+    }
+    let lines = text.split_inclusive(|&byte| byte == b'\n');
+    let mut diff =
+        format!("--- /dev/null\n+++ b/{place}\n@@ -0,0 +1,{} @@\n", lines.clone().count()).into_bytes();
+    lines.for_each(|line| diff.extend([b"+", line].concat()));
+    Ok(diff)
 }
 
 /// Returns the files that a unified diff changes, each once, and the diff without the text around it.
@@ -256,6 +286,22 @@ mod tests {
         assert_ne!(hash("b.patch\na.patch\n").unwrap().0, both.0);
         assert_eq!(hash("a.patch\n").unwrap().1, 1);
         for (series, words) in [("", "lists no patch"), ("../a.patch", "outside"), ("c.patch", "c.patch")] {
+            let error = hash(series).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        fs::write(set.join("new.c"), "int one;\n\nint two;\n").unwrap();
+        fs::write(set.join("x.config"), "CONFIG_X=y\n").unwrap();
+        fs::write(set.join("series"), "new.c drivers/new.c\nx.config\n").unwrap();
+        let read = PatchSet::read(&set).unwrap();
+        assert_eq!(read.configuration.trim(), "CONFIG_X=y");
+        assert_eq!(read.patches[0].files, [Path::new("drivers/new.c")]);
+        let diff = "--- /dev/null\n+++ b/drivers/new.c\n@@ -0,0 +1,3 @@\n+int one;\n+\n+int two;\n";
+        assert_eq!(read.patches[0].diff, diff.as_bytes());
+        fs::write(set.join("x.config"), "CONFIG_X=m\n").unwrap();
+        assert_ne!(PatchSet::read(&set).unwrap().as_built.hash, read.as_built.hash);
+        for (series, words) in
+            [("x.config", "lists no patch"), ("new.c ../x.c", "expected the path of a file")]
+        {
             let error = hash(series).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }

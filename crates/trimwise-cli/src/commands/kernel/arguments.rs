@@ -60,8 +60,9 @@ pub struct KernelBuildArguments {
     #[arg(long = "version", value_name = "V", num_args = 1..)]
     pub versions: Vec<String>,
 
-    /// Apply the patches of these folders, in this order: the file `series` in a folder names its patches. Source and
-    /// objects are kept for the next build, about 2 GiB a version (`trimwise kernel remove --source` removes them)
+    /// Apply the patches of these folders, in this order: the file `series` in a folder names its patches, whole files
+    /// with their places, and `.config` files. Source and objects are kept for the next build, about 2 GiB a version
+    /// (`trimwise kernel remove --source` removes them)
     #[arg(long, value_name = "DIR", num_args = 1.., requires = "versions")]
     pub with: Vec<PathBuf>,
 

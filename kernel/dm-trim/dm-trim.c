@@ -1,0 +1,1270 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-trim: a discard completes at once, and reaches the device when that is quiet.
+ *
+ * What was discarded waits in a set of extents, the pending set. A write takes
+ * its range out of it, so that nothing is ever discarded that was written since.
+ * A write over a discard that is in flight waits for this one discard. Nothing
+ * else waits: not reads, which may still return what was there, and not flushes,
+ * because a discard promises nothing. For the same reason the target may drop a
+ * discard at any time, and does so where it would have to wait for memory.
+ *
+ * A write and a discard that are in progress at the same time may take effect
+ * in either order, as on any block device.
+ */
+
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/mempool.h>
+#include <linux/module.h>
+#include <linux/percpu.h>
+#include <linux/rbtree.h>
+#include <linux/reboot.h>
+#include <linux/slab.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#define DM_MSG_PREFIX "trim"
+
+#define TRIM_WORKERS_MAX 64
+
+/* Extents that are dropped at a time, with interrupts off. */
+#define TRIM_BATCH 512
+
+/* How long a reboot waits for discards in flight. */
+#define TRIM_REBOOT_MAX (10 * HZ)
+
+/* Extents in reserve for splitting one without waiting for memory. */
+#define TRIM_RESERVE 64
+
+/*
+ * With foreground requests that never pause, one in so many may meet a discard,
+ * which leaves the 99th percentile alone of what takes five requests, as an fsync
+ * does; and discards take at most one part in TRIM_REST + 1 of the time. Where
+ * so few requests come that these numbers mean nothing, a rest ends after
+ * TRIM_REST_MAX.
+ */
+#define TRIM_REQUESTS 1000
+#define TRIM_REST 20
+#define TRIM_REST_MAX (5 * HZ)
+
+/*
+ * A foreground request that meets a discard doubles the quiet time asked for, up
+ * to this multiple; so many discards in a row that met none halve it again.
+ */
+#define TRIM_BACKOFF_MAX 32
+#define TRIM_CLEAN 64
+
+struct trim_extent {
+	struct rb_node node;
+	struct list_head list;	/* in ready or small, oldest first */
+	sector_t start, end;	/* on the device */
+	u32 born;		/* jiffies, when it came into its list */
+	bool is_ready;		/* contains a whole unit of the granularity */
+};
+
+/* A discard in flight; idle if the range is empty. */
+struct trim_slot {
+	struct trim *trim;
+	sector_t start, end;
+	u32 born;
+	ktime_t began;
+	struct bio_list waiters;
+	struct bio bio;		/* ends with a flexible array */
+};
+
+/* Foreground requests: everything but discards. Summed over processors. */
+struct trim_cpu {
+	unsigned long begun, ended;
+	unsigned long last;	/* jiffies of the last beginning or end */
+};
+
+struct trim_options {
+	unsigned int workers;
+	unsigned int quiet_ms;
+	unsigned int hold_s;
+	unsigned int limit;	/* KiB of memory */
+	unsigned int drain_ms;
+	unsigned int is_eager;
+	unsigned int is_full_pass;
+	unsigned int is_reuse;
+};
+
+struct trim_sectors {
+	u64 received, merged, reused, issued, passed, dropped, pending;
+};
+
+struct trim {
+	struct dm_target *ti;
+	struct dm_dev *dev;
+	sector_t start;
+	struct trim_options options;
+	unsigned int extents_max;
+
+	/* Of the device, looked up when the target resumes. */
+	u32 granularity, phase;	/* sectors */
+
+	struct trim_cpu __percpu *cpu;
+	mempool_t *pool;
+	struct workqueue_struct *wq;
+	struct trim_slot *slots;
+	struct delayed_work issue;
+	struct work_struct retry;
+	wait_queue_head_t wait;
+	struct list_head active;	/* in trim_active */
+
+	/* All that follows is changed under the lock; writes look at busy without it. */
+	spinlock_t lock ____cacheline_aligned_in_smp;
+	unsigned int busy;		/* extents in the set, and discards in flight */
+	unsigned int flying;		/* discards in flight */
+	struct rb_root set;
+	struct list_head ready, small;
+	sector_t waiting, in_flight;	/* sectors in the set, and in flight */
+	struct bio_list deferred;	/* writes to be looked at again */
+	struct bio_list held;		/* without reuse: writes to what is in the set */
+
+	bool is_stopped;		/* suspended, or on the way to it */
+	bool is_interrupted;		/* messages must not wait any longer */
+	bool is_paused;
+	bool is_refused;		/* the device has no discard, or has lost it */
+	unsigned int draining;
+	u32 drain_mark;			/* what is older is issued without waiting */
+
+	unsigned long quiet;		/* jiffies without a foreground request */
+	unsigned int clean;		/* discards in a row that met no such request */
+	bool is_watched;
+	unsigned long watched_begun;
+	unsigned long rested_ended;	/* foreground requests, when the last was issued */
+	unsigned long rested_since;	/* jiffies of the last discard's end */
+	u64 took_ns;			/* a moving average */
+
+	struct trim_sectors sectors;
+	u64 commands, errors, waits, time_ns;
+};
+
+static struct kmem_cache *trim_extents;
+
+/* Targets that are in use. Two over the same sectors would not see each other's writes. */
+static LIST_HEAD(trim_active);
+static DEFINE_MUTEX(trim_active_lock);
+
+/*
+ * The set
+ */
+
+static struct trim_extent *trim_entry(struct rb_node *node)
+{
+	return rb_entry_safe(node, struct trim_extent, node);
+}
+
+static struct trim_extent *trim_next(struct trim_extent *e)
+{
+	return trim_entry(rb_next(&e->node));
+}
+
+/* Returns the first extent that ends at this sector or later. */
+static struct trim_extent *trim_find(struct trim *trim, sector_t sector)
+{
+	struct rb_node *node = trim->set.rb_node;
+	struct trim_extent *found = NULL;
+
+	while (node) {
+		struct trim_extent *e = trim_entry(node);
+
+		if (e->end >= sector) {
+			found = e;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return found;
+}
+
+static sector_t trim_past_unit(struct trim *trim, sector_t sector)
+{
+	sector_t at = sector + trim->phase;
+
+	return trim->granularity > 1 ? sector_div(at, trim->granularity) : 0;
+}
+
+/* Shrinks a range to whole units of the device's granularity; false if there is none. */
+static bool trim_whole_units(struct trim *trim, sector_t *start, sector_t *end)
+{
+	sector_t past = trim_past_unit(trim, *start);
+
+	if (past)
+		*start += trim->granularity - past;
+	past = trim_past_unit(trim, *end);
+	if (*end < *start + past)
+		return false;
+	*end -= past;
+	return *start < *end;
+}
+
+/* Moves an extent to the list where it belongs now. */
+static void trim_file(struct trim *trim, struct trim_extent *e)
+{
+	sector_t start = e->start, end = e->end;
+	bool is_ready = trim_whole_units(trim, &start, &end);
+
+	if (!list_empty(&e->list) && e->is_ready == is_ready)
+		return;
+	e->is_ready = is_ready;
+	e->born = jiffies;
+	list_move_tail(&e->list, is_ready ? &trim->ready : &trim->small);
+}
+
+/* Returns NULL if the set is full, or there is no memory at once. */
+static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t end)
+{
+	struct rb_node **link = &trim->set.rb_node, *parent = NULL;
+	struct trim_extent *e;
+
+	if (trim->busy - trim->flying >= trim->extents_max)
+		return NULL;
+	e = mempool_alloc(trim->pool, GFP_NOWAIT | __GFP_NOWARN);
+	if (!e)
+		return NULL;
+	e->start = start;
+	e->end = end;
+	INIT_LIST_HEAD(&e->list);
+	while (*link) {
+		parent = *link;
+		link = start < trim_entry(parent)->start ? &parent->rb_left : &parent->rb_right;
+	}
+	rb_link_node(&e->node, parent, link);
+	rb_insert_color(&e->node, &trim->set);
+	WRITE_ONCE(trim->busy, trim->busy + 1);
+	trim->waiting += end - start;
+	return e;
+}
+
+static void trim_free(struct trim *trim, struct trim_extent *e)
+{
+	trim->waiting -= e->end - e->start;
+	rb_erase(&e->node, &trim->set);
+	list_del(&e->list);
+	mempool_free(e, trim->pool);
+	WRITE_ONCE(trim->busy, trim->busy - 1);
+}
+
+static bool trim_comes_before(struct trim_extent *a, struct trim_extent *b)
+{
+	return a->is_ready == b->is_ready ? (s32)(a->born - b->born) < 0 : a->is_ready;
+}
+
+/* Adds a range, and joins it with those that it overlaps or touches. */
+static bool trim_add(struct trim *trim, sector_t start, sector_t end)
+{
+	sector_t from = start, to = end, merged = 0;
+	struct trim_extent *kept = NULL, *e, *next;
+
+	for (e = trim_find(trim, start); e && e->start <= end; e = next) {
+		next = trim_next(e);
+		merged += min(end, e->end) - max(start, e->start);
+		from = min(from, e->start);
+		to = max(to, e->end);
+		if (!kept) {
+			kept = e;
+		} else if (trim_comes_before(e, kept)) {
+			/* What is joined is as old as its oldest part. */
+			trim_free(trim, kept);
+			kept = e;
+		} else {
+			trim_free(trim, e);
+		}
+	}
+	if (kept) {
+		trim->waiting += (to - from) - (kept->end - kept->start);
+		kept->start = from;
+		kept->end = to;
+	} else {
+		kept = trim_new(trim, start, end);
+		if (!kept)
+			return false;
+	}
+	trim->sectors.merged += merged;
+	trim_file(trim, kept);
+	return true;
+}
+
+/* Takes a range out; returns how many sectors of it were in the set. */
+static sector_t trim_take_out(struct trim *trim, sector_t start, sector_t end)
+{
+	struct trim_extent *e, *next, *tail;
+	sector_t taken = 0;
+
+	/* What ends at start does not overlap. */
+	for (e = trim_find(trim, start + 1); e && e->start < end; e = next) {
+		sector_t size = min(end, e->end) - max(start, e->start);
+
+		next = trim_next(e);
+		taken += size;
+		if (start <= e->start && e->end <= end) {
+			trim_free(trim, e);
+			continue;
+		}
+		if (e->start < start && end < e->end) {
+			sector_t rest = e->end - end;
+
+			/* Off first, so that the tree stays in order. */
+			trim->waiting -= rest;
+			e->end = end;
+			tail = trim_new(trim, end, end + rest);
+			if (!tail) {
+				trim->sectors.dropped += rest;
+			} else if (e->is_ready) {
+				trim_file(trim, tail);
+				if (tail->is_ready) {
+					tail->born = e->born;
+					list_move(&tail->list, &e->list);
+				}
+			} else {
+				trim_file(trim, tail);
+			}
+		}
+		trim->waiting -= size;
+		if (e->start < start)
+			e->end = start;
+		else
+			e->start = end;
+		trim_file(trim, e);
+	}
+	return taken;
+}
+
+static struct trim_extent *trim_oldest(struct list_head *list)
+{
+	return list_first_entry_or_null(list, struct trim_extent, list);
+}
+
+/* Drops the oldest; returns false if there are more than can be dropped under the lock. */
+static bool trim_drop_from(struct trim *trim, struct list_head *list)
+{
+	unsigned int count = TRIM_BATCH;
+	struct trim_extent *e;
+
+	while ((e = trim_oldest(list)) && count--) {
+		trim->sectors.dropped += e->end - e->start;
+		trim_free(trim, e);
+	}
+	return !e;
+}
+
+/* Writes that waited for what is in the set have nothing to wait for. */
+static void trim_look_again(struct trim *trim, struct bio_list *list)
+{
+	if (bio_list_empty(list))
+		return;
+	bio_list_merge(&trim->deferred, list);
+	bio_list_init(list);
+	queue_work(trim->wq, &trim->retry);
+}
+
+/* Drops what is pending; returns false if it has to be called again. */
+static bool trim_drop(struct trim *trim)
+{
+	bool is_done = trim_drop_from(trim, &trim->small) && trim_drop_from(trim, &trim->ready);
+
+	if (is_done)
+		trim_look_again(trim, &trim->held);
+	wake_up(&trim->wait);
+	return is_done;
+}
+
+static void trim_drop_small(struct trim *trim)
+{
+	bool is_done;
+
+	do {
+		spin_lock_irq(&trim->lock);
+		is_done = trim_drop_from(trim, &trim->small);
+		spin_unlock_irq(&trim->lock);
+		cond_resched();
+	} while (!is_done);
+}
+
+static void trim_drop_all(struct trim *trim)
+{
+	bool is_done;
+
+	do {
+		spin_lock_irq(&trim->lock);
+		is_done = trim_drop(trim);
+		spin_unlock_irq(&trim->lock);
+		cond_resched();
+	} while (!is_done);
+}
+
+/*
+ * Foreground requests
+ */
+
+static void trim_foreground(struct trim *trim, struct trim_cpu *sum)
+{
+	int cpu;
+
+	*sum = (struct trim_cpu){ .last = READ_ONCE(per_cpu_ptr(trim->cpu, 0)->last) };
+	for_each_possible_cpu(cpu)
+		sum->ended += READ_ONCE(per_cpu_ptr(trim->cpu, cpu)->ended);
+	/* Ends first: a request that ends meanwhile must not make fewer begun than ended. */
+	smp_rmb();
+	for_each_possible_cpu(cpu) {
+		unsigned long last = READ_ONCE(per_cpu_ptr(trim->cpu, cpu)->last);
+
+		sum->begun += READ_ONCE(per_cpu_ptr(trim->cpu, cpu)->begun);
+		if (time_after(last, sum->last))
+			sum->last = last;
+	}
+}
+
+static void trim_begin(struct trim *trim)
+{
+	this_cpu_inc(trim->cpu->begun);
+	this_cpu_write(trim->cpu->last, jiffies);
+}
+
+/* Takes a write's range out of the set. Returns false if the write has to wait. */
+static bool trim_write(struct trim *trim, struct bio *bio)
+{
+	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
+	struct trim_extent *e;
+	bool may_go = true;
+	unsigned int i;
+
+	spin_lock_irq(&trim->lock);
+	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused) {
+		e = trim_find(trim, start + 1);
+		while (e && e->start < end && !e->is_ready)
+			e = trim_next(e);
+		if (e && e->start < end) {
+			/* To the front, as old as what was there. */
+			e->born = trim_oldest(&trim->ready)->born;
+			list_move(&e->list, &trim->ready);
+			bio_list_add(&trim->held, bio);
+			mod_delayed_work(trim->wq, &trim->issue, 0);
+			trim->waits++;
+			may_go = false;
+			goto unlock;
+		}
+	}
+	trim->sectors.reused += trim_take_out(trim, start, end);
+	for (i = 0; trim->flying && i < trim->options.workers; i++) {
+		struct trim_slot *slot = &trim->slots[i];
+
+		if (slot->start < end && start < slot->end) {
+			bio_list_add(&slot->waiters, bio);
+			trim->waits++;
+			may_go = false;
+			break;
+		}
+	}
+unlock:
+	spin_unlock_irq(&trim->lock);
+	return may_go;
+}
+
+static void trim_retry(struct work_struct *work)
+{
+	struct trim *trim = container_of(work, struct trim, retry);
+	struct bio_list bios;
+	struct bio *bio;
+
+	spin_lock_irq(&trim->lock);
+	bios = trim->deferred;
+	bio_list_init(&trim->deferred);
+	spin_unlock_irq(&trim->lock);
+	/* As if they came only now: they may meet another discard, or what was discarded since. */
+	while ((bio = bio_list_pop(&bios)))
+		if (trim_write(trim, bio))
+			submit_bio_noacct(bio);
+}
+
+static int trim_discard(struct trim *trim, struct bio *bio)
+{
+	sector_t sectors = bio_sectors(bio);
+	bool is_passed = false;
+
+	spin_lock_irq(&trim->lock);
+	trim->sectors.received += sectors;
+	if (trim->is_refused || trim->is_stopped) {
+		trim->sectors.dropped += sectors;
+	} else if (!trim_add(trim, bio->bi_iter.bi_sector, bio_end_sector(bio))) {
+		is_passed = trim->options.is_full_pass;
+		if (is_passed)
+			trim->sectors.passed += sectors;
+		else
+			trim->sectors.dropped += sectors;
+	} else {
+		queue_delayed_work(trim->wq, &trim->issue,
+				   trim->options.is_eager ? 0 : trim->quiet);
+	}
+	spin_unlock_irq(&trim->lock);
+	if (is_passed)
+		return DM_MAPIO_REMAPPED;
+	bio_endio(bio);
+	return DM_MAPIO_SUBMITTED;
+}
+
+static int trim_map(struct dm_target *ti, struct bio *bio)
+{
+	struct trim *trim = ti->private;
+
+	bio_set_dev(bio, trim->dev->bdev);
+	if (bio_sectors(bio))
+		bio->bi_iter.bi_sector = trim->start + dm_target_offset(ti, bio->bi_iter.bi_sector);
+	if (bio_op(bio) == REQ_OP_DISCARD)
+		return trim_discard(trim, bio);
+	trim_begin(trim);
+	/*
+	 * Whoever writes after a discard has completed sees busy as it was then, or
+	 * later: an extent is counted before that, until its last discard ends.
+	 */
+	if (op_is_write(bio_op(bio)) && bio_sectors(bio) && READ_ONCE(trim->busy) &&
+	    !trim_write(trim, bio))
+		return DM_MAPIO_SUBMITTED;
+	return DM_MAPIO_REMAPPED;
+}
+
+static int trim_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
+{
+	struct trim *trim = ti->private;
+
+	if (bio_op(bio) != REQ_OP_DISCARD) {
+		this_cpu_write(trim->cpu->last, jiffies);
+		this_cpu_inc(trim->cpu->ended);
+	}
+	return DM_ENDIO_DONE;
+}
+
+/*
+ * Discards
+ */
+
+static void trim_end_discard(struct bio *bio)
+{
+	struct trim_slot *slot = container_of(bio, struct trim_slot, bio);
+	u64 took_ns = ktime_to_ns(ktime_sub(ktime_get(), slot->began));
+	sector_t sectors = slot->end - slot->start;
+	blk_status_t status = bio->bi_status;
+	struct trim *trim = slot->trim;
+	unsigned long flags;
+
+	bio_uninit(bio);
+	spin_lock_irqsave(&trim->lock, flags);
+	if (!status) {
+		trim->sectors.issued += sectors;
+		trim->took_ns = trim->took_ns ? (7 * trim->took_ns + took_ns) / 8 : took_ns;
+	} else {
+		trim->sectors.dropped += sectors;
+		if (status == BLK_STS_NOTSUPP)
+			trim->is_refused = true;
+		else
+			trim->errors++;
+	}
+	trim->time_ns += took_ns;
+	trim->in_flight -= sectors;
+	trim->flying--;
+	WRITE_ONCE(trim->busy, trim->busy - 1);
+	slot->start = 0;
+	slot->end = 0;
+	trim->rested_since = jiffies;
+	trim_look_again(trim, &slot->waiters);
+	trim_look_again(trim, &trim->held);
+	mod_delayed_work(trim->wq, &trim->issue, 0);
+	wake_up(&trim->wait);
+	spin_unlock_irqrestore(&trim->lock, flags);
+}
+
+/* Takes what to discard next; NULL if there is none, or all slots are in flight. */
+static struct trim_slot *trim_take(struct trim *trim)
+{
+	struct trim_extent *e = trim_oldest(&trim->ready);
+	struct trim_slot *slot = trim->slots;
+	sector_t start, end, max = bdev_max_discard_sectors(trim->dev->bdev);
+
+	if (!e || trim->flying == trim->options.workers)
+		return NULL;
+	while (slot->end)
+		slot++;
+	start = e->start;
+	end = e->end;
+	/* It is ready: there is a whole unit in it. */
+	trim_whole_units(trim, &start, &end);
+	max = min_t(sector_t, max, UINT_MAX >> SECTOR_SHIFT);
+	if (end - start > max) {
+		sector_t whole = max;
+
+		whole -= trim->granularity > 1 ? sector_div(max, trim->granularity) : 0;
+		end = start + (whole ? whole : min_t(sector_t, trim->granularity, end - start));
+	}
+	slot->born = e->born;
+	slot->start = start;
+	slot->end = end;
+	/* Never seen as idle between set and flight. */
+	trim->flying++;
+	WRITE_ONCE(trim->busy, trim->busy + 1);
+	trim->in_flight += end - start;
+	trim_take_out(trim, start, end);
+	trim->commands++;
+	return slot;
+}
+
+static void trim_submit(struct trim_slot *slot)
+{
+	struct bio *bio = &slot->bio;
+
+	slot->began = ktime_get();
+	bio_init(bio, slot->trim->dev->bdev, NULL, 0, REQ_OP_DISCARD);
+	bio->bi_iter.bi_sector = slot->start;
+	bio->bi_iter.bi_size = (slot->end - slot->start) << SECTOR_SHIFT;
+	bio->bi_end_io = trim_end_discard;
+	submit_bio(bio);
+}
+
+/* Whether the foreground has been left alone for long enough. */
+static bool trim_is_rested(struct trim *trim, const struct trim_cpu *sum)
+{
+	unsigned long since = jiffies - trim->rested_since;
+	unsigned long depth = sum->begun - sum->ended;
+
+	if (since < nsecs_to_jiffies(TRIM_REST * trim->took_ns))
+		return false;
+	return since >= TRIM_REST_MAX ||
+	       sum->ended - trim->rested_ended >= TRIM_REQUESTS * max(depth, 1UL);
+}
+
+/* Learns from the last discard that was issued because it was quiet. */
+static void trim_learn(struct trim *trim, const struct trim_cpu *sum)
+{
+	unsigned long quiet = msecs_to_jiffies(trim->options.quiet_ms);
+
+	if (!trim->is_watched || trim->flying)
+		return;
+	trim->is_watched = false;
+	if (sum->begun != trim->watched_begun) {
+		trim->clean = 0;
+		trim->quiet = min(2 * trim->quiet, TRIM_BACKOFF_MAX * quiet);
+	} else if (++trim->clean >= TRIM_CLEAN) {
+		trim->clean = 0;
+		trim->quiet = max(trim->quiet / 2, quiet);
+	}
+}
+
+/*
+ * Returns the jiffies until the next discard may be issued: 0 for now,
+ * MAX_SCHEDULE_TIMEOUT to wait for an event.
+ */
+static unsigned long trim_delay(struct trim *trim)
+{
+	unsigned long hold = trim->options.hold_s * HZ;
+	unsigned int count = TRIM_BATCH;
+	struct trim_extent *e;
+	struct trim_cpu sum;
+	bool is_due;
+
+	if (trim->is_refused)
+		return trim_drop(trim) ? MAX_SCHEDULE_TIMEOUT : 1;
+	while ((e = trim_oldest(&trim->small)) && (u32)jiffies - e->born >= hold) {
+		if (!count--)
+			return 1;
+		trim->sectors.dropped += e->end - e->start;
+		trim_free(trim, e);
+	}
+	e = trim_oldest(&trim->ready);
+	if (!e)
+		return list_empty(&trim->small) ? MAX_SCHEDULE_TIMEOUT : hold;
+	if (trim->draining && (s32)(trim->drain_mark - e->born) >= 0)
+		return 0;
+	if (trim->is_stopped || trim->is_paused)
+		return MAX_SCHEDULE_TIMEOUT;
+	if (trim->options.is_eager || !bio_list_empty(&trim->held))
+		return 0;
+	trim_foreground(trim, &sum);
+	trim_learn(trim, &sum);
+	if (sum.begun == sum.ended && jiffies - sum.last >= trim->quiet) {
+		trim->is_watched = true;
+		trim->watched_begun = sum.begun;
+		return 0;
+	}
+	is_due = (u32)jiffies - e->born >= hold ||
+		 trim->busy - trim->flying > trim->extents_max / 4 * 3;
+	if (is_due && !trim->flying && trim_is_rested(trim, &sum)) {
+		trim->rested_ended = sum.ended;
+		return 0;
+	}
+	return max(trim->quiet, 1UL);
+}
+
+static void trim_issue(struct work_struct *work)
+{
+	struct trim *trim = container_of(to_delayed_work(work), struct trim, issue);
+	struct trim_slot *slot;
+	struct blk_plug plug;
+	unsigned long delay;
+
+	/* A device that takes many ranges in one command gets them so. */
+	blk_start_plug(&plug);
+	spin_lock_irq(&trim->lock);
+	while (!(delay = trim_delay(trim)) && (slot = trim_take(trim))) {
+		spin_unlock_irq(&trim->lock);
+		trim_submit(slot);
+		spin_lock_irq(&trim->lock);
+	}
+	if (delay && delay != MAX_SCHEDULE_TIMEOUT)
+		queue_delayed_work(trim->wq, &trim->issue, delay);
+	spin_unlock_irq(&trim->lock);
+	blk_finish_plug(&plug);
+}
+
+/* Whether nothing of the set is left that was in it at this time. */
+static bool trim_is_drained(struct trim *trim, u32 mark)
+{
+	struct trim_extent *e;
+	bool is_drained;
+	unsigned int i;
+
+	spin_lock_irq(&trim->lock);
+	e = trim_oldest(&trim->ready);
+	is_drained = !e || (s32)(mark - e->born) < 0;
+	for (i = 0; i < trim->options.workers; i++)
+		is_drained &= !trim->slots[i].end || (s32)(mark - trim->slots[i].born) < 0;
+	is_drained |= trim->is_refused && !trim->flying;
+	spin_unlock_irq(&trim->lock);
+	return is_drained;
+}
+
+static bool trim_is_landed(struct trim *trim)
+{
+	bool is_landed;
+
+	spin_lock_irq(&trim->lock);
+	is_landed = !trim->flying;
+	spin_unlock_irq(&trim->lock);
+	return is_landed;
+}
+
+static u32 trim_begin_drain(struct trim *trim)
+{
+	u32 mark = jiffies;
+
+	/* The device cannot discard them, and nothing may come that would complete them. */
+	trim_drop_small(trim);
+	spin_lock_irq(&trim->lock);
+	trim->draining++;
+	trim->drain_mark = mark;
+	mod_delayed_work(trim->wq, &trim->issue, 0);
+	spin_unlock_irq(&trim->lock);
+	return mark;
+}
+
+static void trim_end_drain(struct trim *trim)
+{
+	spin_lock_irq(&trim->lock);
+	trim->draining--;
+	spin_unlock_irq(&trim->lock);
+	trim_drop_small(trim);
+}
+
+/*
+ * The target
+ */
+
+/* An option is a number, or a choice between two words. */
+static const struct trim_option {
+	const char *name;
+	size_t at;
+	unsigned int min, max;
+	const char *words[2];	/* off, on */
+} trim_option_table[] = {
+	{ "workers", offsetof(struct trim_options, workers), 1, TRIM_WORKERS_MAX },
+	{ "quiet_ms", offsetof(struct trim_options, quiet_ms), 0, 60000 },
+	{ "hold_s", offsetof(struct trim_options, hold_s), 1, 86400 },
+	{ "limit", offsetof(struct trim_options, limit), 64, 1048576 },
+	{ "drain_ms", offsetof(struct trim_options, drain_ms), 0, 600000 },
+	{ "policy", offsetof(struct trim_options, is_eager), 0, 1, { "quiet", "eager" } },
+	{ "full", offsetof(struct trim_options, is_full_pass), 0, 1, { "drop", "pass" } },
+	{ "reuse", offsetof(struct trim_options, is_reuse), 0, 1, { "off", "on" } },
+};
+
+static const struct trim_options trim_defaults = {
+	.workers = 1,
+	.quiet_ms = 100,
+	.hold_s = 60,
+	.limit = 16384,
+	.drain_ms = 1000,
+	.is_full_pass = true,
+	.is_reuse = true,
+};
+
+static unsigned int *trim_value(struct trim_options *options, const struct trim_option *option)
+{
+	return (void *)options + option->at;
+}
+
+static int trim_parse_option(struct trim_options *options, const char *text)
+{
+	const struct trim_option *option = trim_option_table;
+	const char *value = strchr(text, '=');
+	unsigned int *number;
+	size_t length;
+	int r;
+
+	if (!value)
+		goto unknown;
+	length = value++ - text;
+	while (strlen(option->name) != length || strncmp(option->name, text, length))
+		if (++option == trim_option_table + ARRAY_SIZE(trim_option_table))
+			goto unknown;
+	number = trim_value(options, option);
+	if (option->words[0]) {
+		r = match_string(option->words, ARRAY_SIZE(option->words), value);
+		if (r < 0) {
+			DMERR("%s: expected %s or %s", text, option->words[0], option->words[1]);
+			return -EINVAL;
+		}
+		*number = r;
+	} else if (kstrtouint(value, 10, number) || *number < option->min ||
+		   *number > option->max) {
+		DMERR("%s: expected a number from %u to %u", text, option->min, option->max);
+		return -EINVAL;
+	}
+	return 0;
+unknown:
+	DMERR("%s: expected one of the options of dm-trim, NAME=VALUE", text);
+	return -EINVAL;
+}
+
+static int trim_parse(struct dm_target *ti, struct dm_arg_set *as, struct trim_options *options)
+{
+	static const struct dm_arg count = { 0, 32, "Invalid number of options" };
+	unsigned int left;
+	int r;
+
+	*options = trim_defaults;
+	if (!as->argc)
+		return 0;
+	r = dm_read_arg_group(&count, as, &left, &ti->error);
+	for (; !r && left; left--) {
+		r = trim_parse_option(options, dm_shift_arg(as));
+		if (r)
+			ti->error = "Invalid option";
+	}
+	if (!r && as->argc) {
+		ti->error = "More arguments than the number of options says";
+		r = -EINVAL;
+	}
+	return r;
+}
+
+static void trim_deactivate(struct trim *trim)
+{
+	mutex_lock(&trim_active_lock);
+	list_del_init(&trim->active);
+	mutex_unlock(&trim_active_lock);
+}
+
+static void trim_dtr(struct dm_target *ti)
+{
+	struct trim *trim = ti->private;
+
+	/* Still active if another target of the table refused to resume. */
+	trim_deactivate(trim);
+	if (trim->wq) {
+		cancel_delayed_work_sync(&trim->issue);
+		destroy_workqueue(trim->wq);
+	}
+	kfree(trim->slots);
+	mempool_destroy(trim->pool);
+	free_percpu(trim->cpu);
+	if (trim->dev)
+		dm_put_device(ti, trim->dev);
+	kfree(trim);
+}
+
+static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct dm_arg_set as = { .argc = argc, .argv = argv };
+	struct trim_options options;
+	unsigned long long start;
+	const char *path, *text;
+	struct trim *trim;
+	unsigned int i;
+	int cpu, r;
+
+	if (argc < 2) {
+		ti->error = "Expected DEVICE START [COUNT OPTION...]";
+		return -EINVAL;
+	}
+	path = dm_shift_arg(&as);
+	text = dm_shift_arg(&as);
+	if (kstrtoull(text, 10, &start) || start != (sector_t)start) {
+		ti->error = "Invalid start sector";
+		return -EINVAL;
+	}
+	r = trim_parse(ti, &as, &options);
+	if (r)
+		return r;
+
+	trim = kzalloc(sizeof(*trim), GFP_KERNEL);
+	if (!trim) {
+		ti->error = "Out of memory";
+		return -ENOMEM;
+	}
+	ti->private = trim;
+	trim->ti = ti;
+	trim->start = start;
+	trim->options = options;
+	trim->extents_max = options.limit * 1024 / sizeof(struct trim_extent);
+	trim->is_stopped = true;
+	trim->set = RB_ROOT;
+	INIT_LIST_HEAD(&trim->ready);
+	INIT_LIST_HEAD(&trim->small);
+	INIT_LIST_HEAD(&trim->active);
+	bio_list_init(&trim->deferred);
+	bio_list_init(&trim->held);
+	spin_lock_init(&trim->lock);
+	init_waitqueue_head(&trim->wait);
+	INIT_DELAYED_WORK(&trim->issue, trim_issue);
+	INIT_WORK(&trim->retry, trim_retry);
+
+	r = dm_get_device(ti, path, dm_table_get_mode(ti->table), &trim->dev);
+	if (r) {
+		ti->error = "Device lookup failed";
+		goto failed;
+	}
+	r = -ENOMEM;
+	ti->error = "Out of memory";
+	trim->cpu = alloc_percpu(struct trim_cpu);
+	trim->pool = mempool_create_slab_pool(TRIM_RESERVE, trim_extents);
+	trim->wq = alloc_workqueue("dm-trim", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	trim->slots = kcalloc(options.workers, sizeof(*trim->slots), GFP_KERNEL);
+	if (!trim->cpu || !trim->pool || !trim->wq || !trim->slots)
+		goto failed;
+	for (i = 0; i < options.workers; i++) {
+		trim->slots[i].trim = trim;
+		bio_list_init(&trim->slots[i].waiters);
+	}
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(trim->cpu, cpu)->last = jiffies;
+	ti->error = NULL;
+
+	ti->num_flush_bios = 1;
+	ti->num_discard_bios = 1;
+	ti->num_secure_erase_bios = 1;
+	ti->num_write_zeroes_bios = 1;
+	return 0;
+failed:
+	trim_dtr(ti);
+	return r;
+}
+
+static bool trim_overlaps(struct trim *a, struct trim *b)
+{
+	struct block_device *of_a = a->dev->bdev, *of_b = b->dev->bdev;
+	sector_t start_a = of_a->bd_start_sect + a->start, start_b = of_b->bd_start_sect + b->start;
+
+	return of_a->bd_disk == of_b->bd_disk && start_a < start_b + b->ti->len &&
+	       start_b < start_a + a->ti->len;
+}
+
+static int trim_preresume(struct dm_target *ti)
+{
+	struct trim *trim = ti->private, *other;
+	int r = 0;
+
+	mutex_lock(&trim_active_lock);
+	if (list_empty(&trim->active)) {
+		list_for_each_entry(other, &trim_active, active) {
+			if (trim_overlaps(trim, other)) {
+				DMERR("%s: another trim target is over the same sectors of %s",
+				      dm_table_device_name(ti->table), trim->dev->name);
+				r = -EBUSY;
+			}
+		}
+		if (!r)
+			list_add(&trim->active, &trim_active);
+	}
+	mutex_unlock(&trim_active_lock);
+	return r;
+}
+
+static void trim_resume(struct dm_target *ti)
+{
+	struct trim *trim = ti->private;
+	struct block_device *bdev = trim->dev->bdev;
+	struct queue_limits *limits = &bdev_get_queue(bdev)->limits;
+	sector_t at, phase = bdev->bd_start_sect;
+
+	spin_lock_irq(&trim->lock);
+	trim->granularity = max(bdev_discard_granularity(bdev) >> SECTOR_SHIFT, 1U);
+	at = limits->discard_alignment >> SECTOR_SHIFT;
+	phase += trim->granularity - sector_div(at, trim->granularity);
+	trim->phase = sector_div(phase, trim->granularity);
+	trim->quiet = msecs_to_jiffies(trim->options.quiet_ms);
+	trim->is_refused = !bdev_max_discard_sectors(bdev);
+	trim->is_interrupted = false;
+	trim->is_stopped = false;
+	spin_unlock_irq(&trim->lock);
+}
+
+static void trim_set_interrupted(struct trim *trim, bool is_interrupted)
+{
+	spin_lock_irq(&trim->lock);
+	trim->is_interrupted = is_interrupted;
+	wake_up(&trim->wait);
+	spin_unlock_irq(&trim->lock);
+}
+
+/* A message that waits would keep the suspension waiting. */
+static void trim_presuspend(struct dm_target *ti)
+{
+	trim_set_interrupted(ti->private, true);
+}
+
+static void trim_presuspend_undo(struct dm_target *ti)
+{
+	trim_set_interrupted(ti->private, false);
+}
+
+/* What is pending goes within the bound; what is left then is dropped. */
+static void trim_stop(struct trim *trim)
+{
+	if (trim->options.drain_ms && !READ_ONCE(trim->is_paused)) {
+		u32 mark = trim_begin_drain(trim);
+
+		wait_event_timeout(trim->wait, trim_is_drained(trim, mark),
+				   msecs_to_jiffies(trim->options.drain_ms));
+		trim_end_drain(trim);
+	}
+	spin_lock_irq(&trim->lock);
+	trim->is_stopped = true;
+	spin_unlock_irq(&trim->lock);
+	trim_drop_all(trim);
+}
+
+/*
+ * No request comes any more. Nothing may stay pending: another table could write
+ * to the device meanwhile.
+ */
+static void trim_postsuspend(struct dm_target *ti)
+{
+	struct trim *trim = ti->private;
+
+	trim_stop(trim);
+	wait_event(trim->wait, trim_is_landed(trim));
+	cancel_delayed_work_sync(&trim->issue);
+	flush_work(&trim->retry);
+	trim_deactivate(trim);
+}
+
+/* Devices are about to be shut down, which would lose what is in flight. */
+static int trim_reboot(struct notifier_block *block, unsigned long event, void *data)
+{
+	struct trim *trim;
+
+	mutex_lock(&trim_active_lock);
+	list_for_each_entry(trim, &trim_active, active) {
+		trim_stop(trim);
+		wait_event_timeout(trim->wait, trim_is_landed(trim), TRIM_REBOOT_MAX);
+	}
+	mutex_unlock(&trim_active_lock);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block trim_reboot_block = {
+	.notifier_call = trim_reboot,
+};
+
+static int trim_drain(struct trim *trim)
+{
+	u32 mark = trim_begin_drain(trim);
+	int r;
+
+	r = wait_event_killable(trim->wait, trim_is_drained(trim, mark) ||
+				READ_ONCE(trim->is_interrupted));
+	if (!r && !trim_is_drained(trim, mark))
+		r = -EBUSY;
+	trim_end_drain(trim);
+	return r;
+}
+
+static int trim_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			unsigned int maxlen)
+{
+	struct trim *trim = ti->private;
+	const char *word = argv[0];
+
+	if (argc != 1)
+		goto unknown;
+	if (!strcasecmp(word, "drain"))
+		return trim_drain(trim);
+	if (!strcasecmp(word, "pause") || !strcasecmp(word, "resume")) {
+		spin_lock_irq(&trim->lock);
+		trim->is_paused = !strcasecmp(word, "pause");
+		if (!trim->is_stopped)
+			mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_look_again(trim, &trim->held);
+		spin_unlock_irq(&trim->lock);
+		return 0;
+	}
+	if (!strcasecmp(word, "drop")) {
+		trim_drop_all(trim);
+		return 0;
+	}
+unknown:
+	DMERR("message %s: expected pause, resume, drain or drop", word);
+	return -EINVAL;
+}
+
+static bool trim_is_default(struct trim *trim, const struct trim_option *option)
+{
+	struct trim_options defaults = trim_defaults;
+
+	return *trim_value(&trim->options, option) == *trim_value(&defaults, option);
+}
+
+/* Those that are not as by default, after their number. */
+static unsigned int trim_emit_options(struct trim *trim, char *result, unsigned int maxlen,
+				      unsigned int sz)
+{
+	const struct trim_option *end = trim_option_table + ARRAY_SIZE(trim_option_table), *option;
+	unsigned int count = 0;
+
+	for (option = trim_option_table; option < end; option++)
+		count += !trim_is_default(trim, option);
+	if (count)
+		DMEMIT(" %u", count);
+	for (option = trim_option_table; option < end; option++) {
+		unsigned int value = *trim_value(&trim->options, option);
+
+		if (trim_is_default(trim, option))
+			continue;
+		if (option->words[0])
+			DMEMIT(" %s=%s", option->name, option->words[value]);
+		else
+			DMEMIT(" %s=%u", option->name, value);
+	}
+	return sz;
+}
+
+/* In bytes. What was received is the sum of the others. */
+static const struct {
+	const char *name;
+	size_t at;
+} trim_counters[] = {
+	{ "received", offsetof(struct trim_sectors, received) },
+	{ "merged", offsetof(struct trim_sectors, merged) },
+	{ "reused", offsetof(struct trim_sectors, reused) },
+	{ "issued", offsetof(struct trim_sectors, issued) },
+	{ "passed", offsetof(struct trim_sectors, passed) },
+	{ "dropped", offsetof(struct trim_sectors, dropped) },
+	{ "pending", offsetof(struct trim_sectors, pending) },
+};
+
+static void trim_status(struct dm_target *ti, status_type_t type, unsigned int status_flags,
+			char *result, unsigned int maxlen)
+{
+	struct trim *trim = ti->private;
+	unsigned long long start = trim->start;
+	struct trim_sectors sectors;
+	unsigned int sz = 0, i;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		spin_lock_irq(&trim->lock);
+		sectors = trim->sectors;
+		sectors.pending = trim->waiting + trim->in_flight;
+		DMEMIT("%s", trim->is_refused ? "refused" : trim->is_paused ? "paused" : "running");
+		for (i = 0; i < ARRAY_SIZE(trim_counters); i++)
+			DMEMIT(" %s %llu", trim_counters[i].name,
+			       *(u64 *)((void *)&sectors + trim_counters[i].at) << SECTOR_SHIFT);
+		DMEMIT(" extents %u in_flight %u", trim->busy - trim->flying, trim->flying);
+		DMEMIT(" commands %llu errors %llu", trim->commands, trim->errors);
+		DMEMIT(" waits %llu time_ns %llu", trim->waits, trim->time_ns);
+		DMEMIT(" quiet_now_ms %u", jiffies_to_msecs(trim->quiet));
+		spin_unlock_irq(&trim->lock);
+		break;
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s %llu", trim->dev->name, start);
+		sz = trim_emit_options(trim, result, maxlen, sz);
+		break;
+	case STATUSTYPE_IMA:
+		DMEMIT_TARGET_NAME_VERSION(ti->type);
+		DMEMIT(",device_name=%s,start=%llu;", trim->dev->name, start);
+		break;
+	}
+}
+
+static int trim_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
+{
+	struct trim *trim = ti->private;
+
+	return fn(ti, trim->dev, trim->start, ti->len, data);
+}
+
+static void trim_io_hints(struct dm_target *ti, struct queue_limits *limits)
+{
+	/* The set takes any size. A device without discard stays without. */
+	if (limits->max_discard_sectors) {
+		limits->max_discard_sectors = UINT_MAX >> SECTOR_SHIFT;
+		limits->max_hw_discard_sectors = UINT_MAX >> SECTOR_SHIFT;
+	}
+}
+
+/*
+ * There is no prepare_ioctl: a command that goes to the device past the target,
+ * such as SG_IO, could write what is about to be discarded.
+ */
+static struct target_type trim_target = {
+	.name = "trim",
+	.version = {1, 0, 0},
+	.features = DM_TARGET_PASSES_INTEGRITY | DM_TARGET_NOWAIT | DM_TARGET_PASSES_CRYPTO,
+	.module = THIS_MODULE,
+	.ctr = trim_ctr,
+	.dtr = trim_dtr,
+	.map = trim_map,
+	.end_io = trim_end_io,
+	.preresume = trim_preresume,
+	.resume = trim_resume,
+	.presuspend = trim_presuspend,
+	.presuspend_undo = trim_presuspend_undo,
+	.postsuspend = trim_postsuspend,
+	.message = trim_message,
+	.status = trim_status,
+	.iterate_devices = trim_iterate_devices,
+	.io_hints = trim_io_hints,
+};
+
+static int __init trim_init(void)
+{
+	int r;
+
+	trim_extents = KMEM_CACHE(trim_extent, 0);
+	if (!trim_extents)
+		return -ENOMEM;
+	r = dm_register_target(&trim_target);
+	if (r < 0) {
+		kmem_cache_destroy(trim_extents);
+		return r;
+	}
+	register_reboot_notifier(&trim_reboot_block);
+	return 0;
+}
+
+static void __exit trim_exit(void)
+{
+	unregister_reboot_notifier(&trim_reboot_block);
+	dm_unregister_target(&trim_target);
+	kmem_cache_destroy(trim_extents);
+}
+
+module_init(trim_init);
+module_exit(trim_exit);
+
+MODULE_DESCRIPTION(DM_NAME " target that issues discards when the device is quiet");
+MODULE_LICENSE("GPL");
