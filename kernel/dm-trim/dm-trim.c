@@ -835,7 +835,8 @@ static int trim_parse_option(struct trim_options *options, const char *text)
 	}
 	return 0;
 unknown:
-	DMERR("%s: expected one of the options of dm-trim, NAME=VALUE", text);
+	DMERR("%s: expected NAME=VALUE; names: workers, quiet_ms, hold_s, limit, drain_ms, policy, full, reuse",
+	      text);
 	return -EINVAL;
 }
 

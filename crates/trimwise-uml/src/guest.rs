@@ -431,6 +431,12 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
 
 /// Puts `kernel/dm-trim` over the disk. Returns the node of the target.
 fn put_trim_target(options: &str) -> Result<&'static str, Failed> {
+    let known = programs::run_tool(&["dmsetup", "targets"].map(str::to_owned)).unwrap_or_default();
+    if !known.lines().any(|line| line.starts_with("trim ")) {
+        return Err(
+            "no target 'trim' in this kernel; expected one that was built --with kernel/dm-trim".into()
+        );
+    }
     let sectors = fs::read_to_string("/sys/class/block/vda/size")?;
     let options: Vec<&str> = options.split('+').filter(|option| !option.is_empty()).collect();
     let table = format!("0 {} trim {DISK} 0 {} {}", sectors.trim(), options.len(), options.join(" "));
