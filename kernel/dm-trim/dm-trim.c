@@ -22,6 +22,7 @@
 #include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/rbtree.h>
+#include <linux/sizes.h>
 #include <linux/reboot.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
@@ -36,6 +37,12 @@
 
 /* How long a reboot waits for discards in flight. */
 #define TRIM_REBOOT_MAX (10 * HZ)
+
+/*
+ * Sectors of one discard from above. It bounds the extents that are joined with
+ * interrupts off.
+ */
+#define TRIM_DISCARD_MAX (SZ_64M >> SECTOR_SHIFT)
 
 /* Extents in reserve for splitting one without waiting for memory. */
 #define TRIM_RESERVE 64
@@ -486,10 +493,12 @@ static void trim_retry(struct work_struct *work)
 
 static int trim_discard(struct trim *trim, struct bio *bio)
 {
+	unsigned long delay = trim->options.is_eager ? 0 : READ_ONCE(trim->quiet);
 	sector_t sectors = bio_sectors(bio);
-	bool is_passed = false;
+	bool is_passed = false, was_empty;
 
 	spin_lock_irq(&trim->lock);
+	was_empty = list_empty(&trim->ready);
 	trim->sectors.received += sectors;
 	if (trim->is_refused || trim->is_stopped) {
 		trim->sectors.dropped += sectors;
@@ -499,9 +508,11 @@ static int trim_discard(struct trim *trim, struct bio *bio)
 			trim->sectors.passed += sectors;
 		else
 			trim->sectors.dropped += sectors;
+	} else if (was_empty && !list_empty(&trim->ready)) {
+		/* It may be asleep for as long as small pieces wait. */
+		mod_delayed_work(trim->wq, &trim->issue, delay);
 	} else {
-		queue_delayed_work(trim->wq, &trim->issue,
-				   trim->options.is_eager ? 0 : trim->quiet);
+		queue_delayed_work(trim->wq, &trim->issue, delay);
 	}
 	spin_unlock_irq(&trim->lock);
 	if (is_passed)
@@ -676,8 +687,10 @@ static unsigned long trim_delay(struct trim *trim)
 		trim_free(trim, e);
 	}
 	e = trim_oldest(&trim->ready);
-	if (!e)
-		return list_empty(&trim->small) ? MAX_SCHEDULE_TIMEOUT : hold;
+	if (!e) {
+		e = trim_oldest(&trim->small);
+		return e ? hold - ((u32)jiffies - e->born) : MAX_SCHEDULE_TIMEOUT;
+	}
 	if (trim->draining && (s32)(trim->drain_mark - e->born) >= 0)
 		return 0;
 	if (trim->is_stopped || trim->is_paused)
@@ -713,8 +726,13 @@ static void trim_issue(struct work_struct *work)
 	while (!(delay = trim_delay(trim)) && (slot = trim_take(trim))) {
 		spin_unlock_irq(&trim->lock);
 		trim_submit(slot);
+		/* A device that discards at once would keep this going. */
+		cond_resched();
 		spin_lock_irq(&trim->lock);
 	}
+	/* A write may have taken out what was waited for. */
+	if (trim->draining)
+		wake_up(&trim->wait);
 	if (delay && delay != MAX_SCHEDULE_TIMEOUT)
 		queue_delayed_work(trim->wq, &trim->issue, delay);
 	spin_unlock_irq(&trim->lock);
@@ -835,7 +853,7 @@ static int trim_parse_option(struct trim_options *options, const char *text)
 	}
 	return 0;
 unknown:
-	DMERR("%s: expected NAME=VALUE; names: workers, quiet_ms, hold_s, limit, drain_ms, policy, full, reuse",
+	DMERR("%s: expected workers, quiet_ms, hold_s, limit, drain_ms, policy, full or reuse=VALUE",
 	      text);
 	return -EINVAL;
 }
@@ -1002,7 +1020,8 @@ static void trim_resume(struct dm_target *ti)
 	sector_t at, phase = bdev->bd_start_sect;
 
 	spin_lock_irq(&trim->lock);
-	trim->granularity = max(bdev_discard_granularity(bdev) >> SECTOR_SHIFT, 1U);
+	trim->granularity = max_t(u32, bdev_discard_granularity(bdev),
+				  bdev_logical_block_size(bdev)) >> SECTOR_SHIFT;
 	at = limits->discard_alignment >> SECTOR_SHIFT;
 	phase += trim->granularity - sector_div(at, trim->granularity);
 	trim->phase = sector_div(phase, trim->granularity);
@@ -1210,10 +1229,13 @@ static int trim_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn
 
 static void trim_io_hints(struct dm_target *ti, struct queue_limits *limits)
 {
-	/* The set takes any size. A device without discard stays without. */
+	u32 unit = max(limits->discard_granularity >> SECTOR_SHIFT, 1U);
+	u32 max = TRIM_DISCARD_MAX - TRIM_DISCARD_MAX % unit;
+
+	/* A device without discard stays without. */
 	if (limits->max_discard_sectors) {
-		limits->max_discard_sectors = UINT_MAX >> SECTOR_SHIFT;
-		limits->max_hw_discard_sectors = UINT_MAX >> SECTOR_SHIFT;
+		limits->max_discard_sectors = max ? max : unit;
+		limits->max_hw_discard_sectors = max ? max : unit;
 	}
 }
 
