@@ -431,19 +431,20 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
 
 /// Puts `kernel/dm-trim` over the disk. Returns the node of the target.
 fn put_trim_target(options: &str) -> Result<&'static str, Failed> {
-    let known = programs::run_tool(&["dmsetup", "targets"].map(str::to_owned)).unwrap_or_default();
-    if !known.lines().any(|line| line.starts_with("trim ")) {
-        return Err(
-            "no target 'trim' in this kernel; expected one that was built --with kernel/dm-trim".into()
-        );
-    }
     let sectors = fs::read_to_string("/sys/class/block/vda/size")?;
     let options: Vec<&str> = options.split('+').filter(|option| !option.is_empty()).collect();
     let table = format!("0 {} trim {DISK} 0 {} {}", sectors.trim(), options.len(), options.join(" "));
     // Nothing waits for udev, which is not there: the kernel makes the node.
     let create = ["dmsetup", "create", TRIM_NAME, "--noudevsync", "--noudevrules", "--table", &table];
-    programs::run_tool(&create.map(str::to_owned))?;
-    Ok(TRIM_NODE)
+    let created = programs::run_tool(&create.map(str::to_owned));
+    created.map(|_| TRIM_NODE).map_err(|failed| {
+        let known = programs::run_tool(&["dmsetup", "targets"].map(str::to_owned)).unwrap_or_default();
+        if known.lines().any(|line| line.starts_with("trim ")) {
+            failed
+        } else {
+            "no target 'trim' in this kernel; expected one that was built --with kernel/dm-trim".into()
+        }
+    })
 }
 
 /// Removes the target, if there is one, so that nothing is pending for a disk that is not mounted: the host may change
@@ -479,23 +480,15 @@ fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
 
 /// Unmounts a file system as soon as it is not in use, and removes what was put below it.
 fn detach(mount_point: impl AsRef<Path>) -> Result<(), Failed> {
+    let mount_point = mount_point.as_ref();
     let begin = Instant::now();
-    loop {
-        match unmount(mount_point.as_ref(), UnmountFlags::empty()) {
-            Err(Errno::BUSY) if begin.elapsed() < UNMOUNT_PATIENCE => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            ended => {
-                ended
-                    .map_err(|errno| format!("cannot unmount {}: {errno}", mount_point.as_ref().display()))?;
-                return if mount_point.as_ref() == Path::new(MOUNT_POINT) {
-                    remove_trim_target()
-                } else {
-                    Ok(())
-                };
-            }
+    while let Err(errno) = unmount(mount_point, UnmountFlags::empty()) {
+        if errno != Errno::BUSY || begin.elapsed() >= UNMOUNT_PATIENCE {
+            return Err(format!("cannot unmount {}: {errno}", mount_point.display()).into());
         }
+        std::thread::sleep(Duration::from_millis(10));
     }
+    if mount_point == Path::new(MOUNT_POINT) { remove_trim_target() } else { Ok(()) }
 }
 
 /// Parses options as mount(8) does: flags of the call, and the file system's own options.

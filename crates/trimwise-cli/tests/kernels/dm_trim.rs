@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::command_in as trimwise;
-use crate::reproduction::{error, folder_with_drive, image};
+use crate::reproduction::{changed_drive, error, folder_with_drive, image};
 
 /// The kernel of these tests: `trimwise kernel build --version 6.12 --with kernel/dm-trim`. `DM_TRIM_KERNEL` names
 /// another, such as one with a fault that the tests must find.
@@ -63,11 +63,7 @@ impl Guest {
 fn folder() -> Option<TempDir> {
     let folder = folder_with_drive(&kernel())?;
     // Its TRIM runs alone, and takes 12 ms.
-    let path = folder.path().join("drive.toml");
-    let drive = fs::read_to_string(&path).unwrap();
-    let slow = drive.replace("cost_per_command_ns = 300_000", "cost_per_command_ns = 12_000_000");
-    assert_ne!(slow, drive);
-    fs::write(folder.path().join("slow.toml"), slow).unwrap();
+    changed_drive(&folder, "slow.toml", "cost_per_command_ns = 300_000", "cost_per_command_ns = 12_000_000");
     Some(folder)
 }
 
@@ -140,7 +136,7 @@ fn what_is_written_again_is_not_discarded() {
     assert_eq!(guest.discarded_bytes, (1024 - 18) * 4096);
 }
 
-/// The write over the range in flight waits, and its data stays; the one beside it does not.
+/// The write over the range in flight waits, and its data stays; the one next to it does not.
 #[test]
 fn a_write_waits_for_the_discard_of_its_range_alone() {
     let Some(folder) = folder() else { return };
@@ -300,10 +296,7 @@ for i in range(4000): fcntl.ioctl(fd, 0x1277, struct.pack('QQ', i * 8192, 4096))
 #[test]
 fn pieces_too_small_to_discard_hold_up_nothing() {
     let Some(folder) = folder() else { return };
-    let path = folder.path().join("drive.toml");
-    let coarse =
-        fs::read_to_string(&path).unwrap().replace("granularity_units = 1", "granularity_units = 16");
-    fs::write(&path, coarse).unwrap();
+    changed_drive(&folder, "drive.toml", "granularity_units = 1", "granularity_units = 16");
     for options in ["policy=eager", "quiet_ms=100"] {
         let script = format!(
             "lazy {options}; fill 0 1024; discard 1 40; sleep 2; echo first $(field issued)

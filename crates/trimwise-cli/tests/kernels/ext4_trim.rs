@@ -10,8 +10,8 @@ use trimwise_uml::disk::Fault;
 use trimwise_uml::job::{FileSystem, Step};
 
 use crate::common::command_in as trimwise;
-use crate::guest_daemon::Script;
-use crate::reproduction::{error, folder_with_drive, image};
+use crate::guest_daemon::{Done, Script};
+use crate::reproduction::{changed_drive, error, folder_with_drive, image};
 
 /// The kernel of these tests: `trimwise kernel build --version 6.12 --with kernel/ext4-trim`.
 const KERNEL: &str = "6.12+ext4-trim";
@@ -180,9 +180,7 @@ fn what_was_freed_is_discarded_and_nothing_else() {
 #[test]
 fn the_counters_say_what_a_drive_of_coarse_granularity_forgot() {
     let Some(folder) = folder_with_drive(KERNEL) else { return };
-    let drive = folder.path().join("drive.toml");
-    let fine = std::fs::read_to_string(&drive).unwrap();
-    std::fs::write(&drive, fine.replace("granularity_units = 1", "granularity_units = 16")).unwrap();
+    changed_drive(&folder, "drive.toml", "granularity_units = 1", "granularity_units = 16");
     // From one to 70 blocks of 4 KiB each, so that what is freed neither begins nor ends with a unit of 64 KiB.
     let script = "for i in $(seq 400); do content $i | cat - /dev/zero | head -c $((i * 700)) >$i; done; sync
                   rm *[13579]; sync .; sleep 20; counters";
@@ -347,6 +345,18 @@ fn options_change_under_load_without_harm() {
     guest(&folder, "discard=lazy", script).is_balanced();
 }
 
+/// A look at the counters from outside of the mount.
+const COUNTERS: &str = "for f in /sys/fs/ext4/vda/trim_*; do echo ${f##*/trim_} $(cat $f); done";
+
+/// Returns what a step with [`COUNTERS`] saw, which must add up.
+#[track_caller]
+fn looked(done: &Done, name: &str) -> Guest {
+    let lines = done.output(name).lines().map(str::to_owned).collect();
+    let looked = Guest { lines, phases: BTreeMap::new() };
+    looked.is_balanced();
+    looked
+}
+
 /// Blocks whose discard fails are free all the same. A drive that refuses discards gets none until the next remount.
 #[test]
 fn a_drive_whose_discards_fail_costs_no_space() {
@@ -357,8 +367,7 @@ fn a_drive_whose_discards_fail_costs_no_space() {
             let mut script = Script::new(FileSystem::Ext4, &[], "true");
             let remount = |options: String| Step::Remount { options };
             script.then(remount(format!("discard={mode}")));
-            let look = "echo free $(stat -f -c %f .); for f in /sys/fs/ext4/vda/trim_*; do \
-                        echo ${f##*/trim_} $(cat $f); done";
+            let look = &format!("echo free $(stat -f -c %f .); {COUNTERS}");
             script.shell("before", look);
             script.during(fault, |script| {
                 script.free_in_pieces();
@@ -373,13 +382,8 @@ fn a_drive_whose_discards_fail_costs_no_space() {
             script.shell("remounted", look);
             script.then(remount("nodiscard".to_owned()));
             let done = script.run(&kernel, 1);
-            let [before, failing, afterwards, remounted] = ["before", "failing", "afterwards", "remounted"]
-                .map(|name| {
-                    let lines: Vec<_> = done.output(name).lines().map(str::to_owned).collect();
-                    let looked = Guest { lines, phases: BTreeMap::new() };
-                    looked.is_balanced();
-                    looked
-                });
+            let [before, failing, afterwards, remounted] =
+                ["before", "failing", "afterwards", "remounted"].map(|name| looked(&done, name));
             let of = |looked: &Guest| ["free", "errors", "issued_blocks"].map(|name| looked.number(name));
             let all = [&before, &failing, &afterwards, &remounted].map(of);
             let told = format!("{mode}, {fault:?}: {all:?}");
@@ -402,21 +406,18 @@ fn a_drive_that_vanishes_leaves_nothing_waiting() {
     let Some(_folder) = folder_with_drive(KERNEL) else { return };
     let Some(kernel) = image(KERNEL) else { return };
     for mode in ["lazy,trim_workers=1-1", "lazy,trim_reuse"] {
-        let look = "for f in /sys/fs/ext4/vda/trim_*; do echo ${f##*/trim_} $(cat $f); done";
         let mut script = Script::new(FileSystem::Ext4, &[], "true");
         script.then(Step::Remount { options: format!("discard={mode},trim_drain=600000") });
         script.free_in_pieces();
         script.during(Fault::Gone, |script| {
             script.shell("", "sync -f .; fallocate -l 1T full");
             script.sleep_s(30);
-            script.shell("gone", look);
+            script.shell("gone", COUNTERS);
             script.then(Step::Unmount);
         });
         script.mount();
         let done = script.run(&kernel, 1);
-        let lines = done.output("gone").lines().map(str::to_owned).collect();
-        let gone = Guest { lines, phases: BTreeMap::new() };
-        gone.is_balanced();
+        let gone = looked(&done, "gone");
         assert!(gone.number("issued_blocks") < gone.number("queued_blocks"), "{mode}: {:?}", gone.lines);
         assert!(gone.number("dropped_blocks") > 0, "{mode}: {:?}", gone.lines);
     }

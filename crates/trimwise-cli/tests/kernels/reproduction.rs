@@ -35,6 +35,14 @@ pub fn folder_with_drive(kernel: &str) -> Option<TempDir> {
     Some(folder)
 }
 
+/// Makes another drive there from `drive.toml`, or changes that one: this setting replaced by that.
+pub fn changed_drive(folder: &TempDir, name: &str, setting: &str, by: &str) {
+    let drive = std::fs::read_to_string(folder.path().join("drive.toml")).unwrap();
+    let changed = drive.replace(setting, by);
+    assert_ne!(changed, drive);
+    std::fs::write(folder.path().join(name), changed).unwrap();
+}
+
 /// Returns its standard error.
 pub fn error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
