@@ -1,12 +1,15 @@
 //! A terminal to run commands in.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitStatus};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+
+/// What no command shows: it marks the end of what this one did.
+const END: u8 = 0;
 
 /// Runs a command whose output and errors go to a terminal of this many columns; returns what it shows.
 pub fn run_in_terminal(mut command: Command, columns: u16) -> (ExitStatus, String) {
@@ -19,10 +22,18 @@ pub fn run_in_terminal(mut command: Command, columns: u16) -> (ExitStatus, Strin
     let mut modes = tcgetattr(&terminal).unwrap();
     modes.output_modes.remove(OutputModes::OPOST); // lines end with \n alone
     tcsetattr(&terminal, OptionalActions::Now, &modes).unwrap();
-    let mut child = command.stdout(terminal.try_clone().unwrap()).stderr(terminal).spawn().unwrap();
-    drop(command); // and with it the last ends of the terminal in this process
-    let mut shown = Vec::new();
-    // Reading ends with EIO when nobody has the terminal open any more.
-    let _ = File::from(screen).read_to_end(&mut shown);
-    (child.wait().unwrap(), String::from_utf8(shown).unwrap())
+    let mut child =
+        command.stdout(terminal.try_clone().unwrap()).stderr(terminal.try_clone().unwrap()).spawn().unwrap();
+    // The terminal stays open here until all is read: once its last end is closed, Linux may report EIO before
+    // it has handed out what was written (seen on 6.18: everything after the first 2,048 bytes was lost).
+    let reader = std::thread::spawn(move || {
+        let mut shown = Vec::new();
+        let mut screen = BufReader::new(File::from(screen));
+        screen.read_until(END, &mut shown).unwrap();
+        assert_eq!(shown.pop(), Some(END), "the terminal was closed");
+        shown
+    });
+    let status = child.wait().unwrap();
+    File::from(terminal).write_all(&[END]).unwrap();
+    (status, String::from_utf8(reader.join().unwrap()).unwrap())
 }
