@@ -30,9 +30,6 @@ pub const POLICIES: [&str; 6] = ["off", "commit", "set:40:90", "lazy+reuse", "ju
 pub const POLICIES_OVER_DAYS: [&str; 7] =
     ["off", "commit", "batch:1d", "batch:1w", "judicious", "trimwised", "ideal"];
 
-/// The shape of a day: work at all hours, so that a sweep at midnight meets some.
-pub const DAY: &str = "server";
-
 /// Repetitions: six are the fewest that give a 95 % interval of the median (1 - 2 / 2^6 = 96.9 %).
 pub const REPS: u32 = 6;
 

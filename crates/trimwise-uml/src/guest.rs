@@ -605,12 +605,12 @@ fn run_program(root: RealDirectory, program: &Program, rep: u32, seed: u64) -> R
 /// Runs what `work` runs, spread over days. It ends with the last day, or with the work if that takes longer.
 fn run_over_days(days: &Days, seed: u64, work: &Step, background: &Background) -> Result<Outcome, Failed> {
     let root = background.workload_root()?.uninterrupted();
-    let pacer = |operations, tasks| Pacer::new(days, operations, tasks, root.now(), seed);
     let (begin, cell, report, paced) = match work {
         Step::Postmark { config, rep } => {
             let (config, format) = postmark_of(&root, config)?;
             mark()?;
-            let (begin, pacer) = (root.now(), pacer(postmark::operations(&config), 1));
+            let begin = root.now();
+            let pacer = Pacer::new(days, postmark::operations(&config), 1, begin, seed);
             let outcome = block_on(postmark::run_paced(&root, &config, Some(&pacer), &mut |_| ()))??;
             let mut cell = Cell::of_postmark(cell_id(*rep), &outcome, format);
             let report = std::mem::take(&mut cell.postmark_report);
@@ -618,14 +618,14 @@ fn run_over_days(days: &Days, seed: u64, work: &Step, background: &Background) -
         }
         Step::Workload { argument, text, scale, rep, seed } => {
             let program = program_of(argument, text, *scale)?;
-            let session = Session::new(program.clone(), *seed);
+            let session = Session::new(program, *seed);
             block_on(session.prepare(&root))??;
             mark()?;
-            let (begin, pacer) = (root.now(), pacer(program.operations(*seed), program.tasks()));
-            let session = session.paced(Some(pacer));
+            let begin = root.now();
+            let session = session.spread(days, begin);
             let ends = root.run_session(&session, &Arc::default())?;
             let cell = Cell::of_program(cell_id(*rep), root.now().since(begin), ends);
-            (begin, cell, String::new(), session.pacer().map(Pacer::paced).unwrap_or_default())
+            (begin, cell, String::new(), session.paced().unwrap_or_default())
         }
         other => return Err(format!("{} cannot be spread over days", other.name()).into()),
     };

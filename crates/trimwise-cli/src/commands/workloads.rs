@@ -53,8 +53,8 @@ fn text(list: &Workloads) -> String {
         }
         text.push('\n');
     }
-    let notes = "Written NAME[:KEY=VALUE,...], as in --workload lsm:operations=1M,value=4KiB. Besides these: \
-                 PostMark (default, or FILE.pmrc), fio jobs (job:FILE.fio), append and fullwrite; see \
+    let notes = "Written NAME[:KEY=VALUE,...], as in --workload lsm:operations=1M,value=4KiB; several side by \
+                 side as in oltp+unpack:layers=20+logs. Besides these: PostMark (default, or FILE.pmrc), fio jobs (job:FILE.fio), append and fullwrite; see \
                  docs/guide.md.";
     text += &folded(notes, 0);
     text += &folded("\nDays, as in --days 7 --day office; the work of each hour is a share of all:", 0);

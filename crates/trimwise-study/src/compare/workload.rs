@@ -7,6 +7,7 @@ use trimwise::profile::Profile;
 use trimwise::trace::RequestKind;
 use trimwise::units::Bytes;
 use trimwise::workload::apps;
+use trimwise::workload::days;
 use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{
     LocationError, Phase, PlannedRun, PostmarkConfig, Progress, RunError, footprint,
@@ -21,7 +22,6 @@ use trimwise_uml::machine::SEARCH_PATH;
 use super::CompareRequest;
 use super::room::Room;
 use crate::caller::Caller;
-use crate::defaults;
 use crate::input;
 use crate::jobs;
 use crate::programs::{self, Programs};
@@ -154,7 +154,7 @@ impl Workload {
                 Program::Fio(name, jobs) => {
                     (jobs.text.clone(), jobs.notes.iter().map(|note| format!("{name}: {note}")).collect())
                 }
-                Program::Application(_) => (String::new(), Vec::new()),
+                Program::Applications(_) => (String::new(), Vec::new()),
             };
             return Ok(Self { notes, ..of(Kind::Program(program, text)) });
         }
@@ -190,8 +190,8 @@ impl Workload {
     /// The usual shape of its days.
     pub fn day(&self) -> &'static str {
         match &self.kind {
-            Kind::Program(Program::Application(application), _) => application.day(),
-            _ => defaults::DAY,
+            Kind::Program(program, _) => program.day(),
+            _ => days::USUAL,
         }
     }
 
@@ -246,7 +246,7 @@ impl Workload {
                 let fits =
                     |smaller: &str| room.fits(needed, &format!("its files need up to {needed}"), smaller);
                 match program {
-                    Program::Application(_) => fits("smaller parameters (trimwise workloads)"),
+                    Program::Applications(_) => fits("smaller parameters (trimwise workloads)"),
                     Program::Fio(name, jobs) if needed > room.free() => {
                         fits(&jobs.smaller(name, room.free()))
                     }

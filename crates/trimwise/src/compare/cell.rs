@@ -24,7 +24,7 @@ use crate::profile::Profile;
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
 use crate::units::{Bytes, SimDuration};
 use crate::workload::ageing;
-use crate::workload::days::Pacer;
+use crate::workload::days::{Paced, Pacer};
 use crate::workload::own::OwnWorkload;
 use crate::workload::postmark::layout::LocationError;
 use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};
@@ -331,15 +331,15 @@ async fn run_postmark(
         source: Box::new(source),
     })?;
     let cell = Cell::of_postmark(cell_id(spec), &outcome, config.report);
-    Ok(finished(cell, gauge, days, pacer.as_ref()).await)
+    Ok(finished(cell, gauge, days, pacer.as_ref().map(Pacer::paced)).await)
 }
 
-async fn finished(cell: Cell, gauge: Gauge, days: Option<days::Running>, pacer: Option<&Pacer>) -> Cell {
+async fn finished(cell: Cell, gauge: Gauge, days: Option<days::Running>, paced: Option<Paced>) -> Cell {
     let Some(running) = days else {
         let (device, ledger) = gauge.finish();
         return Cell { device_stats: Some(device), ledger: Some(ledger), ..cell };
     };
-    let (figures, waiting) = running.end(pacer).await;
+    let (figures, waiting) = running.end(paced).await;
     let (device, ledger) = gauge.finish();
     running.stop().await;
     Cell { device_stats: Some(device), ledger: Some(ledger), ..cell.over_days(figures, waiting) }
@@ -365,9 +365,10 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     let gauge = Gauge::start(fs);
     let begin = fs.now();
     let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
-    let seed = spec.draw_seed();
-    let pacer = days.as_ref().map(|days| days.pacer(program.operations(seed), session.tasks(), seed));
-    let session = Rc::new(session.paced(pacer));
+    let session = Rc::new(match &spec.days {
+        Some(DaysSpec { days, .. }) => session.spread(days, begin),
+        None => session,
+    });
     let ends = joined(run_tasks(fs, &session).await).map_err(failed)?;
     // What is freed counts from its commit on, and ext4's first may be 5 s away.
     let is_uncommitted = ends.iter().any(TaskEnd::frees) && !gauge.has_freed(fs);
@@ -379,7 +380,7 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
         fs.drain_discards().await;
     }
     let cell = Cell::of_program(cell_id(spec), duration, ends);
-    let cell = finished(cell, gauge, days, session.pacer()).await;
+    let cell = finished(cell, gauge, days, session.paced()).await;
     session.remove(fs).await.map_err(failed)?;
     Ok(cell)
 }

@@ -142,10 +142,9 @@ impl Running {
 
     /// Waits for the end of the last day. Returns what happened, and how long tasks spent in their operations; `None` of a
     /// workload that keeps its own times.
-    pub async fn end(&self, pacer: Option<&Pacer>) -> (DaysFigures, Option<SimDuration>) {
+    pub async fn end(&self, known: Option<Paced>) -> (DaysFigures, Option<SimDuration>) {
         let sim = self.fs.queue().sim();
         sim.sleep_until(self.begin + self.days.length()).await;
-        let known = pacer.map(Pacer::paced);
         let of_sweeps = self.sweeper.figures.get();
         let mut figures = DaysFigures {
             sweeps: of_sweeps.sweeps,

@@ -54,10 +54,15 @@ pub struct NamedDay {
     pub weekend: [u32; 24],
 }
 
+/// The shape of most workloads: work at all hours, so that a sweep at midnight meets some.
+pub const USUAL: &str = "server";
+/// The shape that stands for each application's usual one.
+pub(super) const OWN: &str = "own";
+
 /// Named shapes of a day.
-pub const NAMED: [NamedDay; 4] = [
+pub const NAMED: [NamedDay; 5] = [
     NamedDay {
-        name: "server",
+        name: USUAL,
         about: "a service for people: most work in the evening, a third of that before dawn, weekends a little quieter",
         source: "assumed",
         weekday: [14, 11, 9, 8, 8, 9, 11, 14, 18, 20, 21, 21, 21, 21, 21, 21, 21, 22, 23, 24, 24, 23, 20, 17],
@@ -80,6 +85,13 @@ pub const NAMED: [NamedDay; 4] = [
     NamedDay {
         name: "flat",
         about: "the same at all hours",
+        source: "-",
+        weekday: [1; 24],
+        weekend: [1; 24],
+    },
+    NamedDay {
+        name: OWN,
+        about: "each application's usual one, for several side by side; flat for what has none",
         source: "-",
         weekday: [1; 24],
         weekend: [1; 24],
@@ -175,6 +187,13 @@ impl Days {
         &self.shape
     }
 
+    /// Returns the days of a workload whose usual shape is the named one: these, if their shape is given.
+    pub(crate) fn of(&self, usual: &str) -> Self {
+        let named = NAMED.iter().find(|named| named.name == usual).filter(|_| self.shape.name == OWN);
+        let of_its_own = named.and_then(|named| Self::new(self.days, named.into()).ok());
+        of_its_own.unwrap_or_else(|| self.clone())
+    }
+
     /// Returns the length of all days together.
     pub fn length(&self) -> SimDuration {
         DAY * u64::from(self.days)
@@ -265,7 +284,7 @@ impl Pacer {
         earliest.map_or(often, |&at| at.max(now).since(now) + often)
     }
 
-    pub(super) fn task_ended(&self) {
+    fn task_ended(&self) {
         lock(&self.state).idle += 1;
     }
 
@@ -323,6 +342,12 @@ impl<'p> PacedTask<'p> {
             }
         }
         self.begun.set(Some(fs.now()));
+    }
+
+    /// Ends the task.
+    pub(super) fn ended<F: Files>(&self, fs: &F) {
+        self.end(fs);
+        self.pacer.task_ended();
     }
 
     /// Ends the current operation, if there is one.

@@ -5,7 +5,8 @@ use std::fmt;
 use thiserror::Error;
 
 use super::apps::Application;
-use super::apps::parameters::WorkloadError;
+use super::apps::parameters::{AND, WorkloadError};
+use super::days::{OWN as OWN_DAY, USUAL as USUAL_DAY};
 use super::fio::{self, FioErrors, JobFile, Surroundings};
 use super::latency::Operation;
 use super::stage::Stage;
@@ -19,13 +20,22 @@ pub const DIRECTORY: &str = "trimwise-workload";
 /// A workload of one or more tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Program {
-    /// A named application, with its parameters.
-    Application(Application),
+    /// Named applications with their parameters, which run side by side; at least one.
+    Applications(Vec<Application>),
     /// A fio job file, with its name and what overrides it.
     Fio(String, JobFile),
 }
 
 const JOB: &str = "job:";
+
+/// One of the applications of a program, or a fio job: what has a pace of its own when it is spread over days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Its number.
+    pub number: usize,
+    /// Number of its first task, and of the first copy of its files, among those of the program.
+    pub first: (u32, u32),
+}
 
 /// Error in the argument for a program.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -67,7 +77,9 @@ impl Program {
     /// # Errors
     /// [`ProgramError`] if the argument or the file is not valid.
     pub fn read(argument: &str, text: &str, surroundings: &dyn Surroundings) -> Result<Self, ProgramError> {
-        let Some(job) = argument.strip_prefix(JOB) else { return Ok(Self::Application(argument.parse()?)) };
+        let Some(job) = argument.strip_prefix(JOB) else {
+            return Ok(Self::Applications(Application::parse_all(argument)?));
+        };
         let (name, overrides) = fio::split_overrides(job);
         let jobs = JobFile::read(text, &overrides, surroundings)
             .map_err(|errors| ProgramError::Fio { name: name.to_owned(), errors })?;
@@ -77,24 +89,54 @@ impl Program {
     /// Returns the number of tasks, which run at the same time.
     pub fn tasks(&self) -> u32 {
         match self {
-            Self::Application(application) => application.tasks(),
+            Self::Applications(all) => all.iter().map(Application::tasks).sum(),
             Self::Fio(_, jobs) => jobs.tasks(),
         }
     }
 
     /// Returns the number of operations of the program's own kind; `seed` is that of the run.
     pub fn operations(&self, seed: u64) -> u64 {
+        self.paces(seed).map(|(_, operations, _)| operations).sum()
+    }
+
+    /// Returns what each part of the program needs to be spread over days: its usual day, and the numbers of its operations
+    /// and tasks.
+    pub(super) fn paces(&self, seed: u64) -> impl Iterator<Item = (&'static str, u64, u32)> {
+        let (applications, job) = match self {
+            Self::Applications(all) => (&all[..], None),
+            Self::Fio(_, jobs) => (&[][..], Some((USUAL_DAY, jobs.operations(seed), jobs.tasks()))),
+        };
+        applications.iter().map(|app| (app.day(), app.operations(), app.tasks())).chain(job)
+    }
+
+    /// Returns the usual shape of its days; applications side by side have one each.
+    pub fn day(&self) -> &'static str {
         match self {
-            Self::Application(application) => application.operations(),
-            Self::Fio(_, jobs) => jobs.operations(seed),
+            Self::Applications(all) if all.len() > 1 => OWN_DAY,
+            _ => self.paces(0).next().map_or(USUAL_DAY, |(day, ..)| day),
         }
+    }
+
+    /// Returns the part that a task belongs to.
+    pub(super) fn part_of(&self, task: u32) -> Part {
+        let mut part = Part { number: 0, first: (0, 0) };
+        if let Self::Applications(all) = self {
+            for application in all {
+                let end = part.first.0 + application.tasks();
+                if task < end {
+                    break;
+                }
+                part = Part { number: part.number + 1, first: (end, part.first.1 + application.copies()) };
+            }
+        }
+        part
     }
 
     /// Returns the option that already decides when operations happen, so that they cannot be spread over days; `None`
     /// if there is none.
     pub fn own_pace(&self) -> Option<&'static str> {
         match self {
-            Self::Application(application) => application.pauses().then_some("pause"),
+            Self::Applications(all) => all.iter().any(Application::pauses).then_some("pause"),
             Self::Fio(_, jobs) => jobs.own_pace(),
         }
     }
@@ -104,8 +146,8 @@ impl Program {
         match (operation, self) {
             // PostMark's operations, several calls each.
             (Operation::Create | Operation::Append, _) => false,
-            (Operation::Read, Self::Application(application)) => application.reads(),
-            (Operation::Write | Operation::Fsync | Operation::Unlink, Self::Application(_)) => true,
+            (Operation::Read, Self::Applications(all)) => all.iter().any(Application::reads),
+            (Operation::Write | Operation::Fsync | Operation::Unlink, Self::Applications(_)) => true,
             (_, Self::Fio(_, jobs)) => jobs.make(operation),
         }
     }
@@ -113,7 +155,7 @@ impl Program {
     /// Returns the kind of data that the program writes.
     pub fn content(&self) -> ContentClass {
         match self {
-            Self::Application(_) => ContentClass::default(),
+            Self::Applications(_) => ContentClass::default(),
             Self::Fio(_, jobs) => jobs.content(),
         }
     }
@@ -121,7 +163,9 @@ impl Program {
     /// Returns the maximum space that the files take at one time.
     pub fn needed(&self) -> Bytes {
         match self {
-            Self::Application(application) => application.needed(),
+            Self::Applications(all) => {
+                Bytes(all.iter().fold(0, |sum, application| application.needed().0.saturating_add(sum)))
+            }
             Self::Fio(_, jobs) => jobs.needed(),
         }
     }
@@ -130,7 +174,7 @@ impl Program {
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         match self {
-            Self::Application(application) => Self::Application(application.scaled(factor)),
+            Self::Applications(all) => Self::Applications(all.iter().map(|app| app.scaled(factor)).collect()),
             Self::Fio(name, jobs) => Self::Fio(name.clone(), jobs.scaled(factor)),
         }
     }
@@ -138,7 +182,7 @@ impl Program {
     /// Returns the smallest factor at which the program still shows what it shows in full; at most 1.
     pub fn scale_min(&self) -> f64 {
         match self {
-            Self::Application(application) => application.scale_min(),
+            Self::Applications(all) => all.iter().map(Application::scale_min).fold(0.0, f64::max),
             Self::Fio(_, jobs) => jobs.scale_min(),
         }
     }
@@ -146,14 +190,22 @@ impl Program {
     pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {
         stage.mkdir(DIRECTORY).await?;
         match self {
-            Self::Application(application) => application.prepare(stage).await,
+            Self::Applications(all) => {
+                for copy in 0..all.iter().map(Application::copies).sum() {
+                    stage.mkdir(&format!("{DIRECTORY}/{copy}")).await?;
+                }
+                Ok(())
+            }
             Self::Fio(_, jobs) => fio::prepare(jobs, stage).await,
         }
     }
 
     pub(super) async fn run_task<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {
         match self {
-            Self::Application(application) => application.run_task(stage).await,
+            Self::Applications(all) => match all.get(stage.part.number) {
+                Some(application) => application.run_task(stage).await,
+                None => Ok(()),
+            },
             Self::Fio(_, jobs) => fio::run(jobs, stage).await,
         }
     }
@@ -162,7 +214,13 @@ impl Program {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Application(application) => application.fmt(f),
+            Self::Applications(all) => {
+                for (number, application) in all.iter().enumerate() {
+                    let and = if number > 0 { AND.to_string() } else { String::new() };
+                    write!(f, "{and}{application}")?;
+                }
+                Ok(())
+            }
             Self::Fio(name, _) => write!(f, "{JOB}{name}"),
         }
     }

@@ -15,9 +15,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::ageing::below;
-use super::days::{PacedTask, Pacer};
+use super::days::{Days, Paced, PacedTask, Pacer};
 use super::latency::{OpLatencies, Operation};
-use super::program::Program;
+use super::program::{Part, Program};
 use crate::files::{FileError, Files, Measured, OpenMode};
 use crate::units::{Bytes, SimDuration, SimTime};
 
@@ -33,10 +33,11 @@ pub struct Session {
     /// The program that runs.
     pub program: Program,
     seed: u64,
-    /// Spreads the operations over days.
-    pacer: Option<Pacer>,
+    /// Spread the operations over days, one for each part of the program; empty if nothing does.
+    pacers: Vec<Pacer>,
     names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
-    shared: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What the tasks of each part share.
+    shared: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
     /// What all tasks write.
     data: Mutex<Arc<[u8]>>,
     failed: AtomicBool,
@@ -82,26 +83,33 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Session {
     /// Starts a run of `program`. All random choices depend only on `seed`.
     pub fn new(program: Program, seed: u64) -> Self {
-        let (names, shared) = (Mutex::default(), OnceLock::new());
         Self {
+            shared: program.paces(seed).map(|_| OnceLock::new()).collect(),
             program,
             seed,
-            pacer: None,
-            names,
-            shared,
+            pacers: Vec::new(),
+            names: Mutex::default(),
             data: Mutex::default(),
             failed: AtomicBool::new(false),
         }
     }
 
-    /// Spreads the operations of the run over days with `pacer`.
-    pub fn paced(self, pacer: Option<Pacer>) -> Self {
-        Self { pacer, ..self }
+    /// Spreads the operations of the run over days that begin at `begin`: each part's over all of them.
+    pub fn spread(self, days: &Days, begin: SimTime) -> Self {
+        let pacer = |(number, (day, operations, tasks))| {
+            Pacer::new(&days.of(day), operations, tasks, begin, self.seed ^ (number as u64) << 40)
+        };
+        Self { pacers: self.program.paces(self.seed).enumerate().map(pacer).collect(), ..self }
     }
 
-    /// Returns what spreads the operations of the run over days, if anything does.
-    pub fn pacer(&self) -> Option<&Pacer> {
-        self.pacer.as_ref()
+    /// Returns how punctual the operations were, if they are spread over days.
+    pub fn paced(&self) -> Option<Paced> {
+        self.pacers.iter().map(Pacer::paced).reduce(|sum, paced| Paced {
+            operations: sum.operations + paced.operations,
+            waiting: sum.waiting + paced.waiting,
+            late: sum.late + paced.late,
+            late_max: sum.late_max.max(paced.late_max),
+        })
     }
 
     /// Returns the number of tasks.
@@ -121,9 +129,8 @@ impl Session {
     pub async fn run_task<F: Files>(&self, fs: &F, task: u32) -> Result<TaskEnd, FileError> {
         let stage = Stage::new(self, fs, task);
         let result = self.program.run_task(&stage).await;
-        if let (Some(pacer), Some(pace)) = (&self.pacer, &stage.pace) {
-            pace.end(fs);
-            pacer.task_ended();
+        if let Some(pace) = &stage.pace {
+            pace.ended(fs);
         }
         self.failed.fetch_or(result.is_err(), Ordering::SeqCst);
         result.map(|()| TaskEnd { latencies: stage.latencies.into_inner(), done: stage.done.get() })
@@ -192,6 +199,7 @@ pub struct Stage<'a, F: Files> {
     fs: &'a F,
     /// Number of the task, from 0.
     pub task: u32,
+    pub(super) part: Part,
     pace: Option<PacedTask<'a>>,
     rng: RefCell<Xoshiro256PlusPlus>,
     latencies: RefCell<OpLatencies>,
@@ -201,11 +209,13 @@ pub struct Stage<'a, F: Files> {
 
 impl<'a, F: Files> Stage<'a, F> {
     fn new(session: &'a Session, fs: &'a F, task: u32) -> Self {
+        let part = session.program.part_of(task);
         Self {
             session,
             fs,
             task,
-            pace: session.pacer.as_ref().map(PacedTask::new),
+            part,
+            pace: session.pacers.get(part.number).map(PacedTask::new),
             rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(session.seed ^ u64::from(task) << 48)),
             latencies: RefCell::default(),
             done: Cell::default(),
@@ -225,7 +235,8 @@ impl<'a, F: Files> Stage<'a, F> {
 
     /// Returns the state that the tasks share; the first task that asks for it creates it.
     pub(super) fn shared<T: Default + Send + Sync + 'static>(&self) -> &'a T {
-        let any: &'a Box<dyn Any + Send + Sync> = self.session.shared.get_or_init(|| Box::<T>::default());
+        let any: &'a Box<dyn Any + Send + Sync> =
+            self.session.shared[self.part.number].get_or_init(|| Box::<T>::default());
         any.downcast_ref().expect("a workload shares one type")
     }
 
@@ -247,7 +258,7 @@ impl<'a, F: Files> Stage<'a, F> {
         condition: impl Fn() -> bool,
     ) -> Result<(), FileError> {
         let look_again = nap.unwrap_or(LOOK_AGAIN);
-        let pacer = self.session.pacer.as_ref();
+        let pacer = self.session.pacers.get(self.part.number);
         let _idle = pacer.filter(|_| !condition()).map(Pacer::idle);
         while !condition() {
             if self.session.failed.load(Ordering::SeqCst) {

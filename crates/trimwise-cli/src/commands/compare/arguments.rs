@@ -18,7 +18,7 @@ use trimwise_study::defaults;
 #[command(after_long_help = compare_help())]
 pub struct CompareArguments {
     /// PostMark configuration file or the name of a built-in one; an application, NAME[:KEY=VALUE,...] (lsm, oltp...:
-    /// see `trimwise workloads`); a fio job file, job:FILE.fio; or a benchmark that times one operation:
+    /// see `trimwise workloads`), or several side by side, as in oltp+logs; a fio job file, job:FILE.fio; or a benchmark that times one operation:
     /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
     /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
     /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other); or

@@ -8,6 +8,7 @@ mod scaled;
 
 use parameters::{Common, Parameter, Spec};
 
+use super::days::USUAL;
 use super::program::DIRECTORY;
 use super::stage::Stage;
 use crate::files::{FileError, Files};
@@ -31,7 +32,7 @@ trait Workload {
 
     /// Returns the usual shape of its days: of a server, at work at all hours, so that a sweep at midnight meets some.
     fn day(&self) -> &'static str {
-        "server"
+        USUAL
     }
 
     /// Returns true if the workload reads files.
@@ -111,11 +112,11 @@ impl<F: Files, P> Place<'_, F, P> {
 impl Application {
     /// Returns true if a text is meant as a named workload, valid or not: it begins with one of their names.
     pub fn is_meant(text: &str) -> bool {
-        let name = text.split(':').next();
+        let name = text.split([':', parameters::AND]).next();
         ALL.iter().any(|spec| Some(spec.name) == name)
     }
 
-    fn copies(&self) -> u32 {
+    pub(super) fn copies(&self) -> u32 {
         self.common.tasks as u32
     }
 
@@ -149,16 +150,11 @@ impl Application {
         self.own.workload().reads()
     }
 
-    pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {
-        for copy in 0..self.copies() {
-            stage.mkdir(&format!("{DIRECTORY}/{copy}")).await?;
-        }
-        Ok(())
-    }
-
     pub(super) async fn run_task<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {
         let of_one = self.own.workload().tasks();
-        self.own.run(stage, stage.task % of_one, stage.task / of_one).await
+        let (first_task, first_copy) = stage.part.first;
+        let task = stage.task - first_task;
+        self.own.run(stage, task % of_one, first_copy + task / of_one).await
     }
 }
 

@@ -238,6 +238,9 @@ impl Spec {
     }
 }
 
+/// What stands between applications that run side by side.
+pub(crate) const AND: char = '+';
+
 /// Error for a workload that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("workload '{given}', {}", listed(.mistakes))]
@@ -269,6 +272,26 @@ impl Mistake {
 
 fn listed(mistakes: &[Mistake]) -> String {
     mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl Application {
+    /// Parses applications that run side by side, with a `+` between them.
+    ///
+    /// # Errors
+    /// All mistakes in all of them.
+    pub(crate) fn parse_all(given: &str) -> Result<Vec<Self>, WorkloadError> {
+        let (mut all, mut mistakes, mut before) = (Vec::new(), Vec::new(), 0);
+        for text in given.split(AND) {
+            match text.parse::<Self>() {
+                Ok(application) => all.push(application),
+                Err(error) => mistakes.extend(
+                    error.mistakes.into_iter().map(|it| Mistake { column: it.column + before, ..it }),
+                ),
+            }
+            before += text.chars().count() + 1;
+        }
+        if mistakes.is_empty() { Ok(all) } else { Err(WorkloadError { given: given.to_owned(), mistakes }) }
+    }
 }
 
 impl std::str::FromStr for Application {

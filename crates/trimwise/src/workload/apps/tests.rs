@@ -41,7 +41,7 @@ type Ran = (SimTime, Done, OpLatencies, Ledger, [Bytes; 2]);
 
 fn run(text: &str, seed: u64) -> Ran {
     let name = text.to_owned();
-    let program = Program::Application(parsed(text));
+    let program = Program::parse(text, "").unwrap();
     let mut ssd = SsdConfig {
         capacity_bytes: Bytes::mib(256).0,
         over_provisioning_percent: Some(30),
@@ -107,6 +107,24 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
 }
 
 #[test]
+fn applications_run_side_by_side_each_in_its_own_directories() {
+    // With `lsm` and `oltp` twice: tasks that wait for each other share what is of their own part alone.
+    let parts = [0, 2, 5, 0, 2].map(|number: usize| SMALL[number].0);
+    let text = format!("{},tasks=2", parts.join("+"));
+    let program = Program::parse(&text, "").unwrap();
+    assert_eq!(program.to_string(), text);
+    let alone = parts.map(|text| Program::parse(text, "").unwrap());
+    let tasks = alone.iter().map(Program::tasks).sum::<u32>() + alone[4].tasks();
+    assert_eq!(program.tasks(), tasks);
+    let (_, together, _, _, [free, left]) = run(&text, 1);
+    assert!(free.0 - left.0 <= 8 * 4096, "{} left", Bytes(free.0 - left.0));
+    let apart = parts.map(|text| run(text, 1).1);
+    let operations = apart.iter().map(|done| done.operations).sum::<u64>() + apart[4].operations;
+    assert_eq!(together.operations, operations);
+    assert!(together.written_bytes > apart.iter().map(|done| done.written_bytes).sum(), "{together:?}");
+}
+
+#[test]
 fn what_is_printed_is_what_was_parsed() {
     for (text, ..) in SMALL {
         let text = format!("{text},tasks=2,scale=3");
@@ -153,7 +171,12 @@ fn errors_name_the_column_and_what_is_accepted() {
     let said = "oltp:colour=1".parse::<Application>().unwrap_err().to_string();
     assert!(!said.contains("did you mean"), "{said}");
     let all = "lsm:writes=5,reads=101,keys=k".parse::<Application>().unwrap_err();
-    assert_eq!(all.mistakes.iter().map(|mistake| mistake.column).collect::<Vec<_>>(), [5, 20, 29], "{all}");
+    let columns = |error: &super::parameters::WorkloadError| {
+        error.mistakes.iter().map(|mistake| mistake.column).collect::<Vec<_>>()
+    };
+    assert_eq!(columns(&all), [5, 20, 29], "{all}");
+    let side_by_side = Application::parse_all("oltp+lsm:raeds=5+desktop+olpt+").unwrap_err();
+    assert_eq!(columns(&side_by_side), [10, 26, 31], "{side_by_side}");
 }
 
 #[test]
