@@ -67,6 +67,10 @@ pub struct View {
     in_flight: u32,
     requests: u32,
     quiet_ns: u64,
+    served_requests: u64,
+    served_bytes: u64,
+    served_time_ns: u64,
+    served_busy_ns: u64,
 }
 
 #[pymethods]
@@ -89,6 +93,10 @@ impl From<&policy::View> for View {
             in_flight: view.in_flight,
             requests: view.requests,
             quiet_ns: view.quiet.as_nanos(),
+            served_requests: view.served.requests,
+            served_bytes: view.served.bytes.0,
+            served_time_ns: view.served.time.as_nanos(),
+            served_busy_ns: view.served.busy.as_nanos(),
         }
     }
 }

@@ -120,6 +120,18 @@ class View:
     @property
     def quiet_ns(self) -> int:
         """How long there have been none."""
+    @property
+    def served_requests(self) -> int:
+        """Reads and writes that the device has completed."""
+    @property
+    def served_bytes(self) -> int:
+        """Bytes that they moved."""
+    @property
+    def served_time_ns(self) -> int:
+        """Total time that they took, from being queued to completion."""
+    @property
+    def served_busy_ns(self) -> int:
+        """Time during which there were some, waiting or in the device."""
 
 class Decision:
     """What a policy decides."""

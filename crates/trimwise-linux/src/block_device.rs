@@ -86,6 +86,10 @@ pub struct BlockStat {
     pub requests: u64,
     /// Total time of these requests, in milliseconds.
     pub requests_ms: u64,
+    /// Time during which there were some, in milliseconds.
+    pub busy_ms: u64,
+    /// Bytes read so far.
+    pub read: Bytes,
     /// Bytes written so far.
     pub written: Bytes,
     /// Requests that have not completed.
@@ -227,6 +231,8 @@ pub fn parse_stat(text: &str) -> Option<BlockStat> {
     Some(BlockStat {
         requests: number(0)?.saturating_add(number(4)?),
         requests_ms: number(3)?.saturating_add(number(7)?),
+        busy_ms: number(9)?,
+        read: Bytes(number(2)?.saturating_mul(SECTOR_BYTES)),
         written: Bytes(number(6)?.saturating_mul(SECTOR_BYTES)),
         in_flight: number(8)?,
         discards,
@@ -245,6 +251,8 @@ mod tests {
         let expected = BlockStat {
             requests: 780 + 53_004,
             requests_ms: 1616 + 488_058,
+            busy_ms: 25_600,
+            read: Bytes(19_900 * 512),
             written: Bytes(17_005_200 * 512),
             in_flight: 3,
             discards: Some(counts),

@@ -66,7 +66,7 @@ pub enum Ask {
 
 /// Counts of all devices of a file system together, its space, and the bytes written to its first device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "[u64; 7]", into = "[u64; 7]")]
+#[serde(from = "[u64; 9]", into = "[u64; 9]")]
 pub struct Sensed {
     /// Bytes in use on the file system.
     pub used: u64,
@@ -76,6 +76,10 @@ pub struct Sensed {
     pub done: u64,
     /// Total time of these reads and writes, in milliseconds.
     pub took_ms: u64,
+    /// Time during which there were some, in milliseconds; of several devices, the sum.
+    pub busy_ms: u64,
+    /// Bytes read and written.
+    pub moved: u64,
     /// Number of requests in flight.
     pub in_flight: u64,
     /// Bytes written to the first device.
@@ -84,15 +88,17 @@ pub struct Sensed {
     pub discards: u64,
 }
 
-impl From<[u64; 7]> for Sensed {
-    fn from([used, total, done, took_ms, in_flight, written, discards]: [u64; 7]) -> Self {
-        Self { used, total, done, took_ms, in_flight, written, discards }
+impl From<[u64; 9]> for Sensed {
+    fn from(counts: [u64; 9]) -> Self {
+        let [used, total, done, took_ms, busy_ms, moved, in_flight, written, discards] = counts;
+        Self { used, total, done, took_ms, busy_ms, moved, in_flight, written, discards }
     }
 }
 
-impl From<Sensed> for [u64; 7] {
+impl From<Sensed> for [u64; 9] {
     fn from(one: Sensed) -> Self {
-        [one.used, one.total, one.done, one.took_ms, one.in_flight, one.written, one.discards]
+        let Sensed { used, total, done, took_ms, busy_ms, moved, in_flight, written, discards } = one;
+        [used, total, done, took_ms, busy_ms, moved, in_flight, written, discards]
     }
 }
 
@@ -188,6 +194,8 @@ fn count(stats: &[File], sensed: &mut Sensed) -> Option<()> {
         let stat = read_short(file, parse_stat)?;
         sensed.done = sensed.done.saturating_add(stat.requests);
         sensed.took_ms = sensed.took_ms.saturating_add(stat.requests_ms);
+        sensed.busy_ms = sensed.busy_ms.saturating_add(stat.busy_ms);
+        sensed.moved = sensed.moved.saturating_add(stat.read.0).saturating_add(stat.written.0);
         sensed.in_flight = sensed.in_flight.saturating_add(stat.in_flight);
         let discards = stat.discards.map_or(0, |discards| discards.commands);
         sensed.discards = sensed.discards.saturating_add(discards);

@@ -34,8 +34,9 @@ use std::rc::Rc;
 
 use crate::content::Content;
 use crate::engine::{Event, Sim};
+use crate::policy::Served;
 use crate::ssd::{Drive, Ssd};
-use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UnitRange};
+use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use admission::{Admission, Kind};
 use write_throttle::WriteThrottle;
 
@@ -98,6 +99,15 @@ pub enum Command {
 }
 
 impl Command {
+    /// The bytes that a read or write moves.
+    fn moves(&self) -> Option<Bytes> {
+        match self {
+            Self::Read(range) | Self::Write(range, _) => Some(Bytes(range.units * UNIT_BYTES)),
+            Self::ReadPart(part) | Self::WritePart(part, _) => Some(part.bytes()),
+            Self::Trim(_) | Self::Flush => None,
+        }
+    }
+
     fn is_trim(&self) -> bool {
         matches!(self, Self::Trim(_))
     }
@@ -151,6 +161,8 @@ struct State {
     foreground_seen: SimTime,
     /// Requests other than TRIMs, waiting or in the device.
     requests: u32,
+    /// Since when there have been some.
+    requests_since: SimTime,
     request_seen: SimTime,
     /// What completed so far; [`Counts::waited`] without the time since `waiting_since`.
     counts: Counts,
@@ -188,7 +200,12 @@ impl State {
     }
 
     fn enter(&mut self, request: Request) {
-        self.requests += u32::from(!request.command.is_trim());
+        if !request.command.is_trim() {
+            if self.requests == 0 {
+                self.requests_since = request.queued;
+            }
+            self.requests += 1;
+        }
         if request.is_waited_for() {
             if self.waiting == 0 {
                 self.waiting_since = request.queued;
@@ -222,9 +239,7 @@ pub struct Load {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads and writes completed.
-    pub requests: u64,
-    /// Their total time, from being queued to completion.
-    pub requests_time: SimDuration,
+    pub served: Served,
     /// Requests in the device, including TRIMs.
     pub in_device: u64,
     /// Time in which some task waited for a read, a synchronous write or a flush.
@@ -359,9 +374,14 @@ impl BlockQueue {
     /// What a host counts, from the start on.
     pub fn counts(&self) -> Counts {
         let state = self.0.state.borrow();
-        let since =
-            if state.waiting > 0 { self.0.sim.now().since(state.waiting_since) } else { SimDuration::ZERO };
-        Counts { in_device: state.in_device as u64, waited: state.counts.waited + since, ..state.counts }
+        let until_now = |is: bool, since| if is { self.0.sim.now().since(since) } else { SimDuration::ZERO };
+        let Counts { served, waited, .. } = state.counts;
+        let busy = served.busy + until_now(state.requests > 0, state.requests_since);
+        Counts {
+            served: Served { busy, ..served },
+            in_device: state.in_device as u64,
+            waited: waited + until_now(state.waiting > 0, state.waiting_since),
+        }
     }
 
     /// Starts a read and calls `on_done` at its end. For read-ahead, whose data may never be needed.
@@ -589,10 +609,16 @@ impl BlockQueue {
             if !request.command.is_trim() {
                 state.requests -= 1;
                 state.request_seen = now;
+                if state.requests == 0 {
+                    let since = now.since(state.requests_since);
+                    state.counts.served.busy += since;
+                }
             }
-            if !matches!(request.command, Command::Trim(_) | Command::Flush) {
-                state.counts.requests += 1;
-                state.counts.requests_time += now.since(request.queued);
+            if let Some(bytes) = request.command.moves() {
+                let served = &mut state.counts.served;
+                served.requests += 1;
+                served.bytes.0 += bytes.0;
+                served.time += now.since(request.queued);
             }
             if request.is_waited_for() {
                 state.waiting -= 1;

@@ -117,8 +117,7 @@ impl Daemon {
             let sample = Sample {
                 used: Bytes(space.total.0.saturating_sub(space.free.0)),
                 total: space.total,
-                requests_done: counts.requests,
-                requests_time: counts.requests_time,
+                served: counts.served,
                 in_flight: counts.in_device,
                 pressure_permille: pressure / 1000,
                 online: false,

@@ -35,6 +35,7 @@ impl PolicyHost for Ext4 {
             total_units,
             requests: load.requests,
             quiet: load.quiet,
+            served: self.0.queue.counts().served,
             ..View::default()
         }
     }

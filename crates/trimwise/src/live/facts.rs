@@ -1,6 +1,7 @@
 //! Input and output of a live host.
 
 use super::{Cut, Slice};
+use crate::policy::Served;
 use crate::units::{Bytes, SimDuration, Span};
 
 /// What a file system and its device can do.
@@ -56,9 +57,7 @@ pub struct Sample {
     /// Bytes of the file system.
     pub total: Bytes,
     /// Reads and writes that the device completed.
-    pub requests_done: u64,
-    /// Their total time.
-    pub requests_time: SimDuration,
+    pub served: Served,
     /// Requests in the device now, including discards.
     pub in_flight: u64,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.

@@ -62,7 +62,8 @@ impl Load {
         interval: SimDuration,
         is_trimming: bool,
     ) -> Option<Latency> {
-        let done = self.sample.requests_done.saturating_sub(before.requests_done);
+        let served = self.sample.served.since(&before.served);
+        let done = served.requests;
         let touched = std::mem::replace(&mut self.touched, is_trimming);
         self.alone = if done == 0 { self.alone + interval } else { SimDuration::ZERO };
         let few = done.saturating_mul(1_000_000_000)
@@ -73,9 +74,6 @@ impl Load {
         } else {
             self.quiet = SimDuration::ZERO;
         }
-        (done > 0).then(|| {
-            let time = self.sample.requests_time - before.requests_time;
-            Latency { mean: time / done, touched }
-        })
+        (done > 0).then(|| Latency { mean: served.time / done, touched })
     }
 }

@@ -205,7 +205,9 @@ impl LiveHost {
                     }
                 }
                 Decision::CatchUp => self.catch_up(),
-                Decision::Issue(_) | Decision::IssueInCommit { .. } => self.wishes.slice = true,
+                // A slice is chosen by its address, so the extents in it are as long as the average.
+                Decision::Issue(shape) => self.wishes.slice |= shape.units_min <= self.view().pending_mean(),
+                Decision::IssueInCommit { .. } => self.wishes.slice = true,
                 Decision::TrimFree { .. } => {
                     self.wishes.sweep = true;
                     self.knowledge.want_round();
@@ -236,6 +238,7 @@ impl LiveHost {
             in_flight: u32::from(self.is_trimming()),
             requests: u32::from(self.load.quiet == SimDuration::ZERO),
             quiet: self.load.quiet,
+            served: sample.served,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a governor sees, and what it can decide.
 
 use super::{Availability, DiscardGeneration};
-use crate::units::{SimDuration, SimTime, UnitRange};
+use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 
 /// Events for a governor; each comes with a [`View`] of that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,35 @@ pub struct View {
     pub requests: u32,
     /// How long there have been none; zero while there are some.
     pub quiet: SimDuration,
+    /// Reads and writes that the device has completed.
+    pub served: Served,
+}
+
+/// The reads and writes that a device has completed, as `/sys/block/DEVICE/stat` counts them. Counters may start at any
+/// value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Number of them.
+    pub requests: u64,
+    /// Bytes that they moved.
+    pub bytes: Bytes,
+    /// Total time that they took, from being queued to completion.
+    pub time: SimDuration,
+    /// Time during which there were some, waiting or in the device.
+    pub busy: SimDuration,
+}
+
+impl Served {
+    /// What was served since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            bytes: Bytes(self.bytes.0.saturating_sub(before.bytes.0)),
+            time: self.time - before.time,
+            busy: self.busy - before.busy,
+        }
+    }
 }
 
 impl View {
@@ -86,6 +115,11 @@ impl View {
     pub(crate) fn device_percent(&self) -> u64 {
         let held = self.used_units + self.pending_units + self.untrimmed_units;
         held.min(self.total_units) * 100 / self.total_units.max(1)
+    }
+
+    /// Mean length of pending extents, in units.
+    pub(crate) fn pending_mean(&self) -> u64 {
+        self.pending_units / self.pending_extents.max(1)
     }
 
     pub(crate) fn used_percent(&self) -> u64 {

@@ -14,8 +14,9 @@
 //!
 //! A policy is one file with one governor. [`PolicySpec`] parses and combines the built-in ones; runs take any
 //! [`Policy`]. Origins: `set` and `lazy` come from papers, `commit` and `kernel515` from Linux, `btrfs`, `zfs` and `f2fs` from
-//! other file systems, `judicious` from all of them.
+//! other file systems, `judicious` from all of them; `adaptive` learns its limits.
 
+mod adaptive;
 mod batch;
 mod btrfs;
 mod commit;
@@ -39,7 +40,7 @@ mod zfs;
 
 pub use batch::BatchConfig;
 pub use governor::{
-    Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
+    Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Served, Shape, View,
 };
 pub use host::{HostedPolicy, InCommit, PolicyHost, TrimCommand};
 pub(crate) use identity::DAEMON;

@@ -11,7 +11,7 @@ use std::fmt;
 
 use super::batch::BatchConfig;
 use super::set::{Set, SetConfig};
-use super::{Governor, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, zfs};
+use super::{Governor, adaptive, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, zfs};
 use crate::units::SimDuration;
 use term::{Issuer, Term};
 
@@ -32,6 +32,7 @@ const TERMS: &[&Term] = &[
     &zfs::TERM,
     &f2fs::TERM,
     &judicious::TERM,
+    &adaptive::TERM,
     &ideal::TERM,
 ];
 
@@ -210,6 +211,7 @@ mod tests {
             "zfs",
             "f2fs",
             "judicious",
+            "adaptive",
             "ideal",
         ] {
             let policy: PolicySpec = text.parse().unwrap();

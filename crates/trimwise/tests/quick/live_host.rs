@@ -289,8 +289,8 @@ impl FakeHost {
                 used = self.used_bytes();
             }
             self.sample.used = used;
-            self.sample.requests_done += self.load;
-            self.sample.requests_time += SimDuration::from_micros(300) * self.load;
+            self.sample.served.requests += self.load;
+            self.sample.served.time += SimDuration::from_micros(300) * self.load;
             self.pressure_heard = self.sample.pressure_permille;
             let mut orders = Vec::new();
             let last = self.sampled_at.last().copied().unwrap_or(SimTime::ZERO);

@@ -1,6 +1,7 @@
 //! Handles the samples of a managed file system each second, and their absence.
 
 use trimwise::live::{LiveHost, Sample};
+use trimwise::policy::Served;
 use trimwise::units::{Bytes, SimDuration};
 
 use super::{Doing, Managed, Means};
@@ -42,8 +43,12 @@ impl Managed {
         let sample = Sample {
             used: Bytes(sensed.used),
             total: Bytes(sensed.total),
-            requests_done: sensed.done,
-            requests_time: SimDuration::from_millis(sensed.took_ms),
+            served: Served {
+                requests: sensed.done,
+                bytes: Bytes(sensed.moved),
+                time: SimDuration::from_millis(sensed.took_ms),
+                busy: SimDuration::from_millis(sensed.busy_ms),
+            },
             in_flight: sensed.in_flight,
             pressure_permille: seen.pressure_permille,
             online: self.candidate.mount.discard() != "nodiscard",

@@ -1,0 +1,546 @@
+//! `adaptive`: trims what is worth its cost, both of which it learns on the drive at hand.
+//!
+//! Other policies decide by limits that somebody chose: watermarks, intervals, a share of the time. This one weighs two
+//! estimates, both in time of the foreground:
+//!
+//! - **What a TRIM delays others.** A command takes as long as the last ones of its size did. A request that arrives
+//!   meanwhile waits for the rest of it. How likely one arrives depends on how long the device has been quiet: for each
+//!   quiet time (1, 2, 4 ms and so on) arrivals are counted, and the time in which there could have been some. Of the
+//!   requests that come during commands, some may be served beside them; only the share that waits counts.
+//! - **What leaving a unit untrimmed costs.** The drive copies it as if it held data. How often, until its blocks are
+//!   written again, follows from the share of its flash that the drive must hold as valid ([`copies`]). A copy takes as
+//!   long as the device takes for a unit when it moves many.
+//!
+//! A command is not only weighed against never, but also against later. How much is written until the device is quiet for
+//! a second, a minute, an hour is learned too. If little is, waiting costs little, and a command that waits disturbs
+//! fewer. From all this follows the shortest extent that is worth a command now ([`Adaptive::offer_of`]); shorter ones
+//! wait for a better time. So where TRIM is dear it waits for the night, unless the drive is nearly full of dead data;
+//! where it is cheap it trims in the first pause.
+//!
+//! Nothing bounds what may wait: the more does, the sooner it is worth its TRIM.
+
+use super::spec::term::{LiveUse, Term};
+use super::{
+    Acknowledged, Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs,
+    PolicyEvent, Served, Shape, View,
+};
+use crate::numbers;
+use crate::units::{Bytes, SimDuration};
+
+/// The shortest quiet time that is told apart. A device that is quiet for less is in use.
+const QUIET_FIRST: SimDuration = SimDuration::from_millis(1);
+/// Classes of quiet times: from 1 ms, each twice as long as the one before, to an hour.
+const QUIETS: usize = 22;
+/// Classes of command sizes: 1, 2, 4... 1024 ranges.
+const SIZES: usize = 11;
+/// Maximum number of commands in flight.
+const DEPTH_MAX: u32 = 8;
+/// Target for the longest command, as long as a single range takes no longer: a request must not wait for more.
+const COMMAND_TARGET_NS: f64 = 10e6;
+/// What a command is expected to take before any was sent.
+const TOOK_FIRST_NS: f64 = 5e6;
+/// What a unit is expected to take before any request was seen: 4 KiB at 160 MB/s.
+const UNIT_FIRST_NS: f64 = 25_000.0;
+/// Requests that a mean looks back on, about.
+const MEMORY: f64 = 64.0;
+/// Spare flash of the drive, in parts of its capacity: nobody tells; consumer drives have at least this.
+const SPARE: f64 = 0.07;
+/// Bytes after which the time of a unit is looked at.
+const WINDOW: Bytes = Bytes::mib(4);
+
+pub(super) const TERM: Term = Term {
+    refuses_gate: Some("weighs what utilization costs itself"),
+    live: LiveUse::Bounded,
+    ..Term::plain(
+        "adaptive",
+        "when it costs less than it saves, as learned on this drive and workload",
+        &["adaptive"],
+        |_| Box::<Adaptive>::default(),
+    )
+};
+
+/// A mean over about the last [`MEMORY`] observations, as two decaying sums.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    weight: f64,
+}
+
+impl Mean {
+    fn add(&mut self, sum: f64, weight: f64) {
+        let kept = 1.0 - 1.0 / MEMORY;
+        *self = Self { sum: self.sum * kept + sum, weight: self.weight * kept + weight };
+    }
+}
+
+/// What was seen of the foreground until an event.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    at_ns: f64,
+    quiet_ns: f64,
+}
+
+/// Weighs what commands delay against what the drive would copy.
+#[derive(Clone, Debug)]
+pub struct Adaptive {
+    ranges_max: u32,
+    range_units_max: u64,
+    depth: u32,
+    /// Time of commands, for each size.
+    took: [Option<f64>; SIZES],
+    /// Arrivals and the time in which there could have been some, for each quiet time.
+    arrivals: [Mean; QUIETS],
+    /// Units moved from one time at which the device had been quiet for this long to the next, and what had been moved at
+    /// the last.
+    between: [Mean; QUIETS],
+    reached: [Bytes; QUIETS],
+    /// Time in which the device moves a unit when it moves many.
+    unit_ns: f64,
+    /// What was served before the running window.
+    window: Served,
+    /// Requests that came during a command: those that it held up, of all.
+    held_up: Mean,
+    /// What had been served when the last command was sent.
+    sent: Served,
+    seen: Seen,
+}
+
+impl Default for Adaptive {
+    fn default() -> Self {
+        Self {
+            ranges_max: 1,
+            range_units_max: u64::MAX,
+            depth: 1,
+            took: [None; SIZES],
+            arrivals: [Mean::default(); QUIETS],
+            between: [Mean::default(); QUIETS],
+            reached: [Bytes(0); QUIETS],
+            unit_ns: UNIT_FIRST_NS,
+            window: Served::default(),
+            held_up: Mean::default(),
+            sent: Served::default(),
+            seen: Seen::default(),
+        }
+    }
+}
+
+fn ns(duration: SimDuration) -> f64 {
+    duration.as_nanos() as f64
+}
+
+fn quiet_class(quiet_ns: f64) -> usize {
+    let times = (quiet_ns / ns(QUIET_FIRST)).max(1.0) as u64;
+    (times.ilog2() as usize).min(QUIETS - 1)
+}
+
+/// How often the drive copies a stale unit until its blocks are written again, at this state of the host.
+///
+/// With greedy garbage collection and uniform writes, a drive whose flash holds a share r of valid units copies r / (2 (1 -
+/// r)) units for each that is written (Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, for large
+/// blocks). Each valid unit is as likely to be among them as any other, and what is free is written once before the unit
+/// is.
+fn copies(view: &View) -> f64 {
+    let total = view.total_units.max(1) as f64;
+    let used = view.used_units as f64 / total;
+    let held =
+        (used + view.pending_units.saturating_add(view.untrimmed_units) as f64 / total).clamp(0.01, 1.0);
+    let valid = held / (1.0 + SPARE);
+    valid / (2.0 * (1.0 - valid)) * (1.0 - used).max(0.0) / held
+}
+
+/// The cheapest command at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    ranges: u32,
+    /// Expected delay of others.
+    delay_ns: f64,
+    /// Extents shorter than this save less than the command costs.
+    units_min: u64,
+}
+
+impl Adaptive {
+    /// Learns from what happened since the last event.
+    fn learn(&mut self, view: &View) {
+        let now = Seen { at_ns: view.now.0 as f64, quiet_ns: ns(view.quiet) };
+        let before = std::mem::replace(&mut self.seen, now);
+        let passed_ns = now.at_ns - before.at_ns;
+        if passed_ns <= 0.0 {
+            return;
+        }
+        let arrived = view.requests > 0 || now.quiet_ns < passed_ns;
+        let class = &mut self.arrivals[quiet_class(before.quiet_ns)];
+        if arrived {
+            class.add(1.0, passed_ns / 2.0);
+        } else {
+            class.weight += passed_ns;
+        }
+        let from = if arrived { 0 } else { quiet_class(before.quiet_ns) } + 1;
+        for class in from..=quiet_class(now.quiet_ns) {
+            let last = std::mem::replace(&mut self.reached[class], view.served.bytes);
+            let moved = Bytes(view.served.bytes.0.saturating_sub(last.0));
+            self.between[class].add(moved.units_ceil() as f64, 1.0);
+        }
+        let served = view.served.since(&self.window);
+        if served.bytes >= WINDOW {
+            self.window = view.served;
+            let unit_ns = ns(served.busy) / served.bytes.units_floor() as f64;
+            // Small requests take longer for a unit than a copy does, so it follows what is fast sooner.
+            self.unit_ns += (unit_ns - self.unit_ns) / if unit_ns < self.unit_ns { 4.0 } else { MEMORY };
+        }
+    }
+
+    /// Share of the requests that come during a command which wait for its end. Before any is seen: all.
+    fn held_up(&self) -> f64 {
+        (self.held_up.sum + 1.0) / (self.held_up.weight + 1.0)
+    }
+
+    /// Expected time of a command of this size; `None` if it is too far from any that was seen.
+    fn took_ns(&self, size: usize) -> Option<f64> {
+        let single = self.took[0].unwrap_or(TOOK_FIRST_NS);
+        match (self.took[size], size) {
+            (Some(took), _) => Some(took),
+            (None, 0) => Some(single),
+            // The cost per range doubles and the cost per command does not.
+            (None, size) => self.took[size - 1].map(|took| took * 2.0 - single.min(took)),
+        }
+    }
+
+    /// Expected delay of others by a command that takes this long, sent when the device has been quiet for this long.
+    fn delay_ns(&self, class: usize, took_ns: f64) -> f64 {
+        let arrivals = self.arrivals[class];
+        // Before anything is known of it, a gap ends within as long as it has lasted.
+        let prior_ns = ns(QUIET_FIRST) * (1_u64 << class) as f64;
+        let rate = (arrivals.sum + 1.0) / (arrivals.weight + prior_ns);
+        (rate * took_ns).min(1.0) * took_ns / 2.0 * self.held_up()
+    }
+
+    /// Returns what an untrimmed unit costs.
+    fn copy_ns(&self, view: &View) -> f64 {
+        (copies(view) * self.unit_ns).max(1e-3)
+    }
+
+    /// Share of what an untrimmed unit costs until the device has been quiet for this long.
+    fn waiting(&self, view: &View, class: usize) -> f64 {
+        let since_last = Bytes(view.served.bytes.0.saturating_sub(self.reached[class].0)).units_ceil() as f64;
+        let Mean { sum, weight } = self.between[class];
+        let moved = (sum + since_last) / (weight + 1.0);
+        let free = view.total_units.saturating_sub(view.used_units).max(1) as f64;
+        (moved / free).clamp(1e-9, 1.0)
+    }
+
+    /// The shortest extent whose TRIM saves more than a command of this size costs that is sent now, and more than if it is
+    /// sent when the device has been quiet for longer.
+    fn offer_of(&self, view: &View, size: usize, took_ns: f64) -> Offer {
+        let ranges = 1_u32 << size;
+        let filled = f64::from(ranges).min(view.pending_extents as f64).max(1.0);
+        let now = quiet_class(ns(view.quiet));
+        let delay_ns = if view.requests > 0 {
+            took_ns * f64::from(view.requests) * self.held_up()
+        } else {
+            self.delay_ns(now, took_ns)
+        };
+        let copy_ns = self.copy_ns(view);
+        let later = (now + 1..QUIETS)
+            .map(|class| (delay_ns - self.delay_ns(class, took_ns)) / (copy_ns * self.waiting(view, class)));
+        let units_min = later.fold(delay_ns / copy_ns, f64::max) / filled;
+        Offer { ranges, delay_ns, units_min: units_min.ceil().max(1.0) as u64 }
+    }
+
+    fn offer(&self, view: &View) -> Offer {
+        let single = self.took_ns(0).unwrap_or(TOOK_FIRST_NS);
+        let sizes = (0..SIZES).take_while(|size| {
+            *size == 0 || 1 << size <= self.ranges_max && (1 << size) / 2 < view.pending_extents
+        });
+        let offers = sizes.map_while(|size| {
+            let took_ns = self
+                .took_ns(size)
+                .filter(|took| size == 0 || *took <= COMMAND_TARGET_NS.max(2.0 * single))?;
+            Some(self.offer_of(view, size, took_ns))
+        });
+        let nothing = Offer { ranges: 1, delay_ns: f64::INFINITY, units_min: u64::MAX };
+        // Of equals the largest, which empties the queue soonest.
+        offers.fold(nothing, |best, offer| if offer.units_min <= best.units_min { offer } else { best })
+    }
+
+    fn next(&self, view: &View, may_issue: bool, decisions: &mut Vec<Decision>) {
+        // When the device has been quiet for twice as long, if nothing arrives.
+        decisions.push(Decision::WakeAt(view.now + view.quiet.max(QUIET_FIRST)));
+        if view.pending_units == 0 {
+            return;
+        }
+        let offer = self.offer(view);
+        let free = if view.requests == 0 { self.depth } else { 1 }.saturating_sub(view.in_flight);
+        if may_issue && free > 0 {
+            let units_max = self.range_units_max.saturating_mul(offer.ranges.into());
+            let commands = view.pending_extents.div_ceil(offer.ranges.into()).min(free.into());
+            // One at a time until it is known what they take.
+            let commands =
+                if self.took[0].is_some() && offer.units_min <= view.pending_mean() { commands } else { 1 };
+            let shape =
+                Shape { ranges_max: offer.ranges, units_min: offer.units_min, units_max, ..Shape::NEXT };
+            decisions.extend((0..commands).map(|_| Decision::Issue(shape)));
+        }
+    }
+
+    fn acknowledged(&mut self, command: &Acknowledged, view: &View) {
+        let (waiting, served) = (f64::from(view.requests), view.served.since(&self.sent).requests as f64);
+        if waiting + served > 0.0 {
+            self.held_up.add(waiting / (waiting + served), 1.0);
+        }
+        let size = (command.ranges.max(1).ilog2() as usize).min(SIZES - 1);
+        let took_ns = ns(command.took);
+        self.took[size] = Some(self.took[size].map_or(took_ns, |before| (before * 3.0 + took_ns) / 4.0));
+    }
+}
+
+impl Governor for Adaptive {
+    fn needs(&self) -> Needs {
+        Needs { fills_commands: true, ..Needs::default() }
+    }
+
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        Availability::Reuse
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        self.learn(view);
+        match event {
+            PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, trim_depth, .. }) => {
+                self.ranges_max = *ranges_max;
+                self.range_units_max = *range_units_max;
+                self.depth = (*trim_depth).clamp(1, DEPTH_MAX);
+                decisions.push(Decision::CatchUp);
+                decisions.push(Decision::WakeAt(view.now + QUIET_FIRST));
+                return;
+            }
+            PolicyEvent::Issued(command) => self.acknowledged(command, view),
+            PolicyEvent::Committed { .. }
+            | PolicyEvent::PassOver
+            | PolicyEvent::Trimmed { .. }
+            | PolicyEvent::Woken => {}
+        }
+        self.next(view, *event != PolicyEvent::PassOver, decisions);
+        if view.in_flight == 0 {
+            self.sent = view.served;
+        }
+    }
+
+    fn explain(&self, view: &View) -> Explanation {
+        if view.pending_units == 0 {
+            return Explanation::nothing_waits();
+        }
+        let offer = self.offer(view);
+        let time = |ns: f64| numbers::time(ns / 1e9);
+        let state = format!(
+            "A TRIM of {} takes {} here and would now delay others by {} on average. To leave 4 KiB untrimmed for \
+             good costs {}: the drive moves it in {}, and would copy it {:.2} times with {} % of its space held as \
+             valid. So extents of {} or more are worth a TRIM now; the average one that waits has {}.",
+            if offer.ranges == 1 { "one range".to_owned() } else { format!("{} ranges", offer.ranges) },
+            time(self.took_ns(offer.ranges.ilog2() as usize).unwrap_or(TOOK_FIRST_NS)),
+            time(offer.delay_ns),
+            time(self.copy_ns(view)),
+            time(self.unit_ns),
+            copies(view),
+            view.device_percent(),
+            Bytes::from_units(offer.units_min.min(view.total_units)),
+            Bytes::from_units(view.pending_mean()),
+        );
+        Explanation::new(
+            state,
+            "A longer quiet time, a cheaper TRIM, a slower drive, or more untrimmed space.",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::SimTime;
+    use proptest::prelude::*;
+
+    const GIB: u64 = 1 << 18; // in units
+
+    fn ms(ms: u64) -> SimDuration {
+        SimDuration::from_millis(ms)
+    }
+
+    /// A governor on a file system of 100 GiB, half of it in use, with requests of 1 MiB that take 5 ms each.
+    struct Host {
+        governor: Adaptive,
+        view: View,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let view = View { used_units: 50 * GIB, total_units: 100 * GIB, ..View::default() };
+            let mut host = Self { governor: Adaptive::default(), view };
+            host.see(&PolicyEvent::Hosted(HostTraits {
+                kernel: DiscardGeneration::Worker,
+                trim_depth: 1,
+                ranges_max: 64,
+                range_units_max: 8_191,
+                total_units: 100 * GIB,
+                group_units: 32_768,
+            }));
+            host
+        }
+
+        fn see(&mut self, event: &PolicyEvent) -> Option<Shape> {
+            let mut decisions = Vec::new();
+            self.governor.on_event(event, &self.view, &mut decisions);
+            decisions.into_iter().find_map(|decision| match decision {
+                Decision::Issue(shape) => Some(shape),
+                _ => None,
+            })
+        }
+
+        fn pass(&mut self, quiet: SimDuration) -> Option<Shape> {
+            self.view.now += quiet;
+            self.view.quiet += quiet;
+            self.see(&PolicyEvent::Woken)
+        }
+
+        /// A burst of requests, and then quiet for so long; the governor looks whenever that has doubled. A TRIM of `took`
+        /// runs at the end of it if `is_hit`, and delays the next burst.
+        fn burst(&mut self, requests: u64, quiet: SimDuration, is_hit: Option<SimDuration>) {
+            let busy = ms(5) * requests;
+            self.view.requests = 1;
+            self.view.quiet = SimDuration::ZERO;
+            self.see(&PolicyEvent::Committed { freed_units: 0 });
+            self.view.now += busy;
+            let served = &mut self.view.served;
+            (served.requests, served.bytes.0) =
+                (served.requests + requests, served.bytes.0 + (requests << 20));
+            (served.time, served.busy) = (served.time + busy, served.busy + busy);
+            self.view.requests = 0;
+            self.see(&PolicyEvent::Committed { freed_units: 0 });
+            while self.view.quiet < quiet {
+                self.pass(self.view.quiet.max(ms(1)));
+            }
+            if let Some(took) = is_hit {
+                self.view.now += took;
+                (self.view.requests, self.view.quiet) = (1, SimDuration::ZERO);
+                self.see(&PolicyEvent::Issued(Acknowledged { ranges: 1, units: 256, took }));
+                self.view.requests = 0;
+            }
+        }
+
+        fn frees(&mut self, units: u64, extents: u64) {
+            (self.view.pending_units, self.view.pending_extents) = (units, extents);
+        }
+    }
+
+    /// Bursts a few seconds apart, on a drive whose TRIM takes this long; then 40 GiB wait.
+    fn learned(took: SimDuration) -> Host {
+        let mut host = Host::new();
+        for _ in 0..100 {
+            host.burst(20, ms(4_000), Some(took));
+        }
+        host.view.quiet = SimDuration::ZERO;
+        host.frees(40 * GIB, 40 * 1_024);
+        host
+    }
+
+    #[test]
+    fn a_dear_trim_waits_for_a_pause_and_a_cheap_one_does_not() {
+        let shortest = |took| {
+            let mut host = learned(took);
+            host.view.requests = 1;
+            let busy = host.see(&PolicyEvent::Woken).unwrap().units_min;
+            host.view.requests = 0;
+            let quiet = (0..10).map(|_| host.pass(host.view.quiet.max(ms(1))).unwrap().units_min).min();
+            (busy, quiet.unwrap())
+        };
+        let (cheap_busy, cheap_quiet) = shortest(SimDuration::from_micros(10));
+        let (dear_busy, dear_quiet) = shortest(ms(80));
+        assert_eq!(cheap_quiet, 1, "nothing is too short");
+        assert!(dear_busy > 100 * dear_quiet, "{dear_busy} {dear_quiet}");
+        assert!(dear_busy > 100 * cheap_busy, "{dear_busy} {cheap_busy}");
+    }
+
+    #[test]
+    fn the_more_the_drive_holds_the_shorter_an_extent_is_worth_a_trim() {
+        let shortest: Vec<u64> = [10, 25, 40, 49]
+            .into_iter()
+            .map(|gib| {
+                let mut host = learned(ms(80));
+                host.view.requests = 1;
+                host.frees(gib * GIB, 1_000);
+                host.see(&PolicyEvent::Woken).unwrap().units_min
+            })
+            .collect();
+        assert!(shortest.is_sorted_by(|a, b| a > b), "{shortest:?}");
+    }
+
+    #[test]
+    fn a_drive_that_serves_others_beside_a_trim_is_known_by_it() {
+        let mut host = learned(ms(80));
+        assert!(host.governor.held_up() > 0.9);
+        let alone = host.governor.delay_ns(3, 8e7);
+        for _ in 0..300 {
+            host.pass(ms(10));
+            host.view.served.requests += 10; // while the command ran
+            host.view.now += ms(80);
+            host.see(&PolicyEvent::Issued(Acknowledged { ranges: 1, units: 256, took: ms(80) }));
+        }
+        assert!(host.governor.held_up() < 0.05);
+        assert!(host.governor.delay_ns(3, 8e7) < alone / 10.0);
+    }
+
+    #[test]
+    fn copies_follow_the_closed_form() {
+        let view = |used_units, pending_units| View {
+            used_units,
+            pending_units,
+            total_units: 1_000,
+            ..View::default()
+        };
+        // All but the spare flash valid: 1 / 1.07 of it, so 1 / (2 * 0.07) units for each that is written.
+        let full = copies(&view(0, 1_000));
+        assert!((full - 1.0 / 0.14).abs() < 1e-9, "{full}");
+        assert_eq!(copies(&view(1_000, 0)), 0.0, "nothing is free");
+        assert!(copies(&view(500, 0)) < copies(&view(500, 500)) / 4.0);
+    }
+
+    #[test]
+    fn it_says_what_it_believes() {
+        let host = learned(ms(80));
+        let said = host.governor.explain(&host.view).state;
+        for figure in ["takes 80", "moves it in 1", "90 % of its space", "has 1 MiB"] {
+            assert!(said.contains(figure), "no '{figure}' in: {said}");
+        }
+    }
+
+    proptest! {
+        /// No view, however odd, makes it panic, or wake at once for ever.
+        #[test]
+        fn any_events_are_survived(events in prop::collection::vec(any::<(u8, [u64; 10], [u32; 2])>(), 1..50)) {
+            let mut governor = Adaptive::default();
+            for (kind, n, [a, b]) in events {
+                let n = n.map(|n| n >> 12); // as many units have a number of bytes
+                let served = Served { requests: n[5], bytes: Bytes(n[6]), time: SimDuration(n[7]), busy: SimDuration(n[8]) };
+                let view = View {
+                    now: SimTime(n[0]), used_units: n[1], total_units: n[2], pending_units: n[3], pending_extents: n[4],
+                    untrimmed_units: n[9], requests: a, in_flight: b, quiet: SimDuration(n[9] >> (a % 64)), served,
+                    ..View::default()
+                };
+                let event = match kind % 4 {
+                    0 => PolicyEvent::Woken,
+                    1 => PolicyEvent::PassOver,
+                    2 => PolicyEvent::Committed { freed_units: n[3] },
+                    _ => PolicyEvent::Issued(Acknowledged { ranges: a, units: n[3], took: SimDuration(n[9]) }),
+                };
+                let mut decisions = Vec::new();
+                governor.on_event(&event, &view, &mut decisions);
+                governor.explain(&view);
+                for decision in decisions {
+                    match decision {
+                        Decision::WakeAt(at) => prop_assert!(at > view.now),
+                        Decision::Issue(_) => prop_assert!(event != PolicyEvent::PassOver && view.pending_units > 0),
+                        other => prop_assert!(false, "{other:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
