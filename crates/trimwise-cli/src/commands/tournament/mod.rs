@@ -101,13 +101,14 @@ const LEGEND: &str = "vs off: time next to that without TRIM, as the geometric m
                       flash written next to `off`.";
 
 fn text(tournament: &Tournament) -> String {
-    let Tournament { trimwise, rules, cells, disqualified, command, .. } = tournament;
+    let Tournament { trimwise, rules, cells, disqualified, made_by, command, .. } = tournament;
     let mut text = format!("{rules}: {cells}\n\n{}\n", laid_out(&HEADER, &rows(tournament)));
     for out in disqualified {
         text += &folded(&plain(&format!("Disqualified: {}: {}", out.policy, out.reason)), 0);
     }
     text += &folded(&verdict(tournament), 0);
     text += &folded(LEGEND, 0);
+    text += &folded(&made_by.line(), 0);
     text += &format!("trimwise {trimwise}; to repeat it:\n  {command}\n");
     text
 }
