@@ -100,7 +100,8 @@ pub fn as_argument(failure: Failure) -> Failure {
 /// Finds the device of this name, or of this size: NAME:SIZE is the device cut to that capacity. Returns it with the name
 /// that tables show.
 pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
-    let cut = argument.rsplit_once(':').and_then(|(whole, size)| Some((whole, size, size.parse::<Bytes>().ok()?)));
+    let cut =
+        argument.rsplit_once(':').and_then(|(whole, size)| Some((whole, size, size.parse::<Bytes>().ok()?)));
     let Some((whole, size, capacity)) = cut.filter(|_| !Path::new(argument).exists()) else {
         let profile = profile(argument, "device")?;
         return Ok((profile.name.clone(), profile));

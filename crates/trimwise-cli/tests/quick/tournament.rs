@@ -20,13 +20,15 @@ fn program(arm: &str) -> String {
     )
 }
 
-const EAGER: &str = r#"*'"committed"'*) echo '[{"type":"issue"},{"type":"wake_at","at_ns":900000000000000}]';;"#;
+const EAGER: &str =
+    r#"*'"committed"'*) echo '[{"type":"issue"},{"type":"wake_at","at_ns":900000000000000}]';;"#;
 
 /// A folder with rules of six small cells.
 fn rules(folder: &Path) {
     let drive = include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
     fs::write(folder.join("small.toml"), drive).unwrap();
-    fs::write(folder.join("small.pmrc"), "set number 20\nset transactions 50\nset size 1000 20000\nrun\n").unwrap();
+    fs::write(folder.join("small.pmrc"), "set number 20\nset transactions 50\nset size 1000 20000\nrun\n")
+        .unwrap();
     fs::create_dir(folder.join("mine")).unwrap();
     let text = "devices = ['small.toml']\npolicies = ['off', 'lazy+reuse', 'ideal']\n\
                 workloads = ['small.pmrc', 'append:64KiB:4MiB']\nutilizations_percent = [10, 20, 30]\nseeds = [1, 7]\n";
@@ -82,7 +84,10 @@ fn jobs_and_kills_change_no_byte_and_a_changed_policy_plays_alone() {
     }
     let own = if has_python() { "eager, heap.py" } else { "eager" };
     let dry = play(dir.path(), "--dry-run");
-    said(&dry, &[own, "1 device x 3 policies x 2 workloads x 3 utilizations x 2 seeds", "devices = ['small.toml']"]);
+    said(
+        &dry,
+        &[own, "1 device x 3 policies x 2 workloads x 3 utilizations x 2 seeds", "devices = ['small.toml']"],
+    );
     assert!(!at("mine/results").exists(), "a dry run writes nothing");
 
     let one = play(dir.path(), "--out one --jobs 1 --json");
@@ -92,7 +97,12 @@ fn jobs_and_kills_change_no_byte_and_a_changed_policy_plays_alone() {
     assert!(contents(&at("one")) == contents(&at("two")), "two jobs give other results than one");
     assert!(text(&one.stderr).contains("notes.txt does not take part"), "{}", text(&one.stderr));
     let named = |key: &str| -> Vec<String> {
-        standings[key].as_array().unwrap().iter().map(|row| row["policy"].as_str().unwrap().to_owned()).collect()
+        standings[key]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["policy"].as_str().unwrap().to_owned())
+            .collect()
     };
     let mut ranked = named("standings");
     ranked.sort();
@@ -115,14 +125,21 @@ fn jobs_and_kills_change_no_byte_and_a_changed_policy_plays_alone() {
     let table = play(dir.path(), "");
     said(&table, &["rank", "trimwise tournament mine"]);
     let lines = text(&table.stdout);
-    assert!(lines.lines().take_while(|line| !line.is_empty()).all(|line| line.chars().count() <= 80), "{lines}");
+    assert!(
+        lines.lines().take_while(|line| !line.is_empty()).all(|line| line.chars().count() <= 80),
+        "{lines}"
+    );
     assert!(contents(&at("mine/results")) == contents(&at("one")), "after a kill there are other results");
 
     // Only what has changed plays again.
     let time = |name: &str| fs::metadata(at("mine/results").join(name)).unwrap().modified().unwrap();
     let before = time("built-in/_cells/00000/00000003");
     executable(&at("mine/eager"), &format!("{}# changed\n", program(EAGER)));
-    refused(2, &play(dir.path(), ""), &["own: the contents of \"eager\" have changed", "--force to run it anew"]);
+    refused(
+        2,
+        &play(dir.path(), ""),
+        &["own: the contents of \"eager\" have changed", "--force to run it anew"],
+    );
     said(&play(dir.path(), "--force"), &["eager"]);
     assert_eq!(time("built-in/_cells/00000/00000003"), before, "trimwise's own policies played again");
 
@@ -155,7 +172,11 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
     );
     executable(&at("z-good"), &program(EAGER));
     let output = play(dir.path(), "--max-silence 1 --jobs 1 --json");
-    refused(1, &output, &["disqualified: a-hang, b-crash, c-past, d-reveal, e-babble, f-mute, g-future, h-deaf, i-moody"]);
+    refused(
+        1,
+        &output,
+        &["disqualified: a-hang, b-crash, c-past, d-reveal, e-babble, f-mute, g-future, h-deaf, i-moody"],
+    );
     let standings = json(&output);
     let reason = |policy: &str| -> String {
         let out = standings["disqualified"].as_array().unwrap().iter().find(|out| out["policy"] == policy);
@@ -176,16 +197,22 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
         let reason = reason(policy);
         assert!(words.iter().all(|words| reason.contains(words)), "{policy}: {reason}");
     }
-    let ranked: Vec<&str> =
-        standings["standings"].as_array().unwrap().iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    let ranked: Vec<&str> = standings["standings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["policy"].as_str().unwrap())
+        .collect();
     assert!(ranked.len() == 3 && ranked.contains(&"z-good"), "{ranked:?}");
     // Of those that are out no data set is left, so nothing depends on how many ran at a time.
     assert!(!at("results/own/b-crash/part-00000.parquet").exists());
     if has_python() {
         fs::remove_dir_all(at("results")).unwrap();
-        fs::read_dir(at("")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_none()).for_each(
-            |path| fs::remove_file(path).unwrap(),
-        );
+        fs::read_dir(at(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_none())
+            .for_each(|path| fs::remove_file(path).unwrap());
         for (name, text) in [
             ("raises.py", HEAP.replace("return Decision.Issue()", "return view.nothing")),
             ("two.py", HEAP.to_owned() + "\n\nclass Other(Heap):\n    pass\n"),
@@ -217,7 +244,11 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
     let built_in = command_in(dir.path(), "tournament nowhere --dry-run").output().unwrap();
     said(&built_in, &["no own policy", "built-in rules: 4 devices", "seeds = ["]);
     assert!(!at("nowhere").exists());
-    refused(2, &command_in(dir.path(), "tournament small.toml").output().unwrap(), &["small.toml: is a file"]);
+    refused(
+        2,
+        &command_in(dir.path(), "tournament small.toml").output().unwrap(),
+        &["small.toml: is a file"],
+    );
     let toml = fs::read_to_string(at("mine/tournament.toml")).unwrap();
     for (wrong, words) in [
         (toml.replace("'off', ", ""), "mine/tournament.toml: policies: has no \"off\"; expected it"),
@@ -253,7 +284,10 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
     let library = format!("trimwise = {{ path = \"{}\" }}", root.join("crates/trimwise").display());
     assert!(manifest.contains(&library) && manifest.contains("mine/heap.rs\""), "{manifest}");
     assert_eq!(fs::read(at("Cargo.lock")).unwrap(), fs::read(root.join("Cargo.lock")).unwrap());
-    executable(&at("bin/cargo"), "#!/bin/sh\n[ \"$1\" = build ] || exit 0\necho 'error: expected item' >&2\nexit 101\n");
+    executable(
+        &at("bin/cargo"),
+        "#!/bin/sh\n[ \"$1\" = build ] || exit 0\necho 'error: expected item' >&2\nexit 101\n",
+    );
     let output = play();
     refused(1, &output, &["disqualified: heap.rs"]);
     assert!(text(&output.stdout).contains("heap.rs: does not compile: error: expected item"));

@@ -120,10 +120,12 @@ pub struct Description {
     pub kernel: Vec<Named>,
 }
 
-/// A device or workload, and a hash of all that it stands for: a file may have changed under its name.
+/// A device, a workload or a file of somebody's, and a hash of all that it stands for: a file may have changed under its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
+    /// Its name.
     pub name: String,
+    /// The hash.
     pub sha256: String,
 }
 
@@ -437,7 +439,12 @@ impl Grid {
                 description.product()
             ))
         })?;
-        Ok(Self { file: file.to_owned(), description: Description { cells, ..description }, plans, own: None })
+        Ok(Self {
+            file: file.to_owned(),
+            description: Description { cells, ..description },
+            plans,
+            own: None,
+        })
     }
 
     /// The same grid under somebody's own policy instead of its policies.

@@ -44,8 +44,9 @@ use crate::tournament::Broken;
 pub use columns::Row;
 pub(crate) use folder::Folder;
 use folder::{Found, Outcome};
-use grid::{On, Place};
+pub use grid::Named;
 pub(crate) use grid::{Grid, Own};
+use grid::{On, Place};
 
 /// Which cells to run, and where their results go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use trimwise::policy::Policy;
+use trimwise::policy::{Policy, PolicyId};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::kept::hash;
 use trimwise_linux::files::read_input;
@@ -17,6 +17,7 @@ use trimwise_linux::files::read_input;
 use super::process::Start;
 use super::{RULES_FILE, TournamentRequest};
 use crate::caller::Caller;
+use crate::sweep::Named;
 
 /// Runs a policy in Python. It needs no package.
 const HARNESS: &str = include_str!("../../../../python/trimwise/governor.py");
@@ -34,6 +35,16 @@ pub struct Entrant {
 }
 
 impl Entrant {
+    /// The policy as results name it.
+    pub fn id(&self) -> PolicyId {
+        PolicyId::Named(self.name.as_str().into())
+    }
+
+    /// The file and what is in it.
+    pub fn named(&self) -> Named {
+        Named { name: self.name.clone(), sha256: self.sha256.clone() }
+    }
+
     /// The policy, a new process for each governor.
     pub fn policy(&self) -> Result<Policy, String> {
         let start = self.start.clone()?;
@@ -52,7 +63,8 @@ pub fn find(
     caller: &dyn Caller,
 ) -> Result<Vec<Entrant>, Failure> {
     let folder = &request.dir;
-    let failed = |path: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let failed =
+        |path: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     if !folder.exists() {
         return Ok(Vec::new());
     }
@@ -70,12 +82,8 @@ pub fn find(
     files.sort();
     let mut entrants = Vec::new();
     for (name, path) in files {
-        let start = |words: Vec<OsString>| Start {
-            words,
-            folder: folder.clone(),
-            patience,
-            stop: Arc::clone(stop),
-        };
+        let start =
+            |words: Vec<OsString>| Start { words, folder: folder.clone(), patience, stop: Arc::clone(stop) };
         let is_executable = fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
         let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
         let words = match &*extension {
@@ -84,7 +92,9 @@ pub fn find(
                 Ok(vec!["python3".into(), "-B".into(), "-c".into(), HARNESS.into(), path.clone().into()])
             }
             "rs" if request.is_dry => Ok(Vec::new()),
-            "rs" => compiled(&name, &path, request.source.as_deref(), caller)?.map(|built| vec![built.into()]),
+            "rs" => {
+                compiled(&name, &path, request.source.as_deref(), caller)?.map(|built| vec![built.into()])
+            }
             _ if is_executable => Ok(vec![path.clone().into()]),
             _ => {
                 let expected = "a policy is a .py, a .rs or an executable file";
@@ -122,12 +132,14 @@ fn compiled(
         Failure::usage(format!("--source {}: {why}; {expected}", source.display()))
     };
     let library = source.join("crates/trimwise").canonicalize().map_err(|error| refuse(&error))?;
-    let lock = fs::read(source.join("Cargo.lock")).map_err(|error| refuse(&format!("Cargo.lock: {error}")))?;
+    let lock =
+        fs::read(source.join("Cargo.lock")).map_err(|error| refuse(&format!("Cargo.lock: {error}")))?;
     expect_program("cargo", "a Rust toolchain", name)?;
     let cache = cache().ok_or_else(|| {
         Failure::usage(format!("{name}: nowhere to compile it: expected XDG_CACHE_HOME or HOME to be set"))
     })?;
-    let package = format!("policy-{}", &hash(format!("{} {}", file.display(), library.display()).as_bytes())[..12]);
+    let package =
+        format!("policy-{}", &hash(format!("{} {}", file.display(), library.display()).as_bytes())[..12]);
     let folder = cache.join(&package);
     let failed = |error: std::io::Error| Failure::run(format!("{}: {error}", folder.display()));
     let quoted = |path: &Path| toml::Value::String(path.display().to_string()).to_string();

@@ -24,7 +24,7 @@ use crate::check::{GUEST_S, JOBS, within};
 use crate::command_text::CommandText;
 use crate::input;
 use crate::place::check_directory;
-use crate::sweep::{self, Folder, Grid, Own, SweepRequest};
+use crate::sweep::{self, Folder, Grid, Named, Own, SweepRequest};
 use entrants::Entrant;
 pub use process::Broken;
 
@@ -72,6 +72,8 @@ pub struct Tournament {
     pub cells: String,
     /// The seeds of everything drawn at random.
     pub seeds: Vec<u64>,
+    /// Somebody's own policies.
+    pub own: Vec<Named>,
     /// The policy whose time and flash are 1 in each cell.
     pub reference: PolicyId,
     /// Those that are ranked, best first.
@@ -157,9 +159,9 @@ pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournamen
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let patience = Duration::from_secs(request.max_silence_s.unwrap_or(PATIENCE_S));
     let entrants = entrants::find(request, patience, &stop, caller)?;
-    let mut tournament = rules.empty(&grid, request)?;
+    let mut tournament = rules.empty(&grid, request);
+    tournament.own = entrants.iter().map(Entrant::named).collect();
     if request.is_dry {
-        tournament.standings = entrants.iter().map(|entrant| Row::of_nothing(&entrant.name)).collect();
         return Ok(tournament);
     }
     let out = request.out.clone().unwrap_or_else(|| request.dir.join(RESULTS));
@@ -168,11 +170,8 @@ pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournamen
     let mut own = Vec::new();
     for entrant in &entrants {
         match played.own(entrant, &out.join("own").join(&entrant.name))? {
-            Ok(cells) => own.push((PolicyId::Named(entrant.name.as_str().into()), cells)),
-            Err(reason) => tournament.disqualified.push(Disqualified {
-                policy: PolicyId::Named(entrant.name.as_str().into()),
-                reason,
-            }),
+            Ok(cells) => own.push((entrant.id(), cells)),
+            Err(reason) => tournament.disqualified.push(Disqualified { policy: entrant.id(), reason }),
         }
     }
     let built_in = played.sweep(&grid, &out.join("built-in"))?;
@@ -193,10 +192,13 @@ impl Rules {
             return Ok(Self { file: BUILT_IN.to_owned(), text: RULES.to_owned() });
         }
         let file = path.display().to_string();
-        let text = input::read(&file, "rules", "a tournament's rules (TOML)", &[]).map_err(|failure| match failure {
-            Failure::Usage(why) => Failure::usage(why.trim_start_matches("--rules ")),
-            other => other,
-        })?;
+        let text =
+            input::read(&file, "rules", "a tournament's rules (TOML)", &[]).map_err(
+                |failure| match failure {
+                    Failure::Usage(why) => Failure::usage(why.trim_start_matches("--rules ")),
+                    other => other,
+                },
+            )?;
         Ok(Self { file, text })
     }
 
@@ -211,7 +213,8 @@ impl Rules {
         )))
     }
 
-    fn empty(&self, grid: &Grid, request: &TournamentRequest) -> Result<Tournament, Failure> {
+    /// The standings before anybody has played.
+    fn empty(&self, grid: &Grid, request: &TournamentRequest) -> Tournament {
         let mut command = CommandText::new("tournament");
         command.argument(request.dir.display());
         for (option, path) in [("--out", &request.out), ("--source", &request.source)] {
@@ -220,20 +223,21 @@ impl Rules {
             }
         }
         let seeds = grid.description.seeds.clone();
-        Ok(Tournament {
+        Tournament {
             trimwise: trimwise::VERSION.to_owned(),
             rules: self.file.clone(),
             grid: self.text.clone(),
             cells: grid.description.product(),
             made_by: MadeBy::model(seeds.first().copied().unwrap_or_default()),
             seeds,
+            own: Vec::new(),
             reference: PolicyId::OFF,
             standings: Vec::new(),
             bounds: Vec::new(),
             disqualified: Vec::new(),
             cases: Vec::new(),
             command: command.into_text(),
-        })
+        }
     }
 }
 
@@ -269,11 +273,7 @@ impl Played<'_> {
     }
 
     /// Does the same for an own policy, and expects it to repeat itself. Returns why it is out, if it is.
-    fn own(
-        &self,
-        entrant: &Entrant,
-        out: &Path,
-    ) -> Result<Result<Cells, String>, Failure> {
+    fn own(&self, entrant: &Entrant, out: &Path) -> Result<Result<Cells, String>, Failure> {
         let policy = match entrant.policy() {
             Ok(policy) => policy,
             Err(why) => return Ok(Err(why)),
@@ -303,19 +303,6 @@ fn is_same(one: &Result<Cell, String>, other: &Cell) -> bool {
 }
 
 impl Row {
-    fn of_nothing(name: &str) -> Self {
-        Self {
-            policy: PolicyId::Named(name.into()),
-            rank: None,
-            time: 1.0,
-            interval: None,
-            worst: None,
-            worst_case: None,
-            won: None,
-            flash: 1.0,
-        }
-    }
-
     fn of(result: &Costs, standing: &Standing, is_ranked: bool) -> Self {
         let (worst_case, worst) = standing.worst;
         Self {
@@ -339,14 +326,10 @@ fn cost(cell: &Cell) -> (f64, f64) {
 
 impl Tournament {
     /// Ranks what ran: trimwise's policies, whose cells lie next to each other, and the own ones.
-    fn judge(
-        &mut self,
-        grid: &Grid,
-        built_in: Cells,
-        own: Vec<(PolicyId, Cells)>,
-    ) -> Result<(), Failure> {
+    fn judge(&mut self, grid: &Grid, built_in: Cells, own: Vec<(PolicyId, Cells)>) -> Result<(), Failure> {
         let policies = &grid.description.policies;
-        let mut field: Vec<(PolicyId, Cells)> = policies.iter().map(|policy| (policy.clone(), Vec::new())).collect();
+        let mut field: Vec<(PolicyId, Cells)> =
+            policies.iter().map(|policy| (policy.clone(), Vec::new())).collect();
         for (number, cell) in built_in.into_iter().enumerate() {
             field[number % policies.len()].1.push(cell);
         }
@@ -369,14 +352,17 @@ impl Tournament {
         let costs = |cells: &[Cell]| -> Vec<(f64, f64)> {
             let cases = cells.chunks(runs_per_case).zip(reference.chunks(runs_per_case));
             let ratios = |(runs, references): (&[Cell], &[Cell])| {
-                let pairs = || runs.iter().zip(references).map(|(run, reference)| (cost(run), cost(reference)));
+                let pairs =
+                    || runs.iter().zip(references).map(|(run, reference)| (cost(run), cost(reference)));
                 let time = mean(&mut pairs().map(|(run, reference)| run.0 / reference.0));
                 (time, mean(&mut pairs().map(|(run, reference)| run.1 / reference.1)))
             };
             cases.map(ratios).collect()
         };
-        let results: Vec<Costs> =
-            found.iter().map(|(policy, cells)| Costs { policy: policy.clone(), costs: costs(cells) }).collect();
+        let results: Vec<Costs> = found
+            .iter()
+            .map(|(policy, cells)| Costs { policy: policy.clone(), costs: costs(cells) })
+            .collect();
         let is_bound = |result: &&Costs| result.policy.spec().is_some_and(|spec| !spec.is_usable());
         let times = |result: &Costs| result.costs.iter().map(|(time, _)| *time).collect::<Vec<f64>>();
         let (bounds, ranked): (Vec<&Costs>, Vec<&Costs>) = results.iter().partition(is_bound);

@@ -91,7 +91,8 @@ impl State {
         let mut line = serde_json::to_vec(question).map_err(|error| error.to_string())?;
         line.push(b'\n');
         let answer = process.ask(&line)?;
-        serde_json::from_slice(&answer).map_err(|error| Fault::Wrong(format!("answered {}: {error}", shown(&answer))))
+        serde_json::from_slice(&answer)
+            .map_err(|error| Fault::Wrong(format!("answered {}: {error}", shown(&answer))))
     }
 
     fn greet(&mut self, kernel: DiscardGeneration) -> Result<Traits, Fault> {
@@ -149,7 +150,11 @@ impl Governor for Hosted {
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim();
-    if text.chars().count() > 60 { text.chars().take(57).chain("...".chars()).collect() } else { text.to_owned() }
+    if text.chars().count() > 60 {
+        text.chars().take(57).chain("...".chars()).collect()
+    } else {
+        text.to_owned()
+    }
 }
 
 struct Process {
@@ -252,7 +257,9 @@ impl Process {
             }
             if Instant::now() >= until {
                 let seconds = self.patience.as_secs();
-                return Err(format!("no answer within {seconds} s; expected one, or a longer --max-silence").into());
+                return Err(
+                    format!("no answer within {seconds} s; expected one, or a longer --max-silence").into()
+                );
             }
         }
     }
@@ -284,7 +291,8 @@ impl Process {
             status = status.or_else(|| self.child.try_wait().ok().flatten());
         }
         let tail = String::from_utf8_lossy(&self.tail);
-        let how = status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
+        let how =
+            status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
         match tail.lines().rev().find(|line| !line.trim().is_empty()) {
             Some(last) => format!("{how}: {}", last.trim()).into(),
             None => how.into(),

@@ -53,7 +53,8 @@ pub fn ranked(field: &[Vec<f64>]) -> Vec<Standing> {
         let interval = drawn.get(one).map(|draws| interval(draws.clone()));
         let differs = |other: usize| -> Option<std::cmp::Ordering> {
             let (own, theirs) = (drawn.get(one)?, drawn.get(other)?);
-            let between = interval_of_logs(own.iter().zip(theirs).map(|(own, theirs)| own - theirs).collect());
+            let between =
+                interval_of_logs(own.iter().zip(theirs).map(|(own, theirs)| own - theirs).collect());
             match between {
                 (_, high) if high < 0.0 => Some(std::cmp::Ordering::Less),
                 (low, _) if low > 0.0 => Some(std::cmp::Ordering::Greater),

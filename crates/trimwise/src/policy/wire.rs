@@ -322,11 +322,7 @@ impl Decided {
 ///
 /// # Errors
 /// A line that is not of this protocol, and what reading and writing fail with.
-pub fn serve(
-    governor: &mut dyn Governor,
-    mut input: impl BufRead,
-    mut output: impl Write,
-) -> io::Result<()> {
+pub fn serve(governor: &mut dyn Governor, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let wrong = |error: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
     let mut line = String::new();
     let mut next = |line: &mut String| -> io::Result<bool> {
@@ -384,13 +380,11 @@ mod tests {
             group_units: 1 << 15,
         };
         let view = View { pending_units: 9, pending_extents: 3, total_units: 1 << 20, ..View::default() };
-        let events = [PolicyEvent::Hosted(host), PolicyEvent::Committed { freed_units: 9 }, PolicyEvent::Woken];
+        let events =
+            [PolicyEvent::Hosted(host), PolicyEvent::Committed { freed_units: 9 }, PolicyEvent::Woken];
         let mut governor = spec.governor();
-        let mut expected = vec![line(&Traits {
-            protocol: PROTOCOL,
-            availability: Rule::Reuse,
-            merges: governor.merges(),
-        })];
+        let mut expected =
+            vec![line(&Traits { protocol: PROTOCOL, availability: Rule::Reuse, merges: governor.merges() })];
         let mut asked = line(&Hello::of(kernel));
         for event in &events {
             let mut decisions = Vec::new();

@@ -30,7 +30,8 @@ pub enum Document {
     Tournament(Box<Tournament>),
 }
 
-const EXPECTED: &str = "expected what compare, advise, reproduce, bench, sweep or tournament wrote with --json";
+const EXPECTED: &str =
+    "expected what compare, advise, reproduce, bench, sweep or tournament wrote with --json";
 
 impl Document {
     /// Reads a file.

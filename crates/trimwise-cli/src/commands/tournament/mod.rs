@@ -29,7 +29,7 @@ pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<Strin
 
 /// Who would take part, and the rules as they can be copied.
 fn dry(tournament: &Tournament) -> String {
-    let own: Vec<String> = tournament.standings.iter().map(|row| plain(&row.policy.to_string())).collect();
+    let own: Vec<String> = tournament.own.iter().map(|own| plain(&own.name)).collect();
     let own = if own.is_empty() { "no own policy".to_owned() } else { own.join(", ") };
     format!("{own}\n{}: {}\n\n{}", tournament.rules, tournament.cells, tournament.grid)
 }
@@ -70,12 +70,18 @@ fn named(case: &Case) -> String {
 fn verdict(tournament: &Tournament) -> String {
     let first: Vec<&Row> =
         tournament.standings.iter().filter(|row| row.rank.is_some_and(|(best, _)| best == 1)).collect();
-    let names: Vec<String> = first.iter().map(|row| format!("`{}`", plain(&row.policy.to_string()))).collect();
+    let names: Vec<String> =
+        first.iter().map(|row| format!("`{}`", plain(&row.policy.to_string()))).collect();
     let mut text = match &names[..] {
         [] => return "No policy has a place.".to_owned(),
-        [one] => format!("{one} is first: over all cells it takes {} of the time of `off`.", part(first[0].time)),
+        [one] => {
+            format!("{one} is first: over all cells it takes {} of the time of `off`.", part(first[0].time))
+        }
         [some @ .., last] => {
-            format!("{} and {last} share the first place: these cells do not tell them apart.", some.join(", "))
+            format!(
+                "{} and {last} share the first place: these cells do not tell them apart.",
+                some.join(", ")
+            )
         }
     };
     let worst = first[0].worst_case.and_then(|case| tournament.cases.get(case)).zip(first[0].worst);
