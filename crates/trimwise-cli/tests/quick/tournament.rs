@@ -125,10 +125,8 @@ fn jobs_and_kills_change_no_byte_and_a_changed_policy_plays_alone() {
     let table = play(dir.path(), "");
     said(&table, &["rank", "trimwise tournament mine"]);
     let lines = text(&table.stdout);
-    assert!(
-        lines.lines().take_while(|line| !line.is_empty()).all(|line| line.chars().count() <= 80),
-        "{lines}"
-    );
+    let (table, _) = lines.split_once("share the first place").unwrap_or((&lines, ""));
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{lines}");
     assert!(contents(&at("mine/results")) == contents(&at("one")), "after a kill there are other results");
 
     // Only what has changed plays again.
@@ -164,12 +162,10 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
     executable(&at("f-mute"), "#!/bin/sh\nexit 0\n");
     executable(&at("g-future"), "#!/bin/sh\necho '{\"protocol\":7}'\nread -r line\nread -r line\n");
     executable(&at("h-deaf"), "#!/bin/sh\nyes '[]'\n");
-    // It counts its runs in a file, and trims in every other.
-    executable(
-        &at("i-moody"),
-        &program(&format!("{commit} [ -e ../mood ] && echo '[{{\"type\":\"issue\"}}]' || echo '[]';;"))
-            .replace("read -r hello\n", "read -r hello\n[ -e ../mood ] && rm ../mood || : >../mood\n"),
-    );
+    // It trims in its first run alone.
+    let moody = program(&format!("{commit} [ $first ] && echo '[{{\"type\":\"issue\"}}]' || echo '[]';;"));
+    let remembers = "[ -e ../mood ] && first= || first=1\n: >../mood\nread -r hello\n";
+    executable(&at("i-moody"), &moody.replace("read -r hello\n", remembers));
     executable(&at("z-good"), &program(EAGER));
     let output = play(dir.path(), "--max-silence 1 --jobs 1 --json");
     refused(
@@ -188,7 +184,7 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
         ("b-crash", ["", event, "ended (exit status: 3): no idea"]),
         ("c-past", ["", event, "decided WakeAt { at_ns: 1 }: expected a time after the present"]),
         ("d-reveal", ["", event, "decided Reveal: no host can tell a drive anything at no cost"]),
-        ("e-babble", ["", event, "answered trim all: expected ident at line 1 column 2"]),
+        ("e-babble", ["", event, "answered trim all: expected ident at line 1"]),
         ("f-mute", ["", "at its start", "ended (exit status: 0)"]),
         ("g-future", ["", "at its start", "speaks version 7 of the protocol; expected 1"]),
         ("h-deaf", ["", "at its start", "answered []: invalid length 0"]),
@@ -242,7 +238,7 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
     let at = |name: &str| dir.path().join(name);
     rules(dir.path());
     let built_in = command_in(dir.path(), "tournament nowhere --dry-run").output().unwrap();
-    said(&built_in, &["no own policy", "built-in rules: 4 devices", "seeds = ["]);
+    said(&built_in, &["no own policy", "built-in rules\n  4 devices", "seeds = ["]);
     assert!(!at("nowhere").exists());
     refused(
         2,

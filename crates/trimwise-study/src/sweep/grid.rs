@@ -110,8 +110,8 @@ pub struct Description {
     pub days: Option<u32>,
     pub day: Option<String>,
     /// The file of somebody's own policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<Named>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<Named>,
     /// The file system, if it is another one than the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<String>,
@@ -429,7 +429,7 @@ impl Grid {
             memory_mib,
             days: days.map(|days| days as u32),
             day: document.day.map(Spanned::into_inner),
-            own: None,
+            own: Vec::new(),
         };
         let sizes = description.sizes();
         let cells = sizes.iter().try_fold(1u64, |cells, (_, size)| cells.checked_mul(*size));
@@ -452,7 +452,7 @@ impl Grid {
         let description = Description {
             cells: self.description.cells / self.cells_per_group(),
             policies: vec![policy.id().clone()],
-            own: Some(Named { name: policy.id().to_string(), sha256 }),
+            own: vec![Named { name: policy.id().to_string(), sha256 }],
             ..self.description
         };
         Self { description, own: Some(policy), ..self }

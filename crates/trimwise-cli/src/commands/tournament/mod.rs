@@ -31,7 +31,7 @@ pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<Strin
 fn dry(tournament: &Tournament) -> String {
     let own: Vec<String> = tournament.own.iter().map(|own| plain(&own.name)).collect();
     let own = if own.is_empty() { "no own policy".to_owned() } else { own.join(", ") };
-    format!("{own}\n{}: {}\n\n{}", tournament.rules, tournament.cells, tournament.grid)
+    format!("{own}\n{}\n  {}\n\n{}", tournament.rules, tournament.cells, tournament.grid)
 }
 
 const HEADER: [&str; 7] = ["policy", "rank", "vs off", "95 %", "worst", "won", "flash"];
@@ -108,7 +108,7 @@ const LEGEND: &str = "vs off: time next to that without TRIM, as the geometric m
 
 fn text(tournament: &Tournament) -> String {
     let Tournament { trimwise, rules, cells, disqualified, made_by, command, .. } = tournament;
-    let mut text = format!("{rules}: {cells}\n\n{}\n", laid_out(&HEADER, &rows(tournament)));
+    let mut text = format!("{rules}\n  {cells}\n\n{}\n", laid_out(&HEADER, &rows(tournament)));
     for out in disqualified {
         text += &folded(&plain(&format!("Disqualified: {}: {}", out.policy, out.reason)), 0);
     }
