@@ -33,6 +33,11 @@ kernels *ARGUMENTS:
 stock *ARGUMENTS:
     scripts/test-tier stock {{ARGUMENTS}}
 
+# play the built-in tournament again, and put its table into docs/tournament.md; some minutes
+tournament *ARGUMENTS:
+    cargo build --release
+    scripts/make-tournament {{ARGUMENTS}}
+
 # make docs/stacks.md again from what the tier stock measures
 stacks:
     STACKS=write scripts/test-tier stock

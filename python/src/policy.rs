@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use trimwise::policy::{self, Availability, DiscardGeneration, Governor, Policy, PolicyEvent, Shape};
-use trimwise::units::{Lpn, SimTime, UnitRange};
+use trimwise::policy::wire::Decided;
+use trimwise::policy::{self, Availability, DiscardGeneration, Governor, Policy, PolicyEvent};
+use trimwise::units::SimTime;
 
 use crate::PolicyError;
 
@@ -138,40 +139,24 @@ impl Decision {
 }
 
 impl Decision {
-    /// What the host carries out, which `now` may not be later than.
+    /// What the host carries out at the instant `now`.
     fn checked(&self, event: &PolicyEvent, now: SimTime) -> PyResult<policy::Decision> {
-        let refuse = |what: &str| Err(PyValueError::new_err(format!("Decision.{self:?}: {what}")));
-        let is_commit = matches!(event, PolicyEvent::Committed { .. });
-        Ok(match *self {
-            Self::DropFreed {} | Self::IssueInCommit { .. } if !is_commit => {
-                return refuse("expected only in answer to Event.Committed");
+        let decided = match *self {
+            Self::DropFreed {} => Decided::DropFreed {},
+            Self::CatchUp {} => Decided::CatchUp {},
+            Self::IssueInCommit { together } => Decided::IssueInCommit { together },
+            Self::Issue { ranges_max, units_min, units_max, runs_on } => {
+                Decided::Issue { ranges_max, units_min, units_max, runs_on }
             }
-            Self::DropFreed {} => policy::Decision::DropFreed,
-            Self::CatchUp {} => policy::Decision::CatchUp,
-            Self::IssueInCommit { together } => policy::Decision::IssueInCommit { together },
-            Self::Issue { ranges_max: 0, .. } => return refuse("expected ranges_max from 1"),
-            Self::Issue { units_min, units_max, .. }
-                if units_max.is_some_and(|most| most < units_min.max(1)) =>
-            {
-                return refuse("expected units_max from 1, and not below units_min");
-            }
-            Self::Issue { ranges_max, units_min, units_max, runs_on } => policy::Decision::Issue(Shape {
-                ranges_max,
-                units_min,
-                units_max: units_max.unwrap_or(u64::MAX),
-                runs_on,
-            }),
             Self::TrimFree { start_unit, units, units_min } => {
-                let most = u64::MAX - start_unit;
-                let range = UnitRange { start: Lpn(start_unit), units: units.unwrap_or(most).min(most) };
-                policy::Decision::TrimFree { range, units_min }
+                Decided::TrimFree { start_unit, units, units_min }
             }
-            Self::Reveal {} => policy::Decision::Reveal,
-            Self::WakeAt { at_ns } if at_ns <= now.0 => {
-                return refuse(&format!("expected a time after the present, {} ns", now.0));
-            }
-            Self::WakeAt { at_ns } => policy::Decision::WakeAt(SimTime(at_ns)),
-        })
+            Self::Reveal {} => Decided::Reveal {},
+            Self::WakeAt { at_ns } => Decided::WakeAt { at_ns },
+        };
+        decided
+            .checked(event, now)
+            .map_err(|why| PyValueError::new_err(format!("Decision.{self:?}: {why}")))
     }
 }
 

@@ -1,12 +1,14 @@
 """The package as a user meets it."""
 
 import concurrent.futures
+import inspect
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -202,6 +204,41 @@ def test_a_mistake_ends_the_run_with_the_traceback_and_the_instant(small, mistak
     assert cause is not None and type(cause).__name__ in message
     # The next run is not affected.
     assert trimwise.run(Heap, device=SMALL, **small).duration_ns > 0
+
+
+def test_a_policy_s_file_in_a_tournament_finds_the_same_classes():
+    """The command runs it by `governor.py`, which must not need this package."""
+    from trimwise import governor
+
+    public = lambda kind: {name for name in vars(kind) if not name.startswith("_")}
+    for ours, theirs in ((Decision, governor.Decision), (Event, governor.Event)):
+        assert public(ours) == public(theirs)
+        for name in public(ours):
+            assert getattr(ours, name).__match_args__ == getattr(theirs, name).__match_args__, name
+    for kind in ("DropFreed", "CatchUp", "IssueInCommit", "Issue", "TrimFree", "Reveal"):
+        ours, theirs = (getattr(of, kind)() for of in (Decision, governor.Decision))
+        assert [getattr(ours, field) for field in ours.__match_args__] == list(vars(theirs).values()), kind
+    assert public(trimwise.View) == set(governor.View.__match_args__)
+    for name in ("name", "availability", "merges"):
+        assert getattr(trimwise.Policy, name) == getattr(governor.Policy, name)
+
+
+def test_a_policy_decides_the_same_in_a_tournament(small, tmp_path):
+    command = os.environ.get("TRIMWISE")
+    if command is None:
+        pytest.skip("TRIMWISE does not name the command")
+    policy = "from trimwise import Decision, Policy\n\n" + textwrap.dedent(inspect.getsource(Heap)).replace(
+        "trimwise.Policy", "Policy"
+    )
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/heap.py").write_text(policy)
+    (tmp_path / "mine/tournament.toml").write_text(
+        f"devices = ['{SMALL}']\npolicies = ['off']\nworkloads = ['{small['workload']}']\n"
+        f"utilizations_percent = [{small['utilization_percent']}]\nmemory_mib = {small['memory_mib']}\nseeds = [{small['seed']}]\n"
+    )
+    subprocess.run([command, "tournament", "mine"], check=True, stdout=subprocess.DEVNULL)
+    cells = (tmp_path / "mine/results/own/heap.py/_cells/00000/00000000").read_text().split("\n", 1)[1]
+    assert json.loads(cells)["result"]["duration_ns"] == trimwise.run(Heap, device=SMALL, **small).duration_ns
 
 
 def test_the_traceback_leads_to_the_line_of_the_policy(small):

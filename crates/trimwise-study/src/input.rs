@@ -8,6 +8,7 @@ use trimwise::policy::PolicySpec;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise::spelling::Accepted;
+use trimwise::units::Bytes;
 use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
@@ -96,9 +97,23 @@ pub fn as_argument(failure: Failure) -> Failure {
     }
 }
 
-/// Finds the device of this name; returns it with the name that tables show.
+/// Finds the device of this name, or of this size: NAME:SIZE is the device cut to that capacity. Returns it with the name
+/// that tables show.
 pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
-    let profile = profile(argument, "device")?;
+    let cut =
+        argument.rsplit_once(':').and_then(|(whole, size)| Some((whole, size, size.parse::<Bytes>().ok()?)));
+    let Some((whole, size, capacity)) = cut.filter(|_| !Path::new(argument).exists()) else {
+        let profile = profile(argument, "device")?;
+        return Ok((profile.name.clone(), profile));
+    };
+    let mut profile = profile(whole, "device")?;
+    let refuse = |why: &dyn std::fmt::Display| Failure::usage(format!("--device {argument}: {why}"));
+    if capacity.0 > profile.config.capacity_bytes {
+        let most = Bytes(profile.config.capacity_bytes);
+        return Err(refuse(&format!("{} has {most}; expected at most that", profile.name)));
+    }
+    profile.config = profile.config.scaled(capacity.0).map_err(|error| refuse(&error))?;
+    profile.name = format!("{}:{size}", profile.name);
     Ok((profile.name.clone(), profile))
 }
 
@@ -187,6 +202,19 @@ mod tests {
         std::fs::write(path("me@home/my.toml"), text).unwrap();
         assert_eq!(name(&path("me@home/my.toml")).as_deref(), Ok("vertex-60gb"));
         assert_eq!(name(&path("me@home/my.toml@1.5")).as_deref(), Ok("vertex-60gb@1.5"));
+
+        let cut = device("sata-generic:16GiB").unwrap();
+        assert_eq!((&*cut.0, cut.1.config.capacity_bytes), ("sata-generic:16GiB", 16 << 30));
+        let (cut, _) = device(&format!("{}:1GiB", path("my.toml@1.3"))).unwrap();
+        assert_eq!(cut, "sata-small:1GiB", "the file as written goes first");
+        for (argument, words) in [
+            ("sata-small:9GiB", "--device sata-small:9GiB: sata-small has 8 GiB; expected at most that"),
+            ("sata-small:1", "--device sata-small:1: "),
+            ("sata-small:x", "neither a built-in name nor a file"),
+        ] {
+            let message = device(argument).unwrap_err().to_string();
+            assert!(message.contains(words), "{argument}: {message}");
+        }
 
         let refused = |argument: &str, words: &str| {
             let message = name(argument).unwrap_err().to_string();

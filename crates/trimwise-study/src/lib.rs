@@ -38,6 +38,7 @@ pub mod reproduce;
 pub mod selftest;
 pub mod stand_in;
 pub mod sweep;
+pub mod tournament;
 pub mod trace;
 pub mod trace_file;
 pub mod trim;

@@ -19,6 +19,7 @@ pub mod report;
 pub mod reproduce;
 pub mod selftest;
 pub mod sweep;
+pub mod tournament;
 pub mod trace;
 pub mod trim;
 pub mod verify;
@@ -49,6 +50,7 @@ use report::ReportArguments;
 use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
 use sweep::arguments::SweepArguments;
+use tournament::arguments::TournamentArguments;
 use trace::arguments::TraceArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
@@ -99,7 +101,7 @@ const FIRST: [(&str, &str); 3] = [
 /// The commands grouped by user, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("This host", &["doctor", "trim", "record", "generate"]),
-    ("A question", &["advise", "compare", "sweep", "report", "policies", "workloads", "trace"]),
+    ("A question", &["advise", "compare", "sweep", "tournament", "report", "policies", "workloads", "trace"]),
     ("A drive", &["verify", "bench", "fit", "replay", "device", "devices"]),
     ("The daemon", &["status", "explain", "history", "pause", "resume", "config", "fleet"]),
     ("The laboratory", &["reproduce", "crashtest", "kernel", "selftest"]),
@@ -140,6 +142,8 @@ pub enum Command {
     Compare(CompareArguments),
     /// Run a grid of devices, policies and workloads into one data set
     Sweep(SweepArguments),
+    /// Rank every policy, and your own, over many weeks and drives
+    Tournament(TournamentArguments),
     /// Search for the best policy and its settings, and say what to set
     Advise(AdviseArguments),
     /// Repeat a published experiment and show its figures next to ours
@@ -206,6 +210,7 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
         Command::Compare(arguments) => compare::run(&arguments, caller),
         Command::Sweep(arguments) => sweep::run(&arguments, caller),
+        Command::Tournament(arguments) => tournament::run(&arguments, caller),
         Command::Advise(arguments) => advise::run(&arguments, caller),
         Command::Reproduce(arguments) => reproduce::run(&arguments, caller),
         Command::Report(arguments) => report::run(&arguments),

@@ -19,5 +19,6 @@ mod runs;
 mod scripts;
 mod sweep;
 mod terminal;
+mod tournament;
 mod trace;
 mod trim;

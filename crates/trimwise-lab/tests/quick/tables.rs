@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 /// Lines that say what made a table, with their page.
 fn lines() -> Vec<(String, String)> {
     let pages = ALL.map(|e| format!("experiments/{}/README.md", e.name)).into_iter();
-    let pages = pages.chain(["docs/model.md".to_owned()]);
+    let pages = pages.chain(["docs/model.md", "docs/tournament.md"].map(str::to_owned));
     let text = |page: String| Some((fs::read_to_string(root().join(&page)).ok()?, page));
     let of_page = |(text, page): (String, String)| {
         // A line is folded like other prose.

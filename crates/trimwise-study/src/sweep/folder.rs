@@ -50,8 +50,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder, or opens one of the same sweep.
-    pub fn open(path: &Path, grid: &Grid) -> Result<Self, Failure> {
+    /// Makes the folder, or opens one of the same sweep. With `replaces`, the results of another are removed from it.
+    pub fn open(path: &Path, grid: &Grid, replaces: bool) -> Result<Self, Failure> {
         let text = grid.description.text()?;
         let groups_per_part = (CELLS_PER_PART / grid.cells_per_group()).max(1);
         let folder = Self {
@@ -59,9 +59,37 @@ impl Folder {
             sweep: hash(text.as_bytes()),
             cells_per_part: groups_per_part * grid.cells_per_group(),
         };
-        folder.expect_same(&text, &grid.description)?;
+        let mut same = folder.expect_same(&text, &grid.description);
+        if same.is_err() && replaces && folder.empty()? {
+            same = folder.expect_same(&text, &grid.description);
+        }
+        same?;
         folder.expect_own_parts(grid.description.cells)?;
         Ok(folder)
+    }
+
+    /// Removes the results of a sweep, and nothing else. Returns whether there were any.
+    fn empty(&self) -> Result<bool, Failure> {
+        let failed = |error: io::Error| self.refuse(&error.to_string());
+        let description = self.path.join(DESCRIPTION);
+        let there = read_own(&description, DESCRIPTION_BYTES_MAX).ok().flatten().unwrap_or_default();
+        // Whatever the version, it says how many cells there are.
+        let is_sweep = serde_json::from_str::<serde_json::Value>(&there).is_ok_and(|of| of["cells"].is_u64());
+        if !is_sweep {
+            return Ok(false);
+        }
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name == CELLS {
+                fs::remove_dir_all(entry.path()).map_err(failed)?;
+            } else if name.starts_with("part-") && name.ends_with(".parquet") {
+                fs::remove_file(entry.path()).map_err(failed)?;
+            }
+        }
+        // Last, so that what is interrupted here is still known for what it is.
+        fs::remove_file(description).map_err(failed)?;
+        Ok(true)
     }
 
     fn expect_same(&self, text: &str, description: &Description) -> Result<(), Failure> {

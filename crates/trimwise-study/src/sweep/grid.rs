@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use trimwise::compare::result::Target;
-use trimwise::policy::{PolicyId, Trimmer};
+use trimwise::policy::{Policy, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
@@ -60,6 +60,16 @@ pub struct Grid {
     /// What decides the results, as `_sweep.json` keeps it.
     pub description: Description,
     plans: Plans,
+    /// Somebody's own policy, which then is the only one.
+    own: Option<Policy>,
+}
+
+/// Somebody's own policy.
+pub struct Own {
+    /// The policy.
+    pub policy: Policy,
+    /// Hash of the file that it is in.
+    pub sha256: String,
 }
 
 /// Where the cells run: a plan for each workload and utilization, utilizations innermost.
@@ -99,6 +109,9 @@ pub struct Description {
     pub memory_mib: u64,
     pub days: Option<u32>,
     pub day: Option<String>,
+    /// The file of somebody's own policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<Named>,
     /// The file system, if it is another one than the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<String>,
@@ -107,10 +120,12 @@ pub struct Description {
     pub kernel: Vec<Named>,
 }
 
-/// A device or workload, and a hash of all that it stands for: a file may have changed under its name.
+/// A device, a workload or a file of somebody's, and a hash of all that it stands for: a file may have changed under its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
+    /// Its name.
     pub name: String,
+    /// The hash.
     pub sha256: String,
 }
 
@@ -128,6 +143,7 @@ pub struct Place<'a> {
 /// Where a cell runs, and the policy as it is called there.
 pub enum On<'a> {
     Model(&'a on_model::Plan, Trimmer),
+    Own(&'a on_model::Plan, &'a Policy),
     Kernel(Runs<'a>, KernelPolicy),
 }
 
@@ -135,7 +151,7 @@ impl On<'_> {
     /// As results name it.
     pub fn target(&self) -> Target {
         match self {
-            Self::Model(..) => Target::Model,
+            Self::Model(..) | Self::Own(..) => Target::Model,
             Self::Kernel(runs, _) => Target::Kernel(runs.target.to_string()),
         }
     }
@@ -413,6 +429,7 @@ impl Grid {
             memory_mib,
             days: days.map(|days| days as u32),
             day: document.day.map(Spanned::into_inner),
+            own: Vec::new(),
         };
         let sizes = description.sizes();
         let cells = sizes.iter().try_fold(1u64, |cells, (_, size)| cells.checked_mul(*size));
@@ -422,7 +439,28 @@ impl Grid {
                 description.product()
             ))
         })?;
-        Ok(Self { file: file.to_owned(), description: Description { cells, ..description }, plans })
+        Ok(Self {
+            file: file.to_owned(),
+            description: Description { cells, ..description },
+            plans,
+            own: None,
+        })
+    }
+
+    /// The same grid under somebody's own policy instead of its policies.
+    pub fn of_own(self, Own { policy, sha256 }: Own) -> Self {
+        let description = Description {
+            cells: self.description.cells / self.cells_per_group(),
+            policies: vec![policy.id().clone()],
+            own: vec![Named { name: policy.id().to_string(), sha256 }],
+            ..self.description
+        };
+        Self { description, own: Some(policy), ..self }
+    }
+
+    /// Whether it is of somebody's own policy.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Returns each workload once.
@@ -459,9 +497,10 @@ impl Grid {
         let plan = workload * d.utilizations_percent.len() + utilization;
         let device = digit(d.devices.len());
         let seed = d.seeds[seed];
-        let on = match &self.plans {
-            Plans::Model(plans) => On::Model(&plans[plan], plans[plan].policies[policy]),
-            Plans::Kernel(on) => {
+        let on = match (&self.plans, &self.own) {
+            (Plans::Model(plans), Some(own)) => On::Own(&plans[plan], own),
+            (Plans::Model(plans), None) => On::Model(&plans[plan], plans[plan].policies[policy]),
+            (Plans::Kernel(on), _) => {
                 let mut runs = on.runs(plan, seed);
                 runs.grid.devices = &runs.grid.devices[device..=device];
                 On::Kernel(runs, on.plans[plan].1.policies[policy])

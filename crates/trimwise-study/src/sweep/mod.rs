@@ -26,7 +26,7 @@ use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::summary::{Summary as CellSummary, SummaryRow};
 use trimwise::compare::verdict;
 use trimwise::numbers::counted;
-use trimwise::policy::PolicyId;
+use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests;
 use trimwise_lab::pool;
@@ -35,14 +35,18 @@ use trimwise_uml::job::{FileSystem, JobError};
 use trimwise_uml::machine::MachineError;
 
 use crate::as_text;
-use crate::caller::{self, Caller, OnInterrupt, Progress};
+use crate::caller::{self, Caller, OnInterrupt, Progress, Silent};
 use crate::check::{JOBS, within};
 use crate::compare::Comparison;
 use crate::compare::on_kernel::Clock;
 use crate::guest_limits::{GUEST_LIMITS, GuestLimits};
+use crate::tournament::Broken;
 pub use columns::Row;
-use folder::{Folder, Found, Outcome};
-use grid::{Grid, On, Place};
+pub(crate) use folder::Folder;
+use folder::{Found, Outcome};
+pub use grid::Named;
+pub(crate) use grid::{Grid, Own};
+use grid::{On, Place};
 
 /// Which cells to run, and where their results go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -202,7 +206,7 @@ pub fn run(request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failu
     if request.is_dry {
         return Ok(Summary::of(&grid, request));
     }
-    let folder = Folder::open(&request.out, &grid)?;
+    let folder = Folder::open(&request.out, &grid, false)?;
     grid.workloads().for_each(|workload| workload.tell_notes(caller));
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let mut summary = sweep(&grid, &folder, request, caller, &stop)?;
@@ -212,8 +216,9 @@ pub fn run(request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failu
     Ok(summary)
 }
 
-/// Runs the cells of the share that are missing, and writes the data set.
-fn sweep(
+/// Runs the cells of the share that are missing, and writes the data set. A cell that fails is recorded as such; under
+/// somebody's own policy it ends the sweep instead, without a data set.
+pub(crate) fn sweep(
     grid: &Grid,
     folder: &Folder,
     request: &SweepRequest,
@@ -280,7 +285,10 @@ fn sweep(
     summary.failures.sort_by_key(|failed| failed.cell);
     summary.failed_cells = summary.failures.len() as u64;
     summary.ended_by = ended_by;
-    write_parts(grid, folder, &mut summary)?;
+    // Which cells had begun before one failed depends on their number at a time.
+    if summary.ended_by.is_none() || !grid.is_own() {
+        write_parts(grid, folder, &mut summary)?;
+    }
     Ok(summary)
 }
 
@@ -288,7 +296,7 @@ fn sweep(
 fn clock(grid: &Grid, left: &[u64], jobs: usize, caller: &dyn Caller) -> Option<Clock> {
     let expected = |cell: &u64| match grid.place(*cell).on {
         On::Kernel(runs, policy) => runs.expected(policy),
-        On::Model(..) => Duration::ZERO,
+        On::Model(..) | On::Own(..) => Duration::ZERO,
     };
     let On::Kernel(runs, _) = grid.place(*left.first()?).on else { return None };
     let mean = left.iter().map(expected).sum::<Duration>() / u32::try_from(left.len()).unwrap_or(u32::MAX);
@@ -309,8 +317,9 @@ fn run_cell(
     (progress, index): (&Arc<dyn Progress>, usize),
     stop: &Arc<AtomicBool>,
 ) -> Result<Ran, Failure> {
-    let (plan, policy) = match &place.on {
-        On::Model(plan, policy) => (plan, *policy),
+    let (plan, policy, trimmer) = match &place.on {
+        On::Model(plan, trimmer) => (plan, None, *trimmer),
+        On::Own(plan, policy) => (plan, Some((*policy).clone()), Trimmer::Kernel(PolicySpec::OFF)),
         On::Kernel(runs, policy) => {
             progress.update(index, 0, 1);
             return match runs.run((place.device.1, *policy, place.rep), None, stop)? {
@@ -321,15 +330,43 @@ fn run_cell(
     };
     let run = || {
         let report = caller::report(progress, index);
-        plan.run_seeded((place.device.1, policy), place.seed, place.rep, report, stop)
+        let (device, seed, rep) = (place.device.1, place.seed, place.rep);
+        match policy {
+            Some(own) => plan.run_policy((device, own), trimmer, (seed, rep), report, stop),
+            None => plan.run_seeded((device, trimmer), seed, rep, report, stop),
+        }
     };
-    let ran = catch_unwind(AssertUnwindSafe(run));
-    Ok(Ran::Done(match ran {
-        Ok(Ok(cell)) => result(cell),
-        Ok(Err(Failure::Interrupted)) => return Err(Failure::Interrupted),
-        Ok(Err(Failure::Usage(why) | Failure::Run(why) | Failure::Unchecked(why))) => Outcome::Error(why),
-        Err(panic) => Outcome::Error(Failure::defect(&*panic).to_string()),
-    }))
+    let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        Err(panic.downcast::<Broken>().map_or_else(|panic| Failure::defect(&*panic), |broken| broken.0))
+    });
+    match ran {
+        Ok(cell) => Ok(Ran::Done(result(cell))),
+        Err(Failure::Interrupted) => Err(Failure::Interrupted),
+        Err(failure) if matches!(place.on, On::Own(..)) => {
+            let Place { device, workload, utilization_percent: full, seed, .. } = place;
+            Err(Failure::run(format!("{}, {workload}, {full} % full, seed {seed}: {failure}", device.0)))
+        }
+        Err(failure) => Ok(Ran::Done(Outcome::Error(failure.to_string()))),
+    }
+}
+
+/// Runs a cell of a grid in the model once more.
+pub(crate) fn again(grid: &Grid, cell: u64, stop: &Arc<AtomicBool>) -> Result<Cell, Failure> {
+    let silent = Silent::default().progress(1, "cells");
+    match run_cell(&grid.place(cell), (&silent, 0), stop)? {
+        Ran::Done(Outcome::Result(cell)) => Ok(*cell),
+        Ran::Done(Outcome::Error(why)) | Ran::BrokenOff(why) => Err(Failure::Run(why)),
+    }
+}
+
+/// Returns what came of each cell of a finished sweep: its figures, or why there are none.
+pub(crate) fn results(grid: &Grid, folder: &Folder) -> Result<Vec<Result<Cell, String>>, Failure> {
+    let of = |cell| match folder.look(cell)? {
+        Found::Done(Outcome::Result(cell)) => Ok(Ok(*cell)),
+        Found::Done(Outcome::Error(why)) => Ok(Err(why)),
+        Found::Missing | Found::Broken => Ok(Err(format!("cell {cell} is missing"))),
+    };
+    (0..grid.description.cells).map(of).collect()
 }
 
 fn result(mut cell: Cell) -> Outcome {

@@ -9,6 +9,7 @@ mod figures;
 pub mod gauge;
 pub mod ledger;
 pub mod result;
+pub mod standings;
 pub mod statistics;
 pub mod summary;
 pub mod verdict;

@@ -29,6 +29,16 @@ impl DiscardGeneration {
         }
     }
 
+    /// The first of the kernel versions.
+    pub(super) fn since(self) -> &'static str {
+        match self {
+            Self::CommitSerial => "2.6",
+            Self::CommitBatched => "4.13",
+            Self::Worker => "5.15",
+            Self::WorkerRunningOn => "6.1",
+        }
+    }
+
     /// The kernel versions, for reports.
     pub fn kernels(self) -> &'static str {
         match self {

@@ -36,6 +36,7 @@ pub(crate) mod set;
 mod spec;
 #[cfg(test)]
 mod tests;
+pub mod wire;
 mod zfs;
 
 pub use batch::BatchConfig;
@@ -50,6 +51,7 @@ pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};
 pub(crate) use spec::LiveUse;
 pub use spec::{PolicyError, PolicySpec, terms};
+pub use wire::serve;
 
 /// When freed blocks may be allocated again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::output::SCHEMA;
 use trimwise_study::advise::Advice;
 use trimwise_study::compare::Comparison;
 use trimwise_study::sweep::Summary;
+use trimwise_study::tournament::Tournament;
 
 /// The largest document: a comparison of a thousand runs is 40 MB.
 const BYTES_MAX: u64 = 1 << 30;
@@ -26,9 +27,11 @@ pub enum Document {
     Map(Box<MapReport>),
     Sweep(Box<Summary>),
     Advise(Box<Advice>),
+    Tournament(Box<Tournament>),
 }
 
-const EXPECTED: &str = "expected what compare, advise, reproduce, bench or sweep wrote with --json";
+const EXPECTED: &str =
+    "expected what compare, advise, reproduce, bench, sweep or tournament wrote with --json";
 
 impl Document {
     /// Reads a file.
@@ -93,6 +96,9 @@ impl Document {
         if has("grid") && has("product") {
             return typed(text, file).map(|summary| Self::Sweep(Box::new(summary)));
         }
+        if has("standings") && has("cases") {
+            return typed(text, file).map(|tournament| Self::Tournament(Box::new(tournament)));
+        }
         Err(refused("was written by another command of trimwise".to_owned()))
     }
 
@@ -105,6 +111,7 @@ impl Document {
             Self::Map(_) => "bench --map",
             Self::Sweep(_) => "sweep",
             Self::Advise(_) => "advise",
+            Self::Tournament(_) => "tournament",
         }
     }
 }

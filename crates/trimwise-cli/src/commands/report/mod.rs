@@ -10,7 +10,7 @@ use clap::Args;
 use trimwise_lab::failure::Failure;
 
 use crate::arguments::OutputArguments;
-use crate::commands::{advise, bench, compare, reproduce, sweep};
+use crate::commands::{advise, bench, compare, reproduce, sweep, tournament};
 use crate::output::Destinations;
 use documents::Document;
 
@@ -21,10 +21,10 @@ use documents::Document;
     trimwise report a.json --out a.html\n  \
     trimwise compare --linux 5.10 --json b.json\n  \
     trimwise report a.json b.json --out both.html\n\n\
-    Two documents must come from the same command, not `advise`, and have something in common: a\n\
-    policy on a device, an experiment, a test, or a case of a grid.")]
+    Two documents must come from the same command, not `advise` or `tournament`, and have something\n\
+    in common: a policy on a device, an experiment, a test, or a case of a grid.")]
 pub struct ReportArguments {
-    /// Saved JSON of `compare`, `advise`, `reproduce`, `bench` or `sweep`; a second one is shown next to the first
+    /// Saved JSON of `compare`, `advise`, `reproduce`, `bench`, `sweep` or `tournament`; a second one is shown next to the first
     #[arg(value_name = "FILE.json", required = true, num_args = 1..=2)]
     pub documents: Vec<PathBuf>,
 
@@ -66,6 +66,7 @@ fn html(read: &[(String, Document)]) -> Result<String, Failure> {
             Document::Map(report) => bench::map::html(report),
             Document::Sweep(summary) => sweep::report::html(summary),
             Document::Advise(advice) => advise::report::html(advice),
+            Document::Tournament(tournament) => tournament::report::html(tournament),
         },
         [(a, one), (b, other)] => match (one, other) {
             (Document::Compare(one), Document::Compare(other)) => {
@@ -77,9 +78,11 @@ fn html(read: &[(String, Document)]) -> Result<String, Failure> {
             (Document::Bench(one), Document::Bench(other)) => bench::report::pair([(a, one), (b, other)]),
             (Document::Sweep(one), Document::Sweep(other)) => sweep::report::pair([(a, one), (b, other)]),
             (Document::Map(one), Document::Map(other)) => bench::map::pair([(a, one), (b, other)]),
-            (Document::Advise(_), Document::Advise(_)) => Err(Failure::usage(format!(
-                "{a} and {b} are both of `advise`; expected one advice, or two documents of compare, reproduce, bench or \
-                 sweep"
+            (Document::Advise(_), Document::Advise(_))
+            | (Document::Tournament(_), Document::Tournament(_)) => Err(Failure::usage(format!(
+                "{a} and {b} are both of `{}`; expected one of them, or two documents of compare, reproduce, bench or \
+                 sweep",
+                one.command()
             ))),
             _ => Err(Failure::usage(format!(
                 "{a} is of `{}`, {b} of `{}`; expected two documents of the same command",

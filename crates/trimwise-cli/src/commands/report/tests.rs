@@ -61,7 +61,7 @@ fn a_saved_advice_has_the_report_that_the_run_would_have_written() {
     let mut run = advice(gated);
     assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
     let failure = html_of(vec![parsed(&run), parsed(&run)]).unwrap_err().to_string();
-    assert!(failure.contains("are both of `advise`; expected one advice"), "{failure}");
+    assert!(failure.contains("are both of `advise`; expected one of them"), "{failure}");
     run = advice(|_| 100.0);
     assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
 }

@@ -1,0 +1,440 @@
+//! Policies in a process of their own: JSON lines over its standard input and output.
+//!
+//! The host asks, a line at a time, and the policy answers each line with one. The first is a [`Hello`], answered by
+//! [`Traits`]; each further one an [`Asked`], answered by a list of [`Decided`]. docs/tournament.md is the protocol for
+//! people. A policy in Rust needs only [`serve`].
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Acknowledged, Availability, Decision, DiscardGeneration, Governor, HostTraits, LinuxVersion, PolicyEvent,
+    Served, Shape, View,
+};
+use crate::units::{Bytes, Lpn, SimDuration, SimTime, UnitRange};
+
+/// The number of this protocol: it changes when a policy that knew it would no longer understand a line.
+pub const PROTOCOL: u32 = 1;
+
+/// The host's first line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// The host's version.
+    pub trimwise: String,
+    /// The first Linux that carries out `discard` as the host does.
+    pub linux: String,
+}
+
+impl Hello {
+    /// The greeting of a host with this kernel.
+    pub fn of(kernel: DiscardGeneration) -> Self {
+        Self { protocol: PROTOCOL, trimwise: crate::VERSION.to_owned(), linux: kernel.since().to_owned() }
+    }
+}
+
+/// The policy's answer to [`Hello`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traits {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// [`Governor::availability`].
+    #[serde(default)]
+    pub availability: Rule,
+    /// [`Governor::merges`].
+    #[serde(default = "yes")]
+    pub merges: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// An [`Availability`] as it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "they are those of Availability")]
+pub enum Rule {
+    #[default]
+    AfterCommit,
+    AfterIssue,
+    Reuse,
+}
+
+impl From<Availability> for Rule {
+    fn from(availability: Availability) -> Self {
+        match availability {
+            Availability::AfterCommit => Self::AfterCommit,
+            Availability::AfterIssue => Self::AfterIssue,
+            Availability::Reuse => Self::Reuse,
+        }
+    }
+}
+
+impl From<Rule> for Availability {
+    fn from(rule: Rule) -> Self {
+        match rule {
+            Rule::AfterCommit => Self::AfterCommit,
+            Rule::AfterIssue => Self::AfterIssue,
+            Rule::Reuse => Self::Reuse,
+        }
+    }
+}
+
+/// A line of the host: an event, and the host at that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// What happened.
+    pub event: Happened,
+    /// The host.
+    pub view: Seen,
+}
+
+impl Asked {
+    /// Puts an event into the form of a line.
+    pub fn of(event: &PolicyEvent, view: &View) -> Self {
+        Self { event: event.into(), view: view.into() }
+    }
+}
+
+/// A [`PolicyEvent`] as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "they are those of PolicyEvent")]
+pub enum Happened {
+    Hosted { trim_depth: u32, ranges_max: u32, range_units_max: u64, total_units: u64, group_units: u64 },
+    Committed { freed_units: u64 },
+    Issued { ranges: u32, units: u64, took_ns: u64 },
+    PassOver {},
+    Trimmed { units: u64 },
+    Woken {},
+}
+
+impl From<&PolicyEvent> for Happened {
+    fn from(event: &PolicyEvent) -> Self {
+        match *event {
+            PolicyEvent::Hosted(host) => Self::Hosted {
+                trim_depth: host.trim_depth,
+                ranges_max: host.ranges_max,
+                range_units_max: host.range_units_max,
+                total_units: host.total_units,
+                group_units: host.group_units,
+            },
+            PolicyEvent::Committed { freed_units } => Self::Committed { freed_units },
+            PolicyEvent::Issued(done) => {
+                Self::Issued { ranges: done.ranges, units: done.units, took_ns: done.took.as_nanos() }
+            }
+            PolicyEvent::PassOver => Self::PassOver {},
+            PolicyEvent::Trimmed { units } => Self::Trimmed { units },
+            PolicyEvent::Woken => Self::Woken {},
+        }
+    }
+}
+
+impl Happened {
+    /// The event, on a host with this kernel.
+    fn on(self, kernel: DiscardGeneration) -> PolicyEvent {
+        match self {
+            Self::Hosted { trim_depth, ranges_max, range_units_max, total_units, group_units } => {
+                PolicyEvent::Hosted(HostTraits {
+                    kernel,
+                    trim_depth,
+                    ranges_max,
+                    range_units_max,
+                    total_units,
+                    group_units,
+                })
+            }
+            Self::Committed { freed_units } => PolicyEvent::Committed { freed_units },
+            Self::Issued { ranges, units, took_ns } => {
+                let took = SimDuration::from_nanos(took_ns);
+                PolicyEvent::Issued(Acknowledged { ranges, units, took })
+            }
+            Self::PassOver {} => PolicyEvent::PassOver,
+            Self::Trimmed { units } => PolicyEvent::Trimmed { units },
+            Self::Woken {} => PolicyEvent::Woken,
+        }
+    }
+}
+
+/// A [`View`] as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "they are those of View")]
+pub struct Seen {
+    pub now_ns: u64,
+    pub used_units: u64,
+    pub total_units: u64,
+    pub freed_units: u64,
+    pub pending_units: u64,
+    pub pending_extents: u64,
+    pub untrimmed_units: u64,
+    pub in_flight: u32,
+    pub requests: u32,
+    pub quiet_ns: u64,
+    pub served_requests: u64,
+    pub served_bytes: u64,
+    pub served_time_ns: u64,
+    pub served_busy_ns: u64,
+}
+
+impl From<&View> for Seen {
+    fn from(view: &View) -> Self {
+        Self {
+            now_ns: view.now.0,
+            used_units: view.used_units,
+            total_units: view.total_units,
+            freed_units: view.freed_units,
+            pending_units: view.pending_units,
+            pending_extents: view.pending_extents,
+            untrimmed_units: view.untrimmed_units,
+            in_flight: view.in_flight,
+            requests: view.requests,
+            quiet_ns: view.quiet.as_nanos(),
+            served_requests: view.served.requests,
+            served_bytes: view.served.bytes.0,
+            served_time_ns: view.served.time.as_nanos(),
+            served_busy_ns: view.served.busy.as_nanos(),
+        }
+    }
+}
+
+impl From<Seen> for View {
+    fn from(seen: Seen) -> Self {
+        Self {
+            now: SimTime(seen.now_ns),
+            used_units: seen.used_units,
+            total_units: seen.total_units,
+            freed_units: seen.freed_units,
+            pending_units: seen.pending_units,
+            pending_extents: seen.pending_extents,
+            untrimmed_units: seen.untrimmed_units,
+            in_flight: seen.in_flight,
+            requests: seen.requests,
+            quiet: SimDuration::from_nanos(seen.quiet_ns),
+            served: Served {
+                requests: seen.served_requests,
+                bytes: Bytes(seen.served_bytes),
+                time: SimDuration::from_nanos(seen.served_time_ns),
+                busy: SimDuration::from_nanos(seen.served_busy_ns),
+            },
+        }
+    }
+}
+
+/// A [`Decision`] as it is written, which may make no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[allow(missing_docs, reason = "they are those of Decision")]
+pub enum Decided {
+    DropFreed {},
+    CatchUp {},
+    IssueInCommit {
+        #[serde(default)]
+        together: bool,
+    },
+    Issue {
+        #[serde(default = "one")]
+        ranges_max: u32,
+        #[serde(default = "one")]
+        units_min: u64,
+        /// `None`: any number.
+        #[serde(default)]
+        units_max: Option<u64>,
+        #[serde(default)]
+        runs_on: bool,
+    },
+    TrimFree {
+        #[serde(default)]
+        start_unit: u64,
+        /// `None`: to the end.
+        #[serde(default)]
+        units: Option<u64>,
+        #[serde(default = "one")]
+        units_min: u64,
+    },
+    Reveal {},
+    WakeAt {
+        at_ns: u64,
+    },
+}
+
+fn one<T: From<u8>>() -> T {
+    1.into()
+}
+
+impl From<Decision> for Decided {
+    fn from(decision: Decision) -> Self {
+        let bounded = |units: u64| (units != u64::MAX).then_some(units);
+        match decision {
+            Decision::DropFreed => Self::DropFreed {},
+            Decision::CatchUp => Self::CatchUp {},
+            Decision::IssueInCommit { together } => Self::IssueInCommit { together },
+            Decision::Issue(Shape { ranges_max, units_min, units_max, runs_on }) => {
+                Self::Issue { ranges_max, units_min, units_max: bounded(units_max), runs_on }
+            }
+            Decision::TrimFree { range, units_min } => {
+                Self::TrimFree { start_unit: range.start.0, units: bounded(range.units), units_min }
+            }
+            Decision::Reveal => Self::Reveal {},
+            Decision::WakeAt(at) => Self::WakeAt { at_ns: at.0 },
+        }
+    }
+}
+
+impl Decided {
+    /// Returns what the host carries out.
+    ///
+    /// # Errors
+    /// What makes no sense in answer to `event` at the instant `now`.
+    pub fn checked(self, event: &PolicyEvent, now: SimTime) -> Result<Decision, String> {
+        let is_commit = matches!(event, PolicyEvent::Committed { .. });
+        Ok(match self {
+            Self::DropFreed {} | Self::IssueInCommit { .. } if !is_commit => {
+                return Err("expected only in answer to a commit".to_owned());
+            }
+            Self::DropFreed {} => Decision::DropFreed,
+            Self::CatchUp {} => Decision::CatchUp,
+            Self::IssueInCommit { together } => Decision::IssueInCommit { together },
+            Self::Issue { ranges_max: 0, .. } => return Err("expected ranges_max from 1".to_owned()),
+            Self::Issue { units_min, units_max, .. }
+                if units_max.is_some_and(|most| most < units_min.max(1)) =>
+            {
+                return Err("expected units_max from 1, and not below units_min".to_owned());
+            }
+            Self::Issue { ranges_max, units_min, units_max, runs_on } => {
+                let units_max = units_max.unwrap_or(u64::MAX);
+                Decision::Issue(Shape { ranges_max, units_min, units_max, runs_on })
+            }
+            Self::TrimFree { start_unit, units, units_min } => {
+                let most = u64::MAX - start_unit;
+                let range = UnitRange { start: Lpn(start_unit), units: units.unwrap_or(most).min(most) };
+                Decision::TrimFree { range, units_min }
+            }
+            Self::Reveal {} => Decision::Reveal,
+            Self::WakeAt { at_ns } if at_ns <= now.0 => {
+                return Err(format!("expected a time after the present, {} ns", now.0));
+            }
+            Self::WakeAt { at_ns } => Decision::WakeAt(SimTime(at_ns)),
+        })
+    }
+}
+
+/// Lets a host in another process use a governor, until that host ends. The whole program of a policy for
+/// `trimwise tournament` is the governor and
+///
+/// ```no_run
+/// # use trimwise::policy::{Decision, Governor, PolicyEvent, View};
+/// # struct Heap;
+/// # impl Governor for Heap { fn on_event(&mut self, _: &PolicyEvent, _: &View, _: &mut Vec<Decision>) {} }
+/// fn main() -> std::io::Result<()> {
+///     trimwise::policy::serve(&mut Heap, std::io::stdin().lock(), std::io::stdout().lock())
+/// }
+/// ```
+///
+/// # Errors
+/// A line that is not of this protocol, and what reading and writing fail with.
+pub fn serve(governor: &mut dyn Governor, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+    let wrong = |error: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+    let mut line = String::new();
+    let mut next = |line: &mut String| -> io::Result<bool> {
+        line.clear();
+        Ok(input.read_line(line)? > 0)
+    };
+    if !next(&mut line)? {
+        return Ok(());
+    }
+    let hello: Hello = serde_json::from_str(&line)?;
+    let linux: LinuxVersion = hello.linux.parse().map_err(|error| wrong(&error))?;
+    let kernel = linux.discard();
+    let traits = Traits {
+        protocol: PROTOCOL,
+        availability: governor.availability(kernel).into(),
+        merges: governor.merges(),
+    };
+    let mut answer = serde_json::to_vec(&traits)?;
+    let mut decisions = Vec::new();
+    loop {
+        answer.push(b'\n');
+        output.write_all(&answer)?;
+        output.flush()?;
+        if !next(&mut line)? {
+            return Ok(());
+        }
+        let Asked { event, view } = serde_json::from_str(&line)?;
+        decisions.clear();
+        governor.on_event(&event.on(kernel), &view.into(), &mut decisions);
+        answer.clear();
+        let decided: Vec<Decided> = decisions.iter().map(|&decision| decision.into()).collect();
+        serde_json::to_writer(&mut answer, &decided)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::PolicySpec;
+
+    fn line(value: &impl Serialize) -> String {
+        serde_json::to_string(value).unwrap() + "\n"
+    }
+
+    #[test]
+    fn a_governor_decides_the_same_behind_the_protocol() {
+        let spec: PolicySpec = "lazy+reuse+fill".parse().unwrap();
+        let kernel = LinuxVersion::TODAY.discard();
+        let host = HostTraits {
+            kernel,
+            trim_depth: 1,
+            ranges_max: 64,
+            range_units_max: 8191,
+            total_units: 1 << 20,
+            group_units: 1 << 15,
+        };
+        let view = View { pending_units: 9, pending_extents: 3, total_units: 1 << 20, ..View::default() };
+        let events =
+            [PolicyEvent::Hosted(host), PolicyEvent::Committed { freed_units: 9 }, PolicyEvent::Woken];
+        let mut governor = spec.governor();
+        let mut expected =
+            vec![line(&Traits { protocol: PROTOCOL, availability: Rule::Reuse, merges: governor.merges() })];
+        let mut asked = line(&Hello::of(kernel));
+        for event in &events {
+            let mut decisions = Vec::new();
+            governor.on_event(event, &view, &mut decisions);
+            let decided: Vec<Decided> = decisions.iter().map(|&decision| decision.into()).collect();
+            let checked = |(decided, decision): (&Decided, &Decision)| {
+                assert_eq!(decided.checked(event, view.now).as_ref(), Ok(decision));
+            };
+            decided.iter().zip(&decisions).for_each(checked);
+            expected.push(line(&decided));
+            asked += &line(&Asked::of(event, &view));
+        }
+        assert!(expected.iter().any(|line| line.contains("issue")), "{expected:?}");
+        let mut answered = Vec::new();
+        serve(&mut *spec.governor(), asked.as_bytes(), &mut answered).unwrap();
+        assert_eq!(String::from_utf8(answered).unwrap(), expected.concat());
+    }
+
+    #[test]
+    fn decisions_without_sense_are_refused_and_unknown_words_too() {
+        let commit = PolicyEvent::Committed { freed_units: 1 };
+        let now = SimTime(5);
+        for (text, event, words) in [
+            (r#"{"type":"drop_freed"}"#, PolicyEvent::Woken, "answer to a commit"),
+            (r#"{"type":"issue","ranges_max":0}"#, commit, "ranges_max from 1"),
+            (r#"{"type":"issue","units_min":5,"units_max":4}"#, commit, "not below units_min"),
+            (r#"{"type":"wake_at","at_ns":5}"#, commit, "after the present, 5 ns"),
+        ] {
+            let decided: Decided = serde_json::from_str(text).unwrap();
+            let refused = decided.checked(&event, now).unwrap_err();
+            assert!(refused.contains(words), "{text}: {refused}");
+        }
+        for text in [r#"{"type":"issue","units":4}"#, r#"{"type":"trim"}"#, r#"{"type":"wake_at"}"#, "7"] {
+            assert!(serde_json::from_str::<Decided>(text).is_err(), "{text}");
+        }
+        let issue: Decided = serde_json::from_str(r#"{"type":"issue"}"#).unwrap();
+        assert_eq!(issue.checked(&commit, now), Ok(Decision::Issue(Shape::NEXT)));
+    }
+}
