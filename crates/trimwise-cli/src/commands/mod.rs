@@ -180,7 +180,7 @@ pub enum Command {
     Fleet(FleetArguments),
     /// Check the daemon's configuration
     Config(ConfigArguments),
-    /// Check that TRIM is on and reaches the drive; if not, say what to do
+    /// Check that TRIM is on and reaches the drive; else say what to do
     Doctor(DoctorArguments),
     /// Attach modelled drives to this host as block devices, or serve NBD
     Device(DeviceArguments),
