@@ -138,7 +138,7 @@ fn help_template() -> String {
 /// What trimwise can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a workload under several TRIM policies and say which one to use
+    /// Run a workload under several TRIM policies and say which to use
     Compare(CompareArguments),
     /// Run a grid of devices, policies and workloads into one data set
     Sweep(SweepArguments),
