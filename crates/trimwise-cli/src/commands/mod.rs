@@ -138,7 +138,7 @@ fn help_template() -> String {
 /// What trimwise can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a workload under several TRIM policies and say which one to use
+    /// Run a workload under several TRIM policies and say which to use
     Compare(CompareArguments),
     /// Run a grid of devices, policies and workloads into one data set
     Sweep(SweepArguments),
@@ -180,7 +180,7 @@ pub enum Command {
     Fleet(FleetArguments),
     /// Check the daemon's configuration
     Config(ConfigArguments),
-    /// Check that TRIM is on and reaches the drive; if not, say what to do
+    /// Check that TRIM is on and reaches the drive; else say what to do
     Doctor(DoctorArguments),
     /// Attach modelled drives to this host as block devices, or serve NBD
     Device(DeviceArguments),

@@ -107,7 +107,7 @@ fn cells_that_come_during_a_scan_are_scanned_again() {
     )
     .unwrap_or_else(|e| panic!("{e}"));
     let cells = grid.description.cells;
-    let folder = Folder::open(&dir.path().join("out"), &grid).unwrap();
+    let folder = Folder::open(&dir.path().join("out"), &grid, false).unwrap();
     let enter = |cell: u64| folder.enter(cell, &Outcome::Error("invented".to_owned())).unwrap();
     enter(0);
     let mut seen = Vec::new();
