@@ -316,7 +316,7 @@ fn pieces_too_small_to_discard_hold_up_nothing() {
 #[test]
 fn watermarks_withhold_discards_by_what_is_in_use() {
     let Some(folder) = folder() else { return };
-    let script = "lazy low=30 high=60; part=$((sectors * 512 / 100))
+    let script = "lazy low=30 high=60; part=$((sectors / 800 * 4096))
         drop() { blkdiscard -o $(($1 * part)) -l $(($2 * part)) $over; }
         zero() { blkdiscard -z -o $(($1 * part)) -l $(($2 * part)) $over; }
         told() { sleep 15; echo $1_used $(($(field used) / part)) $1_issued $(($(field issued) / part))
