@@ -76,7 +76,8 @@ fn run_case(
 fn evaluate(grid: &Grid<Run>, kernel: RealKernel, seed: u64) -> ExperimentResult {
     let mut figures = crate::experiment::claims::Figures::default();
     grid.name(&mut figures, &format!("{}.", kernel.file_system), FSYNC.of);
-    let plots = [&FSYNC, &ISSUE, &COMMANDS].map(|shown| grid.plot(PlotKind::Lines, &APPEND, shown).without_empty());
+    let plots =
+        [&FSYNC, &ISSUE, &COMMANDS].map(|shown| grid.plot(PlotKind::Lines, &APPEND, shown).without_empty());
     FIGURE_3.judge_on(kernel, &figures, &plots, 1, seed)
 }
 
