@@ -42,6 +42,10 @@ tournament *ARGUMENTS:
 stacks:
     STACKS=write scripts/test-tier stock
 
+# kernel/dm-trim by DKMS on Debian's kernels in qemu: stacks, reloads under load, failing devices; needs what stock needs
+dm-trim *ARGUMENTS:
+    scripts/test-dm-trim {{ARGUMENTS}}
+
 # the Debian package on a whole Debian in qemu: reboot, kill, upgrade, downgrade, purge; needs root, qemu-system-x86, mmdebstrap
 debian:
     scripts/build-deb test

@@ -14,11 +14,13 @@
  */
 
 #include <linux/bio.h>
+#include <linux/bitmap.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mempool.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/rbtree.h>
@@ -65,6 +67,19 @@
 #define TRIM_BACKOFF_MAX 32
 #define TRIM_CLEAN 64
 
+/*
+ * SeT, low= and high=: Hyun, Choi, Lee and Noh, "To TRIM or Not to TRIM: Judicious
+ * TRIMing for Solid State Drives", SOSP 2011, poster. Use is compared with what it
+ * was so long ago, in so many steps; a smaller change decides nothing.
+ */
+#define TRIM_WINDOW (10 * HZ)
+#define TRIM_MOMENTS 16
+#define TRIM_STEP (TRIM_WINDOW / TRIM_MOMENTS)
+#define TRIM_NET_MIN (SZ_1M >> SECTOR_SHIFT)
+
+/* What a discard must cover whole to count, if the map's memory allows that. */
+#define TRIM_UNIT_SHIFT_MIN (ilog2(SZ_4K) - SECTOR_SHIFT)
+
 struct trim_extent {
 	struct rb_node node;
 	struct list_head list;	/* in ready or small, oldest first */
@@ -98,6 +113,13 @@ struct trim_options {
 	unsigned int is_eager;
 	unsigned int is_full_pass;
 	unsigned int is_reuse;
+	unsigned int low, high;	/* percent; without high, nothing is withheld */
+};
+
+/* What was in use at a time, and all that was discarded until then, in units of the map. */
+struct trim_moment {
+	unsigned long at;	/* jiffies */
+	unsigned long used, freed;
 };
 
 struct trim_sectors {
@@ -113,6 +135,15 @@ struct trim {
 
 	/* Of the device, looked up when the target resumes. */
 	u32 granularity, phase;	/* sectors */
+
+	/*
+	 * With high=: what was discarded and not written since, a bit a unit, which
+	 * a discard sets before it completes and a write clears before it goes on.
+	 */
+	unsigned long *unused;
+	unsigned long units;
+	unsigned int unit_shift;	/* from sectors */
+	atomic_long_t unused_units, freed;
 
 	struct trim_cpu __percpu *cpu;
 	mempool_t *pool;
@@ -136,6 +167,7 @@ struct trim {
 	bool is_stopped;		/* suspended, or on the way to it */
 	bool is_interrupted;		/* messages must not wait any longer */
 	bool is_paused;
+	bool is_closed;			/* too little is in use, or more and more */
 	bool is_refused;		/* the device has no discard, or has lost it */
 	unsigned int draining;
 	u32 drain_mark;			/* what is older is issued without waiting */
@@ -147,6 +179,9 @@ struct trim {
 	unsigned long rested_ended;	/* foreground requests, when the last was issued */
 	unsigned long rested_since;	/* jiffies of the last discard's end */
 	u64 took_ns;			/* a moving average */
+
+	struct trim_moment moments[TRIM_MOMENTS];	/* oldest first */
+	unsigned int moment_count;
 
 	struct trim_sectors sectors;
 	u64 commands, errors, waits, time_ns;
@@ -408,6 +443,79 @@ static void trim_drop_all(struct trim *trim)
 }
 
 /*
+ * SeT
+ */
+
+/* Of a partial unit nothing counts as discarded. */
+static void trim_mark_unused(struct trim *trim, sector_t start, sector_t end)
+{
+	unsigned long unit = (start - trim->start + BIT(trim->unit_shift) - 1) >> trim->unit_shift;
+	unsigned long last = (end - trim->start) >> trim->unit_shift;
+	long count = 0;
+
+	for (; unit < last; unit++)
+		count += !test_and_set_bit(unit, trim->unused);
+	atomic_long_add(count, &trim->unused_units);
+	atomic_long_add(count, &trim->freed);
+}
+
+static void trim_mark_used(struct trim *trim, sector_t start, sector_t end)
+{
+	unsigned long unit = (start - trim->start) >> trim->unit_shift;
+	unsigned long last = (end - 1 - trim->start) >> trim->unit_shift;
+	long count = 0;
+
+	for (last = min(last + 1, trim->units); unit < last; unit++)
+		count += test_bit(unit, trim->unused) && test_and_clear_bit(unit, trim->unused);
+	if (count)
+		atomic_long_sub(count, &trim->unused_units);
+}
+
+static unsigned long trim_used(struct trim *trim)
+{
+	/* A bit may change before the count. */
+	return trim->units - clamp(atomic_long_read(&trim->unused_units), 0L, (long)trim->units);
+}
+
+/*
+ * Decides whether discards are withheld: not above the high watermark, and below
+ * the low one. In between, from when at least twice as much was written anew as
+ * discarded within the last window until it is the other way round.
+ */
+static bool trim_decide(struct trim *trim)
+{
+	unsigned long least = max(TRIM_NET_MIN >> trim->unit_shift, 1);
+	struct trim_moment *moments = trim->moments, now;
+	u64 percent, total = trim->units;
+	unsigned long freed;
+
+	if (!trim->options.high)
+		return false;
+	now = (struct trim_moment){ jiffies, trim_used(trim), atomic_long_read(&trim->freed) };
+	/* The oldest that is needed is the last one out of the window. */
+	while (trim->moment_count > 1 && now.at - moments[1].at >= TRIM_WINDOW)
+		memmove(moments, moments + 1, --trim->moment_count * sizeof(*moments));
+	if (!trim->moment_count)
+		moments[trim->moment_count++] = now;
+	freed = now.freed - moments->freed;
+
+	percent = 100 * (u64)now.used;
+	if (percent > total * trim->options.high)
+		trim->is_closed = false;
+	else if (percent < total * trim->options.low)
+		trim->is_closed = true;
+	else if (now.used >= moments->used + max(freed, least))
+		trim->is_closed = true;
+	else if (moments->used >= now.used + max(DIV_ROUND_UP(freed, 2), least))
+		trim->is_closed = false;
+
+	if (trim->moment_count < TRIM_MOMENTS &&
+	    now.at - moments[trim->moment_count - 1].at >= TRIM_STEP)
+		moments[trim->moment_count++] = now;
+	return trim->is_closed;
+}
+
+/*
  * Foreground requests
  */
 
@@ -444,7 +552,7 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 	unsigned int i;
 
 	spin_lock_irq(&trim->lock);
-	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused) {
+	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused && !trim->is_closed) {
 		e = trim_find(trim, start + 1);
 		while (e && e->start < end && !e->is_ready)
 			e = trim_next(e);
@@ -497,13 +605,15 @@ static int trim_discard(struct trim *trim, struct bio *bio)
 	sector_t sectors = bio_sectors(bio);
 	bool is_passed = false, was_empty;
 
+	if (trim->unused)
+		trim_mark_unused(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
 	spin_lock_irq(&trim->lock);
 	was_empty = list_empty(&trim->ready);
 	trim->sectors.received += sectors;
 	if (trim->is_refused || trim->is_stopped) {
 		trim->sectors.dropped += sectors;
 	} else if (!trim_add(trim, bio->bi_iter.bi_sector, bio_end_sector(bio))) {
-		is_passed = trim->options.is_full_pass;
+		is_passed = trim->options.is_full_pass && !trim->is_closed;
 		if (is_passed)
 			trim->sectors.passed += sectors;
 		else
@@ -531,6 +641,8 @@ static int trim_map(struct dm_target *ti, struct bio *bio)
 	if (bio_op(bio) == REQ_OP_DISCARD)
 		return trim_discard(trim, bio);
 	trim_begin(trim);
+	if (trim->unused && op_is_write(bio_op(bio)) && bio_sectors(bio))
+		trim_mark_used(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
 	/*
 	 * Whoever writes after a discard has completed sees busy as it was then, or
 	 * later: an extent is counted before that, until its last discard ends.
@@ -695,6 +807,10 @@ static unsigned long trim_delay(struct trim *trim)
 		return 0;
 	if (trim->is_stopped || trim->is_paused)
 		return MAX_SCHEDULE_TIMEOUT;
+	if (trim_decide(trim)) {
+		trim_look_again(trim, &trim->held);
+		return TRIM_STEP;
+	}
 	if (trim->options.is_eager || !bio_list_empty(&trim->held))
 		return 0;
 	trim_foreground(trim, &sum);
@@ -807,6 +923,8 @@ static const struct trim_option {
 	{ "policy", offsetof(struct trim_options, is_eager), 0, 1, { "quiet", "eager" } },
 	{ "full", offsetof(struct trim_options, is_full_pass), 0, 1, { "drop", "pass" } },
 	{ "reuse", offsetof(struct trim_options, is_reuse), 0, 1, { "off", "on" } },
+	{ "low", offsetof(struct trim_options, low), 0, 100 },
+	{ "high", offsetof(struct trim_options, high), 0, 100 },
 };
 
 static const struct trim_options trim_defaults = {
@@ -853,7 +971,7 @@ static int trim_parse_option(struct trim_options *options, const char *text)
 	}
 	return 0;
 unknown:
-	DMERR("%s: expected workers, quiet_ms, hold_s, limit, drain_ms, policy, full or reuse=VALUE",
+	DMERR("%s: expected workers, quiet_ms, hold_s, limit, drain_ms, policy, full, reuse, low or high=VALUE",
 	      text);
 	return -EINVAL;
 }
@@ -877,6 +995,11 @@ static int trim_parse(struct dm_target *ti, struct dm_arg_set *as, struct trim_o
 		ti->error = "More arguments than the number of options says";
 		r = -EINVAL;
 	}
+	if (!r && options->low > options->high) {
+		DMERR("low=%u: expected at most high=%u", options->low, options->high);
+		ti->error = "Invalid option";
+		r = -EINVAL;
+	}
 	return r;
 }
 
@@ -897,12 +1020,26 @@ static void trim_dtr(struct dm_target *ti)
 		cancel_delayed_work_sync(&trim->issue);
 		destroy_workqueue(trim->wq);
 	}
+	kvfree(trim->unused);
 	kfree(trim->slots);
 	mempool_destroy(trim->pool);
 	free_percpu(trim->cpu);
 	if (trim->dev)
 		dm_put_device(ti, trim->dev);
 	kfree(trim);
+}
+
+/* The map takes no more memory than extents may; a larger device has larger units. */
+static bool trim_make_map(struct trim *trim)
+{
+	u64 bits = (u64)trim->options.limit * 1024 * BITS_PER_BYTE;
+
+	trim->unit_shift = TRIM_UNIT_SHIFT_MIN;
+	while (trim->ti->len >> trim->unit_shift > bits)
+		trim->unit_shift++;
+	trim->units = trim->ti->len >> trim->unit_shift;
+	trim->unused = kvcalloc(BITS_TO_LONGS(trim->units), sizeof(long), GFP_KERNEL);
+	return trim->unused;
 }
 
 static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
@@ -963,6 +1100,8 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	trim->wq = alloc_workqueue("dm-trim", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	trim->slots = kcalloc(options.workers, sizeof(*trim->slots), GFP_KERNEL);
 	if (!trim->cpu || !trim->pool || !trim->wq || !trim->slots)
+		goto failed;
+	if (options.high && !trim_make_map(trim))
 		goto failed;
 	for (i = 0; i < options.workers; i++) {
 		trim->slots[i].trim = trim;
@@ -1054,7 +1193,7 @@ static void trim_presuspend_undo(struct dm_target *ti)
 /* What is pending goes within the bound; what is left then is dropped. */
 static void trim_stop(struct trim *trim)
 {
-	if (trim->options.drain_ms && !READ_ONCE(trim->is_paused)) {
+	if (trim->options.drain_ms && !READ_ONCE(trim->is_paused) && !READ_ONCE(trim->is_closed)) {
 		u32 mark = trim_begin_drain(trim);
 
 		wait_event_timeout(trim->wait, trim_is_drained(trim, mark),
@@ -1199,7 +1338,8 @@ static void trim_status(struct dm_target *ti, status_type_t type, unsigned int s
 		spin_lock_irq(&trim->lock);
 		sectors = trim->sectors;
 		sectors.pending = trim->waiting + trim->in_flight;
-		DMEMIT("%s", trim->is_refused ? "refused" : trim->is_paused ? "paused" : "running");
+		DMEMIT("%s", trim->is_refused ? "refused" : trim->is_paused ? "paused" :
+			     trim->is_closed ? "withheld" : "running");
 		for (i = 0; i < ARRAY_SIZE(trim_counters); i++)
 			DMEMIT(" %s %llu", trim_counters[i].name,
 			       *(u64 *)((void *)&sectors + trim_counters[i].at) << SECTOR_SHIFT);
@@ -1207,6 +1347,8 @@ static void trim_status(struct dm_target *ti, status_type_t type, unsigned int s
 		DMEMIT(" commands %llu errors %llu", trim->commands, trim->errors);
 		DMEMIT(" waits %llu time_ns %llu", trim->waits, trim->time_ns);
 		DMEMIT(" quiet_now_ms %u", jiffies_to_msecs(trim->quiet));
+		if (trim->unused)
+			DMEMIT(" used %llu", (u64)trim_used(trim) << trim->unit_shift << SECTOR_SHIFT);
 		spin_unlock_irq(&trim->lock);
 		break;
 	case STATUSTYPE_TABLE:

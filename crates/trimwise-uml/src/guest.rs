@@ -425,8 +425,12 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
         more => more.strip_prefix('='),
     });
     let node = of_target.map_or(Ok(DISK), put_trim_target)?;
-    mount(node, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str()))
-        .map_err(|errno| remove_trim_target().err().unwrap_or_else(|| errno.to_string().into()))
+    mount(node, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str())).map_err(|errno| {
+        match remove_trim_target() {
+            Ok(()) => errno.to_string().into(),
+            Err(left) => format!("{errno}; the target below it is left: {left}").into(),
+        }
+    })
 }
 
 /// Puts `kernel/dm-trim` over the disk. Returns the node of the target.

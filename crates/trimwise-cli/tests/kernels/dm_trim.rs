@@ -159,6 +159,7 @@ fn random_requests_leave_what_was_written_last() {
         ("slow.toml", "policy=eager reuse=off"),
         ("drive.toml", "workers=4 quiet_ms=0 limit=64"),
         ("drive.toml", "policy=eager limit=64 full=drop hold_s=1"),
+        ("drive.toml", "policy=eager reuse=off low=99 high=100"),
     ]
     .iter()
     .enumerate()
@@ -184,6 +185,9 @@ fn bad_tables_and_messages_are_refused_and_the_log_says_why() {
         ("drain_ms=1s", "drain_ms=1s: expected a number from 0 to 600000"),
         ("policy=later", "policy=later: expected quiet or eager"),
         ("full=", "full=: expected drop or pass"),
+        ("low=0 high=101", "high=101: expected a number from 0 to 100"),
+        ("low=50", "low=50: expected at most high=0"),
+        ("high=40 low=50", "low=50: expected at most high=40"),
         ("reuse", "reuse: expected workers, quiet_ms, hold_s"),
         ("=1", "=1: expected workers, quiet_ms, hold_s"),
     ] {
@@ -306,6 +310,53 @@ fn pieces_too_small_to_discard_hold_up_nothing() {
         guest.is_balanced();
         assert_eq!((guest.number("first"), guest.number("issued")), (16 * 4096, 3 * 16 * 4096), "{options}");
     }
+}
+
+/// SeT: what is in use is what was not discarded, or written since. Percent of the drive.
+#[test]
+fn watermarks_withhold_discards_by_what_is_in_use() {
+    let Some(folder) = folder() else { return };
+    let script = "lazy low=30 high=60; part=$((sectors / 800 * 4096))
+        drop() { blkdiscard -o $(($1 * part)) -l $(($2 * part)) $over; }
+        zero() { blkdiscard -z -o $(($1 * part)) -l $(($2 * part)) $over; }
+        told() { sleep 15; echo $1_used $(($(field used) / part)) $1_issued $(($(field issued) / part))
+            echo $1_withheld $(dmsetup status lazy | grep -c ' withheld ' || true); }
+        drop 0 50; told falling; drop 50 30; told low; zero 0 25; told rising; zero 25 20; told high
+        drop 0 20; told down; zero 0 12; drop 60 3; told up; fields";
+    let guest = guest(&folder, "drive.toml", script);
+    guest.is_balanced();
+    for (phase, used, issued, withheld) in [
+        ("falling", 50, 50, 0),
+        ("low", 20, 50, 1),
+        ("rising", 45, 50, 1),
+        ("high", 65, 80, 0),
+        ("down", 45, 100, 0),
+        ("up", 57, 100, 1),
+    ] {
+        let number = |what: &str| guest.number(&format!("{phase}_{what}")).cast_signed();
+        let is_near = |what: &str, expected: i64| (number(what) - expected).abs() <= 1;
+        assert!(is_near("used", used) && is_near("issued", issued), "{phase}: {}", guest.output);
+        assert_eq!(number("withheld"), withheld, "{phase}: {}", guest.output);
+    }
+}
+
+/// What is withheld never reaches the drive by another way: not for want of memory, nor by a suspension.
+#[test]
+fn what_is_withheld_is_dropped_when_it_cannot_stay() {
+    let Some(folder) = folder() else { return };
+    let script = "lazy low=90 high=95 limit=64; blkdiscard -o $((sectors * 256)) $over; sleep 2
+        python3 -c \"import fcntl, os, struct; fd = os.open('$over', os.O_RDWR)
+for i in range(4000): fcntl.ioctl(fd, 0x1277, struct.pack('QQ', i * 8192, 4096))\"
+        echo kept $(field pending); fields; dmsetup suspend lazy; dmsetup resume lazy; sleep 2; fields";
+    let guest = guest(&folder, "drive.toml", script);
+    guest.is_balanced();
+    assert!(guest.number("kept") > 512 << 20, "{}", guest.output);
+    assert_eq!(
+        (guest.number("pending"), guest.number("passed"), guest.discards),
+        (0, 0, 0),
+        "{}",
+        guest.output
+    );
 }
 
 #[test]
