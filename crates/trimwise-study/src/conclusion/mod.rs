@@ -477,7 +477,7 @@ fn is_there(policy: &PolicyId, comparison: &Comparison) -> bool {
         {
             is_own_discard(here.file_system())
         }
-        _ => means(policy) != Some(Means::Changed),
+        _ => !matches!(means(policy), Some(Means::Changed | Means::Target)),
     }
 }
 

@@ -206,6 +206,7 @@ pub fn way(policy: &PolicyId) -> String {
         Trimmer::Kernel(spec) if spec == PolicySpec::COMMIT => "mount option `discard`".to_owned(),
         Trimmer::Daemon(spec) if spec == PolicySpec::JUDICIOUS => "trimwised".to_owned(),
         Trimmer::Daemon(spec) => format!("trimwised with `{spec}`"),
+        Trimmer::Block(_) => format!("`{policy}` below the file system"),
         Trimmer::Kernel(spec) => match spec.batch().map(BatchConfig::hours) {
             Some(24) => "fstrim once a day".to_owned(),
             Some(168) => "fstrim once a week".to_owned(),

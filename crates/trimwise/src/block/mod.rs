@@ -18,6 +18,7 @@ mod device;
 mod discard;
 mod model;
 mod port;
+mod target;
 mod write_throttle;
 
 pub use device::{
@@ -25,6 +26,8 @@ pub use device::{
 };
 pub use model::ModelDevice;
 pub(crate) use port::{Piece, pieces, whole_units};
+#[cfg(feature = "sabotage")]
+pub use target::TargetFault;
 pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
 pub use write_throttle::WriteThrottleConfig;
 
@@ -35,8 +38,9 @@ use std::rc::Rc;
 use crate::content::Content;
 use crate::engine::{Event, Sim};
 use crate::ssd::{Drive, Ssd};
-use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UnitRange};
+use crate::units::{Bytes, Lpn, SectorRange, SimDuration, SimTime, UnitRange};
 use admission::{Admission, Kind};
+use target::Target;
 use write_throttle::WriteThrottle;
 
 /// Settings of the host's block layer.
@@ -152,6 +156,8 @@ struct State {
     /// Requests other than TRIMs, waiting or in the device.
     requests: u32,
     request_seen: SimTime,
+    /// Requests other than TRIMs that have completed.
+    requests_done: u64,
     /// What completed so far; [`Counts::waited`] without the time since `waiting_since`.
     counts: Counts,
     /// Requests for which a task waits, and since when there are some.
@@ -216,6 +222,8 @@ pub struct Load {
     pub requests: u32,
     /// How long there have been none; zero while there are some.
     pub quiet: SimDuration,
+    /// Requests that have completed, as they were submitted: before they merged.
+    pub done: u64,
 }
 
 /// What a host sees in `/sys/block/DEVICE/stat` and `/proc/pressure/io`.
@@ -240,6 +248,7 @@ struct Inner {
     room: Event,
     content: Cell<Content>,
     tracer: RefCell<Option<Tracer>>,
+    target: RefCell<Option<Rc<Target>>>,
 }
 
 /// A device with its request queue; cheap to clone, all clones are the same queue.
@@ -262,6 +271,7 @@ impl BlockQueue {
             room: Event::new(sim),
             content: Cell::default(),
             tracer: RefCell::default(),
+            target: RefCell::default(),
         }))
     }
 
@@ -353,7 +363,7 @@ impl BlockQueue {
         let state = self.0.state.borrow();
         let requests = state.requests;
         let quiet = if requests > 0 { SimDuration::ZERO } else { self.0.sim.now().since(state.request_seen) };
-        Load { requests, quiet }
+        Load { requests, quiet, done: state.requests_done }
     }
 
     /// What a host counts, from the start on.
@@ -380,6 +390,13 @@ impl BlockQueue {
     ///
     /// A write that continues the one queued last is merged with it.
     pub fn submit_background_write(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
+        match self.target() {
+            None => self.write_in_background(range, on_done),
+            Some(target) => target.write(self, range, move |queue| queue.write_in_background(range, on_done)),
+        }
+    }
+
+    fn write_in_background(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
         let mut state = self.0.state.borrow_mut();
         let limit = self.0.config.max_request.units_floor();
         let grows = self.0.config.merges_waiting || state.is_plugged;
@@ -446,13 +463,27 @@ impl BlockQueue {
 
     /// Submits commands and waits for them. Returns the total time that the device took.
     async fn foreground(&self, commands: impl IntoIterator<Item = Command>) -> SimDuration {
+        self.submitted(commands, Self::route).await
+    }
+
+    /// Discards `ranges` as [`BlockQueue::trim`] does, but below the target.
+    async fn trim_below_target(&self, ranges: &[UnitRange]) {
+        self.submitted(self.trim_commands(ranges), Self::enter).await;
+    }
+
+    async fn submitted(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+        enter: fn(&Self, Request),
+    ) -> SimDuration {
         let done = Event::new(&self.0.sim);
         let (told, ended) = (done.clone(), Rc::new(Cell::new(None)));
         let end = Rc::clone(&ended);
-        self.submit(commands, move |service| {
+        let on_done = move |service| {
             end.set(Some(service));
             told.notify_all();
-        });
+        };
+        self.submit_by(commands, on_done, enter);
         loop {
             if let Some(service) = ended.get() {
                 return service;
@@ -467,6 +498,15 @@ impl BlockQueue {
         &self,
         commands: impl IntoIterator<Item = Command>,
         on_done: impl FnOnce(SimDuration) + 'static,
+    ) {
+        self.submit_by(commands, on_done, Self::route);
+    }
+
+    fn submit_by(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+        on_done: impl FnOnce(SimDuration) + 'static,
+        enter: fn(&Self, Request),
     ) {
         let commands: Vec<Command> = commands.into_iter().collect();
         if commands.is_empty() {
@@ -485,9 +525,30 @@ impl BlockQueue {
             });
             let request =
                 Request { command, background: false, queued: self.0.sim.now(), on_done: vec![count] };
-            self.0.state.borrow_mut().submit(request);
+            enter(self, request);
         }
         self.dispatch();
+    }
+
+    /// Passes a request to the target, if there is one and the request concerns it.
+    fn route(&self, request: Request) {
+        let written = match &request.command {
+            Command::Write(range, _) => *range,
+            Command::WritePart(part, _) => part.units(),
+            Command::Trim(_) => UnitRange::new(Lpn(0), 0),
+            Command::Read(_) | Command::ReadPart(_) | Command::Flush => return self.enter(request),
+        };
+        match (self.target(), request) {
+            (None, request) => self.enter(request),
+            (Some(target), Request { command: Command::Trim(ranges), on_done, .. }) => {
+                target.discard(self, &ranges, on_done);
+            }
+            (Some(target), request) => target.write(self, written, move |queue| queue.enter(request)),
+        }
+    }
+
+    fn enter(&self, request: Request) {
+        self.0.state.borrow_mut().submit(request);
     }
 
     /// Hands requests to the device until it or the rules allow no more.
@@ -589,6 +650,7 @@ impl BlockQueue {
             if !request.command.is_trim() {
                 state.requests -= 1;
                 state.request_seen = now;
+                state.requests_done += request.on_done.len() as u64;
             }
             if !matches!(request.command, Command::Trim(_) | Command::Flush) {
                 state.counts.requests += 1;

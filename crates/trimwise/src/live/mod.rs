@@ -236,6 +236,7 @@ impl LiveHost {
             in_flight: u32::from(self.is_trimming()),
             requests: u32::from(self.load.quiet == SimDuration::ZERO),
             quiet: self.load.quiet,
+            ..View::default()
         }
     }
 

@@ -16,6 +16,7 @@
 //! [`Policy`]. Origins: `set` and `lazy` come from papers, `commit` and `kernel515` from Linux, `btrfs`, `zfs` and `f2fs` from
 //! other file systems, `judicious` from all of them.
 
+mod aged;
 mod batch;
 mod btrfs;
 mod commit;
@@ -31,6 +32,7 @@ mod lazy;
 mod named;
 mod off;
 mod pending;
+mod quiet;
 pub(crate) mod set;
 mod spec;
 #[cfg(test)]
@@ -46,6 +48,7 @@ pub(crate) use identity::DAEMON;
 pub use identity::{PolicyId, Trimmer};
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use named::Policy;
+pub(crate) use quiet::EXTENTS_MAX as QUIET_EXTENTS_MAX;
 pub use pending::{Ledger, PendingSet, TrimToken};
 pub(crate) use spec::LiveUse;
 pub use spec::{PolicyError, PolicySpec, terms};
