@@ -96,9 +96,9 @@ impl Target {
         if self.policy.pending_count() >= EXTENTS_MAX {
             // There is no memory for it: it goes to the device at once (`full=pass`).
             ranges.iter().for_each(|&range| self.policy.passed_on(range));
-            let ranges = ranges.to_vec();
+            let ranges = host.take_off(ranges);
             queue.sim().spawn(async move {
-                host.issue(&ranges).await;
+                host.fly(ranges).await;
                 end();
             });
             return;
@@ -123,9 +123,18 @@ struct Host {
 impl Host {
     /// Has the device discard `ranges`, which no write reaches meanwhile.
     async fn issue(&self, ranges: &[UnitRange]) {
+        self.fly(self.take_off(ranges)).await;
+    }
+
+    /// From now on writes wait for these ranges: at once when they are taken out of the set.
+    fn take_off(&self, ranges: &[UnitRange]) -> Rc<[UnitRange]> {
         let ranges: Rc<[UnitRange]> = ranges.into();
         let flying = Flying { ranges: Rc::clone(&ranges), waiters: Vec::new() };
         self.target.flying.borrow_mut().push(flying);
+        ranges
+    }
+
+    async fn fly(&self, ranges: Rc<[UnitRange]>) {
         self.queue.trim_below_target(&ranges).await;
         let landed = {
             let mut flying = self.target.flying.borrow_mut();
@@ -177,10 +186,10 @@ impl PolicyHost for Host {
     fn release(&self, _: UnitRange, _is_told: bool) {}
 
     fn send(&self, command: TrimCommand) {
-        let host = self.clone();
+        let (host, begin) = (self.clone(), self.queue.sim().now());
+        let ranges = self.take_off(&command.ranges());
         self.queue.sim().spawn(async move {
-            let (ranges, begin) = (command.ranges(), host.queue.sim().now());
-            host.issue(&ranges).await;
+            host.fly(Rc::clone(&ranges)).await;
             let took = host.queue.sim().now().since(begin);
             let ranges = host.queue.with_ssd(|ssd| ssd.config().trim.ranges(&ranges));
             host.target.policy.acknowledged(&host, command, ranges, took);
@@ -215,7 +224,7 @@ impl PolicyHost for Host {
 impl BlockQueue {
     /// Puts a target with this policy over the device, on a host with this kernel, until it is removed. Takes the place
     /// of no other.
-    pub(crate) fn put_target(&self, governor: Box<dyn Governor>, kernel: DiscardGeneration) {
+    pub fn put_target(&self, governor: Box<dyn Governor>, kernel: DiscardGeneration) {
         let event = || Event::new(self.sim());
         let target = Rc::new(Target {
             policy: HostedPolicy::of_discards(governor),
@@ -275,12 +284,11 @@ impl BlockQueue {
             if is_flying() {
                 target.landed.wait_until(until).await;
             } else if let Some(token) = target.policy.take(&host, Lpn(0), Shape::NEXT) {
-                let host = host.clone();
+                let (host, ranges) = (host.clone(), host.take_off(&[token.range()]));
                 self.sim().spawn(async move {
-                    host.issue(&[token.range()]).await;
+                    host.fly(ranges).await;
                     host.target.policy.settle(&host, token);
                 });
-                self.sim().yield_now().await;
             } else {
                 break;
             }

@@ -113,7 +113,7 @@ impl Ext4 {
         self.before_commit_is_durable(&transaction.freed).await;
         // A commit block between two flushes makes the transaction durable.
         if !self.is_sabotaged(Sabotage::NoFlushBeforeCommitBlock) {
-            inner.queue.flush().await;
+            inner.queue.flush_ahead().await;
         }
         let commit_block = {
             let journal = &mut inner.state.borrow_mut().journal;
