@@ -742,6 +742,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_target_below_the_file_system_is_a_mount_option() {
+        let of = |policy: &str, fs| {
+            let target = target("6.12+dm-trim", fs);
+            KernelPolicy::parse(policy, &target).map(|policy| target.mount_options(policy))
+        };
+        for (policy, options) in [
+            ("dm-trim", "x-trim"),
+            ("dm-trim:quiet:50ms", "x-trim=quiet_ms=50+hold_s=60"),
+            ("dm-trim:lazy:4:4+reuse+merge", "x-trim=policy=eager+workers=4"),
+        ] {
+            assert_eq!(of(policy, FileSystem::Xfs), Ok(format!("discard,{options}")));
+            assert_eq!(of(policy, FileSystem::Btrfs), Ok(format!("discard=sync,{options}")));
+        }
+        for policy in ["dm-trim:lazy", "dm-trim:lazy:1:2+reuse", "dm-trim:lazy:65:65+reuse", "dm-trim:btrfs"] {
+            let refused = of(policy, FileSystem::Ext4).unwrap_err();
+            assert!(refused.contains("not a policy of kernel/dm-trim"), "{refused}");
+        }
+        let there = KernelTarget { options: "x-trim=workers=2".into(), ..target("6.12+dm-trim", FileSystem::Ext4) };
+        assert!(KernelPolicy::parse("dm-trim", &there).unwrap_err().contains("expected one of them"));
+        let without = KernelPolicy::parse("dm-trim", &target("6.12", FileSystem::Ext4)).unwrap_err();
+        assert!(without.contains("kernel build --version 6.12 --with kernel/dm-trim"), "{without}");
+    }
+
+    #[test]
     fn a_target_is_written_as_it_is_read() {
         for text in [
             "6.1:ext4",

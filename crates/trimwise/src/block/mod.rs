@@ -131,6 +131,8 @@ struct Request {
     command: Command,
     background: bool,
     queued: SimTime,
+    /// What the file system submits it as, before it merges.
+    bios: u64,
     on_done: Vec<OnDone>,
 }
 
@@ -336,6 +338,16 @@ impl BlockQueue {
         self.foreground(self.split(range).map(|piece| Command::Write(piece, self.0.content.get()))).await;
     }
 
+    /// Writes `range` as a journal does: block by block, which then merge.
+    pub(crate) async fn write_by_block(&self, range: UnitRange) {
+        let commands = self.split(range).map(|piece| Command::Write(piece, self.0.content.get()));
+        let enter = |queue: &Self, request: Request| {
+            let bios = if let Command::Write(range, _) = &request.command { range.units } else { 1 };
+            queue.route(Request { bios, ..request });
+        };
+        self.submitted(commands, enter).await;
+    }
+
     /// Empties the device's write cache.
     pub async fn flush(&self) {
         self.foreground(std::iter::once(Command::Flush)).await;
@@ -389,6 +401,7 @@ impl BlockQueue {
             command: Command::Read(range),
             background: false,
             queued: self.0.sim.now(),
+            bios: 1,
             on_done: vec![Box::new(|_| on_done())],
         };
         self.0.state.borrow_mut().enter(request);
@@ -412,12 +425,13 @@ impl BlockQueue {
         let queue = if state.throttle.is_some() { &mut state.foreground } else { &mut state.background };
         if grows
             && let Some(Request {
-                command: Command::Write(last, _), on_done: waiting, background: true, ..
+                command: Command::Write(last, _), on_done: waiting, background: true, bios, ..
             }) = queue.back_mut()
             && last.end() == range.start
             && last.units + range.units <= limit
         {
             last.units += range.units;
+            *bios += 1;
             waiting.push(Box::new(|_| on_done()));
             return;
         }
@@ -425,6 +439,7 @@ impl BlockQueue {
             command: Command::Write(range, self.0.content.get()),
             background: true,
             queued: self.0.sim.now(),
+            bios: 1,
             on_done: vec![Box::new(|_| on_done())],
         });
         if state.throttle.is_none() {
@@ -532,9 +547,8 @@ impl BlockQueue {
                     on_done(sum);
                 }
             });
-            let request =
-                Request { command, background: false, queued: self.0.sim.now(), on_done: vec![count] };
-            enter(self, request);
+            let (queued, on_done) = (self.0.sim.now(), vec![count as OnDone]);
+            enter(self, Request { command, background: false, queued, bios: 1, on_done });
         }
         self.dispatch();
     }
@@ -659,7 +673,7 @@ impl BlockQueue {
             if !request.command.is_trim() {
                 state.requests -= 1;
                 state.request_seen = now;
-                state.requests_done += request.on_done.len() as u64;
+                state.requests_done += request.bios;
             }
             if !matches!(request.command, Command::Trim(_) | Command::Flush) {
                 state.counts.requests += 1;

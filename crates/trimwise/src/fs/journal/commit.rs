@@ -89,7 +89,7 @@ impl Ext4 {
                 witness.log_written(range, &contents.log[written..]);
                 written += range.units as usize;
             }
-            inner.queue.write(range).await;
+            inner.queue.write_by_block(range).await;
         }
         while transaction.ordered.get() > 0 && !self.is_sabotaged(Sabotage::CommitBeforeData) {
             inner.events.writeback_done.wait().await;
