@@ -394,7 +394,8 @@ impl HostedPolicy {
     }
 
     pub(crate) fn catch_up(&self, host: &dyn PolicyHost) {
-        let extents = self.pending.borrow_mut().catch_up_at(host.view().now);
+        let now = host.view().now;
+        let extents = self.pending.borrow_mut().catch_up_at(now);
         if self.availability == Availability::AfterIssue {
             extents.into_iter().for_each(|range| host.withhold(range));
         }
