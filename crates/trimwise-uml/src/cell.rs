@@ -275,7 +275,9 @@ impl KernelPolicy {
     fn parse_target(text: &str, target: &KernelTarget) -> Result<Self, String> {
         let policy = text.parse::<Trimmer>()?.spec();
         if target.puts_target() {
-            return Err(format!("'{text}': the mount option {TRIM_TARGET} puts the target there; expected one of them"));
+            return Err(format!(
+                "'{text}': the mount option {TRIM_TARGET} puts the target there; expected one of them"
+            ));
         }
         if !target.has_dm_trim() {
             let version = target.kernel.version();
@@ -287,7 +289,9 @@ impl KernelPolicy {
         }
         match target_option(policy) {
             Some(_) => Ok(Self::Target(policy)),
-            None => Err(format!("'{text}' is not a policy of kernel/{DM_TRIM}; expected {}", Self::forms(target))),
+            None => {
+                Err(format!("'{text}' is not a policy of kernel/{DM_TRIM}; expected {}", Self::forms(target)))
+            }
         }
     }
 
@@ -755,11 +759,13 @@ mod tests {
             assert_eq!(of(policy, FileSystem::Xfs), Ok(format!("discard,{options}")));
             assert_eq!(of(policy, FileSystem::Btrfs), Ok(format!("discard=sync,{options}")));
         }
-        for policy in ["dm-trim:lazy", "dm-trim:lazy:1:2+reuse", "dm-trim:lazy:65:65+reuse", "dm-trim:btrfs"] {
+        for policy in ["dm-trim:lazy", "dm-trim:lazy:1:2+reuse", "dm-trim:lazy:65:65+reuse", "dm-trim:btrfs"]
+        {
             let refused = of(policy, FileSystem::Ext4).unwrap_err();
             assert!(refused.contains("not a policy of kernel/dm-trim"), "{refused}");
         }
-        let there = KernelTarget { options: "x-trim=workers=2".into(), ..target("6.12+dm-trim", FileSystem::Ext4) };
+        let there =
+            KernelTarget { options: "x-trim=workers=2".into(), ..target("6.12+dm-trim", FileSystem::Ext4) };
         assert!(KernelPolicy::parse("dm-trim", &there).unwrap_err().contains("expected one of them"));
         let without = KernelPolicy::parse("dm-trim", &target("6.12", FileSystem::Ext4)).unwrap_err();
         assert!(without.contains("kernel build --version 6.12 --with kernel/dm-trim"), "{without}");

@@ -431,7 +431,10 @@ fn the_models_target_does_as_the_real_one() {
         for (what, model, real) in figures {
             let real = real.as_u64().unwrap();
             println!("{policy}: {what}: {real} on Linux, {model} in the model");
-            assert!(model.abs_diff(real) * 10 <= real, "{policy}: {what}: {real} on Linux, {model} in the model");
+            assert!(
+                model.abs_diff(real) * 10 <= real,
+                "{policy}: {what}: {real} on Linux, {model} in the model"
+            );
         }
     }
 }

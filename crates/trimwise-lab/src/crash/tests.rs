@@ -28,7 +28,9 @@ fn details(report: &CrashReport) -> String {
 /// A discard of the file system is complete before the drive has it, and its blocks are written again meanwhile.
 #[test]
 fn no_target_below_loses_anything() {
-    for policy in ["dm-trim", "dm-trim:quiet:1ms:1s", "dm-trim:lazy:4:4+reuse", "dm-trim:serial", "dm-trim:batch:10s"] {
+    for policy in
+        ["dm-trim", "dm-trim:quiet:1ms:1s", "dm-trim:lazy:4:4+reuse", "dm-trim:serial", "dm-trim:batch:10s"]
+    {
         let policy: Trimmer = policy.parse().unwrap();
         let cuts = if is_full() { 2_000 } else { 500 };
         let report = CrashTest { policy: policy.in_force(), seed: 1, cuts }.run().unwrap();

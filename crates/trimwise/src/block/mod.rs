@@ -26,9 +26,9 @@ pub use device::{
 };
 pub use model::ModelDevice;
 pub(crate) use port::{Piece, pieces, whole_units};
+pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
 #[cfg(feature = "sabotage")]
 pub use target::TargetFault;
-pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
 pub use write_throttle::WriteThrottleConfig;
 
 use std::cell::{Cell, RefCell};
@@ -425,7 +425,11 @@ impl BlockQueue {
         let queue = if state.throttle.is_some() { &mut state.foreground } else { &mut state.background };
         if grows
             && let Some(Request {
-                command: Command::Write(last, _), on_done: waiting, background: true, bios, ..
+                command: Command::Write(last, _),
+                on_done: waiting,
+                background: true,
+                bios,
+                ..
             }) = queue.back_mut()
             && last.end() == range.start
             && last.units + range.units <= limit

@@ -203,7 +203,8 @@ impl PolicyHost for Host {
             // All that is known to be free is what was discarded; what was dropped is free, too.
             policy.catch_up(&host);
             let (mut at, mut units) = (range.start, 0);
-            while let Some(token) = policy.take_within(&host, UnitRange::between(at, range.end()), units_min) {
+            while let Some(token) = policy.take_within(&host, UnitRange::between(at, range.end()), units_min)
+            {
                 (at, units) = (token.range().end(), units + token.range().units);
                 host.issue(&[token.range()]).await;
                 policy.settle(&host, token);

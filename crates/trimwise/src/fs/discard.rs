@@ -8,9 +8,7 @@
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
 use crate::engine::Standstill;
-use crate::policy::{
-    Availability, HostTraits, Ledger, PolicyEvent, PolicyHost, TrimCommand, View,
-};
+use crate::policy::{Availability, HostTraits, Ledger, PolicyEvent, PolicyHost, TrimCommand, View};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// Time limit for pending extents at the end, longer than any policy waits before it issues them (btrfs: 120 s,

@@ -297,12 +297,7 @@ impl Volume {
 
     /// Mounts the volume with a policy, over a target if the policy has one: until it is unmounted. Lets `witness` (of
     /// this volume, freshly formatted) record writes and promises.
-    pub async fn mount_under(
-        self,
-        host: HostConfig,
-        policy: &Policy,
-        witness: Option<Rc<Witness>>,
-    ) -> Ext4 {
+    pub async fn mount_under(self, host: HostConfig, policy: &Policy, witness: Option<Rc<Witness>>) -> Ext4 {
         if let Some(target) = policy.target() {
             self.queue.put_target(target, host.discard);
         }

@@ -116,11 +116,8 @@ impl HostedPolicy {
     }
 
     fn with(governor: Box<dyn Governor>, availability: Availability, merges: bool) -> Self {
-        let pending = if governor.takes_oldest_first() {
-            PendingSet::oldest_first()
-        } else {
-            PendingSet::new(merges)
-        };
+        let pending =
+            if governor.takes_oldest_first() { PendingSet::oldest_first() } else { PendingSet::new(merges) };
         Self {
             availability,
             pending: RefCell::new(pending),

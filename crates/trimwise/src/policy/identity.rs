@@ -238,10 +238,18 @@ mod tests {
 
     #[test]
     fn an_identity_is_written_as_it_is_read_and_no_two_are_written_the_same() {
-        for text in
-            ["off", "trimwised", "trimwised:lazy+reuse", "set:40:90+lazy", "discard=async", "heap", "own:off",
-             "dm-trim", "dm-trim:quiet:50ms", "dm-trim:lazy:1:1+reuse"]
-        {
+        for text in [
+            "off",
+            "trimwised",
+            "trimwised:lazy+reuse",
+            "set:40:90+lazy",
+            "discard=async",
+            "heap",
+            "own:off",
+            "dm-trim",
+            "dm-trim:quiet:50ms",
+            "dm-trim:lazy:1:1+reuse",
+        ] {
             assert_eq!(PolicyId::from(text).to_string(), text);
         }
         for name in ["off", "ideal", "trimwised", "own:off", "own:", "batch:7d", "lazy+reuse", "mine"] {

@@ -48,8 +48,8 @@ pub(crate) use identity::DAEMON;
 pub use identity::{PolicyId, Trimmer};
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use named::Policy;
-pub(crate) use quiet::EXTENTS_MAX as QUIET_EXTENTS_MAX;
 pub use pending::{Ledger, PendingSet, TrimToken};
+pub(crate) use quiet::EXTENTS_MAX as QUIET_EXTENTS_MAX;
 pub(crate) use spec::LiveUse;
 pub use spec::{PolicyError, PolicySpec, terms};
 

@@ -105,12 +105,7 @@ pub(super) struct Hosted<'p> {
 }
 
 impl<'p> Hosted<'p> {
-    pub fn new(
-        policy: &Policy,
-        kernel: DiscardGeneration,
-        port: &'p mut Port,
-        now: SimTime,
-    ) -> Self {
+    pub fn new(policy: &Policy, kernel: DiscardGeneration, port: &'p mut Port, now: SimTime) -> Self {
         let traits = HostTraits::of(port.drive().ssd(), kernel, port.admission().trim_depth());
         let mut hosted = Self {
             // A file system above a target discards whatever a commit freed.

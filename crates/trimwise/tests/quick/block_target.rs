@@ -6,9 +6,9 @@ use std::rc::Rc;
 use crate::fs_common::{Trace, drive, format, fsync, host, on_queue, sleep_ms, trace, write};
 use proptest::prelude::*;
 use trimwise::block::{BlockQueue, Command, QueueConfig, Stage};
+use trimwise::files::Files;
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::fs::{Ext4, Volume};
-use trimwise::files::Files;
 use trimwise::policy::{Policy, PolicySpec, Trimmer};
 use trimwise::ssd::{LinkKind, SsdConfig, TrimKind};
 use trimwise::units::{Lpn, SimDuration, UnitRange};
@@ -146,7 +146,8 @@ fn below_ext4_no_commit_waits_and_unmounting_trims_the_rest() {
 
 #[test]
 fn everything_is_trimmed_in_the_end_and_the_account_balances() {
-    for text in ["dm-trim", "dm-trim:judicious", "dm-trim:zfs", "dm-trim:batch:10s", "dm-trim:lazy:2:4+reuse"] {
+    for text in ["dm-trim", "dm-trim:judicious", "dm-trim:zfs", "dm-trim:batch:10s", "dm-trim:lazy:2:4+reuse"]
+    {
         let host = host(DiscardGeneration::WorkerRunningOn);
         on_queue(drive(LinkKind::Nvme, 1), host.queue, move |queue| async move {
             let volume = Volume::format(&queue, format()).await.unwrap();
