@@ -43,7 +43,7 @@ pub(super) const TERM: Term = Term {
     },
     ..Term::plain(
         "quiet[:QUIET[:HOLD]]",
-        "while the device has been quiet for QUIET (100ms), sparsely what has waited for HOLD (60s), as dm-trim does",
+        "after QUIET (100ms) without other requests; what waited HOLD (1m) sparsely, as dm-trim",
         &["quiet", "quiet:10ms:1s"],
         |issuer| Box::new(Quiet::new(issuer.arguments)),
     )
@@ -275,8 +275,8 @@ mod tests {
     #[test]
     fn what_is_due_goes_one_at_a_time_and_rests() {
         let mut quiet = Quiet::new(DEFAULTS);
-        let busy = |now_ms, requests_done| View { requests: 2, requests_done, ..at(now_ms) };
-        let next = |now_ms| wake_at(now_ms + 100);
+        let busy = |now_ms: u64, requests_done: u64| View { requests: 2, requests_done, ..at(now_ms) };
+        let next = |now_ms: u64| wake_at(now_ms + 100);
         assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(59_999, 9_000)), [next(59_999)]);
         assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(60_000, 9_000)), [ISSUE, next(60_000)]);
         let in_flight = View { in_flight: 1, ..busy(60_100, 20_000) };
