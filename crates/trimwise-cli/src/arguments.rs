@@ -77,7 +77,7 @@ pub fn policy_help() -> String {
     format!(
         "TRIM policy: terms joined with `+`, see below; one or more [default: {default}]. On a kernel, what its \
          file system does: off, commit, async (btrfs), batch:EVERY [default: all but batch]. discard is commit, nodiscard \
-         is off, fstrim is batch:1w"
+         is off, fstrim is batch:1w. dm-trim[:POLICY] is discard over a target like kernel/dm-trim"
     )
 }
 

@@ -123,9 +123,9 @@ pub fn policy(argument: &str) -> Result<(String, PolicySpec), Failure> {
     Ok((policy.to_string(), policy))
 }
 
-/// Finds the policy of this name, or the daemon's: `trimwised[:POLICY]`.
+/// Finds the policy of this name, the daemon's or the target's: `trimwised[:POLICY]`, `dm-trim[:POLICY]`.
 pub fn trimmer(argument: &str) -> Result<(String, Trimmer), Failure> {
-    if !Trimmer::is_daemon(argument) {
+    if !Trimmer::is_daemon(argument) && !Trimmer::is_target(argument) {
         return policy(argument).map(|(name, policy)| (name, Trimmer::Kernel(policy)));
     }
     let trimmer: Trimmer = argument.parse().map_err(Failure::usage)?;

@@ -46,9 +46,13 @@ impl Policies {
             let default = defaults::POLICIES.contains(&text.as_str());
             Example { policy: text, bound: !policy.is_usable(), default, live: policy.suits_live_host() }
         };
+        let hosts = [
+            ("trimwised[:POLICY]", "the daemon with a policy, by FITRIM; over --days"),
+            ("dm-trim[:POLICY]", "discard, over a target with a policy, as kernel/dm-trim (default: quiet)"),
+        ];
         Self {
             trimwise: trimwise::VERSION,
-            terms: terms().into_iter().map(|(term, meaning)| Term { term, meaning }).collect(),
+            terms: terms().into_iter().chain(hosts).map(|(term, meaning)| Term { term, meaning }).collect(),
             examples: PolicySpec::examples().into_iter().map(example).collect(),
         }
     }

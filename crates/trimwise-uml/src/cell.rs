@@ -29,6 +29,7 @@ use trimwise::workload::days::Days;
 use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
+use crate::guest::TRIM_TARGET;
 use crate::images::{KernelError, KernelName};
 use crate::job::{
     DAEMON_FOLDER, FileSystem, Guest, Job, JobError, MOUNT_POINT, Outcome, Part, ProgramEnd, Said, Step,
@@ -52,6 +53,15 @@ impl KernelTarget {
     /// Returns true if the file system is an ext4 with the patches of [`EXT4_TRIM`].
     pub fn has_ext4_trim(&self) -> bool {
         self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
+    }
+
+    /// Returns true if the kernel has the target [`DM_TRIM`], and the mount options do not put it there already.
+    fn has_dm_trim(&self) -> bool {
+        self.kernel.patches().iter().any(|set| set == DM_TRIM) && !self.puts_target()
+    }
+
+    fn puts_target(&self) -> bool {
+        self.options.split(',').any(|option| option.split('=').next() == Some(TRIM_TARGET))
     }
 
     /// Returns the options to mount the file system with under a policy.
@@ -126,6 +136,8 @@ pub enum KernelPolicy {
     Daemon(PolicySpec),
     /// A policy that only [`EXT4_TRIM`] adds to ext4; it always has options of its own.
     Patched(PolicySpec),
+    /// `discard`, over the target that only [`DM_TRIM`] adds.
+    Target(PolicySpec),
 }
 
 /// Idle time before days begin: enough for discards that are sent slowly, and for a daemon to get to know the file
@@ -134,6 +146,27 @@ pub const LONG_REST: SimDuration = SimDuration::from_secs(7_200);
 
 /// The patches that add policies to ext4, as a target names them: `6.12+ext4-trim:ext4`.
 pub(crate) const EXT4_TRIM: &str = "ext4-trim";
+
+/// The set that adds a device-mapper target, as a target names it: `6.12+dm-trim:xfs`.
+const DM_TRIM: &str = "dm-trim";
+
+/// Returns the mount option that puts `kernel/dm-trim` below the file system, with this policy; `None` if it has none such.
+fn target_option(policy: PolicySpec) -> Option<String> {
+    let options = if let Some([quiet, hold]) = policy.quiet_and_hold() {
+        let (quiet_ms, hold_s) = (quiet.as_nanos() / 1_000_000, hold.as_nanos() / 1_000_000_000);
+        (policy != PolicySpec::QUIET).then(|| format!("quiet_ms={quiet_ms}+hold_s={hold_s}"))
+    } else {
+        let text = policy.to_string();
+        let workers = text.strip_suffix("+merge").unwrap_or(&text).strip_suffix("+reuse")?;
+        let (least, most) = workers.strip_prefix("lazy:")?.split_once(':')?;
+        let is_fixed = least == most && most.parse().is_ok_and(|most: u64| most <= TARGET_WORKERS_MAX);
+        Some(is_fixed.then(|| format!("policy=eager+workers={most}"))?)
+    };
+    Some(TRIM_TARGET.to_owned() + &options.map_or_else(String::new, |options| format!("={options}")))
+}
+
+/// The target's own bound (`workers=`).
+const TARGET_WORKERS_MAX: u64 = 64;
 
 /// Returns the mount options that make the patched ext4 follow a policy; `None` if it cannot.
 fn patched_options(policy: PolicySpec) -> Option<String> {
@@ -166,6 +199,7 @@ impl KernelPolicy {
     pub fn all_of(target: &KernelTarget) -> Vec<Self> {
         let mut all = vec![Self::Off, Self::Commit];
         all.extend((target.file_system == FileSystem::Btrfs).then_some(Self::Async));
+        all.extend(target.has_dm_trim().then_some(Self::Target(PolicySpec::QUIET)));
         if target.has_ext4_trim() {
             let own = ["serial", "lazy", "lazy+reuse"];
             all.extend(own.iter().filter_map(|policy| policy.parse().ok()).map(Self::Patched));
@@ -182,6 +216,9 @@ impl KernelPolicy {
         let mut forms = own.collect::<Vec<_>>().join(", ");
         if target.has_ext4_trim() {
             forms += ", combinations of these, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
+        }
+        if target.has_dm_trim() {
+            forms += ", dm-trim:quiet:QUIET:HOLD, dm-trim:lazy:N:N+reuse (policy=eager workers=N)";
         }
         forms
             + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals), trimwised[:POLICY] (nodiscard, and the \
@@ -203,6 +240,9 @@ impl KernelPolicy {
         }
         if Trimmer::is_daemon(text) {
             return text.parse::<Trimmer>().map(|trimmer| Self::Daemon(trimmer.spec()));
+        }
+        if Trimmer::is_target(text) {
+            return Self::parse_target(text, target);
         }
         let spec = text.parse::<PolicySpec>();
         if text.starts_with("batch") {
@@ -232,6 +272,29 @@ impl KernelPolicy {
         ))
     }
 
+    fn parse_target(text: &str, target: &KernelTarget) -> Result<Self, String> {
+        let policy = text.parse::<Trimmer>()?.spec();
+        if target.puts_target() {
+            return Err(format!(
+                "'{text}': the mount option {TRIM_TARGET} puts the target there; expected one of them"
+            ));
+        }
+        if !target.has_dm_trim() {
+            let version = target.kernel.version();
+            return Err(format!(
+                "'{text}' needs the target of kernel/{DM_TRIM}; expected kernel:{version}+{DM_TRIM}:{}, which has it \
+                 once it is built: trimwise kernel build --version {version} --with kernel/{DM_TRIM}",
+                target.file_system.name()
+            ));
+        }
+        match target_option(policy) {
+            Some(_) => Ok(Self::Target(policy)),
+            None => {
+                Err(format!("'{text}' is not a policy of kernel/{DM_TRIM}; expected {}", Self::forms(target)))
+            }
+        }
+    }
+
     /// Returns which policy it is. The model has none that is `async`.
     pub fn id(self) -> PolicyId {
         match self {
@@ -241,6 +304,7 @@ impl KernelPolicy {
             Self::Batch(config) => PolicySpec::from(config).into(),
             Self::Daemon(policy) => Trimmer::Daemon(policy).into(),
             Self::Patched(policy) => policy.into(),
+            Self::Target(policy) => Trimmer::Block(policy).into(),
         }
     }
 
@@ -267,6 +331,10 @@ impl KernelPolicy {
             (Self::Commit, _) => "discard".to_owned(),
             (Self::Async, _) => "discard=async".to_owned(),
             (Self::Patched(policy), _) => patched_options(policy).unwrap_or_default(),
+            (Self::Target(policy), _) => {
+                let discard = Self::Commit.mount_option(file_system);
+                format!("{discard},{}", target_option(policy).unwrap_or_default())
+            }
         }
     }
 }
@@ -676,6 +744,32 @@ pub fn stale_units(ssd: &Ssd, free: &[(u64, u64)]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_below_the_file_system_is_a_mount_option() {
+        let of = |policy: &str, fs| {
+            let target = target("6.12+dm-trim", fs);
+            KernelPolicy::parse(policy, &target).map(|policy| target.mount_options(policy))
+        };
+        for (policy, options) in [
+            ("dm-trim", "x-trim"),
+            ("dm-trim:quiet:50ms", "x-trim=quiet_ms=50+hold_s=60"),
+            ("dm-trim:lazy:4:4+reuse+merge", "x-trim=policy=eager+workers=4"),
+        ] {
+            assert_eq!(of(policy, FileSystem::Xfs), Ok(format!("discard,{options}")));
+            assert_eq!(of(policy, FileSystem::Btrfs), Ok(format!("discard=sync,{options}")));
+        }
+        for policy in ["dm-trim:lazy", "dm-trim:lazy:1:2+reuse", "dm-trim:lazy:65:65+reuse", "dm-trim:btrfs"]
+        {
+            let refused = of(policy, FileSystem::Ext4).unwrap_err();
+            assert!(refused.contains("not a policy of kernel/dm-trim"), "{refused}");
+        }
+        let there =
+            KernelTarget { options: "x-trim=workers=2".into(), ..target("6.12+dm-trim", FileSystem::Ext4) };
+        assert!(KernelPolicy::parse("dm-trim", &there).unwrap_err().contains("expected one of them"));
+        let without = KernelPolicy::parse("dm-trim", &target("6.12", FileSystem::Ext4)).unwrap_err();
+        assert!(without.contains("kernel build --version 6.12 --with kernel/dm-trim"), "{without}");
+    }
 
     #[test]
     fn a_target_is_written_as_it_is_read() {

@@ -57,7 +57,7 @@ const DISK: &str = "/dev/vda";
 
 /// The mount option that puts the device-mapper target `kernel/dm-trim` below the file system, with its options:
 /// `x-trim`, `x-trim=policy=eager+workers=2`.
-const TRIM_TARGET: &str = "x-trim";
+pub(crate) const TRIM_TARGET: &str = "x-trim";
 const TRIM_NAME: &str = "trim";
 /// Its node, as the first target of all.
 const TRIM_NODE: &str = "/dev/dm-0";

@@ -4,8 +4,10 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
+use trimwise::block::TargetFault;
+use trimwise::fs::Ext4;
 use trimwise::fs::sabotage::Sabotage;
-use trimwise::policy::PolicySpec;
+use trimwise::policy::{PolicySpec, Trimmer};
 
 use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest};
 
@@ -21,6 +23,20 @@ fn is_full() -> bool {
 
 fn details(report: &CrashReport) -> String {
     report.details.iter().map(ToString::to_string).collect()
+}
+
+/// A discard of the file system is complete before the drive has it, and its blocks are written again meanwhile.
+#[test]
+fn no_target_below_loses_anything() {
+    for policy in
+        ["dm-trim", "dm-trim:quiet:1ms:1s", "dm-trim:lazy:4:4+reuse", "dm-trim:serial", "dm-trim:batch:10s"]
+    {
+        let policy: Trimmer = policy.parse().unwrap();
+        let cuts = if is_full() { 2_000 } else { 500 };
+        let report = CrashTest { policy: policy.in_force(), seed: 1, cuts }.run().unwrap();
+        assert_eq!(report.violations, 0, "{policy}:\n{}", details(&report));
+        assert!(report.files_checked > 5 * report.cuts && report.trims > 50, "{policy}: {report:?}");
+    }
 }
 
 /// Samples each kind of policy, and checks that it was really tested: TRIMs besides those of the workload's own FITRIM,
@@ -72,14 +88,34 @@ fn regression_a_direct_write_into_a_file_that_is_truncated_lengthens_it() {
 /// Returns the report up to the first run in which a faulty host is caught, within `cuts` cuts.
 fn found_within(how: Sabotage, cuts: u64, seed: u64) -> CrashReport {
     let test = CrashTest { policy: PolicySpec::OFF.into(), seed, cuts };
+    caught(&test, &|run| sabotaged_run(&test, run, how))
+}
+
+fn caught(test: &CrashTest, run: &dyn Fn(u64) -> Result<CrashReport, CrashError>) -> CrashReport {
     let mut report = CrashReport::default();
-    for run in 0..test.runs() {
-        report.add(sabotaged_run(&test, run, how).unwrap());
+    for number in 0..test.runs() {
+        report.add(run(number).unwrap());
         if report.violations > 0 {
             return report;
         }
     }
-    panic!("{how:?} was not found within {cuts} cuts, seed {seed}");
+    panic!("not found within {} cuts, seed {}", test.cuts, test.seed);
+}
+
+#[test]
+fn targets_that_trim_what_is_written_are_found() {
+    for (fault, policy) in [
+        (TargetFault::KeepsWhatIsWritten, "dm-trim:quiet:1ms:1s"),
+        (TargetFault::OvertakesDiscards, "dm-trim:lazy:4:4+reuse"),
+    ] {
+        let policy: Trimmer = policy.parse().unwrap();
+        let test = CrashTest { policy: policy.in_force(), seed: 1, cuts: 20_000 };
+        let after_mount = Rc::new(move |fs: &Ext4| fs.queue().break_target(Some(fault)));
+        let report = caught(&test, &|run| test.run_with(run, after_mount.clone()));
+        println!("{fault:?}: at cut {:?}", report.first_violation);
+        let broken = report.details.iter().flat_map(|violation| &violation.broken);
+        assert!(broken.clone().any(|b| matches!(b, Broken::Trimmed { .. })), "{}", details(&report));
+    }
 }
 
 /// Checks that a fault is found with three seeds. One that takes thousands of cuts to show gives the seed that is enough

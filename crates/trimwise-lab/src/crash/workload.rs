@@ -164,7 +164,7 @@ pub fn run(policy: &Policy, seed: u64, after_mount: AfterMount) -> Result<Run, C
         let layout = volume.layout().clone();
         let witness = Witness::new(&volume);
         for (mount, operations) in OPERATIONS.into_iter().enumerate() {
-            let fs = volume.mount_witnessed(host, policy.governor(), Some(Rc::clone(&witness))).await;
+            let fs = volume.mount_under(host, &policy, Some(Rc::clone(&witness))).await;
             after_mount(&fs);
             if mount == 0 {
                 prepare(&fs, &machine).await.map_err(CrashError::Workload)?;

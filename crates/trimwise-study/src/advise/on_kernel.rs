@@ -86,7 +86,7 @@ impl Candidates {
     }
 
     fn means(policy: KernelPolicy) -> Means {
-        if policy.is_daemon() { Means::Daemon } else { Means::Kernel }
+        policy.id().known().map(Means::of).filter(|means| *means != Means::Changed).unwrap_or(Means::Kernel)
     }
 
     /// What is worth fresh runs: what a mount option sets, the two best of the search, the best interval, and what the

@@ -354,10 +354,7 @@ impl Plan {
         report: Report,
         stop: &Arc<AtomicBool>,
     ) -> Result<Cell, Failure> {
-        let policy = match (&self.days, trimmer) {
-            (None, Trimmer::Kernel(policy)) => policy.into(),
-            _ => trimmer.policy(),
-        };
+        let policy = if self.days.is_some() { trimmer.policy() } else { trimmer.in_force() };
         self.run_policy((device, policy), trimmer, (seed, rep), report, stop)
     }
 

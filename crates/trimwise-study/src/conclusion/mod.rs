@@ -11,6 +11,8 @@
 //! - One that is materially better, and in nothing materially worse: *change*. None, but the intervals leave room for
 //!   one: *cannot tell*. No room, and something is or may be materially worse: *keep*. Otherwise it does not matter.
 //! - Runs that are missing or freed nothing tell nothing.
+//! - What a target below the file system would bring over that ([`Means::Target`]), if it ran and is materially better,
+//!   stands in a line of its own: a host must first get its module.
 
 pub mod class;
 pub mod steps;
@@ -370,8 +372,25 @@ fn unsure(comparison: &Comparison, today: Option<&PolicyId>, why: words::Unsure)
     of_parts(comparison, Decision::CannotTell, today.cloned(), today.cloned(), &Found::Unsure(why))
 }
 
-/// Concludes on one drive.
+/// Concludes on one drive, and says what a target below the file system would bring.
 fn on_device(
+    comparison: &Comparison,
+    device: &DeviceSummary,
+    today: Option<&PolicyId>,
+    frame: Frame,
+) -> Conclusion {
+    let mut decided = decided_on(comparison, device, today, frame);
+    if let Some(chosen) = decided.policy.as_ref().and_then(|policy| device.policy(policy)) {
+        let targets = device.policies.iter().filter(|p| means(p.policy) == Some(Means::Target));
+        let targets: Vec<Compared> = targets.map(|p| frame.compared(chosen, p, device)).collect();
+        if let Some(Compared { policy, worth, .. }) = best(&targets) {
+            words::add_target(&mut decided.head, policy.policy, chosen.policy, frame.measure, worth);
+        }
+    }
+    decided
+}
+
+fn decided_on(
     comparison: &Comparison,
     device: &DeviceSummary,
     today: Option<&PolicyId>,
@@ -477,7 +496,7 @@ fn is_there(policy: &PolicyId, comparison: &Comparison) -> bool {
         {
             is_own_discard(here.file_system())
         }
-        _ => means(policy) != Some(Means::Changed),
+        _ => !matches!(means(policy), Some(Means::Changed | Means::Target)),
     }
 }
 

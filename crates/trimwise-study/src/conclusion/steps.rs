@@ -137,7 +137,7 @@ impl Steps {
                     plan.set_discard("nodiscard");
                 }
             }
-            None => {}
+            Some(Trimmer::Block(_)) | None => {}
         }
         let is_kernels = policy.known().is_some_and(|trimmer| Means::of(trimmer) != Means::Daemon);
         if today.is_some_and(|today| today.is_daemon()) && is_kernels {

@@ -429,7 +429,7 @@ fn comparison(
 #[test]
 fn commands_follow_only_a_change_that_is_shown_and_material() {
     let hosts: Vec<Here> = hosts().iter().filter_map(|(_, host)| Here::of_found(found(host))).collect();
-    let pool = ["off", "commit", "batch:1d", "batch:1w", "trimwised", "lazy+reuse", "ideal"];
+    let pool = ["off", "commit", "batch:1d", "batch:1w", "trimwised", "lazy+reuse", "dm-trim", "ideal"];
     let mut seen = [0; 4];
     for seed in 0..500 {
         let draw = &mut Draw(seed);
@@ -455,7 +455,7 @@ fn commands_follow_only_a_change_that_is_shown_and_material() {
         assert_ne!(is_change, conclusion.policy == conclusion.today, "{seed}: {conclusion:?}");
         if is_change {
             let policy = conclusion.policy.unwrap().known().unwrap();
-            assert_ne!(Means::of(policy), Means::Changed, "{seed}");
+            assert!(![Means::Changed, Means::Target].contains(&Means::of(policy)), "{seed}");
             assert!(!partial && (reps >= 4 || spread == 0.0), "{seed}");
             let worth = conclusion.worth.unwrap();
             assert!(worth.time_saved_percent > TIME_PERCENT, "{seed}: {worth:?}");
@@ -463,6 +463,22 @@ fn commands_follow_only_a_change_that_is_shown_and_material() {
         }
     }
     assert!(seen.iter().all(|count| *count > 20), "each decision is there: {seen:?}");
+}
+
+/// No host is told to have a target below its file system, but told what it would bring.
+#[test]
+fn what_a_target_would_bring_stands_in_a_line_of_its_own() {
+    let of = |seconds: f64| (0..6).map(|rep| seconds + f64::from(rep) * 0.001).collect::<Vec<f64>>();
+    let said = |target: f64| {
+        let times = [("off", of(100.0)), ("commit", of(80.0)), ("dm-trim:quiet:50ms", of(target))];
+        let conclusion = comparison(None, &times, None, false).conclusion.unwrap();
+        assert_eq!((conclusion.decision, conclusion.policy), (Decision::Change, Some("commit".into())));
+        expect_short(&conclusion.head);
+        conclusion.head.join("\n")
+    };
+    let line = "\nThe module kernel/dm-trim (`dm-trim:quiet:50ms`) would bring more than `commit`: 25 % less time.\n";
+    assert!(said(60.0).contains(line), "{}", said(60.0));
+    assert!(!said(79.9).contains("module") && !said(90.0).contains("module"), "{}", said(79.9));
 }
 
 #[test]

@@ -92,6 +92,30 @@ pub(super) fn head(
     lines
 }
 
+/// Lines of 80 columns that a conclusion may take.
+const LINES_MAX: usize = 5;
+
+/// Adds what a target below the file system would bring over `chosen`, before the last line, if there is room.
+pub(super) fn add_target(
+    lines: &mut Vec<String>,
+    target: &PolicyId,
+    chosen: &PolicyId,
+    measure: Measure,
+    worth: &Worth,
+) {
+    let (saved, life) = (worth.time_saved_percent, worth.life_times.unwrap_or(1.0));
+    let gain = match saved.abs() >= TIME_PERCENT {
+        true => format!("{}{}", shift(measure, saved), interval(worth)),
+        false => format!("{} times the life of the flash", two_digits(life)),
+    };
+    let line = format!("The module kernel/dm-trim (`{target}`) would bring more than `{chosen}`: {gain}.");
+    let wrapped = |line: &String| line.chars().count().div_ceil(78);
+    let room = LINES_MAX.saturating_sub(lines.iter().map(wrapped).sum());
+    if wrapped(&line) <= room {
+        lines.insert(lines.len().saturating_sub(1), line);
+    }
+}
+
 /// The first line where nothing can be concluded.
 pub(super) fn cannot_tell(here: &Here) -> String {
     format!("Cannot tell yet. Keep {} as it is ({}).", here.mount(), here.today_sentence())
@@ -206,6 +230,7 @@ pub fn way(policy: &PolicyId) -> String {
         Trimmer::Kernel(spec) if spec == PolicySpec::COMMIT => "mount option `discard`".to_owned(),
         Trimmer::Daemon(spec) if spec == PolicySpec::JUDICIOUS => "trimwised".to_owned(),
         Trimmer::Daemon(spec) => format!("trimwised with `{spec}`"),
+        Trimmer::Block(_) => format!("`{policy}` below the file system"),
         Trimmer::Kernel(spec) => match spec.batch().map(BatchConfig::hours) {
             Some(24) => "fstrim once a day".to_owned(),
             Some(168) => "fstrim once a week".to_owned(),

@@ -6,7 +6,7 @@ pub mod soak;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
-use trimwise::policy::PolicySpec;
+use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::units::Bytes;
 use trimwise_lab::crash::{CUTS_PER_RUN, CrashReport, CrashTest};
 use trimwise_lab::failure::Failure;
@@ -99,7 +99,7 @@ pub fn run(request: &CrashtestRequest, caller: &dyn Caller) -> Result<CrashTests
     let progress = caller.progress(runs.len(), "runs");
     let reports = pool::run_ordered(jobs, runs.len(), |index| {
         let (policy, run) = runs[index];
-        let report = CrashTest { policy: policy.into(), seed, cuts }.one_run(run);
+        let report = CrashTest { policy: policy.in_force(), seed, cuts }.one_run(run);
         progress.done(index);
         report.map_err(|e| Failure::run(format!("policy {policy}, seed {seed}, run {run}: {e}")))
     });
@@ -111,7 +111,7 @@ pub fn run(request: &CrashtestRequest, caller: &dyn Caller) -> Result<CrashTests
 struct Plan {
     /// The policies as given.
     given: Vec<String>,
-    policies: Vec<(String, PolicySpec)>,
+    policies: Vec<(String, Trimmer)>,
     cuts: u64,
     /// The numbers of each policy's runs.
     numbers: Vec<u64>,
@@ -126,8 +126,15 @@ impl Plan {
         let mut given = request.policies.clone();
         if given.is_empty() {
             given.extend(PolicySpec::examples().iter().map(ToString::to_string));
+            given.push(Trimmer::DM_TRIM.to_string());
         }
-        let policies = named(&given, "--policy", input::policy)?;
+        let policies = named(&given, "--policy", input::trimmer)?;
+        if let Some((name, _)) = policies.iter().find(|(_, policy)| policy.is_hosted()) {
+            return Err(Failure::usage(format!(
+                "--policy {name}: the daemon trims free space by range, as every run here does; expected a policy of \
+                 the file system, or dm-trim[:POLICY]"
+            )));
+        }
         let (cuts, numbers) = match request.run {
             Some(run) => ((run + 1) * CUTS_PER_RUN, vec![run]),
             None => {
@@ -138,8 +145,8 @@ impl Plan {
         Ok(Self { given, policies, cuts, numbers })
     }
 
-    fn runs(&self) -> Vec<(PolicySpec, u64)> {
-        let of = |(_, policy): &(String, PolicySpec)| {
+    fn runs(&self) -> Vec<(Trimmer, u64)> {
+        let of = |(_, policy): &(String, Trimmer)| {
             let policy = *policy;
             self.numbers.iter().map(move |run| (policy, *run))
         };
@@ -186,11 +193,11 @@ mod tests {
     use super::*;
 
     /// The policy `commit` loses a page in every second run.
-    fn invented(policy: PolicySpec, cuts: u64, run: u64) -> CrashReport {
+    fn invented(policy: Trimmer, cuts: u64, run: u64) -> CrashReport {
         let cuts = (cuts - run * CUTS_PER_RUN).min(CUTS_PER_RUN);
         let mut report =
             CrashReport { runs: 1, cuts, files_checked: 3 * cuts, trims: 7, ..CrashReport::default() };
-        if policy == PolicySpec::COMMIT && run % 2 == 1 {
+        if policy == Trimmer::Kernel(PolicySpec::COMMIT) && run % 2 == 1 {
             report.violations = 1;
             report.first_violation = Some(12);
             report.details.push(Violation {

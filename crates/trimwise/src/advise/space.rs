@@ -20,6 +20,8 @@ pub enum Means {
     Daemon,
     /// Another kernel: only a bound.
     Changed,
+    /// A device-mapper target below the file system: `kernel/dm-trim`, which no distribution has.
+    Target,
 }
 
 impl Means {
@@ -38,6 +40,7 @@ impl Means {
                 Self::Daemon
             }
             Trimmer::Kernel(_) => Self::Changed,
+            Trimmer::Block(_) => Self::Target,
         }
     }
 
@@ -47,6 +50,7 @@ impl Means {
             Self::Kernel => "stock kernel",
             Self::Daemon => "trimwised",
             Self::Changed => "changed kernel",
+            Self::Target => "module dm-trim",
         }
     }
 }

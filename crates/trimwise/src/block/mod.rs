@@ -18,6 +18,7 @@ mod device;
 mod discard;
 mod model;
 mod port;
+mod target;
 mod write_throttle;
 
 pub use device::{
@@ -26,6 +27,8 @@ pub use device::{
 pub use model::ModelDevice;
 pub(crate) use port::{Piece, pieces, whole_units};
 pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
+#[cfg(feature = "sabotage")]
+pub use target::TargetFault;
 pub use write_throttle::WriteThrottleConfig;
 
 use std::cell::{Cell, RefCell};
@@ -36,8 +39,9 @@ use crate::content::Content;
 use crate::engine::{Event, Sim};
 use crate::policy::Served;
 use crate::ssd::{Drive, Ssd};
-use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use crate::units::{Bytes, Lpn, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use admission::{Admission, Kind};
+use target::Target;
 use write_throttle::WriteThrottle;
 
 /// Settings of the host's block layer.
@@ -137,6 +141,8 @@ struct Request {
     command: Command,
     background: bool,
     queued: SimTime,
+    /// What the file system submits it as, before it merges.
+    bios: u64,
     on_done: Vec<OnDone>,
 }
 
@@ -164,6 +170,8 @@ struct State {
     /// Since when there have been some.
     requests_since: SimTime,
     request_seen: SimTime,
+    /// Requests other than TRIMs that have completed.
+    requests_done: u64,
     /// What completed so far; [`Counts::waited`] without the time since `waiting_since`.
     counts: Counts,
     /// Requests for which a task waits, and since when there are some.
@@ -233,6 +241,8 @@ pub struct Load {
     pub requests: u32,
     /// How long there have been none; zero while there are some.
     pub quiet: SimDuration,
+    /// Requests that have completed, as they were submitted: before they merged.
+    pub done: u64,
 }
 
 /// What a host sees in `/sys/block/DEVICE/stat` and `/proc/pressure/io`.
@@ -255,6 +265,7 @@ struct Inner {
     room: Event,
     content: Cell<Content>,
     tracer: RefCell<Option<Tracer>>,
+    target: RefCell<Option<Rc<Target>>>,
 }
 
 /// A device with its request queue; cheap to clone, all clones are the same queue.
@@ -277,6 +288,7 @@ impl BlockQueue {
             room: Event::new(sim),
             content: Cell::default(),
             tracer: RefCell::default(),
+            target: RefCell::default(),
         }))
     }
 
@@ -341,9 +353,28 @@ impl BlockQueue {
         self.foreground(self.split(range).map(|piece| Command::Write(piece, self.0.content.get()))).await;
     }
 
+    /// Writes `range` as a journal does: block by block, which then merge.
+    pub(crate) async fn write_by_block(&self, range: UnitRange) {
+        let commands = self.split(range).map(|piece| Command::Write(piece, self.0.content.get()));
+        let enter = |queue: &Self, request: Request| {
+            let bios = if let Command::Write(range, _) = &request.command { range.units } else { 1 };
+            queue.route(Request { bios, ..request });
+        };
+        self.submitted(commands, enter).await;
+    }
+
     /// Empties the device's write cache.
     pub async fn flush(&self) {
         self.foreground(std::iter::once(Command::Flush)).await;
+    }
+
+    /// Empties the write cache before a write that asks for it (`REQ_PREFLUSH`). The device mapper then flushes twice, as
+    /// Linux 6.12 does over a drive without FUA.
+    pub(crate) async fn flush_ahead(&self) {
+        self.flush().await;
+        if self.target().is_some() {
+            self.flush().await;
+        }
     }
 
     /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.
@@ -368,7 +399,7 @@ impl BlockQueue {
         let state = self.0.state.borrow();
         let requests = state.requests;
         let quiet = if requests > 0 { SimDuration::ZERO } else { self.0.sim.now().since(state.request_seen) };
-        Load { requests, quiet }
+        Load { requests, quiet, done: state.requests_done }
     }
 
     /// What a host counts, from the start on.
@@ -390,6 +421,7 @@ impl BlockQueue {
             command: Command::Read(range),
             background: false,
             queued: self.0.sim.now(),
+            bios: 1,
             on_done: vec![Box::new(|_| on_done())],
         };
         self.0.state.borrow_mut().enter(request);
@@ -400,18 +432,30 @@ impl BlockQueue {
     ///
     /// A write that continues the one queued last is merged with it.
     pub fn submit_background_write(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
+        match self.target() {
+            None => self.write_in_background(range, on_done),
+            Some(target) => target.write(self, range, move |queue| queue.write_in_background(range, on_done)),
+        }
+    }
+
+    fn write_in_background(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
         let mut state = self.0.state.borrow_mut();
         let limit = self.0.config.max_request.units_floor();
         let grows = self.0.config.merges_waiting || state.is_plugged;
         let queue = if state.throttle.is_some() { &mut state.foreground } else { &mut state.background };
         if grows
             && let Some(Request {
-                command: Command::Write(last, _), on_done: waiting, background: true, ..
+                command: Command::Write(last, _),
+                on_done: waiting,
+                background: true,
+                bios,
+                ..
             }) = queue.back_mut()
             && last.end() == range.start
             && last.units + range.units <= limit
         {
             last.units += range.units;
+            *bios += 1;
             waiting.push(Box::new(|_| on_done()));
             return;
         }
@@ -419,6 +463,7 @@ impl BlockQueue {
             command: Command::Write(range, self.0.content.get()),
             background: true,
             queued: self.0.sim.now(),
+            bios: 1,
             on_done: vec![Box::new(|_| on_done())],
         });
         if state.throttle.is_none() {
@@ -466,13 +511,27 @@ impl BlockQueue {
 
     /// Submits commands and waits for them. Returns the total time that the device took.
     async fn foreground(&self, commands: impl IntoIterator<Item = Command>) -> SimDuration {
+        self.submitted(commands, Self::route).await
+    }
+
+    /// Discards `ranges` as [`BlockQueue::trim`] does, but below the target.
+    async fn trim_below_target(&self, ranges: &[UnitRange]) {
+        self.submitted(self.trim_commands(ranges), Self::enter).await;
+    }
+
+    async fn submitted(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+        enter: fn(&Self, Request),
+    ) -> SimDuration {
         let done = Event::new(&self.0.sim);
         let (told, ended) = (done.clone(), Rc::new(Cell::new(None)));
         let end = Rc::clone(&ended);
-        self.submit(commands, move |service| {
+        let on_done = move |service| {
             end.set(Some(service));
             told.notify_all();
-        });
+        };
+        self.submit_by(commands, on_done, enter);
         loop {
             if let Some(service) = ended.get() {
                 return service;
@@ -487,6 +546,15 @@ impl BlockQueue {
         &self,
         commands: impl IntoIterator<Item = Command>,
         on_done: impl FnOnce(SimDuration) + 'static,
+    ) {
+        self.submit_by(commands, on_done, Self::route);
+    }
+
+    fn submit_by(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+        on_done: impl FnOnce(SimDuration) + 'static,
+        enter: fn(&Self, Request),
     ) {
         let commands: Vec<Command> = commands.into_iter().collect();
         if commands.is_empty() {
@@ -503,11 +571,31 @@ impl BlockQueue {
                     on_done(sum);
                 }
             });
-            let request =
-                Request { command, background: false, queued: self.0.sim.now(), on_done: vec![count] };
-            self.0.state.borrow_mut().submit(request);
+            let (queued, on_done) = (self.0.sim.now(), vec![count as OnDone]);
+            enter(self, Request { command, background: false, queued, bios: 1, on_done });
         }
         self.dispatch();
+    }
+
+    /// Passes a request to the target, if there is one and the request concerns it.
+    fn route(&self, request: Request) {
+        let written = match &request.command {
+            Command::Write(range, _) => *range,
+            Command::WritePart(part, _) => part.units(),
+            Command::Trim(_) => UnitRange::new(Lpn(0), 0),
+            Command::Read(_) | Command::ReadPart(_) | Command::Flush => return self.enter(request),
+        };
+        match (self.target(), request) {
+            (None, request) => self.enter(request),
+            (Some(target), Request { command: Command::Trim(ranges), on_done, .. }) => {
+                target.discard(self, &ranges, on_done);
+            }
+            (Some(target), request) => target.write(self, written, move |queue| queue.enter(request)),
+        }
+    }
+
+    fn enter(&self, request: Request) {
+        self.0.state.borrow_mut().submit(request);
     }
 
     /// Hands requests to the device until it or the rules allow no more.
@@ -613,6 +701,7 @@ impl BlockQueue {
                     let since = now.since(state.requests_since);
                     state.counts.served.busy += since;
                 }
+                state.requests_done += request.bios;
             }
             if let Some(bytes) = request.command.moves() {
                 let served = &mut state.counts.served;

@@ -267,7 +267,7 @@ async fn run_on(
     let volume = Volume::format(queue, spec.format).await?;
     // A drive may work off the TRIM of mkfs in the background; let it finish.
     sim.sleep_until(queue.with_ssd(|ssd| ssd.worked_off_at())).await;
-    let fs = volume.mount(spec.host, spec.policy.governor()).await;
+    let fs = volume.mount_under(spec.host, &spec.policy, None).await;
     if let Some(percent) = spec.utilization_percent {
         ageing::age_and_turn_over(&fs, percent, spec.turned_over(percent)?, spec.draw_seed()).await?;
         // The workload must not pay for the TRIMs of ageing, and the drive gets the same idle time under every policy.

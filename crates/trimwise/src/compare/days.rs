@@ -99,7 +99,7 @@ impl Running {
         });
         let daemon = match spec.trimmer {
             Trimmer::Daemon(policy) => Some(Daemon::start(fs, policy, spec.has_backlog)),
-            Trimmer::Kernel(_) => None,
+            Trimmer::Kernel(_) | Trimmer::Block(_) => None,
         };
         let this = Self { fs: fs.clone(), days: spec.days.clone(), begin: sim.now(), daemon, sweeper };
         if let Some(config) = spec.trimmer.sweeps() {

@@ -8,9 +8,7 @@
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
 use crate::engine::Standstill;
-use crate::policy::{
-    Availability, HostTraits, InCommit, Ledger, PolicyEvent, PolicyHost, Shape, TrimCommand, TrimToken, View,
-};
+use crate::policy::{Availability, HostTraits, Ledger, PolicyEvent, PolicyHost, TrimCommand, View};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// Time limit for pending extents at the end, longer than any policy waits before it issues them (btrfs: 120 s,
@@ -36,6 +34,7 @@ impl PolicyHost for Ext4 {
             requests: load.requests,
             quiet: load.quiet,
             served: self.0.queue.counts().served,
+            requests_done: load.done,
             ..View::default()
         }
     }
@@ -71,8 +70,7 @@ impl PolicyHost for Ext4 {
             if let Some(behind) = behind {
                 fs.end_hold(behind);
             }
-            let range_max = fs.0.queue.with_ssd(|ssd| u64::from(ssd.config().trim.max_units_per_range));
-            let ranges = ranges.iter().map(|range| range.units.div_ceil(range_max) as u32).sum();
+            let ranges = fs.0.queue.with_ssd(|ssd| ssd.config().trim.ranges(&ranges));
             fs.0.policy.acknowledged(&fs, command, ranges, took);
         });
     }
@@ -122,36 +120,14 @@ impl Ext4 {
             let stale = &mut inner.state.borrow_mut().disk.stale;
             freed.iter().for_each(|&range| stale.freed(now, range, |unit| ssd.is_mapped(Lpn(unit))));
         });
-        let at_once = match inner.policy.committed(self, &freed) {
-            InCommit::Nothing => return,
-            InCommit::OneByOne => 1,
-            InCommit::Together => usize::MAX,
-        };
-        loop {
-            let next = || inner.policy.take(self, Lpn(0), Shape::NEXT);
-            let tokens: Vec<TrimToken> = std::iter::from_fn(next).take(at_once).collect();
-            if tokens.is_empty() {
-                return;
-            }
-            let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
-            inner.queue.trim(&ranges).await;
-            tokens.into_iter().for_each(|token| inner.policy.settle(self, token));
-        }
+        let how = inner.policy.committed(self, &freed);
+        inner.policy.issue_in_commit(self, how, async |ranges| inner.queue.trim(ranges).await).await;
     }
 
     pub(super) fn introduce_host(&self) {
         let inner: &Inner = &self.0;
-        let host = inner.queue.with_ssd(|ssd| {
-            let trim = &ssd.config().trim;
-            HostTraits {
-                kernel: inner.host.discard,
-                trim_depth: inner.queue.admission().trim_depth(),
-                ranges_max: trim.max_ranges,
-                range_units_max: trim.max_units_per_range.into(),
-                total_units: ssd.capacity_units(),
-                group_units: GROUP_UNITS,
-            }
-        });
+        let trim_depth = inner.queue.admission().trim_depth();
+        let host = inner.queue.with_ssd(|ssd| HostTraits::of(ssd, inner.host.discard, trim_depth));
         inner.policy.tell(self, &PolicyEvent::Hosted(host));
     }
 
@@ -196,6 +172,12 @@ impl Ext4 {
         });
     }
 
+    /// Notes that the target below this file system has told the device of `range`.
+    pub(super) fn told_below(&self, range: UnitRange) {
+        self.note_told(&mut self.0.state.borrow_mut(), range);
+        self.pending_changed();
+    }
+
     /// Waits until the policy has issued its last TRIM: until nothing is pending or in flight, or no blocks were
     /// released for longer than any policy waits.
     pub async fn drain_discards(&self) {
@@ -218,8 +200,10 @@ impl Ext4 {
         let inner: &Inner = &self.0;
         let begin = inner.sim.now();
         let gone = |ledger: Ledger| ledger.issued + ledger.reused + ledger.dropped;
-        let wanted = gone(self.ledger()) + self.ledger().pending + self.ledger().in_tokens;
-        while gone(self.ledger()) < wanted && self.ledger().pending + self.ledger().in_tokens > 0 {
+        // What waits below the file system withholds nothing.
+        let ledger = || inner.policy.ledger();
+        let wanted = gone(ledger()) + ledger().pending + ledger().in_tokens;
+        while gone(ledger()) < wanted && ledger().pending + ledger().in_tokens > 0 {
             // A policy may delay its TRIMs: after a commit interval the caller checks again.
             let patience = inner.sim.now() + COMMIT_INTERVAL;
             if !inner.events.blocks_released.wait_until(patience).await {
@@ -233,7 +217,7 @@ impl Ext4 {
     /// so long that the policy will never release any.
     async fn note_unreleased(&self, begin: SimTime) {
         let inner: &Inner = &self.0;
-        let (now, ledger) = (inner.sim.now(), self.ledger());
+        let (now, ledger) = (inner.sim.now(), inner.policy.ledger());
         if ledger.in_tokens > 0 {
             return; // a TRIM ends some day
         }

@@ -59,7 +59,7 @@ use std::rc::Rc;
 
 use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::{Event, Sim};
-use crate::policy::{Governor, HostedPolicy, Ledger};
+use crate::policy::{Governor, HostedPolicy, Ledger, Policy};
 use crate::ssd::{Drive, Ssd};
 use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 
@@ -292,11 +292,19 @@ impl Volume {
     ///
     /// The superblock update starts the first transaction, and with it the commit timer.
     pub async fn mount(self, host: HostConfig, governor: Box<dyn Governor>) -> Ext4 {
-        self.mount_witnessed(host, governor, None).await
+        self.mount_as(host, governor, None).await
     }
 
-    /// Mounts the volume, and lets `witness` (of this volume, freshly formatted) record writes and promises.
-    pub async fn mount_witnessed(
+    /// Mounts the volume with a policy, over a target if the policy has one: until it is unmounted. Lets `witness` (of
+    /// this volume, freshly formatted) record writes and promises.
+    pub async fn mount_under(self, host: HostConfig, policy: &Policy, witness: Option<Rc<Witness>>) -> Ext4 {
+        if let Some(target) = policy.target() {
+            self.queue.put_target(target, host.discard);
+        }
+        self.mount_as(host, policy.governor(), witness).await
+    }
+
+    async fn mount_as(
         self,
         host: HostConfig,
         governor: Box<dyn Governor>,
@@ -354,6 +362,12 @@ impl Volume {
             sim: sim.clone(),
         };
         let fs = Ext4(Rc::new(inner));
+        let below = Rc::downgrade(&fs.0);
+        fs.0.queue.on_told_below(Box::new(move |range| {
+            if let Some(inner) = below.upgrade() {
+                Ext4(inner).told_below(range);
+            }
+        }));
         fs.start_thread(fs.clone().journal_thread());
         fs.start_thread(fs.clone().flusher_thread());
         fs.start_thread(fs.clone().policy_timer());
@@ -397,6 +411,7 @@ impl Ext4 {
         }
         inner.policy.drop_all(&self);
         self.checkpoint_all().await;
+        let untold_below = inner.queue.remove_target().await;
         let mut state = inner.state.borrow_mut();
         let placeholder = Disk {
             layout: state.disk.layout.clone(),
@@ -409,7 +424,7 @@ impl Ext4 {
             is_trimmed: false,
             log: Tail::FORMATTED,
         };
-        let is_trimmed = inner.policy.untrimmed_units() == 0;
+        let is_trimmed = inner.policy.untrimmed_units() + untold_below == 0;
         let mut disk = std::mem::replace(&mut state.disk, placeholder);
         disk.allocator.discard_preallocations();
         disk.allocator.forget_trimmed();
@@ -462,9 +477,10 @@ impl Ext4 {
         self.0.state.borrow_mut().disk.stale.take_recent_max(now)
     }
 
-    /// Returns the accounting of all freed blocks.
+    /// Returns the accounting of all freed blocks. What a target below has is not issued.
     pub fn ledger(&self) -> Ledger {
-        self.0.policy.ledger()
+        let own = self.0.policy.ledger();
+        self.0.queue.ledger_below().map_or(own, |below| own.handed_on(&below))
     }
 
     /// Returns the blocks of a file or directory, in page order (`FIEMAP`); `None` if the path does not exist. Pages

@@ -239,6 +239,7 @@ impl LiveHost {
             requests: u32::from(self.load.quiet == SimDuration::ZERO),
             quiet: self.load.quiet,
             served: sample.served,
+            ..View::default()
         }
     }
 

@@ -1,6 +1,8 @@
 //! What a governor sees, and what it can decide.
 
+use super::extents::CHUNK_UNITS;
 use super::{Availability, DiscardGeneration};
+use crate::ssd::Ssd;
 use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 
 /// Events for a governor; each comes with a [`View`] of that moment.
@@ -55,6 +57,21 @@ pub struct HostTraits {
     pub group_units: u64,
 }
 
+impl HostTraits {
+    /// The traits of a host in front of this drive, with this many TRIMs in the drive at once.
+    pub(crate) fn of(ssd: &Ssd, kernel: DiscardGeneration, trim_depth: u32) -> Self {
+        let trim = &ssd.config().trim;
+        Self {
+            kernel,
+            trim_depth,
+            ranges_max: trim.max_ranges,
+            range_units_max: trim.max_units_per_range.into(),
+            total_units: ssd.capacity_units(),
+            group_units: CHUNK_UNITS,
+        }
+    }
+}
+
 /// The host at the moment of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
@@ -78,6 +95,10 @@ pub struct View {
     pub requests: u32,
     /// How long there have been none; zero while there are some.
     pub quiet: SimDuration,
+    /// Requests other than TRIMs that have completed.
+    pub requests_done: u64,
+    /// When the oldest in the pending set came there, if the governor takes the oldest first.
+    pub oldest: Option<SimTime>,
     /// Reads and writes that the device has completed.
     pub served: Served,
 }
@@ -240,6 +261,10 @@ pub trait Governor {
     /// Whether pending extents of different commits merge where they touch.
     fn merges(&self) -> bool {
         true
+    }
+    /// Whether commands take the extent that has waited longest, not the next by address. Pending extents then merge.
+    fn takes_oldest_first(&self) -> bool {
+        false
     }
     /// Handles `event` and appends its decisions.
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>);

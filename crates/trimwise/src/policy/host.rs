@@ -105,9 +105,22 @@ pub struct HostedPolicy {
 impl HostedPolicy {
     /// A policy that has not been told of its host yet.
     pub fn new(governor: Box<dyn Governor>, kernel: DiscardGeneration) -> Self {
+        let (availability, merges) = (governor.availability(kernel), governor.merges());
+        Self::with(governor, availability, merges)
+    }
+
+    /// A policy below a file system, where what is freed is what the file system discards. Extents merge there under
+    /// every policy, and a write takes its range out of the set.
+    pub(crate) fn of_discards(governor: Box<dyn Governor>) -> Self {
+        Self::with(governor, Availability::AfterCommit, true)
+    }
+
+    fn with(governor: Box<dyn Governor>, availability: Availability, merges: bool) -> Self {
+        let pending =
+            if governor.takes_oldest_first() { PendingSet::oldest_first() } else { PendingSet::new(merges) };
         Self {
-            availability: governor.availability(kernel),
-            pending: RefCell::new(PendingSet::new(governor.merges())),
+            availability,
+            pending: RefCell::new(pending),
             governor: RefCell::new(governor),
             wake_at: Cell::new(None),
             in_flight: Cell::new(0),
@@ -162,10 +175,6 @@ impl HostedPolicy {
         self.pending.borrow().iter().collect()
     }
 
-    pub(crate) fn next_pending(&self, from: Lpn, units_min: u64) -> Option<UnitRange> {
-        self.pending.borrow().next(from, units_min)
-    }
-
     pub(crate) fn untrimmed_units(&self) -> u64 {
         self.pending.borrow().untrimmed_units()
     }
@@ -200,8 +209,9 @@ impl HostedPolicy {
     /// Adds what a durable transaction freed to the pending set, and lets the governor decide about it. Returns what
     /// the commit must wait for.
     pub fn committed(&self, host: &dyn PolicyHost, freed: &[UnitRange]) -> InCommit {
+        let now = host.view().now;
         for &range in freed {
-            self.pending.borrow_mut().insert(range);
+            self.pending.borrow_mut().insert_at(range, now);
             if self.availability != Availability::AfterIssue {
                 host.release(range, false);
             }
@@ -222,6 +232,37 @@ impl HostedPolicy {
         in_commit
     }
 
+    /// Does the same with ranges of which parts may be pending or untrimmed already, as discards from above are.
+    pub(crate) fn discarded(&self, host: &dyn PolicyHost, ranges: &[UnitRange]) -> InCommit {
+        let missing = |&range: &UnitRange| self.pending.borrow_mut().missing(range);
+        let freed: Vec<UnitRange> = ranges.iter().flat_map(missing).collect();
+        self.committed(host, &freed)
+    }
+
+    /// Issues what a commit must wait for, with `trim`, which returns once the device has acknowledged these ranges.
+    pub(crate) async fn issue_in_commit(
+        &self,
+        host: &dyn PolicyHost,
+        how: InCommit,
+        trim: impl AsyncFn(&[UnitRange]),
+    ) {
+        let at_once = match how {
+            InCommit::Nothing => return,
+            InCommit::OneByOne => 1,
+            InCommit::Together => usize::MAX,
+        };
+        loop {
+            let next = || self.take(host, Lpn(0), Shape::NEXT);
+            let tokens: Vec<TrimToken> = std::iter::from_fn(next).take(at_once).collect();
+            if tokens.is_empty() {
+                return;
+            }
+            let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
+            trim(&ranges).await;
+            tokens.into_iter().for_each(|token| self.settle(host, token));
+        }
+    }
+
     /// Settles a command that the device has acknowledged, which took it `took`, as this many ranges of its own; the
     /// governor decides what comes next.
     pub fn acknowledged(&self, host: &dyn PolicyHost, command: TrimCommand, ranges: u32, took: SimDuration) {
@@ -238,6 +279,22 @@ impl HostedPolicy {
         for decision in self.decisions_on(host, event) {
             self.carry_out(host, decision);
         }
+    }
+
+    /// Takes the next pending extent of at least `units_min` in `range`, cut where the range ends.
+    pub(crate) fn take_within(
+        &self,
+        host: &dyn PolicyHost,
+        range: UnitRange,
+        units_min: u64,
+    ) -> Option<TrimToken> {
+        let next = self.pending.borrow().next(range.start, units_min)?;
+        let left = range.end().0.checked_sub(next.start.0).filter(|&left| left > 0)?;
+        self.take(host, range.start, Shape { units_min, units_max: left, ..Shape::NEXT })
+    }
+
+    pub(crate) fn pending_count(&self) -> u64 {
+        self.pending.borrow().extents()
     }
 
     /// Takes the next pending extent of a shape from `from` on. Its blocks are withheld until the token is settled.
@@ -270,6 +327,7 @@ impl HostedPolicy {
             view.pending_units = pending.units();
             view.pending_extents = pending.extents();
             view.untrimmed_units = pending.untrimmed_units();
+            view.oldest = pending.oldest().map(|(_, since)| since);
         }
         view.in_flight = self.in_flight.get();
         let mut decisions = Vec::new();
@@ -333,7 +391,8 @@ impl HostedPolicy {
     }
 
     pub(crate) fn catch_up(&self, host: &dyn PolicyHost) {
-        let extents = self.pending.borrow_mut().catch_up();
+        let now = host.view().now;
+        let extents = self.pending.borrow_mut().catch_up_at(now);
         if self.availability == Availability::AfterIssue {
             extents.into_iter().for_each(|range| host.withhold(range));
         }

@@ -21,7 +21,7 @@ use super::{BatchConfig, LiveUse, Policy, PolicyError, PolicySpec};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyId {
-    /// One of the grammar's, followed by the file system or by the daemon.
+    /// One of the grammar's, followed by the file system, the daemon or a target below the file system.
     Known(Trimmer),
     /// Known by its name only: a policy of the caller's, or what a real mount does (`discard=async`).
     Named(Arc<str>),
@@ -52,6 +52,11 @@ impl PolicyId {
             Self::Known(Trimmer::Kernel(spec)) => Some(*spec),
             _ => None,
         }
+    }
+
+    /// Returns true if the target below the file system trims.
+    pub fn is_target(&self) -> bool {
+        matches!(self, Self::Known(Trimmer::Block(_)))
     }
 
     /// Returns true if the daemon trims.
@@ -110,25 +115,48 @@ impl<'de> Deserialize<'de> for PolicyId {
 /// The word for the daemon among policies.
 pub(crate) const DAEMON: &str = "trimwised";
 
-/// What does the trimming over days.
+/// The word for the target below the file system among policies.
+const TARGET: &str = "dm-trim";
+
+/// What does the trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trimmer {
     /// The file system, by a policy; `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
     Kernel(PolicySpec),
     /// trimwised with a policy, and its defaults for everything else.
     Daemon(PolicySpec),
+    /// The device-mapper target `kernel/dm-trim`, or one like it with another policy, below the file system, which
+    /// discards as Linux does.
+    Block(PolicySpec),
 }
 
 impl Trimmer {
+    /// What the target does by default.
+    pub const DM_TRIM: Self = Self::Block(PolicySpec::QUIET);
+
     /// Whether a text is meant as the daemon, valid or not.
     pub fn is_daemon(text: &str) -> bool {
         text.split(':').next() == Some(DAEMON)
     }
 
-    /// The policy of the file system itself.
+    /// Whether a text is meant as the target below the file system, valid or not.
+    pub fn is_target(text: &str) -> bool {
+        text.split(':').next() == Some(TARGET)
+    }
+
+    /// The policies of the file system itself and of what is below it, without days: then sweeps are a policy's own.
+    pub fn in_force(self) -> Policy {
+        match self {
+            Self::Kernel(spec) => spec.into(),
+            other => other.policy(),
+        }
+    }
+
+    /// The policies of the file system itself and of what is below it, over days.
     pub fn policy(self) -> Policy {
         match self {
             Self::Kernel(spec) if spec.batch().is_none() => spec.into(),
+            Self::Block(spec) => Policy::below(self.into(), PolicySpec::COMMIT, spec),
             // What trims is outside the file system.
             _ => Policy::of(self.into(), || PolicySpec::OFF.governor()),
         }
@@ -138,14 +166,14 @@ impl Trimmer {
     pub fn needs_trim(self) -> bool {
         match self {
             Self::Kernel(spec) => spec.needs_trim(),
-            Self::Daemon(_) => true,
+            Self::Daemon(_) | Self::Block(_) => true,
         }
     }
 
-    /// The policy that the file system or the daemon follows.
+    /// The policy that the file system, the daemon or the target follows.
     pub fn spec(self) -> PolicySpec {
         match self {
-            Self::Kernel(spec) | Self::Daemon(spec) => spec,
+            Self::Kernel(spec) | Self::Daemon(spec) | Self::Block(spec) => spec,
         }
     }
 
@@ -158,7 +186,7 @@ impl Trimmer {
     pub fn sweeps(self) -> Option<BatchConfig> {
         match self {
             Self::Kernel(spec) => spec.batch(),
-            Self::Daemon(_) => None,
+            Self::Daemon(_) | Self::Block(_) => None,
         }
     }
 }
@@ -169,6 +197,8 @@ impl fmt::Display for Trimmer {
             Self::Kernel(spec) => spec.fmt(f),
             Self::Daemon(spec) if *spec == PolicySpec::JUDICIOUS => f.pad(DAEMON),
             Self::Daemon(spec) => f.pad(&format!("{DAEMON}:{spec}")),
+            Self::Block(spec) if *spec == PolicySpec::QUIET => f.pad(TARGET),
+            Self::Block(spec) => f.pad(&format!("{TARGET}:{spec}")),
         }
     }
 }
@@ -176,8 +206,16 @@ impl fmt::Display for Trimmer {
 impl FromStr for Trimmer {
     type Err = String;
 
-    /// Parses a policy, `trimwised` or `trimwised:POLICY`.
+    /// Parses a policy, `trimwised`, `trimwised:POLICY`, `dm-trim` or `dm-trim:POLICY`.
     fn from_str(text: &str) -> Result<Self, String> {
+        if Self::is_target(text) {
+            let Some((_, policy)) = text.split_once(':') else { return Ok(Self::DM_TRIM) };
+            let spec: PolicySpec = policy.parse().map_err(|e: PolicyError| e.to_string())?;
+            return match spec.is_usable() {
+                true => Ok(Self::Block(spec)),
+                false => Err(format!("{text}: {spec} is only a bound, with nothing below the file system")),
+            };
+        }
         if !Self::is_daemon(text) {
             return text.parse().map(Self::Kernel).map_err(|e: PolicyError| e.to_string());
         }
@@ -200,9 +238,18 @@ mod tests {
 
     #[test]
     fn an_identity_is_written_as_it_is_read_and_no_two_are_written_the_same() {
-        for text in
-            ["off", "trimwised", "trimwised:lazy+reuse", "set:40:90+lazy", "discard=async", "heap", "own:off"]
-        {
+        for text in [
+            "off",
+            "trimwised",
+            "trimwised:lazy+reuse",
+            "set:40:90+lazy",
+            "discard=async",
+            "heap",
+            "own:off",
+            "dm-trim",
+            "dm-trim:quiet:50ms",
+            "dm-trim:lazy:1:1+reuse",
+        ] {
             assert_eq!(PolicyId::from(text).to_string(), text);
         }
         for name in ["off", "ideal", "trimwised", "own:off", "own:", "batch:7d", "lazy+reuse", "mine"] {

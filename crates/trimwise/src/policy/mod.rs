@@ -17,6 +17,7 @@
 //! other file systems, `judicious` from all of them; `adaptive` learns its limits.
 
 mod adaptive;
+mod aged;
 mod batch;
 mod btrfs;
 mod commit;
@@ -32,6 +33,7 @@ mod lazy;
 mod named;
 mod off;
 mod pending;
+mod quiet;
 pub(crate) mod set;
 mod spec;
 #[cfg(test)]
@@ -49,6 +51,7 @@ pub use identity::{PolicyId, Trimmer};
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};
+pub(crate) use quiet::EXTENTS_MAX as QUIET_EXTENTS_MAX;
 pub(crate) use spec::LiveUse;
 pub use spec::{PolicyError, PolicySpec, terms};
 pub use wire::serve;

@@ -35,6 +35,8 @@ use super::{Governor, PolicyId, PolicySpec};
 pub struct Policy {
     id: PolicyId,
     make: Arc<dyn Fn() -> Box<dyn Governor> + Send + Sync>,
+    /// What a target below the file system follows.
+    target: Option<PolicySpec>,
 }
 
 impl Policy {
@@ -45,7 +47,12 @@ impl Policy {
     }
 
     pub(super) fn of(id: PolicyId, make: impl Fn() -> Box<dyn Governor> + Send + Sync + 'static) -> Self {
-        Self { id, make: Arc::new(make) }
+        Self { id, make: Arc::new(make), target: None }
+    }
+
+    /// A policy of the file system, and one of a target below it.
+    pub(super) fn below(id: PolicyId, of_fs: PolicySpec, target: PolicySpec) -> Self {
+        Self { target: Some(target), ..Self::of(id, move || of_fs.governor()) }
     }
 
     /// Returns which policy it is.
@@ -53,9 +60,14 @@ impl Policy {
         &self.id
     }
 
-    /// A governor in its initial state.
+    /// A governor in its initial state: the file system's.
     pub fn governor(&self) -> Box<dyn Governor> {
         (self.make)()
+    }
+
+    /// A governor in its initial state for the target below the file system, if there is one.
+    pub fn target(&self) -> Option<Box<dyn Governor>> {
+        self.target.map(PolicySpec::governor)
     }
 }
 

@@ -7,8 +7,9 @@
 //!
 //! What a policy chose not to trim stays known as *untrimmed* until it is allocated, so that a policy may catch up.
 
+use super::aged::Aged;
 use super::extents::Extents;
-use crate::units::{Lpn, UnitRange};
+use crate::units::{Lpn, SimTime, UnitRange};
 
 /// Permission to trim one extent, once. Only [`PendingSet`] makes them.
 #[derive(Debug)]
@@ -52,6 +53,18 @@ impl Ledger {
         self.freed == self.issued + self.reused + self.dropped + self.pending + self.in_tokens
     }
 
+    /// The account of both where what is issued goes on to another set.
+    pub(crate) fn handed_on(&self, below: &Self) -> Self {
+        Self {
+            freed: self.freed - self.issued + below.freed,
+            issued: below.issued,
+            reused: self.reused + below.reused,
+            dropped: self.dropped + below.dropped,
+            pending: self.pending + below.pending,
+            in_tokens: self.in_tokens + below.in_tokens,
+        }
+    }
+
     /// The flows since `before`; pending and in-flight units are the current ones.
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -85,6 +98,8 @@ pub struct PendingSet {
     untrimmed: Extents,
     /// Whether new extents merge with their neighbours in the set.
     merging: bool,
+    /// The same extents by age, if the oldest are taken first.
+    aged: Option<Aged>,
     ledger: Ledger,
 }
 
@@ -94,20 +109,50 @@ impl PendingSet {
         Self { merging, ..Self::default() }
     }
 
+    /// An empty set whose extents merge, and of which the oldest is taken first.
+    pub(super) fn oldest_first() -> Self {
+        Self { merging: true, aged: Some(Aged::default()), ..Self::default() }
+    }
+
     /// Adds an extent whose freeing transaction is durable. It must not be in the set already.
     pub fn insert(&mut self, range: UnitRange) {
+        self.insert_at(range, SimTime::ZERO);
+    }
+
+    pub(super) fn insert_at(&mut self, range: UnitRange, now: SimTime) {
         debug_assert!(!self.extents.overlaps(range), "freed twice: {range:?}");
-        self.extents.insert(range, self.merging);
+        self.add(range, now);
         self.ledger.freed += range.units;
+    }
+
+    fn add(&mut self, range: UnitRange, now: SimTime) {
+        self.extents.insert(range, self.merging);
+        if let Some(aged) = &mut self.aged {
+            aged.insert(range, now);
+        }
         self.ledger.pending += range.units;
+    }
+
+    /// Removes the parts of `range` that are in the set; returns their units.
+    fn remove(&mut self, range: UnitRange, part: impl FnMut(UnitRange)) -> u64 {
+        let units = self.extents.remove(range, part);
+        if let Some(aged) = &mut self.aged {
+            aged.remove(range);
+        }
+        self.ledger.pending -= units;
+        units
+    }
+
+    /// The extent of which a part has waited longest, and since when; `None` also in a set that keeps no ages.
+    pub(super) fn oldest(&self) -> Option<(UnitRange, SimTime)> {
+        self.aged.as_ref()?.oldest()
     }
 
     /// Removes the parts of `range` that are in the set, because they are being allocated, and returns their units.
     /// Also forgets what is untrimmed there.
     pub fn withdraw(&mut self, range: UnitRange) -> u64 {
         self.untrimmed.remove(range, |_| ());
-        let units = self.extents.remove(range, |_| ());
-        self.ledger.pending -= units;
+        let units = self.remove(range, |_| ());
         self.ledger.reused += units;
         units
     }
@@ -115,9 +160,8 @@ impl PendingSet {
     /// Removes the parts of `range` that are in the set or untrimmed, because a batch TRIM of free space covers them.
     pub fn issued_in_batch(&mut self, range: UnitRange) {
         let caught_up = self.untrimmed.remove(range, |_| ());
-        let units = self.extents.remove(range, |_| ());
+        let units = self.remove(range, |_| ());
         self.ledger.dropped -= caught_up;
-        self.ledger.pending -= units;
         self.ledger.issued += units + caught_up;
     }
 
@@ -136,12 +180,15 @@ impl PendingSet {
         self.extents.iter()
     }
 
-    /// Takes out the next extent from `from` on with at least `units_min` units, as a token, cut at `units_max`.
+    /// Takes out the next extent from `from` on with at least `units_min` units, as a token, cut at `units_max`. Of a set
+    /// whose oldest is taken first, that is the one, wherever it lies and however short it is.
     pub fn take(&mut self, from: Lpn, units_min: u64, units_max: u64) -> Option<TrimToken> {
-        let next = self.extents.find(from.0, units_min)?;
+        let next = match &self.aged {
+            Some(aged) => aged.oldest()?.0,
+            None => self.extents.find(from.0, units_min)?,
+        };
         let range = UnitRange::new(next.start, next.units.min(units_max.max(1)));
-        self.extents.remove(range, |_| ());
-        self.ledger.pending -= range.units;
+        self.remove(range, |_| ());
         self.ledger.in_tokens += range.units;
         Some(TrimToken { range })
     }
@@ -155,37 +202,41 @@ impl PendingSet {
     /// Makes the pending parts of `range` untrimmed. Returns these parts, for a host that keeps them unavailable.
     pub(crate) fn drop_range(&mut self, range: UnitRange) -> Vec<UnitRange> {
         let mut parts = Vec::new();
-        let units = self.extents.remove(range, |part| parts.push(part));
+        let units = self.remove(range, |part| parts.push(part));
         for &part in &parts {
             self.untrimmed.insert(part, true);
         }
-        self.ledger.pending -= units;
         self.ledger.dropped += units;
         parts
     }
 
     /// Makes all untrimmed extents pending and returns them.
     pub fn catch_up(&mut self) -> Vec<UnitRange> {
+        self.catch_up_at(SimTime::ZERO)
+    }
+
+    pub(super) fn catch_up_at(&mut self, now: SimTime) -> Vec<UnitRange> {
         let untrimmed = std::mem::take(&mut self.untrimmed);
         self.ledger.dropped -= untrimmed.units();
-        self.ledger.pending += untrimmed.units();
-        untrimmed.iter().inspect(|&range| self.extents.insert(range, self.merging)).collect()
+        untrimmed.iter().inspect(|&range| self.add(range, now)).collect()
+    }
+
+    /// Returns the parts of `range` that are not in the set, and forgets what is untrimmed there: for a range of which
+    /// parts may have been freed before without having been used since.
+    pub(super) fn missing(&mut self, range: UnitRange) -> Vec<UnitRange> {
+        let untrimmed = self.untrimmed.remove(range, |_| ());
+        self.ledger.dropped -= untrimmed;
+        self.ledger.freed -= untrimmed;
+        gaps(range, &[&self.extents])
     }
 
     /// Adds an extent that was free before accounting began, as untrimmed, since what the device holds there is
     /// unknown. Parts already known stay as they are.
     pub(crate) fn suspect(&mut self, range: UnitRange) {
-        let (mut at, end) = (range.start.0, range.end().0);
-        while at < end {
-            let known = [&self.extents, &self.untrimmed].into_iter().filter_map(|set| set.find(at, 0));
-            let next = known.min_by_key(|extent| extent.start).filter(|extent| extent.start.0 < end);
-            let gap_end = next.map_or(end, |extent| extent.start.0);
-            if gap_end > at {
-                self.untrimmed.insert(UnitRange::new(Lpn(at), gap_end - at), true);
-                self.ledger.freed += gap_end - at;
-                self.ledger.dropped += gap_end - at;
-            }
-            at = next.map_or(end, |extent| extent.end().0);
+        for gap in gaps(range, &[&self.extents, &self.untrimmed]) {
+            self.untrimmed.insert(gap, true);
+            self.ledger.freed += gap.units;
+            self.ledger.dropped += gap.units;
         }
     }
 
@@ -218,6 +269,22 @@ impl PendingSet {
     pub fn ledger(&self) -> Ledger {
         self.ledger
     }
+}
+
+/// The parts of `range` that are in none of the sets.
+fn gaps(range: UnitRange, sets: &[&Extents]) -> Vec<UnitRange> {
+    let mut gaps = Vec::new();
+    let (mut at, end) = (range.start.0, range.end().0);
+    while at < end {
+        let known = sets.iter().filter_map(|set| set.find(at, 0));
+        let next = known.min_by_key(|extent| extent.start).filter(|extent| extent.start.0 < end);
+        let gap_end = next.map_or(end, |extent| extent.start.0);
+        if gap_end > at {
+            gaps.push(UnitRange::new(Lpn(at), gap_end - at));
+        }
+        at = next.map_or(end, |extent| extent.end().0);
+    }
+    gaps
 }
 
 #[cfg(test)]

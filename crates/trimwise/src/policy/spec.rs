@@ -11,7 +11,7 @@ use std::fmt;
 
 use super::batch::BatchConfig;
 use super::set::{Set, SetConfig};
-use super::{Governor, adaptive, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, zfs};
+use super::{Governor, adaptive, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, quiet, zfs};
 use crate::units::SimDuration;
 use term::{Issuer, Term};
 
@@ -31,6 +31,7 @@ const TERMS: &[&Term] = &[
     &btrfs::TERM,
     &zfs::TERM,
     &f2fs::TERM,
+    &quiet::TERM,
     &judicious::TERM,
     &adaptive::TERM,
     &ideal::TERM,
@@ -69,6 +70,8 @@ impl PolicySpec {
     pub const COMMIT: Self = Self::plain(&commit::COMMIT);
     /// The daemon's default.
     pub const JUDICIOUS: Self = Self::plain(&judicious::TERM);
+    /// What the device-mapper target `kernel/dm-trim` does by default.
+    pub const QUIET: Self = Self { gate: None, issuer: Issuer::new(&quiet::TERM, quiet::DEFAULTS) };
     /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(&ideal::TERM);
 
@@ -119,6 +122,12 @@ impl PolicySpec {
     pub fn batch(self) -> Option<BatchConfig> {
         let is_batch = self.gate.is_none() && self.issuer.term.form == batch::TERM.form;
         is_batch.then(|| BatchConfig::of(self.issuer.arguments))
+    }
+
+    /// How long it waits for quiet, and how long at most for anything, if it is `quiet`.
+    pub fn quiet_and_hold(self) -> Option<[SimDuration; 2]> {
+        let is_quiet = self.gate.is_none() && self.issuer.term.form == quiet::TERM.form;
+        is_quiet.then(|| self.issuer.arguments.map(SimDuration::from_nanos))
     }
 
     /// The most TRIM commands that it has on their way at a time, if it has workers for them.
@@ -210,6 +219,9 @@ mod tests {
             "btrfs",
             "zfs",
             "f2fs",
+            "quiet",
+            "quiet:50ms",
+            "quiet:100ms:5s",
             "judicious",
             "adaptive",
             "ideal",

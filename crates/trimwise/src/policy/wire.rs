@@ -220,6 +220,7 @@ impl From<Seen> for View {
                 time: SimDuration::from_nanos(seen.served_time_ns),
                 busy: SimDuration::from_nanos(seen.served_busy_ns),
             },
+            ..Self::default()
         }
     }
 }

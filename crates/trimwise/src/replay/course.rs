@@ -278,7 +278,7 @@ impl<'p> Replay<'p> {
             done = done.max(self.hosted.port().submit(at, &PortRequest::Flush).map_err(failed)?);
         }
         self.done = self.done.max(done);
-        self.hosted.is_busy_until(self.done);
+        self.hosted.is_busy_until(at, self.done);
         self.latencies.record(kind, done.since(at));
         self.figures.count(kind, sectors);
         if let Some(latency) = latency {

@@ -12,14 +12,11 @@ use std::collections::BinaryHeap;
 
 use crate::block::{Port, PortRequest};
 use crate::policy::{
-    DiscardGeneration, Governor, HostTraits, HostedPolicy, InCommit, Ledger, PendingSet, PolicyEvent,
-    PolicyHost, Shape, TrimCommand, TrimToken, View,
+    DiscardGeneration, HostTraits, HostedPolicy, InCommit, Ledger, PendingSet, Policy, PolicyEvent,
+    PolicyHost, Served, Shape, TrimCommand, TrimToken, View,
 };
 use crate::trace::input::Waiting;
-use crate::units::{Lpn, SimTime, UnitRange};
-
-/// Units of a block group of 128 MiB: the slice of a batch TRIM.
-const GROUP_UNITS: u64 = 32_768;
+use crate::units::{Bytes, Lpn, SimDuration, SimTime, UnitRange};
 
 /// TRIMs in the drive, and the steps that follow their acknowledgement.
 #[derive(Debug)]
@@ -44,6 +41,10 @@ struct Host<'p> {
     port: RefCell<&'p mut Port>,
     now: Cell<SimTime>,
     busy_until: Cell<SimTime>,
+    /// Time in which there were requests in the drive, once those so far have completed.
+    busy: Cell<SimDuration>,
+    /// Requests of the trace so far.
+    requests: Cell<u64>,
     in_flight: RefCell<BinaryHeap<Waiting<InFlight>>>,
     sent: Cell<u64>,
     batches: RefCell<Vec<Batch>>,
@@ -66,12 +67,21 @@ impl PolicyHost for Host<'_> {
     fn view(&self) -> View {
         let port = self.port.borrow();
         let (ssd, now) = (port.drive().ssd(), self.now.get());
+        let in_device = u32::from(self.busy_until.get() > now);
+        let (counts, busy) = (port.counts(), self.busy.get() - self.busy_until.get().since(now));
         View {
             now,
             used_units: ssd.mapped_units().saturating_sub(self.waiting_units.get()),
             total_units: ssd.capacity_units(),
-            requests: u32::from(self.busy_until.get() > now),
+            requests: in_device,
             quiet: now.since(self.busy_until.get()),
+            requests_done: self.requests.get() - u64::from(in_device),
+            served: Served {
+                requests: counts.reads + counts.writes,
+                bytes: Bytes(counts.read_bytes + counts.written_bytes),
+                time: busy,
+                busy,
+            },
             ..View::default()
         }
     }
@@ -104,27 +114,20 @@ pub(super) struct Hosted<'p> {
 }
 
 impl<'p> Hosted<'p> {
-    pub fn new(
-        governor: Box<dyn Governor>,
-        kernel: DiscardGeneration,
-        port: &'p mut Port,
-        now: SimTime,
-    ) -> Self {
-        let trim = &port.drive().ssd().config().trim;
-        let traits = HostTraits {
-            kernel,
-            trim_depth: port.admission().trim_depth(),
-            ranges_max: trim.max_ranges,
-            range_units_max: trim.max_units_per_range.into(),
-            total_units: port.drive().ssd().capacity_units(),
-            group_units: GROUP_UNITS,
-        };
+    pub fn new(policy: &Policy, kernel: DiscardGeneration, port: &'p mut Port, now: SimTime) -> Self {
+        let traits = HostTraits::of(port.drive().ssd(), kernel, port.admission().trim_depth());
         let mut hosted = Self {
-            policy: HostedPolicy::new(governor, kernel),
+            // A file system above a target discards whatever a commit freed.
+            policy: match policy.target() {
+                Some(target) => HostedPolicy::of_discards(target),
+                None => HostedPolicy::new(policy.governor(), kernel),
+            },
             host: Host {
                 port: RefCell::new(port),
                 now: Cell::new(now),
                 busy_until: Cell::new(now),
+                busy: Cell::default(),
+                requests: Cell::new(0),
                 in_flight: RefCell::default(),
                 sent: Cell::new(0),
                 batches: RefCell::default(),
@@ -142,10 +145,13 @@ impl<'p> Hosted<'p> {
         self.host.port.get_mut()
     }
 
-    /// Notes the time at which all requests of the host so far will have completed.
+    /// Notes a request that was sent at `at`, and the time at which all so far will have completed.
     #[inline]
-    pub fn is_busy_until(&mut self, done: SimTime) {
-        *self.host.busy_until.get_mut() = done;
+    pub fn is_busy_until(&mut self, at: SimTime, done: SimTime) {
+        let until = self.host.busy_until.get_mut();
+        *self.host.busy.get_mut() += done.since(at.max(*until));
+        *until = done;
+        *self.host.requests.get_mut() += 1;
     }
 
     pub fn ledger(&self) -> Ledger {
@@ -229,9 +235,7 @@ impl<'p> Hosted<'p> {
     fn acknowledged(&mut self, trims: InFlight) {
         match trims {
             InFlight::Issued(command, sent) => {
-                let range_max = u64::from(self.port().drive().ssd().config().trim.max_units_per_range.max(1));
-                let ranges =
-                    command.ranges().iter().map(|range| range.units.div_ceil(range_max) as u32).sum();
+                let ranges = self.port().drive().ssd().config().trim.ranges(&command.ranges());
                 let took = self.host.now.get().since(sent);
                 self.policy.acknowledged(&self.host, command, ranges, took);
             }
@@ -266,13 +270,7 @@ impl<'p> Hosted<'p> {
     /// Issues the next extent of a batch, or tells the governor that it has ended.
     fn continue_batch(&mut self, batch: Batch) {
         let Batch { range, units_min, units } = batch;
-        let next = self.policy.next_pending(range.start, units_min);
-        let shape = next.filter(|next| next.start < range.end()).map(|next| Shape {
-            units_min,
-            units_max: range.end().0 - next.start.0,
-            ..Shape::NEXT
-        });
-        let token = shape.and_then(|shape| self.policy.take(&self.host, range.start, shape));
+        let token = self.policy.take_within(&self.host, range, units_min);
         let Some(token) = token else {
             return self.policy.tell(&self.host, &PolicyEvent::Trimmed { units });
         };

@@ -210,7 +210,7 @@ impl PreparedDrive {
         // What the drive collects while it rests is not the trace's.
         port.catch_up(begin);
         let policy = spec.policy.id().clone();
-        let hosted = Hosted::new(spec.policy.governor(), spec.linux.discard(), port, begin);
+        let hosted = Hosted::new(&spec.policy, spec.linux.discard(), port, begin);
         let mut replay = Replay::new(hosted, &policy, spec.options, begin);
         replay.run(source, on_records)?;
         let replayed = replay.finish(source)?;

@@ -17,6 +17,12 @@ impl TrimConfig {
             + SimDuration(self.cost_per_mapped_unit_ns) * mapped
     }
 
+    /// Returns how many ranges these extents take: one that exceeds the maximum range takes several.
+    pub(crate) fn ranges(&self, extents: &[UnitRange]) -> u32 {
+        let range_max = u64::from(self.max_units_per_range.max(1));
+        extents.iter().map(|extent| extent.units.div_ceil(range_max) as u32).sum()
+    }
+
     pub(super) fn granules(&self, range: UnitRange) -> UnitRange {
         let granularity = u64::from(self.granularity_units);
         if granularity == 1 {

@@ -166,14 +166,14 @@ fn trims_are_no_load_and_the_quiet_begins_when_the_last_other_request_ends() {
         let unit = UnitRange::new(Lpn(1), 1);
         sim.sleep(SimDuration::from_millis(50)).await;
         queue.submit([Command::Trim(vec![unit])], |_| ());
-        assert_eq!(queue.load(), Load { requests: 0, quiet: SimDuration::from_millis(50) });
+        assert_eq!(queue.load(), Load { requests: 0, quiet: SimDuration::from_millis(50), done: 0 });
         // It waits until the TRIM has ended.
         queue.submit([Command::Read(unit)], |_| ());
-        assert_eq!(queue.load(), Load { requests: 1, quiet: SimDuration::ZERO });
+        assert_eq!(queue.load(), Load { requests: 1, quiet: SimDuration::ZERO, done: 0 });
         queue.read(unit).await;
         queue.submit([Command::Trim(vec![unit])], |_| ());
         sim.sleep(SimDuration::from_millis(30)).await;
-        assert_eq!(queue.load(), Load { requests: 0, quiet: SimDuration::from_millis(30) });
+        assert_eq!(queue.load(), Load { requests: 0, quiet: SimDuration::from_millis(30), done: 2 });
     });
 }
 

@@ -1,6 +1,7 @@
 //! The models against references, closed forms and what they promise: quick, needs nothing.
 
 mod block_mapping;
+mod block_target;
 mod fragmenting;
 mod fs_common;
 mod fs_discard;

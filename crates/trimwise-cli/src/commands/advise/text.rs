@@ -94,6 +94,9 @@ pub fn notes(advice: &Advice) -> Vec<String> {
                  about once a minute, so its gain can be smaller. `--days 7` runs trimwised itself."
             ),
             Means::Changed => String::new(),
+            Means::Target => format!(
+                "`{policy}` needs a module that no distribution has, kernel/dm-trim, and a volume made over it."
+            ),
         });
     }
     if advice.search.run_ns < SHORT_NS && advice.conclusion.policy.is_some() {

@@ -89,7 +89,7 @@ impl Ext4 {
                 witness.log_written(range, &contents.log[written..]);
                 written += range.units as usize;
             }
-            inner.queue.write(range).await;
+            inner.queue.write_by_block(range).await;
         }
         while transaction.ordered.get() > 0 && !self.is_sabotaged(Sabotage::CommitBeforeData) {
             inner.events.writeback_done.wait().await;
@@ -113,7 +113,7 @@ impl Ext4 {
         self.before_commit_is_durable(&transaction.freed).await;
         // A commit block between two flushes makes the transaction durable.
         if !self.is_sabotaged(Sabotage::NoFlushBeforeCommitBlock) {
-            inner.queue.flush().await;
+            inner.queue.flush_ahead().await;
         }
         let commit_block = {
             let journal = &mut inner.state.borrow_mut().journal;

@@ -1,0 +1,293 @@
+//! `quiet`: one command at a time while the device is quiet, the oldest extent first: how `kernel/dm-trim` issues.
+//!
+//! - *Quiet* is a time without a request other than TRIMs. A request that arrives while a command is in flight doubles
+//!   the time asked for, up to [`BACK_OFF_MAX`] times; each [`CLEAN`] commands in a row that met none halve it.
+//! - While the device is in use it looks again after as much time as it asks for.
+//! - What has waited for HOLD is due, and everything once three quarters of the target's memory are in use. Then it
+//!   issues one command among other requests, and rests after it: [`REST`] times as long as commands take, and until
+//!   [`REQUESTS`] requests, times those in the device, have completed, or [`REST_MAX`] has passed.
+//!
+//! The constants are those of `dm-trim.c`, and there is a line here for each of its rules. Time is counted in ticks
+//! there. Its other policy, `policy=eager`, is `lazy:1:1+reuse` below a file system.
+
+use super::spec::Duration;
+use super::spec::grammar::{Part, Wrong, wrong};
+use super::spec::term::{Arguments, Term};
+use super::{
+    Acknowledged, Availability, Decision, DiscardGeneration, Explanation, Governor, PolicyEvent, Shape, View,
+};
+use crate::units::{SimDuration, SimTime};
+
+/// Requests that may pass between two commands among them, so that few meet one (`TRIM_REQUESTS`).
+const REQUESTS: u64 = 1000;
+/// Rest after a command among other requests, in multiples of what commands take (`TRIM_REST`).
+const REST: u64 = 20;
+/// Where so few requests come that their number means nothing (`TRIM_REST_MAX`).
+const REST_MAX: SimDuration = SimDuration::from_secs(5);
+/// Largest multiple of the quiet time that is asked for (`TRIM_BACKOFF_MAX`).
+const BACK_OFF_MAX: u64 = 32;
+/// Commands in a row that met no request, after which half as much quiet will do (`TRIM_CLEAN`).
+const CLEAN: u32 = 64;
+/// Extents that fit into the target's memory by default: 16 MiB, of 64 bytes each (`limit=`).
+pub(crate) const EXTENTS_MAX: u64 = 16_384 * 1024 / 64;
+
+/// Defaults in nanoseconds: quiet for 100 ms, held for 60 s (`quiet_ms=`, `hold_s=`).
+pub(super) const DEFAULTS: Arguments = [100_000_000, 60_000_000_000];
+
+pub(super) const TERM: Term = Term {
+    parse,
+    show: |arguments| match arguments {
+        DEFAULTS => String::new(),
+        [quiet, hold] if hold == DEFAULTS[1] => format!(":{}", Duration(SimDuration::from_nanos(quiet))),
+        both => both.map(|ns| format!(":{}", Duration(SimDuration::from_nanos(ns)))).concat(),
+    },
+    ..Term::plain(
+        "quiet[:QUIET[:HOLD]]",
+        "after QUIET (100ms) without other requests; what waited HOLD (1m) sparsely, as dm-trim",
+        &["quiet", "quiet:10ms:1s"],
+        |issuer| Box::new(Quiet::new(issuer.arguments)),
+    )
+};
+
+fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
+    let within = |part: &Part<'_>, name: &str, least: SimDuration, most: SimDuration| {
+        let ns = part.duration(name)?.as_nanos();
+        if (least.as_nanos()..=most.as_nanos()).contains(&ns) && ns.is_multiple_of(least.as_nanos()) {
+            return Ok(ns);
+        }
+        let what = format!("{name} '{}'", part.text);
+        wrong(part.at, what, format!("from {} to {}, in steps of {0}", Duration(least), Duration(most)))
+    };
+    let quiet = |part| within(part, "quiet time", SimDuration::from_millis(1), SimDuration::from_secs(60));
+    let hold = |part| within(part, "hold time", SimDuration::from_secs(1), SimDuration::from_secs(86_400));
+    match arguments {
+        [] => Ok(DEFAULTS),
+        [first] => Ok([quiet(first)?, DEFAULTS[1]]),
+        [first, second] => Ok([quiet(first)?, hold(second)?]),
+        [_, _, more, ..] => {
+            wrong(more.at, format!("unexpected '{}'", more.text), "quiet:QUIET:HOLD, as in quiet:100ms:60s")
+        }
+    }
+}
+
+/// Issues while the device is quiet.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    quiet_min: SimDuration,
+    hold: SimDuration,
+    /// The quiet time that is asked for now.
+    quiet: SimDuration,
+    /// Commands in a row that met no request.
+    clean: u32,
+    /// Requests that had begun when the last command was issued, if that was because the device was quiet.
+    watched_begun: Option<u64>,
+    /// Requests that had completed when the last command among them was issued.
+    rested_done: u64,
+    /// End of the last command.
+    rested_since: SimTime,
+    /// What commands take: a moving average.
+    took: Option<SimDuration>,
+    /// When it looks again, if it will.
+    looks_at: Option<SimTime>,
+}
+
+fn begun(view: &View) -> u64 {
+    view.requests_done + u64::from(view.requests)
+}
+
+impl Quiet {
+    fn new([quiet_ns, hold_ns]: Arguments) -> Self {
+        let quiet = SimDuration::from_nanos(quiet_ns);
+        Self {
+            quiet_min: quiet,
+            hold: SimDuration::from_nanos(hold_ns),
+            quiet,
+            clean: 0,
+            watched_begun: None,
+            rested_done: 0,
+            rested_since: SimTime::ZERO,
+            took: None,
+            looks_at: None,
+        }
+    }
+
+    /// Learns from the last command that was issued because it was quiet.
+    fn learn(&mut self, view: &View) {
+        let Some(watched) = self.watched_begun.take_if(|_| view.in_flight == 0) else { return };
+        if begun(view) != watched {
+            self.clean = 0;
+            self.quiet = (self.quiet * 2).min(self.quiet_min * BACK_OFF_MAX);
+        } else {
+            self.clean += 1;
+            if self.clean >= CLEAN {
+                self.clean = 0;
+                self.quiet = (self.quiet / 2).max(self.quiet_min);
+            }
+        }
+    }
+
+    fn is_quiet(&self, view: &View) -> bool {
+        view.requests == 0 && view.quiet >= self.quiet
+    }
+
+    fn is_due(&self, view: &View) -> bool {
+        view.oldest.is_some_and(|since| view.now.since(since) >= self.hold)
+            || view.pending_extents > EXTENTS_MAX / 4 * 3
+    }
+
+    /// Whether the foreground has been left alone for long enough.
+    fn is_rested(&self, view: &View) -> bool {
+        let since = view.now.since(self.rested_since);
+        let passed = view.requests_done.saturating_sub(self.rested_done);
+        since >= self.took.unwrap_or(SimDuration::ZERO) * REST
+            && (since >= REST_MAX || passed >= REQUESTS * u64::from(view.requests.max(1)))
+    }
+
+    fn look_in(&mut self, wait: SimDuration, view: &View, decisions: &mut Vec<Decision>) {
+        self.looks_at = Some(view.now + wait);
+        decisions.push(Decision::WakeAt(view.now + wait));
+    }
+
+    fn look(&mut self, view: &View, decisions: &mut Vec<Decision>) {
+        self.looks_at = None;
+        if view.pending_units == 0 {
+            return;
+        }
+        self.learn(view);
+        if self.is_quiet(view) {
+            self.watched_begun = Some(begun(view));
+            if view.in_flight == 0 {
+                decisions.push(Decision::Issue(Shape::NEXT));
+            }
+            return;
+        }
+        if self.is_due(view) && view.in_flight == 0 && self.is_rested(view) {
+            self.rested_done = view.requests_done;
+            decisions.push(Decision::Issue(Shape::NEXT));
+        }
+        self.look_in(self.quiet, view, decisions);
+    }
+}
+
+impl Governor for Quiet {
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        Availability::Reuse
+    }
+
+    fn takes_oldest_first(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        match event {
+            PolicyEvent::Committed { freed_units } => {
+                let was_empty = *freed_units == view.pending_units;
+                if *freed_units > 0 && (was_empty || self.looks_at.is_none()) {
+                    self.look_in(self.quiet, view, decisions);
+                }
+            }
+            PolicyEvent::Issued(Acknowledged { took, .. }) => {
+                self.took = Some(self.took.map_or(*took, |before| (before * 7 + *took) / 8));
+                self.rested_since = view.now;
+                self.look(view, decisions);
+            }
+            PolicyEvent::Woken => self.look(view, decisions),
+            PolicyEvent::Hosted(_) | PolicyEvent::PassOver | PolicyEvent::Trimmed { .. } => {}
+        }
+    }
+
+    fn explain(&self, view: &View) -> Explanation {
+        if view.pending_units == 0 {
+            return Explanation::nothing_waits();
+        }
+        if self.is_quiet(view) {
+            return Explanation::new(
+                "The device is quiet, so freed space is being trimmed.",
+                "A request other than TRIMs, or nothing left to trim.",
+            );
+        }
+        let change = format!("{} without a request other than TRIMs.", Duration(self.quiet));
+        let state = if self.is_due(view) {
+            "The device is in use, and freed space has waited for long, so single trims run among other requests."
+        } else {
+            "The device is in use, so freed space waits."
+        };
+        Explanation::new(state, change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ISSUE: Decision = Decision::Issue(Shape::NEXT);
+
+    fn ms(ms: u64) -> SimDuration {
+        SimDuration::from_millis(ms)
+    }
+
+    fn at(now_ms: u64) -> View {
+        let now = SimTime::ZERO + ms(now_ms);
+        View { now, pending_units: 8, pending_extents: 2, oldest: Some(SimTime::ZERO), ..View::default() }
+    }
+
+    fn ended(took: SimDuration) -> PolicyEvent {
+        PolicyEvent::Issued(Acknowledged { ranges: 1, units: 1, took })
+    }
+
+    fn decide(governor: &mut Quiet, event: PolicyEvent, view: View) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        governor.on_event(&event, &view, &mut decisions);
+        decisions
+    }
+
+    fn wake_at(at_ms: u64) -> Decision {
+        Decision::WakeAt(SimTime::ZERO + ms(at_ms))
+    }
+
+    #[test]
+    fn it_waits_for_quiet_and_looks_again_after_as_long() {
+        let mut quiet = Quiet::new(DEFAULTS);
+        let freed = PolicyEvent::Committed { freed_units: 8 };
+        assert_eq!(decide(&mut quiet, freed, at(0)), [wake_at(100)]);
+        let more = PolicyEvent::Committed { freed_units: 4 };
+        assert_eq!(decide(&mut quiet, more, at(50)), []);
+        let in_use = View { quiet: ms(99), ..at(100) };
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, in_use), [wake_at(200)]);
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, View { quiet: ms(100), ..at(200) }), [ISSUE]);
+    }
+
+    #[test]
+    fn requests_that_meet_commands_double_the_time_and_clean_commands_halve_it() {
+        let mut quiet = Quiet::new(DEFAULTS);
+        let idle = View { quiet: ms(10_000), ..at(0) };
+        for _ in 0..7 {
+            decide(&mut quiet, PolicyEvent::Woken, View { requests_done: 5, ..idle });
+            decide(&mut quiet, ended(ms(1)), View { requests_done: 6, quiet: ms(0), ..idle });
+        }
+        assert_eq!(quiet.quiet, ms(3_200));
+        for _ in 0..=CLEAN {
+            assert_eq!(decide(&mut quiet, ended(ms(1)), View { requests_done: 6, ..idle }), [ISSUE]);
+        }
+        assert_eq!(quiet.quiet, ms(1_600));
+    }
+
+    #[test]
+    fn what_is_due_goes_one_at_a_time_and_rests() {
+        let mut quiet = Quiet::new(DEFAULTS);
+        let busy = |now_ms: u64, requests_done: u64| View { requests: 2, requests_done, ..at(now_ms) };
+        let next = |now_ms: u64| wake_at(now_ms + 100);
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(59_999, 9_000)), [next(59_999)]);
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(60_000, 9_000)), [ISSUE, next(60_000)]);
+        let in_flight = View { in_flight: 1, ..busy(60_100, 20_000) };
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, in_flight), [next(60_100)]);
+        assert_eq!(decide(&mut quiet, ended(ms(12)), busy(60_200, 9_001)), [next(60_200)]);
+        let rested = ms(12) * REST;
+        let too_soon = busy(60_199 + rested.as_nanos() / 1_000_000, 20_000);
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, too_soon).len(), 1);
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(61_000, 10_999)).len(), 1, "too few requests");
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(61_000, 11_000)).len(), 2);
+        decide(&mut quiet, ended(ms(12)), busy(61_012, 11_000));
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(66_012, 11_001)).len(), 2, "so few requests");
+    }
+}
