@@ -99,6 +99,14 @@ impl Program {
         self.paces(seed).map(|(_, operations, _)| operations).sum()
     }
 
+    /// Returns the number of parts.
+    pub(super) fn parts(&self) -> usize {
+        match self {
+            Self::Applications(all) => all.len(),
+            Self::Fio(..) => 1,
+        }
+    }
+
     /// Returns what each part of the program needs to be spread over days: its usual day, and the numbers of its operations
     /// and tasks.
     pub(super) fn paces(&self, seed: u64) -> impl Iterator<Item = (&'static str, u64, u32)> {
@@ -113,7 +121,8 @@ impl Program {
     pub fn day(&self) -> &'static str {
         match self {
             Self::Applications(all) if all.len() > 1 => OWN_DAY,
-            _ => self.paces(0).next().map_or(USUAL_DAY, |(day, ..)| day),
+            Self::Applications(all) => all.first().map_or(USUAL_DAY, Application::day),
+            Self::Fio(..) => USUAL_DAY,
         }
     }
 

@@ -84,7 +84,7 @@ impl Session {
     /// Starts a run of `program`. All random choices depend only on `seed`.
     pub fn new(program: Program, seed: u64) -> Self {
         Self {
-            shared: program.paces(seed).map(|_| OnceLock::new()).collect(),
+            shared: (0..program.parts()).map(|_| OnceLock::new()).collect(),
             program,
             seed,
             pacers: Vec::new(),
