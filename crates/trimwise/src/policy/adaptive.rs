@@ -4,20 +4,21 @@
 //! estimates, both in time of the foreground:
 //!
 //! - **What a TRIM delays others.** A command takes as long as the last ones of its size did. A request that arrives
-//!   meanwhile waits for the rest of it. How likely one arrives depends on how long the device has been quiet: for each
-//!   quiet time (1, 2, 4 ms and so on) arrivals are counted, and the time in which there could have been some. Of the
-//!   requests that come during commands, some may be served beside them; only the share that waits counts.
+//!   meanwhile waits for the rest of it; those behind it come later by themselves, as in a program that waits for each of
+//!   its requests. How likely one arrives depends on how long the device has been quiet: for each quiet time (1, 2, 4 ms
+//!   and so on) arrivals are counted, and the time in which there could have been some. The drive may serve some of the
+//!   requests that arrive during a command; only the share that waits counts.
 //! - **What leaving a unit untrimmed costs.** The drive copies it as if it held data. How often, until its blocks are
-//!   written again, follows from the share of its flash that the drive must hold as valid ([`copies`]). A copy takes as
-//!   long as the device takes for a unit when it moves many.
+//!   written again, is estimated from the share of its flash that the drive must hold as valid ([`copies`]). A copy takes
+//!   as long as the device takes for a unit when it moves many.
 //!
-//! A command is not only weighed against never, but also against later. How much is written until the device is quiet for
-//! a second, a minute, an hour is learned too. If little is, waiting costs little, and a command that waits disturbs
+//! A command is not only weighed against never, but also against later. How much is moved until the device is quiet for
+//! a second, a minute, half an hour is learned too. If little is, waiting costs little, and a command that waits disturbs
 //! fewer. From all this follows the shortest extent that is worth a command now ([`Adaptive::offer_of`]); shorter ones
 //! wait for a better time. So where TRIM is dear it waits for the night, unless the drive is nearly full of dead data;
 //! where it is cheap it trims in the first pause.
 //!
-//! Nothing bounds what may wait: the more does, the sooner it is worth its TRIM.
+//! There is no upper bound on pending space here; the more there is, the sooner a TRIM pays.
 
 use super::spec::term::{LiveUse, Term};
 use super::{
@@ -29,7 +30,7 @@ use crate::units::{Bytes, SimDuration};
 
 /// The shortest quiet time that is told apart. A device that is quiet for less is in use.
 const QUIET_FIRST: SimDuration = SimDuration::from_millis(1);
-/// Classes of quiet times: from 1 ms, each twice as long as the one before, to an hour.
+/// Classes of quiet times: from 1 ms, each twice as long as the one before, to 35 minutes.
 const QUIETS: usize = 22;
 /// Classes of command sizes: 1, 2, 4... 1024 ranges.
 const SIZES: usize = 11;
@@ -78,6 +79,13 @@ impl Mean {
 struct Seen {
     at_ns: f64,
     quiet_ns: f64,
+    is_busy: bool,
+}
+
+impl Seen {
+    fn of(view: &View) -> Self {
+        Self { at_ns: view.now.0 as f64, quiet_ns: ns(view.quiet), is_busy: view.requests > 0 }
+    }
 }
 
 /// Weighs what commands delay against what the drive would copy.
@@ -135,10 +143,11 @@ fn quiet_class(quiet_ns: f64) -> usize {
 
 /// How often the drive copies a stale unit until its blocks are written again, at this state of the host.
 ///
-/// With greedy garbage collection and uniform writes, a drive whose flash holds a share r of valid units copies r / (2 (1 -
-/// r)) units for each that is written (Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, for large
-/// blocks). Each valid unit is as likely to be among them as any other, and what is free is written once before the unit
-/// is.
+/// Nobody tells how a drive collects garbage, so this is an assumption: for each unit that is written it copies r / (2 (1 -
+/// r)), where r is the share of its flash that is valid. That has the right ends: none where little is valid, and for
+/// greedy collection under uniform writes about that when nearly full. Each valid unit is as likely to be among the
+/// copied ones as any other, and what is free is written once before the unit is. What the unit costs by making the
+/// drive collect sooner, it leaves out: near the end it is too low.
 fn copies(view: &View) -> f64 {
     let total = view.total_units.max(1) as f64;
     let used = view.used_units as f64 / total;
@@ -161,7 +170,7 @@ struct Offer {
 impl Adaptive {
     /// Learns from what happened since the last event.
     fn learn(&mut self, view: &View) {
-        let now = Seen { at_ns: view.now.0 as f64, quiet_ns: ns(view.quiet) };
+        let now = Seen::of(view);
         let before = std::mem::replace(&mut self.seen, now);
         let passed_ns = now.at_ns - before.at_ns;
         if passed_ns <= 0.0 {
@@ -169,10 +178,10 @@ impl Adaptive {
         }
         let arrived = view.requests > 0 || now.quiet_ns < passed_ns;
         let class = &mut self.arrivals[quiet_class(before.quiet_ns)];
-        if arrived {
-            class.add(1.0, passed_ns / 2.0);
-        } else {
-            class.weight += passed_ns;
+        match (before.is_busy, arrived) {
+            (true, _) => {}
+            (false, true) => class.add(1.0, passed_ns / 2.0),
+            (false, false) => class.weight += passed_ns,
         }
         let from = if arrived { 0 } else { quiet_class(before.quiet_ns) } + 1;
         for class in from..=quiet_class(now.quiet_ns) {
@@ -194,15 +203,16 @@ impl Adaptive {
         (self.held_up.sum + 1.0) / (self.held_up.weight + 1.0)
     }
 
-    /// Expected time of a command of this size; `None` if it is too far from any that was seen.
+    /// Expected time of a command of this size; `None` if it is too far from any that was sent.
     fn took_ns(&self, size: usize) -> Option<f64> {
-        let single = self.took[0].unwrap_or(TOOK_FIRST_NS);
-        match (self.took[size], size) {
-            (Some(took), _) => Some(took),
-            (None, 0) => Some(single),
-            // The cost per range doubles and the cost per command does not.
-            (None, size) => self.took[size - 1].map(|took| took * 2.0 - single.min(took)),
-        }
+        // A smaller command takes no longer.
+        let known = self.took[size..].iter().copied().flatten().next();
+        // The cost per range doubles and the cost per command does not.
+        let doubled = |size: usize| {
+            let below = self.took[size.checked_sub(1)?]?;
+            Some(below * 2.0 - self.took[0].map_or(0.0, |single| single.min(below)))
+        };
+        known.or_else(|| doubled(size)).or_else(|| (size == 0).then_some(TOOK_FIRST_NS))
     }
 
     /// Expected delay of others by a command that takes this long, sent when the device has been quiet for this long.
@@ -232,7 +242,6 @@ impl Adaptive {
     /// sent when the device has been quiet for longer.
     fn offer_of(&self, view: &View, size: usize, took_ns: f64) -> Offer {
         let ranges = 1_u32 << size;
-        let filled = f64::from(ranges).min(view.pending_extents as f64).max(1.0);
         let now = quiet_class(ns(view.quiet));
         let delay_ns = if view.requests > 0 {
             took_ns * f64::from(view.requests) * self.held_up()
@@ -242,7 +251,11 @@ impl Adaptive {
         let copy_ns = self.copy_ns(view);
         let later = (now + 1..QUIETS)
             .map(|class| (delay_ns - self.delay_ns(class, took_ns)) / (copy_ns * self.waiting(view, class)));
-        let units_min = later.fold(delay_ns / copy_ns, f64::max) / filled;
+        let units = later.fold(delay_ns / copy_ns, f64::max);
+        // If the average extent is too short for a share of that, perhaps only one is long enough.
+        let filled = f64::from(ranges).min(view.pending_extents as f64).max(1.0);
+        let is_filled = units / filled <= view.pending_mean() as f64;
+        let units_min = if is_filled { units / filled } else { units };
         Offer { ranges, delay_ns, units_min: units_min.ceil().max(1.0) as u64 }
     }
 
@@ -303,9 +316,11 @@ impl Governor for Adaptive {
     }
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
-        self.learn(view);
         match event {
             PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, trim_depth, .. }) => {
+                // Counters begin anywhere.
+                (self.window, self.sent, self.seen) = (view.served, view.served, Seen::of(view));
+                self.reached = [view.served.bytes; QUIETS];
                 self.ranges_max = *ranges_max;
                 self.range_units_max = *range_units_max;
                 self.depth = (*trim_depth).clamp(1, DEPTH_MAX);
@@ -313,11 +328,14 @@ impl Governor for Adaptive {
                 decisions.push(Decision::WakeAt(view.now + QUIET_FIRST));
                 return;
             }
-            PolicyEvent::Issued(command) => self.acknowledged(command, view),
+            PolicyEvent::Issued(command) => {
+                self.learn(view);
+                self.acknowledged(command, view);
+            }
             PolicyEvent::Committed { .. }
             | PolicyEvent::PassOver
             | PolicyEvent::Trimmed { .. }
-            | PolicyEvent::Woken => {}
+            | PolicyEvent::Woken => self.learn(view),
         }
         self.next(view, *event != PolicyEvent::PassOver, decisions);
         if view.in_flight == 0 {
@@ -332,10 +350,11 @@ impl Governor for Adaptive {
         let offer = self.offer(view);
         let time = |ns: f64| numbers::time(ns / 1e9);
         let state = format!(
-            "A TRIM of {} takes {} here and would now delay others by {} on average. To leave 4 KiB untrimmed for \
+            "A TRIM of {} {} {} and would now delay others by {} on average. To leave 4 KiB untrimmed for \
              good costs {}: the drive moves it in {}, and would copy it {:.2} times with {} % of its space held as \
              valid. So extents of {} or more are worth a TRIM now; the average one that waits has {}.",
             if offer.ranges == 1 { "one range".to_owned() } else { format!("{} ranges", offer.ranges) },
+            if self.took.iter().any(Option::is_some) { "takes" } else { "is assumed to take" },
             time(self.took_ns(offer.ranges.ilog2() as usize).unwrap_or(TOOK_FIRST_NS)),
             time(offer.delay_ns),
             time(self.copy_ns(view)),
@@ -488,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_follow_the_closed_form() {
+    fn the_more_is_held_the_more_is_copied() {
         let view = |used_units, pending_units| View {
             used_units,
             pending_units,
@@ -502,8 +521,41 @@ mod tests {
         assert!(copies(&view(500, 0)) < copies(&view(500, 500)) / 4.0);
     }
 
+    /// The slices of trimwised are never of one range.
+    #[test]
+    fn regression_a_size_that_was_never_sent_is_judged_by_those_that_were() {
+        let mut adaptive = Adaptive::default();
+        adaptive.took[3] = Some(8e6);
+        assert_eq!([0, 1, 3].map(|size| adaptive.took_ns(size)), [Some(8e6); 3]);
+        assert_eq!((adaptive.took_ns(4), adaptive.took_ns(5)), (Some(16e6), None));
+        adaptive.took[0] = Some(2e6);
+        assert_eq!(adaptive.took_ns(4), Some(14e6));
+    }
+
+    #[test]
+    fn regression_counters_that_began_before_it_are_not_taken_for_one_pause() {
+        let mut host = Host::new();
+        host.view.served.bytes = Bytes::gib(1_000);
+        let traits = HostTraits {
+            kernel: DiscardGeneration::Worker,
+            trim_depth: 1,
+            ranges_max: 1,
+            range_units_max: 1,
+            total_units: 1,
+            group_units: 1,
+        };
+        host.see(&PolicyEvent::Hosted(traits));
+        for _ in 0..10 {
+            host.burst(20, ms(4_000), None);
+        }
+        assert!(host.governor.waiting(&host.view, 5) < 1e-3, "{}", host.governor.waiting(&host.view, 5));
+    }
+
     #[test]
     fn it_says_what_it_believes() {
+        let said =
+            Host::new().governor.explain(&View { pending_units: 1, pending_extents: 1, ..Host::new().view });
+        assert!(said.state.contains("is assumed to take 5"), "{}", said.state);
         let host = learned(ms(80));
         let said = host.governor.explain(&host.view).state;
         for figure in ["takes 80", "moves it in 1", "90 % of its space", "has 1 MiB"] {
