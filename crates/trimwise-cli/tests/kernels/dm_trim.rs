@@ -11,7 +11,7 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
-use trimwise::workload::postmark::PostmarkConfig;
+use trimwise::workload::program::Program;
 
 use crate::common::command_in as trimwise;
 use crate::reproduction::{changed_drive, error, folder_with_drive, image};
@@ -24,10 +24,6 @@ fn kernel() -> String {
 
 /// The requests that the drive received in the latest run, in the folder.
 const TRACE: &str = "trace.csv";
-
-/// PostMark for a drive of 1 GiB.
-const MAIL: &str = "set number 1000\nset transactions 8000\nset size 500 60000\nset read 4096\nset write 4096\n\
-                    set buffering false\nrun\n";
 
 /// The scripts' first argument.
 const RANDOM: &str = include_str!("dm_trim.py");
@@ -447,15 +443,15 @@ fn power_cuts_below_file_systems_break_nothing() {
 
 /// The model's target next to the real one, below ext4, on the same drive under the same work.
 ///
-/// Durations and trimmed bytes are held to 10 %. How many commands carry them is not: that hangs on which extents lie side
-/// by side.
+/// Held to 10 %, but for what `quiet` trims: while the drive is never quiet, that hangs on which extents lie side by side
+/// when one is due.
 #[test]
 fn the_models_target_does_as_the_real_one() {
     let Some(folder) = folder() else { return };
-    fs::write(folder.path().join("mail.pmrc"), MAIL).unwrap();
+    let work = "maildir:messages=1k,deliveries=8k";
     let line = format!(
-        "compare --target kernel:{}:ext4 --policy off dm-trim dm-trim:lazy:1:1+reuse --device drive.toml \
-         --workload mail.pmrc --memory 256 --reps 1 --json -",
+        "compare --target kernel:{}:ext4 --policy off dm-trim:quiet:10ms:1s dm-trim:lazy:1:1+reuse --device drive.toml \
+         --workload {work} --memory 256 --reps 1 --json -",
         kernel()
     );
     let output = trimwise(folder.path(), &line).output().unwrap();
@@ -463,7 +459,6 @@ fn the_models_target_does_as_the_real_one() {
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let drive = fs::read_to_string(folder.path().join("drive.toml")).unwrap();
     let drive = Profile::parse(&drive, "drive.toml").unwrap();
-    let config = PostmarkConfig::parse(MAIL, "mail.pmrc").unwrap().runs.remove(0).config;
     for real in result["cells"].as_array().unwrap() {
         let policy: Trimmer = real["policy"].as_str().unwrap().parse().unwrap();
         // The guest's processor takes no time; its mkfs discards nothing, and its drive is new.
@@ -471,21 +466,20 @@ fn the_models_target_does_as_the_real_one() {
             host: HostConfig::in_guest("6.12".parse().unwrap(), Bytes::mib(256)),
             format: FormatOptions { discard: false, ..FormatOptions::TODAY },
             utilization_percent: None,
-            ..CellSpec::new(drive.clone(), policy.in_force(), config.clone())
+            ..CellSpec::new(drive.clone(), policy.in_force(), Program::parse(work, "").unwrap())
         };
         let model = run_cell(&spec, Box::new(|_| ())).unwrap();
         let device = model.device_stats.unwrap();
         let figures = [
             ("duration", model.duration_ns, &real["duration_ns"]),
+            ("commands", device.trim_commands, &real["device_stats"]["trim_commands"]),
             ("trimmed units", device.trimmed_units, &real["device_stats"]["trimmed_units"]),
         ];
         for (what, model, real) in figures {
             let real = real.as_u64().unwrap();
             println!("{policy}: {what}: {real} on Linux, {model} in the model");
-            assert!(
-                model.abs_diff(real) * 10 <= real,
-                "{policy}: {what}: {real} on Linux, {model} in the model"
-            );
+            let is_missed = what == "trimmed units" && policy.to_string().starts_with("dm-trim:quiet");
+            assert!(is_missed || model.abs_diff(real) * 10 <= real, "{policy}: {what}: {model}, {real}");
         }
     }
 }

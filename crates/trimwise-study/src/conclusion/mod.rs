@@ -384,7 +384,7 @@ fn on_device(
         let targets = device.policies.iter().filter(|p| means(p.policy) == Some(Means::Target));
         let targets: Vec<Compared> = targets.map(|p| frame.compared(chosen, p, device)).collect();
         if let Some(Compared { policy, worth, .. }) = best(&targets) {
-            words::add_target(&mut decided.head, policy.policy, chosen.policy, frame.measure, worth);
+            words::add_target(&mut decided.head, policy.policy, frame.measure, worth);
         }
     }
     decided

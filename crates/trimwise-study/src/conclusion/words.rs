@@ -95,23 +95,25 @@ pub(super) fn head(
 /// Lines of 80 columns that a conclusion may take.
 const LINES_MAX: usize = 5;
 
-/// Adds what a target below the file system would bring over `chosen`, before the last line, if there is room.
-pub(super) fn add_target(
-    lines: &mut Vec<String>,
-    target: &PolicyId,
-    chosen: &PolicyId,
-    measure: Measure,
-    worth: &Worth,
-) {
-    let (saved, life) = (worth.time_saved_percent, worth.life_times.unwrap_or(1.0));
-    let gain = match saved.abs() >= TIME_PERCENT {
-        true => format!("{}{}", shift(measure, saved), interval(worth)),
-        false => format!("{} times the life of the flash", two_digits(life)),
+/// Adds what a target below the file system would bring over what is chosen, before the last line, as fully as there is
+/// room for.
+pub(super) fn add_target(lines: &mut Vec<String>, target: &PolicyId, measure: Measure, worth: &Worth) {
+    let saved = worth.time_saved_percent;
+    let (gain, interval) = match saved >= TIME_PERCENT {
+        true => (format!("{} than that", shift(measure, saved)), interval(worth)),
+        false => {
+            let times = worth.life_times.unwrap_or(1.0);
+            (format!("{} times the flash life of that", two_digits(times)), String::new())
+        }
     };
-    let line = format!("The module kernel/dm-trim (`{target}`) would bring more than `{chosen}`: {gain}.");
+    let forms = [
+        format!("The module kernel/dm-trim (`{target}`) would bring {gain}{interval}."),
+        format!("The module kernel/dm-trim (`{target}`) would bring {gain}."),
+        format!("The module kernel/dm-trim would bring {gain}."),
+    ];
     let wrapped = |line: &String| line.chars().count().div_ceil(78);
     let room = LINES_MAX.saturating_sub(lines.iter().map(wrapped).sum());
-    if wrapped(&line) <= room {
+    if let Some(line) = forms.into_iter().find(|line| wrapped(line) <= room) {
         lines.insert(lines.len().saturating_sub(1), line);
     }
 }

@@ -368,13 +368,20 @@ impl BlockQueue {
         self.foreground(std::iter::once(Command::Flush)).await;
     }
 
-    /// Empties the write cache before a write that asks for it (`REQ_PREFLUSH`). The device mapper then flushes twice, as
-    /// Linux 6.12 does over a drive without FUA.
+    /// Empties the write cache before a write that asks for it (`REQ_PREFLUSH`). Below the device mapper of Linux 6.12 a
+    /// drive without FUA then gets two flushes.
     pub(crate) async fn flush_ahead(&self) {
         self.flush().await;
         if self.target().is_some() {
-            self.flush().await;
+            self.flush_behind().await;
         }
+    }
+
+    /// Empties the write cache behind a write that must be durable (`REQ_FUA`). For the file system and a target that is
+    /// a part of the write.
+    pub(crate) async fn flush_behind(&self) {
+        let enter = |queue: &Self, request: Request| queue.route(Request { bios: 0, ..request });
+        self.submitted([Command::Flush], enter).await;
     }
 
     /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.

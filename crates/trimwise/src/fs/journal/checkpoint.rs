@@ -16,7 +16,7 @@ impl Ext4 {
         };
         self.witnessed(|witness| witness.tail_written(superblock.start, tail));
         inner.queue.write(superblock).await;
-        inner.queue.flush().await;
+        inner.queue.flush_behind().await;
         {
             let journal = &mut inner.state.borrow_mut().journal;
             journal.moving_tail = false;

@@ -128,7 +128,7 @@ impl Ext4 {
             }
             inner.queue.write(range).await;
         }
-        inner.queue.flush().await;
+        inner.queue.flush_behind().await;
         if let Some(tail) = tail {
             self.move_tail(tail).await;
         }
