@@ -177,6 +177,8 @@ struct State {
     /// Requests for which a task waits, and since when there are some.
     waiting: u32,
     waiting_since: SimTime,
+    /// When the last of them had been served.
+    waiting_seen: SimTime,
     /// Throttles write-back and TRIMs; with it, all requests are in the foreground queue.
     throttle: Option<WriteThrottle>,
     /// TRIMs that the throttle has not let into the queue yet.
@@ -210,13 +212,14 @@ impl State {
     fn enter(&mut self, request: Request) {
         if !request.command.is_trim() {
             if self.requests == 0 {
-                self.requests_since = request.queued;
+                // One that a target held back was queued while others were served.
+                self.requests_since = request.queued.max(self.request_seen);
             }
             self.requests += 1;
         }
         if request.is_waited_for() {
             if self.waiting == 0 {
-                self.waiting_since = request.queued;
+                self.waiting_since = request.queued.max(self.waiting_seen);
             }
             self.waiting += 1;
         }
@@ -721,6 +724,7 @@ impl BlockQueue {
                 if state.waiting == 0 {
                     let since = now.since(state.waiting_since);
                     state.counts.waited += since;
+                    state.waiting_seen = now;
                 }
             }
             if request.background && state.throttle.is_none() {

@@ -4,9 +4,9 @@
 //! in flight waits for that discard alone. Nothing else waits: no read, and no flush, because a discard promises nothing.
 //! When and what is issued is up to any [`Governor`].
 //!
-//! **Architecture invariant:** a TRIM of the target is of what nobody wrote since it was discarded: only a token out of
-//! the pending set is issued, a write withdraws its range first, and none reaches the device beside a discard of the
-//! same units.
+//! **Architecture invariant:** a TRIM of the target is of what nobody wrote since it was discarded: what is issued is a
+//! token out of the pending set, or, if the set is full, a discard as it comes; a write withdraws its range first, and
+//! none reaches the device beside a discard of the same units.
 //!
 //! Here the target also knows how much of the device is in use, for policies that ask: what is mapped, but not pending.
 
@@ -19,7 +19,6 @@ use crate::policy::{
     DiscardGeneration, Governor, HostTraits, HostedPolicy, InCommit, Ledger, PolicyEvent, PolicyHost,
     QUIET_EXTENTS_MAX as EXTENTS_MAX, Shape, TrimCommand, View,
 };
-use crate::ssd::TrimKind;
 use crate::units::{Lpn, SimDuration, UnitRange};
 
 /// How long an unmount waits for what is pending (`drain_ms=`). The rest is dropped.
@@ -95,8 +94,7 @@ impl Target {
         let end = move || on_done.into_iter().for_each(|on_done| on_done(SimDuration::ZERO));
         if self.policy.pending_count() >= EXTENTS_MAX {
             // There is no memory for it: it goes to the device at once (`full=pass`).
-            ranges.iter().for_each(|&range| self.policy.passed_on(range));
-            let ranges = host.take_off(ranges);
+            let ranges = host.take_off(&self.policy.passed_through(ranges));
             queue.sim().spawn(async move {
                 host.fly(ranges).await;
                 end();
@@ -201,10 +199,14 @@ impl PolicyHost for Host {
         let host = self.clone();
         self.queue.sim().spawn(async move {
             let policy = &host.target.policy;
+            if policy.is_stopped() {
+                return;
+            }
             // All that is known to be free is what was discarded; what was dropped is free, too.
             policy.catch_up(&host);
             let (mut at, mut units) = (range.start, 0);
-            while let Some(token) = policy.take_within(&host, UnitRange::between(at, range.end()), units_min)
+            while !policy.is_stopped()
+                && let Some(token) = policy.take_within(&host, UnitRange::between(at, range.end()), units_min)
             {
                 (at, units) = (token.range().end(), units + token.range().units);
                 host.issue(&[token.range()]).await;
@@ -241,11 +243,7 @@ impl BlockQueue {
         *self.0.target.borrow_mut() = Some(Rc::clone(&target));
         let host = Host { queue: self.clone(), target };
         let depth = self.admission().trim_depth();
-        let mut traits = self.with_ssd(|ssd| HostTraits::of(ssd, kernel, depth));
-        if self.with_ssd(|ssd| ssd.config().trim.kind) != TrimKind::Nvme {
-            // Linux merges no discards for them.
-            traits.ranges_max = 1;
-        }
+        let traits = self.with_ssd(|ssd| HostTraits::below_file_system(ssd, kernel, depth));
         host.target.policy.tell(&host, &PolicyEvent::Hosted(traits));
         self.sim().spawn(host.timer());
     }

@@ -2,7 +2,7 @@
 
 use super::extents::CHUNK_UNITS;
 use super::{Availability, DiscardGeneration};
-use crate::ssd::Ssd;
+use crate::ssd::{Ssd, TrimKind};
 use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 
 /// Events for a governor; each comes with a [`View`] of that moment.
@@ -58,6 +58,14 @@ pub struct HostTraits {
 }
 
 impl HostTraits {
+    /// Those of a host between the file system and this drive, where one command per extent is what Linux merges discards
+    /// into for all but NVMe.
+    pub(crate) fn below_file_system(ssd: &Ssd, kernel: DiscardGeneration, trim_depth: u32) -> Self {
+        let traits = Self::of(ssd, kernel, trim_depth);
+        let is_nvme = ssd.config().trim.kind == TrimKind::Nvme;
+        Self { ranges_max: if is_nvme { traits.ranges_max } else { 1 }, ..traits }
+    }
+
     /// The traits of a host in front of this drive, with this many TRIMs in the drive at once.
     pub(crate) fn of(ssd: &Ssd, kernel: DiscardGeneration, trim_depth: u32) -> Self {
         let trim = &ssd.config().trim;

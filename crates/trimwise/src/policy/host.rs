@@ -234,9 +234,24 @@ impl HostedPolicy {
 
     /// Does the same with ranges of which parts may be pending or untrimmed already, as discards from above are.
     pub(crate) fn discarded(&self, host: &dyn PolicyHost, ranges: &[UnitRange]) -> InCommit {
-        let missing = |&range: &UnitRange| self.pending.borrow_mut().missing(range);
-        let freed: Vec<UnitRange> = ranges.iter().flat_map(missing).collect();
-        self.committed(host, &freed)
+        self.committed(host, &self.missing(ranges))
+    }
+
+    /// Notes discards from above of which the device is told at once, past the governor. Returns what it must be told:
+    /// what is pending stays so.
+    pub(crate) fn passed_through(&self, ranges: &[UnitRange]) -> Vec<UnitRange> {
+        let missing = self.missing(ranges);
+        missing.iter().for_each(|&range| self.passed_on(range));
+        missing
+    }
+
+    fn missing(&self, ranges: &[UnitRange]) -> Vec<UnitRange> {
+        ranges.iter().flat_map(|&range| self.pending.borrow_mut().missing(range)).collect()
+    }
+
+    /// Returns true once the host ends: nothing new may begin.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.get()
     }
 
     /// Issues what a commit must wait for, with `trim`, which returns once the device has acknowledged these ranges.
@@ -339,6 +354,11 @@ impl HostedPolicy {
         match decision {
             // These apply only to a commit.
             Decision::DropFreed | Decision::IssueInCommit { .. } => {}
+            Decision::WakeAt(at) => {
+                self.wake_at.set(Some(at));
+                host.timer_changed();
+            }
+            _ if self.is_stopped.get() => {}
             Decision::CatchUp => self.catch_up(host),
             Decision::Reveal => {
                 while let Some(token) = self.take(host, Lpn(0), Shape::NEXT) {
@@ -346,11 +366,6 @@ impl HostedPolicy {
                     self.settle(host, token);
                 }
             }
-            Decision::WakeAt(at) => {
-                self.wake_at.set(Some(at));
-                host.timer_changed();
-            }
-            _ if self.is_stopped.get() => {}
             Decision::Issue(shape) => self.issue(host, shape),
             Decision::TrimFree { range, units_min } => host.start_trim_free(range, units_min),
         }

@@ -153,6 +153,10 @@ impl Governor for Set {
         self.inner.merges()
     }
 
+    fn takes_oldest_first(&self) -> bool {
+        self.inner.takes_oldest_first()
+    }
+
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         if let PolicyEvent::Committed { .. } = event {
             let was_open = self.open;

@@ -115,13 +115,16 @@ pub(super) struct Hosted<'p> {
 
 impl<'p> Hosted<'p> {
     pub fn new(policy: &Policy, kernel: DiscardGeneration, port: &'p mut Port, now: SimTime) -> Self {
-        let traits = HostTraits::of(port.drive().ssd(), kernel, port.admission().trim_depth());
+        let (ssd, depth) = (port.drive().ssd(), port.admission().trim_depth());
+        // A file system above a target discards whatever a commit freed.
+        let (policy, traits) = match policy.target() {
+            Some(target) => {
+                (HostedPolicy::of_discards(target), HostTraits::below_file_system(ssd, kernel, depth))
+            }
+            None => (HostedPolicy::new(policy.governor(), kernel), HostTraits::of(ssd, kernel, depth)),
+        };
         let mut hosted = Self {
-            // A file system above a target discards whatever a commit freed.
-            policy: match policy.target() {
-                Some(target) => HostedPolicy::of_discards(target),
-                None => HostedPolicy::new(policy.governor(), kernel),
-            },
+            policy,
             host: Host {
                 port: RefCell::new(port),
                 now: Cell::new(now),
