@@ -34,7 +34,7 @@ use trimwise::files::{FileError, Files as _};
 use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::ageing::{self, Population};
-use trimwise::workload::days::{Days, Pacer};
+use trimwise::workload::days::{Days, Pacer, USUAL};
 use trimwise::workload::postmark::{self, PostmarkConfig, ReportFormat};
 use trimwise::workload::program::Program;
 use trimwise::workload::scene::Scene;
@@ -614,7 +614,7 @@ fn run_over_days(days: &Days, seed: u64, work: &Step, background: &Background) -
             let (config, format) = postmark_of(&root, config)?;
             mark()?;
             let begin = root.now();
-            let pacer = Pacer::new(days, postmark::operations(&config), 1, begin, seed);
+            let pacer = Pacer::new(&days.of(USUAL), postmark::operations(&config), 1, begin, seed);
             let outcome = block_on(postmark::run_paced(&root, &config, Some(&pacer), &mut |_| ()))??;
             let mut cell = Cell::of_postmark(cell_id(*rep), &outcome, format);
             let report = std::mem::take(&mut cell.postmark_report);

@@ -11,7 +11,7 @@ use crate::files::{FileError, Files as _};
 use crate::fs::Ext4;
 use crate::policy::{BatchConfig, Trimmer};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
-use crate::workload::days::{Days, Paced, Pacer};
+use crate::workload::days::{Days, Paced, Pacer, USUAL};
 
 /// The days of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Running {
 
     /// What lets this many operations of `tasks` tasks wait until they are due.
     pub fn pacer(&self, operations: u64, tasks: u32, seed: u64) -> Pacer {
-        Pacer::new(&self.days, operations, tasks, self.begin, seed)
+        Pacer::new(&self.days.of(USUAL), operations, tasks, self.begin, seed)
     }
 
     /// Waits for the end of the last day. Returns what happened, and how long tasks spent in their operations; `None` of a

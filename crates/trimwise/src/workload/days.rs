@@ -91,7 +91,7 @@ pub const NAMED: [NamedDay; 5] = [
     },
     NamedDay {
         name: OWN,
-        about: "each application's usual one, for several side by side; flat for what has none",
+        about: "each workload's usual one, for several side by side",
         source: "-",
         weekday: [1; 24],
         weekend: [1; 24],
@@ -188,7 +188,8 @@ impl Days {
     }
 
     /// Returns the days of a workload whose usual shape is the named one: these, if their shape is given.
-    pub(crate) fn of(&self, usual: &str) -> Self {
+    #[must_use]
+    pub fn of(&self, usual: &str) -> Self {
         let named = NAMED.iter().find(|named| named.name == usual).filter(|_| self.shape.name == OWN);
         let of_its_own = named.and_then(|named| Self::new(self.days, named.into()).ok());
         of_its_own.unwrap_or_else(|| self.clone())
@@ -268,6 +269,11 @@ impl Pacer {
     /// Spreads this many operations of `tasks` tasks over the days, which begin at `begin`.
     pub fn new(days: &Days, operations: u64, tasks: u32, begin: SimTime, seed: u64) -> Self {
         Self { days: days.clone(), operations, tasks: tasks as usize, begin, seed, state: Mutex::default() }
+    }
+
+    /// The days that the operations are spread over.
+    pub fn days(&self) -> &Days {
+        &self.days
     }
 
     /// Returns the figures so far.

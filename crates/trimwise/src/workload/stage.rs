@@ -460,3 +460,20 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_application_is_spread_over_days_of_its_own() {
+        let shapes = |shape: &str| {
+            let program = Program::parse("maildir+desktop:tasks=2+oltp", "").unwrap();
+            let days = Days::new(7, shape.parse().unwrap()).unwrap();
+            let session = Session::new(program, 1).spread(&days, SimTime::ZERO);
+            session.pacers.iter().map(|pacer| pacer.days().shape().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(shapes("own"), ["server", "office", "server"]);
+        assert_eq!(shapes("nightly"), ["nightly"; 3]);
+    }
+}
