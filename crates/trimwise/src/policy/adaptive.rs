@@ -46,6 +46,8 @@ const UNIT_FIRST_NS: f64 = 25_000.0;
 const MEMORY: f64 = 64.0;
 /// Spare flash of the drive, in parts of its capacity: nobody tells; consumer drives have at least this.
 const SPARE: f64 = 0.07;
+/// A command that costs less than this share of what it saves does not wait for a better time.
+const NEGLIGIBLE: f64 = 0.01;
 /// Bytes after which the time of a unit is looked at.
 const WINDOW: Bytes = Bytes::mib(4);
 
@@ -251,7 +253,8 @@ impl Adaptive {
         let copy_ns = self.copy_ns(view);
         let later = (now + 1..QUIETS)
             .map(|class| (delay_ns - self.delay_ns(class, took_ns)) / (copy_ns * self.waiting(view, class)));
-        let units = later.fold(delay_ns / copy_ns, f64::max);
+        let pays = delay_ns / copy_ns;
+        let units = later.fold(pays, f64::max).min(pays / NEGLIGIBLE);
         // If the average extent is too short for a share of that, perhaps only one is long enough.
         let filled = f64::from(ranges).min(view.pending_extents as f64).max(1.0);
         let is_filled = units / filled <= view.pending_mean() as f64;
