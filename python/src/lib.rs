@@ -169,8 +169,8 @@ fn run_compare(
     Ok((document(&comparison)?, rows, embed::table(&comparison)))
 }
 
-/// Compares policies. `own` are policies written in Python, as name, factory, availability, and whether extents merge and the
-/// oldest are taken first.
+/// Compares policies. `own` are policies written in Python, as name, factory, availability, and whether extents merge and
+/// the oldest are taken first.
 #[pyfunction]
 fn compare(py: Python<'_>, request: &str, own: Vec<(String, Py<PyAny>, String, bool, bool)>) -> PyResult<Compared> {
     let request: CompareRequest = read(request).map_err(error)?;
