@@ -169,9 +169,10 @@ fn run_compare(
     Ok((document(&comparison)?, rows, embed::table(&comparison)))
 }
 
-/// Compares policies. `own` are policies written in Python, as name, factory, availability and whether extents merge.
+/// Compares policies. `own` are policies written in Python, as name, factory, availability, and whether extents merge and
+/// the oldest are taken first.
 #[pyfunction]
-fn compare(py: Python<'_>, request: &str, own: Vec<(String, Py<PyAny>, String, bool)>) -> PyResult<Compared> {
+fn compare(py: Python<'_>, request: &str, own: Vec<(String, Py<PyAny>, String, bool, bool)>) -> PyResult<Compared> {
     let request: CompareRequest = read(request).map_err(error)?;
     if own.is_empty() {
         return aside(py, move |stop| run_compare(&request, &[], stop, &(Arc::new(|_, _| ()) as _)));
@@ -179,9 +180,10 @@ fn compare(py: Python<'_>, request: &str, own: Vec<(String, Py<PyAny>, String, b
     let raised = Raised::default();
     let own = own
         .into_iter()
-        .map(|(name, factory, availability, merges)| {
+        .map(|(name, factory, availability, merges, takes_oldest_first)| {
             let availability = policy::availability(&name, &availability)?;
-            let own = OwnPolicy { name, factory, availability, merges, raised: raised.clone() };
+            let raised = raised.clone();
+            let own = OwnPolicy { name, factory, availability, merges, takes_oldest_first, raised };
             Ok(own.policy())
         })
         .collect::<PyResult<Vec<_>>>()?;

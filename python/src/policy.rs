@@ -68,6 +68,8 @@ pub struct View {
     in_flight: u32,
     requests: u32,
     quiet_ns: u64,
+    requests_done: u64,
+    oldest_ns: Option<u64>,
     served_requests: u64,
     served_bytes: u64,
     served_time_ns: u64,
@@ -94,6 +96,8 @@ impl From<&policy::View> for View {
             in_flight: view.in_flight,
             requests: view.requests,
             quiet_ns: view.quiet.as_nanos(),
+            requests_done: view.requests_done,
+            oldest_ns: view.oldest.map(|since| since.0),
             served_requests: view.served.requests,
             served_bytes: view.served.bytes.0,
             served_time_ns: view.served.time.as_nanos(),
@@ -201,6 +205,7 @@ pub struct OwnPolicy {
     pub factory: Py<PyAny>,
     pub availability: Availability,
     pub merges: bool,
+    pub takes_oldest_first: bool,
     pub raised: Raised,
 }
 
@@ -220,6 +225,7 @@ impl OwnPolicy {
                 on_event,
                 availability: self.availability,
                 merges: self.merges,
+                takes_oldest_first: self.takes_oldest_first,
                 raised: self.raised.clone(),
             })
         })
@@ -241,6 +247,7 @@ struct Hosted {
     on_event: Py<PyAny>,
     availability: Availability,
     merges: bool,
+    takes_oldest_first: bool,
     raised: Raised,
 }
 
@@ -284,6 +291,10 @@ impl Governor for Hosted {
 
     fn merges(&self) -> bool {
         self.merges
+    }
+
+    fn takes_oldest_first(&self) -> bool {
+        self.takes_oldest_first
     }
 
     fn on_event(&mut self, event: &PolicyEvent, view: &policy::View, decisions: &mut Vec<policy::Decision>) {

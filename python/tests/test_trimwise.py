@@ -219,7 +219,7 @@ def test_a_policy_s_file_in_a_tournament_finds_the_same_classes():
         ours, theirs = (getattr(of, kind)() for of in (Decision, governor.Decision))
         assert [getattr(ours, field) for field in ours.__match_args__] == list(vars(theirs).values()), kind
     assert public(trimwise.View) == set(governor.View.__match_args__)
-    for name in ("name", "availability", "merges"):
+    for name in ("name", "availability", "merges", "takes_oldest_first"):
         assert getattr(trimwise.Policy, name) == getattr(governor.Policy, name)
 
 

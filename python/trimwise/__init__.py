@@ -77,6 +77,8 @@ class Policy:
     availability: str = "after_commit"
     #: Whether freed extents of different commits merge where they touch.
     merges: bool = True
+    #: Whether commands take the extent that has waited longest, not the next by address; extents then merge.
+    takes_oldest_first: bool = False
 
     def on_event(self, event: Event, view: View) -> Union[None, Decision, Iterable[Decision]]:
         """Returns what to do about an event: None, a decision, or several in order.
@@ -374,9 +376,10 @@ def compare(
     )
 
 
-def _own(policy: Any) -> tuple[str, Any, str, bool]:
+def _own(policy: Any) -> tuple[str, Any, str, bool, bool]:
     name = getattr(policy, "name", "") or getattr(policy, "__name__", "own")
-    return (name, policy, getattr(policy, "availability", "after_commit"), bool(getattr(policy, "merges", True)))
+    merges, takes_oldest_first = getattr(policy, "merges", True), getattr(policy, "takes_oldest_first", False)
+    return (name, policy, getattr(policy, "availability", "after_commit"), bool(merges), bool(takes_oldest_first))
 
 
 def run(policy: PolicyLike, workload: Any = "default", device: Any = "sata-small", **options: Any) -> Cell:

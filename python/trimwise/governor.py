@@ -1,4 +1,4 @@
-"""Runs a policy for ``trimwise tournament``: ``python3 -m trimwise.governor FILE``, JSON lines on standard input and output.
+"""Runs a policy for ``trimwise tournament``: JSON lines on standard input and output.
 
 The command carries this file and runs it by itself, so a policy needs Python alone and not this package: the file's
 ``from trimwise import Decision, Policy`` finds the classes below. docs/tournament.md has the protocol.
@@ -67,6 +67,8 @@ class View:
     in_flight: int
     requests: int
     quiet_ns: int
+    requests_done: int
+    oldest_ns: Union[int, None]
     served_requests: int
     served_bytes: int
     served_time_ns: int
@@ -116,6 +118,7 @@ class Policy:
     name: str = ""
     availability: str = "after_commit"
     merges: bool = True
+    takes_oldest_first: bool = False
 
     def on_event(self, event: Any, view: View) -> Any:
         raise NotImplementedError(f"{type(self).__name__}.on_event")
@@ -132,7 +135,9 @@ _NAMES = {kind: name for name, kind in _kinds(Decision).items()}
 
 
 def _missing(name: str) -> Any:
-    raise AttributeError(f"trimwise.{name}: a policy in a tournament has Decision, Event, Policy and View alone")
+    what = f"trimwise.{name}: a policy in a tournament has Decision, Event, Policy and View alone"
+    # Python itself asks for names such as __path__; of an AttributeError it would keep the name alone.
+    raise (AttributeError if name.startswith("__") else ImportError)(what)
 
 
 def policy_of(path: str) -> Any:
@@ -168,15 +173,14 @@ def decided(answer: Any) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit("usage: python3 -m trimwise.governor FILE.py")
     lines = sys.stdin.buffer
     answers = sys.stdout
     # What the policy prints must not be taken for an answer.
     sys.stdout = sys.stderr
     json.loads(lines.readline())
     policy = policy_of(sys.argv[1])()
-    answer: Any = {"protocol": PROTOCOL, "availability": policy.availability, "merges": policy.merges}
+    answer: Any = {"protocol": PROTOCOL}
+    answer.update((name, getattr(policy, name)) for name in ("availability", "merges", "takes_oldest_first"))
     while True:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

@@ -142,7 +142,7 @@ pub enum Command {
     Compare(CompareArguments),
     /// Run a grid of devices, policies and workloads into one data set
     Sweep(SweepArguments),
-    /// Rank every policy, and your own, over many weeks and drives
+    /// Rank policies, and your own, over many weeks and drives
     Tournament(TournamentArguments),
     /// Search for the best policy and its settings, and say what to set
     Advise(AdviseArguments),

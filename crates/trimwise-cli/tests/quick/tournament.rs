@@ -133,12 +133,12 @@ fn jobs_and_kills_change_no_byte_and_a_changed_policy_plays_alone() {
     let time = |name: &str| fs::metadata(at("mine/results").join(name)).unwrap().modified().unwrap();
     let before = time("built-in/_cells/00000/00000003");
     executable(&at("mine/eager"), &format!("{}# changed\n", program(EAGER)));
-    refused(
-        2,
-        &play(dir.path(), ""),
-        &["own: the contents of \"eager\" have changed", "--force to run it anew"],
-    );
-    said(&play(dir.path(), "--force"), &["eager"]);
+    let own = |name: &str| time(&format!("own/{name}/_cells/00000/00000003"));
+    let (eager, heap) = (own("eager"), has_python().then(|| own("heap.py")));
+    // What was written before keeps its time, unless it is written again.
+    said(&play(dir.path(), "--max-silence 9"), &["eager", "trimwise tournament mine --max-silence 9"]);
+    assert!(own("eager") > eager, "the changed policy did not play again");
+    assert_eq!(has_python().then(|| own("heap.py")), heap, "another policy played again");
     assert_eq!(time("built-in/_cells/00000/00000003"), before, "trimwise's own policies played again");
 
     let saved = at("t.json");
@@ -161,6 +161,7 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
     executable(&at("e-babble"), &program(&format!("{commit} echo 'trim all';;")));
     executable(&at("f-mute"), "#!/bin/sh\nexit 0\n");
     executable(&at("g-future"), "#!/bin/sh\necho '{\"protocol\":7}'\nread -r line\nread -r line\n");
+    executable(&at("c-twice"), &program(&format!("{commit} printf '[]\\n[]\\n';;")));
     executable(&at("h-deaf"), "#!/bin/sh\nyes '[]'\n");
     // It trims in its first run alone.
     let moody = program(&format!("{commit} [ $first ] && echo '[{{\"type\":\"issue\"}}]' || echo '[]';;"));
@@ -171,7 +172,9 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
     refused(
         1,
         &output,
-        &["disqualified: a-hang, b-crash, c-past, d-reveal, e-babble, f-mute, g-future, h-deaf, i-moody"],
+        &[
+            "disqualified: a-hang, b-crash, c-past, c-twice, d-reveal, e-babble, f-mute, g-future, h-deaf, i-moody",
+        ],
     );
     let standings = json(&output);
     let reason = |policy: &str| -> String {
@@ -183,6 +186,7 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
         ("a-hang", ["sata-small, small.pmrc, 10 % full, seed 1: at ", event, "no answer within 1 s"]),
         ("b-crash", ["", event, "ended (exit status: 3): no idea"]),
         ("c-past", ["", event, "decided WakeAt { at_ns: 1 }: expected a time after the present"]),
+        ("c-twice", ["", "s of virtual time, on ", "answered with more than one line"]),
         ("d-reveal", ["", event, "decided Reveal: no host can tell a drive anything at no cost"]),
         ("e-babble", ["", event, "answered trim all: expected ident at line 1"]),
         ("f-mute", ["", "at its start", "ended (exit status: 0)"]),
@@ -221,8 +225,8 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
         refused(1, &output, &["disqualified: more.py, raises.py, two.py, word.py"]);
         let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
         for words in [
-            "more.py: sata-small, small.pmrc, 10 % full, seed 1: at its start: ended (exit status: 1): ImportError: cannot \
-             import name 'compare'",
+            "more.py: sata-small, small.pmrc, 10 % full, seed 1: at its start: ended (exit status: 1): ImportError: \
+             trimwise.compare: a policy in a tournament has Decision, Event, Policy and View alone",
             "AttributeError: 'View' object has no attribute 'nothing'",
             "TypeError: defines 2 policies (Heap, Other); expected one class that inherits from trimwise.Policy",
             "TypeError: on_event returned 'trim all'; expected None, a trimwise.Decision, or a list of them",
@@ -233,13 +237,43 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
 }
 
 #[test]
+fn what_the_host_cannot_do_puts_no_policy_out() {
+    let dir = tempfile::tempdir().unwrap();
+    rules(dir.path());
+    executable(&dir.path().join("mine/eager"), &program(EAGER));
+    said(&play(dir.path(), ""), &["eager"]);
+    // Where a result belongs is something that cannot be replaced by a file.
+    let cells = dir.path().join("mine/results/own/eager/_cells/00000");
+    fs::remove_dir_all(&cells).unwrap();
+    std::os::unix::fs::symlink("/proc/self", &cells).unwrap();
+    let output = play(dir.path(), "");
+    refused(1, &output, &["mine/results/own/eager/_cells/00000"]);
+    assert!(!text(&output.stderr).contains("disqualified") && output.stdout.is_empty());
+}
+
+#[test]
 fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     rules(dir.path());
-    let built_in = command_in(dir.path(), "tournament nowhere --dry-run").output().unwrap();
+    refused(
+        2,
+        &command_in(dir.path(), "tournament nowhere --dry-run").output().unwrap(),
+        &["nowhere: No such file", "expected an existing folder, which may be empty"],
+    );
+    fs::create_dir(at("empty")).unwrap();
+    let built_in = command_in(dir.path(), "tournament empty --dry-run").output().unwrap();
     said(&built_in, &["no own policy", "built-in rules\n  4 devices", "seeds = ["]);
-    assert!(!at("nowhere").exists());
+    assert!(!at("nowhere").exists() && !at("empty/results").exists());
+    let written = command_in(dir.path(), "tournament empty --dry-run --json --report page").output().unwrap();
+    assert_eq!(json(&written)["rules"], "built-in rules");
+    assert!(fs::read_to_string(at("page/index.html")).unwrap().contains("No policy has a place."));
+    std::os::unix::fs::symlink("nowhere", at("empty/tournament.toml")).unwrap();
+    refused(
+        2,
+        &command_in(dir.path(), "tournament empty --dry-run").output().unwrap(),
+        &["empty/tournament.toml: there is no such file"],
+    );
     refused(
         2,
         &command_in(dir.path(), "tournament small.toml").output().unwrap(),
@@ -276,6 +310,11 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
         command.env("PATH", path).env("XDG_CACHE_HOME", at("cache")).output().unwrap()
     };
     said(&play(), &["heap.rs"]);
+    // Another library makes another program of the same file.
+    let plays_first = fs::read_to_string(at("mine/results/own/heap.rs/_sweep.json")).unwrap();
+    executable(&at("eager"), &format!("{}# another library\n", program(EAGER)));
+    said(&play(), &["heap.rs"]);
+    assert_ne!(fs::read_to_string(at("mine/results/own/heap.rs/_sweep.json")).unwrap(), plays_first);
     let manifest = fs::read_to_string(at("Cargo.toml")).unwrap();
     let library = format!("trimwise = {{ path = \"{}\" }}", root.join("crates/trimwise").display());
     assert!(manifest.contains(&library) && manifest.contains("mine/heap.rs\""), "{manifest}");

@@ -13,7 +13,7 @@ use trimwise_lab::failure::Failure;
 use trimwise_lab::kept::{self, CELL_BYTES_MAX, UNFINISHED, hash, write_whole};
 use trimwise_linux::files::{Unread, read_own};
 
-use super::grid::{Description, Grid};
+use super::grid::{Description, Grid, Named};
 use crate::place::check_directory;
 
 /// The file that says which sweep it is.
@@ -50,7 +50,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder, or opens one of the same sweep. With `replaces`, the results of another are removed from it.
+    /// Makes the folder, or opens one of the same sweep. With `replaces`, the results of another are removed from it, and
+    /// in any case those of a former content of somebody's own policy: nobody has that file any more.
     pub fn open(path: &Path, grid: &Grid, replaces: bool) -> Result<Self, Failure> {
         let text = grid.description.text()?;
         let groups_per_part = (CELLS_PER_PART / grid.cells_per_group()).max(1);
@@ -60,12 +61,25 @@ impl Folder {
             cells_per_part: groups_per_part * grid.cells_per_group(),
         };
         let mut same = folder.expect_same(&text, &grid.description);
-        if same.is_err() && replaces && folder.empty()? {
+        let is_replaced = replaces || folder.is_of_former_own(&grid.description);
+        if same.is_err() && is_replaced && folder.empty()? {
             same = folder.expect_same(&text, &grid.description);
         }
         same?;
         folder.expect_own_parts(grid.description.cells)?;
         Ok(folder)
+    }
+
+    /// Whether its sweep is the same but for what is in the file of somebody's own policy.
+    fn is_of_former_own(&self, description: &Description) -> bool {
+        let there = read_own(&self.path.join(DESCRIPTION), DESCRIPTION_BYTES_MAX).ok().flatten();
+        let there = there.and_then(|text| serde_json::from_str::<Description>(&text).ok());
+        let names = |own: &[Named]| own.iter().map(|named| named.name.clone()).collect::<Vec<_>>();
+        there.is_some_and(|there| {
+            !there.own.is_empty()
+                && names(&there.own) == names(&description.own)
+                && Description { own: description.own.clone(), ..there } == *description
+        })
     }
 
     /// Removes the results of a sweep, and nothing else. Returns whether there were any.

@@ -40,7 +40,6 @@ use crate::check::{JOBS, within};
 use crate::compare::Comparison;
 use crate::compare::on_kernel::Clock;
 use crate::guest_limits::{GUEST_LIMITS, GuestLimits};
-use crate::tournament::Broken;
 pub use columns::Row;
 pub(crate) use folder::Folder;
 use folder::{Found, Outcome};
@@ -145,6 +144,24 @@ pub struct Summary {
     /// Why cells of the share are missing.
     #[serde(skip)]
     pub ended_by: Option<Failure>,
+    /// Whether that is what somebody's own policy did, and not the host.
+    #[serde(skip)]
+    pub is_out: bool,
+}
+
+/// Why a run under somebody's own policy has no result. It also unwinds through the model.
+#[derive(Debug)]
+pub enum Ended {
+    /// What the policy did.
+    Out(String),
+    /// Anything else: the host failed, the model has a defect, or the user asked to stop.
+    By(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::By(failure)
+    }
 }
 
 /// A workload on a device at a utilization, under each policy.
@@ -248,7 +265,7 @@ pub(crate) fn sweep(
     let progress = caller.progress(left.len(), "cells");
     let (ran, ended_by) = pool::run_finished(jobs, left.len(), |index| {
         if stop.load(Ordering::SeqCst) {
-            return Err(Failure::Interrupted);
+            return Err(Failure::Interrupted.into());
         }
         progress.begin_ageing(index);
         let (place, begun) = (grid.place(left[index]), Instant::now());
@@ -284,7 +301,11 @@ pub(crate) fn sweep(
     summary.failures.extend(ran.into_iter().flatten());
     summary.failures.sort_by_key(|failed| failed.cell);
     summary.failed_cells = summary.failures.len() as u64;
-    summary.ended_by = ended_by;
+    summary.is_out = matches!(ended_by, Some(Ended::Out(_)));
+    summary.ended_by = ended_by.map(|ended| match ended {
+        Ended::Out(why) => Failure::Run(why),
+        Ended::By(failure) => failure,
+    });
     // Which cells had begun before one failed depends on their number at a time.
     if summary.ended_by.is_none() || !grid.is_own() {
         write_parts(grid, folder, &mut summary)?;
@@ -316,7 +337,7 @@ fn run_cell(
     place: &Place,
     (progress, index): (&Arc<dyn Progress>, usize),
     stop: &Arc<AtomicBool>,
-) -> Result<Ran, Failure> {
+) -> Result<Ran, Ended> {
     let (plan, policy, trimmer) = match &place.on {
         On::Model(plan, trimmer) => (plan, None, *trimmer),
         On::Own(plan, policy) => (plan, Some((*policy).clone()), Trimmer::Kernel(PolicySpec::OFF)),
@@ -324,7 +345,7 @@ fn run_cell(
             progress.update(index, 0, 1);
             return match runs.run((place.device.1, *policy, place.rep), None, stop)? {
                 Ok(cell) => Ok(Ran::Done(result(cell))),
-                Err(error) => of_guest(error),
+                Err(error) => Ok(of_guest(error)?),
             };
         }
     };
@@ -336,26 +357,34 @@ fn run_cell(
             None => plan.run_seeded((device, trimmer), seed, rep, report, stop),
         }
     };
-    let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        Err(panic.downcast::<Broken>().map_or_else(|panic| Failure::defect(&*panic), |broken| broken.0))
-    });
-    match ran {
-        Ok(cell) => Ok(Ran::Done(result(cell))),
-        Err(Failure::Interrupted) => Err(Failure::Interrupted),
-        Err(failure) if matches!(place.on, On::Own(..)) => {
-            let Place { device, workload, utilization_percent: full, seed, .. } = place;
-            Err(Failure::run(format!("{}, {workload}, {full} % full, seed {seed}: {failure}", device.0)))
-        }
-        Err(failure) => Ok(Ran::Done(Outcome::Error(failure.to_string()))),
+    let Place { device, workload, utilization_percent: full, seed, .. } = place;
+    let out = |why: &dyn fmt::Display| {
+        Ended::Out(format!("{}, {workload}, {full} % full, seed {seed}: {why}", device.0))
+    };
+    let is_own = matches!(place.on, On::Own(..));
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(cell)) => Ok(Ran::Done(result(cell))),
+        Ok(Err(Failure::Interrupted)) => Err(Failure::Interrupted.into()),
+        // What the model itself refuses repeats: the policy has led it there.
+        Ok(Err(failure)) if is_own => Err(out(&failure)),
+        Ok(Err(failure)) => Ok(Ran::Done(Outcome::Error(failure.to_string()))),
+        Err(panic) => match panic.downcast::<Ended>() {
+            Ok(ended) => Err(match *ended {
+                Ended::Out(why) => out(&why),
+                ended @ Ended::By(_) => ended,
+            }),
+            Err(panic) if is_own => Err(Failure::defect(&*panic).into()),
+            Err(panic) => Ok(Ran::Done(Outcome::Error(Failure::defect(&*panic).to_string()))),
+        },
     }
 }
 
 /// Runs a cell of a grid in the model once more.
-pub(crate) fn again(grid: &Grid, cell: u64, stop: &Arc<AtomicBool>) -> Result<Cell, Failure> {
+pub(crate) fn again(grid: &Grid, cell: u64, stop: &Arc<AtomicBool>) -> Result<Cell, Ended> {
     let silent = Silent::default().progress(1, "cells");
     match run_cell(&grid.place(cell), (&silent, 0), stop)? {
         Ran::Done(Outcome::Result(cell)) => Ok(*cell),
-        Ran::Done(Outcome::Error(why)) | Ran::BrokenOff(why) => Err(Failure::Run(why)),
+        Ran::Done(Outcome::Error(why)) | Ran::BrokenOff(why) => Err(Failure::Run(why).into()),
     }
 }
 
@@ -570,6 +599,7 @@ impl Summary {
             failures: Vec::new(),
             cases: Vec::new(),
             ended_by: None,
+            is_out: false,
         }
     }
 

@@ -28,7 +28,7 @@ const BYTES_MAX: u64 = 1 << 30;
 pub struct Entrant {
     /// The file's name.
     pub name: String,
-    /// Hash of the file.
+    /// Hash of the file; of a policy in Rust, of the program that was built of it.
     pub sha256: String,
     /// How it is started; else why it cannot be.
     pub start: Result<Start, String>,
@@ -52,7 +52,7 @@ impl Entrant {
     }
 }
 
-/// Finds the policies of a folder in the order of their names; none if there is no such folder.
+/// Finds the policies of a folder in the order of their names.
 ///
 /// # Errors
 /// A folder or a file that cannot be read, and what is missing to run a policy.
@@ -65,10 +65,10 @@ pub fn find(
     let folder = &request.dir;
     let failed =
         |path: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
-    let folder = fs::canonicalize(folder).map_err(|error| failed(folder, &error))?;
+    let folder = fs::canonicalize(folder).map_err(|error| {
+        let expected = "expected an existing folder, which may be empty";
+        failed(folder, &format!("{error}; {expected}: then only the policies of the rules play"))
+    })?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))? {
         let path = entry.map_err(|error| failed(&folder, &error))?.path();
@@ -102,7 +102,10 @@ pub fn find(
                 continue;
             }
         };
-        let bytes = read_input(&path, BYTES_MAX).map_err(|error| failed(&path, &error))?;
+        // The library that a program was built with decides too.
+        let built = words.as_ref().ok().and_then(|words| words.first()).filter(|_| extension == "rs");
+        let decides = built.map_or(path.as_path(), Path::new);
+        let bytes = read_input(decides, BYTES_MAX).map_err(|error| failed(decides, &error))?;
         entrants.push(Entrant { name, sha256: hash(&bytes), start: words.map(start) });
     }
     Ok(entrants)

@@ -7,6 +7,9 @@
 mod entrants;
 mod process;
 
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,9 +27,8 @@ use crate::check::{GUEST_S, JOBS, within};
 use crate::command_text::CommandText;
 use crate::input;
 use crate::place::check_directory;
-use crate::sweep::{self, Folder, Grid, Named, Own, SweepRequest};
+use crate::sweep::{self, Ended, Folder, Grid, Named, Own, SweepRequest};
 use entrants::Entrant;
-pub use process::Broken;
 
 /// The file of a folder that has its rules.
 pub const RULES_FILE: &str = "tournament.toml";
@@ -51,7 +53,7 @@ pub struct TournamentRequest {
     pub source: Option<PathBuf>,
     /// Whether nothing is run.
     pub is_dry: bool,
-    /// Whether results of other rules, versions or contents of a policy's file are replaced.
+    /// Whether results of other rules or versions are replaced.
     pub replaces: bool,
     /// Seconds that a policy may think about an event; `None`: [`PATIENCE_S`].
     pub max_silence_s: Option<u64>,
@@ -99,7 +101,7 @@ pub struct Row {
     pub rank: Option<(usize, usize)>,
     /// The geometric mean over the cells of its time as a ratio to the reference's.
     pub time: f64,
-    /// The 95 % interval of that; `None` if there are too few cells.
+    /// The 95 % interval of that; `None` if there are too few groups of cells.
     pub interval: Option<(f64, f64)>,
     /// Its largest ratio to the shortest time in a cell; `None` of a bound.
     pub worst: Option<f64>,
@@ -166,16 +168,38 @@ pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournamen
     }
     let out = request.out.clone().unwrap_or_else(|| request.dir.join(RESULTS));
     check_directory("--out", &out)?;
-    let played = Played { request, rules: &rules, caller, stop: &stop };
-    let mut own = Vec::new();
+    let played = Played { request, caller, stop: &stop };
+    // All of them before the first run: what is refused costs no time.
+    let built_in = played.open(grid, out.join("built-in"))?;
+    let mut places = Vec::new();
     for entrant in &entrants {
-        match played.own(entrant, &out.join("own").join(&entrant.name))? {
-            Ok(cells) => own.push((entrant.id(), cells)),
-            Err(reason) => tournament.disqualified.push(Disqualified { policy: entrant.id(), reason }),
+        let place = |policy| {
+            let own = Own { policy, sha256: entrant.sha256.clone() };
+            played.open(rules.grid()?.of_own(own), out.join("own").join(&entrant.name))
+        };
+        let place = match entrant.policy() {
+            Ok(policy) => Ok(place(policy)?),
+            Err(why) => Err(why),
+        };
+        places.push((entrant.id(), place));
+    }
+    let mut own = Vec::new();
+    for (policy, place) in places {
+        match place {
+            Ok(place) => match played.own(&place) {
+                Ok(cells) => own.push((policy, cells)),
+                Err(Ended::Out(reason)) => tournament.disqualified.push(Disqualified { policy, reason }),
+                Err(Ended::By(failure)) => return Err(failure),
+            },
+            Err(reason) => tournament.disqualified.push(Disqualified { policy, reason }),
         }
     }
-    let built_in = played.sweep(&grid, &out.join("built-in"))?;
-    tournament.judge(&grid, built_in, own)?;
+    let cells = match played.sweep(&built_in) {
+        Ok(cells) => cells,
+        Err(Ended::Out(why)) => return Err(Failure::Run(why)),
+        Err(Ended::By(failure)) => return Err(failure),
+    };
+    tournament.judge(&built_in.grid, cells, own)?;
     Ok(tournament)
 }
 
@@ -188,7 +212,7 @@ struct Rules {
 impl Rules {
     fn of(folder: &Path) -> Result<Self, Failure> {
         let path = folder.join(RULES_FILE);
-        if !path.exists() {
+        if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return Ok(Self { file: BUILT_IN.to_owned(), text: RULES.to_owned() });
         }
         let file = path.display().to_string();
@@ -222,6 +246,9 @@ impl Rules {
                 command.option(option, path.display());
             }
         }
+        if let Some(seconds) = request.max_silence_s {
+            command.option("--max-silence", seconds);
+        }
         let seeds = grid.description.seeds.clone();
         Tournament {
             trimwise: trimwise::VERSION.to_owned(),
@@ -244,7 +271,6 @@ impl Rules {
 /// What the sweeps of a tournament share.
 struct Played<'a> {
     request: &'a TournamentRequest,
-    rules: &'a Rules,
     caller: &'a dyn Caller,
     stop: &'a Arc<AtomicBool>,
 }
@@ -252,48 +278,48 @@ struct Played<'a> {
 /// The results of a sweep by cell: figures, or why there are none.
 type Cells = Vec<Result<Cell, String>>;
 
+/// A sweep and its folder.
+struct Opened {
+    grid: Grid,
+    folder: Folder,
+    out: PathBuf,
+}
+
 impl Played<'_> {
-    /// Runs what a folder does not have yet of a grid, and returns all of it.
-    fn sweep(&self, grid: &Grid, out: &Path) -> Result<Cells, Failure> {
-        let folder = Folder::open(out, grid, self.request.replaces).map_err(|failure| match failure {
+    /// Opens the folder of a sweep.
+    fn open(&self, grid: Grid, out: PathBuf) -> Result<Opened, Failure> {
+        let folder = Folder::open(&out, &grid, self.request.replaces).map_err(|failure| match failure {
             Failure::Usage(why) => Failure::usage(format!("{why}, or --force to run it anew")),
             other => other,
         })?;
-        let request =
-            SweepRequest { out: out.to_owned(), jobs: self.request.jobs, ..SweepRequest::default() };
-        let summary = sweep::sweep(grid, &folder, &request, self.caller, self.stop)?;
+        Ok(Opened { grid, folder, out })
+    }
+
+    /// Runs what a folder does not have yet of its grid, and returns all of it.
+    fn sweep(&self, Opened { grid, folder, out }: &Opened) -> Result<Cells, Ended> {
+        let request = SweepRequest { out: out.clone(), jobs: self.request.jobs, ..SweepRequest::default() };
+        let summary = sweep::sweep(grid, folder, &request, self.caller, self.stop)?;
         match summary.ended_by {
-            None => sweep::results(grid, &folder),
+            None => Ok(sweep::results(grid, folder)?),
             Some(Failure::Interrupted) => {
                 self.caller.note("finished runs are kept: the same command goes on with the others");
-                Err(Failure::Interrupted)
+                Err(Failure::Interrupted.into())
             }
-            Some(failure) => Err(failure),
+            Some(failure) if summary.is_out => Err(Ended::Out(failure.to_string())),
+            Some(failure) => Err(failure.into()),
         }
     }
 
-    /// Does the same for an own policy, and expects it to repeat itself. Returns why it is out, if it is.
-    fn own(&self, entrant: &Entrant, out: &Path) -> Result<Result<Cells, String>, Failure> {
-        let policy = match entrant.policy() {
-            Ok(policy) => policy,
-            Err(why) => return Ok(Err(why)),
-        };
-        let grid = self.rules.grid()?.of_own(Own { policy, sha256: entrant.sha256.clone() });
-        let cells = match self.sweep(&grid, out) {
-            Ok(cells) => cells,
-            Err(Failure::Run(why)) => return Ok(Err(why)),
-            Err(failure) => return Err(failure),
-        };
-        match sweep::again(&grid, 0, self.stop) {
-            Ok(again) if cells.first().is_some_and(|first| is_same(first, &again)) => Ok(Ok(cells)),
-            Ok(_) => {
-                let why = "a second run of the first cell had another result; expected decisions that follow from the \
-                           events alone, not from a clock, a random number or a file";
-                Ok(Err(why.to_owned()))
-            }
-            Err(Failure::Run(why)) => Ok(Err(why)),
-            Err(failure) => Err(failure),
+    /// Does the same for an own policy, and expects it to repeat itself.
+    fn own(&self, opened: &Opened) -> Result<Cells, Ended> {
+        let cells = self.sweep(opened)?;
+        let again = sweep::again(&opened.grid, 0, self.stop)?;
+        if cells.first().is_some_and(|first| is_same(first, &again)) {
+            return Ok(cells);
         }
+        let why = "a second run of the first cell had another result; expected decisions that follow from the events \
+                   alone, not from a clock, a random number or a file";
+        Err(Ended::Out(why.to_owned()))
     }
 }
 
@@ -366,7 +392,16 @@ impl Tournament {
         let is_bound = |result: &&Costs| result.policy.spec().is_some_and(|spec| !spec.is_usable());
         let times = |result: &Costs| result.costs.iter().map(|(time, _)| *time).collect::<Vec<f64>>();
         let (bounds, ranked): (Vec<&Costs>, Vec<&Costs>) = results.iter().partition(is_bound);
-        let standings = standings::ranked(&ranked.iter().map(|result| times(result)).collect::<Vec<_>>());
+        // A drive under a workload is one group, however full it is: these cells go together.
+        let mut groups = HashMap::new();
+        let mut group_of = |case: usize| {
+            let place = grid.place(case as u64 * grid.cells_per_case());
+            let next = groups.len();
+            *groups.entry((place.device.0.to_owned(), place.workload.to_owned())).or_insert(next)
+        };
+        let groups: Vec<usize> = (0..reference.len() / runs_per_case).map(&mut group_of).collect();
+        let field: Vec<Vec<f64>> = ranked.iter().map(|result| times(result)).collect();
+        let standings = standings::ranked(&field, &groups);
         let mut rows: Vec<(Row, &Costs)> = ranked
             .iter()
             .zip(&standings)
@@ -376,7 +411,7 @@ impl Tournament {
             a.time.total_cmp(&b.time).then_with(|| a.policy.to_string().cmp(&b.policy.to_string()))
         });
         rows.extend(bounds.into_iter().map(|result| {
-            let standing = &standings::ranked(&[times(result)])[0];
+            let standing = &standings::ranked(&[times(result)], &groups)[0];
             (Row::of(result, standing, false), result)
         }));
         self.cases = (0..reference.len() / runs_per_case)

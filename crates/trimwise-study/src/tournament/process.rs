@@ -22,6 +22,8 @@ use trimwise::policy::wire::{Asked, Decided, Hello, PROTOCOL, Traits};
 use trimwise::policy::{Availability, Decision, DiscardGeneration, Governor, PolicyEvent, View};
 use trimwise_lab::failure::Failure;
 
+use crate::sweep::Ended;
+
 /// Events in one run. A week of the busiest workload has a tenth of that.
 const EVENTS_MAX: u64 = 20_000_000;
 /// The longest answer.
@@ -32,9 +34,6 @@ const TAIL_BYTES: usize = 4096;
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How long a process that has closed its output may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// Unwinds through the model: why a policy is out of the tournament, or that the user asked to stop.
-pub struct Broken(pub Failure);
 
 /// How a policy's process is started, and how long it may think.
 #[derive(Clone, Debug)]
@@ -59,16 +58,20 @@ impl Start {
 struct Hosted(RefCell<State>);
 
 struct State {
-    process: Result<Process, String>,
+    process: Result<Process, Fault>,
     /// What it said of itself.
     traits: Option<Traits>,
     events: u64,
 }
 
 /// Why there is no answer.
+#[derive(Clone)]
 enum Fault {
     Stopped,
+    /// What the policy did.
     Wrong(String),
+    /// What this computer could not do.
+    Host(String),
 }
 
 impl From<String> for Fault {
@@ -78,11 +81,11 @@ impl From<String> for Fault {
 }
 
 fn unwind(fault: Fault, at: &str) -> ! {
-    let failure = match fault {
-        Fault::Stopped => Failure::Interrupted,
-        Fault::Wrong(why) => Failure::Run(format!("{at}: {why}")),
-    };
-    resume_unwind(Box::new(Broken(failure)))
+    resume_unwind(Box::new(match fault {
+        Fault::Stopped => Ended::By(Failure::Interrupted),
+        Fault::Wrong(why) => Ended::Out(format!("{at}: {why}")),
+        Fault::Host(why) => Ended::By(Failure::Run(format!("a policy's process {why}"))),
+    }))
 }
 
 impl State {
@@ -114,7 +117,7 @@ impl State {
         self.events += 1;
         if self.events > EVENTS_MAX {
             let most = thousands(EVENTS_MAX as f64);
-            return Err(format!("more than {most} events in one run; expected wake_at less often").into());
+            return Err(format!("more than {most} events in one run").into());
         }
         for decided in self.ask::<_, Vec<Decided>>(&Asked::of(event, view))? {
             let checked = match decided {
@@ -135,6 +138,10 @@ impl Governor for Hosted {
 
     fn merges(&self) -> bool {
         self.0.borrow().traits.is_none_or(|traits| traits.merges)
+    }
+
+    fn takes_oldest_first(&self) -> bool {
+        self.0.borrow().traits.is_some_and(|traits| traits.takes_oldest_first)
     }
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
@@ -172,17 +179,29 @@ struct Process {
 }
 
 impl Process {
-    fn start(how: &Start) -> Result<Self, String> {
-        let [program, arguments @ ..] = &how.words[..] else { return Err("has no program".to_owned()) };
+    fn start(how: &Start) -> Result<Self, Fault> {
+        let [program, arguments @ ..] = &how.words[..] else {
+            return Err("has no program".to_owned().into());
+        };
         let mut command = Command::new(program);
         // Python's sets and dictionaries of strings would have another order each time.
         command.args(arguments).current_dir(&how.folder).env("PYTHONHASHSEED", "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+        let mut child = command.spawn().map_err(|error| {
+            let why = format!("cannot be started: {error}");
+            // A file that is no program, or whose interpreter is missing, is the policy's fault.
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::PermissionDenied => Fault::Wrong(why),
+                _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+                    Fault::Wrong(why)
+                }
+                _ => Fault::Host(why),
+            }
+        })?;
         let (Some(questions), Some(answers), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err("has no standard input and output".to_owned());
+            return Err("has no standard input and output".to_owned().into());
         };
         Ok(Self {
             child,
@@ -199,12 +218,15 @@ impl Process {
 
     /// Sends a line and returns the line that comes back.
     fn ask(&mut self, line: &[u8]) -> Result<Vec<u8>, Fault> {
+        if !self.read.is_empty() {
+            return Err("answered with more than one line".to_owned().into());
+        }
         let until = Instant::now() + self.patience;
         // A pipe that takes anything takes a page, and no line is that long.
         self.wait(true, until)?;
         match self.questions.write_all(line) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(self.ended()),
-            written => written.map_err(|error| format!("cannot be asked: {error}"))?,
+            written => written.map_err(|error| Fault::Host(format!("cannot be asked: {error}")))?,
         }
         let mut searched = 0;
         loop {
@@ -222,7 +244,7 @@ impl Process {
                 Ok(0) => return Err(self.ended()),
                 Ok(count) => self.read.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(format!("cannot be heard: {error}").into()),
+                Err(error) => return Err(Fault::Host(format!("cannot be heard: {error}"))),
             }
         }
     }
@@ -242,7 +264,7 @@ impl Process {
             }
             match poll(&mut fds, Some(&STEP)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(format!("cannot be waited for: {error}").into()),
+                Err(error) => return Err(Fault::Host(format!("cannot be waited for: {error}"))),
             }
             let is_ready = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| !fd.revents().is_empty());
             let (own, errors) = (is_ready(fds.first()), is_ready(fds.get(1)));

@@ -2,18 +2,21 @@
 //!
 //! A cell gives each policy a cost: its time as a ratio to the reference policy's in the same runs. The score is the
 //! geometric mean over the cells, so a policy that takes half as long in one and twice as long in another has 1. An
-//! interval comes from the *paired bootstrap*: cells are drawn again with replacement, the same ones for every policy,
-//! and the middle 95 % of the scores are kept. Two policies are told apart if the interval of the ratio of their scores
-//! leaves out 1. The draws come from a fixed seed, and logarithms from a library whose last bit is the same everywhere.
+//! interval comes from the *paired bootstrap*: groups of cells are drawn again with replacement, the same ones for every
+//! policy, and the middle 95 % of the scores are kept. Cells that share more than chance, such as a drive and a workload,
+//! are one group. Two policies are told apart if the interval of the ratio of their scores leaves out 1 and the ratio is
+//! not one that `compare` takes for 1. Each pair is judged alone: of many alike, one in twenty may be told apart by
+//! chance. The draws come from a fixed seed, and logarithms from a library whose last bit is the same everywhere.
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::choice::SPEED_INDIFFERENCE;
 use super::statistics::{CONFIDENCE, Interval, RUNS_FOR_INTERVAL};
 
-/// Fewer cells than these tell no two policies apart.
-pub const CELLS_MIN: usize = RUNS_FOR_INTERVAL;
-/// How often the cells are drawn again: the ends of an interval then have two digits.
+/// Fewer groups of cells than these tell no two policies apart.
+pub const GROUPS_MIN: usize = RUNS_FOR_INTERVAL;
+/// How often the groups are drawn again: the ends of an interval then have two digits.
 const DRAWS: usize = 10_000;
 const SEED: u64 = 1;
 
@@ -24,7 +27,7 @@ pub struct Standing {
     pub rank: (usize, usize),
     /// The geometric mean of its costs.
     pub score: f64,
-    /// The interval of the score; `None` with fewer than [`CELLS_MIN`] cells.
+    /// The interval of the score; `None` with fewer than [`GROUPS_MIN`] groups.
     pub interval: Option<Interval>,
     /// The cell in which it was furthest behind the best of the field, and its cost there as a ratio to that one's.
     pub worst: (usize, f64),
@@ -32,22 +35,22 @@ pub struct Standing {
     pub won: usize,
 }
 
-/// Ranks policies by their costs, each of which has one for each cell, above 0.
+/// Ranks policies by their costs, each of which has one for each cell, above 0. `groups` has the group of each cell, from 0.
 ///
 /// ```
 /// use trimwise::compare::standings::ranked;
 ///
 /// let field = [vec![1.0; 8], vec![0.5; 8], vec![0.4, 0.6, 0.4, 0.6, 0.4, 0.6, 0.4, 0.6]];
-/// let ranks: Vec<_> = ranked(&field).into_iter().map(|standing| standing.rank).collect();
+/// let ranks: Vec<_> = ranked(&field, &[0, 1, 2, 3, 4, 5, 6, 7]).into_iter().map(|standing| standing.rank).collect();
 /// assert_eq!(ranks, [(3, 3), (1, 2), (1, 2)]);
 /// ```
-pub fn ranked(field: &[Vec<f64>]) -> Vec<Standing> {
-    let cells = field.iter().map(Vec::len).min().unwrap_or(0);
+pub fn ranked(field: &[Vec<f64>], groups: &[usize]) -> Vec<Standing> {
+    let cells = field.iter().map(Vec::len).chain([groups.len()]).min().unwrap_or(0);
     let logs: Vec<Vec<f64>> =
         field.iter().map(|costs| costs.iter().map(|&cost| libm::log(cost)).collect()).collect();
     let means = |log: &Vec<f64>| mean(log[..cells].iter().copied());
     let scores: Vec<f64> = logs.iter().map(means).collect();
-    let drawn = if cells < CELLS_MIN { Vec::new() } else { drawn(&logs, cells) };
+    let drawn = drawn(&logs, &groups[..cells]);
     let best = |cell: usize| field.iter().map(|costs| costs[cell]).fold(f64::INFINITY, f64::min);
     let standing = |(one, costs): (usize, &Vec<f64>)| {
         let interval = drawn.get(one).map(|draws| interval(draws.clone()));
@@ -55,6 +58,9 @@ pub fn ranked(field: &[Vec<f64>]) -> Vec<Standing> {
             let (own, theirs) = (drawn.get(one)?, drawn.get(other)?);
             let between =
                 interval_of_logs(own.iter().zip(theirs).map(|(own, theirs)| own - theirs).collect());
+            if libm::exp((scores[one] - scores[other]).abs()) - 1.0 <= SPEED_INDIFFERENCE {
+                return None;
+            }
             match between {
                 (_, high) if high < 0.0 => Some(std::cmp::Ordering::Less),
                 (low, _) if low > 0.0 => Some(std::cmp::Ordering::Greater),
@@ -86,13 +92,22 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }
 
-/// The mean logarithm of each policy in each draw of cells.
-fn drawn(logs: &[Vec<f64>], cells: usize) -> Vec<Vec<f64>> {
+/// The mean logarithm of each policy in each draw of groups; none with too few of them.
+fn drawn(logs: &[Vec<f64>], groups: &[usize]) -> Vec<Vec<f64>> {
+    let mut members = vec![Vec::new(); groups.iter().max().map_or(0, |last| last + 1)];
+    groups.iter().enumerate().for_each(|(cell, &group)| members[group].push(cell));
+    members.retain(|cells| !cells.is_empty());
+    let count = members.len();
+    if count < GROUPS_MIN {
+        return Vec::new();
+    }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let mut drawn = vec![Vec::with_capacity(DRAWS); logs.len()];
     for _ in 0..DRAWS {
-        let draw: Vec<usize> =
-            (0..cells).map(|_| ((u128::from(random.next_u64()) * cells as u128) >> 64) as usize).collect();
+        let draw: Vec<usize> = (0..count)
+            .flat_map(|_| &members[((u128::from(random.next_u64()) * count as u128) >> 64) as usize])
+            .copied()
+            .collect();
         for (means, log) in drawn.iter_mut().zip(logs) {
             means.push(mean(draw.iter().map(|&cell| log[cell])));
         }
@@ -115,6 +130,12 @@ fn interval(draws: Vec<f64>) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The standings if each cell is a group.
+    fn ranked(field: &[Vec<f64>]) -> Vec<Standing> {
+        let cells = field.iter().map(Vec::len).max().unwrap_or(0);
+        super::ranked(field, &(0..cells).collect::<Vec<_>>())
+    }
 
     /// Costs that scatter evenly around `level`, by as much as `spread`, in another order for each `step`.
     fn costs(level: f64, spread: f64, step: usize) -> Vec<f64> {
@@ -147,8 +168,25 @@ mod tests {
     }
 
     #[test]
+    fn cells_of_a_group_count_as_one_and_what_does_not_matter_tells_nothing_apart() {
+        // Each cell twice says no more than each once.
+        let once = costs(0.9, 0.3, 1);
+        let twice: Vec<f64> = once.iter().flat_map(|&cost| [cost, cost]).collect();
+        let groups: Vec<usize> = (0..twice.len()).map(|cell| cell / 2).collect();
+        let (alone, paired) = (ranked(&[once]), super::ranked(std::slice::from_ref(&twice), &groups));
+        let width = |field: &[Standing]| field[0].interval.map(|found| found.high / found.low).unwrap();
+        assert!((width(&alone) / width(&paired) - 1.0).abs() < 1e-9);
+        assert!(width(&ranked(&[twice])) < width(&paired));
+        let few = vec![0; GROUPS_MIN * 2];
+        assert_eq!(super::ranked(&[vec![1.0; few.len()]], &few)[0].interval, None);
+        // 0.4 % in each cell is sure, and of no use; 0.6 % is of some.
+        let with = |ratio: f64| ranks(&ranked(&[vec![1.0; 8], vec![ratio; 8]]));
+        assert_eq!([with(1.004), with(1.006)], [vec![(1, 2), (1, 2)], vec![(1, 1), (2, 2)]]);
+    }
+
+    #[test]
     fn few_cells_tell_nothing_apart_and_none_is_no_mistake() {
-        let field = ranked(&[vec![1.0; CELLS_MIN - 1], vec![0.1; CELLS_MIN - 1]]);
+        let field = ranked(&[vec![1.0; GROUPS_MIN - 1], vec![0.1; GROUPS_MIN - 1]]);
         assert!(field.iter().all(|standing| standing.rank == (1, 2) && standing.interval.is_none()));
         assert_eq!(field[0].worst, (0, 10.0));
         assert_eq!(ranked(&[vec![], vec![]])[0].score, 1.0);

@@ -47,6 +47,9 @@ pub struct Traits {
     /// [`Governor::merges`].
     #[serde(default = "yes")]
     pub merges: bool,
+    /// [`Governor::takes_oldest_first`].
+    #[serde(default)]
+    pub takes_oldest_first: bool,
 }
 
 fn yes() -> bool {
@@ -174,6 +177,10 @@ pub struct Seen {
     pub in_flight: u32,
     pub requests: u32,
     pub quiet_ns: u64,
+    pub requests_done: u64,
+    /// `None`: nothing is pending, or the policy does not take the oldest first.
+    #[serde(default)]
+    pub oldest_ns: Option<u64>,
     pub served_requests: u64,
     pub served_bytes: u64,
     pub served_time_ns: u64,
@@ -193,6 +200,8 @@ impl From<&View> for Seen {
             in_flight: view.in_flight,
             requests: view.requests,
             quiet_ns: view.quiet.as_nanos(),
+            requests_done: view.requests_done,
+            oldest_ns: view.oldest.map(|since| since.0),
             served_requests: view.served.requests,
             served_bytes: view.served.bytes.0,
             served_time_ns: view.served.time.as_nanos(),
@@ -214,13 +223,14 @@ impl From<Seen> for View {
             in_flight: seen.in_flight,
             requests: seen.requests,
             quiet: SimDuration::from_nanos(seen.quiet_ns),
+            requests_done: seen.requests_done,
+            oldest: seen.oldest_ns.map(SimTime),
             served: Served {
                 requests: seen.served_requests,
                 bytes: Bytes(seen.served_bytes),
                 time: SimDuration::from_nanos(seen.served_time_ns),
                 busy: SimDuration::from_nanos(seen.served_busy_ns),
             },
-            ..Self::default()
         }
     }
 }
@@ -354,6 +364,7 @@ pub fn serve(governor: &mut dyn Governor, mut input: impl BufRead, mut output: i
         protocol: PROTOCOL,
         availability: governor.availability(kernel).into(),
         merges: governor.merges(),
+        takes_oldest_first: governor.takes_oldest_first(),
     };
     let mut answer = serde_json::to_vec(&traits)?;
     let mut decisions = Vec::new();
@@ -383,8 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_governor_decides_the_same_behind_the_protocol() {
-        let spec: PolicySpec = "lazy+reuse+fill".parse().unwrap();
+    fn every_governor_decides_the_same_behind_the_protocol() {
         let kernel = LinuxVersion::TODAY.discard();
         let host = HostTraits {
             kernel,
@@ -394,28 +404,67 @@ mod tests {
             total_units: 1 << 20,
             group_units: 1 << 15,
         };
-        let view = View { pending_units: 9, pending_extents: 3, total_units: 1 << 20, ..View::default() };
-        let events =
-            [PolicyEvent::Hosted(host), PolicyEvent::Committed { freed_units: 9 }, PolicyEvent::Woken];
-        let mut governor = spec.governor();
-        let mut expected =
-            vec![line(&Traits { protocol: PROTOCOL, availability: Rule::Reuse, merges: governor.merges() })];
-        let mut asked = line(&Hello::of(kernel));
-        for event in &events {
-            let mut decisions = Vec::new();
-            governor.on_event(event, &view, &mut decisions);
-            let decided: Vec<Decided> = decisions.iter().map(|&decision| decision.into()).collect();
-            let checked = |(decided, decision): (&Decided, &Decision)| {
-                assert_eq!(decided.checked(event, view.now).as_ref(), Ok(decision));
-            };
-            decided.iter().zip(&decisions).for_each(checked);
-            expected.push(line(&decided));
-            asked += &line(&Asked::of(event, &view));
+        let issued = Acknowledged { ranges: 1, units: 3, took: SimDuration::from_micros(300) };
+        // Quiet that follows requests, with space that has waited: what any policy trims in.
+        let view = |seconds: u64| View {
+            now: SimTime(seconds * 1_000_000_000),
+            used_units: 900_000,
+            total_units: 1 << 20,
+            freed_units: 12,
+            pending_units: 9,
+            pending_extents: 3,
+            untrimmed_units: 4,
+            in_flight: 0,
+            requests: 0,
+            quiet: SimDuration::from_secs(seconds),
+            requests_done: 1000 + seconds,
+            oldest: Some(SimTime(5)),
+            served: Served {
+                requests: 1000 * seconds,
+                bytes: Bytes::mib(4 * seconds),
+                time: SimDuration::from_millis(70 * seconds),
+                busy: SimDuration::from_millis(60 * seconds),
+            },
+        };
+        assert_eq!(View::from(Seen::from(&view(7))), view(7), "the line has all of it");
+        let events = [
+            PolicyEvent::Hosted(host),
+            PolicyEvent::Committed { freed_units: 9 },
+            PolicyEvent::Woken,
+            PolicyEvent::Issued(issued),
+            PolicyEvent::PassOver,
+            PolicyEvent::Trimmed { units: 3 },
+            PolicyEvent::Woken,
+        ];
+        let mut said = String::new();
+        for spec in PolicySpec::examples() {
+            let mut governor = spec.governor();
+            let mut expected = vec![line(&Traits {
+                protocol: PROTOCOL,
+                availability: governor.availability(kernel).into(),
+                merges: governor.merges(),
+                takes_oldest_first: governor.takes_oldest_first(),
+            })];
+            let mut asked = line(&Hello::of(kernel));
+            for (event, view) in events.iter().zip((0..).step_by(40).map(view)) {
+                let mut decisions = Vec::new();
+                governor.on_event(event, &view, &mut decisions);
+                let decided: Vec<Decided> = decisions.iter().map(|&decision| decision.into()).collect();
+                let checked = |(decided, decision): (&Decided, &Decision)| {
+                    assert_eq!(decided.checked(event, view.now).as_ref(), Ok(decision), "{spec}");
+                };
+                decided.iter().zip(&decisions).for_each(checked);
+                expected.push(line(&decided));
+                asked += &line(&Asked::of(event, &view));
+            }
+            let mut answered = Vec::new();
+            serve(&mut *spec.governor(), asked.as_bytes(), &mut answered).unwrap();
+            assert_eq!(String::from_utf8(answered).unwrap(), expected.concat(), "{spec}");
+            said += &expected.concat();
         }
-        assert!(expected.iter().any(|line| line.contains("issue")), "{expected:?}");
-        let mut answered = Vec::new();
-        serve(&mut *spec.governor(), asked.as_bytes(), &mut answered).unwrap();
-        assert_eq!(String::from_utf8(answered).unwrap(), expected.concat());
+        for kind in ["issue", "trim_free", "wake_at", "drop_freed", "\"takes_oldest_first\":true"] {
+            assert!(said.contains(kind), "no policy says {kind}");
+        }
     }
 
     #[test]

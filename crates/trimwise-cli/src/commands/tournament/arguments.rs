@@ -12,20 +12,20 @@ use crate::arguments::{OutputArguments, whole_in};
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise tournament mine\n      \
-    mine/*.py, mine/*.rs and programs in it against trimwise's own policies; if there are none, those alone\n  \
+    mine/*.py, mine/*.rs and programs in it against the policies of the rules; if there are none, those alone\n  \
     trimwise tournament mine --dry-run\n      \
     who takes part, and the rules; nothing is run or written\n  \
     trimwise tournament mine --source ~/trimwise --report page\n      \
     compiles mine/*.rs with the library of that checkout, and makes a page\n\n\
     Rules, scores and what a policy's program must say: docs/tournament.md")]
 pub struct TournamentArguments {
-    /// Folder of the policies: .py and .rs files and programs. A tournament.toml in it has the rules, a grid as `sweep`
+    /// Folder of the policies, which may be empty: .py and .rs files and programs. A tournament.toml in it has the rules, a grid as `sweep`
     /// reads it; without that file the built-in rules hold. What takes part runs with your rights
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// Folder of the results, a sweep for each own policy and one for trimwise's. What is finished there is not run
-    /// again [default: DIR/results]
+    /// Folder of the results, a sweep for each own policy and one for those of the rules. What is finished there is not
+    /// run again [default: DIR/results]
     #[arg(long, short = 'o', value_name = "RESULTS")]
     pub out: Option<PathBuf>,
 
@@ -41,7 +41,7 @@ pub struct TournamentArguments {
     #[arg(long, value_name = "SECONDS", value_parser = whole_in(&GUEST_S), allow_negative_numbers = true)]
     pub max_silence: Option<u64>,
 
-    /// Where the standings go; --force also replaces results of other rules, versions or policy files
+    /// Where the standings go; --force also replaces results of other rules or versions
     #[command(flatten)]
     pub output: OutputArguments,
 }

@@ -19,11 +19,9 @@ pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<Strin
         destinations.expect_outside("--out", out)?;
     }
     let tournament = tournament::run(&arguments.request(), caller)?;
-    if arguments.dry_run {
-        return Ok(dry(&tournament));
-    }
     let html = || report::html(&tournament);
-    let text = destinations.deliver_with_report(&tournament, html, || text(&tournament))?;
+    let text = || if arguments.dry_run { dry(&tournament) } else { text(&tournament) };
+    let text = destinations.deliver_with_report(&tournament, html, text)?;
     output::concluded(text, tournament.failure())
 }
 
@@ -31,7 +29,9 @@ pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<Strin
 fn dry(tournament: &Tournament) -> String {
     let own: Vec<String> = tournament.own.iter().map(|own| plain(&own.name)).collect();
     let own = if own.is_empty() { "no own policy".to_owned() } else { own.join(", ") };
-    format!("{own}\n{}\n  {}\n\n{}", tournament.rules, tournament.cells, tournament.grid)
+    let Tournament { rules, cells, grid, .. } = tournament;
+    let grid: String = grid.lines().map(|line| plain(line) + "\n").collect();
+    format!("{own}\n{}\n  {}\n\n{grid}", plain(rules), plain(cells))
 }
 
 const HEADER: [&str; 7] = ["policy", "rank", "vs off", "95 %", "worst", "won", "flash"];
@@ -102,12 +102,13 @@ fn part(ratio: f64) -> String {
 
 /// What the columns mean.
 const LEGEND: &str = "vs off: time next to that without TRIM, as the geometric mean over the cells, and its 95 % interval \
-                      (paired bootstrap over cells). rank: 2-4 where the cells do not tell policies apart. worst: distance to \
+                      (paired bootstrap over drives and workloads). rank: 2-4 where the cells do not tell policies apart, each pair taken alone at 95 %, by more than 0.5 %. worst: distance to \
                       the best of the field in the cell where that is largest. won: cells in which none was faster. flash: \
                       flash written next to `off`.";
 
 fn text(tournament: &Tournament) -> String {
     let Tournament { trimwise, rules, cells, disqualified, made_by, command, .. } = tournament;
+    let (rules, cells) = (plain(rules), plain(cells));
     let mut text = format!("{rules}\n  {cells}\n\n{}\n", laid_out(&HEADER, &rows(tournament)));
     for out in disqualified {
         text += &folded(&plain(&format!("Disqualified: {}: {}", out.policy, out.reason)), 0);

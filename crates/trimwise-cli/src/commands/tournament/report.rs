@@ -35,7 +35,12 @@ pub fn html(tournament: &Tournament) -> Result<String, Failure> {
         verdict: with_code(&verdict(tournament)),
         standings: Block::new("Standings", HEADER, rows(tournament)),
         legend: with_code(LEGEND),
-        figures: vec![Figure::of(&chart(tournament))?],
+        // Nobody has played in a dry run.
+        figures: if tournament.standings.is_empty() {
+            Vec::new()
+        } else {
+            vec![Figure::of(&chart(tournament))?]
+        },
         disqualified: tournament
             .disqualified
             .iter()
