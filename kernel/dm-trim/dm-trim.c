@@ -77,6 +77,9 @@
 #define TRIM_STEP (TRIM_WINDOW / TRIM_MOMENTS)
 #define TRIM_NET_MIN (SZ_1M >> SECTOR_SHIFT)
 
+/* While nothing is discarded or written anew, it is decided more and more seldom. */
+#define TRIM_POLL_MAX (60 * HZ)
+
 /* What a discard must cover whole to count, if the map's memory allows that. */
 #define TRIM_UNIT_SHIFT_MIN (ilog2(SZ_4K) - SECTOR_SHIFT)
 
@@ -84,15 +87,16 @@ struct trim_extent {
 	struct rb_node node;
 	struct list_head list;	/* in ready or small, oldest first */
 	sector_t start, end;	/* on the device */
-	u32 born;		/* jiffies, when it came into its list */
-	bool is_ready;		/* contains a whole unit of the granularity */
+	/* What is withheld may wait for longer than 32 bits of jiffies last. */
+	u64 born : 63;		/* jiffies, when it came into its list */
+	u64 is_ready : 1;	/* contains a whole unit of the granularity */
 };
 
 /* A discard in flight; idle if the range is empty. */
 struct trim_slot {
 	struct trim *trim;
 	sector_t start, end;
-	u32 born;
+	u64 born;
 	ktime_t began;
 	struct bio_list waiters;
 	struct bio bio;		/* ends with a flexible array */
@@ -170,7 +174,7 @@ struct trim {
 	bool is_closed;			/* too little is in use, or more and more */
 	bool is_refused;		/* the device has no discard, or has lost it */
 	unsigned int draining;
-	u32 drain_mark;			/* what is older is issued without waiting */
+	u64 drain_mark;			/* what is older is issued without waiting */
 
 	unsigned long quiet;		/* jiffies without a foreground request */
 	unsigned int clean;		/* discards in a row that met no such request */
@@ -182,6 +186,8 @@ struct trim {
 
 	struct trim_moment moments[TRIM_MOMENTS];	/* oldest first */
 	unsigned int moment_count;
+	struct trim_moment polled;	/* when it was last decided to withhold */
+	unsigned long poll;		/* jiffies from then until the next time */
 
 	struct trim_sectors sectors;
 	u64 commands, errors, waits, time_ns;
@@ -256,7 +262,7 @@ static void trim_file(struct trim *trim, struct trim_extent *e)
 	if (!list_empty(&e->list) && e->is_ready == is_ready)
 		return;
 	e->is_ready = is_ready;
-	e->born = jiffies;
+	e->born = get_jiffies_64();
 	list_move_tail(&e->list, is_ready ? &trim->ready : &trim->small);
 }
 
@@ -296,7 +302,7 @@ static void trim_free(struct trim *trim, struct trim_extent *e)
 
 static bool trim_comes_before(struct trim_extent *a, struct trim_extent *b)
 {
-	return a->is_ready == b->is_ready ? (s32)(a->born - b->born) < 0 : a->is_ready;
+	return a->is_ready == b->is_ready ? a->born < b->born : a->is_ready;
 }
 
 /* Adds a range, and joins it with those that it overlaps or touches. */
@@ -450,7 +456,7 @@ static void trim_drop_all(struct trim *trim)
 static void trim_mark_unused(struct trim *trim, sector_t start, sector_t end)
 {
 	unsigned long unit = (start - trim->start + BIT(trim->unit_shift) - 1) >> trim->unit_shift;
-	unsigned long last = (end - trim->start) >> trim->unit_shift;
+	unsigned long last = min_t(sector_t, (end - trim->start) >> trim->unit_shift, trim->units);
 	long count = 0;
 
 	for (; unit < last; unit++)
@@ -465,8 +471,8 @@ static void trim_mark_used(struct trim *trim, sector_t start, sector_t end)
 	unsigned long last = (end - 1 - trim->start) >> trim->unit_shift;
 	long count = 0;
 
-	for (last = min(last + 1, trim->units); unit < last; unit++)
-		count += test_bit(unit, trim->unused) && test_and_clear_bit(unit, trim->unused);
+	for_each_set_bit_from(unit, trim->unused, min(last + 1, trim->units))
+		count += test_and_clear_bit(unit, trim->unused);
 	if (count)
 		atomic_long_sub(count, &trim->unused_units);
 }
@@ -475,6 +481,26 @@ static unsigned long trim_used(struct trim *trim)
 {
 	/* A bit may change before the count. */
 	return trim->units - clamp(atomic_long_read(&trim->unused_units), 0L, (long)trim->units);
+}
+
+/* Notes what is in use, at most once in a step, and forgets what is too old to compare with. */
+static struct trim_moment trim_sample(struct trim *trim)
+{
+	struct trim_moment now = { jiffies, trim_used(trim), atomic_long_read(&trim->freed) };
+	struct trim_moment *moments = trim->moments;
+
+	/*
+	 * The oldest that is needed is the last one out of the window; but nobody
+	 * looks while nothing is pending, and this may have been long ago.
+	 */
+	while ((trim->moment_count > 1 && now.at - moments[1].at >= TRIM_WINDOW) ||
+	       (trim->moment_count && now.at - moments[0].at >= 2 * TRIM_WINDOW))
+		memmove(moments, moments + 1, --trim->moment_count * sizeof(*moments));
+	if (!trim->moment_count ||
+	    (trim->moment_count < TRIM_MOMENTS &&
+	     now.at - moments[trim->moment_count - 1].at >= TRIM_STEP))
+		moments[trim->moment_count++] = now;
+	return now;
 }
 
 /*
@@ -491,12 +517,7 @@ static bool trim_decide(struct trim *trim)
 
 	if (!trim->options.high)
 		return false;
-	now = (struct trim_moment){ jiffies, trim_used(trim), atomic_long_read(&trim->freed) };
-	/* The oldest that is needed is the last one out of the window. */
-	while (trim->moment_count > 1 && now.at - moments[1].at >= TRIM_WINDOW)
-		memmove(moments, moments + 1, --trim->moment_count * sizeof(*moments));
-	if (!trim->moment_count)
-		moments[trim->moment_count++] = now;
+	now = trim_sample(trim);
 	freed = now.freed - moments->freed;
 
 	percent = 100 * (u64)now.used;
@@ -508,11 +529,19 @@ static bool trim_decide(struct trim *trim)
 		trim->is_closed = true;
 	else if (moments->used >= now.used + max(DIV_ROUND_UP(freed, 2), least))
 		trim->is_closed = false;
-
-	if (trim->moment_count < TRIM_MOMENTS &&
-	    now.at - moments[trim->moment_count - 1].at >= TRIM_STEP)
-		moments[trim->moment_count++] = now;
 	return trim->is_closed;
+}
+
+/* Returns the jiffies until it is decided again: more and more while use stays as it is. */
+static unsigned long trim_poll(struct trim *trim)
+{
+	unsigned long used = trim_used(trim), freed = atomic_long_read(&trim->freed);
+	bool is_same = used == trim->polled.used && freed == trim->polled.freed;
+
+	trim->polled = (struct trim_moment){ jiffies, used, freed };
+	trim->poll = is_same ? clamp(2 * trim->poll, (unsigned long)TRIM_STEP,
+				     (unsigned long)TRIM_POLL_MAX) : TRIM_STEP;
+	return trim->poll;
 }
 
 /*
@@ -594,9 +623,14 @@ static void trim_retry(struct work_struct *work)
 	bio_list_init(&trim->deferred);
 	spin_unlock_irq(&trim->lock);
 	/* As if they came only now: they may meet another discard, or what was discarded since. */
-	while ((bio = bio_list_pop(&bios)))
-		if (trim_write(trim, bio))
-			submit_bio_noacct(bio);
+	while ((bio = bio_list_pop(&bios))) {
+		if (!trim_write(trim, bio))
+			continue;
+		/* What was discarded since, and taken out just now, is in use again. */
+		if (trim->unused)
+			trim_mark_used(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
+		submit_bio_noacct(bio);
+	}
 }
 
 static int trim_discard(struct trim *trim, struct bio *bio)
@@ -605,21 +639,27 @@ static int trim_discard(struct trim *trim, struct bio *bio)
 	sector_t sectors = bio_sectors(bio);
 	bool is_passed = false, was_empty;
 
-	if (trim->unused)
+	if (trim->unused) {
+		/* What was in use before, or the fall is not seen. */
+		spin_lock_irq(&trim->lock);
+		trim_sample(trim);
+		spin_unlock_irq(&trim->lock);
 		trim_mark_unused(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
+	}
 	spin_lock_irq(&trim->lock);
 	was_empty = list_empty(&trim->ready);
 	trim->sectors.received += sectors;
 	if (trim->is_refused || trim->is_stopped) {
 		trim->sectors.dropped += sectors;
 	} else if (!trim_add(trim, bio->bi_iter.bi_sector, bio_end_sector(bio))) {
-		is_passed = trim->options.is_full_pass && !trim->is_closed;
+		is_passed = trim->options.is_full_pass && !trim_decide(trim);
 		if (is_passed)
 			trim->sectors.passed += sectors;
 		else
 			trim->sectors.dropped += sectors;
-	} else if (was_empty && !list_empty(&trim->ready)) {
-		/* It may be asleep for as long as small pieces wait. */
+	} else if ((was_empty && !list_empty(&trim->ready)) || trim->poll > TRIM_STEP) {
+		/* It may be asleep for as long as small pieces wait, or what is withheld. */
+		trim->poll = TRIM_STEP;
 		mod_delayed_work(trim->wq, &trim->issue, delay);
 	} else {
 		queue_delayed_work(trim->wq, &trim->issue, delay);
@@ -784,7 +824,7 @@ static void trim_learn(struct trim *trim, const struct trim_cpu *sum)
  */
 static unsigned long trim_delay(struct trim *trim)
 {
-	unsigned long hold = trim->options.hold_s * HZ;
+	u64 now = get_jiffies_64(), hold = trim->options.hold_s * HZ;
 	unsigned int count = TRIM_BATCH;
 	struct trim_extent *e;
 	struct trim_cpu sum;
@@ -792,7 +832,7 @@ static unsigned long trim_delay(struct trim *trim)
 
 	if (trim->is_refused)
 		return trim_drop(trim) ? MAX_SCHEDULE_TIMEOUT : 1;
-	while ((e = trim_oldest(&trim->small)) && (u32)jiffies - e->born >= hold) {
+	while ((e = trim_oldest(&trim->small)) && now - e->born >= hold) {
 		if (!count--)
 			return 1;
 		trim->sectors.dropped += e->end - e->start;
@@ -801,15 +841,15 @@ static unsigned long trim_delay(struct trim *trim)
 	e = trim_oldest(&trim->ready);
 	if (!e) {
 		e = trim_oldest(&trim->small);
-		return e ? hold - ((u32)jiffies - e->born) : MAX_SCHEDULE_TIMEOUT;
+		return e ? hold - (now - e->born) : MAX_SCHEDULE_TIMEOUT;
 	}
-	if (trim->draining && (s32)(trim->drain_mark - e->born) >= 0)
+	if (trim->draining && trim->drain_mark >= e->born)
 		return 0;
 	if (trim->is_stopped || trim->is_paused)
 		return MAX_SCHEDULE_TIMEOUT;
 	if (trim_decide(trim)) {
 		trim_look_again(trim, &trim->held);
-		return TRIM_STEP;
+		return trim_poll(trim);
 	}
 	if (trim->options.is_eager || !bio_list_empty(&trim->held))
 		return 0;
@@ -820,7 +860,7 @@ static unsigned long trim_delay(struct trim *trim)
 		trim->watched_begun = sum.begun;
 		return 0;
 	}
-	is_due = (u32)jiffies - e->born >= hold ||
+	is_due = now - e->born >= hold ||
 		 trim->busy - trim->flying > trim->extents_max / 4 * 3;
 	if (is_due && !trim->flying && trim_is_rested(trim, &sum)) {
 		trim->rested_ended = sum.ended;
@@ -856,7 +896,7 @@ static void trim_issue(struct work_struct *work)
 }
 
 /* Whether nothing of the set is left that was in it at this time. */
-static bool trim_is_drained(struct trim *trim, u32 mark)
+static bool trim_is_drained(struct trim *trim, u64 mark)
 {
 	struct trim_extent *e;
 	bool is_drained;
@@ -864,9 +904,9 @@ static bool trim_is_drained(struct trim *trim, u32 mark)
 
 	spin_lock_irq(&trim->lock);
 	e = trim_oldest(&trim->ready);
-	is_drained = !e || (s32)(mark - e->born) < 0;
+	is_drained = !e || mark < e->born;
 	for (i = 0; i < trim->options.workers; i++)
-		is_drained &= !trim->slots[i].end || (s32)(mark - trim->slots[i].born) < 0;
+		is_drained &= !trim->slots[i].end || mark < trim->slots[i].born;
 	is_drained |= trim->is_refused && !trim->flying;
 	spin_unlock_irq(&trim->lock);
 	return is_drained;
@@ -882,9 +922,9 @@ static bool trim_is_landed(struct trim *trim)
 	return is_landed;
 }
 
-static u32 trim_begin_drain(struct trim *trim)
+static u64 trim_begin_drain(struct trim *trim)
 {
-	u32 mark = jiffies;
+	u64 mark = get_jiffies_64();
 
 	/* The device cannot discard them, and nothing may come that would complete them. */
 	trim_drop_small(trim);
@@ -1029,10 +1069,13 @@ static void trim_dtr(struct dm_target *ti)
 	kfree(trim);
 }
 
-/* The map takes no more memory than extents may; a larger device has larger units. */
+/*
+ * The map takes no more memory than extents may, and no more bits than a long of
+ * any processor counts; a larger device has larger units.
+ */
 static bool trim_make_map(struct trim *trim)
 {
-	u64 bits = (u64)trim->options.limit * 1024 * BITS_PER_BYTE;
+	u64 bits = min_t(u64, (u64)trim->options.limit * 1024 * BITS_PER_BYTE, INT_MAX);
 
 	trim->unit_shift = TRIM_UNIT_SHIFT_MIN;
 	while (trim->ti->len >> trim->unit_shift > bits)
@@ -1193,8 +1236,13 @@ static void trim_presuspend_undo(struct dm_target *ti)
 /* What is pending goes within the bound; what is left then is dropped. */
 static void trim_stop(struct trim *trim)
 {
-	if (trim->options.drain_ms && !READ_ONCE(trim->is_paused) && !READ_ONCE(trim->is_closed)) {
-		u32 mark = trim_begin_drain(trim);
+	bool may_drain;
+
+	spin_lock_irq(&trim->lock);
+	may_drain = trim->options.drain_ms && !trim->is_paused && !trim_decide(trim);
+	spin_unlock_irq(&trim->lock);
+	if (may_drain) {
+		u64 mark = trim_begin_drain(trim);
 
 		wait_event_timeout(trim->wait, trim_is_drained(trim, mark),
 				   msecs_to_jiffies(trim->options.drain_ms));
@@ -1241,7 +1289,7 @@ static struct notifier_block trim_reboot_block = {
 
 static int trim_drain(struct trim *trim)
 {
-	u32 mark = trim_begin_drain(trim);
+	u64 mark = trim_begin_drain(trim);
 	int r;
 
 	r = wait_event_killable(trim->wait, trim_is_drained(trim, mark) ||
