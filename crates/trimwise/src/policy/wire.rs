@@ -451,7 +451,8 @@ mod tests {
                 governor.on_event(event, &view, &mut decisions);
                 let decided: Vec<Decided> = decisions.iter().map(|&decision| decision.into()).collect();
                 let checked = |(decided, decision): (&Decided, &Decision)| {
-                    assert_eq!(decided.checked(event, view.now).as_ref(), Ok(decision), "{spec}");
+                    // No host sends these events so, and a timer may have passed.
+                    assert_eq!(decided.checked(event, SimTime::ZERO).as_ref(), Ok(decision), "{spec}");
                 };
                 decided.iter().zip(&decisions).for_each(checked);
                 expected.push(line(&decided));
