@@ -305,7 +305,6 @@ for i in range(4000): fcntl.ioctl(fd, 0x1277, struct.pack('QQ', i * 8192, 4096))
     }
 }
 
-/// The writer does not meet the discards, which all come when it has ended. Without the target, it does.
 /// What is left over of a discard, less than a unit of the drive's granularity, waits for its neighbours; what can be
 /// discarded does not wait with it.
 #[test]
