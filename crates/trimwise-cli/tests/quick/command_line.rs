@@ -106,7 +106,7 @@ fn wrong_words_are_refused() {
 
 #[test]
 fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
-    refused("compare --policy lasy", &["lasy", "column 1", "off, commit, kernel515", "judicious, ideal"]);
+    refused("compare --policy lasy", &["lasy", "column 1", "off, commit, kernel515", "adaptive, ideal"]);
     refused("compare --policy set:90:40", &["set:90:40", "column 5", "at most 40"]);
     refused("compare --policy lazy:0:4", &["column 6", "from 1 to 1024"]);
     refused("compare --policy commit+lazy", &["column 8", "contradicts"]);
