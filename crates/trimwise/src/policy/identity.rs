@@ -54,11 +54,6 @@ impl PolicyId {
         }
     }
 
-    /// Returns true if the target below the file system trims.
-    pub fn is_target(&self) -> bool {
-        matches!(self, Self::Known(Trimmer::Block(_)))
-    }
-
     /// Returns true if the daemon trims.
     pub fn is_daemon(&self) -> bool {
         matches!(self, Self::Known(Trimmer::Daemon(_)))
