@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use console::Term;
 use serde::Serialize;
 use trimwise_lab::failure::Failure;
-use trimwise_linux::files::{give_name, open_output};
+use trimwise_linux::files::{give_name, open_output, unfinished_beside};
 use trimwise_study::Versioned;
 use trimwise_study::place::{check_directory, check_file, is_stdout, resolved, split_at_missing};
 
@@ -201,9 +201,7 @@ impl Destinations {
             // For a pipe or /dev/null there is nothing to replace.
             return open_output(path).and_then(|mut f| f.write_all(text.as_bytes())).map_err(fail);
         }
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.new", std::process::id()));
-        let temporary = path.with_file_name(name);
+        let temporary = unfinished_beside(path);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(fail)?;
         interrupt::set_unfinished(Some(&temporary));
         let written = file.write_all(text.as_bytes());
@@ -463,11 +461,11 @@ mod tests {
         let arguments =
             OutputArguments { report: Some(dir.path().join("a/b")), ..OutputArguments::default() };
         let destinations = Destinations::check(&arguments).unwrap();
-        // If the name of the temporary file is taken meanwhile, it cannot be created.
-        let taken = dir.path().join(format!("a/b/index.html.{}.new", std::process::id()));
+        // Something else has the name meanwhile.
+        let taken = dir.path().join("a/b/index.html/taken");
         fs::create_dir_all(&taken).unwrap();
         assert!(matches!(destinations.write_report("<p>"), Err(Failure::Run(_))));
-        assert!(taken.exists(), "the existing file stays");
+        assert!(taken.exists(), "what is there stays");
         fs::remove_dir_all(dir.path().join("a")).unwrap();
         // With a name that is too long, the directory can be created but not the file in it.
         let long = Destinations { report: Some(dir.path().join("c").join("d".repeat(300))), ..destinations };

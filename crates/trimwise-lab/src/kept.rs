@@ -4,19 +4,15 @@
 //! cell and has a hash of the rest, so half a file, or one that belongs elsewhere, is never taken for a result.
 
 use std::fs::{self, OpenOptions};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use trimwise_linux::files::give_name;
+use trimwise_linux::files::{give_name, unfinished_beside};
 
 use crate::failure::Failure;
-
-/// Ends the name of a file that is being written.
-pub const UNFINISHED: &str = ".new";
 
 /// No cell's file is nearly as large.
 pub const CELL_BYTES_MAX: u64 = 64 << 20;
@@ -47,10 +43,7 @@ fn head(cell: &str, body: &str) -> String {
 /// # Errors
 /// Those of the file system; without `replace` also that the file exists.
 pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
-    // Process ids repeat where several computers share a folder.
-    let number = RandomState::new().build_hasher().finish();
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{number:016x}{UNFINISHED}"));
+    let temporary = unfinished_beside(path);
     let written = OpenOptions::new().write(true).create_new(true).open(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;

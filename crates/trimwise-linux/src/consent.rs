@@ -121,13 +121,16 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Do not create a file through a dangling link.
-            return match fs::symlink_metadata(path) {
-                Ok(_) => Err(kind("is a dangling symbolic link", "a file, or an unused name")),
-                Err(_) if is_among_devices(path) => {
-                    Err(kind("would be a new file among the devices", "one that exists, or a file elsewhere"))
-                }
-                Err(_) => Ok(Identity::NoFile),
-            };
+            if path.is_symlink() {
+                return Err(kind("is a dangling symbolic link", "a file, or an unused name"));
+            }
+            if is_among_devices(path) {
+                return Err(kind(
+                    "would be a new file among the devices",
+                    "one that exists, or a file elsewhere",
+                ));
+            }
+            return Ok(Identity::NoFile);
         }
         Err(error) => return Err(at(path)(error).into()),
     };

@@ -1,6 +1,7 @@
 //! Small files that must never be half written, too long, or replaced by a link.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,17 @@ pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+/// Ends the name of a file that is being written.
+pub const UNFINISHED: &str = ".new";
+
+/// Returns a hidden name in the same directory that nobody else uses, for a file until it is whole.
+pub fn unfinished_beside(path: &Path) -> PathBuf {
+    // Process ids repeat in containers, and where several computers share a directory.
+    let number = RandomState::new().build_hasher().finish();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{number:016x}{UNFINISHED}"))
 }
 
 /// Gives a finished file its name. Without `replace`, fails if a file has appeared there meanwhile.

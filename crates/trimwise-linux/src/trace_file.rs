@@ -16,7 +16,7 @@ use flate2::bufread::MultiGzDecoder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use trimwise::trace::Part;
 
-use crate::files::{give_name, with_ending};
+use crate::files::{give_name, unfinished_beside};
 
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
@@ -276,7 +276,7 @@ impl NewTrace {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let is_special = found.is_some_and(|found| !found.is_file());
-        let unfinished = (!is_special).then(|| with_ending(path, &format!(".{}.new", std::process::id())));
+        let unfinished = (!is_special).then(|| unfinished_beside(path));
         let name = unfinished.as_deref().unwrap_or(path);
         let file = OpenOptions::new().write(true).create_new(!is_special).open(name)?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);

@@ -3,9 +3,9 @@
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use trimwise_lab::failure::Failure;
+use trimwise_linux::files::unfinished_beside;
 
 /// Returns true for `-`, which stands for standard output.
 pub fn is_stdout(path: &Path) -> bool {
@@ -23,9 +23,13 @@ pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
         Ok(found) if found.is_file() => refuse("is a file; expected a directory"),
         Ok(_) => refuse("is neither a file nor a directory; expected a directory"),
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            let (there, missing) = split_at_missing(directory);
-            if missing.as_os_str().is_empty() {
-                return refuse("is a dangling symbolic link; expected a directory");
+            let (there, _) = split_at_missing(directory);
+            // Another process may have made the directory since.
+            if there.is_symlink() && !there.exists() {
+                return refuse(&format!(
+                    "{} is a dangling symbolic link; expected a directory",
+                    there.display()
+                ));
             }
             try_to_write_in(&there)
                 .or_else(|e| refuse(&format!("cannot create anything in {}: {}", there.display(), words(&e))))
@@ -53,7 +57,7 @@ pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure>
         }
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            if !force && fs::symlink_metadata(path).is_ok() {
+            if !force && path.is_symlink() {
                 return Err(Failure::usage(format!(
                     "{option} {shown}: is a dangling link; pass --force to replace it"
                 )));
@@ -77,10 +81,7 @@ pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure>
 
 /// Creates a file in a directory and removes it again: there is no other reliable test that one can be created there.
 fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
-    /// Threads of one process may try the same directory at the same time.
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let probe = directory.join(format!(".trimwise.{}-{number}.new", std::process::id()));
+    let probe = unfinished_beside(&directory.join("trimwise"));
     OpenOptions::new().write(true).create_new(true).open(&probe)?;
     fs::remove_file(&probe)
 }

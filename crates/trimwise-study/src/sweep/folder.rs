@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
 use trimwise_lab::failure::Failure;
-use trimwise_lab::kept::{self, CELL_BYTES_MAX, UNFINISHED, hash, write_whole};
-use trimwise_linux::files::{Unread, read_own};
+use trimwise_lab::kept::{self, CELL_BYTES_MAX, hash, write_whole};
+use trimwise_linux::files::{UNFINISHED, Unread, read_own};
 
 use super::grid::{Description, Grid, Named};
 use crate::place::check_directory;
@@ -112,11 +112,13 @@ impl Folder {
         let failed = |error: io::Error| refuse(error.to_string());
         fs::create_dir_all(&self.path).map_err(failed)?;
         let path = self.path.join(DESCRIPTION);
-        if !fs::exists(&path).map_err(failed)? {
+        let is_begun = || fs::exists(&path).map_err(failed);
+        if !is_begun()? {
             for entry in fs::read_dir(&self.path).map_err(failed)? {
                 let name = entry.map_err(failed)?.file_name();
                 let name = name.to_string_lossy();
-                if !(name.starts_with('.') || name == DESCRIPTION) {
+                // What is there may be of another shard that has begun since.
+                if !(name.starts_with('.') || name == DESCRIPTION || is_begun()?) {
                     return Err(refuse(format!(
                         "holds {name} and is not the folder of a sweep; expected a new or empty folder, or one of this \
                          grid"

@@ -227,3 +227,24 @@ fn a_shard_is_a_number_of_some() {
         assert_eq!((1..=7).filter(|&number| Shard { number, of: 7 }.has(group)).count(), 1);
     }
 }
+
+#[test]
+fn shards_may_begin_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = grid(folder.path(), "devices = ['DRIVE']\nworkloads = ['MAIL']\npolicies = ['off']").unwrap();
+    for round in 0..500 {
+        let path = folder.path().join(round.to_string());
+        let start = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for cell in 0..4 {
+                let (path, grid, start) = (&path, &grid, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let entered = folder::Folder::open(path, grid, false)
+                        .and_then(|folder| folder.enter(cell, &Outcome::Error("an end".to_owned())));
+                    entered.unwrap_or_else(|e| panic!("round {round}: {e}"));
+                });
+            }
+        });
+    }
+}
