@@ -223,7 +223,8 @@ def test_a_policy_s_file_in_a_tournament_finds_the_same_classes():
         assert getattr(trimwise.Policy, name) == getattr(governor.Policy, name)
 
 
-def test_a_policy_decides_the_same_in_a_tournament(small, tmp_path):
+@pytest.mark.parametrize("over", [{}, {"days": 1}])
+def test_a_policy_decides_the_same_in_a_tournament(small, tmp_path, over):
     command = os.environ.get("TRIMWISE")
     if command is None:
         pytest.skip("TRIMWISE does not name the command")
@@ -235,10 +236,11 @@ def test_a_policy_decides_the_same_in_a_tournament(small, tmp_path):
     (tmp_path / "mine/tournament.toml").write_text(
         f"devices = ['{SMALL}']\npolicies = ['off']\nworkloads = ['{small['workload']}']\n"
         f"utilizations_percent = [{small['utilization_percent']}]\nmemory_mib = {small['memory_mib']}\nseeds = [{small['seed']}]\n"
+        + "".join(f"{key} = {value}\n" for key, value in over.items())
     )
     subprocess.run([command, "tournament", "mine"], check=True, stdout=subprocess.DEVNULL)
     cells = (tmp_path / "mine/results/own/heap.py/_cells/00000/00000000").read_text().split("\n", 1)[1]
-    assert json.loads(cells)["result"]["duration_ns"] == trimwise.run(Heap, device=SMALL, **small).duration_ns
+    assert json.loads(cells)["result"]["duration_ns"] == trimwise.run(Heap, device=SMALL, **small, **over).duration_ns
 
 
 def test_the_traceback_leads_to_the_line_of_the_policy(small):

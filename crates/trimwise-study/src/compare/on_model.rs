@@ -253,9 +253,6 @@ pub fn run_own(
         )));
     }
     let mut plan = Plan::of(request)?;
-    if plan.days.is_some() && !own.is_empty() {
-        return Err(Failure::usage("--days does not go with a policy of your own; expected one of them"));
-    }
     if let Some(twice) =
         own.iter().enumerate().find(|(i, policy)| own[..*i].iter().any(|p| p.id() == policy.id()))
     {
@@ -513,10 +510,14 @@ mod tests {
             ..CompareRequest::default()
         };
         let own = Policy::new("own", || PolicySpec::COMMIT.governor());
-        let comparison = run_own(&request, &[own], &Arc::default(), &(Arc::new(|_, _| ()) as Report));
-        let mut cells = comparison.unwrap().cells;
-        let mut own = cells.split_off(2);
-        own.iter_mut().for_each(|cell| cell.policy = cells[0].policy.clone());
-        assert_eq!(format!("{own:?}"), format!("{cells:?}"));
+        for days in [None, Some(1)] {
+            let request = CompareRequest { days, ..request.clone() };
+            let own = std::slice::from_ref(&own);
+            let comparison = run_own(&request, own, &Arc::default(), &(Arc::new(|_, _| ()) as Report));
+            let mut cells = comparison.unwrap().cells;
+            let mut own = cells.split_off(2);
+            own.iter_mut().for_each(|cell| cell.policy = cells[0].policy.clone());
+            assert_eq!(format!("{own:?}"), format!("{cells:?}"));
+        }
     }
 }
