@@ -300,8 +300,7 @@ impl Governor for Hosted {
     fn on_event(&mut self, event: &PolicyEvent, view: &policy::View, decisions: &mut Vec<policy::Decision>) {
         let decided = Python::attach(|py| {
             self.decide(py, event, view, decisions).map_err(|error| {
-                let (seconds, nanoseconds) = (view.now.0 / 1_000_000_000, view.now.0 % 1_000_000_000);
-                let at = format!("{seconds}.{nanoseconds:09} s of virtual time");
+                let at = view.now.named();
                 named(py, error, format!("policy {} at {at}, on Event.{:?}", self.name, Event::from(event)))
             })
         });

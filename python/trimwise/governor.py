@@ -11,10 +11,12 @@ if sys.path and sys.path[0] in ("", "."):
     del sys.path[0]
 
 import json
+import os
 import re
+import traceback
 import types
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, Iterable, Union
+from typing import Any, Iterable, NoReturn, Union
 
 PROTOCOL = 1
 
@@ -163,7 +165,8 @@ def policy_of(path: str) -> Any:
 
 def decided(answer: Any) -> list[dict[str, Any]]:
     """A policy's answer as the line has it."""
-    several: Iterable[Any] = [] if answer is None else [answer] if type(answer) in _NAMES else answer
+    is_list = isinstance(answer, Iterable) and not isinstance(answer, (str, bytes))
+    several: Iterable[Any] = [] if answer is None else answer if is_list else [answer]
     decisions = []
     for decision in several:
         if type(decision) not in _NAMES:
@@ -172,13 +175,31 @@ def decided(answer: Any) -> list[dict[str, Any]]:
     return decisions
 
 
+def give_up(path: str, error: Exception) -> NoReturn:
+    """Ends the process, and says where in the policy's file the error came from."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    place = f"line {frames[-1].lineno}, in {frames[-1].name}: " if frames else ""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        place = f"line {error.lineno}: "
+    what = " ".join(traceback.format_exception_only(type(error), error)[-1].split())
+    sys.exit(f"{os.path.basename(path)}, {place}{what}")
+
+
 def main() -> None:
     lines = sys.stdin.buffer
     answers = sys.stdout
     # What the policy prints must not be taken for an answer.
     sys.stdout = sys.stderr
     json.loads(lines.readline())
-    policy = policy_of(sys.argv[1])()
+    path = sys.argv[1]
+    try:
+        play(path, lines, answers)
+    except Exception as error:
+        give_up(path, error)
+
+
+def play(path: str, lines: Any, answers: Any) -> None:
+    policy = policy_of(path)()
     answer: Any = {"protocol": PROTOCOL}
     answer.update((name, getattr(policy, name)) for name in ("availability", "merges", "takes_oldest_first"))
     while True:

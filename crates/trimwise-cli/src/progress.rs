@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use trimwise_study::caller;
 
+use crate::table::plain;
+
 /// A bar is drawn once a command has run this long; shorter ones would only flicker.
 const DRAWN_AFTER: Duration = Duration::from_secs(2);
 
@@ -29,7 +31,7 @@ pub struct Progress {
     bar: ProgressBar,
     runs: Vec<Run>,
     /// What a run is called.
-    what: &'static str,
+    what: String,
     /// What is being done now, if worth telling.
     note: Mutex<String>,
     since: Instant,
@@ -63,7 +65,7 @@ impl Run {
 
 impl Progress {
     /// Shows on standard error how far `runs` runs are, which are called `what`.
-    pub fn of(runs: usize, what: &'static str) -> Arc<Self> {
+    pub fn of(runs: usize, what: &str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
             ProgressStyle::with_template("{spinner} {elapsed_precise} [{bar:20}] {percent:>3} %  {wide_msg}")
@@ -73,7 +75,8 @@ impl Progress {
         let progress = Arc::new(Self {
             bar,
             runs: (0..runs).map(|_| Run::default()).collect(),
-            what,
+            // A policy's file may have any name.
+            what: plain(what),
             note: Mutex::default(),
             since: Instant::now(),
             finished: Mutex::new(false),

@@ -15,7 +15,7 @@ use crate::{interrupt, output, progress};
 pub struct Terminal;
 
 impl Caller for Terminal {
-    fn progress(&self, runs: usize, what: &'static str) -> Arc<dyn Progress> {
+    fn progress(&self, runs: usize, what: &str) -> Arc<dyn Progress> {
         progress::Progress::of(runs, what)
     }
 

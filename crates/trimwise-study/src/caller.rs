@@ -10,7 +10,7 @@ use trimwise_lab::failure::Failure;
 /// in the interpreter.
 pub trait Caller: Sync {
     /// Begins to show how far `runs` runs are; `what` is what they are called, such as `cells`.
-    fn progress(&self, runs: usize, what: &'static str) -> Arc<dyn Progress>;
+    fn progress(&self, runs: usize, what: &str) -> Arc<dyn Progress>;
 
     /// Returns the flag that is raised when the run should stop. `how` says what happens then, so that a person can be
     /// told.
@@ -72,7 +72,7 @@ pub struct Silent {
 }
 
 impl Caller for Silent {
-    fn progress(&self, _: usize, _: &'static str) -> Arc<dyn Progress> {
+    fn progress(&self, _: usize, _: &str) -> Arc<dyn Progress> {
         Arc::new(Unshown)
     }
 

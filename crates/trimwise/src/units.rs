@@ -197,6 +197,11 @@ impl SimTime {
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
+    /// Returns the instant as messages name it, exactly.
+    pub fn named(self) -> String {
+        const SECOND: u64 = 1_000_000_000;
+        format!("{}.{:09} s of virtual time", self.0 / SECOND, self.0 % SECOND)
+    }
     /// Returns the time since `earlier`; zero if that lies in the future.
     pub const fn since(self, earlier: Self) -> SimDuration {
         SimDuration(self.0.saturating_sub(earlier.0))

@@ -141,7 +141,7 @@ struct Stopped<'a> {
 }
 
 impl Caller for Stopped<'_> {
-    fn progress(&self, runs: usize, what: &'static str) -> Arc<dyn Progress> {
+    fn progress(&self, runs: usize, what: &str) -> Arc<dyn Progress> {
         self.caller.progress(runs, what)
     }
 

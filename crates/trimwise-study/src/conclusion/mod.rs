@@ -400,9 +400,11 @@ fn decided_on(
     let Some(base) = today.and_then(|today| device.policy(today)) else {
         return unsure(words::Unsure::TodayDidNotRun);
     };
-    let is_candidate = |p: &&PolicySummary| {
-        p.policy != base.policy && !p.bound && !p.unswept && is_there(p.policy, comparison)
-    };
+    let is_available = |p: &PolicySummary| !p.bound && is_there(p.policy, comparison);
+    if comparison.here.is_none() && !is_available(base) {
+        return unsure(words::Unsure::BaselineIsNowhere);
+    }
+    let is_candidate = |p: &&PolicySummary| p.policy != base.policy && !p.unswept && is_available(p);
     let others: Vec<Compared> =
         device.policies.iter().filter(is_candidate).map(|p| frame.compared(base, p, device)).collect();
     if others.is_empty() {

@@ -24,6 +24,7 @@ pub(super) enum Unsure {
     DrivesDiffer(Vec<String>),
     TodayDidNotRun,
     NothingElse,
+    BaselineIsNowhere,
     /// This one might be better.
     Wide(PolicyId, Worth),
 }
@@ -79,7 +80,12 @@ pub(super) fn head(
         Found::Unsure(why) => unsure(why, settings, measure, here, &base, &name),
     };
     let mut lines = vec![first, second];
-    if !matches!(found, Found::Unsure(Unsure::Partial | Unsure::TodayDidNotRun | Unsure::NothingElse)) {
+    if !matches!(
+        found,
+        Found::Unsure(
+            Unsure::Partial | Unsure::TodayDidNotRun | Unsure::NothingElse | Unsure::BaselineIsNowhere
+        )
+    ) {
         lines.push(evidence(comparison));
     }
     lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
@@ -363,6 +369,9 @@ fn unsure(
             None => format!("`{}` did not run.", settings.baseline),
         },
         Unsure::NothingElse => format!("Of what ran, only {base} is available on a host."),
+        Unsure::BaselineIsNowhere => {
+            format!("{base}, which the others are compared with, is not available on a host.")
+        }
         Unsure::Wide(policy, worth) => {
             let range = match worth.time_saved_percent_interval {
                 None => "one run of each gives no confidence interval".to_owned(),
@@ -428,7 +437,7 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
             let today = today.map_or("that one".to_owned(), |today| format!("`{today}`"));
             format!("Run `trimwise compare` with {today} among its --policy.")
         }
-        (Found::Unsure(Unsure::NothingElse), _) => {
+        (Found::Unsure(Unsure::NothingElse | Unsure::BaselineIsNowhere), _) => {
             "Leave --policy out, or add what is available on a host (--policy off, commit, judicious)."
                 .to_owned()
         }

@@ -82,14 +82,17 @@ impl Folder {
         })
     }
 
+    /// Whether it has the results of a sweep, of whatever version.
+    pub fn is_of_sweep(path: &Path) -> bool {
+        let there = read_own(&path.join(DESCRIPTION), DESCRIPTION_BYTES_MAX).ok().flatten().unwrap_or_default();
+        // Whatever the version, it says how many cells there are.
+        serde_json::from_str::<serde_json::Value>(&there).is_ok_and(|of| of["cells"].is_u64())
+    }
+
     /// Removes the results of a sweep, and nothing else. Returns whether there were any.
     fn empty(&self) -> Result<bool, Failure> {
         let failed = |error: io::Error| self.refuse(&error.to_string());
-        let description = self.path.join(DESCRIPTION);
-        let there = read_own(&description, DESCRIPTION_BYTES_MAX).ok().flatten().unwrap_or_default();
-        // Whatever the version, it says how many cells there are.
-        let is_sweep = serde_json::from_str::<serde_json::Value>(&there).is_ok_and(|of| of["cells"].is_u64());
-        if !is_sweep {
+        if !Self::is_of_sweep(&self.path) {
             return Ok(false);
         }
         for entry in fs::read_dir(&self.path).map_err(failed)? {
@@ -102,7 +105,7 @@ impl Folder {
             }
         }
         // Last, so that what is interrupted here is still known for what it is.
-        fs::remove_file(description).map_err(failed)?;
+        fs::remove_file(self.path.join(DESCRIPTION)).map_err(failed)?;
         Ok(true)
     }
 

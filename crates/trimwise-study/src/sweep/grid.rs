@@ -11,6 +11,7 @@ use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
 use trimwise_lab::kept::hash;
+use trimwise_lab::made::MadeBy;
 use trimwise_lab::pool;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::{self, KernelImage};
@@ -30,9 +31,9 @@ const CELLS_MAX: u64 = 10_000_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    devices: List<String>,
-    policies: List<String>,
-    workloads: List<String>,
+    devices: Option<List<String>>,
+    policies: Option<List<String>>,
+    workloads: Option<List<String>>,
     utilizations_percent: Option<List<i64>>,
     seeds: Option<List<Seeds>>,
     reps: Option<Spanned<i64>>,
@@ -97,6 +98,9 @@ impl OnKernel {
 pub struct Description {
     /// The version of trimwise.
     pub trimwise: String,
+    /// The code that decides the results ([`MadeBy::fingerprint`]): builds of one version may differ in it.
+    #[serde(default)]
+    pub made_by: String,
     /// The number of cells.
     pub cells: u64,
     pub devices: Vec<Named>,
@@ -157,6 +161,46 @@ impl On<'_> {
     }
 }
 
+/// Says with the keys of a grid what speaks of the options of `compare`.
+fn in_grid(why: &str) -> String {
+    let keys = [
+        ("--days", "days"),
+        ("--day", "day"),
+        ("--device", "devices"),
+        ("--policy", "policies"),
+        ("--workload", "workloads"),
+        ("--utilization", "utilizations_percent"),
+        ("--memory", "memory_mib"),
+        ("--linux", "linux"),
+    ];
+    keys.iter().fold(why.to_owned(), |why, (option, key)| why.replace(option, key))
+}
+
+/// What is wrong with a grid: all of it is said at once.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    /// Keeps what is wrong for [`Self::end`]; other failures end it at once.
+    fn keep<T>(&mut self, checked: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match checked {
+            Ok(good) => Ok(Some(good)),
+            Err(Failure::Usage(why)) => {
+                // Several plans may be refused for the same reason.
+                if !self.0.contains(&why) {
+                    self.0.push(why);
+                }
+                Ok(None)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn end(&self) -> Result<(), Failure> {
+        if self.0.is_empty() { Ok(()) } else { Err(Failure::usage(self.0.join("\n"))) }
+    }
+}
+
 /// Where messages point to.
 struct Source<'a> {
     file: &'a str,
@@ -174,7 +218,7 @@ impl Source<'_> {
         match failure {
             Failure::Usage(why) => {
                 let why = why.strip_prefix(option).unwrap_or(&why).trim_start_matches([':', ' ']);
-                self.refuse(at, format!("{key}: {why}"))
+                self.refuse(at, format!("{key}: {}", in_grid(why)))
             }
             other => other,
         }
@@ -210,21 +254,26 @@ impl Source<'_> {
         resolve: impl Fn(&Spanned<T>) -> Result<(String, R), Failure>,
     ) -> Result<Vec<(String, R)>, Failure> {
         self.expect_some(key, list, example)?;
-        let mut resolved: Vec<(String, R)> = Vec::new();
+        let mut resolved: Vec<(&T, String, R)> = Vec::new();
+        let mut wrong = Wrong::default();
         for given in list.get_ref() {
-            if given.get_ref().to_string().is_empty() {
+            let spelled = given.get_ref();
+            let one = if spelled.to_string().is_empty() {
                 let why = format!("{key}: an entry is empty; expected a name, such as {example}");
-                return Err(self.refuse(&given.span(), why));
-            }
-            let one = resolve(given)?;
-            if let Some(earlier) = resolved.iter().position(|(name, _)| *name == one.0) {
-                let spelled = [&list.get_ref()[earlier], given].map(|given| given.get_ref().to_string());
-                let why = format!("{key}: {}", input::given_twice(&one.0, &spelled[0], &spelled[1]));
-                return Err(self.refuse(&given.span(), why));
-            }
-            resolved.push(one);
+                Err(self.refuse(&given.span(), why))
+            } else {
+                resolve(given).and_then(|(name, rest)| {
+                    let Some((earlier, ..)) = resolved.iter().find(|(_, other, _)| *other == name) else {
+                        return Ok((name, rest));
+                    };
+                    let twice = input::given_twice(&name, &earlier.to_string(), &spelled.to_string());
+                    Err(self.refuse(&given.span(), format!("{key}: {twice}")))
+                })
+            };
+            resolved.extend(wrong.keep(one)?.map(|(name, rest)| (spelled, name, rest)));
         }
-        Ok(resolved)
+        wrong.end()?;
+        Ok(resolved.into_iter().map(|(_, name, rest)| (name, rest)).collect())
     }
 }
 
@@ -256,54 +305,92 @@ impl Grid {
             source.refuse(&at, format!("{shown}{}", why.replace("a sequence", "a list")))
         })?;
 
-        source.distinct(("devices", "\"sata-small\""), &document.devices, |given| {
+        let lists = [
+            ("devices", "\"sata-small\"", document.devices),
+            ("policies", "\"off\", \"commit\"", document.policies),
+            ("workloads", "\"default\"", document.workloads),
+        ];
+        let missing = lists.iter().filter(|(.., list)| list.is_none());
+        let missing = missing
+            .map(|(key, example, _)| format!("{file}: {key}: is missing; expected a list, such as [{example}]"));
+        let missing: Vec<String> = missing.collect();
+        let [Some(devices), Some(policies), Some(workloads)] = lists.map(|(.., list)| list) else {
+            return Err(Failure::usage(missing.join("\n")));
+        };
+        let mut wrong = Wrong::default();
+        wrong.keep(source.distinct(("devices", "\"sata-small\""), &devices, |given| {
             let resolved = input::device(given.get_ref());
             resolved.map_err(|failure| source.refuse_as("devices", "--device", &given.span(), failure))
-        })?;
+        }))?;
         let mut jobs = Vec::new();
-        for given in document.workloads.get_ref() {
+        for given in workloads.get_ref() {
             let files = jobs::in_folder(given.get_ref())
-                .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure))?;
-            jobs.extend(files.into_iter().map(|file| Spanned::new(given.span(), file)));
+                .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure));
+            jobs.extend(
+                wrong.keep(files)?.into_iter().flatten().map(|file| Spanned::new(given.span(), file)),
+            );
         }
-        let jobs = Spanned::new(document.workloads.span(), jobs);
-        let workloads = source.distinct(("workloads", "\"default\""), &jobs, |given| {
-            let workload = Workload::named(given.get_ref())
-                .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure))?;
-            Ok((given.get_ref().clone(), (given.span(), workload)))
-        })?;
-        let utilizations = match &document.utilizations_percent {
-            None => vec![defaults::UTILIZATION_PERCENT],
-            Some(list) => {
-                let percents = source.distinct(("utilizations_percent", "80"), list, |given| {
-                    let percent = source.number("utilizations_percent", given, 0..101)?;
-                    Ok((percent.to_string(), percent as u8))
-                })?;
-                percents.into_iter().map(|(_, percent)| percent).collect()
-            }
+        // Folders that are refused leave no jobs; the refusal says more than that there are none.
+        let are_refused = jobs.is_empty() && !workloads.get_ref().is_empty();
+        let jobs = Spanned::new(workloads.span(), jobs);
+        let workloads = match are_refused {
+            true => Ok(Vec::new()),
+            false => source.distinct(("workloads", "\"default\""), &jobs, |given| {
+                let workload = Workload::named(given.get_ref())
+                    .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure))?;
+                Ok((given.get_ref().clone(), (given.span(), workload)))
+            }),
         };
-        let seeds = seeds(&source, document.seeds.as_ref())?;
-        let number = |key, given: &Option<Spanned<i64>>, accepted: Range<i64>| {
-            given.as_ref().map(|value| source.number(key, value, accepted)).transpose()
+        let workloads = wrong.keep(workloads)?.unwrap_or_default();
+        let utilizations = document.utilizations_percent.as_ref().map(|list| {
+            let percents = source.distinct(("utilizations_percent", "80"), list, |given| {
+                let percent = source.number("utilizations_percent", given, 0..101)?;
+                Ok((percent.to_string(), percent as u8))
+            })?;
+            Ok(percents.into_iter().map(|(_, percent)| percent).collect())
+        });
+        let utilizations = utilizations.unwrap_or_else(|| Ok(vec![defaults::UTILIZATION_PERCENT]));
+        let utilizations = wrong.keep(utilizations)?.unwrap_or_default();
+        let seeds = wrong.keep(seeds(&source, document.seeds.as_ref()))?.unwrap_or_default();
+        let mut number = |key, given: &Option<Spanned<i64>>, accepted: Range<i64>| {
+            let number = given.as_ref().map(|value| source.number(key, value, accepted)).transpose();
+            wrong.keep(number).map(Option::flatten)
         };
         let reps = number("reps", &document.reps, 1..i64::from(*REPS.end()) + 1)?.unwrap_or(1) as u32;
         let memory_range = defaults::MEMORY_MIB_MIN as i64..defaults::MEMORY_MIB_MAX as i64 + 1;
         let memory_mib = number("memory_mib", &document.memory_mib, memory_range)?
             .map_or(defaults::MEMORY_MIB, i64::cast_unsigned);
         let days = number("days", &document.days, 1..i64::from(trimwise::workload::days::DAYS_MAX) + 1)?;
-        let day = match (&document.day, days) {
-            (Some(given), None) => return Err(source.refuse(&given.span(), "day: needs days")),
+        let day = match (&document.day, &document.days) {
+            (Some(given), None) => Err(source.refuse(&given.span(), "day: needs days")),
             (Some(given), _) => {
-                Some(given.get_ref().parse().map_err(|e| source.refuse(&given.span(), format!("day: {e}")))?)
+                let shape = given.get_ref().parse();
+                shape.map(Some).map_err(|e| source.refuse(&given.span(), format!("day: {e}")))
             }
-            (None, _) => None,
+            (None, _) => Ok(None),
         };
+        let day = wrong.keep(day)?.flatten();
         let linux = document.linux.as_ref().map(|given| given.get_ref().clone());
+        let named = |on: Option<&KernelTarget>| {
+            source.distinct(("policies", "\"commit\""), &policies, |given| {
+                let resolved = match on {
+                    None => input::trimmer(given.get_ref()).map(|(name, trimmer)| (name, trimmer.into())),
+                    Some(target) => {
+                        on_kernel::policy(given.get_ref(), target).map(|(name, policy)| (name, policy.id()))
+                    }
+                };
+                resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
+            })
+        };
+        if asked.fs.is_none() {
+            wrong.keep(named(None))?;
+        }
+        wrong.end()?;
 
         let request = |workload: &str, utilization| CompareRequest {
             workload: workload.to_owned(),
-            devices: document.devices.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
-            policies: document.policies.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
+            devices: devices.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
+            policies: policies.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
             utilization: Some(utilization),
             linux: linux.clone(),
             memory: Some(memory_mib),
@@ -320,8 +407,8 @@ impl Grid {
             let Failure::Usage(why) = &failure else { return Err(failure) };
             let of = |spanned: Option<Range<usize>>| spanned.unwrap_or_default();
             for (key, option, at) in [
-                ("policies", "--policy", document.policies.span()),
-                ("devices", "--device", document.devices.span()),
+                ("policies", "--policy", policies.span()),
+                ("devices", "--device", devices.span()),
                 ("linux", "--linux", of(document.linux.as_ref().map(Spanned::span))),
                 ("memory_mib", "--memory", of(document.memory_mib.as_ref().map(Spanned::span))),
             ] {
@@ -329,7 +416,7 @@ impl Grid {
                     return Err(source.refuse_as(key, option, &at, failure));
                 }
             }
-            Ok(why.clone())
+            Ok(in_grid(why))
         };
         let Some((first, (_, workload))) = workloads.first() else {
             return Err(Failure::usage(format!("{file}: has no cells")));
@@ -347,15 +434,7 @@ impl Grid {
         };
         let parsed = kernel.as_ref().map(|kernel| kernel.parse::<KernelTarget>()).transpose();
         let parsed = parsed.map_err(Failure::usage)?;
-        let policies = source.distinct(("policies", "\"commit\""), &document.policies, |given| {
-            let resolved = match &parsed {
-                None => input::trimmer(given.get_ref()).map(|(name, trimmer)| (name, trimmer.into())),
-                Some(target) => {
-                    on_kernel::policy(given.get_ref(), target).map(|(name, policy)| (name, policy.id()))
-                }
-            };
-            resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
-        })?;
+        let policies = named(parsed.as_ref())?;
         let each_plan = || {
             workloads.iter().flat_map(|(name, (at, workload))| {
                 utilizations.iter().map(move |&percent| (name, at, workload, percent))
@@ -367,11 +446,13 @@ impl Grid {
         };
         let plans = match parsed {
             None => {
-                let plans = each_plan().map(|(name, at, _, percent)| {
+                let mut plans = Vec::new();
+                for (name, at, _, percent) in each_plan() {
                     let plan = on_model::Plan::of(&request(name, percent));
-                    plan.map_err(|failure| refused((name, at, percent), failure))
-                });
-                Plans::Model(plans.collect::<Result<_, Failure>>()?)
+                    plans.extend(wrong.keep(plan.map_err(|failure| refused((name, at, percent), failure)))?);
+                }
+                wrong.end()?;
+                Plans::Model(plans)
             }
             Some(target) => {
                 let text = target.to_string();
@@ -398,6 +479,11 @@ impl Grid {
         };
         let description = Description {
             trimwise: trimwise::VERSION.to_owned(),
+            made_by: match kernel {
+                None => MadeBy::model(0),
+                Some(_) => MadeBy::kernels(Vec::new(), 0),
+            }
+            .fingerprint,
             cells: 0,
             devices: plans
                 .devices()

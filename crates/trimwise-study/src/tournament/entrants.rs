@@ -134,7 +134,8 @@ fn compiled(
     let refuse = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("--source {}: {why}; {expected}", source.display()))
     };
-    let library = source.join("crates/trimwise").canonicalize().map_err(|error| refuse(&error))?;
+    let library = source.join("crates/trimwise");
+    let library = library.canonicalize().map_err(|error| refuse(&format!("crates/trimwise: {error}")))?;
     let lock =
         fs::read(source.join("Cargo.lock")).map_err(|error| refuse(&format!("Cargo.lock: {error}")))?;
     expect_program("cargo", "a Rust toolchain", name)?;

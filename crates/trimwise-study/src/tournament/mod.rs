@@ -231,9 +231,11 @@ impl Rules {
         if grid.description.policies.contains(&PolicyId::OFF) {
             return Ok(grid);
         }
+        let line = self.text.lines().position(|line| line.trim_start().starts_with("policies"));
         Err(Failure::usage(format!(
-            "{}: policies: has no \"off\"; expected it: the others are compared with it",
-            self.file
+            "{}:{}: policies: has no \"off\"; expected it: the others are compared with it",
+            self.file,
+            1 + line.unwrap_or_default()
         )))
     }
 
@@ -245,6 +247,9 @@ impl Rules {
             if let Some(path) = path {
                 command.option(option, path.display());
             }
+        }
+        if request.is_dry {
+            command.argument("--dry-run");
         }
         if let Some(seconds) = request.max_silence_s {
             command.option("--max-silence", seconds);
@@ -289,7 +294,9 @@ impl Played<'_> {
     /// Opens the folder of a sweep.
     fn open(&self, grid: Grid, out: PathBuf) -> Result<Opened, Failure> {
         let folder = Folder::open(&out, &grid, self.request.replaces).map_err(|failure| match failure {
-            Failure::Usage(why) => Failure::usage(format!("{why}, or --force to run it anew")),
+            Failure::Usage(why) if Folder::is_of_sweep(&out) => {
+                Failure::usage(format!("{why}, or --anew to remove them and run all again"))
+            }
             other => other,
         })?;
         Ok(Opened { grid, folder, out })
@@ -313,19 +320,13 @@ impl Played<'_> {
     /// Does the same for an own policy, and expects it to repeat itself.
     fn own(&self, opened: &Opened) -> Result<Cells, Ended> {
         let cells = self.sweep(opened)?;
-        let again = sweep::again(&opened.grid, 0, self.stop)?;
-        if cells.first().is_some_and(|first| is_same(first, &again)) {
+        if cells.first().is_some_and(Result::is_ok) && sweep::repeats(&opened.grid, &opened.folder, self.stop)? {
             return Ok(cells);
         }
         let why = "a second run of the first cell had another result; expected decisions that follow from the events \
                    alone, not from a clock, a random number or a file";
         Err(Ended::Out(why.to_owned()))
     }
-}
-
-fn is_same(one: &Result<Cell, String>, other: &Cell) -> bool {
-    let text = |cell: &Cell| serde_json::to_string(cell).ok();
-    one.as_ref().is_ok_and(|one| text(one) == text(other))
 }
 
 impl Row {

@@ -30,6 +30,8 @@ const EVENTS_MAX: u64 = 20_000_000;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// What is kept of the end of its standard error.
 const TAIL_BYTES: usize = 4096;
+/// How many lines of that are shown.
+const LAST_LINES: usize = 3;
 /// How often a wait looks whether the user has had enough.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How long a process that has closed its output may take to end.
@@ -89,13 +91,19 @@ fn unwind(fault: Fault, at: &str) -> ! {
 }
 
 impl State {
+    /// Ends the run, and the process first: what unwinds out of the model may leave the governor behind.
+    fn unwind(&mut self, fault: Fault, at: &str) -> ! {
+        self.process = Err(fault.clone());
+        unwind(fault, at)
+    }
+
     fn ask<Q: Serialize, A: DeserializeOwned>(&mut self, question: &Q) -> Result<A, Fault> {
         let process = self.process.as_mut().map_err(|why| why.clone())?;
         let mut line = serde_json::to_vec(question).map_err(|error| error.to_string())?;
         line.push(b'\n');
         let answer = process.ask(&line)?;
         serde_json::from_slice(&answer)
-            .map_err(|error| Fault::Wrong(format!("answered {}: {error}", shown(&answer))))
+            .map_err(|error| Fault::Wrong(format!("answered {}: {}", shown(&answer), in_json(&error))))
     }
 
     fn greet(&mut self, kernel: DiscardGeneration) -> Result<Traits, Fault> {
@@ -120,11 +128,8 @@ impl State {
             return Err(format!("more than {most} events in one run").into());
         }
         for decided in self.ask::<_, Vec<Decided>>(&Asked::of(event, view))? {
-            let checked = match decided {
-                Decided::Reveal {} => Err("no host can tell a drive anything at no cost".to_owned()),
-                decided => decided.checked(event, view.now),
-            };
-            decisions.push(checked.map_err(|why| format!("decided {decided:?}: {why}"))?);
+            let checked = decided.checked(event, view.now);
+            decisions.push(checked.map_err(|why| format!("decided {}: {why}", line(&decided)))?);
         }
         Ok(())
     }
@@ -132,8 +137,8 @@ impl State {
 
 impl Governor for Hosted {
     fn availability(&self, kernel: DiscardGeneration) -> Availability {
-        let greeted = self.0.borrow_mut().greet(kernel);
-        greeted.unwrap_or_else(|fault| unwind(fault, "at its start")).availability.into()
+        let mut state = self.0.borrow_mut();
+        state.greet(kernel).unwrap_or_else(|fault| state.unwind(fault, "at its start")).availability.into()
     }
 
     fn merges(&self) -> bool {
@@ -145,12 +150,39 @@ impl Governor for Hosted {
     }
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
-        self.0.get_mut().decide(event, view, decisions).unwrap_or_else(|fault| {
-            let happened = Asked::of(event, view).event;
-            let (seconds, nanoseconds) = (view.now.0 / 1_000_000_000, view.now.0 % 1_000_000_000);
-            unwind(fault, &format!("at {seconds}.{nanoseconds:09} s of virtual time, on {happened:?}"))
+        let state = self.0.get_mut();
+        state.decide(event, view, decisions).unwrap_or_else(|fault| {
+            let happened = line(&Asked::of(event, view).event);
+            state.unwind(fault, &format!("at {}, on {happened}", view.now.named()))
         });
     }
+}
+
+/// Something of the protocol as the protocol has it.
+fn line(of: &impl Serialize) -> String {
+    serde_json::to_string(of).unwrap_or_default()
+}
+
+/// What is wrong with a line, without words of Rust.
+fn in_json(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    if let Some(what) = text.strip_suffix(&place) {
+        text = what.to_owned();
+    }
+    for (of_rust, of_json) in [
+        ("internally tagged enum Decided", "an object with a type"),
+        ("struct Traits", "an object"),
+        ("a sequence", "a list"),
+        ("sequence", "a list"),
+        ("map", "an object"),
+        ("u32", "a whole number from 0 to 4294967295"),
+        ("u64", "a whole number from 0"),
+        ("a boolean", "true or false"),
+    ] {
+        text = text.replace(of_rust, of_json);
+    }
+    text
 }
 
 /// The beginning of what a process wrote.
@@ -315,10 +347,9 @@ impl Process {
         let tail = String::from_utf8_lossy(&self.tail);
         let how =
             status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
-        match tail.lines().rev().find(|line| !line.trim().is_empty()) {
-            Some(last) => format!("{how}: {}", last.trim()).into(),
-            None => how.into(),
-        }
+        let mut last: Vec<&str> = tail.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        last.drain(..last.len().saturating_sub(LAST_LINES));
+        if last.is_empty() { how.into() } else { format!("{how}: {}", last.join(" / ")).into() }
     }
 }
 

@@ -41,7 +41,7 @@ use crate::units::{SimDuration, SimTime};
 
 /// The main task has not ended, and will not.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("the simulation stalled at {} ns, after {events} events: {why}", .at.as_nanos())]
+#[error("the simulation stalled at {}, after {events} events: {why}", .at.named())]
 pub struct Stalled {
     /// Virtual time of the standstill.
     pub at: SimTime,
@@ -69,8 +69,8 @@ pub enum Standstill {
     /// A task has found that an event can no longer happen, and called [`Sim::give_up`].
     #[error(
         "a task waits for free blocks, but the policy withholds {units} until their TRIM and has released none since \
-         {} ns: no TRIM is under way, and {}",
-        .since.as_nanos(),
+         {}: no TRIM is under way, and {}",
+        .since.named(),
         if *.is_timed { "waking at its own times did not make it issue one" } else { "it has set no timer" }
     )]
     Withheld {

@@ -204,18 +204,17 @@ impl FromStr for Trimmer {
     /// Parses a policy, `trimwised`, `trimwised:POLICY`, `dm-trim` or `dm-trim:POLICY`.
     fn from_str(text: &str) -> Result<Self, String> {
         if Self::is_target(text) {
-            let Some((_, policy)) = text.split_once(':') else { return Ok(Self::DM_TRIM) };
-            let spec: PolicySpec = policy.parse().map_err(|e: PolicyError| e.to_string())?;
+            let Some(spec) = below(text)? else { return Ok(Self::DM_TRIM) };
             return match spec.is_usable() {
                 true => Ok(Self::Block(spec)),
                 false => Err(format!("{text}: {spec} is only a bound, with nothing below the file system")),
             };
         }
         if !Self::is_daemon(text) {
-            return text.parse().map(Self::Kernel).map_err(|e: PolicyError| e.to_string());
+            let others = &["dm-trim[:POLICY]", "trimwised[:POLICY]"];
+            return PolicySpec::parse_or(text, others).map(Self::Kernel).map_err(|e| e.to_string());
         }
-        let Some((_, policy)) = text.split_once(':') else { return Ok(Self::Daemon(PolicySpec::JUDICIOUS)) };
-        let spec: PolicySpec = policy.parse().map_err(|e: PolicyError| e.to_string())?;
+        let Some(spec) = below(text)? else { return Ok(Self::Daemon(PolicySpec::JUDICIOUS)) };
         match spec.live() {
             LiveUse::Slices | LiveUse::Bounded => Ok(Self::Daemon(spec)),
             LiveUse::Kernel => Err(format!(
@@ -227,9 +226,30 @@ impl FromStr for Trimmer {
     }
 }
 
+/// The policy behind the first colon, if there is one.
+fn below(text: &str) -> Result<Option<PolicySpec>, String> {
+    let Some((host, policy)) = text.split_once(':') else { return Ok(None) };
+    let parsed = policy.parse().map_err(|e: PolicyError| e.behind(&format!("{host}:")).to_string());
+    parsed.map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_about_what_was_typed() {
+        for (text, words) in [
+            ("dm-trim:quiet+lasy", "policy 'dm-trim:quiet+lasy', column 15: unknown term 'lasy'"),
+            ("trimwised:", "policy 'trimwised:', column 11: a term is missing"),
+            ("dm-trm", "did you mean `dm-trim`?"),
+            ("trimwse", "did you mean `trimwised`?"),
+            ("nonsense", "dm-trim[:POLICY], trimwised[:POLICY]"),
+        ] {
+            let error = text.parse::<Trimmer>().unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 
     #[test]
     fn an_identity_is_written_as_it_is_read_and_no_two_are_written_the_same() {

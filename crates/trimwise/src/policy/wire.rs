@@ -266,6 +266,8 @@ pub enum Decided {
         #[serde(default = "one")]
         units_min: u64,
     },
+    /// A policy in a process of its own cannot say it.
+    #[serde(skip_deserializing)]
     Reveal {},
     WakeAt {
         at_ns: u64,

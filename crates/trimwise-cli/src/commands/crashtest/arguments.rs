@@ -13,6 +13,9 @@ use trimwise_study::crashtest::{CUT, CUTS, CrashtestRequest, RUN};
 use trimwise_study::defaults;
 use trimwise_study::verify::Plant;
 
+/// The option of the model. clap takes nothing for missing that it contradicts, so what needs `--target` contradicts it too.
+const MODEL: &str = "policies";
+
 /// Arguments of `crashtest`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -34,31 +37,32 @@ pub struct CrashtestArguments {
 
     /// A real kernel in virtual time instead of the model: a kernel, a file system (ext4, xfs, btrfs or f2fs) and mount
     /// options as in mount(8)
-    #[arg(long, value_name = "kernel:VERSION:FS[:MOUNT_OPTIONS]", conflicts_with = "policies")]
+    #[arg(long, value_name = "kernel:VERSION:FS[:MOUNT_OPTIONS]", conflicts_with = MODEL)]
     pub target: Option<String>,
 
     /// With --target: the drive, scaled down to at least 64 MiB (xfs: 300 MiB; btrfs, f2fs: 128 MiB): built-in name (see
     /// `trimwise devices`) or TOML file [default: sata-small]
-    #[arg(long, short = 'd', value_name = "NAME|FILE", requires = "target")]
+    #[arg(long, short = 'd', value_name = "NAME|FILE", requires = "target", conflicts_with = MODEL)]
     pub device: Option<String>,
 
     /// With --target: plant this fault in the drive, to see what it breaks
-    #[arg(long, value_name = "FAULT", value_parser = plant(), requires = "target")]
+    #[arg(long, value_name = "FAULT", value_parser = plant(), requires = "target", conflicts_with = MODEL)]
     pub fault: Option<Plant>,
 
     /// With --target: make only the cut with this number, counted from 0 over all runs, to repeat a finding
     #[arg(long, value_name = "N", value_parser = whole_in(&CUT), allow_negative_numbers = true,
-          requires = "target", conflicts_with_all = ["cuts", "run"])]
+          requires = "target", conflicts_with_all = [MODEL, "cuts", "run"])]
     pub cut: Option<u64>,
 
     /// With --target: cut no power, but repeat random operations for this long (this computer's time, such as 10min or 1h),
     /// until the drive is full and beyond; for kernels with sanitizers
     #[arg(long, value_name = "DURATION", value_parser = some_time, requires = "target",
-          conflicts_with_all = ["cuts", "cut", "fault"])]
+          conflicts_with_all = [MODEL, "cuts", "cut", "fault"])]
     pub soak: Option<Duration>,
 
     /// With --soak: remount the file system on the way, with any of these options; one or more
-    #[arg(long = "remount", value_name = "MOUNT_OPTIONS", num_args = 1.., requires = "soak")]
+    #[arg(long = "remount", value_name = "MOUNT_OPTIONS", num_args = 1.., requires = "soak",
+          conflicts_with = MODEL)]
     pub remounts: Vec<String>,
 
     #[command(flatten)]

@@ -29,6 +29,10 @@ pub struct TournamentArguments {
     #[arg(long, short = 'o', value_name = "RESULTS")]
     pub out: Option<PathBuf>,
 
+    /// Remove results of other rules, or of another version, from RESULTS, and run all again
+    #[arg(long)]
+    pub anew: bool,
+
     /// A checkout of trimwise's source, with whose library policies in Rust are compiled
     #[arg(long, value_name = "CHECKOUT")]
     pub source: Option<PathBuf>,
@@ -41,7 +45,7 @@ pub struct TournamentArguments {
     #[arg(long, value_name = "SECONDS", value_parser = whole_in(&GUEST_S), allow_negative_numbers = true)]
     pub max_silence: Option<u64>,
 
-    /// Where the standings go; --force also replaces results of other rules or versions
+    /// Where the standings go
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -54,7 +58,7 @@ impl TournamentArguments {
             out: self.out.clone(),
             source: self.source.clone(),
             is_dry: self.dry_run,
-            replaces: self.output.force,
+            replaces: self.anew,
             max_silence_s: self.max_silence,
             jobs: self.output.jobs,
         }

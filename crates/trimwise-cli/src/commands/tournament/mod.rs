@@ -27,11 +27,16 @@ pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<Strin
 
 /// Who would take part, and the rules as they can be copied.
 fn dry(tournament: &Tournament) -> String {
-    let own: Vec<String> = tournament.own.iter().map(|own| plain(&own.name)).collect();
-    let own = if own.is_empty() { "no own policy".to_owned() } else { own.join(", ") };
+    let own = own(tournament);
     let Tournament { rules, cells, grid, .. } = tournament;
     let grid: String = grid.lines().map(|line| plain(line) + "\n").collect();
     format!("{own}\n{}\n  {}\n\n{grid}", plain(rules), plain(cells))
+}
+
+/// The names of somebody's own policies.
+fn own(tournament: &Tournament) -> String {
+    let own: Vec<String> = tournament.own.iter().map(|own| plain(&own.name)).collect();
+    if own.is_empty() { "no own policy".to_owned() } else { own.join(", ") }
 }
 
 const HEADER: [&str; 7] = ["policy", "rank", "vs off", "95 %", "worst", "won", "flash"];
@@ -68,6 +73,9 @@ fn named(case: &Case) -> String {
 
 /// What the table says, in a sentence or two.
 fn verdict(tournament: &Tournament) -> String {
+    if tournament.cases.is_empty() {
+        return format!("Nothing was run. Of the folder takes part: {}.", own(tournament));
+    }
     let first: Vec<&Row> =
         tournament.standings.iter().filter(|row| row.rank.is_some_and(|(best, _)| best == 1)).collect();
     let names: Vec<String> =
@@ -85,7 +93,8 @@ fn verdict(tournament: &Tournament) -> String {
         }
     };
     let worst = first[0].worst_case.and_then(|case| tournament.cases.get(case)).zip(first[0].worst);
-    if let Some((case, ratio)) = worst.filter(|(_, ratio)| *ratio > 1.0) {
+    let is_shown = |ratio: f64| change(ratio - 1.0) != change(0.0);
+    if let Some((case, ratio)) = worst.filter(|(_, ratio)| is_shown(*ratio)) {
         text += &format!(
             " `{}` is furthest behind on {}: {} next to the best there.",
             plain(&first[0].policy.to_string()),

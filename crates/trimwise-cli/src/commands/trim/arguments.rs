@@ -8,6 +8,10 @@ use crate::arguments::{JsonArguments, some_bytes, whole_in};
 use trimwise::units::Bytes;
 use trimwise_study::trim::{GROUPS, PAUSE_MS, TrimRequest};
 
+/// Options of a trim that this command makes itself. clap takes nothing for missing that one of these contradicts, so what
+/// needs `--now` contradicts them too.
+const WITHOUT_DAEMON: [&str; 7] = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"];
+
 /// Arguments of `trim`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -59,15 +63,16 @@ pub struct TrimArguments {
     pub pause: Option<u64>,
 
     /// Have the daemon trim everything untrimmed now, in its slices, whatever the policy says
-    #[arg(long, conflicts_with_all = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"])]
+    #[arg(long, conflicts_with_all = WITHOUT_DAEMON)]
     pub now: bool,
 
     /// Wait until everything that --now asks for is trimmed; Ctrl-C stops the waiting, not the trim
-    #[arg(long, requires = "now")]
+    #[arg(long, requires = "now", conflicts_with_all = WITHOUT_DAEMON)]
     pub wait: bool,
 
     /// The folder of the daemon's sockets, with --now
-    #[arg(long, value_name = "DIR", default_value = trimwise_linux::daemon::DEFAULT_RUN, requires = "now")]
+    #[arg(long, value_name = "DIR", default_value = trimwise_linux::daemon::DEFAULT_RUN, requires = "now",
+          conflicts_with_all = WITHOUT_DAEMON)]
     pub run: PathBuf,
 
     #[command(flatten)]

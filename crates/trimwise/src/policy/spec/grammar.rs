@@ -130,6 +130,8 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
 struct Terms<'a> {
     /// True if only what a stock host can follow is accepted.
     live: bool,
+    /// What else the caller accepts in place of a first term.
+    others: &'static [&'static str],
     issuer: Option<(Part<'a>, Issuer)>,
     gate: Option<(Part<'a>, SetConfig)>,
     /// `catchup` and the options of `lazy`, in order.
@@ -173,7 +175,8 @@ impl<'a> Terms<'a> {
                 "" => "a term is missing".to_owned(),
                 unknown => format!("unknown term '{unknown}'"),
             };
-            let forms = self.forms();
+            let mut forms = self.forms();
+            forms.extend(self.others.iter().filter(|_| term.at == 0));
             let names = forms.iter().map(|form| form.split([':', '[']).next().unwrap_or(form));
             let all = format!("one of {}", forms.join(", "));
             return wrong(term.at, what, Accepted::instead_of(name.text, names, all));
@@ -250,6 +253,25 @@ impl PolicySpec {
     /// A policy that does not parse, or that no stock host can follow. The error names only those that one can.
     pub fn parse_live(text: &str) -> Result<Self, PolicyError> {
         parse(text, Terms { live: true, ..Terms::default() })
+    }
+
+    /// Parses a policy where `others` are accepted too, which the caller has looked for; errors name them.
+    pub(in crate::policy) fn parse_or(
+        text: &str,
+        others: &'static [&'static str],
+    ) -> Result<Self, PolicyError> {
+        parse(text, Terms { others, ..Terms::default() })
+    }
+}
+
+impl PolicyError {
+    /// The same error in a text that has `before` before the policy.
+    pub(in crate::policy) fn behind(self, before: &str) -> Self {
+        Self {
+            given: format!("{before}{}", self.given),
+            column: before.chars().count() + self.column,
+            ..self
+        }
     }
 }
 

@@ -37,7 +37,7 @@ fn arguments(line: &str) -> CompareArguments {
 struct Stopping(OnInterrupt);
 
 impl Caller for Stopping {
-    fn progress(&self, runs: usize, what: &'static str) -> Arc<dyn Progress> {
+    fn progress(&self, runs: usize, what: &str) -> Arc<dyn Progress> {
         Silent::default().progress(runs, what)
     }
 
@@ -53,7 +53,7 @@ impl Caller for Stopping {
 struct Unreached;
 
 impl Caller for Unreached {
-    fn progress(&self, _: usize, _: &'static str) -> Arc<dyn Progress> {
+    fn progress(&self, _: usize, _: &str) -> Arc<dyn Progress> {
         panic!("it began")
     }
 
