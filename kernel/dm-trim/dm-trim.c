@@ -9,8 +9,9 @@
  * because a discard promises nothing. For the same reason the target may drop a
  * discard at any time, and does so where it would have to wait for memory.
  *
- * A write and a discard that are in progress at the same time may take effect
- * in either order, as on any block device.
+ * A write and a discard of the same range that are in progress at the same time
+ * may take effect in either order, as on any block device; but here the discard
+ * may come long after both have completed.
  */
 
 #include <linux/bio.h>
@@ -46,7 +47,7 @@
  */
 #define TRIM_DISCARD_MAX (SZ_64M >> SECTOR_SHIFT)
 
-/* Extents in reserve for splitting one without waiting for memory. */
+/* Extents in reserve for splitting one without waiting for memory, also beyond the limit. */
 #define TRIM_RESERVE 64
 
 /*
@@ -266,13 +267,14 @@ static void trim_file(struct trim *trim, struct trim_extent *e)
 	list_move_tail(&e->list, is_ready ? &trim->ready : &trim->small);
 }
 
-/* Returns NULL if the set is full, or there is no memory at once. */
-static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t end)
+/* Returns NULL if so many are in the set, or there is no memory at once. */
+static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t end,
+				    unsigned int max)
 {
 	struct rb_node **link = &trim->set.rb_node, *parent = NULL;
 	struct trim_extent *e;
 
-	if (trim->busy - trim->flying >= trim->extents_max)
+	if (trim->busy - trim->flying >= max)
 		return NULL;
 	e = mempool_alloc(trim->pool, GFP_NOWAIT | __GFP_NOWARN);
 	if (!e)
@@ -331,7 +333,7 @@ static bool trim_add(struct trim *trim, sector_t start, sector_t end)
 		kept->start = from;
 		kept->end = to;
 	} else {
-		kept = trim_new(trim, start, end);
+		kept = trim_new(trim, start, end, trim->extents_max);
 		if (!kept)
 			return false;
 	}
@@ -357,14 +359,20 @@ static sector_t trim_take_out(struct trim *trim, sector_t start, sector_t end)
 			continue;
 		}
 		if (e->start < start && end < e->end) {
-			sector_t rest = e->end - end;
+			sector_t rest = e->end - end, head = start - e->start;
 
 			/* Off first, so that the tree stays in order. */
 			trim->waiting -= rest;
 			e->end = end;
-			tail = trim_new(trim, end, end + rest);
+			tail = trim_new(trim, end, end + rest, trim->extents_max + TRIM_RESERVE);
 			if (!tail) {
-				trim->sectors.dropped += rest;
+				/* One side can stay. */
+				trim->sectors.dropped += min(rest, head);
+				if (rest > head) {
+					trim->waiting += rest - head;
+					e->start = start;
+					e->end = end + rest;
+				}
 			} else if (e->is_ready) {
 				trim_file(trim, tail);
 				if (tail->is_ready) {
@@ -575,7 +583,7 @@ static void trim_begin(struct trim *trim)
 /* Takes a write's range out of the set. Returns false if the write has to wait. */
 static bool trim_write(struct trim *trim, struct bio *bio)
 {
-	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
+	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio), at = start;
 	struct trim_extent *e;
 	bool may_go = true;
 	unsigned int i;
@@ -596,7 +604,14 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 			goto unlock;
 		}
 	}
-	trim->sectors.reused += trim_take_out(trim, start, end);
+	/* Zeroes may be written over any number of extents, too many to take out with interrupts off. */
+	for (; end - at > TRIM_DISCARD_MAX; at += TRIM_DISCARD_MAX) {
+		trim->sectors.reused += trim_take_out(trim, at, at + TRIM_DISCARD_MAX);
+		spin_unlock_irq(&trim->lock);
+		spin_lock_irq(&trim->lock);
+	}
+	trim->sectors.reused += trim_take_out(trim, at, end);
+	/* Last, because of what was taken to discard it meanwhile. */
 	for (i = 0; trim->flying && i < trim->options.workers; i++) {
 		struct trim_slot *slot = &trim->slots[i];
 
@@ -629,15 +644,25 @@ static void trim_retry(struct work_struct *work)
 		/* What was discarded since, and taken out just now, is in use again. */
 		if (trim->unused)
 			trim_mark_used(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
+		/* Whoever could have tried again, or polls, is not here. */
+		bio->bi_opf &= ~REQ_NOWAIT;
+		bio_clear_polled(bio);
 		submit_bio_noacct(bio);
 	}
 }
 
+/* Whether so much is pending that all of it is due. */
+static bool trim_is_high(struct trim *trim)
+{
+	return trim->busy - trim->flying > trim->extents_max / 4 * 3;
+}
+
 static int trim_discard(struct trim *trim, struct bio *bio)
 {
-	unsigned long delay = trim->options.is_eager ? 0 : READ_ONCE(trim->quiet);
+	unsigned long hold = trim->options.hold_s * HZ;
+	unsigned long delay = trim->options.is_eager ? 0 : min(READ_ONCE(trim->quiet), hold);
 	sector_t sectors = bio_sectors(bio);
-	bool is_passed = false, was_empty;
+	bool is_passed = false, was_empty, was_high;
 
 	if (trim->unused) {
 		/* What was in use before, or the fall is not seen. */
@@ -648,6 +673,7 @@ static int trim_discard(struct trim *trim, struct bio *bio)
 	}
 	spin_lock_irq(&trim->lock);
 	was_empty = list_empty(&trim->ready);
+	was_high = trim_is_high(trim);
 	trim->sectors.received += sectors;
 	if (trim->is_refused || trim->is_stopped) {
 		trim->sectors.dropped += sectors;
@@ -657,6 +683,8 @@ static int trim_discard(struct trim *trim, struct bio *bio)
 			trim->sectors.passed += sectors;
 		else
 			trim->sectors.dropped += sectors;
+	} else if (!was_high && trim_is_high(trim)) {
+		mod_delayed_work(trim->wq, &trim->issue, 0);
 	} else if ((was_empty && !list_empty(&trim->ready)) || trim->poll > TRIM_STEP) {
 		/* It may be asleep for as long as small pieces wait, or what is withheld. */
 		trim->poll = TRIM_STEP;
@@ -789,27 +817,36 @@ static void trim_submit(struct trim_slot *slot)
 	submit_bio(bio);
 }
 
-/* Whether the foreground has been left alone for long enough. */
-static bool trim_is_rested(struct trim *trim, const struct trim_cpu *sum)
+/*
+ * Returns the jiffies until it may be that the foreground has been left alone for
+ * long enough. Nobody knows when so many requests will have ended: it is looked at
+ * again after an eighth of the time that has passed so far.
+ */
+static unsigned long trim_rest(struct trim *trim, const struct trim_cpu *sum)
 {
 	unsigned long since = jiffies - trim->rested_since;
+	unsigned long rest = nsecs_to_jiffies(TRIM_REST * trim->took_ns);
 	unsigned long depth = sum->begun - sum->ended;
 
-	if (since < nsecs_to_jiffies(TRIM_REST * trim->took_ns))
-		return false;
-	return since >= TRIM_REST_MAX ||
-	       sum->ended - trim->rested_ended >= TRIM_REQUESTS * max(depth, 1UL);
+	if (since < rest)
+		return rest - since;
+	if (since >= TRIM_REST_MAX ||
+	    sum->ended - trim->rested_ended >= TRIM_REQUESTS * max(depth, 1UL))
+		return 0;
+	return max(since / 8, 1UL);
 }
 
 /* Learns from the last discard that was issued because it was quiet. */
-static void trim_learn(struct trim *trim, const struct trim_cpu *sum)
+static void trim_learn(struct trim *trim)
 {
 	unsigned long quiet = msecs_to_jiffies(trim->options.quiet_ms);
+	struct trim_cpu sum;
 
 	if (!trim->is_watched || trim->flying)
 		return;
 	trim->is_watched = false;
-	if (sum->begun != trim->watched_begun) {
+	trim_foreground(trim, &sum);
+	if (sum.begun != trim->watched_begun) {
 		trim->clean = 0;
 		trim->quiet = min(2 * trim->quiet, TRIM_BACKOFF_MAX * quiet);
 	} else if (++trim->clean >= TRIM_CLEAN) {
@@ -826,10 +863,12 @@ static unsigned long trim_delay(struct trim *trim)
 {
 	u64 now = get_jiffies_64(), hold = trim->options.hold_s * HZ;
 	unsigned int count = TRIM_BATCH;
+	unsigned long wait, rest;
 	struct trim_extent *e;
 	struct trim_cpu sum;
-	bool is_due;
 
+	/* At the end of each, also of the last: a request that comes long after did not meet it. */
+	trim_learn(trim);
 	if (trim->is_refused)
 		return trim_drop(trim) ? MAX_SCHEDULE_TIMEOUT : 1;
 	while ((e = trim_oldest(&trim->small)) && now - e->born >= hold) {
@@ -840,6 +879,12 @@ static unsigned long trim_delay(struct trim *trim)
 	}
 	e = trim_oldest(&trim->ready);
 	if (!e) {
+		/* With the gate closed, other writes may have taken out what these wait for. */
+		trim_look_again(trim, &trim->held);
+		/* What is in use after the last discard, or later use is compared with what was before. */
+		if (trim->options.high &&
+		    trim_sample(trim).used != trim->moments[trim->moment_count - 1].used)
+			return TRIM_STEP;
 		e = trim_oldest(&trim->small);
 		return e ? hold - (now - e->born) : MAX_SCHEDULE_TIMEOUT;
 	}
@@ -854,19 +899,23 @@ static unsigned long trim_delay(struct trim *trim)
 	if (trim->options.is_eager || !bio_list_empty(&trim->held))
 		return 0;
 	trim_foreground(trim, &sum);
-	trim_learn(trim, &sum);
 	if (sum.begun == sum.ended && jiffies - sum.last >= trim->quiet) {
 		trim->is_watched = true;
 		trim->watched_begun = sum.begun;
 		return 0;
 	}
-	is_due = now - e->born >= hold ||
-		 trim->busy - trim->flying > trim->extents_max / 4 * 3;
-	if (is_due && !trim->flying && trim_is_rested(trim, &sum)) {
-		trim->rested_ended = sum.ended;
-		return 0;
+	wait = trim->quiet;
+	if (now - e->born < hold && !trim_is_high(trim)) {
+		wait = min_t(u64, wait, hold - (now - e->born));
+	} else if (!trim->flying) {
+		rest = trim_rest(trim, &sum);
+		if (!rest) {
+			trim->rested_ended = sum.ended;
+			return 0;
+		}
+		wait = min(wait, rest);
 	}
-	return max(trim->quiet, 1UL);
+	return max(wait, 1UL);
 }
 
 static void trim_issue(struct work_struct *work)
@@ -930,7 +979,7 @@ static u64 trim_begin_drain(struct trim *trim)
 	trim_drop_small(trim);
 	spin_lock_irq(&trim->lock);
 	trim->draining++;
-	trim->drain_mark = mark;
+	trim->drain_mark = max(trim->drain_mark, mark);
 	mod_delayed_work(trim->wq, &trim->issue, 0);
 	spin_unlock_irq(&trim->lock);
 	return mark;
@@ -1136,6 +1185,12 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		ti->error = "Device lookup failed";
 		goto failed;
 	}
+	/* The reset of a zone, and what is appended to one, would go unseen. */
+	if (bdev_is_zoned(trim->dev->bdev)) {
+		ti->error = "Device is zoned";
+		r = -EINVAL;
+		goto failed;
+	}
 	r = -ENOMEM;
 	ti->error = "Out of memory";
 	trim->cpu = alloc_percpu(struct trim_cpu);
@@ -1181,6 +1236,10 @@ static int trim_preresume(struct dm_target *ti)
 	mutex_lock(&trim_active_lock);
 	if (list_empty(&trim->active)) {
 		list_for_each_entry(other, &trim_active, active) {
+			/* A table that did not resume goes only after the next one has resumed. */
+			if (other->ti->table != ti->table &&
+			    dm_table_get_md(other->ti->table) == dm_table_get_md(ti->table))
+				continue;
 			if (trim_overlaps(trim, other)) {
 				DMERR("%s: another trim target is over the same sectors of %s",
 				      dm_table_device_name(ti->table), trim->dev->name);
@@ -1208,6 +1267,7 @@ static void trim_resume(struct dm_target *ti)
 	phase += trim->granularity - sector_div(at, trim->granularity);
 	trim->phase = sector_div(phase, trim->granularity);
 	trim->quiet = msecs_to_jiffies(trim->options.quiet_ms);
+	trim->is_watched = false;
 	trim->is_refused = !bdev_max_discard_sectors(bdev);
 	trim->is_interrupted = false;
 	trim->is_stopped = false;
@@ -1287,15 +1347,21 @@ static struct notifier_block trim_reboot_block = {
 	.notifier_call = trim_reboot,
 };
 
+/*
+ * Messages are sent with the table held, for which some suspensions wait without a
+ * call to presuspend, with all I/O stopped (dm_internal_suspend_fast). So this wait
+ * has the bound of a suspension.
+ */
 static int trim_drain(struct trim *trim)
 {
 	u64 mark = trim_begin_drain(trim);
-	int r;
+	long r;
 
-	r = wait_event_killable(trim->wait, trim_is_drained(trim, mark) ||
-				READ_ONCE(trim->is_interrupted));
-	if (!r && !trim_is_drained(trim, mark))
-		r = -EBUSY;
+	r = wait_event_killable_timeout(trim->wait, trim_is_drained(trim, mark) ||
+					READ_ONCE(trim->is_interrupted),
+					msecs_to_jiffies(trim->options.drain_ms));
+	if (r >= 0)
+		r = trim_is_drained(trim, mark) ? 0 : -EBUSY;
 	trim_end_drain(trim);
 	return r;
 }

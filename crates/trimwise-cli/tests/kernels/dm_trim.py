@@ -69,5 +69,6 @@ for thread in threads:
 for thread in threads:
     thread.join()
 early = bad()
-os.system("dmsetup message lazy 0 drain")
+while os.system("dmsetup message lazy 0 drain") != 0:
+    pass
 print("bad", early + bad())

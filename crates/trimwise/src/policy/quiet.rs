@@ -2,10 +2,11 @@
 //!
 //! - *Quiet* is a time without a request other than TRIMs. A request that arrives while a command is in flight doubles
 //!   the time asked for, up to [`BACK_OFF_MAX`] times; each [`CLEAN`] commands in a row that met none halve it.
-//! - While the device is in use it looks again after as much time as it asks for.
+//! - While the device is in use it looks again after as much time as it asks for, or when something is due, if sooner.
 //! - What has waited for HOLD is due, and everything once three quarters of the target's memory are in use. Then it
 //!   issues one command among other requests, and rests after it: [`REST`] times as long as commands take, and until
-//!   [`REQUESTS`] requests, times those in the device, have completed, or [`REST_MAX`] has passed.
+//!   [`REQUESTS`] requests, times those in the device, have completed, or [`REST_MAX`] has passed. It looks again when
+//!   the first has passed, and then each time after an eighth of the rest so far, at least [`TICK`].
 //!
 //! The constants are those of `dm-trim.c`, and there is a line here for each of its rules. Time is counted in ticks
 //! there. Its other policy, `policy=eager`, is `lazy:1:1+reuse` below a file system.
@@ -24,6 +25,8 @@ const REQUESTS: u64 = 1000;
 const REST: u64 = 20;
 /// Where so few requests come that their number means nothing (`TRIM_REST_MAX`).
 const REST_MAX: SimDuration = SimDuration::from_secs(5);
+/// Least time until it looks again for whether so many requests have completed: a jiffy, at 1,000 a second.
+const TICK: SimDuration = SimDuration::from_millis(1);
 /// Largest multiple of the quiet time that is asked for (`TRIM_BACKOFF_MAX`).
 const BACK_OFF_MAX: u64 = 32;
 /// Commands in a row that met no request, after which half as much quiet will do (`TRIM_CLEAN`).
@@ -130,17 +133,32 @@ impl Quiet {
         view.requests == 0 && view.quiet >= self.quiet
     }
 
-    fn is_due(&self, view: &View) -> bool {
-        view.oldest.is_some_and(|since| view.now.since(since) >= self.hold)
-            || view.pending_extents > EXTENTS_MAX / 4 * 3
+    /// Whether so much is pending that all of it is due.
+    fn is_high(view: &View) -> bool {
+        view.pending_extents > EXTENTS_MAX / 4 * 3
     }
 
-    /// Whether the foreground has been left alone for long enough.
-    fn is_rested(&self, view: &View) -> bool {
+    /// Time until the oldest that is pending is due.
+    fn due_in(&self, view: &View) -> SimDuration {
+        match view.oldest {
+            _ if Self::is_high(view) => SimDuration::ZERO,
+            Some(since) => self.hold - view.now.since(since),
+            None => self.hold,
+        }
+    }
+
+    /// Time until it may be that the foreground has been left alone for long enough.
+    fn rest(&self, view: &View) -> SimDuration {
         let since = view.now.since(self.rested_since);
+        let rest = self.took.unwrap_or(SimDuration::ZERO) * REST;
         let passed = view.requests_done.saturating_sub(self.rested_done);
-        since >= self.took.unwrap_or(SimDuration::ZERO) * REST
-            && (since >= REST_MAX || passed >= REQUESTS * u64::from(view.requests.max(1)))
+        if since < rest {
+            rest - since
+        } else if since >= REST_MAX || passed >= REQUESTS * u64::from(view.requests.max(1)) {
+            SimDuration::ZERO
+        } else {
+            (since / 8).max(TICK)
+        }
     }
 
     fn look_in(&mut self, wait: SimDuration, view: &View, decisions: &mut Vec<Decision>) {
@@ -150,10 +168,10 @@ impl Quiet {
 
     fn look(&mut self, view: &View, decisions: &mut Vec<Decision>) {
         self.looks_at = None;
+        self.learn(view);
         if view.pending_units == 0 {
             return;
         }
-        self.learn(view);
         if self.is_quiet(view) {
             self.watched_begun = Some(begun(view));
             if view.in_flight == 0 {
@@ -161,11 +179,16 @@ impl Quiet {
             }
             return;
         }
-        if self.is_due(view) && view.in_flight == 0 && self.is_rested(view) {
-            self.rested_done = view.requests_done;
-            decisions.push(Decision::Issue(Shape::NEXT));
+        let mut wait = self.due_in(view);
+        if wait == SimDuration::ZERO {
+            wait = if view.in_flight == 0 { self.rest(view) } else { self.quiet };
+            if wait == SimDuration::ZERO {
+                self.rested_done = view.requests_done;
+                decisions.push(Decision::Issue(Shape::NEXT));
+                wait = self.quiet;
+            }
         }
-        self.look_in(self.quiet, view, decisions);
+        self.look_in(wait.min(self.quiet), view, decisions);
     }
 }
 
@@ -182,8 +205,10 @@ impl Governor for Quiet {
         match event {
             PolicyEvent::Committed { freed_units } => {
                 let was_empty = *freed_units == view.pending_units;
-                if *freed_units > 0 && (was_empty || self.looks_at.is_none()) {
-                    self.look_in(self.quiet, view, decisions);
+                if *freed_units > 0 && Self::is_high(view) {
+                    self.look(view, decisions);
+                } else if *freed_units > 0 && (was_empty || self.looks_at.is_none()) {
+                    self.look_in(self.quiet.min(self.hold), view, decisions);
                 }
             }
             PolicyEvent::Issued(Acknowledged { took, .. }) => {
@@ -207,7 +232,7 @@ impl Governor for Quiet {
             );
         }
         let change = format!("{} without a request other than TRIMs.", Duration(self.quiet));
-        let state = if self.is_due(view) {
+        let state = if self.due_in(view) == SimDuration::ZERO {
             "The device is in use, and freed space has waited for long, so single trims run among other requests."
         } else {
             "The device is in use, so freed space waits."
@@ -272,22 +297,48 @@ mod tests {
         assert_eq!(quiet.quiet, ms(1_600));
     }
 
+    /// Also of a command that left nothing pending, so that the next look is long after it.
+    #[test]
+    fn a_request_after_a_command_did_not_meet_it() {
+        let mut quiet = Quiet::new(DEFAULTS);
+        for requests_done in 0..5 {
+            let idle = View { quiet: ms(10_000), requests_done, ..at(0) };
+            assert_eq!(decide(&mut quiet, PolicyEvent::Woken, idle), [ISSUE]);
+            let nothing_left = View { pending_units: 0, pending_extents: 0, oldest: None, ..idle };
+            assert_eq!(decide(&mut quiet, ended(ms(1)), nothing_left), []);
+        }
+        assert_eq!(quiet.quiet, ms(100));
+    }
+
     #[test]
     fn what_is_due_goes_one_at_a_time_and_rests() {
         let mut quiet = Quiet::new(DEFAULTS);
         let busy = |now_ms: u64, requests_done: u64| View { requests: 2, requests_done, ..at(now_ms) };
-        let next = |now_ms: u64| wake_at(now_ms + 100);
-        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(59_999, 9_000)), [next(59_999)]);
-        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(60_000, 9_000)), [ISSUE, next(60_000)]);
+        let mut woken = |now_ms, done| decide(&mut quiet, PolicyEvent::Woken, busy(now_ms, done));
+        assert_eq!(woken(59_800, 9_000), [wake_at(59_900)]);
+        assert_eq!(woken(59_999, 9_000), [wake_at(60_000)]);
+        assert_eq!(woken(60_000, 9_000), [ISSUE, wake_at(60_100)]);
         let in_flight = View { in_flight: 1, ..busy(60_100, 20_000) };
-        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, in_flight), [next(60_100)]);
-        assert_eq!(decide(&mut quiet, ended(ms(12)), busy(60_200, 9_001)), [next(60_200)]);
-        let rested = ms(12) * REST;
-        let too_soon = busy(60_199 + rested.as_nanos() / 1_000_000, 20_000);
-        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, too_soon).len(), 1);
-        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(61_000, 10_999)).len(), 1, "too few requests");
-        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(61_000, 11_000)).len(), 2);
-        decide(&mut quiet, ended(ms(12)), busy(61_012, 11_000));
-        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, busy(66_012, 11_001)).len(), 2, "so few requests");
+        assert_eq!(decide(&mut quiet, PolicyEvent::Woken, in_flight), [wake_at(60_200)]);
+        assert_eq!(decide(&mut quiet, ended(ms(12)), busy(60_200, 9_001)), [wake_at(60_300)]);
+        let mut woken = |now_ms, done| decide(&mut quiet, PolicyEvent::Woken, busy(now_ms, done));
+        assert_eq!(woken(60_439, 20_000), [wake_at(60_440)], "of {REST} times 12 ms");
+        assert_eq!(woken(60_440, 10_999), [wake_at(60_470)], "too few requests");
+        assert_eq!(woken(60_470, 11_000), [ISSUE, wake_at(60_570)]);
+        decide(&mut quiet, ended(ms(12)), busy(60_482, 11_000));
+        let mut woken = |now_ms, done| decide(&mut quiet, PolicyEvent::Woken, busy(now_ms, done));
+        assert_eq!(woken(65_481, 11_001), [wake_at(65_581)]);
+        assert_eq!(woken(65_482, 11_001), [ISSUE, wake_at(65_582)], "so few requests");
+    }
+
+    #[test]
+    fn what_is_due_does_not_wait_for_the_quiet_time() {
+        let mut quiet = Quiet::new([60_000_000_000, 1_000_000_000]);
+        let now = at(10_000);
+        let fresh = View { requests: 1, oldest: Some(now.now), ..now };
+        let freed = PolicyEvent::Committed { freed_units: 8 };
+        assert_eq!(decide(&mut quiet, freed, fresh), [wake_at(11_000)]);
+        let full = View { pending_extents: EXTENTS_MAX / 4 * 3 + 1, ..fresh };
+        assert_eq!(decide(&mut quiet, freed, full), [ISSUE, wake_at(70_000)]);
     }
 }
