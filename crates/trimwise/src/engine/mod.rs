@@ -539,7 +539,7 @@ mod tests {
         let stalled = sim.run::<()>(endless).unwrap_err();
         assert_eq!((stalled.why, stalled.events), (Standstill::Endless, budget.in_all + 1));
         let text = format!("{stalled}");
-        assert!(text.contains(&format!("at {} ns, after 10001 events", stalled.at.as_nanos())), "{text}");
+        assert!(text.contains(&format!("at {}, after 10001 events", stalled.at.named())), "{text}");
     }
 
     #[test]

@@ -54,8 +54,10 @@ pub(super) const TERM: Term = Term {
 
 fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     let within = |part: &Part<'_>, name: &str, least: SimDuration, most: SimDuration| {
-        let ns = part.duration(name)?.as_nanos();
-        if (least.as_nanos()..=most.as_nanos()).contains(&ns) && ns.is_multiple_of(least.as_nanos()) {
+        let is_accepted = |ns: &u64| {
+            (least.as_nanos()..=most.as_nanos()).contains(ns) && ns.is_multiple_of(least.as_nanos())
+        };
+        if let Some(ns) = part.duration(name).ok().map(SimDuration::as_nanos).filter(is_accepted) {
             return Ok(ns);
         }
         let what = format!("{name} '{}'", part.text);
