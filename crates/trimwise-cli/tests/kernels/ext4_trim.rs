@@ -138,6 +138,37 @@ fn bad_options_refuse_the_mount_and_the_log_says_why() {
     }
 }
 
+/// `fsconfig` goes on after a value that was refused, with what was given before.
+#[test]
+fn a_refused_value_leaves_what_was_given_before() {
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
+    let script = r#"
+        cd /; umount "$mount_point"
+        cat >/tmp/fsconfig.py <<'END'
+import ctypes, sys
+device, at, *values = sys.argv[1:]
+NR_MOVE_MOUNT, NR_FSOPEN, NR_FSCONFIG, NR_FSMOUNT = 429, 430, 431, 432
+SET_STRING, CREATE = 1, 6
+system_call = ctypes.CDLL(None).syscall
+context = system_call(NR_FSOPEN, b"ext4", 0)
+def set(key, value):
+    return system_call(NR_FSCONFIG, context, SET_STRING, key.encode(), value.encode(), 0)
+assert set("source", device) == 0 and set("discard", "lazy") == 0
+print("taken", *(value for value in values if set("trim_workers", value) == 0))
+assert system_call(NR_FSCONFIG, context, CREATE, None, None, 0) == 0
+mount = system_call(NR_FSMOUNT, context, 0, 0)
+assert system_call(NR_MOVE_MOUNT, mount, b"", -100, at.encode(), 4) == 0
+END
+        for values in "2-5 1-999999" "2-5 0-0"; do
+            python3 /tmp/fsconfig.py "$device" "$mount_point" $values
+            grep -o 'trim_workers=[^,]*' /proc/self/mounts
+            umount "$mount_point"
+        done
+        mount "$device" "$mount_point""#;
+    let lines = guest(&folder, "discard=lazy", script).lines;
+    assert_eq!(lines, ["taken 2-5", "trim_workers=2-5"].repeat(2));
+}
+
 /// A read-only mount that leaves the journal alone, to rescue what is there, takes these options like any other; only
 /// writing needs the journal.
 #[test]
@@ -180,17 +211,27 @@ fn what_was_freed_is_discarded_and_nothing_else() {
 #[test]
 fn the_counters_say_what_a_drive_of_coarse_granularity_forgot() {
     let Some(folder) = folder_with_drive(KERNEL) else { return };
-    changed_drive(&folder, "drive.toml", "granularity_units = 1", "granularity_units = 16");
-    // From one to 70 blocks of 4 KiB each, so that what is freed neither begins nor ends with a unit of 64 KiB.
-    let script = "for i in $(seq 400); do content $i | cat - /dev/zero | head -c $((i * 700)) >$i; done; sync
-                  rm *[13579]; sync .; sleep 20; counters";
-    for mode in ["serial", "commit", "lazy", "lazy,trim_reuse"] {
-        let guest = guest(&folder, &format!("discard={mode}"), script);
-        guest.is_balanced();
-        let [issued, dropped] = ["issued_blocks", "dropped_blocks"].map(|name| guest.number(name));
-        assert!(issued > 1000 && dropped > 1000, "{mode}: {:?}", guest.lines);
-        assert_eq!(guest.phases["program"]["device_stats"]["trimmed_units"], issued, "{mode}");
-        assert!(guest.discarded_bytes("program") > issued * 4096, "{mode}");
+    let modes = ["serial", "lazy", "lazy,trim_reuse", "commit"];
+    // Units of 64 KiB, and of 192 KiB. The block layer cuts discards as if a granularity were a power of two, and joins
+    // the pieces again unless all discards are sent together.
+    for (units, modes) in [(16, &modes[..]), (48, &modes[..3])] {
+        let drive = &format!("{units}.toml");
+        changed_drive(&folder, drive, "granularity_units = 1", &format!("granularity_units = {units}"));
+        // Up to 4.3 units each, so that what is freed neither begins nor ends with a unit.
+        let script = &format!(
+            "for i in $(seq 400); do content $i | cat - /dev/zero | head -c $((i * {units} * 44)) >$i; done; sync
+             rm *[13579]; sync .; sleep 20; counters"
+        );
+        for mode in modes {
+            let options = &format!("discard={mode}");
+            let told = &format!("{options}, {units} units");
+            let guest = guest_of(&run_on(&folder, drive, options, script), told);
+            guest.is_balanced();
+            let [issued, dropped] = ["issued_blocks", "dropped_blocks"].map(|name| guest.number(name));
+            assert!(issued > 1000 && dropped > 1000, "{told}: {:?}", guest.lines);
+            assert_eq!(guest.phases["program"]["device_stats"]["trimmed_units"], issued, "{told}");
+            assert!(guest.discarded_bytes("program") > issued * 4096, "{told}");
+        }
     }
 }
 
@@ -228,6 +269,18 @@ fn between_the_watermarks_the_direction_decides() {
         "{:?}",
         guest.lines
     );
+}
+
+/// What was allocated and freed before says nothing of a time without discard.
+#[test]
+fn the_watermarks_begin_anew_with_discard() {
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
+    let script = "write_files 1 5; write_files 6 100; echo rising $(counter open)
+        mount -o remount,nodiscard .; mount -o remount,discard=commit .; echo anew $(counter open)
+        write_files 101 105; write_files 106 200; echo rising_again $(counter open)";
+    let guest = guest(&folder, "discard=commit,trim_low=0,trim_high=100", script);
+    let open = ["rising", "anew", "rising_again"].map(|when| guest.number(when));
+    assert_eq!(open, [0, 1, 0], "{:?}", guest.lines);
 }
 
 #[test]
