@@ -87,6 +87,14 @@ fn wrong_words_are_refused() {
     refused("reproduce --all --reps -1", &["--reps", "'-1'", reps]);
     refused("crashtest --cuts 0", &["--cuts", "'0'", "from 1 to 10000000"]);
     refused("crashtest --cuts 5 --run 3", &["--cuts", "--run"]);
+    for on_kernel in
+        ["--device sata-small", "--fault ignores-trim", "--cut 3", "--soak 1min", "--remount discard"]
+    {
+        let option = on_kernel.split(' ').next().unwrap_or_default();
+        refused(&format!("crashtest --policy lazy {on_kernel}"), &["cannot be used with", option]);
+    }
+    refused("trim / --dry-run --wait", &["cannot be used with", "--wait"]);
+    refused("trim / --min-extent 1MiB --run nowhere", &["cannot be used with", "--run"]);
     refused("crashtest --policy lasy", &["lasy", "did you mean `lazy`?"]);
     refused("compare --jobs 0", &["--jobs", "'0'", "from 1 to 1024"]);
     refused("compare --utilization 101", &["--utilization", "'101'", "from 0 to 100"]);

@@ -293,7 +293,10 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
     for (wrong, words) in [
         (toml.replace("'off', ", ""), "mine/tournament.toml:2: policies: has no \"off\"; expected it"),
         (toml.replace("'off'", "'of'"), "mine/tournament.toml:2: policies: "),
-        (toml.replace("'off'", "'off', 'trimwised'"), "mine/tournament.toml:2: policies: trimwised: the daemon works over hours; expected days N with it"),
+        (
+            toml.replace("'off'", "'off', 'trimwised'"),
+            "mine/tournament.toml:2: policies: trimwised: the daemon works over hours; expected days N with it",
+        ),
         (toml.replace("small.pmrc", "nothing"), "mine/tournament.toml:3: workloads: nothing"),
     ] {
         fs::write(at("mine/tournament.toml"), wrong).unwrap();

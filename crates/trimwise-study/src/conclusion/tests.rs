@@ -485,6 +485,20 @@ fn what_a_target_would_bring_stands_in_a_line_of_its_own() {
     assert!(!said(79.9).contains("module") && !said(90.0).contains("module"), "{}", said(79.9));
 }
 
+/// Nor is any told to keep what it cannot have, even if all others are compared with that.
+#[test]
+fn what_no_host_has_is_not_kept() {
+    for baseline in ["dm-trim", "ideal", "lazy+reuse"] {
+        for others in [&["commit"][..], &[]] {
+            let times: Vec<(&str, Vec<f64>)> =
+                [baseline].iter().chain(others).map(|policy| (*policy, vec![100.0; 6])).collect();
+            let conclusion = comparison(None, &times, None, false).conclusion.unwrap();
+            assert_eq!(conclusion.decision, Decision::CannotTell, "{conclusion:?}");
+            assert!(conclusion.head.join(" ").contains("is not available on a host"), "{conclusion:?}");
+        }
+    }
+}
+
 #[test]
 fn a_difference_that_nobody_would_notice_does_not_matter() {
     let here = Here::of_found(found(&hosts()[1].1)).unwrap();

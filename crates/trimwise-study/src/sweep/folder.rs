@@ -84,7 +84,8 @@ impl Folder {
 
     /// Whether it has the results of a sweep, of whatever version.
     pub fn is_of_sweep(path: &Path) -> bool {
-        let there = read_own(&path.join(DESCRIPTION), DESCRIPTION_BYTES_MAX).ok().flatten().unwrap_or_default();
+        let there =
+            read_own(&path.join(DESCRIPTION), DESCRIPTION_BYTES_MAX).ok().flatten().unwrap_or_default();
         // Whatever the version, it says how many cells there are.
         serde_json::from_str::<serde_json::Value>(&there).is_ok_and(|of| of["cells"].is_u64())
     }

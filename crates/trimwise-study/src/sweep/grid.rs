@@ -311,8 +311,9 @@ impl Grid {
             ("workloads", "\"default\"", document.workloads),
         ];
         let missing = lists.iter().filter(|(.., list)| list.is_none());
-        let missing = missing
-            .map(|(key, example, _)| format!("{file}: {key}: is missing; expected a list, such as [{example}]"));
+        let missing = missing.map(|(key, example, _)| {
+            format!("{file}: {key}: is missing; expected a list, such as [{example}]")
+        });
         let missing: Vec<String> = missing.collect();
         let [Some(devices), Some(policies), Some(workloads)] = lists.map(|(.., list)| list) else {
             return Err(Failure::usage(missing.join("\n")));

@@ -262,7 +262,8 @@ pub(crate) fn sweep(
     let jobs = request.jobs.map_or_else(|| grid.default_jobs(), usize::from);
     let clock = clock(grid, &left, jobs, caller);
     let again = AtomicUsize::new(0);
-    let what = grid.description.own.first().map_or("cells".to_owned(), |own| format!("cells of {}", own.name));
+    let what =
+        grid.description.own.first().map_or("cells".to_owned(), |own| format!("cells of {}", own.name));
     let progress = caller.progress(left.len(), &what);
     let (ran, ended_by) = pool::run_finished(jobs, left.len(), |index| {
         if stop.load(Ordering::SeqCst) {

@@ -147,7 +147,25 @@ fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
             "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['nosuch']",
             &["grid.toml:3: workloads: nosuch: ", "lsm"],
         ),
-        ("devices = ['DRIVE']\npolicies = ['off']\n", &["missing field `workloads`"]),
+        (
+            "policies = ['off']\n",
+            &["grid.toml: devices: is missing; expected a list", "grid.toml: workloads: is missing"],
+        ),
+        (
+            "devices = ['sata-smal', 'nope']\npolicies = ['comit']\nworkloads = ['nosuch']\n\
+             utilizations_percent = [50, 170]\nseeds = []\nreps = 0\ndays = 0\nday = 'owl'",
+            &[
+                "grid.toml:1: devices: sata-smal: ",
+                "grid.toml:1: devices: nope: ",
+                "grid.toml:2: policies: ",
+                "grid.toml:3: workloads: nosuch: ",
+                "grid.toml:4: utilizations_percent: 170",
+                "grid.toml:5: seeds: is empty",
+                "grid.toml:6: reps: 0 is not accepted",
+                "grid.toml:7: days: 0 is not accepted",
+                "grid.toml:8: day: ",
+            ],
+        ),
         (
             &format!("{good}size = 3"),
             &["grid.toml:4: size = 3: unknown field `size`", "utilizations_percent"],
@@ -182,7 +200,7 @@ fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
         (&format!("{good}linux = 'x'"), &["grid.toml:4: linux: 'x'"]),
         (
             "devices = ['DRIVE']\npolicies = ['trimwised']\nworkloads = ['MAIL']",
-            &["grid.toml:2: policies: trimwised: the daemon works over hours"],
+            &["grid.toml:2: policies: trimwised: the daemon works over hours; expected days N with it"],
         ),
         (
             "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['MAIL', '']",

@@ -320,7 +320,9 @@ impl Played<'_> {
     /// Does the same for an own policy, and expects it to repeat itself.
     fn own(&self, opened: &Opened) -> Result<Cells, Ended> {
         let cells = self.sweep(opened)?;
-        if cells.first().is_some_and(Result::is_ok) && sweep::repeats(&opened.grid, &opened.folder, self.stop)? {
+        if cells.first().is_some_and(Result::is_ok)
+            && sweep::repeats(&opened.grid, &opened.folder, self.stop)?
+        {
             return Ok(cells);
         }
         let why = "a second run of the first cell had another result; expected decisions that follow from the events \
