@@ -59,6 +59,7 @@ impl Fnv {
 
     fn file(&mut self, name: &str, text: &str) {
         self.word(name);
+        let text = text.replace("\r\n", "\n");
         // Tests are at the end of their file.
         let code = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
         let lines = code.lines().map(str::trim).filter(|line| !line.starts_with("//"));

@@ -181,7 +181,8 @@ def give_up(path: str, error: Exception) -> NoReturn:
     place = f"line {frames[-1].lineno}, in {frames[-1].name}: " if frames else ""
     if isinstance(error, SyntaxError) and error.filename == path:
         place = f"line {error.lineno}: "
-    what = " ".join(traceback.format_exception_only(type(error), error)[-1].split())
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    what = " ".join(f"{type(error).__name__}: {text}".split())
     sys.exit(f"{os.path.basename(path)}, {place}{what}")
 
 

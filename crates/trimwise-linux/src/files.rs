@@ -26,6 +26,8 @@ pub fn unfinished_beside(path: &Path) -> PathBuf {
     // Process ids repeat in containers, and where several computers share a directory.
     let number = RandomState::new().build_hasher().finish();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // A name that is nearly as long as one may be leaves no room for more.
+    let name = &name[..name.floor_char_boundary(200)];
     path.with_file_name(format!(".{name}.{number:016x}{UNFINISHED}"))
 }
 

@@ -125,10 +125,7 @@ pub fn policy(argument: &str) -> Result<(String, PolicySpec), Failure> {
 
 /// Finds the policy of this name, the daemon's or the target's: `trimwised[:POLICY]`, `dm-trim[:POLICY]`.
 pub fn trimmer(argument: &str) -> Result<(String, Trimmer), Failure> {
-    if !Trimmer::is_daemon(argument) && !Trimmer::is_target(argument) {
-        return policy(argument).map(|(name, policy)| (name, Trimmer::Kernel(policy)));
-    }
-    let trimmer: Trimmer = argument.parse().map_err(Failure::usage)?;
+    let trimmer: Trimmer = usual_name(argument).parse().map_err(Failure::usage)?;
     Ok((trimmer.to_string(), trimmer))
 }
 

@@ -26,10 +26,8 @@ pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
             let (there, _) = split_at_missing(directory);
             // Another process may have made the directory since.
             if there.is_symlink() && !there.exists() {
-                return refuse(&format!(
-                    "{} is a dangling symbolic link; expected a directory",
-                    there.display()
-                ));
+                let whose = if there == directory { String::new() } else { format!("{} ", there.display()) };
+                return refuse(&format!("{whose}is a dangling symbolic link; expected a directory"));
             }
             try_to_write_in(&there)
                 .or_else(|e| refuse(&format!("cannot create anything in {}: {}", there.display(), words(&e))))

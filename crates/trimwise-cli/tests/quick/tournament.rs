@@ -277,7 +277,7 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
     assert!(!at("nowhere").exists() && !at("empty/results").exists());
     let written = command_in(dir.path(), "tournament empty --dry-run --json --report page").output().unwrap();
     assert_eq!(json(&written)["rules"], "built-in rules");
-    assert!(fs::read_to_string(at("page/index.html")).unwrap().contains("takes part: no own policy"));
+    assert!(fs::read_to_string(at("page/index.html")).unwrap().contains("Policies of the folder: none."));
     std::os::unix::fs::symlink("nowhere", at("empty/tournament.toml")).unwrap();
     refused(
         2,
@@ -295,7 +295,7 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
         (toml.replace("'off'", "'of'"), "mine/tournament.toml:2: policies: "),
         (
             toml.replace("'off'", "'off', 'trimwised'"),
-            "mine/tournament.toml:2: policies: trimwised: the daemon works over hours; expected days N with it",
+            "mine/tournament.toml:2: policies: trimwised: the daemon works over hours; expected days = N with it",
         ),
         (toml.replace("small.pmrc", "nothing"), "mine/tournament.toml:3: workloads: nothing"),
     ] {

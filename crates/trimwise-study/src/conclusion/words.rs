@@ -437,7 +437,10 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
             let today = today.map_or("that one".to_owned(), |today| format!("`{today}`"));
             format!("Run `trimwise compare` with {today} among its --policy.")
         }
-        (Found::Unsure(Unsure::NothingElse | Unsure::BaselineIsNowhere), _) => {
+        (Found::Unsure(Unsure::BaselineIsNowhere), _) => {
+            "Add `off` to --policy: the others are then compared with it.".to_owned()
+        }
+        (Found::Unsure(Unsure::NothingElse), _) => {
             "Leave --policy out, or add what is available on a host (--policy off, commit, judicious)."
                 .to_owned()
         }

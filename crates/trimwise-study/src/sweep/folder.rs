@@ -60,14 +60,16 @@ impl Folder {
             sweep: hash(text.as_bytes()),
             cells_per_part: groups_per_part * grid.cells_per_group(),
         };
-        let mut same = folder.expect_same(&text, &grid.description);
+        let check = || {
+            folder.expect_same(&text, &grid.description)?;
+            folder.expect_own_parts(grid.description.cells)
+        };
+        let mut checked = check();
         let is_replaced = replaces || folder.is_of_former_own(&grid.description);
-        if same.is_err() && is_replaced && folder.empty()? {
-            same = folder.expect_same(&text, &grid.description);
+        if checked.is_err() && is_replaced && folder.empty()? {
+            checked = check();
         }
-        same?;
-        folder.expect_own_parts(grid.description.cells)?;
-        Ok(folder)
+        checked.map(|()| folder)
     }
 
     /// Whether its sweep is the same but for what is in the file of somebody's own policy.
@@ -151,8 +153,8 @@ impl Folder {
         };
         let difference = difference(&there, description);
         Err(refuse(format!(
-            "holds the results of another sweep: {difference}; expected another folder, or the grid and version that \
-             made it"
+            "holds the results of another sweep: {difference}; expected another folder, or the grid and build \
+             of trimwise that made it"
         )))
     }
 

@@ -11,7 +11,7 @@ use trimwise::profile::Profile;
 use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
 use trimwise_lab::kept::hash;
-use trimwise_lab::made::MadeBy;
+use trimwise_lab::made;
 use trimwise_lab::pool;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::{self, KernelImage};
@@ -98,7 +98,7 @@ impl OnKernel {
 pub struct Description {
     /// The version of trimwise.
     pub trimwise: String,
-    /// The code that decides the results ([`MadeBy::fingerprint`]): builds of one version may differ in it.
+    /// The code of the model, and of what runs in guests: builds of one version may differ in it.
     #[serde(default)]
     pub made_by: String,
     /// The number of cells.
@@ -161,19 +161,26 @@ impl On<'_> {
     }
 }
 
-/// Says with the keys of a grid what speaks of the options of `compare`.
+/// Says with the keys of a grid what speaks of the options of `compare`. What is in backticks is a command.
 fn in_grid(why: &str) -> String {
-    let keys = [
-        ("--days", "days"),
-        ("--day", "day"),
-        ("--device", "devices"),
-        ("--policy", "policies"),
-        ("--workload", "workloads"),
-        ("--utilization", "utilizations_percent"),
-        ("--memory", "memory_mib"),
-        ("--linux", "linux"),
-    ];
-    keys.iter().fold(why.to_owned(), |why, (option, key)| why.replace(option, key))
+    let parts = why.split('`').enumerate();
+    let said = parts.map(|(number, part)| if number % 2 == 0 { with_keys(part) } else { part.to_owned() });
+    said.collect::<Vec<_>>().join("`")
+}
+
+fn with_keys(why: &str) -> String {
+    const KEYS: [&str; 8] = ["days", "day", "device", "policy", "workload", "utilization", "memory", "linux"];
+    let words: Vec<&str> = why.split(' ').collect();
+    let of_grid = |(number, word): (usize, &&str)| {
+        let option = word.trim_end_matches([',', ';', ':', '.', ')']);
+        let Some(key) = option.strip_prefix("--").filter(|key| KEYS.contains(key)) else {
+            return (*word).to_owned();
+        };
+        let is_value = |next: &&str| next.starts_with(|c: char| c == 'N' || c.is_ascii_digit());
+        let equals = if words.get(number + 1).is_some_and(is_value) { " =" } else { "" };
+        format!("{key}{equals}{}", &word[option.len()..])
+    };
+    words.iter().enumerate().map(of_grid).collect::<Vec<_>>().join(" ")
 }
 
 /// What is wrong with a grid: all of it is said at once.
@@ -218,7 +225,7 @@ impl Source<'_> {
         match failure {
             Failure::Usage(why) => {
                 let why = why.strip_prefix(option).unwrap_or(&why).trim_start_matches([':', ' ']);
-                self.refuse(at, format!("{key}: {}", in_grid(why)))
+                self.refuse(at, format!("{key}: {why}"))
             }
             other => other,
         }
@@ -414,10 +421,11 @@ impl Grid {
                 ("memory_mib", "--memory", of(document.memory_mib.as_ref().map(Spanned::span))),
             ] {
                 if why.starts_with(option) {
+                    let failure = Failure::usage(in_grid(why.trim_start_matches(option)));
                     return Err(source.refuse_as(key, option, &at, failure));
                 }
             }
-            Ok(in_grid(why))
+            Ok(why.clone())
         };
         let Some((first, (_, workload))) = workloads.first() else {
             return Err(Failure::usage(format!("{file}: has no cells")));
@@ -431,7 +439,7 @@ impl Grid {
         let kernel = match target {
             Ok(Target::Kernel(target)) => Some(target),
             Ok(_) => None,
-            Err(failure) => return Err(Failure::Usage(located(failure)?)),
+            Err(failure) => return Err(Failure::Usage(in_grid(&located(failure)?))),
         };
         let parsed = kernel.as_ref().map(|kernel| kernel.parse::<KernelTarget>()).transpose();
         let parsed = parsed.map_err(Failure::usage)?;
@@ -442,7 +450,11 @@ impl Grid {
             })
         };
         let refused = |(name, at, percent): (&String, &Range<usize>, u8), failure| match located(failure) {
-            Ok(why) => source.refuse(at, format!("workloads: {name} at {percent} percent: {why}")),
+            Ok(why) => {
+                let named = format!("--workload {name}");
+                let why = why.strip_prefix(&named).unwrap_or(&why).trim_start_matches([':', ' ']);
+                source.refuse(at, format!("workloads: {name} at {percent} percent: {}", in_grid(why)))
+            }
             Err(failure) => failure,
         };
         let plans = match parsed {
@@ -480,11 +492,7 @@ impl Grid {
         };
         let description = Description {
             trimwise: trimwise::VERSION.to_owned(),
-            made_by: match kernel {
-                None => MadeBy::model(0),
-                Some(_) => MadeBy::kernels(Vec::new(), 0),
-            }
-            .fingerprint,
+            made_by: made_by(kernel.is_some()),
             cells: 0,
             devices: plans
                 .devices()
@@ -681,6 +689,14 @@ fn singular(what: &str, size: u64) -> &str {
         _ if size == 1 => what.trim_end_matches('s'),
         _ => what,
     }
+}
+
+/// The parts of the code that decide what runs come to, with their hashes. Devices and workloads have hashes of their own.
+fn made_by(on_kernel: bool) -> String {
+    let parts: &[&str] = if on_kernel { &["model", "guest"] } else { &["model"] };
+    let code = made::code();
+    let named = |part: &&str| code.get(*part).map(|hash| format!("{part} {hash}"));
+    parts.iter().filter_map(named).collect::<Vec<_>>().join(", ")
 }
 
 /// The seeds of all entries, in their order.

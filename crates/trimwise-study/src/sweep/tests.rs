@@ -200,7 +200,7 @@ fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
         (&format!("{good}linux = 'x'"), &["grid.toml:4: linux: 'x'"]),
         (
             "devices = ['DRIVE']\npolicies = ['trimwised']\nworkloads = ['MAIL']",
-            &["grid.toml:2: policies: trimwised: the daemon works over hours; expected days N with it"],
+            &["grid.toml:2: policies: trimwised: the daemon works over hours; expected days = N with it"],
         ),
         (
             "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['MAIL', '']",

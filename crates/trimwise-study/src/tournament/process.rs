@@ -163,26 +163,27 @@ fn line(of: &impl Serialize) -> String {
     serde_json::to_string(of).unwrap_or_default()
 }
 
-/// What is wrong with a line, without words of Rust.
+/// What is wrong with a line, without words of Rust, but with all of the policy's.
 fn in_json(error: &serde_json::Error) -> String {
-    let mut text = error.to_string();
+    let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    if let Some(what) = text.strip_suffix(&place) {
-        text = what.to_owned();
-    }
-    for (of_rust, of_json) in [
-        ("internally tagged enum Decided", "an object with a type"),
-        ("struct Traits", "an object"),
-        ("a sequence", "a list"),
-        ("sequence", "a list"),
-        ("map", "an object"),
-        ("u32", "a whole number from 0 to 4294967295"),
-        ("u64", "a whole number from 0"),
-        ("a boolean", "true or false"),
-    ] {
-        text = text.replace(of_rust, of_json);
-    }
-    text
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    let Some((found, expected)) = what.rsplit_once(", expected ") else { return what.to_owned() };
+    let found = match found {
+        "invalid type: map" => "invalid type: an object",
+        "invalid type: sequence" => "invalid type: a list",
+        found => found,
+    };
+    let expected = match expected {
+        "internally tagged enum Decided" => "an object with a type",
+        "struct Traits" => "an object",
+        "a sequence" => "a list",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" => "a whole number from 0",
+        "a boolean" => "true or false",
+        expected => expected,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// The beginning of what a process wrote.

@@ -29,7 +29,7 @@ pub struct TournamentArguments {
     #[arg(long, short = 'o', value_name = "RESULTS")]
     pub out: Option<PathBuf>,
 
-    /// Remove results of other rules, or of another version, from RESULTS, and run all again
+    /// Remove results of other rules, or of a build with another model, from RESULTS, and run all again
     #[arg(long)]
     pub anew: bool,
 

@@ -27,16 +27,16 @@ pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<Strin
 
 /// Who would take part, and the rules as they can be copied.
 fn dry(tournament: &Tournament) -> String {
-    let own = own(tournament);
+    let own = own(tournament).unwrap_or("no own policy".to_owned());
     let Tournament { rules, cells, grid, .. } = tournament;
     let grid: String = grid.lines().map(|line| plain(line) + "\n").collect();
     format!("{own}\n{}\n  {}\n\n{grid}", plain(rules), plain(cells))
 }
 
-/// The names of somebody's own policies.
-fn own(tournament: &Tournament) -> String {
+/// The names of somebody's own policies, if there are some.
+fn own(tournament: &Tournament) -> Option<String> {
     let own: Vec<String> = tournament.own.iter().map(|own| plain(&own.name)).collect();
-    if own.is_empty() { "no own policy".to_owned() } else { own.join(", ") }
+    (!own.is_empty()).then(|| own.join(", "))
 }
 
 const HEADER: [&str; 7] = ["policy", "rank", "vs off", "95 %", "worst", "won", "flash"];
@@ -74,7 +74,10 @@ fn named(case: &Case) -> String {
 /// What the table says, in a sentence or two.
 fn verdict(tournament: &Tournament) -> String {
     if tournament.cases.is_empty() {
-        return format!("Nothing was run. Of the folder takes part: {}.", own(tournament));
+        return format!(
+            "Nothing was run. Policies of the folder: {}.",
+            own(tournament).unwrap_or("none".to_owned())
+        );
     }
     let first: Vec<&Row> =
         tournament.standings.iter().filter(|row| row.rank.is_some_and(|(best, _)| best == 1)).collect();
