@@ -420,9 +420,9 @@ impl Grid {
                 ("linux", "--linux", of(document.linux.as_ref().map(Spanned::span))),
                 ("memory_mib", "--memory", of(document.memory_mib.as_ref().map(Spanned::span))),
             ] {
-                if why.starts_with(option) {
-                    let failure = Failure::usage(in_grid(why.trim_start_matches(option)));
-                    return Err(source.refuse_as(key, option, &at, failure));
+                if let Some(why) = why.strip_prefix(option) {
+                    let why = in_grid(why.trim_start_matches([':', ' ']));
+                    return Err(source.refuse(&at, format!("{key}: {why}")));
                 }
             }
             Ok(why.clone())

@@ -6,7 +6,7 @@
 //!
 //! **Architecture invariant:** a TRIM of the target is of what nobody wrote since it was discarded: what is issued is a
 //! token out of the pending set, or, if the set is full, a discard as it comes; a write withdraws its range first, and
-//! none reaches the device beside a discard of the same units.
+//! no write reaches the device while a discard of the same units is in flight.
 //!
 //! Here the target also knows how much of the device is in use, for policies that ask: what is mapped, but not pending.
 

@@ -25,7 +25,7 @@ const REQUESTS: u64 = 1000;
 const REST: u64 = 20;
 /// Where so few requests come that their number means nothing (`TRIM_REST_MAX`).
 const REST_MAX: SimDuration = SimDuration::from_secs(5);
-/// Least time until it looks again for whether so many requests have completed: a jiffy, at 1,000 a second.
+/// The shortest wait before it looks again whether enough requests have completed: a jiffy, at 1,000 a second.
 const TICK: SimDuration = SimDuration::from_millis(1);
 /// Largest multiple of the quiet time that is asked for (`TRIM_BACKOFF_MAX`).
 const BACK_OFF_MAX: u64 = 32;
