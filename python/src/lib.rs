@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use trimwise::policy::Policy;
 use trimwise_cli::embed;
 use trimwise_lab::experiment::Report;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::caller::{Caller, Silent};
 use trimwise_study::compare::{CompareRequest, on_model};
 use trimwise_study::figures::Figures;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::caller::OnInterrupt;
 
 /// Exit code of an interrupted command, as a shell reports a process that Ctrl-C ended.

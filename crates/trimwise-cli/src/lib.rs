@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use console::Term;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 use crate::commands::CommandLine;
 

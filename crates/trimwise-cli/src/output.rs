@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use console::Term;
 use serde::Serialize;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_linux::files::{give_name, open_output, unfinished_beside};
 use trimwise_study::Versioned;
 use trimwise_study::place::{check_directory, check_file, is_stdout, resolved, split_at_missing};

@@ -11,7 +11,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value};
 use serde::Serialize;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_lab::plot::Plot;
 
 use crate::figures::MINUS;

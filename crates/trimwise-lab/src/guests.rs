@@ -19,7 +19,7 @@ use trimwise_uml::job::{
 };
 use trimwise_uml::machine::{Limits, MachineError};
 
-use crate::failure::Failure;
+use trimwise::failure::Failure;
 
 /// Finds the kernel of a target, and checks that the programs for its file system are there too.
 ///

@@ -7,11 +7,8 @@
 pub mod bench;
 pub mod crash;
 pub mod experiment;
-pub mod failure;
 pub mod fit;
 pub mod guests;
-pub mod kept;
 pub mod made;
 pub mod plot;
-pub mod pool;
 pub mod selftest;

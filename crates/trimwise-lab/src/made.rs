@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::guests::RealKernel;
-use crate::kept;
+use trimwise_linux::kept;
 use trimwise_uml::images::KernelImage;
 
 /// How a line begins that says what made the table above it.

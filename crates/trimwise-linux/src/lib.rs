@@ -21,6 +21,7 @@
 //! - [`path_error`]: an error of the operating system, with its path;
 //! - [`privilege`]: advice for users to whom the kernel refuses something;
 //! - [`text`]: characters that must not reach a terminal;
+//! - [`pool`]: runs on several threads; [`kept`]: finished cells in files, from which a long run goes on;
 //! - [`block_on`]: runs a workload whose calls all block.
 
 pub mod block_device;
@@ -37,11 +38,13 @@ pub mod fstab;
 pub mod here;
 pub mod host_root;
 pub mod ioctl;
+pub mod kept;
 pub mod layers;
 pub mod layout;
 pub mod mount;
 pub mod mounted_verify;
 pub mod path_error;
+pub mod pool;
 pub mod privilege;
 pub mod raw_device;
 mod ready;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use trimwise::failure::Failure;
 use trimwise_lab::experiment::Report;
-use trimwise_lab::failure::Failure;
 
 /// Shows progress and notes to whoever asked, and asks for a stop. The command does so on a terminal, the Python package
 /// in the interpreter.

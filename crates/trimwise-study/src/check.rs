@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 /// Seconds that a guest may take.
 pub const GUEST_S: RangeInclusive<u64> = 1..=31_536_000;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_linux::daemon::config::{Config, ConfigError, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
 use trimwise_device::nbd::Address;
 use trimwise_device::registry::{self, Front, Record, Registry, RegistryError, State, Status};
 use trimwise_device::server::{self, Description, ServeError, Stops};
 use trimwise_device::{EmulatedDrive, TimeScale};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::sparse_store::SparseStore;
 
 use crate::check::within;

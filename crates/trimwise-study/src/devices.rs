@@ -1,10 +1,10 @@
 //! The built-in profiles, and one profile in full.
 
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise::profile::{Profile, SettingValue};
 use trimwise::ssd::{LinkKind, ReadAfterTrim, TrimConfig, TrimPlace};
 use trimwise::units::{Bytes, UNIT_BYTES};
-use trimwise_lab::failure::Failure;
 
 use crate::input::{as_argument, profile};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_linux::doctor::{self, DoctorError, Report};
 use trimwise_linux::host_root::HostRoot;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_uml::machine::Limits;
 
 use crate::check::{GUEST_S, within};

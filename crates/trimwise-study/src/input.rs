@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
+use trimwise::failure::Failure;
 use trimwise::policy::PolicySpec;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise::spelling::Accepted;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
 /// Rejects a block device given instead of a mounted file system.

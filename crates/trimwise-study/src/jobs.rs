@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise::workload::fio::Surroundings;
 use trimwise::workload::program::Program;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
 use crate::input;

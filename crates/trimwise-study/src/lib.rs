@@ -4,7 +4,7 @@
 //! wrong value. A plan runs, and its answer is plain data again. There is no command line and no terminal here: the
 //! command `trimwise`, the Python package and the grids of a sweep are three doors to this crate.
 //!
-//! [`Failure`]: trimwise_lab::failure::Failure
+//! [`Failure`]: trimwise::failure::Failure
 
 pub mod advise;
 pub mod as_text;

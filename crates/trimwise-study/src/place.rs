@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_linux::files::unfinished_beside;
 
 /// Returns true for `-`, which stands for standard output.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 /// What `--workload` begins with for a program.
 pub const PREFIX: &str = "cmd:";

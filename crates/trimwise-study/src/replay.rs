@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use trimwise::block::BlockDevice as _;
+use trimwise::failure::Failure;
 use trimwise::replay::{DeviceReplay, OnDeviceOptions, replay_on};
 use trimwise::units::{Bytes, UnitRange};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 use trimwise_linux::trace_file::is_rereadable;
 

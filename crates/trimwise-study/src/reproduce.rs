@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::spelling::Accepted;
 use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::experiment::{ALL, Experiment, On, Request};
-use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds};
-use trimwise_lab::kept::Kept;
+use trimwise_linux::kept::Kept;
 
 use crate::caller::{self, Caller, OnInterrupt};
 use crate::check::{JOBS, REPS, within};

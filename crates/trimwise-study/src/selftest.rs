@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
-use trimwise_lab::pool;
 use trimwise_lab::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
+use trimwise_linux::pool;
 
 use crate::caller::{Caller, OnInterrupt};
 use crate::check::{JOBS, within};

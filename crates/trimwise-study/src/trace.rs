@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::replay::ReplayError;
 use trimwise::trace::{ConvertError, Converted, Format, LeftOut, TraceError, TraceInfo, convert, survey};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::trace_file::{NewTrace, STDIN};
 
 use crate::caller::{Caller, OnInterrupt};

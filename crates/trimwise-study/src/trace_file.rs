@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use trimwise::compare::result::Cell;
+use trimwise::failure::Failure;
 use trimwise::replay::{
     Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, read_before,
     run_cell,
@@ -13,7 +14,6 @@ use trimwise::replay::{
 use trimwise::trace::{self, Event, Format, Record, RequestKind, Source};
 use trimwise::units::{Bytes, UnitRange};
 use trimwise_lab::experiment::Report;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::trace_file;
 
 /// What `--workload` begins with for a trace.

@@ -1,10 +1,10 @@
 //! The named workloads and shapes of days.
 
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise::workload::apps::parameters::{Parameter, Spec};
 use trimwise::workload::apps::{ALL, Application};
 use trimwise::workload::days::{NAMED, NamedDay};
-use trimwise_lab::failure::Failure;
 
 /// The named workloads and days; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]

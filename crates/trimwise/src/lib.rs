@@ -9,6 +9,7 @@ pub mod block;
 pub mod compare;
 pub mod content;
 pub mod engine;
+pub mod failure;
 pub mod files;
 pub mod fs;
 pub mod live;

@@ -8,11 +8,11 @@ use clap::{Args, CommandFactory as _, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
+use trimwise::failure::Failure;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::workload::apps;
 use trimwise_lab::experiment;
-use trimwise_lab::failure::Failure;
 
 use super::CommandLine;
 use crate::output;

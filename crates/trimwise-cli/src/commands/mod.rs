@@ -27,7 +27,7 @@ pub mod workloads;
 
 use clap::builder::Styles;
 use clap::{Parser, Subcommand};
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 use advise::arguments::AdviseArguments;
 use bench::arguments::BenchArguments;

@@ -1,7 +1,7 @@
 //! `trimwise policies`: the terms that make up policies.
 
 use clap::Args;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::policies::{Example, Policies, Term};
 
 use crate::arguments::JsonArguments;

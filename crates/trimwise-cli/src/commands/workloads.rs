@@ -1,9 +1,9 @@
 //! `trimwise workloads`: the named workloads, with the source of each parameter's default.
 
 use clap::Args;
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
 use trimwise::workload::apps::parameters::Kind;
-use trimwise_lab::failure::Failure;
 use trimwise_study::import;
 use trimwise_study::jobs::Understood;
 use trimwise_study::workloads::{Day, Workloads};

@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 use super::chart::Chart;
 use super::{Figure, rendered, with_code};

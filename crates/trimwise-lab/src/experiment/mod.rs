@@ -26,13 +26,13 @@ use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::KernelTarget;
 
-use crate::failure::Failure;
 use crate::guests::{self, Bounds};
-use crate::kept::Kept;
-use crate::pool;
 pub use daemon_week::{AGED_PERCENT as WEEK_AGED_PERCENT, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
 pub use grid::Grid;
 use result::ExperimentResult;
+use trimwise::failure::Failure;
+use trimwise_linux::kept::Kept;
+use trimwise_linux::pool;
 
 /// All experiments, in the order of the list.
 pub static ALL: [&Experiment; 15] = [

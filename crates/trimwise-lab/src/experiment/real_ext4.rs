@@ -13,8 +13,8 @@ use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Step};
 
 use super::Request;
-use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
+use trimwise::failure::Failure;
 
 /// The kernel that has the papers' policies.
 pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";

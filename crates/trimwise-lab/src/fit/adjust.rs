@@ -19,8 +19,8 @@ use trimwise::units::UNIT_BYTES;
 use super::estimate::{Estimate, Numbers, estimate};
 use super::model::{self, Job};
 use super::probe::{Plan, Samples};
-use crate::failure::Failure;
 use layout::{with_dies, with_stripe};
+use trimwise::failure::Failure;
 
 /// A setting that was fitted.
 #[derive(Clone, Debug, PartialEq)]

@@ -29,10 +29,10 @@ pub use adjust::Fit;
 pub use model::sized;
 pub use probe::{Held, OnStep, Plan, Samples, region};
 
-use crate::failure::Failure;
 use adjust::Adjusting;
 use model::Job;
 use probe::Probe;
+use trimwise::failure::Failure;
 
 /// The smallest region that a fit needs: single places must be far apart, and a write must outlast a cache.
 pub const REGION_MIN: Bytes = Bytes::mib(64);

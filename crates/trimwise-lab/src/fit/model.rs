@@ -9,7 +9,7 @@ use trimwise::ssd::{ConfigError, Ssd, SsdConfig};
 use trimwise::units::Bytes;
 
 use super::probe::{Held, Plan, Probe, Samples};
-use crate::failure::Failure;
+use trimwise::failure::Failure;
 
 /// Least capacity of a model that takes a probe's place on a drive: the region is an eighth or less of it, so that
 /// nothing is collected.

@@ -18,7 +18,7 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::program::Program;
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 
 /// The seed of the search and of the exhaustive one; the comparison has the next one, as in `trimwise advise`.
 const SEED: u64 = 1;

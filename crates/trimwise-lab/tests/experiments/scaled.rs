@@ -16,7 +16,7 @@ use trimwise::workload::days::Days;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::program::Program;
 use trimwise_lab::made::MadeBy;
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 
 struct Case {
     drive: &'static str,

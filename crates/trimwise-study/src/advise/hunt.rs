@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use trimwise::advise::{Candidate, Job, LeftOut, Means, Observation, Place, REPS_MAX, Rounds, Search, Space};
 use trimwise::compare::result::{Cell, Measure};
+use trimwise::failure::Failure;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::Trimmer;
 use trimwise::policy::{PolicyId, PolicySpec};
 use trimwise::units::SimDuration;
-use trimwise_lab::failure::Failure;
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 
 use crate::caller::{self, Caller};
 use crate::compare::room::Room;

@@ -13,9 +13,9 @@ use trimwise::advise::{self, Cost, Difference, Means, Space};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
+use trimwise::failure::Failure;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
-use trimwise_lab::failure::Failure;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::command_text::CommandText;

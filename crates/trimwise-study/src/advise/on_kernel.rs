@@ -10,9 +10,9 @@ use trimwise::advise::{
 };
 use trimwise::compare::result::Cell;
 use trimwise::compare::summary::Summary;
+use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
 use trimwise::units::SimDuration;
-use trimwise_lab::failure::Failure;
 use trimwise_lab::guests;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 

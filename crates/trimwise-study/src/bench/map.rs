@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockDevice, BlockError, BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
+use trimwise::failure::Failure;
 use trimwise::ssd::Drive;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise_lab::bench::Device;
 use trimwise_lab::bench::map::{self, Map, MapPlan};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 
 use super::OnDevice;

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
 use trimwise::engine::Sim;
+use trimwise::failure::Failure;
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::{self, Hooks, Part, Results, Settings, Test};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 
 use crate::caller::{Caller, OnInterrupt};

@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
+use trimwise::failure::Failure;
 use trimwise::numbers;
 use trimwise::policy::{PolicyId, Trimmer};
-use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;

@@ -5,8 +5,8 @@
 //! command gets a kernel.
 
 use trimwise::compare::result::Target;
+use trimwise::failure::Failure;
 use trimwise::policy::LinuxVersion;
-use trimwise_lab::failure::Failure;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::{self, CATALOGUE, KernelError, KernelName};
 use trimwise_uml::job::FileSystem;

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;

@@ -21,13 +21,13 @@ use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure, Target, Verdict};
 use trimwise::compare::summary::{Summary, SummaryRow};
 use trimwise::compare::verdict;
+use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
-use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::RealKernel;
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::job::FileSystem;
 

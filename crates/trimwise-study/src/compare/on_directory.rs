@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trimwise::compare::result::{Cell, CellId, Target, WorkloadFigures};
+use trimwise::failure::Failure;
 use trimwise::files::{FileError, Files as _};
 use trimwise::policy::PolicyId;
 use trimwise::units::{SimDuration, SimTime};
@@ -14,8 +15,7 @@ use trimwise::workload::postmark::{self, RunError};
 use trimwise::workload::program::DIRECTORY;
 use trimwise::workload::timed::{Timed, Timing};
 use trimwise_lab::experiment::Report;
-use trimwise_lab::failure::Failure;
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 use trimwise_linux::{DirectoryError, RealDirectory, block_on, command, mount_of};
 use trimwise_uml::cell::expect_success;
 use trimwise_uml::job::{ProgramEnd, Said};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trimwise::compare::cell::{CellError, CellSpec, run_cell_until};
 use trimwise::compare::days::DaysSpec;
 use trimwise::compare::result::Cell;
+use trimwise::failure::Failure;
 use trimwise::files::FileError;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
@@ -16,8 +17,7 @@ use trimwise::replay::ReplaySpec;
 use trimwise::units::Bytes;
 use trimwise::workload::days::Days;
 use trimwise_lab::experiment::Report;
-use trimwise_lab::failure::Failure;
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;

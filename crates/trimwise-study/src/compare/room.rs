@@ -9,7 +9,7 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 /// How far ageing may stay below the requested utilization: its largest file.
 const AGEING_STEP: Bytes = Bytes::mib(4);

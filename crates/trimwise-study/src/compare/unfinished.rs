@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use trimwise::failure::Failure;
 use trimwise::numbers::counted;
-use trimwise_lab::failure::Failure;
-use trimwise_lab::kept::{self, Kept};
+use trimwise_linux::kept::{self, Kept};
 
 use crate::caller::Caller;
 

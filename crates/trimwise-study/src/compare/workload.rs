@@ -2,6 +2,7 @@
 
 use trimwise::compare::cell;
 use trimwise::compare::result::Measure;
+use trimwise::failure::Failure;
 use trimwise::files::FileError;
 use trimwise::profile::Profile;
 use trimwise::trace::RequestKind;
@@ -15,7 +16,6 @@ use trimwise::workload::postmark::{
 use trimwise::workload::program::Program;
 use trimwise::workload::timed::Timed;
 use trimwise_lab::experiment::Report;
-use trimwise_lab::failure::Failure;
 use trimwise_uml::cell::KernelWorkload;
 use trimwise_uml::machine::SEARCH_PATH;
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
+use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::stage::Done;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::doctor::{Diagnosis, Transport};
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;

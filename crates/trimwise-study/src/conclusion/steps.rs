@@ -10,8 +10,8 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::Means;
+use trimwise::failure::Failure;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::doctor::{NO_TRIM, Periodic, TRIMWISED};
 use trimwise_linux::files::replace;
 use trimwise_linux::here::Here as Found;

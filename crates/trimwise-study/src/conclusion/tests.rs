@@ -421,7 +421,7 @@ fn comparison(
         day: days.map(|_| "office".to_owned()),
         ..Settings::of(&request, |_| ())
     };
-    let failure = partial.then_some(trimwise_lab::failure::Failure::Interrupted);
+    let failure = partial.then_some(trimwise::failure::Failure::Interrupted);
     finish(&request, settings, here.cloned(), (cells.collect(), failure)).unwrap()
 }
 

@@ -6,11 +6,11 @@ pub mod soak;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::units::Bytes;
 use trimwise_lab::crash::{CUTS_PER_RUN, CrashReport, CrashTest};
-use trimwise_lab::failure::Failure;
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 
 use crate::caller::{Caller, OnInterrupt};
 use crate::check::{JOBS, at_most_one, within};

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
 use trimwise_lab::crash::CrashReport;
 use trimwise_lab::crash::kernel::{self, CUTS_PER_RUN, KernelCrashTest};
-use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, Bounds, RealKernel};
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
 

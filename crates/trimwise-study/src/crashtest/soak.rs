@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
 use trimwise_lab::crash::kernel::{Soak, SoakReport};
-use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 
 use super::on_kernel::{Found, OnKernel, failure};
 use crate::caller::Caller;

@@ -5,9 +5,9 @@
 //! It is the only one of the simulators with a cost of TRIM.
 
 use toml::Value;
+use trimwise::failure::Failure;
 use trimwise::ssd::VictimPolicy;
 use trimwise::units::UNIT_BYTES;
-use trimwise_lab::failure::Failure;
 
 use super::draft::{NS_MAX, RATE_MAX};
 use super::foreign::{Foreign, Parameter};

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use roxmltree::{Document, Node};
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 use super::Unused;
 

@@ -13,8 +13,8 @@ mod simplessd;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise::profile::Profile;
-use trimwise_lab::failure::Failure;
 
 use self::draft::Draft;
 use self::foreign::Foreign;

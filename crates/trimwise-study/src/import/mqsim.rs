@@ -4,9 +4,9 @@
 //! superblock of one plane, and as many open ones as there are planes.
 
 use roxmltree::Document;
+use trimwise::failure::Failure;
 use trimwise::ssd::VictimPolicy;
 use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
-use trimwise_lab::failure::Failure;
 
 use super::draft::{NS_MAX, RATE_MAX};
 use super::foreign::{self, Foreign, Parameter};

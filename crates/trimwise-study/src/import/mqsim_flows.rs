@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use roxmltree::Node;
+use trimwise::failure::Failure;
 use trimwise::units::SECTOR_BYTES;
-use trimwise_lab::failure::Failure;
 
 use super::foreign::{self, Foreign, Parameter};
 

@@ -5,9 +5,9 @@
 //! part).
 
 use toml::Value;
+use trimwise::failure::Failure;
 use trimwise::ssd::VictimPolicy;
 use trimwise::units::UNIT_BYTES;
-use trimwise_lab::failure::Failure;
 
 use super::draft::NS_MAX;
 use super::foreign::{Foreign, Parameter};

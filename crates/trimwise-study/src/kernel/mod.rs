@@ -7,8 +7,8 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_uml::images::{
     Built, BuiltSet, CATALOGUE, Cache, KernelError, KernelImage, KernelName, Order, Step,
 };

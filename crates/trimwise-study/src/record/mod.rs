@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::trace::Header;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::record::{Counts, Ended, Plan, RecordError, Recorder, Target};
 
 use crate::caller::{Caller, OnInterrupt};

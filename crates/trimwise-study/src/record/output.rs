@@ -15,10 +15,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use trimwise::failure::Failure;
 use trimwise::trace::format::{END, Writer};
 use trimwise::trace::{Header, Record};
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::files::{give_name, with_ending};
 use trimwise_linux::record::Counts;
 

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use trimwise::compare::figure::{Figure, Kind, View};
 use trimwise::compare::result::Cell;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

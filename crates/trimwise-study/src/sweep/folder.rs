@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
-use trimwise_lab::failure::Failure;
-use trimwise_lab::kept::{self, CELL_BYTES_MAX, hash, write_whole};
+use trimwise::failure::Failure;
 use trimwise_linux::files::{UNFINISHED, Unread, read_own};
+use trimwise_linux::kept::{self, CELL_BYTES_MAX, hash, write_whole};
 
 use super::grid::{Description, Grid, Named};
 use crate::place::check_directory;

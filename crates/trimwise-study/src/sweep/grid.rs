@@ -6,13 +6,13 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use trimwise::compare::result::Target;
+use trimwise::failure::Failure;
 use trimwise::policy::{Policy, PolicyId, Trimmer};
 use trimwise::profile::Profile;
-use trimwise_lab::failure::Failure;
 use trimwise_lab::guests::{self, RealKernel};
-use trimwise_lab::kept::hash;
 use trimwise_lab::made;
-use trimwise_lab::pool;
+use trimwise_linux::kept::hash;
+use trimwise_linux::pool;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::{self, KernelImage};
 

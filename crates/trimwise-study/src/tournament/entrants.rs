@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use trimwise::failure::Failure;
 use trimwise::policy::{Policy, PolicyId};
-use trimwise_lab::failure::Failure;
-use trimwise_lab::kept::hash;
 use trimwise_linux::files::read_input;
+use trimwise_linux::kept::hash;
 
 use super::process::Start;
 use super::{RULES_FILE, TournamentRequest};

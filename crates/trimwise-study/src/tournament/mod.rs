@@ -18,8 +18,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::standings::{self, Standing};
+use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
-use trimwise_lab::failure::Failure;
 use trimwise_lab::made::MadeBy;
 
 use crate::caller::{Caller, OnInterrupt};

@@ -17,10 +17,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use trimwise::failure::Failure;
 use trimwise::numbers::thousands;
 use trimwise::policy::wire::{Asked, Decided, Hello, PROTOCOL, Traits};
 use trimwise::policy::{Availability, Decision, DiscardGeneration, Governor, PolicyEvent, View};
-use trimwise_lab::failure::Failure;
 
 use crate::sweep::Ended;
 

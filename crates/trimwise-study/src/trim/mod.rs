@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::layout::Kind;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
+use trimwise::failure::Failure;
 use trimwise::units::{Bytes, SimDuration};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_linux::trim::Target;
 

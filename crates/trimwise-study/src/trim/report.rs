@@ -1,8 +1,8 @@
 //! A trim's results.
 
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::{BlockDevice, DiscardCounts};
 use trimwise_linux::free_space::Estimate;
 use trimwise_linux::layout::Kind;

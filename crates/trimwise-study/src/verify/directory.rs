@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
 use trimwise_linux::path_error::PathError;

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
 use trimwise::engine::Sim;
+use trimwise::failure::Failure;
 use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimDuration};
 use trimwise_lab::bench::verify::{Torture, Verdict, Verification, verify};
 use trimwise_lab::bench::{Hooks, Part, Settings};
-use trimwise_lab::failure::Failure;
 use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 

@@ -1,6 +1,6 @@
 //! Figures that the model made and that are kept: it must make them again.
 
-use trimwise_lab::pool;
+use trimwise_linux::pool;
 use trimwise_study::conclusion::class;
 
 /// A sample. All: `CLASSES=full`; those of one class: `CLASSES=nvme-generic`; all, written to `classes.txt`:

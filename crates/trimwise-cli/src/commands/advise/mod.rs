@@ -6,7 +6,7 @@ pub mod report;
 pub mod tests;
 mod text;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::advise;
 use trimwise_study::caller::Caller;
 use trimwise_study::conclusion::{Conclusion, Decision};

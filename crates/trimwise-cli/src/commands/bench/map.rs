@@ -1,10 +1,10 @@
 //! `trimwise bench TARGET --map`: latency over the rates of reads, writes and TRIMs.
 
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
 use trimwise_lab::bench::map::{Map, MapLoad, MapPoint};
-use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Axis;
 use trimwise_study::bench::map;
 use trimwise_study::caller::Caller;

@@ -5,7 +5,7 @@ pub mod map;
 pub mod report;
 pub mod table;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::bench;
 use trimwise_study::caller::Caller;
 

@@ -1,7 +1,7 @@
 //! The report of `bench`.
 
 use serde::Serialize;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 use crate::commands::bench::BenchReport;
 use crate::commands::bench::table::{HEADER, blocks, heading, notes, partial, rows, said, verdict};

@@ -7,7 +7,7 @@ pub(crate) mod table;
 #[cfg(test)]
 pub mod tests;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
 use trimwise_study::defaults;

@@ -6,10 +6,10 @@ use trimwise::compare::figure::View;
 use trimwise::compare::result::Target;
 use trimwise::compare::statistics::compare;
 use trimwise::compare::summary::{DeviceSummary, Summary};
+use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
-use trimwise_lab::failure::Failure;
 
 use super::{charts, table};
 use crate::figures;

@@ -3,7 +3,7 @@
 pub mod arguments;
 pub mod table;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::crashtest::{self, on_kernel, soak};
 

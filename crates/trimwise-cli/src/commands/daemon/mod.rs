@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_study::daemon::{self, failed, normal};
 

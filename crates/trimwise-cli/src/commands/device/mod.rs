@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use trimwise::failure::Failure;
 use trimwise_device::registry::{Front, Record, Registry};
 use trimwise_device::server::Stops;
-use trimwise_lab::failure::Failure;
 use trimwise_study::device::{self, Devices, Shown};
 
 use crate::commands::device::arguments::{

@@ -3,7 +3,7 @@
 pub mod arguments;
 pub mod table;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::{devices, import};
 
 use crate::commands::devices::arguments::DevicesArguments;

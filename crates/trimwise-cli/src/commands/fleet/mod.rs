@@ -8,7 +8,7 @@ pub mod table;
 use std::path::PathBuf;
 
 use clap::Args;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::fleet::Fleet;
 
 use crate::arguments::JsonArguments;

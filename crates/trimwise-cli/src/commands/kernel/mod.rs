@@ -5,8 +5,8 @@ pub mod arguments;
 mod run;
 pub mod table;
 
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::kernel::{self, failure};
 use trimwise_uml::images::Cache;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::kernel::run::{Plan, Watch};
 use trimwise_study::kernel::trace::DriveTrace;

@@ -1,9 +1,9 @@
 //! `trimwise replay`: a trace on a real file or device.
 
 use clap::Args;
+use trimwise::failure::Failure;
 use trimwise::replay::{DeviceReplay, PreludeReplay};
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::replay::{self, Replay, ReplayRequest};
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use trimwise::failure::Failure;
 use trimwise_lab::experiment::result::ExperimentResult;
-use trimwise_lab::failure::Failure;
 use trimwise_linux::files::read_input;
 
 use crate::commands::bench::BenchReport;

@@ -7,7 +7,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 use crate::arguments::OutputArguments;
 use crate::commands::{advise, bench, compare, reproduce, sweep, tournament};

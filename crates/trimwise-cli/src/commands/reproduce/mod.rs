@@ -4,9 +4,9 @@ pub mod arguments;
 pub mod report;
 pub mod table;
 
+use trimwise::failure::Failure;
 use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::experiment::{ALL, Experiment};
-use trimwise_lab::failure::Failure;
 use trimwise_lab::made;
 use trimwise_study::caller::Caller;
 use trimwise_study::command_text::CommandText;

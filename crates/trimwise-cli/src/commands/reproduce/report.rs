@@ -2,9 +2,9 @@
 
 use minijinja::Value;
 use serde::Serialize;
+use trimwise::failure::Failure;
 use trimwise_lab::experiment::ALL;
 use trimwise_lab::experiment::result::{Claim, ExperimentResult};
-use trimwise_lab::failure::Failure;
 
 use super::table::{blocks, here, limits, made_by, repetitions, words};
 use crate::report::chart::{Chart, Styles};

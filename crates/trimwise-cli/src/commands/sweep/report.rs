@@ -4,8 +4,8 @@ use minijinja::Value;
 use serde::Serialize;
 use trimwise::compare::figure::{View, WRITE_AMPLIFICATION};
 use trimwise::compare::summary::SummaryRow;
+use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
-use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::Axis;
 
 use crate::commands::compare::table::up_to;

@@ -3,7 +3,7 @@
 pub mod arguments;
 pub mod report;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::tournament::{self, Case, Row, Tournament};
 

@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_lab::plot::Axis;
 use trimwise_study::tournament::{Row, Tournament};
 

@@ -2,9 +2,9 @@
 
 pub mod arguments;
 
+use trimwise::failure::Failure;
 use trimwise::trace::{Header, Knows, LeftOut, TraceDevice, TraceInfo};
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::trace::{self, ConvertRequest, Info, NewTraceInfo};
 

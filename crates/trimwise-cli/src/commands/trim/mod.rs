@@ -4,7 +4,7 @@ pub mod arguments;
 pub mod now;
 pub mod table;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::trim;
 

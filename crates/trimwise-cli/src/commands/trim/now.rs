@@ -1,7 +1,7 @@
 //! `trimwise trim MOUNT --now`: a trim by the daemon; with `--wait`, returns when it is done.
 
+use trimwise::failure::Failure;
 use trimwise::units::Bytes;
-use trimwise_lab::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::command_text::CommandText;
 use trimwise_study::trim::now::{Outcome, Waited, start, wait};

@@ -20,8 +20,8 @@ use trimwise_uml::disk::{Changed, Recording};
 use trimwise_uml::job::{Examined, FileSystem, Guest, Job, Outcome, Step};
 
 use super::Broken;
-use crate::failure::Failure;
 use crate::guests;
+use trimwise::failure::Failure;
 
 const LINES: usize = 6;
 /// Kernels that may break off before the remaining cuts of a run are given up.

@@ -31,11 +31,11 @@ use trimwise_uml::machine::SEARCH_PATH;
 
 use super::power::Platter;
 use super::{BROKEN_MAX, Broken, CrashReport, Violation, cut_points, seed_of, survival};
-use crate::failure::Failure;
 use crate::guests;
 use history::History;
 use images::Examiner;
 pub use soak::{Soak, SoakReport, SoakViolation};
+use trimwise::failure::Failure;
 
 /// Cuts per run.
 pub const CUTS_PER_RUN: u64 = 200;

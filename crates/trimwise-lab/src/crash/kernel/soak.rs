@@ -15,8 +15,8 @@ use trimwise_uml::job::{Guest, Job, JobError, Outcome, Step};
 use super::history::History;
 use super::images;
 use super::{Broken, check, describe, last_operations, mkfs_options, seed_of};
-use crate::failure::Failure;
 use crate::guests;
+use trimwise::failure::Failure;
 
 const OPERATIONS: u32 = 3_000;
 /// Runs that went wrong are described up to this number.

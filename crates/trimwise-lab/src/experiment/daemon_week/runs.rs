@@ -11,8 +11,8 @@ use super::{AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Sli
 use crate::experiment::kernels::observe::Discarded;
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Request};
-use crate::failure::Failure;
 use crate::guests::{self, Ran};
+use trimwise::failure::Failure;
 
 /// The guest's memory: less than the database, so that reads always reach the drive.
 const MEMORY: Bytes = Bytes::mib(256);

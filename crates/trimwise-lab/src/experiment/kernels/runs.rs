@@ -12,8 +12,8 @@ use super::{
 };
 use crate::experiment::Request;
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::{self, Ran};
+use trimwise::failure::Failure;
 
 /// The guest's memory: it holds the largest file and its journal.
 const MEMORY: Bytes = Bytes::mib(256);

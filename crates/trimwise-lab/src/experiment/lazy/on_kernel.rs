@@ -15,9 +15,9 @@ use crate::experiment::grid::{Grid, Shown, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Request};
-use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::PlotKind;
+use trimwise::failure::Failure;
 
 /// The papers' policies that a kernel can have, and `off`, for which every kernel's commit sends no TRIM.
 pub(super) const POLICIES: [&str; 4] = ["commit", "lazy", "lazy+reuse", "off"];

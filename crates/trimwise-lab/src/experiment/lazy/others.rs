@@ -15,9 +15,9 @@ use crate::experiment::Request;
 use crate::experiment::grid::Grid;
 use crate::experiment::real_ext4;
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::PlotKind;
+use trimwise::failure::Failure;
 
 /// How long to wait for discards: XFS frees the file when its log is next forced, after up to 30 s, and btrfs lets it rest
 /// for 120 s under `discard=async`.

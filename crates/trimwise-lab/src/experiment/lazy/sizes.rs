@@ -18,8 +18,8 @@ use super::{
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
-use crate::failure::Failure;
 use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
+use trimwise::failure::Failure;
 
 /// Figure 3.
 pub static FIGURE_3: Experiment = Experiment {

@@ -18,8 +18,8 @@ use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
-use crate::failure::Failure;
 use crate::plot::{Axis, Place, PlotKind, Point, Series};
+use trimwise::failure::Failure;
 
 /// The experiment.
 pub static TABLE_2: Experiment = Experiment {

@@ -17,9 +17,9 @@ use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::{self, Ran, RealKernel};
 use crate::plot::{Place, PlotKind};
+use trimwise::failure::Failure;
 
 const POLICIES: [&str; 3] = ["commit", "lazy", "lazy+reuse"];
 

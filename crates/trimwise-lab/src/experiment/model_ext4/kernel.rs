@@ -8,8 +8,8 @@ use super::log::{Places, Traffic};
 use super::{CAPACITY, Case, DEVICE, GUEST_MEMORY, GuestFacts, KERNEL, Pair, SETTLE, SHAPES, Side, cases};
 use crate::experiment::Request;
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::{self, Ran};
+use trimwise::failure::Failure;
 
 /// Memory of this computer that one run takes: guest, model and what the guest writes.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);

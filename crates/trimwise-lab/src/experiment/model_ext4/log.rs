@@ -16,8 +16,8 @@ use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::disk::{TraceEntry, Traced};
 use trimwise_uml::job::{FileExtent, Outcome};
 
-use crate::failure::Failure;
 use crate::guests::Ran;
+use trimwise::failure::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {

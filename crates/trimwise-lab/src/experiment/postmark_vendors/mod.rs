@@ -24,8 +24,9 @@ use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload}
 
 use super::result::ExperimentResult;
 use super::{Experiment, Host, Request};
-use crate::failure::Failure;
-use crate::{guests, pool};
+use crate::guests;
+use trimwise::failure::Failure;
+use trimwise_linux::pool;
 
 /// The experiment; the source has ten repetitions.
 pub static EXPERIMENT: Experiment = Experiment {

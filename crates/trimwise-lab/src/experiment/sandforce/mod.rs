@@ -26,7 +26,7 @@ use trimwise::units::{Bytes, SimTime};
 use super::result::ExperimentResult;
 use super::{Experiment, Host, Request};
 use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
-use crate::failure::Failure;
+use trimwise::failure::Failure;
 
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {

@@ -18,8 +18,8 @@ use super::{Aged, DEVICE, Run, Setting, age};
 use crate::experiment::Request;
 use crate::experiment::real_ext4::{RealExt4, mkfs};
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::{self, Ran};
+use trimwise::failure::Failure;
 
 /// The machine's memory, as in the published setting; a sixteenth of that for a sixteenth of the drive.
 fn guest_memory(full: bool) -> Bytes {

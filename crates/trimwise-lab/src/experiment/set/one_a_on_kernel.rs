@@ -10,9 +10,9 @@ use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::RealKernel;
 use crate::plot::{Plot, PlotKind};
+use trimwise::failure::Failure;
 
 const POLICIES: [&str; 2] = ["off", "commit"];
 

@@ -10,8 +10,8 @@ use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
-use crate::failure::Failure;
 use crate::plot::{Axis, PlotKind};
+use trimwise::failure::Failure;
 
 /// The experiment; the source does not give its repetitions.
 pub static EXPERIMENT: Experiment = Experiment {

@@ -11,9 +11,9 @@ use crate::experiment::Request;
 use crate::experiment::grid::both;
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen};
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::RealKernel;
 use crate::plot::PlotKind;
+use trimwise::failure::Failure;
 
 /// Rejects policies that a kernel does not have, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {

@@ -10,8 +10,8 @@ use super::{CAPACITY, Case, DRIVES, KERNELS, MEMORY, POLICIES, Row, Side, UTILIZ
 use crate::experiment::Request;
 use crate::experiment::model_ext4::log::{Places, Traffic};
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::{self, Ran};
+use trimwise::failure::Failure;
 
 /// Memory of this computer that one run takes: the guest, what it has written, and the drive's model.
 const MEMORY_OF_RUN: Bytes = Bytes(CAPACITY.0 + MEMORY.0 + (1 << 30));

@@ -15,10 +15,10 @@ use trimwise_uml::job::{Outcome, Step};
 use super::{CAPACITY, Case, DRIVES, Figures, KERNEL, MEMORY, Row, UTILIZATIONS, WORKLOADS, Way, Work};
 use crate::experiment::Request;
 use crate::experiment::result::ExperimentResult;
-use crate::failure::Failure;
 use crate::guests::{self, Ran};
 use crate::made;
-use crate::pool;
+use trimwise::failure::Failure;
+use trimwise_linux::pool;
 
 /// Memory of this computer that one run takes: guest, two models of the drive and what of their bytes are not zeros.
 const MEMORY_OF_RUN: Bytes = Bytes(MEMORY.0 + (5 << 28));

@@ -6,7 +6,7 @@ use super::super::estimate::{Estimate, Numbers};
 use super::super::model::{self, Job};
 use super::layout::with_dies;
 use super::{Adjusting, SAME};
-use crate::failure::Failure;
+use trimwise::failure::Failure;
 
 impl Adjusting<'_> {
     fn model_sustained(&self) -> Result<Numbers, Failure> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trimwise_lab::failure::Failure;
+use trimwise::failure::Failure;
 
 #[test]
 fn a_trace_is_compared_on_a_modelled_drive() {

@@ -7,12 +7,12 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::files::{give_name, unfinished_beside};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use trimwise_linux::files::{give_name, unfinished_beside};
 
-use crate::failure::Failure;
+use trimwise::failure::Failure;
 
 /// No cell's file is nearly as large.
 pub const CELL_BYTES_MAX: u64 = 64 << 20;
