@@ -145,8 +145,8 @@ impl Ext4 {
         }
     }
 
-    /// Takes the free space from `start` on, inside its block group, out of the allocator while a TRIM runs on through
-    /// it, whether or not that space waits for a TRIM of its own.
+    /// Takes the free space from `start` on, inside its block group, out of the allocator while a TRIM extends over it,
+    /// whether or not that space waits for a TRIM of its own.
     fn run_on(&self, start: Lpn) -> Option<UnitRange> {
         let state = &mut *self.0.state.borrow_mut();
         let units =
@@ -200,7 +200,7 @@ impl Ext4 {
         let inner: &Inner = &self.0;
         let begin = inner.sim.now();
         let gone = |ledger: Ledger| ledger.issued + ledger.reused + ledger.dropped;
-        // What waits below the file system withholds nothing.
+        // Discards that wait below the file system withhold nothing.
         let ledger = || inner.policy.ledger();
         let wanted = gone(ledger()) + ledger().pending + ledger().in_tokens;
         while gone(ledger()) < wanted && ledger().pending + ledger().in_tokens > 0 {

@@ -18,12 +18,11 @@ pub(crate) struct StaleTracker {
 }
 
 impl StaleTracker {
-    /// Creates a tracker for a file system of `total_units`, none of them stale.
     pub fn new(total_units: u64) -> Self {
         Self { bits: vec![0; total_units.div_ceil(64) as usize], ..Self::default() }
     }
 
-    /// Notes that `range` became free; the units that the device holds valid are stale from now on.
+    /// Notes that `range` became free. The units that the device holds valid are stale from now on.
     pub fn freed(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
         self.advance(now);
         for unit in range.start.0..range.end().0 {
@@ -42,7 +41,7 @@ impl StaleTracker {
         }
     }
 
-    /// Notes that the device was told of `range`; units that it still holds valid (granularity, faulty firmware) stay
+    /// Notes that the device was told of `range`. Units that it still holds valid (granularity, faulty firmware) stay
     /// stale.
     pub fn told(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
         self.advance(now);

@@ -12,24 +12,17 @@ use crate::units::{Lpn, UnitRange};
 
 /// Contents of a block, as an index into [`Record::contents`].
 pub type ContentId = u32;
-/// Contents of a block that was never written.
 pub const NEVER: ContentId = 0;
-/// Contents of a block that was trimmed.
 pub const TRIMMED: ContentId = 1;
-/// Contents of a block written without the witness's knowledge: a gap in the checker itself.
+/// The block was written without the witness's knowledge: a gap in the checker itself.
 pub const UNKNOWN: ContentId = 2;
 
-/// Contents of a block.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Content {
-    /// Nothing: the block was never written.
     Never,
-    /// Nothing: the block was trimmed.
     Trimmed,
-    /// Contents that were not recorded.
     Unknown,
-    /// A page of a file.
     Page(Page),
     /// A metadata block in its place.
     Metadata { block: u64, image: Image },
@@ -50,14 +43,11 @@ pub enum Content {
     Tail(Tail),
 }
 
-/// One version of a page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Inode of the file.
     pub inode: u32,
     /// Number of files that had the inode before.
     pub generation: u32,
-    /// Number of the page.
     pub page: u64,
     /// Sequence number of the workload's write.
     pub version: u64,
@@ -88,19 +78,14 @@ pub enum Image {
 /// The state of an inode on the disk.
 #[derive(Clone, Debug)]
 pub struct InodeImage {
-    /// Number of the inode.
     pub inode: u32,
     /// Number of files that had the inode before.
     pub generation: u32,
-    /// True for a directory, false for a file.
     pub is_directory: bool,
-    /// Length of the file.
     pub size_bytes: u64,
-    /// Blocks of the file's pages.
     pub extents: Vec<FileExtent>,
     /// Runs of pages (first page and count) that read as zeros, whatever the contents of their blocks.
     pub unwritten: Vec<(u64, u64)>,
-    /// Blocks of the extent tree.
     pub tree: Vec<Lpn>,
 }
 
@@ -116,7 +101,6 @@ impl InodeImage {
 pub struct Promise {
     /// The file's name at that time.
     pub path: Box<str>,
-    /// Inode of the file.
     pub inode: u32,
     /// Number of files that had the inode before.
     pub generation: u32,
@@ -131,17 +115,14 @@ pub struct Promise {
 pub struct Removal {
     /// The name that was taken away.
     pub path: Box<str>,
-    /// Inode of the file.
     pub inode: u32,
     /// Number of files that had the inode before.
     pub generation: u32,
     pub(super) tid: u64,
 }
 
-/// A command sent to the device.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// The kind of the command, with its contents.
     pub kind: OpKind,
     /// Index of the event with which the command was handed to the device.
     pub dispatched: usize,
@@ -149,19 +130,14 @@ pub struct Op {
     pub completed: usize,
 }
 
-/// A kind of command.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    /// Write whole blocks of 4 KiB.
     Write {
-        /// First block of the write.
         start: Lpn,
-        /// Contents of each block after the write.
         contents: Vec<ContentId>,
     },
     /// Discard these ranges of blocks.
     Trim(Vec<UnitRange>),
-    /// Make everything durable that was acknowledged before.
     Flush,
 }
 
@@ -183,15 +159,10 @@ pub enum Event {
 /// Everything that a witness has recorded.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Contents of blocks; a [`ContentId`] is an index into it.
     pub contents: Vec<Content>,
-    /// Commands sent to the device, in order.
     pub ops: Vec<Op>,
-    /// Events, in order.
     pub events: Vec<Event>,
-    /// Promises, in order.
     pub promises: Vec<Promise>,
-    /// The files that were removed, in order.
     pub removals: Vec<Removal>,
     /// Contents of the device when the witness began: metadata blocks in their places.
     pub initial: Vec<(u64, ContentId)>,
@@ -213,7 +184,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the contents with this id.
     pub fn content(&self, id: ContentId) -> &Content {
         &self.contents[id as usize]
     }
@@ -396,12 +366,10 @@ impl Op {
         }
     }
 
-    /// Returns true for a TRIM.
     pub fn is_trim(&self) -> bool {
         matches!(self.kind, OpKind::Trim(_))
     }
 
-    /// Returns true for a flush.
     pub fn is_flush(&self) -> bool {
         matches!(self.kind, OpKind::Flush)
     }
