@@ -28,7 +28,6 @@ pub enum OpenMode {
 
 /// Reasons why a file operation failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum FileError {
     /// No block or inode is left, even after waiting for those that a commit would free.
     #[error("{path}: no space left on the file system")]
@@ -69,7 +68,6 @@ pub struct Calls {
 
 /// One of [`Calls`]; paths and data are ranges of what these hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the method of `Files` of that name")]
 pub enum Call {
     Now,
     Open(Range<usize>, OpenMode),
@@ -180,7 +178,6 @@ pub async fn one_by_one<F: Files>(fs: &F, calls: &mut Calls) -> Result<(), FileE
 
 /// A call that is measured, for [`Files::timed`].
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each is the method of `Files` of that name")]
 pub enum Measured<'a, F> {
     Write(&'a mut F, &'a [u8]),
     Pwrite(&'a mut F, u64, &'a [u8]),

@@ -162,7 +162,6 @@ pub fn commit_phase(rep: u32) -> SimDuration {
 
 /// The reason for which a cell has no result.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum CellError {
     /// The device's numbers contradict each other.
     #[error(transparent)]

@@ -24,7 +24,6 @@ struct Waiter {
 }
 
 impl Event {
-    /// Creates an event of this simulation.
     pub fn new(sim: &Sim) -> Self {
         Self { sim: sim.clone(), waiters: Rc::default() }
     }

@@ -39,7 +39,6 @@ fn parse(term: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     }
 }
 
-/// Arguments of `batch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchConfig {
     /// Time from the start of one sweep to the next.
@@ -49,7 +48,6 @@ pub struct BatchConfig {
 }
 
 impl BatchConfig {
-    /// The interval in whole hours, rounded down.
     pub fn hours(self) -> u64 {
         self.every.as_nanos() / SimDuration::from_secs(3600).as_nanos()
     }
@@ -63,7 +61,6 @@ impl BatchConfig {
     }
 }
 
-/// Sweeps through all free space at intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     config: BatchConfig,
@@ -74,7 +71,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A governor in its initial state: the first sweep comes one interval after the start.
+    /// Creates the governor. Its first sweep comes one interval after the start.
     pub fn new(config: BatchConfig) -> Self {
         Self { config, total_units: 0, slice_units: 1, next_sweep: SimTime::ZERO, at: 0 }
     }

@@ -59,7 +59,7 @@ pub use wire::serve;
 /// When freed blocks may be allocated again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
-    /// As soon as the freeing transaction is durable; an allocation takes its blocks out of the pending set.
+    /// As soon as the freeing transaction is durable. An allocation takes its blocks out of the pending set.
     AfterCommit,
     /// Once their TRIM has been issued (Linux up to 5.14 with `discard`, lazy TRIM as published).
     AfterIssue,

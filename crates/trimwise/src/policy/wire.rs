@@ -59,7 +59,6 @@ fn yes() -> bool {
 /// An [`Availability`] as it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "they are those of Availability")]
 pub enum Rule {
     #[default]
     AfterCommit,
@@ -106,7 +105,6 @@ impl Asked {
 /// A [`PolicyEvent`] as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "they are those of PolicyEvent")]
 pub enum Happened {
     Hosted { trim_depth: u32, ranges_max: u32, range_units_max: u64, total_units: u64, group_units: u64 },
     Committed { freed_units: u64 },
@@ -165,7 +163,6 @@ impl Happened {
 
 /// A [`View`] as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are those of View")]
 pub struct Seen {
     pub now_ns: u64,
     pub used_units: u64,
@@ -238,7 +235,6 @@ impl From<Seen> for View {
 /// A [`Decision`] as it is written, which may make no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-#[allow(missing_docs, reason = "they are those of Decision")]
 pub enum Decided {
     DropFreed {},
     CatchUp {},

@@ -9,7 +9,6 @@ use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
 
 /// Reasons why a trace cannot be replayed.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ReplayError {
     /// The device's numbers contradict each other.
     #[error(transparent)]

@@ -60,7 +60,6 @@ use timing::{Calendar, unit_time};
 use translation::{EXPECTED_AT_ONCE, Ready, Translation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum AddressError {
     /// The range leaves the device.
     #[error("units {start}..+{units} are outside the device of {capacity} units")]

@@ -159,7 +159,6 @@ impl Header {
 
 /// Reasons why a trace cannot be read on.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum TraceError {
     /// The text or the bytes do not follow the format.
     #[error("{place}: {what}; expected {expected}")]

@@ -18,7 +18,6 @@ pub const TRIMMED: ContentId = 1;
 pub const UNKNOWN: ContentId = 2;
 
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Content {
     Never,
     Trimmed,
@@ -61,7 +60,6 @@ impl Page {
 
 /// Meaning of a metadata block.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Image {
     /// Metadata that do not matter to the checker.
     Plain,

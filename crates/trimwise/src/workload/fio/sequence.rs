@@ -30,7 +30,6 @@ const FILE_PARTS: u64 = 1 << 10;
 
 /// One operation of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Io {
     /// A read or a write.
     Transfer { file: usize, writes: bool, offset: u64, bytes: u64 },

@@ -48,7 +48,6 @@ pub struct FileRef {
 
 /// One operation, or the end of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Step {
     /// Create `file` and write `bytes` to it.
     Create { file: FileRef, bytes: u32 },

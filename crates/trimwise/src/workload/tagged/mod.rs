@@ -25,7 +25,6 @@ pub fn operation_id(task: u32, index: u32) -> u32 {
 /// One operation. Paths are relative to the root of the file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Operation {
     /// Creates a file if there is none.
     Create {
