@@ -19,7 +19,7 @@ const AGAIN: u32 = 256;
 pub(crate) struct Lanes {
     kept: u32,
     now: Rate,
-    /// Rate with twice as many, during a trial.
+    /// Rate with twice as many calls, during a trial.
     twice: Option<Rate>,
     until_trial: u32,
 }

@@ -33,16 +33,12 @@ const REST: u64 = 299;
 /// Maximum factor by which the rest grows, and slices shrink, where slices harm others.
 const CARE_MAX: u64 = 16;
 
-/// A completed slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// When it ended.
     pub ended: SimTime,
-    /// How long it took.
     pub took: SimDuration,
-    /// Bytes to trim in it.
+    /// Bytes to trim in the slice.
     pub bytes: Bytes,
-    /// Number of extents.
     pub extents: u64,
 }
 
@@ -61,7 +57,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A pace whose slices are expected to take at most `target`.
     pub fn new(target: SimDuration) -> Self {
         Self {
             target,
@@ -80,7 +75,6 @@ impl Pace {
         self.target = target;
     }
 
-    /// The target for the longest duration of a slice.
     pub fn target(&self) -> SimDuration {
         self.target
     }
@@ -98,7 +92,6 @@ impl Pace {
         }
     }
 
-    /// Adjusts the pace to a completed slice.
     pub fn done(&mut self, done: Done) {
         let Done { ended, took, bytes, extents } = done;
         let target_ns = (self.target.as_nanos() / self.care).max(1);
@@ -120,7 +113,7 @@ impl Pace {
         self.rest_until = ended + took * self.rest_factor();
     }
 
-    /// Notes that a slice failed or was given up: the next one is half as large. Returns whether it could not have been
+    /// Notes that a slice failed or was given up: the next one is half as large. Returns true if it could not have been
     /// smaller.
     pub fn failed(&mut self) -> bool {
         let was_least = self.bytes_max <= BYTES_MIN;
@@ -129,7 +122,6 @@ impl Pace {
         was_least
     }
 
-    /// The last slice.
     pub fn last(&self) -> Option<Done> {
         self.last
     }
@@ -144,12 +136,10 @@ impl Pace {
         self.rest_until
     }
 
-    /// Maximum bytes of the next slice.
     pub fn bytes_max(&self) -> Bytes {
         self.bytes_max
     }
 
-    /// Maximum extents of the next slice.
     pub fn extents_max(&self) -> u64 {
         self.extents_max
     }

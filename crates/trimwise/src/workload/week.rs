@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Bytes, SimDuration};
 
 pub(crate) const DAY: SimDuration = SimDuration::from_secs(86_400);
-/// Times of day at which the first file of a day is created, and at which the last interval ends.
+/// Times of day at which the first file of a day is created, and the last interval ends.
 const FILES_BEGIN: SimDuration = SimDuration::from_secs(8 * 3_600);
 const FILES_END: SimDuration = SimDuration::from_secs(20 * 3_600);
 /// Time of day at which yesterday's files are removed.
@@ -24,16 +24,14 @@ const BUSY: u64 = 5;
 /// Time between two looks at the free space.
 const LOOK_EVERY: SimDuration = SimDuration::from_secs(600);
 
-/// Parameters of the days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Week {
-    /// Number of days to run.
     pub days: u64,
     /// Seed for the times and places of accesses.
     pub seed: u64,
     /// Size of the file for small accesses.
     pub database: Bytes,
-    /// Size of an access; its offset is a multiple of this.
+    /// Size of an access. Its offset is a multiple of this.
     pub access: Bytes,
     /// Mean time between accesses by day; each gap lies between zero and twice that. From 1 to 5 o'clock there are five
     /// times as many.
@@ -42,7 +40,6 @@ pub struct Week {
     pub reads_percent: u64,
     /// Files created per day.
     pub files_a_day: u64,
-    /// Size of each file.
     pub file: Bytes,
 }
 
@@ -62,14 +59,12 @@ impl Default for Week {
     }
 }
 
-/// A small access to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Due time, from the start of the week.
     pub at: SimDuration,
-    /// Offset in the database.
     pub offset: Bytes,
-    /// True for a read. A write ends when it is durable.
+    /// A read rather than a write. A write ends when it is durable.
     pub reads: bool,
 }
 
@@ -78,14 +73,12 @@ pub struct Access {
 pub enum Chore {
     /// Create and write a file; the kernel writes it back in its own time.
     Make {
-        /// Day of the file, from 1; the files of day 0 exist at the start.
         day: u64,
         /// Number of the file on that day.
         number: u64,
     },
     /// Remove all files of a day.
     Remove {
-        /// Day of the files.
         day: u64,
     },
 }
@@ -96,7 +89,6 @@ impl Week {
         DAY * self.days
     }
 
-    /// Iterates over the accesses, in order.
     pub fn accesses(&self) -> impl Iterator<Item = Access> + use<> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut below = move |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;
@@ -142,20 +134,17 @@ impl Week {
         LOOK_EVERY * number
     }
 
-    /// Returns the size of a day's files.
     pub fn day_bytes(&self) -> Bytes {
         Bytes(self.files_a_day * self.file.0)
     }
 }
 
-/// Results of a week, from its runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeekDone {
     /// Duration of each access from the instant at which it was due, in order.
     pub latencies_ns: Vec<u64>,
     /// Free bytes reported by the file system, at the start of the week and at each of [`Week::looks`].
     pub free_bytes: Vec<u64>,
-    /// Size of the removed files.
     pub removed_bytes: u64,
 }
 

@@ -29,7 +29,7 @@ pub enum Operation {
     /// Creates a file if there is none.
     Create {
         path: String,
-        /// True to empty an existing file (O_TRUNC).
+        /// Empty an existing file (O_TRUNC).
         truncates: bool,
     },
     /// Writes to an existing file.
@@ -38,15 +38,12 @@ pub enum Operation {
         /// Offset in bytes; `None` for the end of the file. The log has the resulting offset.
         offset_bytes: Option<u64>,
         length_bytes: u64,
-        /// True to write past the page cache (O_DIRECT); place and length are then whole pages.
+        /// Write past the page cache (O_DIRECT). Place and length are then whole pages.
         direct: bool,
     },
-    /// Reads a file. The log has the contents found.
     Read { path: String },
-    /// Makes a file shorter or longer.
     Truncate {
         path: String,
-        /// New length of the file, in bytes.
         length_bytes: u64,
     },
     /// Makes a part of a file a hole, without changing its length.
@@ -57,11 +54,8 @@ pub enum Operation {
     Sync,
     /// Renames a file; one with the new name is replaced.
     Rename { from: String, to: String },
-    /// Removes a file's name.
     Unlink { path: String },
-    /// Creates an empty directory.
     Mkdir { path: String },
-    /// Removes an empty directory.
     Rmdir { path: String },
     /// Runs FITRIM over the whole file system.
     Trim,
@@ -97,7 +91,6 @@ impl Operation {
 pub struct Logged {
     /// Number of the operation: [`operation_id`].
     pub id: u32,
-    /// The operation. A write has the resulting place and length.
     pub operation: Operation,
     /// The drive's mark before the operation.
     pub begin: usize,
@@ -111,24 +104,17 @@ pub struct Logged {
     pub found: Vec<Run>,
 }
 
-/// Parameters of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Seed of all random choices.
     pub seed: u64,
-    /// Number of tasks that run together.
     pub tasks: u32,
-    /// Number of operations of each task, or a few more.
     pub operations: u32,
-    /// Number of files of each task.
     pub files: u64,
     /// Number of directories besides the root.
     pub directories: u64,
-    /// Maximum length of a write, in bytes.
     pub write_bytes_max: u64,
-    /// Maximum length of a file, in bytes.
     pub file_bytes_max: u64,
-    /// Share of the free space that a file which is never touched occupies, percent.
+    /// Percentage of the free space that a file occupies which is never touched.
     pub ballast_percent: u64,
     /// Mount options for remounts during the workload; if empty, they stay.
     pub remounts: Vec<String>,
@@ -152,7 +138,6 @@ impl Plan {
         }
     }
 
-    /// Returns the operations of a task, without end.
     pub fn task(&self, task: u32) -> Draw<'_> {
         let seed = self.seed ^ u64::from(task + 1) << 32;
         Draw { plan: self, task, rng: Xoshiro256PlusPlus::seed_from_u64(seed), queued: Vec::new() }
@@ -170,7 +155,7 @@ pub struct Draw<'a> {
     plan: &'a Plan,
     task: u32,
     rng: Xoshiro256PlusPlus,
-    /// Operations that follow, the last one first.
+    /// The next operations, the last one first.
     queued: Vec<Operation>,
 }
 
@@ -196,14 +181,14 @@ impl Draw<'_> {
         let name = format!("t{}f{file}", self.task);
         match self.below(self.plan.directories + 2) {
             0 => name,
-            // A directory that comes and goes.
+            // This directory comes and goes.
             1 => format!("d1/s{}/{name}", self.below(3)),
             directory => format!("d{}/{name}", directory - 1),
         }
     }
 
     fn write(&mut self, path: &str) -> Operation {
-        // Small ones often end in the page in which the file ended.
+        // Small writes often end in the page in which the file ended.
         let max = [self.plan.write_bytes_max, 30_000, 1_000, 40][self.below(4) as usize];
         let length_bytes = 1 + self.below(max.min(self.plan.write_bytes_max));
         let room = self.plan.file_bytes_max.saturating_sub(length_bytes);
@@ -236,7 +221,7 @@ impl Draw<'_> {
             0..8 => vec![self.create(&path, true), self.write(&path)],
             8..30 => vec![self.create(&path, false), self.write(&path)],
             30..46 => vec![self.create(&path, false), self.write(&path), self.fsync(&path)],
-            // A new version takes the place of the old one, as editors do it.
+            // Editors replace a file by a new version like this.
             46..54 => {
                 let new = self.path();
                 let written = [self.create(&new, true), self.write(&new), self.fsync(&new)];
@@ -266,7 +251,7 @@ impl Draw<'_> {
                 vec![Operation::Remount { options: self.plan.remounts[chosen].clone() }]
             }
             93..95 => vec![Operation::Trim],
-            // Up to longer than any commit interval and the age at which pages are written back.
+            // The longest sleeps exceed any commit interval, and the age at which pages are written back.
             _ => {
                 let ms = [2, 20, 200, 3_000, 12_000, 40_000][self.below(6) as usize];
                 vec![Operation::Sleep { ms: 1 + self.below(ms) }]
