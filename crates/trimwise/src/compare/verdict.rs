@@ -20,12 +20,13 @@ pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
     of_summary(&Summary::of(cells))
 }
 
-/// Does the same with cells that are gathered already.
+/// Chooses as [`verdict`] does, from cells that are gathered already.
 pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     preferring(summary, &[&summary.baseline])
 }
 
-/// Does the same; among policies that are not told apart from the best, the first of the preferred ones wins.
+/// Chooses as [`of_summary`] does. Among policies that are not told apart from the best, the first of the preferred
+/// ones wins.
 pub fn preferring(summary: &Summary, preferred: &[&PolicyId]) -> Option<Verdict> {
     let baseline = &summary.baseline;
     if !summary.devices.is_empty() && summary.frees_nothing() {
@@ -45,7 +46,7 @@ pub fn preferring(summary: &Summary, preferred: &[&PolicyId]) -> Option<Verdict>
     Some(Verdict { per_device, ..first })
 }
 
-/// The verdict on one device as that of all.
+/// Turns the verdict on one device into that of all.
 fn of_device(device: DeviceVerdict) -> Verdict {
     let DeviceVerdict { policy, speedup, low, high, text, why, .. } = device.clone();
     Verdict { policy: Some(policy), speedup, low, high, text, why, per_device: vec![device] }
@@ -147,7 +148,7 @@ fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySu
     (before > 0.0 && after > 0.0).then(|| before / after)
 }
 
-/// The fastest of the other usable policies, with which a recommended baseline is compared.
+/// The fastest of the other usable policies, for comparison with a recommended baseline.
 fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &PolicyId) -> Option<&'s PolicySummary<'a>> {
     fastest(device.policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != baseline))
 }
@@ -240,7 +241,7 @@ fn support(c: &Comparison, inverse: bool) -> Option<String> {
     is_likely.then(|| format!(", which so few repetitions cannot prove (~; {evidence})"))
 }
 
-/// The evidence for a ratio; with `inverse`, the sentence is about durations, not speed.
+/// The evidence for a ratio. With `inverse`, the sentence is about durations, not speed.
 fn evidence(c: &Comparison, inverse: bool) -> String {
     let Some(p) = c.p else {
         return if c.ratio == 1.0 {
