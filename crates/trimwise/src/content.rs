@@ -16,13 +16,10 @@ use crate::units::{Lpn, UNIT_BYTES};
 /// Bytes at the start of a unit: signature, place, version and class, check, seed of the other bytes.
 const HEAD_BYTES: usize = 32;
 const SIGNATURE: u64 = u64::from_le_bytes(*b"trimwise");
-/// Number of different units among duplicates.
 pub const DUPLICATES: u32 = 64;
 
-/// Compressibility of data, and whether they repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentClass {
-    /// Every byte is zero.
     Zeros,
     /// One eighth random, the rest zeros, as in the data of HD Tach and ATTO.
     Compressible,
@@ -82,7 +79,6 @@ impl FromStr for ContentClass {
     }
 }
 
-/// The content that one write puts into each of its units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     pub class: ContentClass,
@@ -90,17 +86,14 @@ pub struct Content {
     pub version: u32,
 }
 
-/// The data found in a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Zeros: written, never written, or trimmed.
     Zeros,
-    /// The content written to this place.
     Content(Content),
     Duplicate(u32),
     /// Data written to another place.
     Misplaced {
-        /// The place to which the data were written.
         lpn: Lpn,
     },
     /// Data not made here, or damaged.

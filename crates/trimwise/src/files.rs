@@ -17,7 +17,6 @@ pub enum OpenMode {
     Create,
     /// Read and write; created if missing, *not* emptied (`O_RDWR|O_CREAT`).
     CreateKeep,
-    /// Read-only, for existing files.
     Read,
     /// Read and write, every write at the end (`O_RDWR|O_APPEND`).
     Append,
@@ -26,7 +25,6 @@ pub enum OpenMode {
     Direct,
 }
 
-/// Why a file operation failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FileError {
     /// No block or inode is left, even after waiting for those that a commit would free.
@@ -39,7 +37,6 @@ pub enum FileError {
     /// The run was asked to stop (Ctrl-C on a real directory).
     #[error("interrupted")]
     Interrupted,
-    /// Any other error of the host's file system.
     #[error("{path}: {reason}")]
     Other { path: String, reason: String },
 }
@@ -236,7 +233,6 @@ pub trait Files {
     async fn unlink(&self, path: &str) -> Result<(), FileError>;
     /// Renames a file. A file of the new name is replaced and removed. Directories are not renamed.
     async fn rename(&self, from: &str, to: &str) -> Result<(), FileError>;
-    /// Makes the whole file system durable.
     async fn sync(&self) -> Result<(), FileError>;
     /// Lets time pass. Other tasks run in the meantime.
     async fn sleep(&self, duration: SimDuration);

@@ -73,12 +73,10 @@ pub fn percent(percent: f64) -> String {
     }
 }
 
-/// Formats units as bytes.
 pub fn units_as_bytes(units: f64) -> String {
     Bytes((units * UNIT_BYTES as f64) as u64).to_string()
 }
 
-/// Formats a time in nanoseconds in a suitable unit.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns {
         n if n >= 1e9 => (n / 1e9, "s"),

@@ -69,7 +69,6 @@ pub struct ProfileError {
     pub message: String,
 }
 
-/// A firmware that a profile has settings for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firmware {
     pub version: String,
@@ -81,9 +80,7 @@ pub struct Firmware {
 pub enum SettingValue {
     /// A whole number; its unit is in the setting's name.
     Whole(u64),
-    /// A yes or no.
     Flag(bool),
-    /// One of several words.
     Word(String),
 }
 
@@ -92,7 +89,6 @@ pub struct Setting {
     /// Dotted name of the setting: `nand.t_prog_ns`.
     pub name: String,
     pub value: SettingValue,
-    /// The firmware variant sets it.
     pub by_firmware: bool,
 }
 
@@ -105,7 +101,6 @@ pub struct Profile {
     pub firmware: Option<String>,
     /// The file's variants, in order.
     pub firmware_variants: Vec<Firmware>,
-    /// A valid configuration.
     pub config: SsdConfig,
     pub faults: Faults,
     /// The settings in the file, in the order of [`SsdConfig`]; omitted settings are missing.
@@ -172,7 +167,6 @@ impl Profile {
         EMBEDDED.iter().find(|(n, _)| *n == name).map(|&(_, text)| text)
     }
 
-    /// Iterates over the names of the built-in profiles, without variants.
     pub fn embedded_names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|&(name, _)| name)
     }

@@ -23,7 +23,6 @@ pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> O
     }
 }
 
-/// What would be accepted in place of something wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     meant: Option<String>,

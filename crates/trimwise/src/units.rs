@@ -38,7 +38,6 @@ impl Bytes {
     pub const fn units_ceil(self) -> u64 {
         self.0.div_ceil(UNIT_BYTES)
     }
-    /// Returns the number of whole units that fit.
     pub const fn units_floor(self) -> u64 {
         self.0 / UNIT_BYTES
     }
@@ -89,7 +88,6 @@ pub struct Lba(pub u64);
 pub struct Lpn(pub u64);
 
 impl Lpn {
-    /// Returns the first sector of this unit.
     pub const fn first_lba(self) -> Lba {
         Lba(self.0 * (UNIT_BYTES / SECTOR_BYTES))
     }
@@ -146,7 +144,6 @@ impl SectorRange {
         let start = self.first.0 / sectors;
         UnitRange::new(Lpn(start), (self.first.0 + self.sectors).div_ceil(sectors) - start)
     }
-    /// Returns true if the run consists of whole units.
     pub const fn is_whole(self) -> bool {
         let sectors = UNIT_BYTES / SECTOR_BYTES;
         self.first.0.is_multiple_of(sectors) && self.sectors.is_multiple_of(sectors)
@@ -165,7 +162,6 @@ impl From<UnitRange> for SectorRange {
 #[repr(transparent)]
 pub struct SimTime(pub u64);
 
-/// A span of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[repr(transparent)]

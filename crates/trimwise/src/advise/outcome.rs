@@ -7,7 +7,6 @@ use crate::compare::statistics::{Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 use crate::policy::PolicyId;
 
-/// How much more time or wear another policy takes than the recommended one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// In percent of the recommended policy's median.
@@ -46,9 +45,7 @@ impl Difference {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     pub policy: PolicyId,
-    /// Median of the figure by which policies are judged, in seconds.
     pub median_s: f64,
-    /// How much longer it takes.
     pub time: Difference,
     /// How much more it wears the flash; null if the device does not tell, or nothing reached the flash.
     pub wear: Option<Difference>,

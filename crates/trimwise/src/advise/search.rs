@@ -13,9 +13,7 @@ use crate::compare::statistics::{Sample, median};
 /// Repetitions of the finalists, as many as in an exhaustive search.
 pub const REPS_MAX: u32 = 8;
 
-/// Number of leaders whose neighbours are tried.
 const LEADERS: usize = 3;
-/// Maximum number of explorations.
 const EXPLORATIONS_MAX: u32 = 4;
 /// Candidates slower than the fastest by more than this share are not kept for being gentle.
 const NEAR: f64 = 0.01;
@@ -35,7 +33,6 @@ pub struct Job {
     pub rep: u32,
 }
 
-/// The result of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
     /// The time by which policies are judged.
@@ -47,7 +44,6 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Builds an observation from a cell.
     pub fn of(cell: &Cell) -> Self {
         let device = cell.device_stats.as_ref();
         let of = |figure: fn(&crate::compare::result::DeviceFigures) -> u64| device.map_or(0, figure);
@@ -64,12 +60,10 @@ impl Observation {
     }
 }
 
-/// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rounds {
     /// Repetitions of the finalists: a power of two.
     pub reps_max: u32,
-    /// Number of finalists.
     pub finalists: usize,
 }
 
@@ -93,7 +87,6 @@ enum Phase {
 pub struct Search {
     nodes: Vec<Node>,
     rounds: Rounds,
-    /// Observations of each candidate, by repetition.
     seen: Vec<BTreeMap<u32, Observation>>,
     /// Candidates still in the race, the best first.
     field: Vec<usize>,
@@ -236,7 +229,6 @@ impl Search {
         median(&values?)
     }
 
-    /// Number of repetitions without a gap from the first.
     fn runs(&self, of: usize) -> u32 {
         (0..).find(|rep| !self.seen[of].contains_key(rep)).unwrap_or(0)
     }

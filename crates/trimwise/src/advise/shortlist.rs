@@ -4,7 +4,6 @@ use crate::policy::PolicySpec;
 use crate::policy::Trimmer;
 
 impl Space {
-    /// Starts a search among the candidates that a host can apply.
     pub fn search(&self) -> Search {
         Search::new(self.nodes(), Rounds::ADVICE)
     }

@@ -7,7 +7,6 @@ use crate::policy::{BatchConfig, PolicySpec};
 use crate::policy::{DAEMON, Trimmer};
 use crate::units::SimDuration;
 
-/// What it takes to apply a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {
@@ -52,7 +51,6 @@ impl Means {
     }
 }
 
-/// The policy after a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gated {
@@ -74,16 +72,13 @@ impl Gated {
     }
 }
 
-/// A candidate's place in the space of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Place {
     Plain,
-    /// An interval of sweeps.
     Batch {
         every_ns: u64,
     },
-    /// A pair of watermarks.
     Watermarks {
         gated: Gated,
         low_percent: u64,
@@ -102,7 +97,6 @@ pub struct Candidate {
     pub place: Place,
 }
 
-/// A policy that was not tried, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     pub policy: String,
@@ -119,7 +113,6 @@ pub struct Space {
     pub left_out: Vec<LeftOut>,
     /// The usual choices besides `off` and `commit`. The final comparison includes them.
     pub(super) usual: Vec<Trimmer>,
-    /// Watermarks, in percent, from low to high.
     axis: Vec<u64>,
     /// Watermarks at which the search begins.
     coarse: Vec<u64>,
@@ -139,7 +132,6 @@ const WORKERS: [u64; 4] = [2, 4, 8, 16];
 /// TRIM commands at a time over days: as few as trimwised issues, if a kernel did it, and many.
 const WORKERS_OVER_DAYS: [u64; 2] = [1, 8];
 
-/// Returns a queue with this many workers.
 fn queue(workers: u64) -> String {
     format!("lazy:{workers}:{workers}+reuse+merge")
 }

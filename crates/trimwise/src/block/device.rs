@@ -12,10 +12,7 @@ use crate::units::{Bytes, Lpn, SectorRange, SimDuration, SimTime, UnitRange};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BlockError {
     #[error("units {} to {} lie outside a device of {size_units} units", .range.start.0, .range.end().0)]
-    OutOfRange {
-        range: UnitRange,
-        size_units: u64,
-    },
+    OutOfRange { range: UnitRange, size_units: u64 },
     #[error("{} sectors from sector {}: expected whole units of 8 sectors, or a part of one unit",
             .0.sectors, .0.first.0)]
     Unaligned(SectorRange),
@@ -39,7 +36,6 @@ pub struct DeviceFacts {
     pub is_model: bool,
 }
 
-/// Facts that a device reports about TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimFacts {
     /// Only whole, aligned granules of this size are sure to be freed.
@@ -71,7 +67,6 @@ impl Operation {
     }
 }
 
-/// A completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub token: u64,

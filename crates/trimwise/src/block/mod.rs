@@ -81,7 +81,6 @@ impl Default for QueueConfig {
     }
 }
 
-/// Called when a request has completed, with the time that the device took.
 type OnDone = Box<dyn FnOnce(SimDuration)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +90,6 @@ pub enum Command {
     ReadPart(SectorRange),
     WritePart(SectorRange, Content),
     Trim(Vec<UnitRange>),
-    /// Empty the write cache.
     Flush,
 }
 
@@ -120,7 +118,6 @@ impl Command {
 /// Stage of a command in a block trace (blktrace: D and C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The command is being handed to the device.
     Dispatched,
     /// The device has acknowledged the command; its submitter has not been told yet.
     Completed,
@@ -229,10 +226,8 @@ impl State {
     }
 }
 
-/// Load on a device, TRIMs not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Requests in the device or waiting for it.
     pub requests: u32,
     /// How long there have been no requests; zero while there are some.
     pub quiet: SimDuration,
@@ -243,9 +238,7 @@ pub struct Load {
 /// Counts that a host sees in `/sys/block/DEVICE/stat` and `/proc/pressure/io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Completed reads and writes.
     pub served: Served,
-    /// Requests in the device, including TRIMs.
     pub in_device: u64,
     /// Time in which some task waited for a read, a synchronous write or a flush.
     pub waited: SimDuration,
@@ -354,7 +347,6 @@ impl BlockQueue {
         self.submitted(commands, enter).await;
     }
 
-    /// Empties the device's write cache.
     pub async fn flush(&self) {
         self.foreground(std::iter::once(Command::Flush)).await;
     }
@@ -399,7 +391,6 @@ impl BlockQueue {
         Load { requests, quiet, done: state.requests_done }
     }
 
-    /// Returns the counts since the start.
     pub fn counts(&self) -> Counts {
         let state = self.0.state.borrow();
         let until_now = |is: bool, since| if is { self.0.sim.now().since(since) } else { SimDuration::ZERO };
@@ -574,7 +565,6 @@ impl BlockQueue {
         self.dispatch();
     }
 
-    /// Passes a request to the target if there is one that the request concerns.
     fn route(&self, request: Request) {
         let written = match &request.command {
             Command::Write(range, _) => *range,

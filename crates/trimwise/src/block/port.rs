@@ -30,7 +30,6 @@ pub enum Request {
     Write(SectorRange, Content),
     /// Declare these sectors unneeded. Units named only in part stay as they are.
     Discard(Vec<SectorRange>),
-    /// Make sectors read as zeros.
     WriteZeroes {
         sectors: SectorRange,
         /// The sectors may be trimmed, if the drive then promises zeros.
@@ -57,10 +56,7 @@ pub enum PortError {
         "{} sectors from sector {} lie outside a drive of {size_sectors} sectors",
         .sectors.sectors, .sectors.first.0
     )]
-    OutOfRange {
-        sectors: SectorRange,
-        size_sectors: u64,
-    },
+    OutOfRange { sectors: SectorRange, size_sectors: u64 },
     #[error("the drive does not support TRIM")]
     NoTrim,
 }
@@ -70,7 +66,6 @@ pub enum PortError {
 pub struct PortLimits {
     /// Longest discard, all of its ranges together; 0 if the drive does not support TRIM.
     pub discard_max_sectors: u32,
-    /// Maximum number of ranges in a discard.
     pub discard_max_ranges: u32,
     /// Only whole, aligned granules of this size are freed.
     pub discard_granularity_sectors: u32,
@@ -90,9 +85,7 @@ counters! {
         flushes: u64,
         /// Discard requests, one command each, including writes of zeros that became one.
         discards: u64,
-        /// Ranges in discard requests.
         discard_ranges: u64,
-        /// Bytes in the ranges of discard requests.
         discarded_bytes: u64,
     }
 }
@@ -128,7 +121,6 @@ impl Port {
         &self.drive
     }
 
-    /// Gives access to the drive past its commands.
     pub(crate) fn drive_mut(&mut self) -> &mut Drive {
         &mut self.drive
     }

@@ -25,9 +25,7 @@ use crate::units::{Lpn, SimDuration, UnitRange};
 /// How long an unmount waits for pending discards (`drain_ms=`). The rest is dropped.
 const DRAIN: SimDuration = SimDuration::from_secs(1);
 
-/// Called with each range of which the device was told.
 type OnTold = Box<dyn Fn(UnitRange)>;
-/// Sends a write that had to wait.
 type Send = Box<dyn FnOnce(&BlockQueue)>;
 
 pub(super) struct Target {
@@ -47,7 +45,6 @@ struct Flying {
     waiters: Vec<(UnitRange, Send)>,
 }
 
-/// A deliberate fault of the target, for the crash checker to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetFault {
     /// A write does not take its range out of the pending set.

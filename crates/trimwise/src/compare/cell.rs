@@ -42,11 +42,8 @@ const LONG_SETTLING: SimDuration = SimDuration::from_secs(600);
 #[derive(Clone, Debug)]
 pub enum Workload {
     Postmark(PostmarkConfig),
-    /// A benchmark that times one operation.
     Timed(Timed),
-    /// A named application, or a fio job.
     Program(Program),
-    /// A workload of the caller's.
     Own(Arc<dyn OwnWorkload>),
 }
 
@@ -79,9 +76,7 @@ impl From<Timed> for Workload {
 pub struct CellSpec {
     pub device: String,
     pub ssd: SsdConfig,
-    /// Faults of the device's firmware.
     pub faults: Faults,
-    /// The policy.
     pub policy: Policy,
     pub workload: Workload,
     pub host: HostConfig,
@@ -152,7 +147,6 @@ pub fn commit_phase(rep: u32) -> SimDuration {
     SimDuration::from_nanos(u64::from(rep) * GOLDEN_NS % COMMIT_NS)
 }
 
-/// Why a cell has no result.
 #[derive(Debug, Error)]
 pub enum CellError {
     #[error(transparent)]
@@ -185,7 +179,6 @@ pub enum CellError {
 }
 
 impl CellError {
-    /// Returns true if the run was stopped before its end.
     pub fn is_stopped(&self) -> bool {
         matches!(self, Self::Standstill { source, .. } if source.why == Standstill::Stopped)
     }
@@ -369,7 +362,6 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     Ok(cell)
 }
 
-/// Runs the tasks of a session, each as a task of the engine.
 pub async fn run_tasks(fs: &Ext4, session: &Rc<Session>) -> Vec<Result<TaskEnd, FileError>> {
     let sim = fs.queue().sim().clone();
     let (sender, ended) = (Rc::new(RefCell::new(Vec::new())), Event::new(&sim));

@@ -28,7 +28,6 @@ pub(crate) const SPEED_INDIFFERENCE: f64 = 0.005;
 /// Difference in wear below which policies count as equally gentle: one per cent.
 pub(crate) const WEAR_INDIFFERENCE: f64 = 0.01;
 
-/// The recommended policy, and those that come close.
 pub struct Choice<'s, 'a> {
     pub chosen: &'s PolicySummary<'a>,
     /// The recommended policy has the lowest median of those that are not told apart from it.
@@ -40,7 +39,6 @@ pub struct Choice<'s, 'a> {
 }
 
 impl<'s, 'a> Choice<'s, 'a> {
-    /// A choice that was made elsewhere.
     pub fn of(chosen: &'s PolicySummary<'a>) -> Self {
         Self { chosen, is_fastest: false, alike: Vec::new(), rougher: Vec::new() }
     }
@@ -131,7 +129,6 @@ pub(crate) fn best(times: &[Sample], wears: &[Option<Sample>]) -> Option<usize> 
     lowest(&gentle)
 }
 
-/// Returns the policy with the lowest median.
 pub fn fastest<'s, 'a: 's>(
     policies: impl Iterator<Item = &'s PolicySummary<'a>>,
 ) -> Option<&'s PolicySummary<'a>> {
@@ -153,7 +150,6 @@ pub(crate) fn exceeds(c: &Comparison, indifference: f64) -> bool {
     (c.ratio - 1.0).abs() > indifference
 }
 
-/// Returns true if there are too few repetitions for the test to find any difference.
 fn untestable(c: &Comparison) -> bool {
     c.p.is_some() && c.interval.confidence < CONFIDENCE
 }
@@ -169,7 +165,6 @@ impl DeviceSummary<'_> {
     }
 }
 
-/// The measure of wear of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wear {
     Erases,

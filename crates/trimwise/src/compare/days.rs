@@ -16,7 +16,6 @@ use crate::workload::days::{Days, Paced, Pacer, USUAL};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaysSpec {
     pub days: Days,
-    /// Host or policy that trims.
     pub trimmer: Trimmer,
     /// Space that ageing freed under a policy that sweeps, or under the daemon, is untrimmed at the start. Otherwise it
     /// has been trimmed, as under the other policies.

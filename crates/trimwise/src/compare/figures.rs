@@ -10,7 +10,6 @@ use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;
 use crate::workload::stage::Done;
 
-/// The figure by which policies are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     #[default]
@@ -107,18 +106,13 @@ impl FromStr for Measure {
     }
 }
 
-/// The figures of a workload, under its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkloadFigures {
     Postmark(PostmarkFigures),
-    /// The append benchmark: a fragmented file is removed.
     Append(AppendFigures),
-    /// A write on a full file system.
     FullWrite(FullWriteFigures),
-    /// Figures of a replayed trace.
     Replay(ReplayFigures),
-    /// A named application, or a fio job.
     Program(Done),
     Own(OwnFigures),
 }
@@ -141,7 +135,6 @@ impl WorkloadFigures {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppendFigures {
-    /// Bytes of an append.
     pub append_bytes: u64,
     pub file_bytes: u64,
     pub pieces: u64,
@@ -154,7 +147,6 @@ pub struct AppendFigures {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullWriteFigures {
-    /// Bytes of an append to the files, one of which is removed.
     pub append_bytes: u64,
     pub file_bytes: u64,
     /// The fsync between the removal and the write, if there was one.
@@ -165,7 +157,6 @@ pub struct FullWriteFigures {
     pub trims: Option<RemovalTrims>,
 }
 
-/// How the TRIMs of a removed file were issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalTrims {
     pub commands: u64,

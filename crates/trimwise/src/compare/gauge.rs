@@ -23,7 +23,6 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Starts with a workload that begins now.
     pub fn start(fs: &Ext4) -> Self {
         let sim = fs.queue().sim().clone();
         let begin = sim.now();
@@ -53,12 +52,10 @@ impl Gauge {
         Self { sampler, ledger: fs.ledger(), blocks: block_shares(fs) }
     }
 
-    /// Returns true if a commit has freed space since the start.
     pub fn has_freed(&self, fs: &Ext4) -> bool {
         fs.ledger().since(&self.ledger).freed > 0
     }
 
-    /// Returns the figures from the start until now.
     pub fn finish(self) -> (DeviceFigures, CellLedger) {
         let sampler = &mut *self.sampler.borrow_mut();
         let fs = sampler.fs.clone();
@@ -106,7 +103,6 @@ fn block_shares(fs: &Ext4) -> BlockShares {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stale {
     pub max: Option<u64>,
-    /// Time-weighted mean of the stale units.
     pub mean: Option<f64>,
     pub end: Option<u64>,
 }

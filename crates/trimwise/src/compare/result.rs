@@ -22,7 +22,6 @@ use crate::workload::postmark::{Outcome, ReportFormat, report};
 use crate::workload::stage::{self, TaskEnd};
 use crate::workload::timed::{Timed, Timing};
 
-/// One run of one workload: a device, a policy, a repetition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
     /// The device profile's name, or the path of a real directory's mount.
@@ -48,7 +47,6 @@ pub struct Cell {
     /// Latency of each operation or kind of request that occurred, by name: of PostMark, applications, fio jobs and
     /// traces.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
-    /// The figure by which policies are judged, if one was chosen.
     #[serde(skip)]
     pub judged: Option<Measure>,
     /// Facts about the modelled drive for the verdict; `None` on a real directory.
@@ -67,9 +65,7 @@ pub struct DriveFacts {
     pub capacity_bytes: u64,
     /// Program/erase cycles that a block is rated for.
     pub endurance_cycles: u32,
-    /// The rated number of cycles is assumed.
     pub endurance_is_assumed: bool,
-    /// Blocks that are erased together.
     pub superblock_blocks: u32,
     pub link: LinkKind,
 }
@@ -94,15 +90,12 @@ pub struct CellId {
     pub rep: u32,
 }
 
-/// The host of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
-    /// In the model, in virtual time.
     #[default]
     Model,
     /// On a real kernel and a modelled drive, in virtual time: `VERSION:FS[:MOUNT_OPTIONS]`.
     Kernel(String),
-    /// In a real directory, in real time.
     Directory(String),
 }
 
@@ -179,7 +172,6 @@ impl Cell {
         Self { postmark_report: report::of(outcome, format), ..cell.with_latencies(&outcome.latencies) }
     }
 
-    /// Builds the cell of a run of an application or a fio job from the ends of its tasks.
     pub fn of_program(id: CellId, duration: SimDuration, ends: Vec<TaskEnd>) -> Self {
         let (done, latencies) = stage::sum(ends);
         Self::new(id, duration, WorkloadFigures::Program(done)).with_latencies(&latencies)
@@ -245,12 +237,10 @@ impl Cell {
         Self { duration_ns, days: Some(days), ..self }
     }
 
-    /// Returns the time that passed, idle or not.
     pub fn elapsed_ns(&self) -> u64 {
         self.days.map_or(self.duration_ns, |days| days.elapsed_ns)
     }
 
-    /// Returns the figure by which policies are judged.
     pub fn measure(&self) -> Measure {
         self.judged.unwrap_or_else(|| self.workload.judged(self.days.is_some()).0)
     }
@@ -313,32 +303,25 @@ impl Cell {
     }
 }
 
-/// The quantiles at which latency distributions are kept.
 pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
 /// Figures of the device during the workload, without ageing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceFigures {
-    /// Units written by the host.
     pub host_units_written: u64,
     pub nand_units_written: u64,
     /// NAND units over host units; 1 if the host wrote nothing.
     pub write_amplification: f64,
-    /// TRIM commands received.
     pub trim_commands: u64,
     pub trim_ranges: u64,
-    /// Units made invalid by TRIM.
     pub trimmed_units: u64,
     pub erases: u64,
     pub erase_count_min: u32,
     pub erase_count_mean: f64,
     pub erase_count_max: u32,
     pub gc_units_copied: u64,
-    /// Units copied out of an SLC cache.
     pub folded_units: u64,
-    /// Units written for the parts of the map that lie in flash.
     pub map_units_written: u64,
-    /// Look-ups for the host that missed the map cache.
     pub map_lookups_missed: u64,
     /// Stale units are free in the file system and valid in the device. `None` on a real kernel, which does not track
     /// them.
@@ -376,12 +359,9 @@ pub struct BlockShares {
     pub invalid_permille: Vec<u16>,
 }
 
-/// One sample of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineSample {
-    /// Time since the workload began.
     pub at_ns: u64,
-    /// Maximum number of stale units since the previous sample.
     pub stale_units: u64,
     pub host_units_written: u64,
     pub nand_units_written: u64,
@@ -398,7 +378,6 @@ pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, 
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// The recommended policy and its advantage, on one device or over all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The policy to use; `None` if the runs cannot tell.
@@ -421,7 +400,6 @@ pub struct Verdict {
 pub struct DeviceVerdict {
     pub device: String,
     pub policy: PolicyId,
-    /// Baseline's median duration over this policy's.
     #[serde(deserialize_with = "number")]
     pub speedup: f64,
     #[serde(deserialize_with = "number")]

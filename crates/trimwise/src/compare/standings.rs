@@ -14,13 +14,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::choice::SPEED_INDIFFERENCE;
 use super::statistics::{CONFIDENCE, Interval, RUNS_FOR_INTERVAL};
 
-/// Minimum number of groups of cells that can tell two policies apart.
 pub const GROUPS_MIN: usize = RUNS_FOR_INTERVAL;
 /// Number of draws of groups. The ends of an interval then have two digits.
 const DRAWS: usize = 10_000;
 const SEED: u64 = 1;
 
-/// The result of one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// Best and worst possible rank, from 1: other policies may or may not be told apart from it.
@@ -30,7 +28,6 @@ pub struct Standing {
     pub interval: Option<Interval>,
     /// The cell in which it was furthest behind the best policy, and its cost there relative to that policy's.
     pub worst: (usize, f64),
-    /// Number of cells in which no other policy was better.
     pub won: usize,
 }
 

@@ -35,14 +35,12 @@ pub(crate) const RUNS_FOR_INTERVAL: usize = 6;
 /// Runs on either side that the U test needs to find any difference at [`CONFIDENCE`]: 2 / (8 over 4) = 2.9 %.
 pub(crate) const RUNS_FOR_TEST: usize = 4;
 
-/// The repeated measurements of one quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     values: Vec<f64>,
     exact: bool,
 }
 
-/// An interval and its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub low: f64,
@@ -51,7 +49,6 @@ pub struct Interval {
     pub confidence: f64,
 }
 
-/// The comparison of two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// Median of the baseline over median of the other: above 1 the other is smaller (faster, if these are times).

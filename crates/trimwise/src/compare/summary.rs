@@ -15,19 +15,16 @@ type Keyed<'a, K, T> = Vec<(&'a K, T)>;
 pub struct Summary<'a> {
     /// The policy with which others are compared: `off` if it ran, else the first.
     pub baseline: PolicyId,
-    /// The figure by which policies are judged.
     pub measure: Measure,
     pub devices: Vec<DeviceSummary<'a>>,
 }
 
-/// The policies that ran on one device.
 #[derive(Clone, Debug)]
 pub struct DeviceSummary<'a> {
     pub device: &'a str,
     pub policies: Vec<PolicySummary<'a>>,
 }
 
-/// The repetitions of one policy on one device.
 #[derive(Clone, Debug)]
 pub struct PolicySummary<'a> {
     pub policy: &'a PolicyId,
@@ -38,7 +35,6 @@ pub struct PolicySummary<'a> {
     /// It trims at intervals or is the daemon, and trimmed nothing in any run, so it did the same as `off`.
     pub unswept: bool,
     pub runs: Vec<&'a Cell>,
-    /// The times by which policies are judged, in seconds.
     pub time_s: Sample,
     /// Comparison with the baseline; `None` for the baseline itself, or where it did not run.
     pub versus_baseline: Option<Comparison>,
@@ -51,7 +47,6 @@ pub struct PolicySummary<'a> {
 /// Savings over `off`: differences of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saved {
-    /// Units that garbage collection did not have to copy.
     pub gc_units: f64,
     pub time_s: f64,
 }
@@ -81,13 +76,11 @@ impl<'a> Summary<'a> {
         Self { baseline, measure: cells.first().map(Cell::measure).unwrap_or_default(), devices }
     }
 
-    /// Returns true if the workload freed nothing in any run.
     pub fn frees_nothing(&self) -> bool {
         let mut runs = self.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
         runs.all(|run| run.frees_nothing())
     }
 
-    /// Returns the summary as data: a row for each policy on each device.
     pub fn rows(&self) -> Vec<SummaryRow> {
         let row = |d: &DeviceSummary, p: &PolicySummary| SummaryRow::of(d.device, p, self.measure);
         self.devices.iter().flat_map(|d| d.policies.iter().map(|p| row(d, p))).collect()
@@ -95,7 +88,6 @@ impl<'a> Summary<'a> {
 }
 
 impl<'a> DeviceSummary<'a> {
-    /// Returns the figures of this policy, if it ran here.
     pub fn policy(&self, policy: &PolicyId) -> Option<&PolicySummary<'a>> {
         self.policies.iter().find(|p| p.policy == policy)
     }
@@ -152,7 +144,6 @@ impl<'a> PolicySummary<'a> {
         })
     }
 
-    /// The median of a figure over the repetitions.
     pub fn median_of(&self, figure: impl Fn(&Cell) -> f64) -> f64 {
         let values: Vec<f64> = self.runs.iter().map(|c| figure(c)).collect();
         median(&values).unwrap_or(0.0)
@@ -196,7 +187,6 @@ pub struct SummaryRow {
     pub exact: bool,
     /// The timed part of the run: `total`, `fsync` or `write`.
     pub measure: Measure,
-    /// Median of that time.
     pub median_s: f64,
     /// Lower end of the interval of the median; null after a single run.
     #[serde(deserialize_with = "super::result::number")]

@@ -46,7 +46,6 @@ pub fn preferring(summary: &Summary, preferred: &[&PolicyId]) -> Option<Verdict>
     Some(Verdict { per_device, ..first })
 }
 
-/// Turns the verdict on one device into that of all.
 fn of_device(device: DeviceVerdict) -> Verdict {
     let DeviceVerdict { policy, speedup, low, high, text, why, .. } = device.clone();
     Verdict { policy: Some(policy), speedup, low, high, text, why, per_device: vec![device] }
@@ -63,7 +62,6 @@ pub fn on(summary: &Summary, policy: &PolicyId) -> Option<Verdict> {
 pub const FREED_NOTHING: &str = "the workload freed nothing that was committed (ext4 commits after 5 s, or at an fsync), \
                                  so no policy had anything to trim";
 
-/// The verdict on runs in which there was nothing to trim.
 fn no_verdict() -> Verdict {
     let text = format!(
         "No verdict: {FREED_NOTHING}. To compare policies, run one that removes or replaces files, or a longer one."
@@ -79,7 +77,6 @@ fn no_verdict() -> Verdict {
     }
 }
 
-/// The sentences about policies that had nothing to do in the runs.
 fn unswept_sentence(device: &DeviceSummary) -> String {
     let of = |is_daemon: bool, why: &str| {
         let unswept = device.policies.iter().filter(|p| p.unswept && p.policy.is_daemon() == is_daemon);

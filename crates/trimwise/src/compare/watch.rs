@@ -13,7 +13,6 @@ pub struct Issue {
     pub time: SimDuration,
 }
 
-/// Watches TRIMs in the block queue's trace.
 pub struct Watch {
     queue: BlockQueue,
     seen: Rc<RefCell<Seen>>,
@@ -51,7 +50,6 @@ impl Watch {
         })));
     }
 
-    /// Stops watching, and returns what was seen.
     pub fn stop(&self) -> Issue {
         self.queue.trace(None);
         let seen = self.seen.borrow();

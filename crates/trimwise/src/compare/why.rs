@@ -10,7 +10,6 @@ use crate::units::{Bytes, UNIT_BYTES};
 
 /// Smallest share that explains something: of the run for times, of the flash's writes for copies.
 const EXPLAINS: f64 = 0.02;
-/// Maximum number of causes of device time in a sentence.
 const CAUSES_MAX: usize = 3;
 /// The largest accepted endurance, that of a drive that does not wear.
 const UNLIMITED_CYCLES: u32 = 100_000_000;
@@ -134,7 +133,6 @@ fn copies((name, policy): (&PolicyId, &Causes), (_, baseline): (&PolicyId, &Caus
     if parts.is_empty() { String::new() } else { format!("With `{name}`, {}.", parts.join(", and ")) }
 }
 
-/// Describes the largest differences in device time.
 fn device_time((name, policy): (&PolicyId, &Causes), (other, baseline): (&PolicyId, &Causes)) -> String {
     let mut causes: Vec<(&str, f64, f64)> = CAUSES
         .iter()
@@ -175,7 +173,6 @@ fn percent(share: f64) -> String {
     format!("{percent:.digits$} %").replace(".0 %", " %")
 }
 
-/// Expected endurance of a drive under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Endurance {
     /// Bytes that the host can write, in units of 10^12: capacity times cycles over write amplification.
@@ -231,7 +228,6 @@ impl Endurance {
     }
 }
 
-/// Formats a time in years in a suitable unit.
 fn time(years: f64) -> String {
     let (value, unit) = match years * 365.25 {
         _ if years >= 1.0 => (years, "years"),

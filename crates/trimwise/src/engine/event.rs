@@ -28,7 +28,6 @@ impl Event {
         Self { sim: sim.clone(), waiters: Rc::default() }
     }
 
-    /// Waits for the next notification.
     pub async fn wait(&self) {
         let notified = self.enlist();
         std::future::poll_fn(|_| if notified.get() { Poll::Ready(()) } else { Poll::Pending }).await;

@@ -45,12 +45,10 @@ use crate::units::{SimDuration, SimTime};
 pub struct Stalled {
     /// Virtual time of the standstill.
     pub at: SimTime,
-    /// Number of events before it.
     pub events: u64,
     pub why: Standstill,
 }
 
-/// Kinds of standstill of a simulation.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Standstill {
     /// Nothing is ready, and no task waits for an instant.
@@ -77,7 +75,6 @@ pub enum Standstill {
         units: u64,
         /// Time since which the policy has released no units while a task waits.
         since: SimTime,
-        /// The policy wants to be woken at some time.
         is_timed: bool,
     },
 }

@@ -18,7 +18,6 @@ const EXTENTS_TO_SCAN: usize = 200;
 pub struct Allocator {
     /// Neighbours inside a group are merged.
     free: Extents,
-    /// Block at which stream allocation continues.
     stream_goal: u64,
     counts: Vec<GroupCount>,
     mballoc: Mballoc,
@@ -46,7 +45,6 @@ impl Allocator {
         }
     }
 
-    /// Returns the number of free units, including preallocated ones.
     pub fn free_units(&self) -> u64 {
         self.free.units() + self.mballoc.preallocated_units()
     }

@@ -111,7 +111,6 @@ impl State {
 }
 
 impl Ext4 {
-    /// Handles a durable transaction that freed these blocks.
     pub(super) async fn transaction_is_durable(&self, freed: Vec<UnitRange>) {
         let inner: &Inner = &self.0;
         let freed = merged(freed);
@@ -131,7 +130,6 @@ impl Ext4 {
         inner.policy.tell(self, &PolicyEvent::Hosted(host));
     }
 
-    /// Calls the governor at the times that it asked for.
     pub(super) async fn policy_timer(self) {
         let inner: &Inner = &self.0;
         while !inner.stopping.get() {

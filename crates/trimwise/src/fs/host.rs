@@ -20,11 +20,9 @@ fn page_structures(memory: Bytes) -> u64 {
 /// compare with a guest in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCosts {
-    /// Entering and leaving the kernel.
     pub syscall: SimDuration,
     /// Adding one page to the page cache: allocation, delayed-allocation accounting, journal checks.
     pub page_write: SimDuration,
-    /// Finding one page in the page cache.
     pub page_read: SimDuration,
     /// Copying 4 KiB between user and kernel, or through a stdio buffer.
     pub copy_page: SimDuration,
@@ -32,9 +30,7 @@ pub struct CpuCosts {
     pub open: SimDuration,
     /// Creating a file, in addition to `open`: inode allocation, directory entry.
     pub create: SimDuration,
-    /// Removing a name and its inode.
     pub unlink: SimDuration,
-    /// Dropping one page of a removed file.
     pub page_truncate: SimDuration,
 }
 
@@ -51,7 +47,6 @@ impl CpuCosts {
     };
 }
 
-/// How a kernel throttles writers and empties its page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writeback {
     /// Linux up to 3.1: a writer above the limit stops until enough pages are clean, and dirty files take turns of 4
@@ -70,7 +65,6 @@ pub enum Writeback {
 pub struct Slabs {
     /// Bytes per existing file: its inode and name are cached.
     pub inode_bytes: u64,
-    /// Bytes per cached page.
     pub page_bytes: u64,
     /// Bytes of other files, programs and their libraries in the page cache. They leave no room for this file system's
     /// pages, but count as memory for the dirty limits.

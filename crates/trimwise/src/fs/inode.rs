@@ -37,12 +37,10 @@ pub(crate) struct Inode {
     pub reserved_pages: u64,
     /// Key among the dirty files: the time at which the file became dirty, and a sequence number.
     pub dirty_key: Option<(SimTime, u64)>,
-    /// The transaction that holds its latest metadata change.
     pub transaction: u64,
     /// The transaction that holds the latest change without which its data cannot be read (`i_datasync_tid`).
     pub data_transaction: u64,
     pub name_transaction: u64,
-    /// Time of the last change as stored in the inode.
     pub modified: Option<SimTime>,
     /// The access time is younger than the last change, so a read need not update it (relatime).
     pub accessed_since_change: bool,
@@ -129,7 +127,6 @@ impl Inode {
         }
     }
 
-    /// Takes the blocks of some pages from the file.
     pub fn take_extents(&mut self, page: u64, pages: u64) -> Vec<UnitRange> {
         let (mut taken, end) = (Vec::new(), page + pages);
         let from = self.extents.partition_point(|e| e.page + e.blocks.units <= page);

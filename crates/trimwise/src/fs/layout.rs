@@ -155,7 +155,6 @@ impl Layout {
         Lpn(1 + group / self.tool.descriptors_per_block())
     }
 
-    /// Returns the block of a group's block bitmap.
     pub fn block_bitmap(&self, group: u64) -> Lpn {
         Lpn(self.flex_start(group) + group % FLEX_GROUPS)
     }

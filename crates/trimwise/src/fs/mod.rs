@@ -489,7 +489,6 @@ impl Ext4 {
         allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
     }
 
-    /// Returns the number of transactions committed so far.
     pub fn commits(&self) -> u64 {
         self.0.state.borrow().journal.committed
     }

@@ -333,7 +333,6 @@ impl Ext4 {
         }
     }
 
-    /// Drops a file's pages, none of which is in transfer. Returns the number dropped.
     fn drop_pages(&self, inode: u32) -> u64 {
         let state = &mut *self.0.state.borrow_mut();
         self.witnessed(|witness| witness.truncated(inode));

@@ -21,7 +21,6 @@ const ACCESS_TIME_CREDITS: u64 = 4;
 pub(crate) struct ReadAhead {
     start: u64,
     pages: u64,
-    /// Pages at the window's end that were read ahead of demand.
     ahead: u64,
     previous: Option<u64>,
 }

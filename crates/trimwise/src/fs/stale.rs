@@ -70,7 +70,6 @@ impl StaleTracker {
         self.last_change = now;
     }
 
-    /// Returns maximum and time-weighted mean of the stale units since the last reset.
     pub(crate) fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
         self.advance(now);
         let span = now.since(self.since).as_nanos();
@@ -78,7 +77,6 @@ impl StaleTracker {
         (self.max_units, mean)
     }
 
-    /// Returns the maximum of the stale units since the previous call or the last reset.
     pub(crate) fn take_recent_max(&mut self, now: SimTime) -> u64 {
         self.advance(now);
         std::mem::take(&mut self.recent_max_units).max(self.now_units)

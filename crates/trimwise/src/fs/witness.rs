@@ -61,7 +61,6 @@ impl Witness {
         witness
     }
 
-    /// Stops watching the queue and returns the record.
     pub fn end(&self, queue: &BlockQueue) -> Record {
         queue.trace(None);
         self.0.take()

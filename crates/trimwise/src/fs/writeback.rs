@@ -52,7 +52,6 @@ struct Claim {
     waiting: Waiting,
 }
 
-/// The part of the journal that waits for the data of a claim.
 #[derive(Clone)]
 enum Waiting {
     Nobody,

@@ -4,14 +4,11 @@ use super::{Cut, Slice};
 use crate::policy::Served;
 use crate::units::{Bytes, SimDuration, Span};
 
-/// The abilities of a file system and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub total: Bytes,
     pub cut: Cut,
-    /// It can list its free space.
     pub maps: bool,
-    /// Its online discard can be turned on and off by remounting.
     pub toggles: bool,
     /// Initial limit on the spans kept of each kind, and on the free extents of one map
     /// ([`LiveHost::keep_at_most`](super::LiveHost::keep_at_most)).
@@ -54,11 +51,9 @@ pub struct Sample {
     pub total: Bytes,
     /// Reads and writes that the device completed.
     pub served: Served,
-    /// Requests in the device now, including discards.
     pub in_flight: u64,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
-    /// The mount has online discard.
     pub online: bool,
 }
 
@@ -73,15 +68,11 @@ impl Sample {
 pub enum Order {
     /// Read the map of free space from an address on; where there are no maps, list the address ranges that FITRIM
     /// accepts. Report with [`LiveHost::looked`](super::LiveHost::looked).
-    Look {
-        from: u64,
-    },
+    Look { from: u64 },
     /// Trim this slice. Report with [`LiveHost::trimmed`](super::LiveHost::trimmed).
     Trim(Slice),
     /// Turn the kernel's online discard on or off. Report with [`LiveHost::toggled`](super::LiveHost::toggled).
-    Toggle {
-        on: bool,
-    },
+    Toggle { on: bool },
 }
 
 /// The result of [`Order::Look`].
@@ -112,7 +103,6 @@ impl Trimmed {
     }
 }
 
-/// How a slice or a map failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// It may work later.
@@ -121,7 +111,6 @@ pub enum Failed {
     Device(String),
     /// It was stopped from outside, by a signal.
     Interrupted,
-    /// It will never work.
     Never(String),
 }
 

@@ -46,7 +46,6 @@ impl Frees {
         self.since_look.clear();
     }
 
-    /// The part of the map's free space that is reliable.
     pub(super) fn believed(&self, free: &[Span]) -> Vec<Span> {
         subtract(free, &self.since_look)
     }

@@ -44,7 +44,6 @@ pub(super) struct Limits {
 pub(super) enum Next {
     Trim(Slice, Vec<Span>),
     Look(Look),
-    /// Nothing can be sent now.
     Nothing,
 }
 

@@ -8,7 +8,6 @@ pub struct Known {
     /// Spans that were free and trimmed when a map was last read, and have not been freed since: ascending and
     /// disjoint.
     pub trimmed: Vec<Span>,
-    /// Time after which all of it must be forgotten.
     pub forget_in: SimDuration,
     /// How much of it may have been allocated and freed unseen.
     pub unseen: Bytes,

@@ -7,7 +7,6 @@
 
 use crate::units::{Bytes, SimDuration};
 
-/// Maximum number of concurrent calls: the threads of a helper.
 const LANES_MAX: u32 = 4;
 const TRIAL: u32 = 4;
 /// Gain for which more calls are kept, in tenths.

@@ -9,7 +9,6 @@ const IDLE_REQUESTS_PER_SECOND: u64 = 5;
 /// Window of the trend shown to the user.
 const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
 
-/// The last sample, and how it compares with those before it.
 pub(super) struct Load {
     pub sample: Sample,
     pub sampled_at: SimTime,
@@ -22,7 +21,6 @@ pub(super) struct Load {
     pub touched: bool,
 }
 
-/// Mean time of the requests between two samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latency {
     pub mean: SimDuration,

@@ -22,7 +22,6 @@ fn is_far_below(bytes: u64, of: u64) -> bool {
 
 #[derive(Debug)]
 pub(super) struct Looks {
-    /// A new round is wanted, for whatever reason.
     pub wanted: bool,
     pub at: Option<SimTime>,
     pub freed: u64,

@@ -273,7 +273,6 @@ impl LiveHost {
         Bytes(self.load.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
     }
 
-    /// Free space waiting to be trimmed.
     pub fn waiting(&self) -> Bytes {
         self.knowledge.waiting()
     }
@@ -296,7 +295,6 @@ impl LiveHost {
         &self.reason
     }
 
-    /// Totals since the start.
     pub fn totals(&self) -> Totals {
         self.totals
     }

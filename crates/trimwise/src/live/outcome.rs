@@ -7,7 +7,6 @@ use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{SimDuration, SimTime, Span};
 
 impl LiveHost {
-    /// Handles the requested map.
     pub fn looked(&mut self, now: SimTime, result: Result<Window<'_>, Failed>, orders: &mut Vec<Order>) {
         self.now = now;
         let (begins, begun) = match self.busy.take() {

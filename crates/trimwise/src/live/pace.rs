@@ -37,12 +37,10 @@ const CARE_MAX: u64 = 16;
 pub struct Done {
     pub ended: SimTime,
     pub took: SimDuration,
-    /// Bytes to trim in the slice.
     pub bytes: Bytes,
     pub extents: u64,
 }
 
-/// The pace of one file system's slices.
 #[derive(Clone, Debug)]
 pub struct Pace {
     target: SimDuration,
@@ -144,7 +142,6 @@ impl Pace {
         self.extents_max
     }
 
-    /// Mean times of a request, without and during slices, as far as known.
     pub fn latencies(&self) -> (Option<SimDuration>, Option<SimDuration>) {
         (self.untouched, self.touched)
     }

@@ -9,7 +9,6 @@ use crate::units::{Bytes, SimDuration};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum Reason {
-    /// Nothing has been seen yet.
     Starting,
     /// The governor's own explanation.
     Policy {
@@ -20,11 +19,9 @@ pub enum Reason {
     },
     Paused,
     Trimming {
-        /// Bytes that it is expected to trim.
         bytes: Bytes,
     },
     Looking,
-    /// The kernel's own online discard is being turned on or off.
     Toggling {
         /// It is being turned on, rather than off.
         on: bool,
@@ -34,16 +31,13 @@ pub enum Reason {
         /// A mount option fixes this, so it cannot be changed here.
         fixed: bool,
     },
-    /// Tasks wait for I/O.
     Pressure {
         /// Share of time in which some task waited for I/O over the last 10 s, in thousandths.
         now_permille: u64,
         /// No slice starts at this share or above.
         max_permille: u64,
     },
-    /// A rest after a slice.
     Rest {
-        /// Time left.
         #[serde(rename = "left_ns")]
         left: SimDuration,
         /// Requests take longer during slices.
@@ -54,14 +48,12 @@ pub enum Reason {
         #[serde(rename = "waiting_bytes")]
         waiting: Bytes,
     },
-    /// Untrimmed space is above the bound.
     OverBound {
         #[serde(rename = "untrimmed_bytes")]
         untrimmed: Bytes,
         #[serde(rename = "bound_bytes")]
         bound: Bytes,
     },
-    /// The user asked to trim everything now.
     Asked,
     /// A slice or a map failed and will be tried again.
     Failed {
@@ -70,9 +62,7 @@ pub enum Reason {
         #[serde(rename = "again_in_ns")]
         again_in: SimDuration,
     },
-    /// Something given up on is still running in the kernel.
     Stuck {
-        /// Describes it.
         message: String,
     },
     /// The file system cannot be trimmed at all.
@@ -82,7 +72,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns true if it needs the user's attention.
     pub fn is_trouble(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Stuck { .. } | Self::Refused { .. })
     }

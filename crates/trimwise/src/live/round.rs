@@ -94,7 +94,6 @@ impl Maps {
 }
 
 impl LiveHost {
-    /// Orders the map that is due, if any. Returns true if there was one.
     pub(super) fn decide_look(&mut self, orders: &mut Vec<Order>) -> bool {
         let due = self.knowledge.look_due(&self.moment()).filter(|_| self.look_is_useful());
         due.map(|look| self.look(look, orders)).is_some()

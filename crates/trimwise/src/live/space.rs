@@ -42,12 +42,7 @@ pub fn spans_each(file_systems: usize) -> usize {
 pub enum Cut {
     /// Only at the boundaries of groups: ext4 sends the last extent of a range whole, up to the end of its group, so a
     /// waiting part before a trimmed part of its extent is sent with it.
-    Groups {
-        /// Where the first group begins.
-        first: u64,
-        /// Bytes of a group.
-        bytes: u64,
-    },
+    Groups { first: u64, bytes: u64 },
     /// At multiples of this many bytes.
     Anywhere {
         /// A block of the file system, or a multiple.
@@ -80,17 +75,14 @@ impl Cut {
 /// The work of one call of a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Ranges for FITRIM, ascending.
     pub ranges: Vec<Span>,
     /// Untrimmed free space in them according to the last map; without maps, an estimate.
     pub bytes: Bytes,
     /// Number of its extents; 0 if unknown.
     pub extents: u64,
-    /// Number of concurrent FITRIM calls.
     pub lanes: u32,
 }
 
-/// New knowledge from a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learned {
     /// Free now, and not waiting, left or trimmed before.

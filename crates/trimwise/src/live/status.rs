@@ -11,12 +11,10 @@ pub struct LastSlice {
     pub bytes: Bytes,
 }
 
-/// Totals since the host started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub slices: u64,
     pub slices_failed: u64,
-    /// Slices that took longer than the target.
     pub slices_over: u64,
     pub slice_longest_ns: SimDuration,
     /// Free space that the device verifiably took in slices.
@@ -33,7 +31,6 @@ pub struct Totals {
     /// Freed according to reports of each free. This is more than maps show, since some of it is reused before the next
     /// map.
     pub told_freed_bytes: u64,
-    /// Frees that were lost before they could be reported.
     pub frees_lost: u64,
 }
 
@@ -57,27 +54,19 @@ pub struct Status {
     pub round_permille: Option<u64>,
     /// Each free is seen as it happens. Otherwise maps and utilization show what was freed.
     pub frees_seen: bool,
-    /// The kernel's own online discard is on.
     pub online: bool,
     pub paused: bool,
     pub asked: Asked,
     /// It needs the user's attention: [`Reason::is_trouble`].
     pub trouble: bool,
-    /// The reason for its behaviour, as data.
     pub reason: Reason,
-    /// The reason for its behaviour, as a sentence.
     pub why: String,
-    /// What would change that.
     pub change: String,
-    /// What it does next.
     pub next: String,
     pub last: Option<LastSlice>,
     pub totals: Totals,
-    /// Mean time of a request without slices, if there was any.
     pub latency_untouched_ns: Option<SimDuration>,
-    /// Mean time of a request during slices.
     pub latency_touched_ns: Option<SimDuration>,
-    /// Maximum bytes of the next slice.
     pub slice_bytes_max: Bytes,
 }
 

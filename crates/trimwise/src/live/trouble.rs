@@ -9,7 +9,6 @@ const FORGET_FAILED_EVERY: SimDuration = SimDuration::from_secs(86_400);
 /// Delay of the first attempt after a failure. Each further failure doubles it.
 const RETRY: SimDuration = SimDuration::from_secs(60);
 const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
-/// Delay after an order was interrupted.
 pub(super) const RETRY_INTERRUPTED: SimDuration = SimDuration::from_secs(1);
 
 /// Delay before the next attempt, after `failures` earlier failures in a row and one more.

@@ -34,7 +34,6 @@ const QUIET_FIRST: SimDuration = SimDuration::from_millis(1);
 const QUIETS: usize = 22;
 /// Classes of command sizes: 1, 2, 4... 1024 ranges.
 const SIZES: usize = 11;
-/// Maximum number of commands in flight.
 const DEPTH_MAX: u32 = 8;
 /// Target for the longest command, as long as a single range takes no longer: a request must not wait for more.
 const COMMAND_TARGET_NS: f64 = 10e6;
@@ -158,11 +157,9 @@ fn copies(view: &View) -> f64 {
     valid / (2.0 * (1.0 - valid)) * (1.0 - used).max(0.0) / held
 }
 
-/// The cheapest command at a moment.
 #[derive(Clone, Copy, Debug)]
 struct Offer {
     ranges: u32,
-    /// Expected delay of others.
     delay_ns: f64,
     /// Shorter extents save less than the command costs.
     units_min: u64,

@@ -43,7 +43,6 @@ fn parse(term: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
 pub struct BatchConfig {
     /// Time from the start of one sweep to the next.
     pub every: SimDuration,
-    /// Shorter free extents are skipped, in units.
     pub units_min: u64,
 }
 

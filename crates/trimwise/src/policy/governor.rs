@@ -9,23 +9,18 @@ pub enum PolicyEvent {
     /// Describes the host. Always the first event.
     Hosted(HostTraits),
     /// A transaction became durable. The blocks that it freed (perhaps none) are now in the pending set.
-    Committed {
-        freed_units: u64,
-    },
+    Committed { freed_units: u64 },
     /// A TRIM command that [`Decision::Issue`] asked for was acknowledged.
     Issued(Acknowledged),
     /// A [`Decision::Issue`] found no suitable extent between the end of the last one and the end of the device. The
     /// next search starts at the beginning.
     PassOver,
     /// A [`Decision::TrimFree`] has ended.
-    Trimmed {
-        units: u64,
-    },
+    Trimmed { units: u64 },
     /// The time of the last [`Decision::WakeAt`] has come.
     Woken,
 }
 
-/// An acknowledged TRIM command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
     /// Ranges in the command. An extent longer than the maximum range takes several.
@@ -42,11 +37,9 @@ pub struct HostTraits {
     pub kernel: DiscardGeneration,
     /// Maximum number of TRIM commands in the device at once; 1 if TRIM is not queued.
     pub trim_depth: u32,
-    /// Maximum number of ranges in one command.
     pub ranges_max: u32,
     /// Maximum length of one range, in units.
     pub range_units_max: u64,
-    /// Size of the device or file system, in units.
     pub total_units: u64,
     /// Size of a block group, in units: the natural slice of a batch TRIM.
     pub group_units: u64,
@@ -79,9 +72,7 @@ impl HostTraits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     pub now: SimTime,
-    /// Units of the file system in use.
     pub used_units: u64,
-    /// Total units of the file system.
     pub total_units: u64,
     /// Units freed so far, as far as the host sees it. A transaction counts once it is durable.
     pub freed_units: u64,
@@ -89,7 +80,6 @@ pub struct View {
     pub pending_extents: u64,
     /// Units freed and dropped, and not allocated since: the device holds them as valid.
     pub untrimmed_units: u64,
-    /// TRIM commands in flight.
     pub in_flight: u32,
     /// Requests other than TRIMs in the device or waiting for it.
     pub requests: u32,
@@ -99,7 +89,6 @@ pub struct View {
     pub requests_done: u64,
     /// When the oldest pending extent came, if the governor takes the oldest first.
     pub oldest: Option<SimTime>,
-    /// Reads and writes that the device has completed.
     pub served: Served,
 }
 
@@ -136,7 +125,6 @@ impl View {
         held.min(self.total_units) * 100 / self.total_units.max(1)
     }
 
-    /// Mean length of pending extents, in units.
     pub(crate) fn pending_mean(&self) -> u64 {
         self.pending_units / self.pending_extents.max(1)
     }
@@ -172,12 +160,10 @@ pub enum Decision {
     WakeAt(SimTime),
 }
 
-/// The shape of one TRIM command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Maximum number of extents. Linux sends one on SATA, SCSI and UFS; more need a host that can fill commands.
     pub ranges_max: u32,
-    /// Skip shorter pending extents.
     pub units_min: u64,
     /// Maximum total number of units. An extent is cut there.
     pub units_max: u64,
@@ -211,7 +197,6 @@ impl Default for Needs {
     }
 }
 
-/// A governor's current behaviour, explained to the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// A sentence: what it does now and why.
@@ -244,7 +229,6 @@ impl Explanation {
 /// # Ok::<(), trimwise::policy::PolicyError>(())
 /// ```
 pub trait Governor {
-    /// The policy's requirements of its host.
     fn needs(&self) -> Needs {
         Needs::default()
     }
@@ -261,7 +245,6 @@ pub trait Governor {
         false
     }
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>);
-    /// Explains the current behaviour.
     fn explain(&self, _view: &View) -> Explanation {
         Explanation::new("The device is told of freed space immediately.", "Only another policy.")
     }

@@ -186,7 +186,6 @@ impl HostedPolicy {
         pending.iter().chain(pending.untrimmed()).collect()
     }
 
-    /// Returns when the governor wants to be woken.
     pub fn wake_at(&self) -> Option<SimTime> {
         self.wake_at.get()
     }
@@ -197,7 +196,6 @@ impl HostedPolicy {
         self.tell(host, &PolicyEvent::Woken);
     }
 
-    /// Starts no more commands.
     pub fn stop(&self) {
         self.is_stopped.set(true);
     }

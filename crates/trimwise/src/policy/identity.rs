@@ -106,13 +106,10 @@ impl<'de> Deserialize<'de> for PolicyId {
     }
 }
 
-/// The daemon's name in policies.
 pub(crate) const DAEMON: &str = "trimwised";
 
-/// The name of the target below the file system in policies.
 const TARGET: &str = "dm-trim";
 
-/// The part of the system that trims, with its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trimmer {
     /// The file system. `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
@@ -175,7 +172,6 @@ impl Trimmer {
         matches!(self, Self::Daemon(_))
     }
 
-    /// Returns the settings of its sweeps, if it sweeps.
     pub fn sweeps(self) -> Option<BatchConfig> {
         match self {
             Self::Kernel(spec) => spec.batch(),

@@ -27,7 +27,6 @@ impl DiscardGeneration {
         }
     }
 
-    /// Returns the first of its kernel versions.
     pub(super) fn since(self) -> &'static str {
         match self {
             Self::CommitSerial => "2.6",

@@ -64,7 +64,6 @@ impl Policy {
         (self.make)()
     }
 
-    /// Returns a governor for the target below the file system, if there is one.
     pub fn target(&self) -> Option<Box<dyn Governor>> {
         self.target.map(PolicySpec::governor)
     }

@@ -25,7 +25,6 @@ impl TrimToken {
     }
 }
 
-/// Destinations of freed blocks, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ledger {
     /// Freed by a durable transaction, or found free and taken on.
@@ -40,7 +39,6 @@ pub struct Ledger {
     /// Not trimmed, and not caught up on later.
     #[serde(rename = "dropped_units")]
     pub dropped: u64,
-    /// In the set now.
     #[serde(rename = "pending_units")]
     pub pending: u64,
     /// In tokens: being issued now.
@@ -191,7 +189,6 @@ impl PendingSet {
         Some(TrimToken { range })
     }
 
-    /// Notes that a token was issued.
     pub fn settle(&mut self, token: TrimToken) {
         self.ledger.in_tokens -= token.range.units;
         self.ledger.issued += token.range.units;

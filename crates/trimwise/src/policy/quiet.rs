@@ -87,9 +87,7 @@ struct Quiet {
     watched_begun: Option<u64>,
     /// Requests that had completed when the last command among them was issued.
     rested_done: u64,
-    /// End of the last command.
     rested_since: SimTime,
-    /// Moving average of the duration of commands.
     took: Option<SimDuration>,
     /// When it looks again, if it will.
     looks_at: Option<SimTime>,

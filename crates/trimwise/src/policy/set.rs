@@ -44,7 +44,6 @@ pub(crate) struct SetConfig {
 }
 
 impl SetConfig {
-    /// Creates a gate with these watermarks, and defaults for the rest.
     pub fn new(low_percent: u64, high_percent: u64) -> Self {
         Self { low_percent, high_percent, window: Trend::WINDOW, catch_up: false }
     }
@@ -76,7 +75,6 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Two commit intervals.
     pub const WINDOW: SimDuration = SimDuration::from_secs(10);
 
     pub fn new(window: SimDuration) -> Self {

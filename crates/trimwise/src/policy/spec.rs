@@ -67,14 +67,12 @@ impl PolicySpec {
     pub const OFF: Self = Self::plain(&off::TERM);
     /// TRIM at every commit, as Linux's `discard` option does.
     pub const COMMIT: Self = Self::plain(&commit::COMMIT);
-    /// The daemon's default.
     pub const JUDICIOUS: Self = Self::plain(&judicious::TERM);
     /// The default policy of the device-mapper target `kernel/dm-trim`.
     pub const QUIET: Self = Self { gate: None, issuer: Issuer::new(&quiet::TERM, quiet::DEFAULTS) };
     /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(&ideal::TERM);
 
-    /// Default bounds of lazy TRIM's workers.
     pub const LAZY_WORKERS: [u64; 2] = lazy::WORKERS;
 
     const fn plain(term: &'static Term) -> Self {
@@ -133,7 +131,6 @@ impl PolicySpec {
         (self.issuer.term.form == lazy::TERM.form).then(|| self.issuer.arguments[1])
     }
 
-    /// Returns a governor in its initial state.
     pub fn governor(self) -> Box<dyn Governor> {
         let issuer = (self.issuer.term.make)(self.issuer);
         match self.gate {

@@ -17,12 +17,10 @@ use crate::units::{Bytes, Lpn, SimDuration, SimTime, UnitRange};
 /// The number of this protocol: it changes when a policy that knew it would no longer understand a line.
 pub const PROTOCOL: u32 = 1;
 
-/// The host's first line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// The host's version.
     pub trimwise: String,
     /// The first Linux that carries out `discard` as the host does.
     pub linux: String,
@@ -86,17 +84,13 @@ impl From<Rule> for Availability {
     }
 }
 
-/// A line of the host: an event, and the host at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// What happened.
     pub event: Happened,
-    /// The host.
     pub view: Seen,
 }
 
 impl Asked {
-    /// Puts an event into the form of a line.
     pub fn of(event: &PolicyEvent, view: &View) -> Self {
         Self { event: event.into(), view: view.into() }
     }

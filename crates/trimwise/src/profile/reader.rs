@@ -237,7 +237,6 @@ impl<'t> Node<'_, 't> {
         self.reader.values.push(Setting { name, value, by_firmware });
     }
 
-    /// Reads a whole number of this width, or a substitute if it does not fit.
     fn whole(&mut self, bits: u32) -> Result<u64, Stop> {
         let most = u64::MAX >> (64 - bits);
         let value = self.found.value().ok_or_else(|| self.stop("a whole number"))?;

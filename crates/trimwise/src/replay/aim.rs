@@ -14,13 +14,11 @@ pub enum Addresses {
     Scale,
 }
 
-/// The devices of a trace to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The trace has only one; otherwise the replay is refused.
     #[default]
     Only,
-    /// The device with this index.
     Number(u32),
     /// All devices, on one drive.
     All,

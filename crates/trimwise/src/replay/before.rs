@@ -11,7 +11,6 @@ use crate::units::{Bytes, Lpn, UnitRange};
 
 const RECORDS_PER_CALL: u64 = 65_536;
 
-/// One bit for each unit of a drive.
 #[derive(Debug)]
 pub(super) struct Bits(Vec<u64>);
 

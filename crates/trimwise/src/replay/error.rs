@@ -5,7 +5,6 @@ use crate::ssd::ConfigError;
 use crate::trace::{LeftOut, TraceError};
 use crate::units::{Bytes, SECTOR_BYTES, SectorRange};
 
-/// Why a trace cannot be replayed.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     #[error(transparent)]
@@ -23,7 +22,6 @@ pub enum ReplayError {
         "the trace does not say how large its device was, so its addresses cannot be scaled; expected :wrap"
     )]
     NoSize,
-    /// Requests go to several devices, and none was chosen.
     #[error(
         "record {record}: a request to {second}, after requests to {first}; expected one of them, :device=N behind \
          the trace's name (`trimwise trace info` shows the numbers), or :device=all, which puts them on one drive"
@@ -36,13 +34,11 @@ pub enum ReplayError {
         of: String,
         left_out: LeftOut,
     },
-    /// The trace was cut off before its recording began.
     #[error(
         "the recording is missing: the trace ends within its prelude, the requests that filled the drive beforehand; \
          expected a whole trace"
     )]
     OnlyPrelude,
-    /// A policy trims, but the trace has neither discards nor frees.
     #[error(
         "the trace has neither discards nor frees, so every policy does the same as off on it; expected `trimwise compare \
          --policy off`, or a trace with frees (`trimwise record`) or discards (blktrace of a host that sends them)"

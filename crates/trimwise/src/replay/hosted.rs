@@ -43,7 +43,6 @@ struct Host<'p> {
     busy_until: Cell<SimTime>,
     /// Time in which there were requests in the drive, once those so far have completed.
     busy: Cell<SimDuration>,
-    /// Requests of the trace so far.
     requests: Cell<u64>,
     in_flight: RefCell<BinaryHeap<Waiting<InFlight>>>,
     sent: Cell<u64>,

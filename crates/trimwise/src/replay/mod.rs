@@ -60,7 +60,6 @@ const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 /// Content of all writes; a trace does not have any.
 const CONTENT: Content = Content::new(ContentClass::Incompressible, 1);
 
-/// When requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// At their recorded times, at this percentage of the recorded speed.

@@ -18,12 +18,10 @@ use crate::trace::{Event, Knows, Record, ReplayFigures, Request, RequestKind, So
 use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 use crate::workload::latency::LatencySummary;
 
-/// Maximum number of operations in flight, whatever the trace says.
 const IN_FLIGHT_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReplay {
-    /// Time from the first request to the last completion.
     pub duration_ns: u64,
     #[serde(flatten)]
     pub figures: ReplayFigures,
@@ -36,7 +34,6 @@ pub struct DeviceReplay {
     pub latency: BTreeMap<String, LatencySummary>,
 }
 
-/// Counts of the prelude of a trace on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PreludeReplay {
     pub requests: u64,
@@ -63,7 +60,6 @@ struct OnDevice<'d, D> {
 }
 
 impl<D: BlockDevice> OnDevice<'_, D> {
-    /// Writes these units and makes them durable.
     async fn write_before(&mut self, before: &[UnitRange]) -> Result<(), BlockError> {
         const PIECE_UNITS: u64 = 256;
         const AT_ONCE: usize = 32;

@@ -1,4 +1,3 @@
-/// An inconsistency in a device's accounting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("audit: {0}")]
 pub struct AuditError(String);

@@ -50,7 +50,6 @@ pub struct SsdConfig {
     pub track_tags: bool,
 }
 
-/// Layout of the flash.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GeometryConfig {
     /// Buses that transfer at the same time.
@@ -106,9 +105,7 @@ pub struct NandConfig {
 pub enum LinkKind {
     /// Half duplex: data go one way at a time.
     Sata,
-    /// Full duplex, with NVMe commands.
     Nvme,
-    /// Full duplex, with UFS commands.
     Ufs,
 }
 
@@ -126,9 +123,7 @@ pub struct LinkConfig {
 /// Costs that the controller adds to each command. The controller serves one command at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ControllerConfig {
-    /// Nanoseconds for each read command.
     pub read_overhead_ns: u64,
-    /// Nanoseconds for each write command.
     pub write_overhead_ns: u64,
     /// Rate at which host data move towards the flash, bytes a second; `None`: no limit.
     pub write_bytes_per_s: Option<u64>,
@@ -151,13 +146,11 @@ pub struct CacheConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VictimPolicy {
-    /// The superblock with the fewest valid units.
     Greedy,
     /// The best ratio of benefit to cost, weighted by age (Rosenblum and Ousterhout 1992).
     CostBenefit,
     /// The best of this many drawn at random (Van Houdt 2013; Li, Lee and Lui 2013).
     DChoices(u32),
-    /// The superblock that was filled first.
     Fifo,
 }
 
@@ -172,7 +165,6 @@ pub struct GcConfig {
     /// Foreground collection begins when fewer superblocks than this are free. Default 3: one that only the collector
     /// may take, one for the host, and one so that neither waits. A higher minimum costs usable space.
     pub free_superblocks_min: u32,
-    /// Collect while the host is idle.
     pub idle: bool,
     /// Nanoseconds after the completion of its last command from which the host counts as idle.
     pub idle_threshold_ns: u64,
@@ -180,7 +172,6 @@ pub struct GcConfig {
     pub idle_free_superblocks: u32,
 }
 
-/// Static wear levelling: moves the cold blocks with the fewest erases now and then.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WearLevellingConfig {
     /// Moves begin when the erases of the most and the least erased superblock differ by more than this. `None`: off.
@@ -189,7 +180,6 @@ pub struct WearLevellingConfig {
     pub interval_erases: u32,
 }
 
-/// The command that carries TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrimKind {
@@ -202,7 +192,6 @@ pub enum TrimKind {
     Ufs,
 }
 
-/// When the cost of a TRIM falls due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrimPlace {
@@ -212,7 +201,6 @@ pub enum TrimPlace {
     Background,
 }
 
-/// What a read of a trimmed unit returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadAfterTrim {
@@ -231,9 +219,7 @@ pub struct TrimConfig {
     pub max_units_per_range: u32,
     /// Only whole, aligned granules of this many units are unmapped.
     pub granularity_units: u32,
-    /// Nanoseconds for each command.
     pub cost_per_command_ns: u64,
-    /// Nanoseconds for each range.
     pub cost_per_range_ns: u64,
     /// Nanoseconds for each unit asked for, mapped or not.
     pub cost_per_unit_ns: u64,

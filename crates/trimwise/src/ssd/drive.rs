@@ -63,7 +63,6 @@ impl Drive {
         &self.faults
     }
 
-    /// Gives access to the device past its commands.
     pub(crate) fn ssd_mut(&mut self) -> &mut Ssd {
         &mut self.ssd
     }

@@ -9,7 +9,6 @@ use super::config::{ConfigError, ReadAfterTrim, TrimConfig, count, require};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Faults {
-    /// Acknowledge TRIM and do nothing.
     pub ignores_trim: bool,
     /// Percentage of each aligned group of [`Faults::GROUP_UNITS`] units that TRIM reaches, from its first unit on.
     /// 100: all of it.

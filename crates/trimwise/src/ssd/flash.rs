@@ -127,7 +127,6 @@ impl Flash {
         Place { die, channel: self.geometry.channel(die), slc: false }
     }
 
-    /// Checks the counts against the superblocks: slots held, slots erased, and erases.
     pub fn audit_counts(&self, by_cause: u64, held: u64, erased: u64, erases: u64) -> Result<(), AuditError> {
         ensure!(
             by_cause == held + erased,

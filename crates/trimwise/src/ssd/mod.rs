@@ -61,7 +61,6 @@ use translation::{EXPECTED_AT_ONCE, Ready, Translation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// The range leaves the device.
     #[error("units {start}..+{units} are outside the device of {capacity} units")]
     Outside { start: u64, units: u64, capacity: u64 },
     #[error("{ranges} ranges in one TRIM; the device takes {max}")]
@@ -151,7 +150,6 @@ impl Ssd {
         u64::from(self.mapping.flash().geometry.physical_units())
     }
 
-    /// Returns the number of units that are allocated and erased together.
     pub fn superblock_units(&self) -> u64 {
         u64::from(self.mapping.flash().geometry.superblock_units)
     }
@@ -226,7 +224,6 @@ impl Ssd {
         self.complete(acknowledged)
     }
 
-    /// Reads a range. Returns when the host has the data.
     pub fn read(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
@@ -365,7 +362,6 @@ impl Ssd {
         self.mapping.flash_mut().stats.trim.units_invalidated += invalidated;
     }
 
-    /// Makes everything acknowledged so far durable. Returns when it is.
     pub fn flush(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now);
         let stats = &mut self.mapping.flash_mut().stats;

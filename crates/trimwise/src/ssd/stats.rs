@@ -23,9 +23,7 @@ counters! {
     /// Units written to flash pages, by cause. A unit counts when it takes its slot in a page.
     NandUnits {
         host: u64,
-        /// Copies by garbage collection.
         gc: u64,
-        /// Copies by static wear levelling.
         wear_levelling: u64,
         /// Copies out of the SLC cache to normal flash.
         folding: u64,
@@ -67,15 +65,12 @@ counters! {
 counters! {
     BusyTime {
         link: u64,
-        /// Controller overheads of commands.
         controller: u64,
         /// Moving host data from the write cache towards the flash (`controller.write_bytes_per_s`).
         write_path: u64,
-        /// Flash reads for the host.
         read: u64,
         /// Flash reads for copies: garbage collection, wear levelling, folding.
         read_gc: u64,
-        /// Flash reads of the map.
         read_map: u64,
         /// Programs that hold at least one host unit.
         program_host: u64,
@@ -109,12 +104,9 @@ counters! {
         /// Units that a file system reported as free at no cost (policy `ideal`).
         units_informed_free: u64,
         map_cache: MapCacheStats,
-        /// Units that the host wrote to the SLC cache.
         slc_units_written: u64,
-        /// Units folded while the host was idle.
         folded_units_idle: u64,
         gc_victims: u64,
-        /// Units copied by garbage collection while the host was idle.
         gc_units_idle: u64,
         /// Times a host write waited for a victim to be collected, because the free pool was empty.
         gc_stalls: u64,
@@ -169,7 +161,6 @@ pub struct SuperblockState {
     pub use_now: SuperblockUse,
     /// Units that hold data as far as the device knows.
     pub valid_units: u32,
-    /// Units written since the last erase.
     pub written_units: u32,
     pub erases: u32,
 }

@@ -185,7 +185,6 @@ impl Nand {
         self.channels[channel].reserve(now, ready, self.bus_unit * u64::from(units))
     }
 
-    /// Erases this die's part of a superblock. Returns the end.
     pub fn erase(&mut self, die: Die, now: SimTime, busy_ns: &mut u64) -> SimTime {
         *busy_ns += self.t_erase.0;
         let die = &mut self.dies[die];

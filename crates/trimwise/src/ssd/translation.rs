@@ -11,7 +11,6 @@ use super::stats::{SuperblockState, Wear};
 use crate::content::Content;
 use crate::units::{Lpn, SimTime, UnitRange};
 
-/// When the first and the last unit of a read are in the controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub first: SimTime,
@@ -55,7 +54,6 @@ pub(super) trait Translation: Debug + Send + Sync {
         SimTime::ZERO
     }
 
-    /// Erases everything. Returns the end of the last erase.
     fn erase_all(&mut self, now: SimTime) -> SimTime;
 
     /// Makes room while the host is idle, from `from` on and as long as a step can begin before `until`.

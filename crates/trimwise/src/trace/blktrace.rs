@@ -40,7 +40,6 @@ use super::input::{
 use super::{Event, Header, LeftOut, Record, Request, RequestKind, Source, TraceError};
 use crate::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 
-/// Bits of a device number below its major number.
 const MINOR_BITS: u32 = 20;
 /// Major number of devices in a written trace: virtio's, as most kernels assign it.
 const MAJOR: u32 = 254;
@@ -67,7 +66,6 @@ pub(super) struct Action {
     preflush: bool,
 }
 
-/// The content of a line or a record.
 enum Parsed<D> {
     /// Time, device, stage and request, and true if the cache is emptied first.
     Action(u64, D, Stage, Request, bool),
@@ -465,11 +463,8 @@ impl<const KERNEL: bool> Parser for Text<'_, KERNEL> {
 #[derive(Debug)]
 pub(super) struct Binary<'a> {
     processors: Vec<Processor<'a>>,
-    /// The processor whose record was read last.
     last: usize,
-    /// Number and index of the previous record's device.
     device: Option<(u64, u32)>,
-    /// Why another processor has no records here.
     unread: Option<TraceError>,
 }
 

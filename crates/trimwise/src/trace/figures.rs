@@ -12,7 +12,6 @@ use crate::workload::latency::LatencySummary;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceKind {
-    /// At their recorded times.
     Open,
     /// Each request once those had completed for which it waited in the recording.
     Closed,
@@ -31,15 +30,12 @@ impl fmt::Display for PaceKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Knows {
-    /// Frees, allocations and commits of a file system.
     Frees,
-    /// Discards of the host, but no frees.
     Discards,
     Nothing,
 }
 
 impl Knows {
-    /// Names the questions that such a trace can answer.
     pub fn serves(self) -> &'static str {
         match self {
             Self::Frees => {
@@ -80,7 +76,6 @@ pub struct ReplayFigures {
     /// Bytes written before the replay, apart from the drive's fill, since the trace reads them first.
     #[serde(default)]
     pub written_before_bytes: u64,
-    /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
     /// Number of requests that were wrapped or scaled, and then cut at the end of the drive.
     pub cut_requests: u64,

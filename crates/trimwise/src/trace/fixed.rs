@@ -101,7 +101,6 @@ impl Layout for Oracle {
 /// Distance of the command from the byte with the version, which it precedes in both versions.
 const COMMAND_BEFORE: usize = 3;
 
-/// The versions of vscsi.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Vscsi {
     One,
@@ -119,7 +118,6 @@ impl Vscsi {
         })
     }
 
-    /// Position and value of the version's byte.
     fn mark(self) -> (usize, u8) {
         match self {
             Self::One => (15, 1),
@@ -156,7 +154,6 @@ impl Layout for Vscsi {
     }
 }
 
-/// The error for bytes that are no vscsi trace.
 pub(super) fn no_vscsi() -> TraceError {
     malformed(
         "record 1, byte 0",

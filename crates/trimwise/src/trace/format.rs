@@ -28,7 +28,6 @@ use super::input::{DEVICES_MAX, Input, SPAN_MAX, failed, malformed, sectors};
 use super::{Event, Header, Record, Request, RequestKind, Source, TraceDevice, TraceError};
 use crate::units::{Lba, SectorRange, SimDuration, SimTime};
 
-/// The first line of every trace of this version.
 pub const MAGIC: &str = "trimwise trace 1\n";
 pub(super) const MAGIC_ANY: &str = "trimwise trace ";
 /// Maximum length of a header: far more than a thousand devices need.
@@ -69,7 +68,6 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a trace with its header.
     pub fn new(mut out: W, header: &Header) -> std::io::Result<Self> {
         out.write_all(MAGIC.as_bytes())?;
         serde_json::to_writer(&mut out, header)?;
@@ -81,7 +79,6 @@ impl<W: Write> Writer<W> {
         self.previous.ends.len()
     }
 
-    /// Adds a device that is not in the header.
     pub fn add_device(&mut self, device: &TraceDevice) -> std::io::Result<()> {
         let json = serde_json::to_vec(device)?;
         self.buffer.clear();
@@ -172,9 +169,7 @@ pub struct Reader<'a> {
     is_ended: bool,
 }
 
-/// Why the available bytes are no record.
 enum Stop {
-    /// They end within the record.
     Short,
     /// They are wrong: what was found, and what would be accepted.
     Wrong(String, String),

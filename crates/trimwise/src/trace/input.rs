@@ -48,7 +48,6 @@ impl<'a> Input<'a> {
         Self { from, block: vec![0; BLOCK_BYTES], start: 0, end: 0 }
     }
 
-    /// Returns the bytes that were read and not consumed.
     #[inline]
     pub fn rest(&self) -> &[u8] {
         &self.block[self.start..self.end]
@@ -93,7 +92,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Creates the error for input that cannot be read.
 pub(super) fn failed(source: io::Error, place: String) -> TraceError {
     match source.kind() {
         // A compressed file that was cut off.
@@ -102,7 +100,6 @@ pub(super) fn failed(source: io::Error, place: String) -> TraceError {
     }
 }
 
-/// Reads lines of limited length and counts them.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     input: Input<'a>,
@@ -163,7 +160,6 @@ impl Wrong {
     }
 }
 
-/// Makes text printable for a message.
 pub(super) fn shown(text: &[u8]) -> String {
     format!("'{}'", String::from_utf8_lossy(text))
 }
@@ -366,7 +362,6 @@ pub(super) struct Sorted<P: Parser> {
     count: u64,
     newest: u64,
     passed: Option<u64>,
-    /// Time of the first item of the file.
     origin: Option<u64>,
     first: u64,
     is_ended: bool,

@@ -61,7 +61,6 @@ pub enum Event {
     /// The file system freed these sectors in the running transaction.
     Freed(SectorRange),
     Allocated(SectorRange),
-    /// The running transaction became durable.
     Committed,
     /// This many events were lost here.
     Lost(u64),
@@ -83,7 +82,6 @@ pub struct TraceDevice {
     pub name: String,
     /// Size of the device; `None` if the format does not say.
     pub capacity_bytes: Option<u64>,
-    /// Model that the drive reports.
     pub model: Option<String>,
 }
 
@@ -98,15 +96,12 @@ pub struct TraceFileSystem {
     pub is_traced: bool,
 }
 
-/// Properties of a trace that are known before its first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Origin of the trace, such as `trimwise record 0.1.0` or `msr`.
     pub made_by: String,
     pub devices: Vec<TraceDevice>,
-    /// The file system whose frees are recorded.
     pub file_system: Option<TraceFileSystem>,
-    /// Release of the host's kernel.
     pub kernel: Option<String>,
     /// The trace starts with a new drive, and with records before [`Event::Begun`] that fill it. A replay takes the
     /// drive's state from them, and leaves them out of its counts.
@@ -140,7 +135,6 @@ impl Header {
     }
 }
 
-/// Why a trace cannot be read on.
 #[derive(Debug, Error)]
 pub enum TraceError {
     #[error("{place}: {what}; expected {expected}")]
@@ -152,14 +146,9 @@ pub enum TraceError {
     },
     /// The trace ends within a record, or without its end mark. All records before were read.
     #[error("{place}: the trace is cut off")]
-    Truncated {
-        place: String,
-    },
+    Truncated { place: String },
     #[error("{place}: {source}")]
-    Io {
-        place: String,
-        source: std::io::Error,
-    },
+    Io { place: String, source: std::io::Error },
 }
 
 /// Numbers of requests in a trace that cannot be replayed.
@@ -189,7 +178,6 @@ pub trait Source {
     /// header when they first appear.
     fn header(&self) -> &Header;
 
-    /// Returns the numbers of requests left out so far.
     fn left_out(&self) -> LeftOut {
         LeftOut::default()
     }

@@ -257,7 +257,6 @@ fn recognise(head: &[u8]) -> Result<Format, TraceError> {
     Ok(found)
 }
 
-/// The report of trace-cmd begins with the number of processors.
 fn is_trace_cmd(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.next().is_some_and(|line| line.starts_with(b"cpus=")) && lines.take(9).any(is_kernel_text)

@@ -42,11 +42,9 @@ const READ_OR_WRITE: &str = "R or W";
 const BEGINNING_NS: u64 = 86_400 * 1_000_000_000;
 
 pub(super) enum Line<'l> {
-    /// Time in nanoseconds, device, request.
     Request(u64, &'l [u8], Request),
     /// A request whose kind the format leaves open, or is none of ours.
     Other,
-    /// No request.
     Nothing,
 }
 
@@ -176,7 +174,6 @@ fn completed<'l>(ended: u64, latency: u64, device: &'l [u8], request: Request) -
     Line::Request(at, device, Request { latency, ..request })
 }
 
-/// Returns the kind of a SCSI command that reads or writes.
 pub(super) fn scsi(command: u64) -> Option<RequestKind> {
     match command {
         0x08 | 0x28 | 0x88 | 0xa8 => Some(RequestKind::Read),

@@ -12,7 +12,6 @@ use crate::workload::latency::{LatencySummary, histogram};
 /// Minimum length of a pause that gets a note: the clock was probably set, or the recording stopped.
 const GAP: SimDuration = SimDuration::from_secs(3600);
 const RECORDS_PER_CALL: u64 = 65_536;
-/// Records that are added up together.
 const BATCH_RECORDS: usize = 256;
 const PIECE_UNITS: u64 = 32_768;
 /// Maximum number of pieces. They take 256 MiB of memory, and cover 8 TiB if all of it is touched.
@@ -82,7 +81,6 @@ pub struct KindFigures {
     pub bytes_max: u64,
     /// Number of requests that are neither whole units of 4 KiB nor aligned to them.
     pub unaligned: u64,
-    /// Number of requests for which a task waits.
     pub sync: u64,
 }
 
@@ -94,19 +92,16 @@ pub struct TraceInfo {
     pub prelude_records: u64,
     /// The trace ends within the prelude, so there is no recording.
     pub recording_is_missing: bool,
-    /// Records of all kinds.
     pub records: u64,
     /// Requests of each kind that occurs, by name.
     pub requests: BTreeMap<String, KindFigures>,
     /// Requests of each device, in the order of the header.
     pub requests_by_device: Vec<u64>,
     pub latency: BTreeMap<String, LatencySummary>,
-    /// Number of requests without a recorded completion.
     pub unknown_latencies: u64,
     pub span_ns: u64,
     /// Number of pauses of more than an hour, which can be jumps of the clock.
     pub pauses_over_an_hour: u64,
-    /// The longest time between two records.
     pub longest_pause_ns: u64,
     /// Bytes of the units that were read, written or discarded at least once.
     pub working_set_bytes: u64,
@@ -117,7 +112,6 @@ pub struct TraceInfo {
     pub freed: u64,
     pub allocated: u64,
     pub committed: u64,
-    /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
     /// Requests that are in the trace and not in the figures.
     #[serde(default)]
@@ -126,7 +120,6 @@ pub struct TraceInfo {
     pub ended_early: Option<String>,
 }
 
-/// The touched units of a piece.
 #[derive(Debug)]
 enum Piece {
     All,
@@ -263,7 +256,6 @@ impl Survey {
         *self = Self { info, has_begun: true, first: mark, last, ..Self::default() };
     }
 
-    /// Adds the records of a batch and empties it.
     fn observe(&mut self, batch: &mut Vec<Record>) {
         self.touched.expect(batch);
         batch.iter().for_each(|record| self.count(record));
@@ -339,7 +331,6 @@ impl Survey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Converted {
     pub records: u64,
-    /// Requests left out of the copy.
     pub left_out: LeftOut,
     /// Where and why the original ended early. The copy then has no end mark.
     pub cut_off: Option<String>,
@@ -349,13 +340,8 @@ pub struct Converted {
 pub enum ConvertError {
     #[error(transparent)]
     Source(#[from] TraceError),
-    /// The copy cannot be written.
     #[error("after {records} records: {source}")]
-    Output {
-        /// Number of records written before.
-        records: u64,
-        source: std::io::Error,
-    },
+    Output { records: u64, source: std::io::Error },
     #[error("interrupted")]
     Interrupted,
 }

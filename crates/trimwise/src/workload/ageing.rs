@@ -157,12 +157,10 @@ impl Population {
                 self.written_bytes += kib * 1024;
                 Ok(true)
             }
-            Err(FileError::NoSpace { .. }) => {
-                match fs.unlink(&path).await {
-                    Ok(()) | Err(FileError::NotFound { .. }) => Ok(false),
-                    Err(other) => Err(other),
-                }
-            }
+            Err(FileError::NoSpace { .. }) => match fs.unlink(&path).await {
+                Ok(()) | Err(FileError::NotFound { .. }) => Ok(false),
+                Err(other) => Err(other),
+            },
             Err(other) => Err(other),
         }
     }

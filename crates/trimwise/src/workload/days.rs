@@ -22,7 +22,6 @@ use crate::spelling::Accepted;
 use crate::units::{SimDuration, SimTime};
 
 const HOUR: SimDuration = SimDuration::from_secs(3_600);
-/// Largest number of days.
 pub const DAYS_MAX: u32 = 366;
 /// Days begin and end at this hour, so that midnight, when sweeps are due, lies inside.
 const NOON: u64 = 12;
@@ -39,7 +38,6 @@ pub struct DayShape {
     weights: Box<[[u32; 24]; 2]>,
 }
 
-/// A named shape of a day.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedDay {
     pub name: &'static str,
@@ -236,7 +234,6 @@ pub struct Pacer {
 struct State {
     next: u64,
     paced: Paced,
-    /// Due times of the operations for which tasks wait.
     asleep: Vec<SimTime>,
     /// Number of tasks that wait for another task, or have ended.
     idle: usize,
@@ -245,13 +242,10 @@ struct State {
 /// Punctuality of the operations of days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paced {
-    /// Number of operations begun.
     pub operations: u64,
     /// Total time that tasks spent in them.
     pub waiting: SimDuration,
-    /// Number of operations that began late.
     pub late: u64,
-    /// Largest delay of an operation.
     pub late_max: SimDuration,
 }
 

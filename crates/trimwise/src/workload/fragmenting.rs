@@ -21,7 +21,6 @@ use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 /// The directory that the benchmark creates for its files, so that no others are touched.
 pub const DIRECTORY: &str = "fragmenting";
 const NOTE: &str = "fragmenting/note";
-/// The file that is removed.
 pub const FILE: &str = "fragmenting/file";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -155,7 +155,6 @@ impl<F: Files> Full<F> {
         Ok(FullWrite { fsync, write: fs.now().since(begin) })
     }
 
-    /// Removes all files and the directory.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         if let Some(probe) = self.probe {
             fs.close(probe).await?;

@@ -13,11 +13,8 @@ pub enum Operation {
     Read,
     /// Appending to a file: open, the writes, close.
     Append,
-    /// Removing a file's name.
     Unlink,
-    /// Making a file durable.
     Fsync,
-    /// One call that writes.
     Write,
 }
 
@@ -37,7 +34,6 @@ impl Operation {
     }
 }
 
-/// The figures of one histogram, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     pub count: u64,

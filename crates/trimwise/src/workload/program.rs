@@ -21,7 +21,6 @@ pub const DIRECTORY: &str = "trimwise-workload";
 pub enum Program {
     /// Named applications with their parameters, which run side by side; at least one.
     Applications(Vec<Application>),
-    /// A fio job file, with its name and its overrides.
     Fio(String, JobFile),
 }
 
@@ -40,10 +39,7 @@ pub enum ProgramError {
     #[error(transparent)]
     Application(#[from] WorkloadError),
     #[error("{name}: {errors}")]
-    Fio {
-        name: String,
-        errors: FioErrors,
-    },
+    Fio { name: String, errors: FioErrors },
 }
 
 impl Program {
@@ -110,7 +106,6 @@ impl Program {
         }
     }
 
-    /// Returns the part that a task belongs to.
     pub(super) fn part_of(&self, task: u32) -> Part {
         let mut part = Part { number: 0, first: (0, 0) };
         if let Self::Applications(all) = self {
@@ -152,7 +147,6 @@ impl Program {
         }
     }
 
-    /// Returns the maximum space that the files take at one time.
     pub fn needed(&self) -> Bytes {
         match self {
             Self::Applications(all) => {

@@ -34,9 +34,7 @@ pub struct Session {
     /// Pacers that spread the operations over days, one for each part of the program; empty without days.
     pacers: Vec<Pacer>,
     names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
-    /// State that the tasks of each part share.
     shared: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
-    /// The data that all tasks write.
     data: Mutex<Arc<[u8]>>,
     failed: AtomicBool,
 }
@@ -51,11 +49,8 @@ pub struct TaskEnd {
 pub struct Done {
     /// Operations of the workload's own kind, such as transactions.
     pub operations: u64,
-    /// Bytes written by calls.
     pub written_bytes: u64,
-    /// Bytes read by calls.
     pub read_bytes: u64,
-    /// Calls of fsync and fdatasync.
     pub fsyncs: u64,
     /// Files removed, or replaced by a rename.
     pub files_removed: u64,
@@ -111,7 +106,6 @@ impl Session {
         self.program.tasks()
     }
 
-    /// Creates the files that the workload needs before it is measured.
     pub async fn prepare<F: Files>(&self, fs: &F) -> Result<(), FileError> {
         self.program.prepare(&Stage::new(self, fs, 0)).await
     }
@@ -218,7 +212,6 @@ impl<'a, F: Files> Stage<'a, F> {
         below(&mut self.rng.borrow_mut(), n)
     }
 
-    /// Draws true with this probability, in percent.
     pub fn happens(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -372,7 +365,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Writes at an offset, in one call.
     pub async fn pwrite(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
         let data = self.data(bytes as usize);
         self.timed(Operation::Write, Measured::Pwrite(file, offset, &data[..bytes as usize])).await?;
@@ -388,7 +380,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(read)
     }
 
-    /// Reads a file from its beginning to its end, in pieces.
     pub(crate) async fn read_whole(&self, path: &str, piece_bytes: u64) -> Result<u64, FileError> {
         let mut file = self.open(path, OpenMode::Read).await?;
         let mut at = 0;

@@ -25,12 +25,7 @@ pub enum Timed {
     /// The fsync after the removal of a fragmented file: `append[:APPEND[:FILE]]`.
     Append(Fragmenting),
     /// A synchronous write that needs a block on a full file system: `fullwrite[:APPEND[:FILE]][:nofsync]`.
-    FullWrite {
-        /// The files, one of which is removed.
-        file: Fragmenting,
-        /// Make the removal durable before the write.
-        fsync: bool,
-    },
+    FullWrite { file: Fragmenting, fsync: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +44,6 @@ impl Timing {
     }
 }
 
-/// A workload ready to be measured.
 pub struct Prepared<F: Files>(Stage<F>);
 
 enum Stage<F: Files> {

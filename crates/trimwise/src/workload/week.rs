@@ -21,7 +21,6 @@ const REMOVED_AT: SimDuration = SimDuration::from_secs(2 * 3_600 + 300);
 /// The busy hours of a night, and the factor of their load.
 const BUSY_HOURS: std::ops::Range<u64> = 1..5;
 const BUSY: u64 = 5;
-/// Time between two looks at the free space.
 const LOOK_EVERY: SimDuration = SimDuration::from_secs(600);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +35,6 @@ pub struct Week {
     /// Mean time between accesses by day; each gap lies between zero and twice that. From 1 to 5 o'clock there are five
     /// times as many.
     pub gap_mean: SimDuration,
-    /// Share of reads in percent.
     pub reads_percent: u64,
     /// Files created per day.
     pub files_a_day: u64,
@@ -68,7 +66,6 @@ pub struct Access {
     pub reads: bool,
 }
 
-/// Work other than accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chore {
     /// Create and write a file; the kernel writes it back in its own time.
@@ -77,14 +74,12 @@ pub enum Chore {
         /// Number of the file on that day.
         number: u64,
     },
-    /// Remove all files of a day.
     Remove {
         day: u64,
     },
 }
 
 impl Week {
-    /// Returns the duration of all days.
     pub fn length(&self) -> SimDuration {
         DAY * self.days
     }

@@ -23,12 +23,20 @@ pub enum Content {
     Trimmed,
     Unknown,
     Page(Page),
-    /// A metadata block in its place.
-    Metadata { block: u64, image: Image },
+    Metadata {
+        block: u64,
+        image: Image,
+    },
     /// Log: the places of the metadata blocks that follow.
-    Descriptor { tid: u64, blocks: Vec<u64> },
+    Descriptor {
+        tid: u64,
+        blocks: Vec<u64>,
+    },
     /// Log: blocks that must not be replayed from this or an older transaction.
-    Revoke { tid: u64, blocks: Vec<u64> },
+    Revoke {
+        tid: u64,
+        blocks: Vec<u64>,
+    },
     /// Log: the frozen contents of a metadata block.
     Logged {
         tid: u64,
@@ -37,7 +45,9 @@ pub enum Content {
         content: ContentId,
     },
     /// Log: the transaction is complete.
-    Commit { tid: u64 },
+    Commit {
+        tid: u64,
+    },
     /// The journal's superblock, with the tail.
     Tail(Tail),
 }
@@ -58,26 +68,26 @@ impl Page {
     }
 }
 
-/// Meaning of a metadata block.
 #[derive(Clone, Debug)]
 pub enum Image {
     /// Metadata that do not matter to the checker.
     Plain,
-    /// The allocated blocks of a group, as runs in order.
     Bitmap(Vec<UnitRange>),
     /// The inodes of the block that are in use, in order.
     Inodes(Vec<InodeImage>),
-    /// A block of a directory: names and inodes.
-    Directory { inode: u32, entries: BTreeMap<Box<str>, u32> },
+    Directory {
+        inode: u32,
+        entries: BTreeMap<Box<str>, u32>,
+    },
     /// A block of an inode's extent tree. The extents are in the inode's own image.
-    Tree { inode: u32 },
+    Tree {
+        inode: u32,
+    },
 }
 
-/// The state of an inode on the disk.
 #[derive(Clone, Debug)]
 pub struct InodeImage {
     pub inode: u32,
-    /// Number of files that had the inode before.
     pub generation: u32,
     pub is_directory: bool,
     pub size_bytes: u64,
@@ -97,10 +107,8 @@ impl InodeImage {
 /// A promise by the file system that a file is durable.
 #[derive(Clone, Debug)]
 pub struct Promise {
-    /// The file's name at that time.
     pub path: Box<str>,
     pub inode: u32,
-    /// Number of files that had the inode before.
     pub generation: u32,
     /// Length of the file when `fsync` was called.
     pub size_bytes: u64,
@@ -108,13 +116,10 @@ pub struct Promise {
     pub versions: Vec<u64>,
 }
 
-/// A file that was removed.
 #[derive(Clone, Debug)]
 pub struct Removal {
-    /// The name that was taken away.
     pub path: Box<str>,
     pub inode: u32,
-    /// Number of files that had the inode before.
     pub generation: u32,
     pub(super) tid: u64,
 }
@@ -130,11 +135,7 @@ pub struct Op {
 
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    Write {
-        start: Lpn,
-        contents: Vec<ContentId>,
-    },
-    /// Discard these ranges of blocks.
+    Write { start: Lpn, contents: Vec<ContentId> },
     Trim(Vec<UnitRange>),
     Flush,
 }
@@ -154,7 +155,6 @@ pub enum Event {
     Destroyed(u32),
 }
 
-/// Everything that a witness has recorded.
 #[derive(Debug, Default)]
 pub struct Record {
     pub contents: Vec<Content>,
@@ -245,7 +245,6 @@ impl Record {
         (0..).zip(&promise.versions).filter_map(block_if_broken).collect()
     }
 
-    /// Describes a block's contents in words.
     pub fn describe(&self, id: ContentId) -> String {
         match self.content(id) {
             Content::Never => "nothing: it was never written".to_owned(),

@@ -10,16 +10,13 @@ use crate::policy::set::SetConfig;
 use crate::spelling::Accepted;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
-/// A policy that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("policy '{given}', column {column}: {what}; {expected}")]
 pub struct PolicyError {
     pub given: String,
     /// Column of the error, in characters, from 1.
     pub column: usize,
-    /// What is wrong at that column.
     pub what: String,
-    /// What would be accepted.
     pub expected: Accepted,
 }
 

@@ -85,7 +85,6 @@ impl CompressingConfig {
         (compressed_bytes + self.head_bytes).div_ceil(self.granule_bytes.max(1))
     }
 
-    /// Returns the bytes that an incompressible unit takes.
     pub fn stored_bytes_max(&self) -> u64 {
         u64::from(self.stored_granules(UNIT_BYTES as u32)) * u64::from(self.granule_bytes)
     }

@@ -116,7 +116,6 @@ impl Collector {
 }
 
 impl<P: Placement> Ftl<P> {
-    /// Finishes the current victim, or chooses one and collects it completely.
     pub(super) fn collect_one(&mut self, now: SimTime) {
         if self.collector.victim.is_none() {
             self.start_victim(Urgency::Needed);

@@ -177,7 +177,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Pads and programs the stripes that the host has begun.
     pub(super) fn pad_stripes(&mut self, now: SimTime) {
         for i in 0..self.frontiers.len() {
             if self.frontiers[i].stripe.holds_host {

@@ -89,7 +89,6 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     fn stripe_filled(ftl: &mut Ftl<Self>, frontier: usize, now: SimTime);
     fn padded(&mut self, _superblock: Superblock, _slots: u32, _is_host: bool) {}
 
-    /// Called when a die programs, erases or reads for a copy.
     fn die_used(&mut self, _die: Die) {}
     fn closed(&mut self, _superblock: Superblock, _slc: bool) {}
     fn erased(&mut self, _superblock: Superblock) {}
@@ -109,7 +108,6 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
         ftl.prepare_copies(slots, now)
     }
 
-    /// Called when copies have filled a stripe of a frontier.
     fn copies_filled(_ftl: &mut Ftl<Self>, _cause: Cause, _frontier: usize, _now: SimTime) {}
 
     /// Returns the victim to use instead of `chosen` when the host waits for room.

@@ -114,7 +114,6 @@ impl SlcCache {
 }
 
 impl PageMapped {
-    /// Returns the number of logical units without data on the device.
     fn unmapped_units(&self) -> u64 {
         u64::from(self.flash.geometry.logical_units) - self.map.mapped
     }

@@ -17,14 +17,12 @@ use crate::units::Bytes;
 trait Workload {
     fn operations(&self) -> u64;
 
-    /// Returns the maximum space that the files take at one time.
     fn needed(&self) -> Bytes;
 
     fn tasks(&self) -> u32 {
         1
     }
 
-    /// Returns true if the workload pauses between operations by itself.
     fn pauses(&self) -> bool {
         false
     }
@@ -92,7 +90,6 @@ pub struct Application {
     own: Named,
 }
 
-/// The copy in which a task works, with the file system and the workload's parameters.
 struct Place<'a, F: Files, P> {
     pub stage: &'a Stage<'a, F>,
     pub parameters: &'a P,

@@ -62,7 +62,6 @@ parameters! {
 pub enum Kind {
     /// A number, with `k` or `M` for thousands and millions.
     Count,
-    /// A number of bytes, with a unit.
     Size,
     Percent,
 }
@@ -73,7 +72,6 @@ pub struct Parameter {
     pub kind: Kind,
     pub default: u64,
     pub min: u64,
-    /// Largest accepted value.
     pub max: u64,
     /// `scale` multiplies the value.
     pub scales: bool,
@@ -150,7 +148,6 @@ impl Parameter {
         Self { shrinks: true, ..self }
     }
 
-    /// Formats a value as it is parsed.
     pub fn shown(&self, value: u64) -> String {
         match self.kind {
             Kind::Size => exact(Bytes(value)),
@@ -194,7 +191,6 @@ pub(crate) fn exact(bytes: Bytes) -> String {
     }
 }
 
-/// The description of a named workload.
 #[derive(Debug)]
 pub struct Spec {
     pub name: &'static str,
@@ -230,7 +226,6 @@ impl Spec {
 /// Separator of applications that run side by side.
 pub(crate) const AND: char = '+';
 
-/// A workload that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("workload '{given}', {}", listed(.mistakes))]
 pub struct WorkloadError {

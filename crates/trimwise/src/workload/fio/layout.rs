@@ -9,11 +9,8 @@ use super::text::{FioError, Place, wrong};
 use super::{Job, JobFileSpec, Size};
 use crate::units::Bytes;
 
-/// Maximum number of files of one job.
 const FILES_MAX: u64 = 100_000;
-/// Maximum length of a file.
 const LENGTH_MAX: u64 = 1 << 50;
-/// Maximum length of a component of a path.
 const NAME_BYTES_MAX: usize = 255;
 /// Files that fill the free space leave one part in this many.
 const RESERVE: u64 = 16;

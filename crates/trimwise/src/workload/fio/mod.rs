@@ -37,7 +37,6 @@ pub use text::{FioError, FioErrors, Overrides, Place, Surroundings, split_overri
 use crate::content::ContentClass;
 use crate::units::SimDuration;
 
-/// Directions of transfers, as indices.
 const READ: usize = 0;
 const WRITE: usize = 1;
 const TRIM: usize = 2;
@@ -58,14 +57,12 @@ pub struct Job {
     directions: [bool; 3],
     random: bool,
     sizes: BlockSizes,
-    /// Alignment of random offsets in each direction.
     align: [u64; 3],
     steps: Steps,
     zones: Option<Strides>,
     files: Vec<JobFileSpec>,
     service: Service,
     open_files: usize,
-    /// Bytes to transfer in a loop.
     size: u64,
     /// Bytes to transfer instead of `size` (`io_size`).
     io_size: Option<u64>,
@@ -160,7 +157,6 @@ enum Durable {
     Whole,
 }
 
-/// Reads that verify what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verify {
     /// The reads happen (`do_verify`). Otherwise only the sizes of blocks change.
@@ -205,13 +201,10 @@ enum FileOrder {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct JobFileSpec {
-    /// Path below the workload's directory.
     name: String,
     /// fio's name of the file. It enters the seed of a distribution.
     seed_name: String,
-    /// First byte that the job uses.
     offset: u64,
-    /// Number of bytes that the job uses.
     bytes: u64,
     length: u64,
 }

@@ -476,7 +476,6 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Only(OFF, "every write durable by itself at the drive"), &["writefua", "readfua"]),
 ];
 
-/// How an engine carries out a job's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// One operation at a time, whatever `iodepth` says.
@@ -486,7 +485,6 @@ pub enum Engine {
     /// As `Overlapping`, but only past the page cache: buffered operations wait for each other. Linux carries them out
     /// in `io_submit`, and the C library's `aio_read` and `aio_write` work through those of a file one by one.
     OverlappingDirect,
-    /// No I/O: the job computes.
     Idle,
 }
 
@@ -508,7 +506,6 @@ pub fn is_raw(engine: &str) -> bool {
     matches!(engine, "sg" | "io_uring_cmd")
 }
 
-/// Returns the names of the engines that do I/O to files.
 pub fn engines() -> String {
     let files = ENGINES.iter().filter(|(engine, _)| *engine != Engine::Idle);
     files.flat_map(|(_, names)| names.iter().copied()).collect::<Vec<_>>().join(", ")

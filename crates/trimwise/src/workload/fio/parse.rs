@@ -13,9 +13,7 @@ use crate::workload::latency::Operation;
 
 /// Maximum number of processes of all jobs, as in fio.
 const PROCESSES_MAX: u64 = 4096;
-/// Maximum number of operations in flight, of all processes.
 const TASKS_MAX: u64 = 65_536;
-/// Maximum number of files, of all processes.
 const FILES_MAX: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +113,6 @@ impl JobFile {
         Ok(Self { jobs: laid_out(&self.plans, Some(free)).map_err(FioErrors)?, ..self.clone() })
     }
 
-    /// Returns the number of operations of all jobs.
     pub fn operations(&self, run_seed: u64) -> u64 {
         let transfers =
             |job| Sequence::new(job, run_seed).filter(|io| matches!(io, Io::Transfer { .. })).count();

@@ -157,7 +157,6 @@ const TAPS: [&[u32]; 61] = [
     &[63, 62],
 ];
 
-/// A linear feedback shift register that visits each block once.
 #[derive(Clone, Debug)]
 pub struct Lfsr {
     value: u64,
@@ -226,7 +225,6 @@ enum Law {
     Normal { deviation: u32 },
 }
 
-/// Maximum number of terms of the zeta function that fio adds up.
 const ZETA_TERMS_MAX: u64 = 10_000_000;
 /// Number of draws that fio adds up for a normal distribution.
 const NORMAL_DRAWS: u64 = 12;
@@ -297,7 +295,6 @@ impl Skewed {
     }
 }
 
-/// Returns a hash of a file's name, which seeds its distribution.
 pub fn name_hash(name: &str) -> u32 {
     let mut bytes = name.as_bytes();
     let start = 0x61c8_8647_u32.wrapping_add(bytes.len() as u32);

@@ -11,9 +11,7 @@ use crate::units::{SimDuration, SimTime};
 use crate::workload::program::DIRECTORY;
 use crate::workload::stage::{Stage, lock};
 
-/// Bytes written at a time when a file is laid out.
 const PIECE: u64 = 1 << 20;
-/// Maximum number of files that a task keeps open.
 const OPEN_MAX: usize = 256;
 /// Latest time at which a rate may let an operation begin.
 const DUE_MAX_NS: u64 = 1_000_000_000_000_000_000;
@@ -160,7 +158,6 @@ impl Running {
         }
     }
 
-    /// Returns the next operation and when it can begin.
     fn next(&mut self, job: &Job, seed: u64) -> Option<(Io, SimDuration)> {
         if self.is_stopped {
             return None;

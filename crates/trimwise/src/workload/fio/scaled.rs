@@ -4,9 +4,7 @@ use super::layout::Plan;
 use super::{Job, JobFile, Size};
 use crate::units::{Bytes, SimDuration};
 
-/// Minimum number of bytes that a scaled job file transfers.
 const TRANSFERRED_MIN: Bytes = Bytes::gib(1);
-/// Minimum number of blocks in a scaled file.
 const BLOCKS_MIN: u64 = 64;
 /// Minimum time of a scaled job that runs for a time: a dozen of ext4's commits.
 const RUNTIME_MIN: SimDuration = SimDuration::from_secs(60);

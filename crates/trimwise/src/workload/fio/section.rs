@@ -10,7 +10,6 @@ use super::{
 };
 use crate::content::ContentClass;
 
-/// Maximum number of operations in flight of one process.
 const DEPTH_MAX: u64 = 1024;
 const BLOCK_BYTES: u64 = 4096;
 /// Maximum number of bytes in one read or write, whose data are in memory.

@@ -6,7 +6,6 @@ use super::map::Map;
 use super::random::{Lfsr, Skewed, Tausworthe, name_hash};
 use super::{Distribution, FileOrder, Generator, Job, READ, Strides, TRIM, Verify, WRITE};
 
-/// Purpose of each of fio's seeds.
 #[derive(Clone, Copy)]
 enum Use {
     ReadSize = 0,
@@ -62,7 +61,6 @@ enum History {
     Sorted(BTreeMap<(usize, u64), u64>),
 }
 
-/// The random numbers of a job.
 #[derive(Clone, Debug)]
 struct Draws {
     offsets: Tausworthe,
@@ -117,7 +115,6 @@ fn seed_of(job: &Job, seed: u64, what: Use) -> u64 {
     seed.wrapping_mul(job.thread_number).wrapping_add(what as u64)
 }
 
-/// Returns the generator of the sizes of a job's files.
 pub fn file_sizes(job: &Job) -> Tausworthe {
     Tausworthe::new(seed_of(job, job.seed, Use::FileSize), job.generator == Generator::Tausworthe64)
 }
@@ -229,7 +226,6 @@ impl Sequence {
         new
     }
 
-    /// Returns the path of a file below the workload's directory.
     pub fn file_name(&self, file: usize) -> &str {
         &self.job.files[file].name
     }
@@ -273,7 +269,6 @@ impl Sequence {
         }
     }
 
-    /// Begins a file again, as opening it does.
     fn reset(&mut self, file: usize) {
         let seed = self.offset_seed();
         let file = &mut self.files[file];

@@ -9,16 +9,13 @@ use thiserror::Error;
 use super::options::{self, Meaning};
 use crate::spelling::nearest;
 
-/// Maximum depth of includes.
 const INCLUDES_MAX: usize = 16;
-/// Maximum number of lines of all files together.
 const LINES_MAX: usize = 1_000_000;
 /// Maximum number of errors in a message. Reading stops after as many.
 const SHOWN_MAX: usize = 40;
 const ERRORS_MAX: usize = 1_000;
 /// Maximum number of sections, more than fio has jobs.
 const SECTIONS_MAX: usize = 4096;
-/// Page size of the modelled machine.
 const PAGE_BYTES: u64 = 4096;
 
 /// Supplies what a job file names outside itself.
@@ -62,7 +59,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// An error in a job file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{place}: {what}; expected {expected}")]
 pub struct FioError {
@@ -99,7 +95,6 @@ impl fmt::Display for FioErrors {
     }
 }
 
-/// Makes one line of text from a file printable.
 fn printable(text: impl Into<String>) -> String {
     text.into().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -110,12 +105,10 @@ pub fn wrong(place: &Place, what: impl Into<String>, expected: impl Into<String>
     FioError { place: Place { file, ..*place }, what, expected, is_beyond_model: false }
 }
 
-/// A value of an option, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     pub value: String,
     pub place: Place,
-    /// Unset variables in the value.
     unset: Vec<String>,
 }
 
@@ -196,7 +189,6 @@ impl Given {
 }
 
 impl Text {
-    /// Reads a job file and its includes.
     pub fn read(text: &str, overrides: &Overrides, surroundings: &dyn Surroundings) -> Self {
         let is_header = |line: &str| bare(line).starts_with('[');
         let is_fragment = !text.lines().any(is_header);
@@ -411,7 +403,6 @@ impl Reader<'_> {
         add(options, name, given, false);
     }
 
-    /// Finds an option. Notes an error if there is none.
     fn known(&mut self, written: &str, place: &Place) -> Option<(&'static str, Meaning)> {
         let found = options::find(written);
         if found.is_none() {
@@ -472,7 +463,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Puts the overrides into each section.
     fn apply_overrides(&mut self) {
         for (written, value) in self.overrides {
             let place = Place::default();

@@ -78,13 +78,11 @@ pub fn block_size(text: &str, kb_base: u64) -> Option<u64> {
     number(text, kb_base).filter(|bytes| (1..=BLOCK_MAX).contains(bytes))
 }
 
-/// Parses a range of block sizes.
 pub fn block_range(text: &str, kb_base: u64) -> Option<(u64, u64)> {
     let (from, to) = text.split_once(['-', ':'])?;
     Some((block_size(from, kb_base)?, block_size(to, kb_base)?)).filter(|(from, to)| from <= to)
 }
 
-/// Parses a size of files, or a range of them.
 pub fn file_size(text: &str, kb_base: u64) -> Option<(u64, u64)> {
     let range = match text.split_once(['-', ':']) {
         Some((from, to)) => (number(from, kb_base)?, number(to, kb_base)?),

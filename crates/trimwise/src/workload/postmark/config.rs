@@ -95,7 +95,6 @@ impl Default for PostmarkConfig {
 pub struct PlannedRun {
     /// The line of its `run`; `None` if the file has no `run` and its final settings apply.
     pub line: Option<usize>,
-    /// The settings at that point.
     pub config: PostmarkConfig,
     /// The lines that set its locations, in order.
     pub location_lines: Vec<usize>,
@@ -114,7 +113,6 @@ pub struct ParsedConfig {
     pub runs: Vec<PlannedRun>,
 }
 
-/// A line that is not accepted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{file}:{line}: {field}: '{}' is not accepted; expected {expected}", shown(.value))]
 pub struct ConfigError {

@@ -11,7 +11,6 @@ use crate::units::Bytes;
 pub struct Footprint {
     /// Maximum space of its files at one time, each rounded up to blocks of 4 KiB.
     pub bytes_max: Bytes,
-    /// Maximum number of files that exist at one time.
     pub files_max: u64,
     /// Number of names used: files are named 1 to this.
     pub names: u64,

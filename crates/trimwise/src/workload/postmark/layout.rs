@@ -85,7 +85,6 @@ fn normalized(path: &str) -> Option<String> {
     Some(normal)
 }
 
-/// The directories of a run, and its files' paths.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Prefix of a file's or subdirectory's name in each location: empty, or ends with `/`.

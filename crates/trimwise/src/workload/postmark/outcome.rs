@@ -35,27 +35,20 @@ pub struct PostmarkFigures {
     pub transactions_s: f64,
     pub creation_alone_s: f64,
     pub deletion_alone_s: f64,
-    /// Files created in all.
     pub created: u64,
     /// Files created before the transactions.
     pub creation_alone: u64,
-    /// Files created by transactions.
     pub created_mixed: u64,
     pub read: u64,
     pub appended: u64,
-    /// Files deleted in all.
     pub deleted: u64,
     /// Files deleted after the transactions.
     pub deletion_alone: u64,
-    /// Files deleted by transactions.
     pub deleted_mixed: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
-    /// The transactions ended early because every file was deleted.
     pub out_of_files: bool,
-    /// Transactions each second of the transaction phase.
     pub transactions_per_s: f64,
-    /// Files created each second of the creation phase.
     pub creation_alone_per_s: f64,
     /// Files deleted each second of the deletion phase. (PostMark 1.51's terse report divides by the duration of the
     /// creation phase instead.)

@@ -35,7 +35,6 @@ impl Progress {
     pub const BEGUN: Self = Self { phase: Phase::Create, done: 0, of: 0 };
 }
 
-/// Files and directories that a failed run could not remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers {
     pub count: u64,
@@ -43,7 +42,6 @@ pub struct Leftovers {
     pub first: FileError,
 }
 
-/// Why a run did not reach its end.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RunError {
     /// The configuration names a location that the target does not have.
@@ -60,7 +58,6 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Returns true if the run was asked to stop.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Self::File { source: FileError::Interrupted, .. })
     }
@@ -146,7 +143,6 @@ struct Runner<'a, F> {
     script: Script<'a>,
     /// The calls of the pending steps. Every file's data start with the first byte of its source.
     calls: Calls,
-    /// Steps that are not performed yet.
     pending: Vec<Pending>,
     times: PhaseTimes,
     path: String,

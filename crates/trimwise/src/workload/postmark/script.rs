@@ -43,8 +43,14 @@ pub struct FileRef {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    Create { file: FileRef, bytes: u32 },
-    Read { file: FileRef, bytes: u32 },
+    Create {
+        file: FileRef,
+        bytes: u32,
+    },
+    Read {
+        file: FileRef,
+        bytes: u32,
+    },
     /// Write `bytes` more at the end of `file`.
     Append {
         file: FileRef,
@@ -52,7 +58,10 @@ pub enum Step {
         /// Size before the append, in bytes.
         size_before: u32,
     },
-    Delete { file: FileRef, bytes: u32 },
+    Delete {
+        file: FileRef,
+        bytes: u32,
+    },
     /// The phase ends here: take the time.
     EndOf(Phase),
 }
@@ -60,13 +69,11 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     pub created: u64,
-    /// Files created by transactions.
     pub created_mixed: u64,
     pub read: u64,
     /// Files appended to. A file that had its full size already does not count.
     pub appended: u64,
     pub deleted: u64,
-    /// Files deleted by transactions.
     pub deleted_mixed: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,

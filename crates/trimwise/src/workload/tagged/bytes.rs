@@ -13,7 +13,6 @@ pub const CELL_BYTES: u64 = 16;
 /// Maximum number of bytes in a row that are reported as they are. More of them are no mixture of cells, but garbage.
 const RAW_BYTES_MAX: usize = 4096;
 
-/// Contents of a part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Run {
@@ -28,7 +27,6 @@ pub enum Run {
 }
 
 impl Run {
-    /// Returns the length in bytes.
     pub fn length_bytes(&self) -> u64 {
         match self {
             Self::Zeros(bytes) | Self::Of(_, bytes) | Self::Garbage(bytes) => *bytes,

@@ -26,13 +26,11 @@ pub fn operation_id(task: u32, index: u32) -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Creates a file if there is none.
     Create {
         path: String,
         /// Empty an existing file (O_TRUNC).
         truncates: bool,
     },
-    /// Writes to an existing file.
     Write {
         path: String,
         /// Offset in bytes; `None` for the end of the file. The log has the resulting offset.
@@ -41,32 +39,50 @@ pub enum Operation {
         /// Write past the page cache (O_DIRECT). Place and length are then whole pages.
         direct: bool,
     },
-    Read { path: String },
+    Read {
+        path: String,
+    },
     Truncate {
         path: String,
         length_bytes: u64,
     },
     /// Makes a part of a file a hole, without changing its length.
-    Punch { path: String, offset_bytes: u64, length_bytes: u64 },
+    Punch {
+        path: String,
+        offset_bytes: u64,
+        length_bytes: u64,
+    },
     /// Calls fsync(2) or fdatasync(2).
-    Fsync { path: String, data_only: bool },
+    Fsync {
+        path: String,
+        data_only: bool,
+    },
     /// Calls syncfs(2).
     Sync,
     /// Renames a file; one with the new name is replaced.
-    Rename { from: String, to: String },
-    Unlink { path: String },
-    Mkdir { path: String },
-    Rmdir { path: String },
-    /// Runs FITRIM over the whole file system.
+    Rename {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
+    Mkdir {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
     Trim,
-    /// Remounts the file system with other options.
-    Remount { options: String },
-    /// Sleeps for some time.
-    Sleep { ms: u64 },
+    Remount {
+        options: String,
+    },
+    Sleep {
+        ms: u64,
+    },
 }
 
 impl Operation {
-    /// Iterates over the files or directories that the operation names.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let (first, second) = match self {
             Self::Create { path, .. }
@@ -92,14 +108,10 @@ pub struct Logged {
     /// Number of the operation: [`operation_id`].
     pub id: u32,
     pub operation: Operation,
-    /// The drive's mark before the operation.
     pub begin: usize,
-    /// The drive's mark after the operation.
     pub end: usize,
-    /// Error of the operation, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Contents found by a read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<Run>,
 }
@@ -149,7 +161,6 @@ impl Plan {
     }
 }
 
-/// Draws a task's operations.
 #[derive(Debug)]
 pub struct Draw<'a> {
     plan: &'a Plan,
