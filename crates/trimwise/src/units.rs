@@ -157,7 +157,7 @@ impl From<UnitRange> for SectorRange {
 }
 
 /// An instant of virtual (or monotonic real) time, in nanoseconds since the run started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[repr(transparent)]
 pub struct SimTime(pub u64);

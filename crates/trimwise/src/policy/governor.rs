@@ -1,10 +1,13 @@
+use serde::{Deserialize, Serialize};
+
 use super::extents::CHUNK_UNITS;
-use super::{Availability, DiscardGeneration};
+use super::{Availability, DiscardGeneration, LinuxVersion};
 use crate::ssd::{Ssd, TrimKind};
 use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 
-/// An event for a governor. It comes with a [`View`] of that moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An event for a governor. It comes with a [`View`] of that moment. As JSON it is a line of [`wire`](super::wire).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum PolicyEvent {
     /// Describes the host. Always the first event.
     Hosted(HostTraits),
@@ -21,19 +24,21 @@ pub enum PolicyEvent {
     Woken,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledged {
     /// Ranges in the command. An extent longer than the maximum range takes several.
     pub ranges: u32,
     pub units: u64,
     /// How long the device took, without the time in the queue.
+    #[serde(rename = "took_ns")]
     pub took: SimDuration,
 }
 
 /// The facts that a governor may know about its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostTraits {
     /// How the host's own discard option works.
+    #[serde(skip, default = "today")]
     pub kernel: DiscardGeneration,
     /// Maximum number of TRIM commands in the device at once; 1 if TRIM is not queued.
     pub trim_depth: u32,
@@ -43,6 +48,10 @@ pub struct HostTraits {
     pub total_units: u64,
     /// Size of a block group, in units: the natural slice of a batch TRIM.
     pub group_units: u64,
+}
+
+fn today() -> DiscardGeneration {
+    LinuxVersion::TODAY.discard()
 }
 
 impl HostTraits {
@@ -69,8 +78,9 @@ impl HostTraits {
 }
 
 /// The host at the moment of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
+    #[serde(rename = "now_ns")]
     pub now: SimTime,
     pub used_units: u64,
     pub total_units: u64,
@@ -84,23 +94,30 @@ pub struct View {
     /// Requests other than TRIMs in the device or waiting for it.
     pub requests: u32,
     /// How long there have been no such requests; zero while there are some.
+    #[serde(rename = "quiet_ns")]
     pub quiet: SimDuration,
     /// Requests other than TRIMs that have completed.
     pub requests_done: u64,
     /// When the oldest pending extent came, if the governor takes the oldest first.
+    #[serde(default, rename = "oldest_ns")]
     pub oldest: Option<SimTime>,
+    #[serde(flatten)]
     pub served: Served,
 }
 
 /// The reads and writes that a device has completed, as `/sys/block/DEVICE/stat` counts them. Counters may start at any
 /// value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
+    #[serde(rename = "served_requests")]
     pub requests: u64,
+    #[serde(rename = "served_bytes")]
     pub bytes: Bytes,
     /// Total time of these requests, from being queued to completion.
+    #[serde(rename = "served_time_ns")]
     pub time: SimDuration,
     /// Time during which there were requests, waiting or in the device.
+    #[serde(rename = "served_busy_ns")]
     pub busy: SimDuration,
 }
 
